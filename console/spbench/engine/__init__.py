@@ -1,0 +1,1 @@
+"""A run: jobs, processes, the collector of rank events, deadlines."""

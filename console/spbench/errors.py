@@ -1,0 +1,85 @@
+"""Exit codes and the errors that end a command with one of them.
+
+SpbenchError            one sentence for the user, and an exit code
+├── UsageError          2: a wrong argument, hostfile or suite
+│   └── SuiteError      2: all errors of one suite file, each with its place
+├── MissingError        3: the environment lacks a launcher, a host or a package
+├── FailedRunError      4: a run could not go on (its folder cannot be written, say)
+└── NothingSelected     5
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """What a command's exit status says."""
+
+    PASSED = 0
+    FAILED = 1
+    USAGE = 2
+    MISSING = 3
+    ERROR = 4
+    NOTHING = 5
+    BUDGET = 124
+    INTERRUPTED = 130
+    TERMINATED = 143
+
+
+class SpbenchError(Exception):
+    """One sentence that says what is wrong, where, and what to do."""
+
+    exit_code = ExitCode.ERROR
+
+
+class UsageError(SpbenchError):
+    """A wrong argument, hostfile or suite."""
+
+    exit_code = ExitCode.USAGE
+
+
+class MissingError(SpbenchError):
+    """The environment lacks a launcher, a host or a package."""
+
+    exit_code = ExitCode.MISSING
+
+
+class FailedRunError(SpbenchError):
+    """A run that could not go on."""
+
+
+class NothingSelected(SpbenchError):  # noqa: N818 - it is an outcome, not a mistake
+    """No case is left to run."""
+
+    exit_code = ExitCode.NOTHING
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Diagnostic:
+    """One error of a file: where (1-based) and what."""
+
+    file: str
+    line: int
+    column: int
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}: error: {self.message}"
+
+
+class SuiteError(UsageError):
+    """All errors of one suite file, in the order of their places."""
+
+    def __init__(self, diagnostics: Iterable[Diagnostic]) -> None:
+        self.diagnostics: Sequence[Diagnostic] = sorted(diagnostics)
+        super().__init__("\n".join(map(str, self.diagnostics)))
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Return `` (did you mean X?)`` for the nearest known word, or nothing."""
+    near = get_close_matches(word, list(known), n=1, cutoff=0.5)
+    return f" (did you mean {near[0]}?)" if near else ""

@@ -1,0 +1,1 @@
+"""Launching: hosts, launchers (one module each) and detection; cases -> argv, env, hostfile."""

@@ -1,0 +1,79 @@
+"""What a launcher module gives, and what it is given."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from spbench.suites.settings import LaunchSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """``count`` consecutive ranks on one host."""
+
+    host: str
+    count: int
+    hca: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JobSpec:
+    """One MPI launch in words that no launcher owns.
+
+    Attributes:
+        np: Number of ranks.
+        placement: Ranks in order, host by host. Empty: the launcher places them on this machine,
+            or over the batch allocation it finds.
+        settings: Binding, threads, environment, further arguments.
+        program: What each rank runs, as argv, container and setup lines included.
+        private_env: spbench's own variables (collector, token, run): they reach the ranks but
+            never stand in argv.
+        oversubscribed: More ranks than slots on some host.
+        hostfile: Path of the file that holds `Launcher.hostfile`; None where there is none.
+    """
+
+    np: int
+    placement: tuple[Placed, ...]
+    settings: LaunchSettings
+    program: tuple[str, ...]
+    private_env: Mapping[str, str]
+    oversubscribed: bool
+    hostfile: Path | None
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A launcher's process: ``argv`` and its whole environment."""
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+
+
+class Launcher(Protocol):
+    """One launcher. Each module of this package named in LAUNCHERS has one as ``LAUNCHER``."""
+
+    name: str
+    libraries: frozenset[str]
+    """MPI libraries whose ranks it starts: openmpi, mpich, intelmpi, mvapich2, mvapich."""
+
+    def candidates(self, env: Mapping[str, str], beside: Path) -> Sequence[Path]:
+        """Return where its program may be, best first: beside the interpreter, then PATH."""
+
+    def version(self, executable: Path) -> str | None:
+        """Return one line that names program and version; None if it is another program."""
+
+    def hostfile(self, placement: Sequence[Placed]) -> str | None:
+        """Return the hostfile's text in its dialect; None where it needs none.
+
+        Raises:
+            UsageError: A host cannot be written in this dialect (IPv6 under mpirun_rsh, say).
+        """
+
+    def command(self, executable: Path, job: JobSpec, env: Mapping[str, str]) -> Command:
+        """Return argv and environment; ``env`` is the console's own environment."""
+
+    def explain(self, stderr: str) -> str | None:
+        """Return what its messages say of a rank's end: ``rank 2 was killed by signal 9``."""

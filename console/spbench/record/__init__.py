@@ -1,0 +1,1 @@
+"""What a run leaves: RunState, run folders, statistics, queries."""

@@ -1,0 +1,1 @@
+"""The report: built from RunState, written as JSON."""

@@ -1,0 +1,1 @@
+"""Suites: from a YAML file to checked cases, every error with its place."""

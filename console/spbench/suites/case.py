@@ -1,0 +1,71 @@
+"""Cases and suites as the rest of the console sees them: complete, checked, immutable."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from spbench.suites.settings import LaunchSettings
+from spbench_workers.catalog import BENCHMARKS, Benchmark, Ranks
+
+SCHEMA = "spbench.suite/1"
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """``metric: {max: limit}``: a bound on a metric's statistic, judged after the checks.
+
+    ``metric`` is a metric's name, or ``name.stat`` (``time_ms.p95``).
+    """
+
+    metric: str
+    op: Literal["max", "min"]
+    limit: float
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One benchmark with one set of parameters.
+
+    Attributes:
+        id: ``name`` alone, or ``name[key=value,...]`` with the swept keys in file order.
+        params: All parameters of the benchmark, read and completed.
+        np: Ranks. None where neither the suite nor the benchmark says: then all slots.
+        repeat: How often the case runs; all repeats share its id.
+        line: Where the case stands in its suite file.
+    """
+
+    id: str
+    name: str
+    benchmark: str
+    params: Mapping[str, Any]
+    np: int | None
+    repeat: int
+    expect: tuple[Expectation, ...]
+    launch: LaunchSettings
+    line: int
+    inject: str | None = None
+
+    @property
+    def entry(self) -> Benchmark:
+        """The benchmark's entry in the catalog."""
+        return BENCHMARKS[self.benchmark]
+
+    @property
+    def ranks(self) -> Ranks:
+        """The numbers of ranks that the benchmark runs on with these parameters."""
+        return self.entry.ranks(dict(self.params))
+
+
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """A suite file, checked and expanded."""
+
+    path: Path
+    text: str
+    name: str
+    description: str
+    launch: LaunchSettings
+    cases: tuple[Case, ...] = field(default=())

@@ -1,0 +1,1 @@
+"""The ranks of spbench: what runs on the compute nodes, under any MPI launcher."""

@@ -1,0 +1,35 @@
+"""The catalog: every benchmark's name, parameters, rank count, metrics and faults.
+
+A new benchmark is one worker module and one entry here. Standard library only.
+"""
+
+from __future__ import annotations
+
+from spbench_workers.catalog import compute, halo, link, memory
+from spbench_workers.catalog.benchmark import Benchmark, Metric, ParamError, Ranks
+from spbench_workers.catalog.parameters import Param, Params
+
+COMMON_FAULTS = {
+    "hang": "the last rank sleeps for ever",
+    "kill": "the last rank kills itself with SIGKILL",
+    "stop": "the last rank stops itself with SIGSTOP",
+    "raise": "the last rank raises an exception",
+    "exit": "the last rank calls sys.exit(3)",
+    "slow": "each iteration of the last rank takes five times as long",
+}
+"""What ``--inject`` can plant in every benchmark, and what it does."""
+
+BENCHMARKS: dict[str, Benchmark] = {
+    entry.name: entry for family in (halo, link, memory, compute) for entry in family.BENCHMARKS
+}
+
+__all__ = [
+    "BENCHMARKS",
+    "COMMON_FAULTS",
+    "Benchmark",
+    "Metric",
+    "Param",
+    "ParamError",
+    "Params",
+    "Ranks",
+]

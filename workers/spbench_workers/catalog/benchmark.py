@@ -1,0 +1,119 @@
+"""What the console knows of a benchmark without running it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from spbench_workers.catalog.parameters import Param, Params
+
+Better = Literal["lower", "higher", "none"]
+Fold = Literal["max", "min", "sum", "mean"]
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A number that a benchmark gives.
+
+    ``fold`` says how the ranks' values of one iteration become the iteration's: a time is as long
+    as its slowest rank's (``max``), a bandwidth as low as its lowest (``min``).
+    """
+
+    name: str
+    unit: str
+    better: Better
+    help: str
+    fold: Fold = "max"
+
+
+TIME_MS = Metric("time_ms", "ms", "lower", "one iteration, as long as its slowest rank's")
+
+
+@dataclass(frozen=True, slots=True)
+class Ranks:
+    """The numbers of ranks that a benchmark runs on: ``exact``, or any from ``minimum`` up."""
+
+    exact: int | None = None
+    minimum: int = 1
+
+
+class ParamError(ValueError):
+    """A parameter that is wrong, by name (None: the whole), and what it should be."""
+
+    def __init__(self, param: str | None, message: str) -> None:
+        super().__init__(message)
+        self.param = param
+
+
+def _as_given(params: Params) -> Params:
+    return params
+
+
+def _any_ranks(_: Params) -> Ranks:
+    return Ranks()
+
+
+def _no_tile(_: Params, __: int) -> dict[str, Any]:
+    return {}
+
+
+@dataclass(frozen=True, slots=True)
+class Benchmark:
+    """One entry of the catalog.
+
+    Attributes:
+        name: ``family.kind``.
+        module: The worker module whose ``run(context)`` runs it.
+        measures: What a slow result speaks of: a rank's own speed, a link, or the whole job.
+        resolve: Fills in derived parameters and refuses contradictions (ParamError).
+        ranks: Says from complete parameters how many ranks there must be.
+        place: Says where a rank stands, ``{"tile": ...}``, for the views.
+        faults: What ``--inject`` may plant in it beside the faults that every benchmark has.
+    """
+
+    name: str
+    summary: str
+    module: str
+    params: tuple[Param, ...]
+    metrics: tuple[Metric, ...]
+    checks: tuple[str, ...]
+    measures: Literal["rank", "link", "job"] = "job"
+    faults: tuple[str, ...] = ()
+    resolve: Callable[[Params], Params] = _as_given
+    ranks: Callable[[Params], Ranks] = _any_ranks
+    place: Callable[[Params, int], dict[str, Any]] = _no_tile
+    aliases: Mapping[str, str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        names = {alias: param.name for param in self.params for alias in param.aliases}
+        object.__setattr__(self, "aliases", names)
+
+    def param(self, name: str) -> Param | None:
+        """Return the parameter of that name or alias, None where there is none."""
+        name = self.aliases.get(name, name)
+        return next((param for param in self.params if param.name == name), None)
+
+    def complete(self, given: Mapping[str, Any]) -> Params:
+        """Return all parameters, read, defaults filled in and contradictions refused.
+
+        Raises:
+            ExceptionGroup: of ParamError, one for each parameter that is wrong.
+        """
+        params: Params = {param.name: param.default for param in self.params}
+        errors: list[ParamError] = []
+        for name, value in given.items():
+            param = self.param(name)
+            if param is None:
+                errors.append(ParamError(name, f"{self.name} has no parameter {name!r}"))
+            elif value is not None:
+                try:
+                    params[param.name] = param.read(value)
+                except ValueError as error:
+                    errors.append(ParamError(name, f"{name}: {error}"))
+        if not errors:
+            try:
+                return self.resolve(params)
+            except ParamError as error:
+                errors.append(error)
+        raise ExceptionGroup(f"parameters of {self.name}", errors)

@@ -1,0 +1,53 @@
+"""Catalog of compute speed."""
+
+from __future__ import annotations
+
+from spbench_workers.catalog.benchmark import TIME_MS, Benchmark, Metric
+from spbench_workers.catalog.parameters import Param
+from spbench_workers.catalog.shared_params import DEVICE, DTYPE, SEED, iterations, warmup
+
+_METRICS = (
+    TIME_MS,
+    Metric("gflops", "GFLOP/s", "higher", "floating-point operations over time", "min"),
+)
+
+BENCHMARKS = (
+    Benchmark(
+        name="compute.gemm",
+        summary="each rank multiplies two square matrices, all at once",
+        module="spbench_workers.compute.gemm",
+        measures="rank",
+        params=(
+            Param("n", "int", 512, "rows and columns of the matrices", minimum=1, maximum=65536),
+            warmup(3),
+            iterations(30),
+            DTYPE,
+            DEVICE,
+            SEED,
+        ),
+        metrics=_METRICS,
+        checks=("product",),
+        faults=("corrupt-result",),
+    ),
+    Benchmark(
+        name="compute.conv",
+        summary="each rank convolves images of its own, all at once",
+        module="spbench_workers.compute.conv",
+        measures="rank",
+        params=(
+            Param("image_size", "pair", 128, "pixels of one image, N or HxW"),
+            Param("batch_size", "int", 1, "images at once", minimum=1),
+            Param("in_channels", "int", 32, "channels of the image", minimum=1),
+            Param("out_channels", "int", 32, "channels of the result", minimum=1),
+            Param("kernel", "int", 3, "rows and columns of the kernel", minimum=1, maximum=63),
+            warmup(3),
+            iterations(30),
+            DTYPE,
+            DEVICE,
+            SEED,
+        ),
+        metrics=_METRICS,
+        checks=("convolution",),
+        faults=("corrupt-result",),
+    ),
+)
