@@ -1,0 +1,232 @@
+"""Where a rank's events go: the console's collector over TCP, or a file of its own.
+
+Nothing here imports torch or MPI: a rank connects before it loads either.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import select
+import socket
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any, NoReturn, Protocol
+
+from spbench_workers import protocol
+
+REPLY_TIMEOUT = 600.0
+"""Seconds to wait for an answer of the console. Its death ends the rank at once, in any case."""
+LOST_STATUS = 75
+"""Exit status of a rank whose console is gone (EX_TEMPFAIL)."""
+
+
+class ConsoleUnreachableError(ConnectionError):
+    """No collector answered, and there is no folder for the events."""
+
+
+class Channel(Protocol):
+    """Where a rank's events go."""
+
+    rank: int | None
+
+    def send(self, event: str, **fields: Any) -> None:
+        """Number the event and hand it over; it has left this process when this returns."""
+
+    def receive_cases(self) -> list[dict[str, Any]]:
+        """Return the cases of this job; only rank 0 asks."""
+
+    def close(self) -> None:
+        """Say ``bye`` and make sure that everything has arrived."""
+
+
+class _Numbered:
+    """Numbers events, and writes each as one line, from any thread."""
+
+    def __init__(self) -> None:
+        self.rank: int | None = None
+        self._seq = 0
+        self._lock = threading.Lock()
+
+    def send(self, event: str, **fields: Any) -> None:
+        with self._lock:
+            head = {"event": event, "rank": self.rank, "seq": self._seq}
+            self._write(protocol.encode(head | {"time": round(time.time(), 6)} | fields))
+            self._seq += 1
+
+    def _write(self, line: bytes) -> None:
+        raise NotImplementedError
+
+
+class TcpChannel(_Numbered):
+    """One connection to the console. If it ends before `close`, so does this process.
+
+    A thread sends a heartbeat a second and watches for the console's answers and for its end, so
+    that no rank outlives the console, wherever the main thread is.
+    """
+
+    def __init__(self, connection: socket.socket) -> None:
+        super().__init__()
+        self._socket = connection
+        self._replies: queue.Queue[dict[str, Any]] = queue.Queue()
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="heartbeat", daemon=True)
+
+    def start(self) -> None:
+        """Start the heartbeat."""
+        self._thread.start()
+
+    def receive_cases(self) -> list[dict[str, Any]]:
+        cases: list[dict[str, Any]] = self._reply("cases")["cases"]
+        return cases
+
+    def close(self) -> None:
+        self._closing.set()
+        self.send("bye")
+        self._reply("bye")
+        self._socket.close()
+
+    def _write(self, line: bytes) -> None:
+        try:
+            self._socket.sendall(line)
+        except OSError:
+            self._lost()
+
+    def _reply(self, kind: str) -> dict[str, Any]:
+        try:
+            answer = self._replies.get(timeout=REPLY_TIMEOUT)
+        except queue.Empty:
+            raise TimeoutError(f"the console did not answer in {REPLY_TIMEOUT:g} s") from None
+        if answer.get("reply") != kind:
+            raise protocol.ProtocolError(f"the console answered {answer} instead of {kind!r}")
+        return answer
+
+    def _watch(self) -> None:
+        poller = select.poll()
+        poller.register(self._socket, select.POLLIN)
+        rest = b""
+        due = time.monotonic() + protocol.HEARTBEAT_INTERVAL
+        while True:
+            if poller.poll(max(0.0, due - time.monotonic()) * 1000):
+                try:
+                    data = self._socket.recv(1 << 16)
+                except OSError:
+                    data = b""
+                if not data:
+                    self._ended()
+                    return
+                *lines, rest = (rest + data).split(b"\n")
+                for line in lines:
+                    self._replies.put(json.loads(line))
+            if time.monotonic() >= due:
+                if not self._closing.is_set():
+                    self.send("heartbeat")
+                due = time.monotonic() + protocol.HEARTBEAT_INTERVAL
+
+    def _ended(self) -> None:
+        if not self._closing.is_set():
+            self._lost()
+
+    def _lost(self) -> NoReturn:
+        rank = "?" if self.rank is None else self.rank
+        sys.stderr.write(f"spbench: rank {rank}: the console is gone, so this rank ends\n")
+        sys.stderr.flush()
+        os._exit(LOST_STATUS)
+
+
+class FileChannel(_Numbered):
+    """The same lines in a file, where no console can be reached: ``spbench collect`` reads it."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / f"{socket.gethostname()}-{os.getpid()}.jsonl"
+        self._file = path.open("ab", buffering=0)
+
+    def receive_cases(self) -> list[dict[str, Any]]:
+        return read_cases(os.environ)
+
+    def close(self) -> None:
+        self.send("bye")
+        self._file.close()
+
+    def _write(self, line: bytes) -> None:
+        self._file.write(line)
+
+
+def read_cases(environ: os._Environ[str]) -> list[dict[str, Any]]:
+    """Return the cases of a batch job from the file that SPBENCH_CASES names."""
+    path = environ.get(protocol.ENV_CASES)
+    if path is None:
+        raise ConsoleUnreachableError(f"no console, and {protocol.ENV_CASES} names no file")
+    cases: list[dict[str, Any]] = json.loads(Path(path).read_text())
+    return cases
+
+
+def open_channel(environ: os._Environ[str]) -> TcpChannel | FileChannel:
+    """Connect to the console, or fall back to a file where SPBENCH_EVENTS_DIR is set.
+
+    Raises:
+        ConsoleUnreachableError: Nothing answered in 5 s and there is no such folder.
+    """
+    addresses = environ.get(protocol.ENV_COLLECTOR, "")
+    folder = environ.get(protocol.ENV_EVENTS_DIR)
+    connection = _connect(addresses.split(",")) if addresses else None
+    if connection is not None:
+        channel = TcpChannel(connection)
+        say_hello(channel, environ)
+        channel.start()
+        return channel
+    if folder:
+        file = FileChannel(Path(folder))
+        say_hello(file, environ)
+        return file
+    where = f"at {addresses}" if addresses else f"({protocol.ENV_COLLECTOR} is not set)"
+    raise ConsoleUnreachableError(
+        f"no console {where}: start ranks through spbench, or name a benchmark to run by hand"
+    )
+
+
+def _connect(addresses: list[str]) -> socket.socket | None:
+    deadline = time.monotonic() + protocol.CONNECT_TIMEOUT
+    while (left := deadline - time.monotonic()) > 0:
+        for address in addresses:
+            host, _, port = address.rpartition(":")
+            try:
+                connection = socket.create_connection((host, int(port)), timeout=left)
+            except OSError:
+                continue
+            connection.settimeout(None)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            return connection
+        time.sleep(0.1)
+    return None
+
+
+_RANK_NAMES = ("MV2_COMM_WORLD", "MVP_COMM_WORLD", "OMPI_COMM_WORLD", "PMI")
+
+
+def launcher_rank(environ: os._Environ[str]) -> tuple[int | None, int | None]:
+    """Return rank and size by the launcher's environment, None where it says nothing."""
+    pairs = [(f"{name}_RANK", f"{name}_SIZE") for name in _RANK_NAMES]
+    for rank, size in [*pairs, ("SLURM_PROCID", "SLURM_NTASKS"), ("PMI_ID", "MPIRUN_NPROCS")]:
+        if rank in environ:
+            return int(environ[rank]), int(environ[size]) if size in environ else None
+    return None, None
+
+
+def say_hello(channel: Channel, environ: os._Environ[str]) -> None:
+    """Show the token, and who this is by the launcher's word."""
+    channel.rank, size = launcher_rank(environ)
+    token = environ.get(protocol.ENV_TOKEN, "")
+    channel.send(
+        "hello",
+        token=token,
+        schema=protocol.SCHEMA,
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        size=size,
+    )

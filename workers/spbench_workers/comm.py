@@ -1,0 +1,91 @@
+"""The MPI world of a job, and what ranks agree on before the first message."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+
+class DisagreementError(RuntimeError):
+    """Ranks were given different configurations."""
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """This rank's place among the others."""
+
+    comm: MPI.Intracomm
+    rank: int
+    size: int
+    local_rank: int
+    local_size: int
+    host: str
+    cpus: tuple[int, ...]
+    threads: int
+
+
+def open_world() -> World:
+    """Start MPI and say where this rank stands. Sets the number of OMP threads before torch."""
+    import mpi4py
+
+    # No thread but the main one calls MPI: a library without locks answers faster.
+    mpi4py.rc.thread_level = "funneled"
+    from mpi4py import MPI
+
+    comm = MPI.COMM_WORLD
+    local = comm.Split_type(MPI.COMM_TYPE_SHARED)
+    local_rank, local_size = local.rank, local.size
+    cpus = tuple(sorted(os.sched_getaffinity(0)))
+    threads = _threads(cpus, local.allgather(cpus))
+    local.Free()
+    os.environ.setdefault("OMP_NUM_THREADS", str(threads))
+    return World(
+        comm, comm.rank, comm.size, local_rank, local_size, socket.gethostname(), cpus, threads
+    )
+
+
+def _threads(cpus: tuple[int, ...], local: list[tuple[int, ...]]) -> int:
+    """OMP_NUM_THREADS where it is set; else this rank's share of the cores it may run on."""
+    if os.environ.get("OMP_NUM_THREADS", "").isdigit():
+        return max(1, int(os.environ["OMP_NUM_THREADS"]))
+    sharing = sum(bool(set(cpus) & set(other)) for other in local)
+    return max(1, len(cpus) // sharing)
+
+
+def agree(comm: MPI.Intracomm, configuration: dict[str, Any]) -> None:
+    """Compare the configuration over all ranks, before any of them sends data.
+
+    Raises:
+        DisagreementError: on every rank, naming the first rank that differs from rank 0.
+    """
+    texts = comm.allgather(json.dumps(configuration, sort_keys=True))
+    for rank, text in enumerate(texts):
+        if text != texts[0]:
+            raise DisagreementError(
+                f"rank {rank} was started with {text}, rank 0 with {texts[0]}: "
+                "start all ranks with the same words"
+            )
+
+
+def fabric() -> str:
+    """Return what the ranks of several hosts would talk over: the RDMA devices, or tcp."""
+    devices = Path("/sys/class/infiniband")
+    names = sorted(path.name for path in devices.iterdir()) if devices.is_dir() else []
+    return ",".join(names) or "tcp"
+
+
+def numa_node(cpus: tuple[int, ...]) -> int | None:
+    """Return the NUMA node that holds all these CPUs; None where they span several."""
+    nodes = {
+        int(path.name[4:])
+        for cpu in cpus
+        for path in Path(f"/sys/devices/system/cpu/cpu{cpu}").glob("node[0-9]*")
+    }
+    return nodes.pop() if len(nodes) == 1 else None

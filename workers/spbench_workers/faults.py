@@ -1,0 +1,66 @@
+"""Faults that can be planted in every benchmark, to show that they are noticed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+
+LEAST_DELAY = 0.002
+
+
+class InjectedFaultError(RuntimeError):
+    """The exception that ``--inject raise`` plants."""
+
+
+def plant(fault: str, body: Callable[[], object], seconds: float) -> Callable[[], object]:
+    """Return ``body`` with the fault in it, for the rank that is to fail.
+
+    Args:
+        fault: One of the catalog's COMMON_FAULTS.
+        body: One iteration.
+        seconds: How long an iteration takes without the fault.
+    """
+    if fault == "slow":
+        return _slow(body, max(4 * seconds, LEAST_DELAY))
+    return _FAULTS[fault]
+
+
+def _slow(body: Callable[[], object], delay: float) -> Callable[[], object]:
+    def slowed() -> None:
+        body()
+        time.sleep(delay)
+
+    return slowed
+
+
+def _hang() -> None:
+    while True:
+        time.sleep(3600)
+
+
+def _kill() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _stop() -> None:
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def _raise() -> None:
+    raise InjectedFaultError("planted by --inject raise")
+
+
+def _exit() -> None:
+    sys.exit(3)
+
+
+_FAULTS: dict[str, Callable[[], object]] = {
+    "hang": _hang,
+    "kill": _kill,
+    "stop": _stop,
+    "raise": _raise,
+    "exit": _exit,
+}

@@ -1,0 +1,120 @@
+"""A job's ranks under the console: several cases, one after another, on one start of MPI."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import platform
+import sys
+import traceback
+from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from spbench_workers.catalog import BENCHMARKS
+from spbench_workers.channel import Channel, ConsoleUnreachableError, open_channel
+from spbench_workers.comm import World, fabric, numa_node, open_world
+from spbench_workers.context import Context
+
+Runner = Callable[[Context], None]
+
+
+def serve() -> None:
+    """Run the cases that the console gives. An exception of a benchmark ends the process."""
+    try:
+        channel = open_channel(os.environ)
+    except ConsoleUnreachableError as error:
+        sys.exit(f"spbench: {error}")
+    try:
+        world = open_world()
+        channel.rank = world.rank
+        say_ready(channel, world)
+        cases = world.comm.bcast(channel.receive_cases() if world.rank == 0 else None)
+        runners = load_runners(case["benchmark"] for case in cases)
+    except BaseException as error:
+        channel.send("log", level="error", message=_sentence(error), traceback=_trace())
+        raise
+    for case in cases:
+        run_case(world, channel, case, runners[case["benchmark"]])
+    world.comm.Barrier()
+    channel.close()
+
+
+def say_ready(channel: Channel, world: World) -> None:
+    """Say what this rank runs on."""
+    from mpi4py import MPI
+
+    from spbench_workers import devices_of_host
+
+    library = MPI.Get_library_version().strip("\0").splitlines()[0].split(", package")[0]
+    channel.send(
+        "ready",
+        size=world.size,
+        local_rank=world.local_rank,
+        host=world.host,
+        cpus=list(world.cpus),
+        numa=numa_node(world.cpus),
+        threads=world.threads,
+        device=devices_of_host.describe(),
+        fabric=fabric(),
+        versions={
+            "python": platform.python_version(),
+            "mpi": library,
+            "mpi4py": version("mpi4py"),
+            "torch": _version("torch"),
+        },
+    )
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def load_runners(benchmarks: Any) -> dict[str, Runner]:
+    """Import the modules of these benchmarks, so that no case pays for torch but the first."""
+    names = sorted(set(benchmarks))
+    runners = {name: importlib.import_module(BENCHMARKS[name].module).run for name in names}
+    if "torch" in sys.modules:
+        torch = sys.modules["torch"]
+        torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
+        torch.set_num_interop_threads(1)
+    return runners
+
+
+def run_case(world: World, channel: Channel, case: dict[str, Any], runner: Runner) -> None:
+    """Run one case; an exception is told to the console, with its traceback, and raised again."""
+    context = Context(
+        world,
+        channel,
+        case=case["id"],
+        benchmark=case["benchmark"],
+        params=case["params"],
+        repeat=case["repeat"],
+        inject=case.get("inject"),
+    )
+    context.start()
+    try:
+        runner(context)
+    except BaseException as error:
+        context.end(
+            "error",
+            error={
+                "type": type(error).__name__,
+                "message": _sentence(error),
+                "traceback": _trace(),
+            },
+        )
+        raise
+    context.end("ok")
+
+
+def _sentence(error: BaseException) -> str:
+    text = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {text[0]}" if text else type(error).__name__
+
+
+def _trace() -> str:
+    return traceback.format_exc()[-20_000:]

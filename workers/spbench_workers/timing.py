@@ -1,0 +1,82 @@
+"""Timed loops: samples are kept in a preallocated buffer and leave between batches."""
+
+from __future__ import annotations
+
+import gc
+from array import array
+from collections.abc import Callable
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+from spbench_workers.protocol import BATCH_INTERVAL
+
+if TYPE_CHECKING:
+    from spbench_workers.context import Context
+
+MAX_BATCH = 20_000
+"""Samples in one event: well below the longest line."""
+
+
+def measure(
+    context: Context,
+    body: Callable[[], object],
+    *,
+    metric: str = "time_ms",
+    divide: int = 1,
+) -> array[float]:
+    """Run the case's warm-up and its timed iterations of ``body``; return this rank's times in ms.
+
+    Ranks go through batches together: within one nothing is sent, between two each rank sends its
+    samples while the others wait, so that no rank's sending lengthens another's iteration.
+
+    Args:
+        context: The case; its parameters ``warmup`` and ``iterations`` say how often.
+        body: One iteration. It must return only when its work is done.
+        metric: The name that the samples bear.
+        divide: How many repetitions one call of ``body`` makes; times are of one of them.
+    """
+    warmup, iterations = context.params["warmup"], context.params["iterations"]
+    seconds = _warm_up(context, body, warmup)
+    body = context.with_fault(body, seconds)
+    times = array("d", bytes(8 * iterations))
+    done = 0
+    context.progress("timing", 0, iterations)
+    while done < iterations:
+        batch = min(_batch_size(seconds), iterations - done)
+        context.world.comm.Barrier()
+        _run(body, times, done, batch, 1000.0 / divide)
+        context.samples(metric, times[done : done + batch])
+        seconds = context.slowest(sum(times[done : done + batch]) / batch * divide / 1000.0)
+        done += batch
+        context.progress("timing", done, iterations)
+    return times
+
+
+def _warm_up(context: Context, body: Callable[[], object], count: int) -> float:
+    """Return the seconds of one iteration on the slowest rank; 0 where nothing is known."""
+    context.progress("warmup", 0, count)
+    context.world.comm.Barrier()
+    start = perf_counter()
+    for _ in range(count):
+        body()
+    elapsed = perf_counter() - start
+    return context.slowest(elapsed / count) if count else 0.0
+
+
+def _batch_size(seconds: float) -> int:
+    if seconds <= 0.0:
+        return 1
+    return max(1, min(MAX_BATCH, int(BATCH_INTERVAL / seconds)))
+
+
+def _run(
+    body: Callable[[], object], times: array[float], first: int, count: int, scale: float
+) -> None:
+    gc.disable()
+    try:
+        for index in range(first, first + count):
+            start = perf_counter()
+            body()
+            times[index] = (perf_counter() - start) * scale
+    finally:
+        gc.enable()
