@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import Any
+from typing import Any, NoReturn
 
 from spbench_workers.catalog import BENCHMARKS, COMMON_FAULTS, Benchmark, Params
-from spbench_workers.comm import World, agree, open_world
+from spbench_workers.comm import DisagreementError, World, agree, open_world
 from spbench_workers.context import Context
 from spbench_workers.session import load_runners
 
@@ -58,7 +58,8 @@ class PrintingChannel:
     def _print_metric(self, name: str, value: float | None, **fields: Any) -> None:
         labels = "".join(f" {key}={label}" for key, label in fields.get("labels", {}).items())
         by = f" (limit, by {fields['measured_by']})" if "measured_by" in fields else ""
-        self._line(f"Rank:{self.rank} {name}:{value}{labels}{by}")
+        number = f"{value:.7g}" if isinstance(value, float) else value
+        self._line(f"Rank:{self.rank} {name}:{number}{labels}{by}")
 
     def _print_log(self, message: str, **_: Any) -> None:
         self._line(f"Rank:{self.rank} {message}")
@@ -68,9 +69,19 @@ class PrintingChannel:
         sys.stdout.flush()
 
 
+class _Parser(argparse.ArgumentParser):
+    """Raises what is wrong instead of printing it: every rank reads the words, one speaks."""
+
+    def error(self, message: str) -> NoReturn:
+        raise ValueError(f"{self.prog}: {message}")
+
+
 def parser_of(entry: Benchmark) -> argparse.ArgumentParser:
-    """Return the command line of a benchmark: its flags come from the catalog."""
-    parser = argparse.ArgumentParser(
+    """Return the command line of a benchmark: its flags come from the catalog.
+
+    What is wrong with the words it raises as a ValueError.
+    """
+    parser = _Parser(
         prog=f"spbench_workers {entry.name}", description=entry.summary, allow_abbrev=False
     )
     for param in entry.params:
@@ -86,20 +97,30 @@ def main(words: list[str]) -> None:
     """Run the benchmark that the words name; exit 1 where a check failed, 2 on wrong words."""
     world = open_world()
     try:
-        entry, params, inject = _read(words, world)
-        agree(world.comm, {"benchmark": entry.name, "params": params, "inject": inject})
-    except (ValueError, RuntimeError) as error:
-        _refuse(world, str(error))
-    _run(world, entry, params, inject)
+        # Before anything else, since from here on all ranks must do the same.
+        agree(world.comm, {"words": words})
+        if {"-h", "--help"} & set(words):
+            _help(world, words)
+        entry, params, inject = read_words(words, world.size)
+    except (ValueError, DisagreementError) as error:
+        if world.rank == 0:
+            sys.stderr.write(f"spbench_workers: error: {error}\n")
+        _leave(world, USAGE_STATUS)
+    failed = _run(world, entry, params, inject)
+    _leave(world, int(failed))
 
 
-def _read(words: list[str], world: World) -> tuple[Benchmark, Params, str | None]:
-    entry = BENCHMARKS.get(words[0])
-    if entry is None:
-        names = ", ".join(BENCHMARKS)
-        raise ValueError(f"no benchmark is called {words[0]!r}; there are {names}")
-    if world.rank != 0 and {"-h", "--help"} & set(words):
-        sys.exit(0)
+def read_words(words: list[str], size: int) -> tuple[Benchmark, Params, str | None]:
+    """Return the benchmark, its parameters and the fault to plant.
+
+    Args:
+        words: The command line: a benchmark's name and its flags.
+        size: The number of ranks that were started.
+
+    Raises:
+        ValueError: The words are wrong, or do not fit the number of ranks.
+    """
+    entry = _entry(words[0])
     given = vars(parser_of(entry).parse_args(words[1:]))
     inject = given.pop("inject")
     try:
@@ -107,22 +128,42 @@ def _read(words: list[str], world: World) -> tuple[Benchmark, Params, str | None
     except ExceptionGroup as group:
         raise ValueError("; ".join(str(error) for error in group.exceptions)) from None
     ranks = entry.ranks(params)
-    if ranks.exact not in (None, world.size) or world.size < ranks.minimum:
+    if ranks.exact not in (None, size) or size < ranks.minimum:
         needed = ranks.exact if ranks.exact is not None else f"at least {ranks.minimum}"
         raise ValueError(
-            f"{entry.name} with these parameters runs on {needed} ranks, not on {world.size}"
+            f"{entry.name} with these parameters runs on {needed} ranks, not on {size}"
         )
     return entry, params, inject
 
 
-def _refuse(world: World, message: str) -> None:
+def _entry(name: str) -> Benchmark:
+    if name not in BENCHMARKS:
+        raise ValueError(f"no benchmark is called {name!r}; there are {', '.join(BENCHMARKS)}")
+    return BENCHMARKS[name]
+
+
+def _help(world: World, words: list[str]) -> NoReturn:
     if world.rank == 0:
-        sys.stderr.write(f"spbench_workers: error: {message}\n")
+        if words[0].startswith("-"):
+            lines = [f"  {entry.name:20} {entry.summary}\n" for entry in BENCHMARKS.values()]
+            sys.stdout.write("usage: spbench_workers BENCHMARK [--flags]\n\n" + "".join(lines))
+        else:
+            parser_of(_entry(words[0])).print_help()
+        sys.stdout.flush()
+    _leave(world, 0)
+
+
+def _leave(world: World, status: int) -> NoReturn:
+    """End all ranks together, MPI first: it would take a status above 0 for a crash, and say so."""
+    from mpi4py import MPI
+
     world.comm.Barrier()
-    sys.exit(USAGE_STATUS)
+    MPI.Finalize()
+    sys.exit(status)
 
 
-def _run(world: World, entry: Benchmark, params: Params, inject: str | None) -> None:
+def _run(world: World, entry: Benchmark, params: Params, inject: str | None) -> bool:
+    """Run the case; return whether a check failed on any rank."""
     channel = PrintingChannel(world.rank)
     sys.stdout.write(f"rank : {world.rank} size:  {world.size}\n")
     sys.stdout.flush()
@@ -132,5 +173,4 @@ def _run(world: World, entry: Benchmark, params: Params, inject: str | None) -> 
     )
     runner(context)
     channel.close()
-    if world.comm.allreduce(int(channel.failed)):
-        sys.exit(1)
+    return bool(world.comm.allreduce(int(channel.failed)))

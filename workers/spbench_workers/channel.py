@@ -120,11 +120,17 @@ class TcpChannel(_Numbered):
                     return
                 *lines, rest = (rest + data).split(b"\n")
                 for line in lines:
-                    self._replies.put(json.loads(line))
+                    self._answer(json.loads(line))
             if time.monotonic() >= due:
                 if not self._closing.is_set():
                     self.send("heartbeat")
                 due = time.monotonic() + protocol.HEARTBEAT_INTERVAL
+
+    def _answer(self, reply: dict[str, Any]) -> None:
+        if reply.get("reply") == "where":
+            self.send("log", level="where", message=where_main_thread_stands())
+        else:
+            self._replies.put(reply)
 
     def _ended(self) -> None:
         if not self._closing.is_set():
@@ -135,6 +141,16 @@ class TcpChannel(_Numbered):
         sys.stderr.write(f"spbench: rank {rank}: the console is gone, so this rank ends\n")
         sys.stderr.flush()
         os._exit(LOST_STATUS)
+
+
+def where_main_thread_stands() -> str:
+    """Return ``in wait (exchange.py:88)``: the main thread's innermost frame of Python code."""
+    ident = threading.main_thread().ident
+    frame = sys._current_frames().get(ident) if ident is not None else None
+    if frame is None:
+        return "nowhere"
+    code = frame.f_code
+    return f"in {code.co_name} ({Path(code.co_filename).name}:{frame.f_lineno})"
 
 
 class FileChannel(_Numbered):

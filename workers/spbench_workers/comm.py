@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -72,6 +73,17 @@ def agree(comm: MPI.Intracomm, configuration: dict[str, Any]) -> None:
                 f"rank {rank} was started with {text}, rank 0 with {texts[0]}: "
                 "start all ranks with the same words"
             )
+
+
+REST_INTERVAL = 0.0005
+"""Seconds that a resting rank sleeps between two looks."""
+
+
+def rest(comm: MPI.Intracomm) -> None:
+    """Wait for all ranks, asleep: a barrier that leaves the core to those who still work."""
+    request = comm.Ibarrier()
+    while not request.Test():
+        time.sleep(REST_INTERVAL)
 
 
 def fabric() -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from array import array
 from collections.abc import Callable
@@ -46,6 +47,11 @@ class Context:
     def seed(self) -> int:
         """The seed of this repeat's data, the same on every rank."""
         return int(self.params.get("seed", 0)) + 1000003 * self._repeat
+
+    def seed_for(self, *words: str | int) -> int:
+        """Return a seed of its own for these words, the same on every rank that gives them."""
+        text = repr((self.seed, *words)).encode()
+        return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big") >> 2
 
     def planted(self, fault: str) -> bool:
         """Whether ``--inject`` asks this rank for that fault: the last rank is the victim."""

@@ -50,6 +50,7 @@ def say_ready(channel: Channel, world: World) -> None:
     channel.send(
         "ready",
         size=world.size,
+        pid=os.getpid(),
         local_rank=world.local_rank,
         host=world.host,
         cpus=list(world.cpus),

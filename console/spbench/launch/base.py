@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
 
 from spbench.suites.settings import LaunchSettings
 
@@ -33,6 +33,7 @@ class JobSpec:
             never stand in argv.
         oversubscribed: More ranks than slots on some host.
         hostfile: Path of the file that holds `Launcher.hostfile`; None where there is none.
+        library: The ranks' MPI library, as in `Launcher.libraries`; empty where it is not known.
     """
 
     np: int
@@ -42,6 +43,36 @@ class JobSpec:
     private_env: Mapping[str, str]
     oversubscribed: bool
     hostfile: Path | None
+    library: str = ""
+
+    @property
+    def binding(self) -> Literal["core", "numa", "none"]:
+        """What ``bind`` comes to: auto is a core for each rank that has one to itself."""
+        if self.settings.bind != "auto":
+            return self.settings.bind
+        threads = self.settings.threads
+        shared = self.oversubscribed or (threads != "auto" and threads > 1)
+        return "none" if shared else "core"
+
+    @property
+    def rank_env(self) -> Mapping[str, str]:
+        """The variables that the settings give the ranks; ``env`` wins over ``threads``."""
+        threads = self.settings.threads
+        given = {} if threads == "auto" else {"OMP_NUM_THREADS": str(threads)}
+        return given | self.settings.env
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """Ranks a host, for dialects that know no HCA; in the order of the placement."""
+        return counts(self.placement)
+
+
+def counts(placement: Sequence[Placed]) -> dict[str, int]:
+    """Return the ranks of each host, hosts in order of first appearance."""
+    total: dict[str, int] = {}
+    for placed in placement:
+        total[placed.host] = total.get(placed.host, 0) + placed.count
+    return total
 
 
 @dataclass(frozen=True, slots=True)

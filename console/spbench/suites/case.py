@@ -8,9 +8,15 @@ from pathlib import Path
 from typing import Any, Literal
 
 from spbench.suites.settings import LaunchSettings
-from spbench_workers.catalog import BENCHMARKS, Benchmark, Ranks
+from spbench_workers.catalog import BENCHMARKS, Benchmark, Metric, Ranks
 
 SCHEMA = "spbench.suite/1"
+
+STATISTICS = ("value", "n", "min", "p50", "p95", "p99", "max", "mean", "stdev")
+"""What may follow a metric's name in an expectation."""
+
+DERIVED_METRICS = (Metric("skew", "1", "lower", "the slowest rank's p50 over the median rank's"),)
+"""Metrics that the report adds to every benchmark's own."""
 
 
 @dataclass(frozen=True, slots=True)

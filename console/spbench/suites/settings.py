@@ -15,23 +15,30 @@ EnvName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 class LaunchSettings(BaseModel):
     """The keys of ``launch:``, each with its default."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
     launcher: Literal["auto", "mpirun_rsh", "hydra", "openmpi", "srun"] = Field(
-        "auto", description="the program that starts the ranks; auto matches the MPI library"
+        default="auto",
+        description="the program that starts the ranks; auto matches the MPI library",
     )
-    ranks_per_host: int | None = Field(None, ge=1, description="ranks on each host")
+    ranks_per_host: int | None = Field(default=None, ge=1, description="ranks on each host")
     bind: Literal["auto", "core", "numa", "none"] = Field(
-        "auto", description="what a rank is bound to"
+        default="auto", description="what a rank is bound to"
     )
     threads: Literal["auto"] | Annotated[int, Field(ge=1)] = Field(
-        "auto", description="OMP and torch threads a rank"
+        default="auto", description="OMP and torch threads a rank"
     )
-    python: str | None = Field(None, description="interpreter on the compute nodes")
-    setup: tuple[str, ...] = Field((), description="shell lines before the worker")
-    container: str | None = Field(None, description="a prefix such as 'apptainer exec image.sif'")
-    hostfile: str | None = Field(None, description="a path; --hostfile wins")
-    env: dict[EnvName, str] = Field({}, description="environment of the ranks")
-    args: tuple[str, ...] = Field((), description="further arguments of the launcher")
-    start_timeout: float = Field(60, gt=0, description="seconds until every rank is ready")
-    timeout: float = Field(120, gt=0, description="seconds for one case")
+    python: str | None = Field(default=None, description="interpreter on the compute nodes")
+    setup: tuple[str, ...] = Field(
+        default=(), strict=False, description="shell lines before the worker"
+    )
+    container: str | None = Field(
+        default=None, description="a prefix such as 'apptainer exec image.sif'"
+    )
+    hostfile: str | None = Field(default=None, description="a path; --hostfile wins")
+    env: dict[EnvName, str] = Field(default={}, description="environment of the ranks")
+    args: tuple[str, ...] = Field(
+        default=(), strict=False, description="further arguments of the launcher"
+    )
+    start_timeout: float = Field(default=60, gt=0, description="seconds until every rank is ready")
+    timeout: float = Field(default=120, gt=0, description="seconds for one case")

@@ -1,0 +1,72 @@
+"""The commands, and what becomes of their errors: one line on stderr and an exit code."""
+
+from __future__ import annotations
+
+import sys
+from typing import cast
+
+import typer
+
+from spbench.cli import doctor, results, run, suites
+from spbench.errors import ExitCode, SpbenchError, SuiteError
+
+EPILOG = (
+    "Exit codes: 0 passed; 1 a check, an expectation or a regression failed; 2 wrong usage or "
+    "suite; 3 the environment lacks something; 4 a case ended in error or timeout; 5 nothing "
+    "selected; 124 --budget used up; 130, 143 interrupted."
+)
+
+app = typer.Typer(
+    name="spbench",
+    help="Benchmark a cluster: suites in YAML, MPI jobs out, checked per-rank numbers back.",
+    epilog=EPILOG,
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+run.register(app)
+suites.register(app)
+doctor.register(app)
+results.register(app)
+
+# The base of all of Typer's errors of usage, which Typer does not export by a name of its own.
+_Usage = cast(type[typer.BadParameter], typer.BadParameter.__mro__[2])
+
+
+@app.callback()
+def _common(
+    version: bool = typer.Option(False, "--version", help="Show the version and end."),
+) -> None:
+    if version:
+        from spbench import __version__
+
+        print(f"spbench {__version__}")
+        raise typer.Exit
+
+
+def run_command_line(words: list[str] | None = None) -> int:
+    """Run a command and return its exit code; an error is one line on stderr, no traceback."""
+    try:
+        return int(app(args=words, prog_name="spbench", standalone_mode=False) or 0)
+    except SuiteError as error:
+        _complain(str(error))
+        return error.exit_code
+    except SpbenchError as error:
+        _complain(f"spbench: error: {error}")
+        return error.exit_code
+    except _Usage as error:
+        text = " ".join(error.format_message().split())
+        _complain(f"spbench: error: {text or 'see spbench --help'}")
+        return ExitCode.USAGE
+    except (KeyboardInterrupt, typer.Abort):
+        return ExitCode.INTERRUPTED
+    except BrokenPipeError:
+        # The reader has gone, as `| head` does; nothing is left to say to anyone.
+        sys.stderr.close()
+        return ExitCode.PASSED
+
+
+def _complain(text: str) -> None:
+    sys.stderr.write(text + "\n")

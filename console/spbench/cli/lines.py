@@ -1,0 +1,157 @@
+"""A run in plain lines: for pipes, CI and screen readers, and the ends of cases everywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from spbench.record.case_state import CaseState
+from spbench.record.state import RankState, RunState
+
+GLYPHS = {
+    "passed": "✓",
+    "failed": "✗",
+    "error": "✗",
+    "timeout": "✗",
+    "cancelled": "-",
+    "skipped": "-",
+}
+
+
+class Lines:
+    """Prints a line when something has happened: the start, each job, each case, the end."""
+
+    def __init__(self, state: RunState, write: Callable[[str], None], verbosity: int) -> None:
+        self._state = state
+        self._write = write
+        self._verbosity = verbosity
+        self._done = 0
+
+    def __call__(self, event: Mapping[str, Any]) -> None:
+        """Print what the event means to a reader, or nothing."""
+        printer = getattr(self, f"_on_{event['event']}", None)
+        if printer is not None and self._verbosity >= 0:
+            printer(event)
+
+    def finish(self, report: str) -> None:
+        """Print the verdict, what the run found, and where the report is."""
+        run = self._state.run
+        for finding in self._state.findings:
+            self._write(finding)
+        for error in self._state.errors:
+            self._write(f"error: {error}")
+        if run is not None:
+            seconds = (run.finished or run.started) - run.started
+            self._write(f"{run.verdict}: {counts(self._state)} in {seconds:.1f} s; {report}")
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+    def _on_run_start(self, event: Mapping[str, Any]) -> None:
+        what = f": {event['description']}" if event["description"] else ""
+        self._write(f"{event['suite']}{what}")
+        self._write(f"run {event['id']}, {len(event['cases'])} cases")
+
+    def _on_job_start(self, event: Mapping[str, Any]) -> None:
+        more = " (more than there are cores: times are not the hardware's)"
+        np = f"{event['np']} ranks{more if event['oversubscribed'] else ''}"
+        self._write(f"job {event['job']}: {event['launcher']}, {event['version']}, {np}")
+        if self._verbosity > 0:
+            self._write("  " + " ".join(event["argv"]))
+
+    def _on_ready(self, event: Mapping[str, Any]) -> None:
+        job = self._state.jobs[event["job"]]
+        if self._verbosity > 0:
+            self._write("  " + describe_rank(self._state.ranks[event["rank"]]))
+        if len(self._state.ranks) == job.np:
+            sharing = shared_cores(list(self._state.ranks.values()))
+            if sharing and not job.oversubscribed:
+                self._write(f"  note: {sharing}")
+
+    def _on_case_judged(self, event: Mapping[str, Any]) -> None:
+        self._done += 1
+        case = self._state.cases[event["case"]]
+        self._write(f"[{self._done:>2}/{len(self._state.cases)}] {case_line(case)}")
+        if event["reason"]:
+            self._write(f"        {event['reason']}")
+        if self._verbosity > 0 and case.traceback:
+            self._write(case.traceback.rstrip())
+
+    def _on_log(self, event: Mapping[str, Any]) -> None:
+        if event["level"] == "where":
+            return
+        if self._verbosity > 0 or event["level"] != "info":
+            self._write(f"        rank {event['rank']}: {event['message']}")
+
+    def _on_notice(self, event: Mapping[str, Any]) -> None:
+        self._write(f"note: {event['message']}")
+
+
+def case_line(case: CaseState) -> str:
+    """Return a judged case in one line: verdict, time, its first other metric, checks."""
+    parts = [f"{GLYPHS.get(case.status, '?')} {case.status:<9} {case.id}"]
+    times = case.summary("time_ms")
+    if times is not None:
+        parts.append(
+            f"p50 {number(times.p50)} ms  p95 {number(times.p95)}  p99 {number(times.p99)}"
+        )
+    for name, info in case.metrics.items():
+        summary = case.summary(name) if name != "time_ms" and info.better != "none" else None
+        if summary is not None:
+            parts.append(f"{name} {number(summary.p50)} {info.unit}")
+    told = {rank for results in case.checks.values() for _, rank in results}
+    if told:
+        bad = {
+            rank
+            for results in case.checks.values()
+            for (_, rank), result in results.items()
+            if not result.passed
+        }
+        parts.append(f"checks {len(told - bad)}/{len(told)} ranks")
+    return "  ".join(parts)
+
+
+def number(value: float) -> str:
+    """Return a value in four figures."""
+    return f"{value:.4g}" if abs(value) < 1e4 else f"{value:.0f}"
+
+
+def counts(state: RunState) -> str:
+    """Return ``11 passed, 1 failed``."""
+    statuses = [case.status for case in state.cases.values()]
+    told = [f"{statuses.count(status)} {status}" for status in GLYPHS if status in statuses]
+    return ", ".join(told) or "no case"
+
+
+def describe_rank(rank: RankState) -> str:
+    """Return where a rank runs, in one line."""
+    cpus = fold_numbers(rank.cpus)
+    versions = ", ".join(f"{name} {text}" for name, text in rank.versions.items() if text)
+    numa = "" if rank.numa is None else f", NUMA node {rank.numa}"
+    return (
+        f"rank {rank.rank} on {rank.host} (local rank {rank.local_rank}): {rank.device}, "
+        f"CPUs {cpus}{numa}, {rank.threads} threads, {rank.fabric}; {versions}"
+    )
+
+
+def fold_numbers(numbers: tuple[int, ...]) -> str:
+    """Return ``0-3,8`` for 0, 1, 2, 3 and 8."""
+    runs: list[list[int]] = []
+    for value in sorted(numbers):
+        if runs and value == runs[-1][1] + 1:
+            runs[-1][1] = value
+        else:
+            runs.append([value, value])
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
+
+
+def shared_cores(ranks: list[RankState]) -> str | None:
+    """Return which ranks of one host have fewer cores than they are; None where none has."""
+    groups: dict[tuple[str, tuple[int, ...]], list[int]] = {}
+    for rank in ranks:
+        groups.setdefault((rank.host, rank.cpus), []).append(rank.rank)
+    for (host, cpus), members in groups.items():
+        if len(members) > len(cpus):
+            shown = ", ".join(map(str, members[:8]))
+            return f"ranks {shown} on {host} share {len(cpus)} cores ({fold_numbers(cpus)})"
+    return None

@@ -1,0 +1,113 @@
+"""A run on a terminal: lines for what has happened, and below them the ranks as they run."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from spbench.cli.lines import Lines, number
+from spbench.record.rank_rows import RankRow, RankRows
+from spbench.record.state import RunState
+
+INTERVAL = 0.2
+"""Seconds between two frames, at least: the console may share its cores with the ranks."""
+MOST_ROWS = 16
+SLOW = 1.3
+_STYLES = {"passed": "green", "failed": "bold red", "error": "bold red"}
+_COLUMNS = ("rank", "host", "place", "phase", "iterations", "last", "p50", "p95", "p99", "skew")
+
+
+class LiveView:
+    """Lines above, a table of the ranks below; drawn when events come, five times a second."""
+
+    def __init__(self, state: RunState, console: Console, verbosity: int) -> None:
+        self._state = state
+        self._rows = RankRows(state)
+        self._drawn = 0.0
+        self._started = time.monotonic()
+        self._live = Live(console=console, auto_refresh=False, redirect_stderr=False)
+        self._lines = Lines(state, self._print, verbosity)
+        self._live.start()
+
+    def __call__(self, event: Mapping[str, Any]) -> None:
+        """Print what has happened, and draw a new frame where one is due."""
+        self._lines(event)
+        now = time.monotonic()
+        if now - self._drawn >= INTERVAL:
+            self._drawn = now
+            self._live.update(self._frame(), refresh=True)
+
+    def finish(self, report: str) -> None:
+        """Draw the last frame, then print the verdict."""
+        self._live.update(self._frame(), refresh=True)
+        self.close()
+        self._lines.finish(report)
+
+    def close(self) -> None:
+        """Give the terminal back."""
+        self._live.stop()
+
+    def _print(self, line: str) -> None:
+        self._live.console.print(Text(line, style=_line_style(line)), soft_wrap=True)
+
+    def _frame(self) -> RenderableType:
+        rows = self._rows.rows()
+        if not rows:
+            return Text("starting ...", style="dim")
+        return Group(self._headline(), self._table(rows))
+
+    def _headline(self) -> Text:
+        cases = self._state.cases.values()
+        done = sum(case.status not in ("waiting", "running") for case in cases)
+        running = next((case.id for case in cases if case.status == "running"), "")
+        width = 24
+        filled = width * done // max(1, len(self._state.cases))
+        bar = "█" * filled + "░" * (width - filled)
+        elapsed = time.monotonic() - self._started
+        return Text(f"{bar} {done}/{len(self._state.cases)} cases  {elapsed:.0f} s  {running}")
+
+    def _table(self, rows: list[RankRow]) -> Table:
+        table = Table(box=None, pad_edge=False, header_style="bold")
+        for name in _COLUMNS:
+            right = name not in ("host", "place", "phase")
+            table.add_column(name, justify="right" if right else "left", no_wrap=True)
+        table.add_column("check", no_wrap=True)
+        shown = rows
+        if len(rows) > MOST_ROWS:
+            shown = sorted(rows, key=lambda row: -(row.skew or 0.0))[:MOST_ROWS]
+        for row in shown:
+            table.add_row(*_cells(row))
+        if len(rows) > MOST_ROWS:
+            table.caption = f"the slowest {MOST_ROWS} of {len(rows)} ranks; times in ms"
+        return table
+
+
+def _cells(row: RankRow) -> list[Text]:
+    times = row.times
+    figures = [row.last] + ([times.p50, times.p95, times.p99] if times else [None] * 3)
+    skew = "" if row.skew is None else f"{row.skew:.2f}x"
+    slow = row.skew is not None and row.skew >= SLOW
+    glyph = {"passed": "✓ ", "failed": "✗ "}.get(row.check, "")
+    return [
+        Text(str(row.rank)),
+        Text(row.host),
+        Text(row.place),
+        Text(row.phase, style=_STYLES.get(row.phase, "")),
+        Text(f"{row.done}/{row.total}" if row.total else ""),
+        *(Text("" if value is None else number(value)) for value in figures),
+        Text(f"{skew} slow" if slow else skew, style="yellow" if slow else ""),
+        Text(glyph + row.check, style=_STYLES.get(row.check, "")),
+    ]
+
+
+def _line_style(line: str) -> str:
+    for word, style in _STYLES.items():
+        if f" {word} " in line[:24]:
+            return style
+    return ""

@@ -1,0 +1,196 @@
+"""``spbench run``: a suite, from its file to a verdict."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, Protocol, TextIO
+
+import typer
+
+from spbench.cli.lines import Lines
+from spbench.errors import ExitCode, SpbenchError, UsageError
+from spbench.record.folder import home_of, write_whole
+from spbench.record.state import Event, RunState
+
+HostfileOption = Annotated[
+    Path | None, typer.Option("--hostfile", help="Hosts, in any launcher's dialect.")
+]
+HostsOption = Annotated[
+    str | None, typer.Option("--hosts", help="Hosts, as node[01-08]:4,other.", metavar="LIST")
+]
+ExcludeOption = Annotated[
+    str | None, typer.Option("--exclude-hosts", help="Hosts to leave out.", metavar="LIST")
+]
+LauncherOption = Annotated[
+    str | None,
+    typer.Option("--launcher", help="mpirun_rsh, hydra, openmpi, srun or auto.", metavar="L"),
+]
+KeywordOption = Annotated[
+    str | None, typer.Option("-k", help="Cases to run: words with and, or, not.", metavar="EXPR")
+]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="key=value: a suite key or a parameter.", metavar="KEY=VALUE"),
+]
+HomeOption = Annotated[
+    Path | None, typer.Option("--home", help="Folder of the runs (SPBENCH_HOME, .spbench).")
+]
+
+
+class RunView(Protocol):
+    """A live view of a run."""
+
+    def __call__(self, event: Event) -> None:
+        """Show an event that the state has taken in."""
+
+    def finish(self, report: str) -> None:
+        """Show the verdict."""
+
+    def close(self) -> None:
+        """Give the terminal back."""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of this module."""
+    app.command()(run)
+
+
+def run(
+    suite: Annotated[Path, typer.Argument(help="The suite's YAML file.")],
+    hostfile: HostfileOption = None,
+    hosts: HostsOption = None,
+    exclude_hosts: ExcludeOption = None,
+    launcher: LauncherOption = None,
+    keyword: KeywordOption = None,
+    overrides: SetOption = None,
+    inject: Annotated[
+        str | None,
+        typer.Option("--inject", help="Plant a fault: the run must fail.", metavar="FAULT[@CASE]"),
+    ] = None,
+    headless: Annotated[bool, typer.Option("--headless", help="Plain lines.")] = False,
+    json_target: Annotated[
+        str | None, typer.Option("--json", help="Write the report; - is stdout.", metavar="PATH|-")
+    ] = None,
+    no_samples: Annotated[
+        bool, typer.Option("--no-samples", help="Leave the samples out of --json.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the launch lines, run nothing.")
+    ] = False,
+    budget: Annotated[
+        str | None, typer.Option("--budget", help="Time for the whole run: 90, 90s, 5m, 1h.")
+    ] = None,
+    home: HomeOption = None,
+    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Only the verdict.")] = False,
+    verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Ranks and commands.")] = False,
+) -> None:
+    """Run a suite on real MPI ranks."""
+    from spbench.engine.plan import Request, plan
+
+    verbosity = -1 if quiet else int(verbose)
+    exit_code = ExitCode.PASSED
+    try:
+        request = Request(
+            suite=suite,
+            home=home_of(home, os.environ),
+            environ=dict(os.environ),
+            argv=tuple(sys.argv[1:]),
+            overrides=tuple(overrides or ()),
+            keyword=keyword,
+            inject=inject,
+            hostfile=hostfile,
+            hosts=hosts,
+            exclude_hosts=exclude_hosts,
+            launcher=launcher,
+            budget=seconds(budget) if budget else None,
+        )
+        planned = plan(request)
+        if dry_run:
+            from spbench.cli.suites import print_commands
+
+            print_commands(planned)
+            return
+        report, exit_code = _execute(planned, headless, json_target, verbosity)
+    except SpbenchError as error:
+        _refuse(error, json_target)
+        raise
+    _write_report(report, json_target, no_samples)
+    raise typer.Exit(exit_code)
+
+
+def _execute(
+    planned: Any, headless: bool, json_target: str | None, verbosity: int
+) -> tuple[dict[str, Any], ExitCode]:
+    from spbench.engine.run import Run
+
+    state = RunState()
+    view = _view(state, headless, json_target, verbosity)
+    try:
+        outcome = asyncio.run(Run(planned, state, view).execute())
+        view.finish(f"report: {outcome.folder.report}")
+    finally:
+        view.close()
+    return outcome.report, outcome.exit_code
+
+
+def _view(state: RunState, headless: bool, json_target: str | None, verbosity: int) -> RunView:
+    """A terminal gets live tables; a pipe, CI, --headless or JSON on stdout gets lines."""
+    plain = headless or json_target == "-" or verbosity < 0 or os.environ.get("CI")
+    if not plain and sys.stdout.isatty() and os.environ.get("TERM") != "dumb":
+        from rich.console import Console
+
+        from spbench.cli.live import LiveView
+
+        return LiveView(state, Console(), verbosity)
+    return Lines(state, _writer(sys.stderr if json_target == "-" else sys.stdout), verbosity)
+
+
+def _writer(stream: TextIO) -> Callable[[str], None]:
+    """Return a printer that falls silent when its reader has gone: the run matters more."""
+
+    def write(line: str) -> None:
+        nonlocal stream
+        try:
+            print(line, file=stream, flush=True)
+        except BrokenPipeError:
+            stream = open(os.devnull, "w")  # noqa: SIM115 - it stays open until the end
+
+    return write
+
+
+def _refuse(error: SpbenchError, json_target: str | None) -> None:
+    from spbench.report.build import refused_report
+
+    _write_report(refused_report(str(error), error.exit_code, sys.argv[1:]), json_target, False)
+
+
+def _write_report(report: dict[str, Any], target: str | None, no_samples: bool) -> None:
+    if target is None:
+        return
+    from spbench.report.build import without_samples
+
+    report = without_samples(report) if no_samples else report
+    text = json.dumps(report, indent=1, allow_nan=False) + "\n"
+    if target == "-":
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    else:
+        write_whole(Path(target), text)
+
+
+def seconds(text: str) -> float:
+    """Read a time: ``90``, ``90s``, ``5m``, ``1.5h``.
+
+    Raises:
+        UsageError: It is none.
+    """
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)(s|m|h|)", text.strip())
+    if match is None or float(match[1]) == 0:
+        raise UsageError(f"--budget {text}: write a time such as 90, 90s, 5m or 1h")
+    return float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]]

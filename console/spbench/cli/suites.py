@@ -1,0 +1,167 @@
+"""Commands that read suites and the catalog and run nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from spbench.cli.run import (
+    ExcludeOption,
+    HomeOption,
+    HostfileOption,
+    HostsOption,
+    KeywordOption,
+    LauncherOption,
+    SetOption,
+)
+from spbench.errors import UsageError, did_you_mean
+from spbench.record.folder import home_of
+
+if TYPE_CHECKING:
+    from spbench.engine.plan import RunPlan
+    from spbench_workers.catalog import Benchmark
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of this module."""
+    for command in (validate, schema, benchmarks, command_, completion):
+        app.command(name=command.__name__.rstrip("_"))(command)
+
+
+def validate(
+    suites: Annotated[list[Path], typer.Argument(help="Suite files.")],
+    overrides: SetOption = None,
+    verbose: Annotated[bool, typer.Option("-v", "--verbose", help="List the cases.")] = False,
+) -> None:
+    """Check suites; every error of a file in one pass."""
+    from spbench.errors import SuiteError
+    from spbench.suites import load
+
+    diagnostics = []
+    for path in suites:
+        try:
+            suite = load(path, tuple(overrides or ()))
+        except SuiteError as error:
+            diagnostics += list(error.diagnostics)
+            continue
+        print(f"{path}: {len(suite.cases)} cases, no errors")
+        for case in suite.cases if verbose else ():
+            ranks = "all slots" if case.np is None else f"{case.np} ranks"
+            print(f"  {case.id}: {case.benchmark}, {ranks}")
+    if diagnostics:
+        raise SuiteError(diagnostics)
+
+
+def schema(
+    what: Annotated[str, typer.Argument(help="suite or report.")] = "suite",
+) -> None:
+    """Print the JSON Schema of suites (for editors) or of reports."""
+    if what == "suite":
+        from spbench.suites import suite_schema
+
+        document = suite_schema()
+    elif what == "report":
+        from spbench.report.model import report_schema
+
+        document = report_schema()
+    else:
+        raise UsageError(f"there is no schema of {what!r}; there are suite and report")
+    print(json.dumps(document, indent=1))
+
+
+def benchmarks(
+    name: Annotated[str | None, typer.Argument(help="One benchmark.")] = None,
+) -> None:
+    """List the benchmarks, or one's parameters, metrics, checks and faults."""
+    from spbench_workers.catalog import BENCHMARKS
+
+    if name is None:
+        for entry in BENCHMARKS.values():
+            print(f"{entry.name:<16} {entry.summary}")
+        return
+    if name not in BENCHMARKS:
+        near = did_you_mean(name, BENCHMARKS)
+        raise UsageError(f"no benchmark is called {name!r}{near}; see spbench benchmarks")
+    _describe(BENCHMARKS[name])
+
+
+def _describe(entry: Benchmark) -> None:
+    from spbench_workers.catalog import COMMON_FAULTS
+
+    print(f"{entry.name}: {entry.summary}\n\nparameters")
+    for param in entry.params:
+        default = "derived" if param.default is None else param.default
+        choices = f" [{' | '.join(param.choices)}]" if param.choices else ""
+        print(f"  {param.name:<18} {param.help}{choices} (default: {default})")
+    print("metrics")
+    for metric in entry.metrics:
+        print(f"  {metric.name:<18} {metric.help} ({metric.unit}, better: {metric.better})")
+    print(f"checks\n  {', '.join(entry.checks)}")
+    print(f"faults for --inject\n  {', '.join([*entry.faults, *COMMON_FAULTS])}")
+
+
+def command_(
+    suite: Annotated[Path, typer.Argument(help="The suite's YAML file.")],
+    hostfile: HostfileOption = None,
+    hosts: HostsOption = None,
+    exclude_hosts: ExcludeOption = None,
+    launcher: LauncherOption = None,
+    keyword: KeywordOption = None,
+    overrides: SetOption = None,
+    home: HomeOption = None,
+) -> None:
+    """Print the launch line of each job exactly as run, and each case's line by hand."""
+    from spbench.engine.plan import Request, plan
+
+    print_commands(
+        plan(
+            Request(
+                suite=suite,
+                home=home_of(home, os.environ),
+                environ=dict(os.environ),
+                overrides=tuple(overrides or ()),
+                keyword=keyword,
+                hostfile=hostfile,
+                hosts=hosts,
+                exclude_hosts=exclude_hosts,
+                launcher=launcher,
+            )
+        )
+    )
+
+
+def print_commands(planned: RunPlan) -> None:
+    """Print each job's launch line, and below it the line by hand of each of its cases."""
+    from spbench.engine.plan import added_environment, by_hand, launches
+
+    for job, launch in zip(planned.jobs, launches(planned), strict=True):
+        added = [
+            f"{name}={shlex.quote(v)}" for name, v in added_environment(planned, launch).items()
+        ]
+        print(f"# job {job.number}: {job.np} ranks, {len(job.cases)} cases, {launch.version}")
+        if added:
+            print(f"# in its environment: {' '.join(added)}")
+        print(shlex.join(launch.command.argv))
+        for case, line in by_hand(planned, job):
+            print(f"#   by hand, {case.id}")
+            print(" ".join([*added, shlex.join(line)]))
+
+
+def completion(
+    shell: Annotated[str, typer.Argument(help="bash, zsh or fish.")] = "bash",
+) -> None:
+    """Print the completion script of a shell: spbench completion bash > FILE."""
+    if shell not in ("bash", "zsh", "fish"):
+        raise UsageError(f"no completion for {shell!r}; there are bash, zsh and fish")
+    from typer.completion import get_completion_script  # type: ignore[attr-defined]
+
+    sys.stdout.write(
+        get_completion_script(prog_name="spbench", complete_var="_SPBENCH_COMPLETE", shell=shell)
+    )
+    sys.stdout.write("\n")

@@ -1,0 +1,131 @@
+"""From what the user asked for to jobs: everything that can be refused before a launch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from spbench.errors import MissingError, UsageError
+from spbench.launch.hosts import Hosts, parse_hosts, read_hostfile
+from spbench.launch.jobs import HostsOf, Job, Launch, group, hosts_for, prepare
+from spbench.launch.program import by_hand_arguments
+from spbench.launch.reach import unreachable
+from spbench.suites import Case, Suite, load, plant, select
+from spbench_workers.protocol import ENV_COLLECTOR, ENV_RUN, ENV_TOKEN
+
+PRIVATE_NAMES = dict.fromkeys((ENV_COLLECTOR, ENV_TOKEN, ENV_RUN), "")
+"""The variables that every launch hands to its ranks; their values are known when it starts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A run as asked for on the command line."""
+
+    suite: Path
+    home: Path
+    environ: Mapping[str, str]
+    argv: tuple[str, ...] = ()
+    overrides: tuple[str, ...] = ()
+    keyword: str | None = None
+    inject: str | None = None
+    hostfile: Path | None = None
+    hosts: str | None = None
+    exclude_hosts: str | None = None
+    launcher: str | None = None
+    budget: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunPlan:
+    """A run that nothing speaks against so far."""
+
+    request: Request
+    suite: Suite
+    jobs: tuple[Job, ...]
+    hosts_of: HostsOf
+
+    def hosts(self, job: Job) -> Hosts | None:
+        """The hosts of a job; None: this machine."""
+        return self.hosts_of(job.settings)
+
+
+def plan(request: Request) -> RunPlan:
+    """Read the suite and the hosts, select cases, plant faults and group jobs.
+
+    Raises:
+        UsageError: Something of it is wrong.
+        NothingSelected: No case is left.
+    """
+    overrides = request.overrides
+    if request.launcher is not None:
+        overrides = (*overrides, f"launch.launcher={request.launcher}")
+    suite = load(request.suite, overrides)
+    cases = select(suite.cases, request.keyword) if request.keyword else suite.cases
+    if request.inject:
+        cases = plant(cases, request.inject)
+    hosts_of = hosts_for(_given_hosts(request), suite.path.parent, request.exclude_hosts)
+    return RunPlan(request, suite, group(cases, hosts_of), hosts_of)
+
+
+def _given_hosts(request: Request) -> Hosts | None:
+    if request.hostfile is not None and request.hosts is not None:
+        raise UsageError("--hostfile and --hosts both name hosts; give one of them")
+    if request.hostfile is not None:
+        return read_hostfile(request.hostfile)
+    return parse_hosts(request.hosts) if request.hosts is not None else None
+
+
+def launches(run: RunPlan) -> list[Launch]:
+    """Return the launch of each job, without what only a running console knows.
+
+    Raises:
+        MissingError: A launcher, an MPI library or slots are missing.
+        UsageError: A launcher cannot express something.
+    """
+    request = run.request
+    return [
+        prepare(job, run.hosts(job), request.home, PRIVATE_NAMES, request.environ)
+        for job in run.jobs
+    ]
+
+
+def by_hand(run: RunPlan, job: Job) -> list[tuple[Case, tuple[str, ...]]]:
+    """Return the lines that run a job's cases one by one without the console.
+
+    Raises:
+        SpbenchError: As for `launches`.
+    """
+    request = run.request
+    launch = prepare(job, run.hosts(job), request.home, {}, request.environ)
+    return [(case, (*launch.command.argv, *by_hand_arguments(case))) for case in job.cases]
+
+
+def added_environment(run: RunPlan, launch: Launch) -> dict[str, str]:
+    """Return what a launch adds to the console's environment, or changes in it."""
+    given = run.request.environ
+    return {
+        name: value
+        for name, value in sorted(launch.command.env.items())
+        if given.get(name) != value and name not in PRIVATE_NAMES
+    }
+
+
+async def check_hosts(run: RunPlan, prepared: list[Launch]) -> None:
+    """Refuse hosts that ssh cannot reach.
+
+    Raises:
+        MissingError: naming each of them, and why.
+    """
+    names: dict[str, None] = {}
+    for launch in prepared:
+        if launch.launcher.name != "srun":
+            names.update(dict.fromkeys(placed.host for placed in launch.placement))
+    reasons = await unreachable(names)
+    if reasons:
+        told = "; ".join(f"{host}: {why}" for host, why in sorted(reasons.items())[:8])
+        more = f" and {len(reasons) - 8} more" if len(reasons) > 8 else ""
+        raise MissingError(
+            f"cannot reach {told}{more}; check the hostfile and that ssh needs no password, "
+            "or leave hosts out with --exclude-hosts"
+        )

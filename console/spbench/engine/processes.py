@@ -1,0 +1,90 @@
+"""The launcher's process and every other process of a run on this host."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from spbench.errors import MissingError
+from spbench.launch.base import Command
+from spbench.record.event_log import unwritable
+from spbench_workers.protocol import ENV_RUN
+
+POLL = 0.05
+
+
+async def start(command: Command, folder: Path) -> asyncio.subprocess.Process:
+    """Start the launcher in a session of its own; its output goes to files of the job's folder.
+
+    Raises:
+        MissingError: The program cannot be run.
+        FailedRunError: The files cannot be written.
+    """
+    try:
+        with (folder / "stdout.log").open("wb") as out, (folder / "stderr.log").open("wb") as err:
+            return await asyncio.create_subprocess_exec(
+                *command.argv,
+                env=dict(command.env),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                start_new_session=True,
+            )
+    except (FileNotFoundError, PermissionError) as error:
+        raise MissingError(f"cannot run {command.argv[0]}: {error.strerror}") from None
+    except OSError as error:
+        raise unwritable(folder, error) from None
+
+
+def members(run_id: str) -> list[int]:
+    """Return the processes on this host whose environment names the run, but not this one."""
+    mark = f"{ENV_RUN}={run_id}".encode()
+    found = []
+    for entry in os.scandir("/proc"):
+        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+            continue
+        with suppress(OSError):
+            environ = Path(entry.path, "environ").read_bytes()
+            if mark in environ.split(b"\0"):
+                found.append(int(entry.name))
+    return found
+
+
+async def end(process: asyncio.subprocess.Process, run_id: str, grace: float) -> None:
+    """End the launcher and all processes of the run on this host: terminate, wait, kill.
+
+    Launchers move ranks out of their process group (Open MPI gives each its own, Hydra a session),
+    so what is left is found by the run's id in the environment.
+
+    Args:
+        process: The launcher.
+        run_id: The run whose processes are to end.
+        grace: Seconds between SIGTERM and SIGKILL.
+    """
+    _signal_group(process, signal.SIGTERM)
+    if not await _gone(process, run_id, grace):
+        _signal_group(process, signal.SIGKILL)
+        while left := members(run_id):
+            for pid in left:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            await asyncio.sleep(POLL)
+    await process.wait()
+
+
+async def _gone(process: asyncio.subprocess.Process, run_id: str, grace: float) -> bool:
+    deadline = time.monotonic() + grace
+    while time.monotonic() < deadline:
+        if process.returncode is not None and not members(run_id):
+            return True
+        await asyncio.sleep(POLL)
+    return False
+
+
+def _signal_group(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, number)

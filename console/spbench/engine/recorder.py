@@ -1,0 +1,51 @@
+"""One stream of events: written first, then applied to the state, then shown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from spbench.errors import FailedRunError
+from spbench.record.event_log import EventLog, console_event, encode
+from spbench.record.state import RunState
+
+View = Callable[[Mapping[str, Any]], None]
+"""Called with each event once the state has it."""
+
+
+class Recorder:
+    """Takes every event of a run, in order."""
+
+    def __init__(self, log: EventLog, state: RunState, view: View) -> None:
+        self._log = log
+        self.state = state
+        self._view = view
+        self._broken = False
+
+    def say(self, kind: str, **fields: Any) -> None:
+        """Record an event of the console's own."""
+        event = console_event(kind, **fields)
+        self._write(encode(event))
+        self._show(event)
+
+    def take(self, job: int, lines: list[bytes], events: list[dict[str, Any]]) -> None:
+        """Record a batch of a rank's events as they came, with the job's number put before."""
+        head = b'{"job":%d,' % job
+        self._write(b"".join([head + line.lstrip()[1:] + b"\n" for line in lines]))
+        for event in events:
+            event["job"] = job
+            self._show(event)
+
+    def _write(self, lines: bytes) -> None:
+        # After the first failure the state goes on without the log: the report is still made.
+        if self._broken:
+            return
+        try:
+            self._log.append(lines)
+        except FailedRunError:
+            self._broken = True
+            raise
+
+    def _show(self, event: Mapping[str, Any]) -> None:
+        self.state.apply(event)
+        self._view(event)

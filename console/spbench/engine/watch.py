@@ -1,0 +1,212 @@
+"""The deadlines of a job: pure bookkeeping, told of events and asked what is wrong."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from spbench_workers.protocol import SILENCE_LIMIT
+
+EXIT_TIMEOUT = 20.0
+"""Seconds from the last case's end until every rank has said bye."""
+
+Item = tuple[str, int]
+"""A case's id and a repeat: what ranks start and end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What ended a job: a verdict for the case it ran, and a sentence that says which rank."""
+
+    status: Literal["error", "timeout", "cancelled"]
+    sentence: str
+    rank: int | None = None
+    missing: bool = False
+    traceback: str | None = None
+
+
+@dataclass(slots=True)
+class _Rank:
+    host: str
+    pid: int
+    since: float
+    heard: float
+    case: str | None = None
+    ended: bool = False
+
+
+@dataclass(slots=True)
+class Watch:
+    """Knows when each rank was last heard, and by when each step must be done.
+
+    Times are of one monotonic clock, in seconds. ``items`` are run in order by all ranks.
+    """
+
+    np: int
+    items: Sequence[Item]
+    start_timeout: float
+    case_timeouts: Mapping[str, float]
+    launched: float
+    names: str = "the launcher and the MPI library"
+    ranks: dict[int, _Rank] = field(default_factory=dict)
+    fault: Fault | None = None
+    _started: dict[Item, set[int]] = field(default_factory=dict)
+    _ended: dict[Item, set[int]] = field(default_factory=dict)
+    waiting_since: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.waiting_since = self.launched
+
+    @property
+    def ready(self) -> bool:
+        """Whether every rank is ready."""
+        return len(self.ranks) == self.np
+
+    @property
+    def current(self) -> Item | None:
+        """The first item that not all ranks have ended; None when all is done."""
+        return next((item for item in self.items if len(self._ended.get(item, ())) < self.np), None)
+
+    @property
+    def done(self) -> bool:
+        """Whether every rank has ended every item and said bye."""
+        return self.ready and all(rank.ended for rank in self.ranks.values())
+
+    def heard(self, rank: int, now: float) -> None:
+        """Note a sign of life."""
+        if rank in self.ranks:
+            self.ranks[rank].heard = now
+
+    def on_ready(self, event: Mapping[str, Any], host: str, pid: int, now: float) -> None:
+        """Note that a rank is ready; its world must be as large as the job."""
+        number = event["rank"]
+        if event["size"] != self.np or number in self.ranks:
+            told = f"rank {number} of {event['size']}"
+            self.fail(
+                f"{host} says it is {told} in a job of {self.np} ranks: {self.names} do not match",
+                number,
+                missing=True,
+            )
+            return
+        self.ranks[number] = _Rank(host, pid, now, now)
+        self.waiting_since = now
+
+    def on_case_start(self, event: Mapping[str, Any], now: float) -> None:
+        """Note that a rank starts an item; the deadline counts from the last one to do so."""
+        self._started.setdefault((event["case"], event["repeat"]), set()).add(event["rank"])
+        self.ranks[event["rank"]].case = event["case"]
+        self.ranks[event["rank"]].since = now
+        self.waiting_since = now
+
+    def on_case_end(self, event: Mapping[str, Any], now: float) -> None:
+        """Note that a rank has ended an item, well or not."""
+        if event["status"] == "ok":
+            self._ended.setdefault((event["case"], event["repeat"]), set()).add(event["rank"])
+            self.waiting_since = now
+            return
+        error = event.get("error", {})
+        self.fail(
+            f"{self.name(event['rank'], now)}: {error.get('message', 'unknown error')}",
+            event["rank"],
+            traceback=error.get("traceback"),
+        )
+
+    def on_bye(self, rank: int, now: float) -> None:
+        """Note that a rank is through."""
+        self.ranks[rank].ended = True
+        if self.current is not None:
+            self.fail(f"{self.name(rank, now)} said bye before {self.current[0]} had ended", rank)
+
+    def fail(
+        self,
+        sentence: str,
+        rank: int | None = None,
+        *,
+        missing: bool = False,
+        traceback: str | None = None,
+    ) -> None:
+        """Note what went wrong first; what follows from it is not noted."""
+        if self.fault is None:
+            self.fault = Fault("error", sentence, rank, missing, traceback)
+
+    def name(self, rank: int, now: float) -> str:
+        """Return ``rank 3 on node02, after 1.4 s``; the seconds count from its case's start."""
+        known = self.ranks.get(rank)
+        if known is None:
+            return f"rank {rank}, {now - self.launched:.1f} s after the launch"
+        return f"rank {rank} on {known.host}, after {now - known.since:.1f} s"
+
+    def overdue(self, now: float) -> Fault | None:
+        """Return what is overdue at this moment, or the fault that was noted before."""
+        if self.fault is None:
+            self.fault = self._silent(now) or self._late(now)
+        return self.fault
+
+    def located(self, fault: Fault, where: Mapping[int, str]) -> Fault:
+        """Return a timeout that also says where its ranks stand.
+
+        The rank to blame is the one that stands where few do: a hung rank keeps all others waiting
+        in one place.
+        """
+        if not where:
+            return fault
+        counts = Counter(where.values())
+        place, _ = min(counts.items(), key=lambda item: item[1])
+        alone = sorted(rank for rank, spot in where.items() if spot == place)
+        if len(counts) == 1:
+            return replace(fault, sentence=f"{fault.sentence}; all of them are {place}")
+        sentence = f"{fault.sentence}; {self._names(alone)} {_are(alone)} {place}"
+        if len(counts) == 2:
+            sentence += f", the others {counts.most_common(1)[0][0]}"
+        return replace(fault, sentence=sentence, rank=alone[0])
+
+    def _silent(self, now: float) -> Fault | None:
+        for number, rank in self.ranks.items():
+            silence = now - rank.heard
+            if not rank.ended and silence > SILENCE_LIMIT:
+                sentence = f"rank {number} on {rank.host} silent for {silence:.0f} s"
+                return Fault("error", sentence, number)
+        return None
+
+    def _late(self, now: float) -> Fault | None:
+        waited = now - self.waiting_since
+        if not self.ready:
+            return self._late_start(now)
+        item = self.current
+        if item is None:
+            late = [number for number, rank in self.ranks.items() if not rank.ended]
+            if waited > EXIT_TIMEOUT and late:
+                return Fault("error", f"{self._names(late)} did not say bye in {waited:.0f} s")
+            return None
+        if item in self._started:
+            limit = self.case_timeouts[item[0]]
+            late = sorted(set(self.ranks) - self._ended.get(item, set()))
+            what = f"not through with {item[0]} after {waited:.1f} s (its timeout is {limit:g} s)"
+            if waited > limit:
+                return Fault("timeout", f"{self._names(late)} {_are(late)} {what}", late[0])
+        elif waited > self.start_timeout:
+            return Fault("error", f"no rank started {item[0]} in {waited:.0f} s")
+        return None
+
+    def _late_start(self, now: float) -> Fault | None:
+        waited = now - self.launched
+        if waited <= self.start_timeout:
+            return None
+        sentence = (
+            f"{len(self.ranks)} of {self.np} ranks were ready {waited:.0f} s after the launch "
+            f"(start_timeout is {self.start_timeout:g} s)"
+        )
+        return Fault("error", sentence)
+
+    def _names(self, ranks: list[int]) -> str:
+        if len(ranks) == 1:
+            return f"rank {ranks[0]} on {self.ranks[ranks[0]].host}"
+        hosts = sorted({self.ranks[rank].host for rank in ranks})
+        shown = ", ".join(map(str, ranks[:8])) + (", ..." if len(ranks) > 8 else "")
+        return f"ranks {shown} on {', '.join(hosts[:4])}" + (", ..." if len(hosts) > 4 else "")
+
+
+def _are(ranks: list[int]) -> str:
+    return "is" if len(ranks) == 1 else "are"

@@ -1,0 +1,240 @@
+"""Which MPI library the ranks' interpreter has, and which launcher starts its ranks."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, cast
+
+from spbench.errors import MissingError
+from spbench.launch.base import Launcher
+from spbench.launch.program import interpreter, wrapped
+from spbench.suites.settings import LAUNCHERS, LaunchSettings
+
+PREFERENCE: Mapping[str, tuple[str, ...]] = {
+    "openmpi": ("openmpi",),
+    "mpich": ("hydra",),
+    "intelmpi": ("hydra",),
+    "mvapich": ("hydra", "mpirun_rsh"),
+    "mvapich2": ("mpirun_rsh", "hydra"),
+}
+"""The launchers of each MPI library, best first."""
+
+_TITLES = {
+    "openmpi": "Open MPI",
+    "mpich": "MPICH",
+    "intelmpi": "Intel MPI",
+    "mvapich": "MVAPICH",
+    "mvapich2": "MVAPICH2",
+}
+_EXTRAS = {"openmpi": "openmpi", "mpich": "mpich", "intelmpi": "intelmpi"}
+# what a library's version text holds; MVAPICH2's holds MVAPICH, so the order counts
+_MARKS = (
+    ("Open MPI", "openmpi"),
+    ("Intel(R) MPI", "intelmpi"),
+    ("MVAPICH2", "mvapich2"),
+    ("MVAPICH", "mvapich"),
+    ("MPICH", "mpich"),
+)
+_PATIENCE = 30.0
+
+# torch takes a second to import, and MPI_Init may need a launcher: neither happens here
+_PROBE = """
+import importlib.metadata, json
+found = {"mpi4py": None, "library": None, "torch": None, "error": None}
+try:
+    found["torch"] = importlib.metadata.version("torch")
+except importlib.metadata.PackageNotFoundError:
+    pass
+try:
+    import mpi4py
+    found["mpi4py"] = mpi4py.__version__
+    mpi4py.rc.initialize = False
+    mpi4py.rc.finalize = False
+    from mpi4py import MPI
+    found["library"] = MPI.Get_library_version().splitlines()[0].strip("\\0 ")
+except Exception as error:
+    found["error"] = f"{type(error).__name__}: {error}"
+print("spbench-probe " + json.dumps(found))
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class MpiLibrary:
+    """The MPI library that the ranks load, and the versions beside it."""
+
+    name: str
+    version_text: str
+    mpi4py: str = ""
+    torch: str | None = None
+
+    @property
+    def title(self) -> str:
+        """Its name as its makers write it."""
+        return _TITLES.get(self.name, self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """An installed launcher."""
+
+    launcher: Launcher
+    executable: Path
+    version: str
+
+
+def launcher_named(name: str) -> Launcher:
+    """Return the launcher module's object, by one of LAUNCHERS."""
+    module = importlib.import_module(f"spbench.launch.{name}")
+    return cast(Launcher, module.LAUNCHER)
+
+
+def mpi_library(python: str, settings: LaunchSettings | None = None) -> MpiLibrary:
+    """Return the MPI library that mpi4py loads in an interpreter.
+
+    With settings, the interpreter runs as in a job: behind setup lines and container, and with
+    their environment.
+
+    Raises:
+        MissingError: The interpreter does not run, or mpi4py or its MPI library is missing.
+    """
+    settings = settings or LaunchSettings.model_validate({})
+    argv = wrapped(settings, (python, "-c", _PROBE))
+    return _probed(python, argv, tuple(settings.env.items()))
+
+
+@lru_cache
+def _probed(python: str, argv: tuple[str, ...], env: tuple[tuple[str, str], ...]) -> MpiLibrary:
+    found = _run_probe(python, argv, {**os.environ, **dict(env)})
+    if found["mpi4py"] is None:
+        raise MissingError(
+            f"{python} has no mpi4py: {python} -m pip install 'spbench[workers,mpi]'"
+        )
+    if found["library"] is None:
+        raise MissingError(
+            f"mpi4py of {python} finds no MPI library ({found['error']}): "
+            f"{python} -m pip install 'spbench[workers,mpi]', or load the cluster's MPI module"
+        )
+    text = str(found["library"])
+    name = next((name for mark, name in _MARKS if mark in text), None)
+    if name is None:
+        raise MissingError(
+            f"{python} loads an MPI library that spbench does not know, {text!r}: "
+            f"known are {', '.join(_TITLES.values())}"
+        )
+    return MpiLibrary(name, text, str(found["mpi4py"]), found["torch"])
+
+
+def _run_probe(python: str, argv: tuple[str, ...], env: Mapping[str, str]) -> dict[str, Any]:
+    try:
+        done = subprocess.run(
+            argv,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_PATIENCE,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        why = error.strerror if isinstance(error, OSError) else f"no answer in {_PATIENCE:g} s"
+        raise MissingError(
+            f"{argv[0]} cannot run: {why}; set launch.python to an interpreter that has "
+            f"spbench[workers,mpi]"
+        ) from None
+    for line in done.stdout.splitlines():
+        if line.startswith("spbench-probe "):
+            found: dict[str, Any] = json.loads(line.removeprefix("spbench-probe "))
+            return found
+    last = (done.stderr.strip().splitlines() or ["it printed nothing"])[-1]
+    raise MissingError(
+        f"{python} cannot be asked for its MPI library, exit status {done.returncode}: {last}; "
+        f"check launch.python, launch.setup and launch.container"
+    )
+
+
+def find_launcher(
+    settings: LaunchSettings, library: MpiLibrary | None, env: Mapping[str, str]
+) -> Found:
+    """Return the launcher that the settings name, or for ``auto`` the library's first installed.
+
+    ``auto`` takes srun only inside a Slurm allocation that has nothing better.
+
+    Raises:
+        MissingError: None is installed; the sentence says where it was looked for.
+    """
+    beside = _beside(settings)
+    if settings.launcher != "auto":
+        found = _installed(settings.launcher, env, beside)
+        if found is None:
+            others = [name for name in LAUNCHERS if _installed(name, env, beside)]
+            raise MissingError(
+                f"launcher {settings.launcher} is not installed: looked {_places(env, beside)}"
+                f"{_strangers(settings.launcher, env, beside)}; "
+                f"installed: {', '.join(others) or 'none'}"
+            )
+        return found
+    names = PREFERENCE[library.name] if library else LAUNCHERS
+    names = (*names, "srun") if "SLURM_JOB_ID" in env else names
+    found = next(filter(None, (_installed(name, env, beside) for name in names)), None)
+    if found is None:
+        raise MissingError(_none_found(names, library, env, beside))
+    return found
+
+
+def mismatch(found: Found, library: MpiLibrary) -> str | None:
+    """Return the sentence for a launcher that does not start this library's ranks, or None."""
+    if library.name in found.launcher.libraries:
+        return None
+    better = " or ".join(PREFERENCE[library.name])
+    return (
+        f"launcher {found.launcher.name} ({found.version}) does not start ranks of "
+        f"{library.version_text}: set launch.launcher to {better}, or use the MPI library that "
+        f"belongs to {found.launcher.name}"
+    )
+
+
+def _installed(name: str, env: Mapping[str, str], beside: Path) -> Found | None:
+    launcher = launcher_named(name)
+    for executable in launcher.candidates(env, beside):
+        version = launcher.version(executable)
+        if version:
+            return Found(launcher, executable, version)
+    return None
+
+
+def _strangers(name: str, env: Mapping[str, str], beside: Path) -> str:
+    paths = launcher_named(name).candidates(env, beside)
+    listed = ", ".join(map(str, paths))
+    return f" ({listed} did not answer as {name} does when asked for the version)" if paths else ""
+
+
+def _beside(settings: LaunchSettings) -> Path:
+    python = Path(interpreter(settings))
+    # a bare name such as python3 stands in no folder: then this interpreter's counts
+    return (python if python.is_absolute() else Path(sys.executable)).parent
+
+
+def _places(env: Mapping[str, str], beside: Path) -> str:
+    first = f"in {env['MV2_HOME']}/bin, " if env.get("MV2_HOME") else ""
+    return f"{first}in {beside} and in PATH"
+
+
+def _none_found(
+    names: tuple[str, ...], library: MpiLibrary | None, env: Mapping[str, str], beside: Path
+) -> str:
+    of = f" for {library.title}" if library else ""
+    extra = _EXTRAS.get(library.name) if library else "mpi"
+    mend = f"pip install 'spbench[{extra}]'" if extra else "load the cluster's MPI module"
+    return (
+        f"no launcher{of} ({' or '.join(names)}) is installed: looked {_places(env, beside)}; "
+        f"{mend}"
+    )

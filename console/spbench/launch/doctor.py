@@ -1,0 +1,89 @@
+"""What a run would find on this machine, subject by subject."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from spbench.errors import MissingError
+from spbench.launch.detect import MpiLibrary, find_launcher, mismatch, mpi_library
+from spbench.launch.placement import cores
+from spbench.launch.program import interpreter
+from spbench.suites.settings import LAUNCHERS, LaunchSettings
+from spbench_workers import devices_of_host
+
+_WORKERS = "pip install 'spbench[workers,mpi]'"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line of the doctor's: what there is, or what is missing and how to mend it."""
+
+    status: Literal["ok", "note", "missing"]
+    subject: str
+    text: str
+    mend: str | None = None
+
+
+def examine(python: str | None, ranks: int, env: Mapping[str, str]) -> list[Finding]:
+    """Return what was found, the needed things first."""
+    settings = LaunchSettings.model_validate({"python": python} if python else {})
+    findings = [Finding("ok", "python", interpreter(settings))]
+    try:
+        library = mpi_library(interpreter(settings))
+    except MissingError as error:
+        text, _, mend = str(error).partition(": ")
+        findings.append(Finding("missing", "MPI library", text, mend or _WORKERS))
+        library = None
+    findings += _software(library) if library else []
+    findings += _launchers(library, settings, env)
+    return [*findings, *_machine(ranks)]
+
+
+def _software(library: MpiLibrary) -> Iterator[Finding]:
+    yield Finding("ok", "MPI library", library.version_text)
+    yield Finding("ok", "mpi4py", library.mpi4py)
+    if library.torch:
+        yield Finding("ok", "torch", library.torch)
+    else:
+        yield Finding(
+            "missing", "torch", "the halo, memory and compute benchmarks need it", _WORKERS
+        )
+
+
+def _launchers(
+    library: MpiLibrary | None, settings: LaunchSettings, env: Mapping[str, str]
+) -> Iterator[Finding]:
+    for name in LAUNCHERS:
+        chosen = settings.model_copy(update={"launcher": name})
+        try:
+            found = find_launcher(chosen, library, env)
+        except MissingError:
+            yield Finding("note", name, "not installed")
+            continue
+        why = mismatch(found, library) if library else None
+        note = "; it does not start ranks of the MPI library above" if why else ""
+        yield Finding("note" if why else "ok", name, f"{found.executable} ({found.version}){note}")
+    try:
+        found = find_launcher(settings, library, env)
+    except MissingError as error:
+        text, _, mend = str(error).rpartition("; ")
+        yield Finding("missing", "launcher", text, mend)
+    else:
+        yield Finding("ok", "launcher", f"auto takes {found.launcher.name}")
+
+
+def _machine(ranks: int) -> Iterator[Finding]:
+    yield Finding("ok", "devices", devices_of_host.describe())
+    have, all_cores = cores(), os.cpu_count() or 1
+    limited = f" of {all_cores}" if have < all_cores else ""
+    yield Finding("ok", "cores", f"{have}{limited} may be used")
+    if ranks > have:
+        yield Finding(
+            "note",
+            "cores",
+            f"{ranks} ranks would share {have} cores: results hold, times are not the hardware's",
+            f"use at most {have} ranks on this host, or name more hosts with --hostfile",
+        )

@@ -1,0 +1,74 @@
+"""Names of hosts: bracket lists expanded and folded, and which names are this machine."""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Iterable
+from functools import lru_cache
+
+_RANGE = r"[0-9]{1,9}(?:-[0-9]{1,9}(?:/[0-9]{1,9})?)?"
+_BRACKET = re.compile(rf"\[({_RANGE}(?:,{_RANGE})*)\]")
+_PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
+
+
+def expand(expression: str, most: int) -> list[str]:
+    """Return the names of ``node[01-04]``, in the order of their numbers.
+
+    Raises:
+        ValueError: It is no host name or list, or it has more than ``most`` names.
+    """
+    if _PLAIN.fullmatch(expression):
+        return [expression]
+    if not _PLAIN.fullmatch(_BRACKET.sub("0", expression)):
+        raise ValueError(f"{expression!r} is neither a host name nor a list such as node[01-04,07]")
+    size = 1
+    for bracket in _BRACKET.findall(expression):
+        size *= sum(_length(part, expression) for part in bracket.split(","))
+        if size > most:
+            raise ValueError(f"{expression!r} has more than {most} hosts; check the ranges")
+    # ClusterShell takes 28 ms to import, and most commands read no host list
+    from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException
+
+    try:
+        return list(NodeSet(expression, resolver=RESOLVER_NOGROUP))
+    except NodeSetException as error:
+        raise ValueError(f"{expression!r} is no list of hosts: {error}") from None
+
+
+def _length(part: str, expression: str) -> int:
+    first, _, rest = part.partition("-")
+    last, _, step = rest.partition("/")
+    if not last:
+        return 1
+    if int(last) < int(first):
+        raise ValueError(f"the range {part} of {expression!r} runs backwards")
+    if step and int(step) == 0:
+        raise ValueError(f"the range {part} of {expression!r} has a step of 0")
+    return (int(last) - int(first)) // int(step or 1) + 1
+
+
+def fold(names: Iterable[str]) -> str:
+    """Return names in short for a message: ``node[01-04],other``."""
+    unique = list(dict.fromkeys(names))
+    if len(unique) < 2 or any(":" in name for name in unique):
+        return ", ".join(unique)
+    from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet
+
+    return str(NodeSet.fromlist(unique, resolver=RESOLVER_NOGROUP))
+
+
+def is_local(host: str) -> bool:
+    """Say whether the name is this machine's: localhost, 127.*, ::1 or its own name."""
+    if host in ("localhost", "::1") or re.fullmatch(r"127(\.[0-9]{1,3}){3}", host):
+        return True
+    own = socket.gethostname()
+    if host in (own, own.partition(".")[0]):
+        return True
+    # only a longer form of the own name is worth a question to the resolver, which may be slow
+    return host.startswith(own.partition(".")[0] + ".") and host == _full_name()
+
+
+@lru_cache(maxsize=1)
+def _full_name() -> str:
+    return socket.getfqdn()

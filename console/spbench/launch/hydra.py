@@ -1,0 +1,108 @@
+"""Hydra's mpiexec: MPICH, MVAPICH 3 and 4, and Intel MPI."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from spbench.launch.base import Command, JobSpec, Placed, counts
+from spbench.launch.failures import SSH_FAILURES, failure, first_sentence, killed
+from spbench.launch.search import output_of, search
+
+_INTEL_BINDING = {
+    "core": {"I_MPI_PIN": "1", "I_MPI_PIN_DOMAIN": "core"},
+    "numa": {"I_MPI_PIN": "1", "I_MPI_PIN_DOMAIN": "numa"},
+    "none": {"I_MPI_PIN": "0"},
+}
+
+# the pid and the exit code of the BAD TERMINATION banner may be another rank's: no rank is named
+FAILURES = (
+    failure(
+        r"rank (?P<rank>\d+) in comm \d+\): application called MPI_Abort\([^,]*, (?P<code>-?\d+)\)",
+        "rank {rank} called MPI_Abort with code {code}",
+    ),
+    failure(
+        r"application called MPI_Abort\([^,]*, (?P<code>-?\d+)\) - process (?P<rank>\d+)",
+        "rank {rank} called MPI_Abort with code {code}",
+    ),
+    failure(
+        r"execvp error on file (?P<program>.+?) \((?P<why>[^)]*)\)",
+        "program {program} cannot be run: {why}",
+    ),
+    failure(
+        r"RUNNING AT (?P<host>\S+)[^\0]*?EXIT STRING: [^(\n]*\(signal (?P<number>\d+)\)",
+        lambda said: killed(f"a rank on {said['host']}", int(said["number"])),
+    ),
+    failure(
+        r"EXIT STRING: [^(\n]*\(signal (?P<number>\d+)\)",
+        lambda said: killed("a rank", int(said["number"])),
+    ),
+    failure(
+        r"RUNNING AT (?P<host>\S+)\s+=\s+EXIT CODE: (?P<status>\d+)",
+        "a rank on {host} exited with status {status}",
+    ),
+    *SSH_FAILURES,
+    failure(
+        r"Launch proxy failed",
+        "a host of the job cannot be started: check ssh to each host, and MPI there",
+    ),
+    failure(
+        r"unrecognized argument (?P<word>\S+)",
+        "mpiexec does not know the option -{word} of launch.args",
+    ),
+)
+
+
+class Hydra:
+    """MPICH's process manager."""
+
+    name = "hydra"
+    libraries = frozenset({"mpich", "intelmpi", "mvapich", "mvapich2"})
+
+    def candidates(self, env: Mapping[str, str], beside: Path) -> Sequence[Path]:
+        """Return every ``mpiexec`` beside the interpreter and in PATH."""
+        return search(("mpiexec", "mpiexec.hydra"), env, beside)
+
+    def version(self, executable: Path) -> str | None:
+        """Return ``Hydra 5.0.2``; None for another project's mpiexec."""
+        text = output_of(executable, "--version")
+        intel = re.search(r"Intel\(R\) MPI Library.*?Version ([^\n]+)", text)
+        if intel:
+            return f"Intel MPI {intel[1].strip()}"
+        hydra = re.search(r"HYDRA build details:\s+Version:\s+(\S+)", text)
+        return f"Hydra {hydra[1]}" if hydra else None
+
+    def hostfile(self, placement: Sequence[Placed]) -> str | None:
+        """Return ``HOST:N`` lines; None without a placement."""
+        lines = [f"{host}:{count}\n" for host, count in counts(placement).items()]
+        return "".join(lines) or None
+
+    def command(self, executable: Path, job: JobSpec, env: Mapping[str, str]) -> Command:
+        """Return mpiexec's argv and environment."""
+        argv = [str(executable), "-n", str(job.np)]
+        if job.hostfile:
+            argv += ["-f", str(job.hostfile)]
+        if job.settings.ranks_per_host:
+            argv += ["-ppn", str(job.settings.ranks_per_host)]
+        argv += ["-genvall", *_binding(job)]
+        for name, value in _words(job).items():
+            argv += ["-genv", name, value]
+        return Command((*argv, *job.settings.args, *job.program), {**env, **job.private_env})
+
+    def explain(self, stderr: str) -> str | None:
+        """Return what mpiexec says of a rank's end."""
+        return first_sentence(FAILURES, stderr)
+
+
+def _binding(job: JobSpec) -> Iterator[str]:
+    if job.library != "intelmpi":
+        yield from ("-bind-to", job.binding)
+
+
+def _words(job: JobSpec) -> Mapping[str, str]:
+    pinning = _INTEL_BINDING[job.binding] if job.library == "intelmpi" else {}
+    return pinning | dict(job.rank_env)
+
+
+LAUNCHER = Hydra()

@@ -1,0 +1,171 @@
+"""From cases to launches: which cases share a launch, and its complete command."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from spbench.errors import MissingError, UsageError
+from spbench.launch.base import Command, JobSpec, Launcher, Placed
+from spbench.launch.detect import Found, MpiLibrary, find_launcher, mpi_library
+from spbench.launch.hosts import Hosts, read_hostfile
+from spbench.launch.placement import available_slots, cores, oversubscribed, place
+from spbench.launch.program import interpreter, worker_program
+from spbench.suites.case import Case
+from spbench.suites.settings import LaunchSettings
+
+HostsOf = Callable[[LaunchSettings], Hosts | None]
+"""The hosts of a job with these settings; None: this machine."""
+
+# a launcher without a hostfile spreads its ranks over the allocation that one of these shows
+_ALLOCATIONS = ("SLURM_JOB_ID", "PBS_NODEFILE", "LSB_JOBID")
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One MPI launch: cases with equal settings and ranks, one after another."""
+
+    number: int
+    cases: tuple[Case, ...]
+    np: int
+    settings: LaunchSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """A job, ready to start.
+
+    Attributes:
+        found: The launcher's program and version.
+        library: The MPI library that the ranks load.
+    """
+
+    found: Found
+    library: MpiLibrary
+    command: Command
+    hostfile_text: str | None
+    hostfile_path: Path | None
+    placement: tuple[Placed, ...]
+    oversubscribed: bool
+
+    @property
+    def launcher(self) -> Launcher:
+        """The launcher module's object."""
+        return self.found.launcher
+
+    @property
+    def version(self) -> str:
+        """The launcher's program and version, one line."""
+        return self.found.version
+
+
+def hosts_for(given: Hosts | None, folder: Path, exclude: str | None = None) -> HostsOf:
+    """Return how a job's hosts are found.
+
+    ``given`` (from --hostfile or --hosts) wins; else ``hostfile`` of the settings, a path
+    relative to ``folder``, the suite's; else None. ``exclude`` is taken off either.
+    """
+    read: dict[str, Hosts] = {}
+
+    def resolve(settings: LaunchSettings) -> Hosts | None:
+        hosts, name = given, settings.hostfile
+        if hosts is None and name is not None:
+            if name not in read:
+                read[name] = read_hostfile(folder / name)
+            hosts = read[name]
+        if hosts is None and exclude is not None:
+            raise UsageError("--exclude-hosts: there are no hosts; give --hostfile or --hosts")
+        return hosts.excluding(exclude) if hosts and exclude is not None else hosts
+
+    return resolve
+
+
+def group(cases: Iterable[Case], hosts_of: HostsOf) -> tuple[Job, ...]:
+    """Return the jobs of the cases, stably, in the order of each job's first case."""
+    groups: dict[tuple[str, int], list[Case]] = {}
+    for case in cases:
+        np = case.np or _all_slots(case, hosts_of(case.launch))
+        groups.setdefault((case.launch.model_dump_json(), np), []).append(case)
+    return tuple(
+        Job(number, tuple(members), np, members[0].launch)
+        for number, ((_, np), members) in enumerate(groups.items(), 1)
+    )
+
+
+def _all_slots(case: Case, hosts: Hosts | None) -> int:
+    if hosts is None:
+        return max(case.ranks.minimum, cores())
+    return max(case.ranks.minimum, available_slots(hosts, case.launch.ranks_per_host))
+
+
+def prepare(
+    job: Job,
+    hosts: Hosts | None,
+    home: Path,
+    private_env: Mapping[str, str],
+    env: Mapping[str, str],
+) -> Launch:
+    """Return the job's whole command, its hostfile written under ``home``.
+
+    Equal hostfiles have one path, so that a printed command is the one that runs.
+
+    Raises:
+        MissingError: A launcher, the MPI library or slots are missing.
+        UsageError: The launcher cannot express a host or a setting.
+    """
+    settings = job.settings
+    _refuse_nul(settings)
+    placement = place(hosts, job.np, settings.ranks_per_host)
+    library = mpi_library(interpreter(settings), settings)
+    found = find_launcher(settings, library, env)
+    text = found.launcher.hostfile(placement)
+    path = _write_hostfile(home, text) if text is not None else None
+    shared = not _spread(found, hosts, env) and oversubscribed(hosts, job.np)
+    spec = JobSpec(
+        np=job.np,
+        placement=placement,
+        settings=settings,
+        program=worker_program(settings),
+        private_env=private_env,
+        oversubscribed=shared,
+        hostfile=path,
+        library=library.name,
+    )
+    command = found.launcher.command(found.executable, spec, env)
+    return Launch(found, library, command, text, path, placement, shared)
+
+
+def _spread(found: Found, hosts: Hosts | None, env: Mapping[str, str]) -> bool:
+    """Say whether an allocation, and not this machine, takes the ranks."""
+    return found.launcher.name == "srun" or (
+        hosts is None and any(name in env for name in _ALLOCATIONS)
+    )
+
+
+def _refuse_nul(settings: LaunchSettings) -> None:
+    words = (*settings.env.values(), *settings.args, *settings.setup, settings.container or "")
+    if any("\0" in word for word in (*words, settings.python or "")):
+        raise UsageError("launch: a value has a NUL character, which no command line can carry")
+
+
+def _write_hostfile(home: Path, text: str) -> Path:
+    data = text.encode()
+    path = home.absolute() / "hostfiles" / hashlib.sha256(data).hexdigest()[:12]
+    try:
+        if path.is_file() and path.read_bytes() == data:
+            return path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=".hostfile-")
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        os.chmod(name, 0o644)
+        os.replace(name, path)
+    except OSError as error:
+        raise MissingError(
+            f"cannot write the hostfile {path}: {error.strerror}; choose another --home"
+        ) from None
+    return path

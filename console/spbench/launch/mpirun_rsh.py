@@ -1,0 +1,183 @@
+"""MVAPICH2's mpirun_rsh."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import shlex
+import socket
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from spbench.errors import UsageError
+from spbench.launch.base import Command, JobSpec, Placed
+from spbench.launch.failures import SSH_FAILURES, failure, first_sentence, killed
+from spbench.launch.search import output_of, search
+
+NVIDIA_DEVICE = Path("/dev/nvidia0")
+# read by mpirun_rsh itself, not by the ranks
+_OWN = ("MV2_MPIRUN_TIMEOUT", "MVP_MPIRUN_TIMEOUT", "MPIEXEC_TIMEOUT")
+_LONGEST_TIMEOUT = 1000
+_LONGEST_PATH = 255
+_SAFE_FOLDER = re.compile(r"[\w@%+=:,./-]+", re.ASCII)
+
+FAILURES = (
+    failure(
+        r"MPI process \(rank: (?P<rank>\d+), pid: \d+\) terminated with signal (?P<number>\d+)",
+        lambda said: killed(f"rank {said['rank']}", int(said["number"])),
+    ),
+    failure(
+        r"application called MPI_Abort\([^,]*, (?P<code>-?\d+)\) - process (?P<rank>\d+)",
+        "rank {rank} called MPI_Abort with code {code}",
+    ),
+    failure(
+        r"Failed to execvp\(\) '(?P<program>[^']*)': (?P<why>[^\r\n(]+?) \(\d+\)",
+        "program {program} cannot be run: {why}",
+    ),
+    failure(
+        r"MPI process \(rank: (?P<rank>\d+), pid: \d+\) exited with status (?P<status>\d+)",
+        "rank {rank} exited with status {status}",
+    ),
+    failure(
+        r"Unexpected End-Of-File on file descriptor \d+\. MPI process died\?",
+        "a rank ended without MPI_Finalize",
+    ),
+    *SSH_FAILURES,
+    failure(
+        r"Error in init phase, aborting! \((?P<up>\d+)/(?P<all>\d+) mpispawn connections\)",
+        "{up} of {all} hosts started: check ssh to each host, that MVAPICH2 is installed there, "
+        "and that the working folder exists there",
+    ),
+    failure(
+        r"Timeout during client startup",
+        "some host did not start within launch.start_timeout: check ssh to each host",
+    ),
+    failure(
+        r"Timeout \[TIMEOUT = (?P<seconds>\d+) seconds\]",
+        "mpirun_rsh ended the job after {seconds} s, its MPIEXEC_TIMEOUT",
+    ),
+)
+
+
+class MpirunRsh:
+    """mpirun_rsh of MVAPICH2 2.3 and MVAPICH 3.0."""
+
+    name = "mpirun_rsh"
+    libraries = frozenset({"mvapich2", "mvapich"})
+
+    def candidates(self, env: Mapping[str, str], beside: Path) -> Sequence[Path]:
+        """Return every ``mpirun_rsh`` in MV2_HOME, beside the interpreter and in PATH."""
+        home = [Path(env["MV2_HOME"]) / "bin"] if env.get("MV2_HOME") else []
+        return search(("mpirun_rsh",), env, *home, beside)
+
+    def version(self, executable: Path) -> str | None:
+        """Return ``mvapich2-2.3.7``, as ``mpirun_rsh -v`` says; None for another program."""
+        match = re.search(r"^Version: (mvapich2?-\S.*)$", output_of(executable, "-v"), re.MULTILINE)
+        return match[1].strip() if match else None
+
+    def hostfile(self, placement: Sequence[Placed]) -> str | None:
+        """Return ``HOST:N[:HCA]`` lines; without a placement, this machine.
+
+        Raises:
+            UsageError: A host is an IPv6 address or a number.
+        """
+        if not placement:
+            return f"{_own_name()}\n"
+        return "".join(map(_line, placement))
+
+    def command(self, executable: Path, job: JobSpec, env: Mapping[str, str]) -> Command:
+        """Return mpirun_rsh's argv and environment.
+
+        Raises:
+            UsageError: The program or the working folder has a name that it cannot handle.
+        """
+        _check(job, _folder(env))
+        words = _words(job, env)
+        argv = [str(executable), "--export-all", "-np", str(job.np), *job.settings.args]
+        argv += ["-hostfile", str(job.hostfile)]
+        argv += [f"{name}={shlex.quote(value)}" for name, value in words.items()]
+        # each argument ends between '...' in a shell line, where nothing else needs escaping
+        argv += [word.replace("'", "'\\''") for word in job.program]
+        # --export-all beats the words, and LD_PRELOAD here would load into every helper process
+        kept = {name: value for name, value in env.items() if name not in words}
+        return Command(tuple(argv), {**kept, **_timeouts(job), **job.private_env})
+
+    def explain(self, stderr: str) -> str | None:
+        """Return what mpirun_rsh says of a rank's end; its exit code says nothing."""
+        return first_sentence(FAILURES, stderr)
+
+
+def _line(placed: Placed) -> str:
+    # to mpirun_rsh, localhost is another machine, to be reached by ssh
+    host = _own_name() if placed.host in ("localhost", "127.0.0.1", "::1") else placed.host
+    if ":" in host:
+        raise UsageError(f"mpirun_rsh takes no IPv6 address: give the name of {host}")
+    if host.isdigit():
+        raise UsageError(f"mpirun_rsh takes no host name of digits only: give another of {host}")
+    return f"{host}:{placed.count}{f':{placed.hca}' if placed.hca else ''}\n"
+
+
+def _own_name() -> str:
+    return socket.gethostname()
+
+
+def _folder(env: Mapping[str, str]) -> str:
+    # mpirun_rsh goes to the logical folder, links kept
+    logical = env.get("PWD", "")
+    return logical if logical and Path(logical).resolve() == Path.cwd() else os.getcwd()
+
+
+def _check(job: JobSpec, folder: str) -> None:
+    if "=" in job.program[0]:
+        raise UsageError(
+            f"mpirun_rsh takes {job.program[0]!r} for an assignment: give launch.python a path "
+            f"without ="
+        )
+    if not _SAFE_FOLDER.fullmatch(folder):
+        raise UsageError(
+            f"mpirun_rsh cannot start ranks in {folder!r}: go to a folder whose path has only "
+            f"letters, digits and ._-/"
+        )
+    if len(str(job.hostfile)) > _LONGEST_PATH:
+        raise UsageError(
+            f"mpirun_rsh cannot read a hostfile with a path as long as {job.hostfile}: "
+            f"choose a shorter --home"
+        )
+
+
+def _words(job: JobSpec, env: Mapping[str, str]) -> dict[str, str]:
+    prefix = "MVP" if job.library == "mvapich" else "MV2"
+    words = {f"{prefix}_{name}": value for name, value in _binding(job).items()}
+    words["PYTHONNOUSERSITE"] = "true"
+    if NVIDIA_DEVICE.exists() or job.settings.env.get(f"{prefix}_USE_CUDA") == "1":
+        words |= {f"{prefix}_USE_CUDA": "1", f"{prefix}_USE_GDRCOPY": "0"}
+    preload = Path(env.get("MV2_HOME") or "/nonexistent") / "lib" / "libmpi.so"
+    if preload.is_file():
+        words["LD_PRELOAD"] = str(preload)
+    words |= job.rank_env
+    return {name: value for name, value in words.items() if name not in _OWN}
+
+
+def _binding(job: JobSpec) -> dict[str, str]:
+    if job.settings.bind == "auto" and job.binding == "core":
+        # the policy of the reference commands
+        return {"HYBRID_BINDING_POLICY": "spread", "CPU_BINDING_POLICY": "hybrid"}
+    if job.binding == "none":
+        return {"ENABLE_AFFINITY": "0"}
+    level = "core" if job.binding == "core" else "numanode"
+    return {
+        "ENABLE_AFFINITY": "1",
+        "CPU_BINDING_POLICY": "bunch",
+        "CPU_BINDING_LEVEL": level,
+    }
+
+
+def _timeouts(job: JobSpec) -> dict[str, str]:
+    seconds = str(min(_LONGEST_TIMEOUT, max(1, math.ceil(job.settings.start_timeout))))
+    name = "MVP_MPIRUN_TIMEOUT" if job.library == "mvapich" else "MV2_MPIRUN_TIMEOUT"
+    own = {key: value for key, value in job.settings.env.items() if key in _OWN}
+    return {name: seconds} | own
+
+
+LAUNCHER = MpirunRsh()

@@ -1,0 +1,114 @@
+"""Open MPI's mpirun."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from spbench.launch.base import Command, JobSpec, Placed, counts
+from spbench.launch.failures import SSH_FAILURES, failure, first_sentence, killed
+from spbench.launch.placement import is_local
+from spbench.launch.search import output_of, search
+
+# prted gives ranks elsewhere none of mpirun's environment but OMPI_ and PMIX_ names
+FORWARDED = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "VIRTUAL_ENV")
+
+FAILURES = (
+    failure(
+        r"process rank (?P<rank>\d+) with PID \d+ on node (?P<host>\S+)\s+exited\s+on\s+"
+        r"signal (?P<number>\d+)",
+        lambda said: killed(f"rank {said['rank']} on {said['host']}", int(said["number"])),
+    ),
+    failure(
+        r"MPI_ABORT was invoked on rank (?P<rank>\d+)[^\0]*?Errorcode:\s*(?P<code>-?\d+)",
+        "rank {rank} called MPI_Abort with code {code}",
+    ),
+    failure(
+        r"Process name: \[[^\]]*,(?P<rank>\d+)\]\s+Exit code:\s+(?P<status>\d+)",
+        "rank {rank} exited with status {status}",
+    ),
+    *SSH_FAILURES,
+    failure(
+        r"A daemon failed to report back[^\0]*?Remote host:\s+(?P<host>\S+)",
+        "host {host} cannot be reached by ssh, or Open MPI cannot start there",
+    ),
+    failure(
+        r"access an executable:\s+Executable: (?P<program>.+)\s+Node: (?P<host>\S+)",
+        "program {program} cannot be run on {host}",
+    ),
+    failure(
+        r"not enough slots available in the system to satisfy the (?P<np>\d+)",
+        "Open MPI has fewer than {np} slots: state slots in a hostfile, or lower the ranks",
+    ),
+    failure(
+        r"more cpus than are available in your allocation",
+        "more ranks than cores are bound to cores: set launch.bind to none",
+    ),
+    failure(r"^\s+Option: (?P<word>\S+)", "mpirun does not know the option {word} of launch.args"),
+)
+
+
+class OpenMpi:
+    """Open MPI 4 and 5 (PRRTE)."""
+
+    name = "openmpi"
+    libraries = frozenset({"openmpi"})
+
+    def candidates(self, env: Mapping[str, str], beside: Path) -> Sequence[Path]:
+        """Return every ``mpirun`` beside the interpreter and in PATH."""
+        return search(("mpirun",), env, beside)
+
+    def version(self, executable: Path) -> str | None:
+        """Return ``Open MPI 5.0.11``; None for another project's mpirun."""
+        match = re.search(
+            r"\((Open MPI|OpenRTE|PRRTE|PMIx Reference RunTime Environment)\)\s*(\S+)",
+            output_of(executable, "--version"),
+        )
+        return f"{match[1]} {match[2]}" if match else None
+
+    def hostfile(self, placement: Sequence[Placed]) -> str | None:
+        """Return ``HOST slots=N`` lines; None without a placement."""
+        lines = [f"{host} slots={count}\n" for host, count in counts(placement).items()]
+        return "".join(lines) or None
+
+    def command(self, executable: Path, job: JobSpec, env: Mapping[str, str]) -> Command:
+        """Return mpirun's argv and environment."""
+        argv = [str(executable), "-n", str(job.np)]
+        if job.hostfile:
+            argv += ["--hostfile", str(job.hostfile)]
+        if job.settings.ranks_per_host:
+            argv += ["--map-by", f"ppr:{job.settings.ranks_per_host}:node"]
+        if job.oversubscribed:
+            argv += ["--oversubscribe"]
+        argv += ["--bind-to", job.binding]
+        full_env = {**_defaults(env), **env, **job.private_env}
+        argv += _exports(job, full_env)
+        return Command((*argv, *job.settings.args, *job.program), full_env)
+
+    def explain(self, stderr: str) -> str | None:
+        """Return what mpirun says of a rank's end."""
+        return first_sentence(FAILURES, stderr)
+
+
+def _exports(job: JobSpec, full_env: Mapping[str, str]) -> Iterator[str]:
+    # Measured with 5.0.11: a value given as -x NAME=VALUE arrives exactly, be it empty or with
+    # blanks, quotes, $, backquotes, ; , = : \ newlines or UTF-8
+    for name, value in job.rank_env.items():
+        yield from ("-x", f"{name}={value}")
+    if all(is_local(host) for host in job.counts):
+        return
+    for name in (*job.private_env, *FORWARDED):
+        if name in full_env and name not in job.rank_env:
+            yield from ("-x", name)
+
+
+def _defaults(env: Mapping[str, str]) -> dict[str, str]:
+    defaults = {"OMPI_MCA_osc": "^ucx"}
+    if os.geteuid() == 0:
+        defaults |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    return defaults
+
+
+LAUNCHER = OpenMpi()

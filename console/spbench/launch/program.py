@@ -1,0 +1,93 @@
+"""What each rank runs: setup lines, container, interpreter and worker, as argv."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from spbench.errors import UsageError
+from spbench.suites.case import Case
+from spbench.suites.settings import LaunchSettings
+
+# an uncaught exception must end the whole job: `-m mpi4py` turns it into MPI_Abort
+WORKER = ("-m", "mpi4py", "-m", "spbench_workers")
+
+
+def interpreter(settings: LaunchSettings) -> str:
+    """Return the ranks' Python; links are kept, for a venv is known by its own path."""
+    return settings.python or sys.executable
+
+
+def worker_program(settings: LaunchSettings, extra: Sequence[str] = ()) -> tuple[str, ...]:
+    """Return the argv of a rank; ``extra`` are the worker's own arguments.
+
+    Raises:
+        UsageError: ``container`` cannot be split into words.
+    """
+    return wrapped(settings, (interpreter(settings), *WORKER, *extra))
+
+
+def wrapped(settings: LaunchSettings, argv: Sequence[str]) -> tuple[str, ...]:
+    """Return argv behind the container's prefix and the setup lines.
+
+    Raises:
+        UsageError: ``container`` cannot be split into words.
+    """
+    try:
+        prefix = shlex.split(settings.container or "")
+    except ValueError as error:
+        raise UsageError(f"launch.container: {settings.container!r}: {error}") from None
+    words = (*prefix, *argv)
+    if not settings.setup:
+        return words
+    lines = "\n".join(map(_checked_line, settings.setup))
+    return ("bash", "-l", "-c", f'{lines}\nexec "$@"', "spbench-setup", *words)
+
+
+def _checked_line(line: str) -> str:
+    # the check has a line of its own, so that a comment at the end of the line does not hide it
+    message = shlex.quote(f"spbench: setup line failed: {line}")
+    return f"{line}\n[ $? = 0 ] || {{ echo {message} >&2; exit 1; }}"
+
+
+def by_hand_arguments(case: Case) -> tuple[str, ...]:
+    """Return the worker's arguments that run the case without the console.
+
+    Parameters stand there only where they differ from what the benchmark would take by itself.
+    """
+    needed = _needed(case)
+    flags = {param.name: param.flag for param in case.entry.params}
+    pairs = ((flags[name], _as_word(value)) for name, value in needed.items())
+    return (case.benchmark, *(word for pair in pairs for word in pair))
+
+
+def _needed(case: Case) -> dict[str, Any]:
+    params = case.entry.params
+    needed = {
+        param.name: case.params[param.name]
+        for param in params
+        if case.params.get(param.name) not in (None, param.default)
+    }
+    # a derived parameter has no default: leave out what the others bring about
+    for name in [param.name for param in reversed(params) if param.default is None]:
+        fewer = {key: value for key, value in needed.items() if key != name}
+        if _completes_to(case, fewer):
+            needed = fewer
+    return needed
+
+
+def _completes_to(case: Case, given: Mapping[str, Any]) -> bool:
+    try:
+        return case.entry.complete(given) == dict(case.params)
+    except ExceptionGroup:
+        return False
+
+
+def _as_word(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, (list, tuple)):
+        return ",".join(map(_as_word, value))
+    return str(value)

@@ -1,0 +1,75 @@
+"""Which hosts cannot be reached by ssh, before a launch is tried."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Iterable
+
+from spbench.launch.placement import is_local
+
+DEADLINE = 8.0
+_AT_ONCE = 64
+_SSH = ("ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=5")
+
+
+async def unreachable(hosts: Iterable[str]) -> dict[str, str]:
+    """Return host -> why ssh cannot reach it, in few words; {} where all is well.
+
+    This machine's own names are taken as reached. At most 64 hosts are asked at once, each for
+    8 s.
+    """
+    names = [host for host in dict.fromkeys(hosts) if not is_local(host)]
+    gate = asyncio.Semaphore(_AT_ONCE)
+
+    async def ask(host: str) -> str | None:
+        async with gate:
+            try:
+                return await asyncio.wait_for(_trouble(host), DEADLINE)
+            except TimeoutError:
+                return f"no answer in {DEADLINE:g} s"
+
+    reasons = await asyncio.gather(*map(ask, names))
+    return {host: why for host, why in zip(names, reasons, strict=True) if why is not None}
+
+
+async def _trouble(host: str) -> str | None:
+    ssh = await _ssh_trouble(host)
+    # a name may be an alias of ssh's configuration, so the resolver alone does not decide
+    if ssh is not None and not await _resolves(host):
+        return "its name does not resolve"
+    return ssh
+
+
+async def _resolves(host: str) -> bool:
+    try:
+        await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except OSError:
+        return False
+    return True
+
+
+async def _ssh_trouble(host: str) -> str | None:
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *_SSH,
+            host,
+            "true",
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.PIPE,
+        )
+    except OSError as error:
+        return f"ssh is not installed here ({error.strerror})"
+    try:
+        _, stderr = await process.communicate()
+    finally:
+        if process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+    if process.returncode == 0:
+        return None
+    lines = stderr.decode(errors="replace").strip().splitlines()
+    return lines[-1].strip() if lines else f"ssh ended with status {process.returncode}"

@@ -1,0 +1,120 @@
+"""Slurm's srun, inside an allocation or making its own."""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from spbench.launch.base import Command, JobSpec, Placed, counts
+from spbench.launch.failures import failure, first_sentence, killed
+from spbench.launch.search import output_of, search
+
+_CPU_BIND = {"core": "cores", "numa": "ldoms", "none": "none"}
+# what the library speaks to Slurm; others take the cluster's own default
+_MPI = {"mpich": "pmi2", "mvapich": "pmi2", "mvapich2": "pmi2", "openmpi": "pmix"}
+_SIGNALS = {text: number for number in signal.valid_signals() if (text := signal.strsignal(number))}
+
+
+def _ended(said: re.Match[str]) -> str:
+    many = "s" if said["many"] else ""
+    who = f"rank{many} {said['ranks']} on {said['host']}"
+    if said["status"]:
+        return f"{who} exited with status {said['status']}"
+    number = _SIGNALS.get(said["how"])
+    return killed(who, number) if number else f"{who}: {said['how']}"
+
+
+FAILURES = (
+    failure(
+        r"application called MPI_Abort\([^,]*, (?P<code>-?\d+)\) - process (?P<rank>\d+)",
+        "rank {rank} called MPI_Abort with code {code}",
+    ),
+    failure(
+        r"error: execve\(\): (?P<program>.+): (?P<why>[^:\r\n]+)$",
+        "program {program} cannot be run: {why}",
+    ),
+    failure(
+        r"srun: error: (?P<host>\S+): task(?P<many>s?) (?P<ranks>[\d,-]+): "
+        r"(?P<how>Exited with exit code (?P<status>\d+)|[^\r\n(]*\w)",
+        _ended,
+    ),
+    failure(r"Invalid MPI type '(?P<kind>[^']+)'", "this Slurm cannot use --mpi={kind}"),
+    failure(r"Unable to allocate resources: (?P<why>[^\r\n]+)", "Slurm gives no resources: {why}"),
+    failure(
+        r"Unable to create step for job \d+: (?P<why>[^\r\n]+)",
+        "the allocation takes no such step: {why}",
+    ),
+    failure(
+        r"srun: unrecognized option '(?P<word>[^']+)'",
+        "srun does not know the option {word} of launch.args",
+    ),
+    failure(
+        r"cannot stat file|Unable to contact slurm controller|Unable to establish configuration",
+        "Slurm's controller cannot be reached: check SLURM_CONF and slurmctld",
+    ),
+    failure(r"queued and waiting for resources", "the job waits in Slurm's queue for free nodes"),
+)
+
+
+class Srun:
+    """Slurm's own launcher, which starts ranks of every library that speaks PMI."""
+
+    name = "srun"
+    libraries = frozenset({"openmpi", "mpich", "intelmpi", "mvapich", "mvapich2"})
+
+    def candidates(self, env: Mapping[str, str], beside: Path) -> Sequence[Path]:
+        """Return every ``srun`` beside the interpreter and in PATH."""
+        return search(("srun",), env, beside)
+
+    def version(self, executable: Path) -> str | None:
+        """Return ``srun 22.05.8``; None for another program."""
+        match = re.match(r"slurm\S* (\S+)", output_of(executable, "--version"))
+        return f"srun {match[1]}" if match else None
+
+    def hostfile(self, placement: Sequence[Placed]) -> str | None:
+        """Return one line a rank, where a list of nodes cannot say the placement; else None."""
+        if not placement or _evenly(placement):
+            return None
+        return "".join(f"{host}\n" * count for host, count in counts(placement).items())
+
+    def command(self, executable: Path, job: JobSpec, env: Mapping[str, str]) -> Command:
+        """Return srun's argv and environment.
+
+        The ranks' variables stand in srun's environment, for a comma in a value breaks
+        --export lists.
+        """
+        full_env = {**env, **job.rank_env, **job.private_env}
+        argv = [str(executable), "-n", str(job.np), *_nodes(job)]
+        if job.hostfile:
+            full_env["SLURM_HOSTFILE"] = str(job.hostfile)
+        if job.settings.bind != "auto":
+            argv.append(f"--cpu-bind={_CPU_BIND[job.settings.bind]}")
+        argv += ["--export=ALL", "-K"]
+        if job.library in _MPI and not any(word.startswith("--mpi") for word in job.settings.args):
+            argv.append(f"--mpi={_MPI[job.library]}")
+        return Command((*argv, *job.settings.args, *job.program), full_env)
+
+    def explain(self, stderr: str) -> str | None:
+        """Return what srun says of a rank's end."""
+        return first_sentence(FAILURES, stderr)
+
+
+def _evenly(placement: Sequence[Placed]) -> bool:
+    # Slurm starts ranks in its own order of the nodes, whatever the order of --nodelist
+    hosts = counts(placement)
+    return len(set(hosts.values())) == 1 and list(hosts) == sorted(hosts)
+
+
+def _nodes(job: JobSpec) -> Iterator[str]:
+    if job.hostfile:
+        yield "--distribution=arbitrary"
+    elif job.placement:
+        yield from (f"--nodelist={','.join(job.counts)}", "-N", str(len(job.counts)))
+        yield f"--ntasks-per-node={job.np // len(job.counts)}"
+    elif job.settings.ranks_per_host:
+        yield f"--ntasks-per-node={job.settings.ranks_per_host}"
+
+
+LAUNCHER = Srun()

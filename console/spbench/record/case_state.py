@@ -1,0 +1,160 @@
+"""What is known of one case, while it runs and afterwards."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from spbench.record.statistics import Summary, median, summarize
+
+Place = tuple[int, int]
+"""Repeat and rank."""
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
+
+
+_FOLDS: dict[str, Callable[[Sequence[float]], float]] = {
+    "max": max,
+    "min": min,
+    "sum": sum,
+    "mean": _mean,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class MetricInfo:
+    """A metric as the catalog described it when the run started."""
+
+    name: str
+    unit: str
+    better: str
+    fold: str
+
+
+SKEW = MetricInfo("skew", "1", "lower", "max")
+"""A metric of every case: the slowest rank's median time over the median rank's."""
+
+
+@dataclass(slots=True)
+class CheckResult:
+    """A check on one rank and repeat: all its comparisons taken together."""
+
+    passed: bool
+    max_abs_error: float | None
+    tolerance: float
+    detail: str
+
+    @property
+    def error(self) -> float:
+        """The largest error, infinite where it was not a number."""
+        return math.inf if self.max_abs_error is None else self.max_abs_error
+
+    def add(self, other: CheckResult) -> None:
+        """Take in a further comparison; the worse of the two is kept."""
+        worse = not other.passed and self.passed
+        if worse or (other.passed == self.passed and other.error > self.error):
+            self.max_abs_error, self.detail = other.max_abs_error, other.detail
+            self.tolerance = other.tolerance
+        self.passed = self.passed and other.passed
+
+
+@dataclass(slots=True)
+class CaseRank:
+    """A rank's part in a case."""
+
+    host: str
+    local_rank: int | None
+    device: str | None
+    cpus: tuple[int, ...]
+    place: Mapping[str, Any]
+    status: str = "waiting"
+
+
+@dataclass(slots=True)
+class CaseState:
+    """One case: how far it is, and all that its ranks have said.
+
+    ``status`` is ``waiting`` or ``running`` until the case is judged, and its verdict from then on.
+    """
+
+    id: str
+    name: str
+    benchmark: str
+    params: Mapping[str, Any]
+    np: int
+    repeat: int
+    measures: str
+    metrics: Mapping[str, MetricInfo]
+    declared_checks: tuple[str, ...]
+    expect: tuple[Mapping[str, Any], ...]
+    places: tuple[Mapping[str, Any], ...]
+    status: str = "waiting"
+    reason: str | None = None
+    traceback: str | None = None
+    started: float | None = None
+    finished: float | None = None
+    attempts: int = 0
+    job: int | None = None
+    ended: set[Place] = field(default_factory=set)
+    ranks: dict[int, CaseRank] = field(default_factory=dict)
+    samples: dict[str, dict[Place, array[float]]] = field(default_factory=dict)
+    checks: dict[str, dict[Place, CheckResult]] = field(default_factory=dict)
+    values: dict[str, dict[Place, float | None]] = field(default_factory=dict)
+    measurements: list[dict[str, Any]] = field(default_factory=list)
+    limits: dict[str, dict[str, Any]] = field(default_factory=dict)
+    expectations: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def complete(self) -> bool:
+        """Whether every rank has ended every repeat."""
+        return len(self.ended) == self.np * self.repeat
+
+    def rank_times(self, rank: int) -> Iterable[float]:
+        """The rank's samples of time_ms, all repeats one after another."""
+        for (_, owner), values in sorted(self.samples.get("time_ms", {}).items()):
+            if owner == rank:
+                yield from values
+
+    def folded(self, metric: str) -> list[list[float]]:
+        """The metric's samples over all ranks, one list a repeat, iteration by iteration.
+
+        Each iteration's value is folded over ranks as the metric says: a time is the slowest
+        rank's. Iterations that not all ranks have finished are left out.
+        """
+        fold = _FOLDS[self.metrics[metric].fold]
+        if metric in self.samples:
+            by_repeat: dict[int, list[array[float]]] = {}
+            for (repeat, _), values in sorted(self.samples[metric].items()):
+                by_repeat.setdefault(repeat, []).append(values)
+            grouped = by_repeat.values()
+            return [[fold(row) for row in zip(*rows, strict=False)] for rows in grouped]
+        single: dict[int, list[float]] = {}
+        for (repeat, _), value in sorted(self.values.get(metric, {}).items()):
+            if value is not None:
+                single.setdefault(repeat, []).append(value)
+        return [[fold(row)] for row in single.values()]
+
+    def summary(self, metric: str) -> Summary | None:
+        """The metric over all repeats and iterations; None where nothing was measured."""
+        if metric == SKEW.name:
+            skew = self.skew()
+            return None if skew is None else summarize([skew])
+        if metric not in self.metrics:
+            return None
+        return summarize(value for values in self.folded(metric) for value in values)
+
+    def rank_medians(self) -> dict[int, float]:
+        """The median time of one iteration on each rank, in ms."""
+        times = {rank: list(self.rank_times(rank)) for rank in sorted(self.ranks)}
+        return {rank: median(values) for rank, values in times.items() if values}
+
+    def skew(self) -> float | None:
+        """The slowest rank's median time over the median rank's; None below two ranks."""
+        medians = self.rank_medians()
+        middle = median(medians.values()) if len(medians) > 1 else 0.0
+        return max(medians.values()) / middle if middle > 0 else None

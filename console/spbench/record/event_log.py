@@ -1,0 +1,65 @@
+"""events.jsonl: append-only, the truth about a run."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from spbench.errors import FailedRunError
+
+
+class EventLog:
+    """Appends lines, each batch in one write, so that a kill loses at most the last line."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        try:
+            self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        except OSError as error:
+            raise unwritable(path, error) from None
+
+    def append(self, lines: bytes) -> None:
+        """Append whole lines.
+
+        Raises:
+            FailedRunError: They could not be written: the disk is full, say.
+        """
+        rest = memoryview(lines)
+        try:
+            while rest:
+                rest = rest[os.write(self._file, rest) :]
+        except OSError as error:
+            raise unwritable(self._path, error) from None
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._file)
+
+
+def unwritable(path: Path, error: OSError) -> FailedRunError:
+    """Return the error for a file of a run that cannot be written."""
+    return FailedRunError(
+        f"{path}: {error.strerror or error}; free some space or choose another place with --home"
+    )
+
+
+def encode(event: Mapping[str, Any]) -> bytes:
+    """Return a console event as one line."""
+    return json.dumps(event, separators=(",", ":"), allow_nan=False).encode() + b"\n"
+
+
+def console_event(kind: str, **fields: Any) -> dict[str, Any]:
+    """Return an event of the console's own; it has a time and no rank."""
+    return {"event": kind, "time": round(time.time(), 6), **fields}
+
+
+def read_events(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the events of a log; a torn last line is left out."""
+    with path.open("rb") as file:
+        for line in file:
+            if line.endswith(b"\n"):
+                yield json.loads(line)

@@ -1,0 +1,117 @@
+"""What a run says of the cluster in one sentence: the slowest host or link, or all alike."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from spbench.record.case_state import CaseState
+from spbench.record.statistics import median
+
+NOTABLE = 1.3
+"""A host or link this many times slower than the median of its kind is named."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slow:
+    """Something slower than the median of its kind, by ``ratio``."""
+
+    ratio: float
+    sentence: str
+
+
+def findings(cases: Iterable[CaseState]) -> list[str]:
+    """Return one sentence over all cases that measure ranks or links; none where none does."""
+    measured = [case for case in cases if case.status in ("passed", "failed")]
+    ranks = [slow for case in measured if case.measures == "rank" for slow in _ranks(case)]
+    links = [slow for case in measured if case.measures == "link" for slow in _links(case)]
+    if not ranks and not links:
+        return []
+    worst = max([*ranks, *links], key=lambda slow: slow.ratio)
+    if worst.ratio >= NOTABLE:
+        return [worst.sentence]
+    return [
+        f"All alike: {_extent(measured)}, none more than {(worst.ratio - 1) * 100:.0f} % slower"
+        " than the median of its kind."
+    ]
+
+
+def _extent(cases: list[CaseState]) -> str:
+    hosts = {rank.host for case in cases for rank in case.ranks.values()}
+    ranks = max(len(case.ranks) for case in cases)
+    links = max(
+        len({(m["source"], m["target"]) for m in case.measurements if "target" in m})
+        for case in cases
+    )
+    parts = [f"{len(hosts)} host{'s' * (len(hosts) != 1)}", f"{ranks} ranks"]
+    if links:
+        parts.append(f"{links} link{'s' * (links != 1)}")
+    return ", ".join(parts)
+
+
+def _ranks(case: CaseState) -> list[Slow]:
+    """The slowest host where there are several, else the slowest rank, each against the median."""
+    medians = case.rank_medians()
+    if len(medians) < 2:
+        return []
+    by_host = defaultdict(list)
+    for rank, value in medians.items():
+        by_host[case.ranks[rank].host].append(value)
+    hosts = {host: median(values) for host, values in by_host.items()}
+    found = []
+    if len(hosts) > 1:
+        host = max(hosts, key=lambda name: hosts[name])
+        ratio = hosts[host] / median(hosts.values())
+        found.append(_slow_rank(ratio, f"host: {host}", "host", case))
+        if ratio >= NOTABLE:  # a whole slow host says more than the slowest of its ranks
+            return found
+    rank = max(medians, key=lambda number: medians[number])
+    ratio = medians[rank] / median(medians.values())
+    found.append(_slow_rank(ratio, f"rank: {rank} on {case.ranks[rank].host}", "rank", case))
+    return found
+
+
+def _slow_rank(ratio: float, who: str, kind: str, case: CaseState) -> Slow:
+    return Slow(ratio, f"Slowest {who}, {ratio:.2f}x the median {kind}'s time in {case.id}.")
+
+
+def _links(case: CaseState) -> list[Slow]:
+    """Each pair against the median of its kind, within a host or between hosts."""
+    found = []
+    for metric in (_LATENCY, _BANDWIDTH):
+        rows = [m for m in case.measurements if m["name"] == metric.name and m["value"]]
+        sizes = [row["bytes"] for row in rows]
+        if not sizes:
+            continue
+        size = min(sizes) if metric is _LATENCY else max(sizes)
+        kinds = defaultdict(list)
+        for row in rows:
+            if row["bytes"] == size:
+                kinds[row["host_a"] == row["host_b"]].append(row)
+        for pairs in kinds.values():
+            middle = median(row["value"] for row in pairs)
+            found += [_slow_link(case, row, metric, middle) for row in pairs]
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _LinkMetric:
+    name: str
+    what: str
+    unit: str
+
+
+_LATENCY = _LinkMetric("latency_us", "latency", "us")
+_BANDWIDTH = _LinkMetric("bandwidth_gb_s", "bandwidth", "GB/s")
+
+
+def _slow_link(case: CaseState, row: Mapping[str, Any], metric: _LinkMetric, middle: float) -> Slow:
+    value = row["value"]
+    return Slow(
+        value / middle if metric is _LATENCY else middle / value,
+        f"Slowest link: rank {row['source']} on {row['host_a']} to rank {row['target']} on "
+        f"{row['host_b']}, {metric.what} {value:.3g} {metric.unit} against a median of "
+        f"{middle:.3g} in {case.id}.",
+    )

@@ -1,0 +1,153 @@
+"""Run folders: ``<home>/runs/<id>/`` with the suite, run.json, jobs, events and the report."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+import socket
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from spbench.errors import UsageError, did_you_mean
+from spbench.record.event_log import read_events, unwritable
+from spbench.record.state import RunState
+
+DEFAULT_HOME = Path(".spbench")
+ENV_HOME = "SPBENCH_HOME"
+
+
+def home_of(option: Path | None, environ: Mapping[str, str]) -> Path:
+    """Return the folder that holds the runs: --home, SPBENCH_HOME, or ``.spbench`` here."""
+    return option or Path(environ.get(ENV_HOME) or DEFAULT_HOME)
+
+
+@dataclass(frozen=True, slots=True)
+class RunFolder:
+    """The folder of one run."""
+
+    path: Path
+
+    @property
+    def id(self) -> str:
+        """The run's id, which is the folder's name."""
+        return self.path.name
+
+    @property
+    def events(self) -> Path:
+        """The event log."""
+        return self.path / "events.jsonl"
+
+    @property
+    def report(self) -> Path:
+        """The report, once the run has ended."""
+        return self.path / "report.json"
+
+    def job(self, number: int) -> Path:
+        """Return the folder of a job, made where it is missing."""
+        folder = self.path / "jobs" / str(number)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise unwritable(folder, error) from None
+        return folder
+
+    def write_text(self, name: str, text: str) -> None:
+        """Write a file of this folder at once: a reader sees the old one or the new one."""
+        write_whole(self.path / name, text)
+
+    def write_json(self, name: str, content: object) -> None:
+        """Write a JSON file of this folder at once."""
+        self.write_text(name, json.dumps(content, indent=1, allow_nan=False) + "\n")
+
+    def read_json(self, name: str) -> dict[str, Any]:
+        """Return the content of a JSON file of this folder; empty where it is missing or torn."""
+        try:
+            content = json.loads((self.path / name).read_text())
+        except (OSError, ValueError):
+            return {}
+        return content if isinstance(content, dict) else {}
+
+    def alive(self) -> bool:
+        """Whether the console that writes this run still runs, as far as this host can tell."""
+        console = self.read_json("run.json").get("console", {})
+        if console.get("host") != socket.gethostname():
+            return False
+        try:
+            words = Path(f"/proc/{console['pid']}/cmdline").read_bytes()
+        except OSError:
+            return False
+        return b"spbench" in words
+
+    def replay(self) -> RunState:
+        """Return the state to which the recorded events lead."""
+        state = RunState()
+        for event in read_events(self.events):
+            state.apply(event)
+        return state
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file under another name and rename it.
+
+    Raises:
+        FailedRunError: It could not be written.
+    """
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft.write_text(text)
+        draft.replace(path)
+    except OSError as error:
+        draft.unlink(missing_ok=True)
+        raise unwritable(path, error) from None
+
+
+def create(home: Path, suite: str) -> RunFolder:
+    """Make the folder of a new run; its id tells when it started and of what suite.
+
+    Raises:
+        FailedRunError: The folder cannot be made.
+    """
+    slug = re.sub(r"[^a-z0-9]+", "-", suite.lower()).strip("-")[:24] or "run"
+    stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
+    path = home / "runs" / f"{stamp}-{slug}-{secrets.token_hex(2)}"
+    try:
+        path.mkdir(parents=True)
+    except OSError as error:
+        raise unwritable(path, error) from None
+    return RunFolder(path)
+
+
+def list_runs(home: Path) -> list[RunFolder]:
+    """Return the runs under a home, the oldest first."""
+    runs = home / "runs"
+    if not runs.is_dir():
+        return []
+    return [RunFolder(path) for path in sorted(runs.iterdir()) if (path / "run.json").is_file()]
+
+
+def find_run(home: Path, name: str) -> RunFolder:
+    """Return the run of that id, of that beginning of an id, or the newest for ``last``.
+
+    Raises:
+        UsageError: There is none, or there are several.
+    """
+    folders = list_runs(home)
+    if name == "last" and folders:
+        return folders[-1]
+    found = [folder for folder in folders if folder.id.startswith(name)]
+    exact = [folder for folder in found if folder.id == name]
+    if len(exact or found) == 1:
+        return (exact or found)[0]
+    if found:
+        ids = ", ".join(folder.id for folder in found[:3])
+        raise UsageError(
+            f"{len(found)} runs begin with {name!r} ({ids}, ...); write more of the id"
+        )
+    near = did_you_mean(name, (folder.id for folder in folders))
+    raise UsageError(f"no run {name!r} under {home}{near}; see spbench results list")

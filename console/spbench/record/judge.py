@@ -1,0 +1,96 @@
+"""Verdicts: of a case from its checks and expectations, of a run from its cases."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from spbench.errors import ExitCode
+from spbench.record.case_state import CaseState
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """A case's verdict, why, and how each expectation came out."""
+
+    status: str
+    reason: str | None
+    expectations: list[dict[str, Any]]
+
+
+def judge(case: CaseState) -> Judgement:
+    """Judge a case whose ranks have all ended: its checks first, then its expectations."""
+    missing = [name for name in case.declared_checks if not case.checks.get(name)]
+    if missing:
+        return Judgement("error", f"no rank reported its check {', '.join(missing)}", [])
+    expectations = [_judge_expectation(case, expect) for expect in case.expect]
+    failed = failed_checks(case)
+    if failed:
+        return Judgement("failed", failed[0], expectations)
+    broken = [item for item in expectations if item["status"] == "failed"]
+    if broken:
+        return Judgement("failed", _expectation_sentence(broken[0]), expectations)
+    return Judgement("passed", None, expectations)
+
+
+def failed_checks(case: CaseState) -> list[str]:
+    """Return a sentence for each check that failed: on which ranks, by how much, where."""
+    sentences = []
+    for name, results in case.checks.items():
+        ranks = sorted({rank for (_, rank), result in results.items() if not result.passed})
+        if not ranks:
+            continue
+        worst = max(
+            (result for result in results.values() if not result.passed),
+            key=lambda result: (
+                float("inf") if result.max_abs_error is None else result.max_abs_error
+            ),
+        )
+        error = "not a number" if worst.max_abs_error is None else f"{worst.max_abs_error:.3g}"
+        where = f" at {worst.detail}" if worst.detail else ""
+        sentences.append(
+            f"check {name} failed on {name_ranks(case, ranks)}: largest error {error}{where} "
+            f"(tolerance {worst.tolerance:.3g})"
+        )
+    return sentences
+
+
+def name_ranks(case: CaseState, ranks: list[int]) -> str:
+    """Return ``rank 3 on node02``, or ``ranks 0, 1 and 5 more``."""
+    if len(ranks) == 1:
+        host = case.ranks[ranks[0]].host if ranks[0] in case.ranks else "?"
+        return f"rank {ranks[0]} on {host}"
+    shown = ", ".join(map(str, ranks[:8]))
+    return f"ranks {shown}" + (f" and {len(ranks) - 8} more" if len(ranks) > 8 else "")
+
+
+def _judge_expectation(case: CaseState, expect: Any) -> dict[str, Any]:
+    metric, _, stat = expect["metric"].partition(".")
+    summary = case.summary(metric)
+    value = None
+    if summary is not None:
+        value = summary.p50 if stat in ("", "value") else float(getattr(summary, stat))
+    below, above = expect["op"] == "min", expect["op"] == "max"
+    held = value is not None and not (
+        (above and value > expect["limit"]) or (below and value < expect["limit"])
+    )
+    return {**expect, "value": value, "status": "passed" if held else "failed"}
+
+
+def _expectation_sentence(item: dict[str, Any]) -> str:
+    if item["value"] is None:
+        return f"expected {item['metric']} {item['op']} {item['limit']:g}, but it was not measured"
+    relation = "above" if item["op"] == "max" else "below"
+    return f"{item['metric']} is {item['value']:.4g}, {relation} the expected {item['limit']:g}"
+
+
+def verdict_of(cases: Iterable[CaseState]) -> tuple[str, ExitCode]:
+    """Return verdict and exit code of a run that went to its end."""
+    statuses = {case.status for case in cases}
+    for status in ("error", "timeout"):
+        if status in statuses:
+            return status, ExitCode.ERROR
+    if "failed" in statuses:
+        return "failed", ExitCode.FAILED
+    return "passed", ExitCode.PASSED

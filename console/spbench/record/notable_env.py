@@ -1,0 +1,36 @@
+"""Which environment variables are kept with a run: those that change numbers, and no secrets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+_PREFIXES = (
+    "MV2_",
+    "MVP_",
+    "OMPI_",
+    "PMIX_",
+    "PRTE_",
+    "MPICH_",
+    "MPIR_",
+    "I_MPI_",
+    "UCX_",
+    "FI_",
+    "NCCL_",
+    "OMP_",
+    "MKL_",
+    "KMP_",
+    "SLURM_",
+    "GOMP_",
+)
+_NAMES = {"CUDA_VISIBLE_DEVICES", "LD_PRELOAD", "LD_LIBRARY_PATH", "PYTHONNOUSERSITE"}
+_SECRET = ("TOKEN", "KEY", "SECRET", "PASSWORD", "COOKIE")
+
+
+def notable(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that are worth keeping, sorted by name."""
+    return {
+        name: environ[name]
+        for name in sorted(environ)
+        if (name.startswith(_PREFIXES) or name in _NAMES)
+        and not any(word in name.upper() for word in _SECRET)
+    }

@@ -1,0 +1,267 @@
+"""RunState: what is known of a run. Events alone change it, so a recorded run replays to it."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from spbench.record.case_state import CaseRank, CaseState, CheckResult, MetricInfo
+
+Event = Mapping[str, Any]
+
+
+@dataclass(slots=True)
+class RankState:
+    """One rank of the job that runs now, or ran last."""
+
+    rank: int
+    host: str
+    pid: int | None = None
+    local_rank: int | None = None
+    device: str | None = None
+    cpus: tuple[int, ...] = ()
+    numa: int | None = None
+    threads: int | None = None
+    fabric: str | None = None
+    versions: Mapping[str, Any] = field(default_factory=dict)
+    phase: str = "starting"
+    case: str | None = None
+    repeat: int = 0
+    done: int = 0
+    total: int = 0
+    last_ms: float | None = None
+    heard: float = 0.0
+
+
+@dataclass(slots=True)
+class JobState:
+    """One MPI launch."""
+
+    number: int
+    launcher: str
+    version: str
+    argv: tuple[str, ...]
+    hostfile: str | None
+    env: Mapping[str, str]
+    np: int
+    cases: tuple[str, ...]
+    started: float
+    oversubscribed: bool
+    finished: float | None = None
+    reason: str | None = None
+
+
+@dataclass(slots=True)
+class RunInfo:
+    """What the run was asked to do."""
+
+    id: str
+    suite: str
+    description: str
+    argv: tuple[str, ...]
+    seed: int | None
+    started: float
+    environment: Mapping[str, Any]
+    finished: float | None = None
+    verdict: str | None = None
+    exit_code: int | None = None
+
+
+class RunState:
+    """A run as far as its events tell."""
+
+    def __init__(self) -> None:
+        self.run: RunInfo | None = None
+        self.cases: dict[str, CaseState] = {}
+        self.jobs: dict[int, JobState] = {}
+        self.ranks: dict[int, RankState] = {}
+        self.notices: list[str] = []
+        self.errors: list[str] = []
+        self.findings: list[str] = []
+        self._handlers: dict[str, Callable[[Event], None]] = {
+            name.removeprefix("_on_"): getattr(self, name)
+            for name in dir(type(self))
+            if name.startswith("_on_")
+        }
+
+    def apply(self, event: Event) -> None:
+        """Take in one event, a rank's or the console's; an unknown kind changes nothing."""
+        handler = self._handlers.get(event["event"])
+        if handler is not None:
+            handler(event)
+
+    # The console's events
+
+    def _on_run_start(self, event: Event) -> None:
+        self.run = RunInfo(
+            id=event["id"],
+            suite=event["suite"],
+            description=event["description"],
+            argv=tuple(event["argv"]),
+            seed=event["seed"],
+            started=event["time"],
+            environment=event["environment"],
+        )
+        for case in event["cases"]:
+            self.cases[case["id"]] = _case_state(case)
+
+    def _on_job_start(self, event: Event) -> None:
+        fields = {name: event[name] for name in ("launcher", "version", "hostfile", "env", "np")}
+        self.jobs[event["job"]] = JobState(
+            number=event["job"],
+            argv=tuple(event["argv"]),
+            cases=tuple(event["cases"]),
+            started=event["time"],
+            oversubscribed=event["oversubscribed"],
+            **fields,
+        )
+        self.ranks = {}
+        for case in event["cases"]:
+            self.cases[case].job = event["job"]
+
+    def _on_job_end(self, event: Event) -> None:
+        job = self.jobs[event["job"]]
+        job.finished = event["time"]
+        job.reason = event["reason"]
+
+    def _on_rank_lost(self, event: Event) -> None:
+        rank = self.ranks.get(event["rank"])
+        if rank is not None:
+            rank.phase = "lost"
+            case = self.cases.get(rank.case or "")
+            if case is not None and rank.rank in case.ranks:
+                case.ranks[rank.rank].status = "lost"
+
+    def _on_case_judged(self, event: Event) -> None:
+        case = self.cases[event["case"]]
+        case.status = event["status"]
+        case.reason = event["reason"]
+        case.expectations = event["expectations"]
+        case.finished = event["time"] if case.started is not None else None
+        if event.get("traceback"):
+            case.traceback = event["traceback"]
+
+    def _on_notice(self, event: Event) -> None:
+        self.notices.append(event["message"])
+
+    def _on_run_end(self, event: Event) -> None:
+        if self.run is not None:
+            self.run.finished = event["time"]
+            self.run.verdict = event["verdict"]
+            self.run.exit_code = event["exit_code"]
+        self.errors = list(event["errors"])
+        self.findings = list(event["findings"])
+
+    # The ranks' events
+
+    def _rank(self, event: Event) -> RankState:
+        rank = self.ranks.get(event["rank"])
+        if rank is None:
+            rank = self.ranks[event["rank"]] = RankState(event["rank"], event.get("host", ""))
+        rank.heard = event["time"]
+        return rank
+
+    def _on_ready(self, event: Event) -> None:
+        rank = self._rank(event)
+        rank.phase = "ready"
+        rank.host = event.get("host", rank.host)
+        rank.pid = event.get("pid")
+        rank.local_rank = event["local_rank"]
+        rank.device = event["device"]
+        rank.cpus = tuple(event["cpus"])
+        rank.numa = event.get("numa")
+        rank.threads = event.get("threads")
+        rank.fabric = event.get("fabric")
+        rank.versions = event["versions"]
+
+    def _on_heartbeat(self, event: Event) -> None:
+        rank = self.ranks.get(event["rank"])
+        if rank is not None:
+            rank.heard = event["time"]
+
+    def _on_case_start(self, event: Event) -> None:
+        rank, case = self._rank(event), self.cases[event["case"]]
+        rank.case, rank.repeat, rank.phase = case.id, event["repeat"], "setup"
+        rank.done, rank.total, rank.last_ms = 0, 0, None
+        if case.started is None:
+            case.started = event["time"]
+            case.attempts = 1
+            case.status = "running"
+        place = case.places[rank.rank] if rank.rank < len(case.places) else {}
+        case.ranks[rank.rank] = CaseRank(
+            rank.host, rank.local_rank, rank.device, rank.cpus, place, "running"
+        )
+
+    def _on_progress(self, event: Event) -> None:
+        rank = self._rank(event)
+        rank.phase, rank.done, rank.total = event["phase"], event["done"], event["total"]
+
+    def _on_samples(self, event: Event) -> None:
+        rank = self._rank(event)
+        case = self.cases[event["case"]]
+        place = (event["repeat"], event["rank"])
+        series = case.samples.setdefault(event["metric"], {})
+        series.setdefault(place, array("d")).extend(event["values"])
+        if event["metric"] == "time_ms" and event["values"]:
+            rank.last_ms = event["values"][-1]
+
+    def _on_check(self, event: Event) -> None:
+        self._rank(event)
+        case = self.cases[event["case"]]
+        place = (event["repeat"], event["rank"])
+        result = CheckResult(
+            event["passed"],
+            event.get("max_abs_error"),
+            event.get("tolerance", 0.0),
+            event.get("detail", ""),
+        )
+        results = case.checks.setdefault(event["name"], {})
+        if place in results:
+            results[place].add(result)
+        else:
+            results[place] = result
+
+    def _on_metric(self, event: Event) -> None:
+        self._rank(event)
+        case = self.cases[event["case"]]
+        name, value = event["name"], event["value"]
+        if "measured_by" in event:
+            case.limits[name] = {"value": value, "measured_by": event["measured_by"]}
+        elif event.get("labels"):
+            case.measurements.append(
+                {"name": name, "value": value, "rank": event["rank"], **event["labels"]}
+            )
+        else:
+            case.values.setdefault(name, {})[event["repeat"], event["rank"]] = value
+
+    def _on_case_end(self, event: Event) -> None:
+        rank, case = self._rank(event), self.cases[event["case"]]
+        rank.phase = "done" if event["status"] == "ok" else "error"
+        if rank.rank in case.ranks:
+            case.ranks[rank.rank].status = event["status"]
+        if event["status"] == "ok":
+            case.ended.add((event["repeat"], event["rank"]))
+        elif case.traceback is None:
+            case.traceback = event.get("error", {}).get("traceback")
+
+    def _on_bye(self, event: Event) -> None:
+        self._rank(event).phase = "ended"
+
+
+def _case_state(case: Event) -> CaseState:
+    metrics = {info["name"]: MetricInfo(**info) for info in case["metrics"]}
+    return CaseState(
+        id=case["id"],
+        name=case["name"],
+        benchmark=case["benchmark"],
+        params=case["params"],
+        np=case["np"],
+        repeat=case["repeat"],
+        measures=case["measures"],
+        metrics=metrics,
+        declared_checks=tuple(case["checks"]),
+        expect=tuple(case["expect"]),
+        places=tuple(case["places"]),
+    )

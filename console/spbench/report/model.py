@@ -1,0 +1,161 @@
+"""The report's format, ``spbench.report/1``."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+SCHEMA = "spbench.report/1"
+
+Status = Literal["passed", "failed", "error", "timeout", "cancelled", "skipped"]
+Better = Literal["lower", "higher", "none"]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+
+class RunPart(_Part):
+    """The run as a whole. Times are UTC, RFC 3339."""
+
+    id: str | None
+    suite: str | None
+    started: str | None
+    finished: str | None
+    duration_s: float | None
+    verdict: Status
+    exit_code: int
+    argv: list[str]
+    seed: int | None
+    findings: list[str] = Field(
+        default=[], description="what the run says of the cluster, in sentences"
+    )
+
+
+class LaunchPart(_Part):
+    """How a case was launched."""
+
+    launcher: str
+    version: str
+    argv: list[str]
+    hostfile: str | None
+    env: dict[str, str]
+    job: int
+    oversubscribed: bool
+
+
+class CheckPart(_Part):
+    """One check over all ranks and repeats: the worst comparison."""
+
+    name: str
+    status: Literal["passed", "failed"]
+    max_abs_error: float | None
+    tolerance: float
+    ranks_passed: int
+    ranks_failed: int
+    detail: str
+
+
+class MetricPart(_Part):
+    """A metric over all repeats and iterations; ``value`` is p50."""
+
+    value: float
+    unit: str
+    better: Better
+    n: int
+    min: float
+    p50: float
+    p95: float
+    p99: float
+    max: float
+    mean: float
+    stdev: float
+
+
+class LimitPart(_Part):
+    """What a metric could reach at best, as measured in the same job."""
+
+    value: float | None
+    unit: str
+    measured_by: str
+
+
+class ExpectationPart(_Part):
+    """An expectation of the suite, and what was measured."""
+
+    metric: str
+    op: Literal["max", "min"]
+    limit: float
+    value: float | None
+    status: Literal["passed", "failed"]
+
+
+class TimePart(_Part):
+    """A rank's own times of one iteration, in ms."""
+
+    n: int
+    min: float
+    p50: float
+    p95: float
+    p99: float
+    max: float
+    mean: float
+
+
+class RankPart(_Part):
+    """A rank's part in a case. ``place`` is its tile, stage and replica, where it has them."""
+
+    rank: int
+    host: str
+    local_rank: int | None
+    device: str | None
+    cpus: list[int] = Field(default=[], description="the CPUs it may run on")
+    place: dict[str, Any] = {}
+    status: str
+    time_ms: TimePart | None
+
+
+class CasePart(_Part):
+    """One case."""
+
+    id: str
+    name: str
+    benchmark: str
+    params: dict[str, Any]
+    np: int
+    status: Status
+    reason: str | None
+    traceback: str | None = None
+    started: str | None
+    finished: str | None
+    attempts: int
+    warmup: int | None
+    launch: LaunchPart | None
+    checks: list[CheckPart]
+    metrics: dict[str, MetricPart]
+    limits: dict[str, LimitPart]
+    measurements: list[dict[str, Any]] = Field(
+        default=[], description="labelled values: a link's latency at one message size"
+    )
+    samples: dict[str, list[list[float]]] = {}
+    expectations: list[ExpectationPart]
+    ranks: list[RankPart]
+
+
+class Report(_Part):
+    """A whole report."""
+
+    schema_: Literal["spbench.report/1"] = Field(alias="schema")
+    run: RunPart
+    environment: dict[str, Any]
+    cases: list[CasePart]
+    errors: list[str]
+
+
+def report_schema() -> dict[str, Any]:
+    """Return the JSON Schema of a report."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **Report.model_json_schema(by_alias=True, mode="serialization"),
+    }

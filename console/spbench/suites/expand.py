@@ -1,0 +1,220 @@
+"""From one case entry to its cases: product, parallel lists, exclusions, ids."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from spbench.suites.case import Case, Expectation
+from spbench.suites.findings import Findings
+from spbench.suites.settings import LaunchSettings
+from spbench.suites.yaml_nodes import KeyPath
+from spbench_workers.catalog import Benchmark
+
+MAX_CASES = 10_000
+"""Into how many cases one entry may expand."""
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One value of a swept key: as read, as its case's id shows it, and where it stands."""
+
+    value: Any
+    shown: str
+    path: KeyPath = ()
+
+
+Point = Mapping[str, Item]
+"""One item of each swept key, in file order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """The swept keys of an entry: ``matrix`` is a product, ``zipped`` are lists in step."""
+
+    matrix: Mapping[str, Sequence[Item]] = field(default_factory=dict)
+    zipped: Mapping[str, Sequence[Item]] = field(default_factory=dict)
+
+    @property
+    def keys(self) -> list[str]:
+        """The swept keys, in the order in which an id shows them."""
+        return [*self.matrix, *self.zipped]
+
+    @property
+    def size(self) -> int:
+        """How many points there are before any is excluded."""
+        rows = min(map(len, self.zipped.values()), default=1)
+        return math.prod(map(len, self.matrix.values())) * rows
+
+    def points(self) -> Iterator[Point]:
+        """Yield the points; the first key changes slowest, the zipped keys fastest."""
+        columns = self.zipped.values()
+        rows = [dict(zip(self.zipped, row, strict=True)) for row in zip(*columns, strict=True)]
+        for items in itertools.product(*self.matrix.values()):
+            for row in rows or [{}]:
+                yield {**dict(zip(self.matrix, items, strict=True)), **row}
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A case entry whose parameters were read one by one; not yet checked together.
+
+    ``path`` is its place in the file, ``np`` its own number of ranks, ``exclude`` the read values
+    of swept keys to leave out. ``collapse`` lets points of equal id become one case.
+    """
+
+    path: KeyPath
+    name: str
+    benchmark: Benchmark
+    fixed: Mapping[str, Any]
+    sweep: Sweep
+    exclude: Sequence[Mapping[str, Any]]
+    np: int | None
+    repeat: int
+    expect: tuple[Expectation, ...]
+    launch: LaunchSettings
+    collapse: bool = False
+
+
+def show(value: Any) -> str:
+    """Return a swept value as an id shows it: without spaces, a list as ``8+64``."""
+    if isinstance(value, (list, tuple)):
+        return "+".join(map(show, value))
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
+        return str(int(value))
+    return "".join(str(value).split()).replace(",", "+")
+
+
+def case_id(name: str, point: Point) -> str:
+    """Return ``name``, or ``name[key=value,...]`` where keys are swept."""
+    swept = ",".join(f"{key}={item.shown}" for key, item in point.items())
+    return f"{name}[{swept}]" if swept else name
+
+
+class _Misfit(Exception):  # noqa: N818 - it never leaves this module
+    """A given number of ranks that the parameters at one point of the sweep do not allow."""
+
+    def __init__(self, path: KeyPath, given: int, runs_on: str) -> None:
+        super().__init__(path, given, runs_on)
+        self.told = path, given, runs_on
+
+
+def expand(entry: Entry, findings: Findings) -> list[Case]:
+    """Return the cases of an entry, telling ``findings`` of those that cannot be."""
+    if entry.sweep.size > MAX_CASES:
+        makes = f"the sweep makes {entry.sweep.size} cases; one entry may make {MAX_CASES}"
+        findings.at_value(entry.path, f"{entry.name}: {makes}")
+        return []
+    points = _kept(entry, findings)
+    refused: dict[str, list[str]] = {}
+    misfits: dict[tuple[KeyPath, int, str], list[Point]] = {}
+    cases: dict[str, Case] = {}
+    for point in points:
+        identity = case_id(entry.name, point)
+        if identity in cases and not entry.collapse:
+            findings.at_key((*entry.path, "zip"), f"zip makes {identity} twice")
+            continue
+        try:
+            case = _complete(entry, identity, point, findings.line(entry.path))
+        except _Misfit as misfit:
+            misfits.setdefault(misfit.told, []).append(point)
+        except ExceptionGroup as group:
+            for error in group.exceptions:
+                refused.setdefault(str(error), []).append(identity)
+        else:
+            cases.setdefault(identity, case)
+    for message, identities in refused.items():
+        _tell_refused(entry, identities, message, findings)
+    for told, which in misfits.items():
+        _tell_misfit(entry, *told, which if len(which) < len(points) else [], findings)
+    return list(cases.values())
+
+
+def _tell_refused(entry: Entry, identities: list[str], message: str, findings: Findings) -> None:
+    which = f"{identities[0]}{_more(identities)}"
+    findings.at_value(entry.path, f"{which}: {message}{_options(entry, findings)}")
+
+
+def _tell_misfit(
+    entry: Entry, path: KeyPath, given: int, runs_on: str, which: list[Point], findings: Findings
+) -> None:
+    """Tell of a wrong number of ranks; ``which`` is empty where all points have it."""
+    these = "these parameters"
+    if which and (swept := _without_np(which[0])):
+        these = f"{swept}{_more(which)}"
+    option = "" if findings.option_at(path) else _options(entry, findings)
+    name = entry.benchmark.name
+    findings.at_value(path, f"np is {given}, but {name} with {these} {runs_on}{option}")
+
+
+def _without_np(point: Point) -> str:
+    return ",".join(f"{key}={item.shown}" for key, item in point.items() if key != "np")
+
+
+def _more(things: Sequence[object]) -> str:
+    return f" and {len(things) - 1} more" if len(things) > 1 else ""
+
+
+def _options(entry: Entry, findings: Findings) -> str:
+    options = findings.options_below(entry.path)
+    return f" (with {' '.join(options)})" if options else ""
+
+
+def _kept(entry: Entry, findings: Findings) -> list[Point]:
+    """Return the points that no exclude leaves out; each exclude must leave out some."""
+    points = list(entry.sweep.points())
+    matched = [False] * len(entry.exclude)
+    kept = []
+    for point in points:
+        hits = [all(point[k].value == v for k, v in rule.items()) for rule in entry.exclude]
+        matched = [before or hit for before, hit in zip(matched, hits, strict=True)]
+        if not any(hits):
+            kept.append(point)
+    for index, used in enumerate(matched):
+        if not used:
+            findings.at_value((*entry.path, "exclude", index), "this exclude matches no case")
+    if not kept:
+        findings.at_key((*entry.path, "exclude"), f"exclude leaves no case of {entry.name}")
+    return kept
+
+
+def _complete(entry: Entry, identity: str, point: Point, line: int) -> Case:
+    """Return the case at one point of the sweep.
+
+    Raises:
+        ExceptionGroup: of ParamError: its parameters contradict each other.
+        _Misfit: Its number of ranks does not fit them.
+    """
+    swept = {key: item.value for key, item in point.items() if key != "np"}
+    params = entry.benchmark.complete({**entry.fixed, **swept})
+    return Case(
+        id=identity,
+        name=entry.name,
+        benchmark=entry.benchmark.name,
+        params=params,
+        np=_ranks(entry, point, params),
+        repeat=entry.repeat,
+        expect=entry.expect,
+        launch=entry.launch,
+        line=line,
+    )
+
+
+def _ranks(entry: Entry, point: Point, params: dict[str, Any]) -> int | None:
+    """Return the number of ranks at a point; a given one must fit the parameters."""
+    needed = entry.benchmark.ranks(params)
+    given = point["np"].value if "np" in point else entry.np
+    path = point["np"].path if "np" in point else (*entry.path, "np")
+    if given is None:
+        return needed.exact
+    if needed.exact not in (None, given):
+        plural = "s" if needed.exact != 1 else ""
+        raise _Misfit(path, given, f"runs on {needed.exact} rank{plural}")
+    if given < needed.minimum:
+        raise _Misfit(path, given, f"needs at least {needed.minimum}")
+    return int(given)

@@ -1,0 +1,93 @@
+"""Collects every error of a suite file, each with its place, and raises them at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from spbench.errors import Diagnostic, SuiteError
+from spbench.suites.yaml_nodes import Document, KeyPath, Mark, Place
+
+
+class Findings:
+    """The errors found so far in one suite file.
+
+    A value that came from ``--set`` has no place of its own: its errors stand where the value
+    that it replaces stands, name the option, and are told once however many cases share it.
+    """
+
+    def __init__(self, file: str, document: Document) -> None:
+        self._file = file
+        self._document = document
+        self._count = 0
+        self._found: dict[tuple[str, ...] | Diagnostic, Diagnostic] = {}
+        self._options: dict[KeyPath, str] = {}
+        self._moved: dict[KeyPath, Sequence[int]] = {}
+        for mark, message in document.problems:
+            self.add(mark, message)
+
+    @property
+    def count(self) -> int:
+        """How many errors were found so far, those that are told only once included."""
+        return self._count
+
+    def mark_option(self, path: KeyPath, option: str) -> None:
+        """Remember that the value at a path came from a command-line option."""
+        self._options[path] = option
+
+    def moved(self, path: KeyPath, kept: Sequence[int]) -> None:
+        """Remember that of the list at a path only the items ``kept`` are left, by index."""
+        before = self._moved.get(path)
+        self._moved[path] = [before[at] for at in kept] if before is not None else kept
+
+    def options_below(self, path: KeyPath) -> list[str]:
+        """Return the options that gave the values at or below a path, each once."""
+        below = (o for p, o in self._options.items() if p[: len(path)] == path)
+        return list(dict.fromkeys(below))
+
+    def option_at(self, path: KeyPath) -> str | None:
+        """Return the option that gave the value at a path, None where the file did."""
+        return next((o for p, o in self._options.items() if path[: len(p)] == p), None)
+
+    def line(self, path: KeyPath) -> int:
+        """Return the line on which the value at a path begins."""
+        return self._place(path).value.line
+
+    def add(self, mark: Mark, message: str) -> None:
+        """Add an error at a place."""
+        self._count += 1
+        diagnostic = Diagnostic(self._file, mark.line, mark.column, message)
+        self._found.setdefault(diagnostic, diagnostic)
+
+    def at_key(self, path: KeyPath, message: str) -> None:
+        """Add an error at the key (or the list's item) of a path."""
+        self._at(path, self._place(path).key, message)
+
+    def at_value(self, path: KeyPath, message: str) -> None:
+        """Add an error at the value of a path."""
+        self._at(path, self._place(path).value, message)
+
+    def _place(self, path: KeyPath) -> Place:
+        """Return where a path of the data stands in the file, where its lists may be longer."""
+        for length in range(1, len(path)):
+            index = path[length]
+            if isinstance(index, int) and path[:length] in self._moved:
+                path = (*path[:length], self._moved[path[:length]][index], *path[length + 1 :])
+        return self._document.place(path)
+
+    def _at(self, path: KeyPath, mark: Mark, message: str) -> None:
+        option = self.option_at(path)
+        if option is None:
+            self.add(mark, message)
+        else:
+            self._count += 1
+            told = Diagnostic(self._file, mark.line, mark.column, f"{option}: {message}")
+            self._found.setdefault((option, message), told)
+
+    def raise_if_any(self) -> None:
+        """Raise all errors found.
+
+        Raises:
+            SuiteError: There are some.
+        """
+        if self._found:
+            raise SuiteError(self._found.values())

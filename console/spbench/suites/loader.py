@@ -1,0 +1,169 @@
+"""Loads a suite file: YAML, its shape, its parameters, its cases; all errors in one pass."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from spbench.errors import Diagnostic, SuiteError, UsageError, did_you_mean
+from spbench.suites.case import Case, Suite
+from spbench.suites.expand import Entry, expand
+from spbench.suites.expectations import read_expectations
+from spbench.suites.findings import Findings
+from spbench.suites.inject import plant
+from spbench.suites.model import SuiteFile, merge
+from spbench.suites.overrides import apply_overrides, as_written
+from spbench.suites.parameters import ParameterReader
+from spbench.suites.settings import LaunchSettings
+from spbench.suites.wording import check_shape
+from spbench.suites.yaml_nodes import Document, KeyPath, YamlError, compose
+from spbench_workers.catalog import BENCHMARKS, Benchmark
+
+MAX_BYTES = 4 << 20
+
+
+def load(path: Path, overrides: Sequence[str] = (), inject: str | None = None) -> Suite:
+    """Return the suite of a file, with ``--set`` overrides and ``--inject`` applied.
+
+    Raises:
+        UsageError: The file cannot be read, or an override or the fault is wrong.
+        SuiteError: The file has errors; it holds them all.
+    """
+    return load_text(_read(path), path, overrides, inject)
+
+
+def load_text(
+    text: str, path: Path, overrides: Sequence[str] = (), inject: str | None = None
+) -> Suite:
+    """Return the suite of a text as `load` does; ``path`` is what the errors name.
+
+    Raises:
+        UsageError: An override or the fault is wrong.
+        SuiteError: The text has errors; it holds them all.
+    """
+    try:
+        document = compose(text)
+    except YamlError as error:
+        mark = error.mark
+        raise SuiteError([Diagnostic(str(path), mark.line, mark.column, str(error))]) from None
+    findings = Findings(str(path), document)
+    data = document.root.data
+    if not isinstance(data, dict):
+        what = "the file is empty" if data is None else "this is no mapping"
+        begin = "a suite begins with 'schema: spbench.suite/1'"
+        findings.add(document.root.mark, f"{what}; {begin}")
+        findings.raise_if_any()
+    _keep_env_text(data, document)
+    unknown = apply_overrides(data, overrides, findings)
+    file = check_shape(data, findings)
+    cases = _Entries(data, file, findings).cases()
+    findings.raise_if_any()
+    if unknown:
+        raise UsageError(unknown[0])
+    assert file is not None  # else there were findings
+    planted = plant(cases, inject) if inject is not None else tuple(cases)
+    return Suite(path, text, file.name, file.description, file.launch, planted)
+
+
+def _read(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            raw = file.read(MAX_BYTES + 1)
+    except FileNotFoundError:
+        near = did_you_mean(path.name, [p.name for p in path.parent.glob("*.y*ml")])
+        raise UsageError(f"cannot read {path}: there is no such file{near}") from None
+    except IsADirectoryError:
+        raise UsageError(f"cannot read {path}: it is a folder, name a suite file in it") from None
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise UsageError(f"cannot read {path}: {why}") from None
+    if len(raw) > MAX_BYTES:
+        raise UsageError(f"cannot read {path}: a suite file has at most {MAX_BYTES >> 20} MiB")
+    try:
+        text = raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        place = f"byte {error.start} is 0x{raw[error.start]:02x}"
+        raise UsageError(f"cannot read {path}: it is not UTF-8 text ({place})") from None
+    if "\0" in text:
+        raise UsageError(f"cannot read {path}: it is a binary file, not YAML text")
+    return text
+
+
+def _keep_env_text(data: dict[str, Any], document: Document) -> None:
+    """Put back the text of the values of every ``env``: ``1`` is ``"1"`` there, not a number."""
+    cases = data.get("cases")
+    indices = range(len(cases)) if isinstance(cases, list) else ()
+    of_cases: list[KeyPath] = [("cases", index, "launch") for index in indices]
+    for path in [("launch",), *of_cases]:
+        node = document.find((*path, "env"))
+        if node is not None:
+            launch = data["launch"] if len(path) == 1 else data["cases"][path[1]]["launch"]
+            launch["env"] = as_written(node)
+
+
+class _Entries:
+    """The entries of ``cases:``; ``file`` is None where their shape already has errors."""
+
+    def __init__(self, data: dict[str, Any], file: SuiteFile | None, findings: Findings) -> None:
+        entries = data.get("cases")
+        self._entries = entries if isinstance(entries, list) else []
+        self._file = file
+        self._findings = findings
+
+    def cases(self) -> list[Case]:
+        cases: list[Case] = []
+        names: dict[str, int] = {}
+        for index, raw in enumerate(self._entries):
+            if not isinstance(raw, dict):
+                continue
+            self._check_name(raw.get("name"), index, names)
+            benchmark = self._benchmark(raw.get("benchmark"), index)
+            if benchmark is not None and (entry := self._entry(benchmark, raw, index)):
+                cases += expand(entry, self._findings)
+        return cases
+
+    def _check_name(self, name: Any, index: int, names: dict[str, int]) -> None:
+        if not isinstance(name, str):
+            return
+        line = self._findings.line(("cases", index, "name"))
+        if name in names:
+            message = f"the case name {name!r} stands twice (first on line {names[name]})"
+            self._findings.at_value(("cases", index, "name"), message)
+        names.setdefault(name, line)
+
+    def _benchmark(self, name: Any, index: int) -> Benchmark | None:
+        if not isinstance(name, str) or name in BENCHMARKS:
+            return BENCHMARKS.get(name) if isinstance(name, str) else None
+        near = did_you_mean(name, BENCHMARKS) or "; `spbench benchmarks` lists them"
+        message = f"unknown benchmark {name!r}{near}"
+        self._findings.at_value(("cases", index, "benchmark"), message)
+        return None
+
+    def _entry(self, benchmark: Benchmark, raw: dict[str, Any], index: int) -> Entry | None:
+        """Return an entry to expand; None where its parameters have errors one by one."""
+        path: KeyPath = ("cases", index)
+        findings = self._findings
+        expect = read_expectations(benchmark, raw.get("expect"), (*path, "expect"), findings)
+        before = findings.count
+        reader = ParameterReader(benchmark, raw, path, findings)
+        fixed = reader.fixed()
+        sweep = reader.sweep()
+        exclude = reader.exclude(sweep)
+        if findings.count > before:
+            return None
+        np, name = raw.get("np"), raw.get("name")
+        file = self._file
+        return Entry(
+            path=path,
+            name=name if isinstance(name, str) else "this case",
+            benchmark=benchmark,
+            fixed=fixed,
+            sweep=sweep,
+            exclude=exclude,
+            np=np if type(np) is int and np >= 1 else None,
+            repeat=file.cases[index].repeat if file else 1,
+            expect=expect,
+            launch=merge(file.launch, file.cases[index].launch) if file else LaunchSettings(),
+            collapse=bool(findings.options_below(path)),
+        )

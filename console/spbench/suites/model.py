@@ -1,0 +1,69 @@
+"""The shape of a suite file: its keys and their types. What needs the catalog is checked later."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic.json_schema import SkipJsonSchema
+
+from spbench.suites.settings import LaunchSettings
+
+Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)]
+Swept = dict[str, Annotated[list[Any], Field(min_length=1)]]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+
+class Bound(_Strict):
+    """The bounds of one expectation."""
+
+    model_config = ConfigDict(json_schema_extra={"minProperties": 1})
+
+    max: float | SkipJsonSchema[None] = Field(
+        default=None, description="the greatest value allowed"
+    )
+    min: float | SkipJsonSchema[None] = Field(default=None, description="the least value allowed")
+
+
+class CaseEntry(_Strict):
+    """One entry of ``cases:``; it makes one case, or one for each point of its sweep."""
+
+    name: Name = Field(description="the case's name, unlike any other in the suite")
+    benchmark: str = Field(description="a benchmark of the catalog, as `spbench benchmarks` lists")
+    np: int | None = Field(default=None, ge=1, description="ranks, where the benchmark cannot tell")
+    params: dict[str, Any] = Field(default={}, description="parameters with one value")
+    matrix: Swept = Field(default={}, description="parameters with lists of values: their product")
+    zip: Swept = Field(
+        default={}, description="parameters with lists of equal length, taken in step"
+    )
+    exclude: list[dict[str, Any]] = Field(
+        default=[], description="points to leave out: swept keys, each with one value"
+    )
+    repeat: int = Field(default=1, ge=1, le=1000, description="how often each case runs")
+    expect: dict[str, Bound] = Field(default={}, description="metric or metric.statistic: bounds")
+    launch: LaunchSettings = Field(
+        default=LaunchSettings(), description="launch settings that differ from the suite's"
+    )
+
+
+class SuiteFile(_Strict):
+    """A whole suite file."""
+
+    schema_: Literal["spbench.suite/1"] = Field(alias="schema", description="the format")
+    name: Name = Field(description="the suite's name")
+    description: str = Field(default="", description="what the suite measures")
+    launch: LaunchSettings = Field(
+        default=LaunchSettings(), description="how its jobs are launched"
+    )
+    cases: list[CaseEntry] = Field(min_length=1, description="the benchmarks to run")
+
+
+def merge(suite: LaunchSettings, case: LaunchSettings) -> LaunchSettings:
+    """Return the suite's launch settings with what a case sets itself; ``env`` merges by name."""
+    own = {name: getattr(case, name) for name in case.model_fields_set}
+    if "env" in own:
+        own["env"] = suite.env | case.env
+    return suite.model_copy(update=own)

@@ -1,0 +1,269 @@
+"""YAML 1.2 text to plain data that remembers where each key and value stands.
+
+PyYAML parses (with libyaml where it is there); building the data is ours, because PyYAML's own
+loaders read YAML 1.1 scalars (``no`` is false, ``010`` is 8), keep the last of two equal keys and
+forget the places.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import yaml
+
+from spbench.suites.scalars import Scalar, core_scalar
+
+KeyPath = tuple[str | int, ...]
+"""Where a value stands: ``("cases", 0, "params", "halo_len")``."""
+
+MAX_NODES = 100_000
+MAX_DEPTH = 50
+
+_PARSER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_TAG = "tag:yaml.org,2002:"
+_UNREADABLE = re.compile(
+    "[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"  # as YAML has it
+)
+
+
+class Mark(NamedTuple):
+    """A place in the text: line and column, both from 1."""
+
+    line: int
+    column: int
+
+
+class Place(NamedTuple):
+    """Where a key (or a list's item) and its value stand."""
+
+    key: Mark
+    value: Mark
+
+
+class YamlError(Exception):
+    """Text that cannot be read further: where, and why."""
+
+    def __init__(self, mark: Mark, message: str) -> None:
+        super().__init__(message)
+        self.mark = mark
+
+
+class Problem(NamedTuple):
+    """Something that is wrong in text that can still be read."""
+
+    mark: Mark
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A value with its place; an alias is the node that it names, at the alias's own place.
+
+    Attributes:
+        content: A scalar, a list of nodes, or a dict of key to (place of the key, node).
+        text: A scalar as it is written, without its quotes; None for lists and mappings.
+        flow: Whether a list or mapping is written in brackets.
+        size: Nodes in it, itself included and aliases written out.
+    """
+
+    mark: Mark
+    content: Any
+    text: str | None = None
+    flow: bool = True
+    size: int = 1
+
+    @property
+    def data(self) -> Any:
+        """The value as plain dicts, lists and scalars."""
+        if isinstance(self.content, dict):
+            return {key: node.data for key, (_, node) in self.content.items()}
+        if isinstance(self.content, list):
+            return [node.data for node in self.content]
+        return self.content
+
+    def children(self) -> dict[str | int, tuple[Mark, Node]]:
+        """Return what stands below it, by key or index, with the place of the key."""
+        if isinstance(self.content, dict):
+            return {**self.content}
+        if isinstance(self.content, list):
+            return {index: (node.mark, node) for index, node in enumerate(self.content)}
+        return {}
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """The one document of a YAML text, and what is wrong in it."""
+
+    root: Node
+    problems: tuple[Problem, ...] = field(default=())
+
+    def find(self, path: KeyPath) -> Node | None:
+        """Return the node at a path, None where there is none."""
+        node = self.root
+        for part in path:
+            child = node.children().get(part)
+            if child is None:
+                return None
+            node = child[1]
+        return node
+
+    def place(self, path: KeyPath) -> Place:
+        """Return where a path stands; where it is missing, its nearest parent that is there."""
+        node, key = self.root, self.root.mark
+        for part in path:
+            child = node.children().get(part)
+            if child is None:
+                break
+            key, node = child
+        return Place(key, node.mark)
+
+
+def compose(text: str) -> Document:
+    """Return the document of a YAML text.
+
+    Raises:
+        YamlError: The text is no YAML, or nests or expands without end.
+    """
+    text = text.removeprefix("\ufeff")
+    if bad := _UNREADABLE.search(text):
+        before = text[: bad.start()]
+        mark = Mark(before.count("\n") + 1, bad.start() - before.rfind("\n"))
+        raise YamlError(mark, f"the character U+{ord(bad[0]):04X} cannot stand in YAML")
+    try:
+        return _Builder(yaml.parse(text, Loader=_PARSER)).document()
+    except yaml.MarkedYAMLError as error:
+        raise YamlError(_mark(error.problem_mark or error.context_mark), _why(error)) from None
+
+
+def _mark(mark: Any) -> Mark:
+    return Mark(mark.line + 1, mark.column + 1)
+
+
+def _why(error: yaml.MarkedYAMLError) -> str:
+    context = f" ({error.context})" if error.context else ""
+    return f"this is no YAML: {error.problem}{context}"
+
+
+class _Builder:
+    """Builds nodes from parser events."""
+
+    def __init__(self, events: Iterable[Any]) -> None:
+        self._events = iter(events)
+        self._anchors: dict[str, Node | None] = {}  # None while the node is still open
+        self._problems: list[Problem] = []
+
+    def document(self) -> Document:
+        next(self._events)  # the stream's start
+        event = next(self._events)
+        if isinstance(event, yaml.StreamEndEvent):
+            return Document(Node(Mark(1, 1), None, ""))
+        root = self._node(next(self._events), 1)
+        next(self._events)  # the document's end
+        event = next(self._events)
+        if not isinstance(event, yaml.StreamEndEvent):
+            self._blame(event, "a second document begins here; keep each suite in its own file")
+        return Document(root, tuple(self._problems))
+
+    def _blame(self, event: Any, message: str) -> None:
+        self._problems.append(Problem(_mark(event.start_mark), message))
+
+    def _node(self, event: Any, depth: int) -> Node:
+        if isinstance(event, yaml.AliasEvent):
+            return self._alias(event)
+        if depth > MAX_DEPTH:
+            raise YamlError(_mark(event.start_mark), f"nested deeper than {MAX_DEPTH} levels")
+        if event.anchor is not None:
+            self._anchors[event.anchor] = None
+        if isinstance(event, yaml.ScalarEvent):
+            node = self._scalar(event)
+        elif isinstance(event, yaml.SequenceStartEvent):
+            node = self._sequence(event, depth)
+        else:
+            node = self._mapping(event, depth)
+        if node.size > MAX_NODES:
+            raise YamlError(node.mark, f"its aliases expand to more than {MAX_NODES} values")
+        if event.anchor is not None:
+            self._anchors[event.anchor] = node
+        return node
+
+    def _alias(self, event: Any) -> Node:
+        mark = _mark(event.start_mark)
+        if event.anchor not in self._anchors:
+            raise YamlError(mark, f"the alias *{event.anchor} names no anchor above it")
+        node = self._anchors[event.anchor]
+        if node is None:
+            raise YamlError(mark, f"the alias *{event.anchor} stands inside its own anchor")
+        return replace(node, mark=mark)
+
+    def _scalar(self, event: Any) -> Node:
+        text, mark = event.value, _mark(event.start_mark)
+        try:
+            value: Scalar = core_scalar(text) if not event.style else text
+            if event.tag not in (None, "!"):
+                value = self._tagged(event, text)
+            elif event.tag == "!":
+                value = text
+        except ValueError:
+            self._blame(event, "the number has too many digits")
+            value = None
+        return Node(mark, value, text)
+
+    def _tagged(self, event: Any, text: str) -> Scalar:
+        kind = event.tag.removeprefix(_TAG)
+        if kind == "str":
+            return text
+        value = core_scalar(text)
+        if kind == "float" and type(value) is int:
+            return float(value)
+        types = {"int": int, "float": float, "bool": bool, "null": type(None)}
+        if kind not in types or kind == event.tag:
+            self._refuse_tag(event)
+        elif type(value) is not types[kind]:
+            self._blame(event, f"{text!r} is no !!{kind}")
+        return value
+
+    def _refuse_tag(self, event: Any) -> None:
+        tag = event.tag
+        shown = "!!" + tag.removeprefix(_TAG) if tag.startswith(_TAG) else tag
+        self._blame(event, f"the tag {shown} is not read here; remove it")
+
+    def _sequence(self, event: Any, depth: int) -> Node:
+        if event.tag not in (None, "!", _TAG + "seq"):
+            self._refuse_tag(event)
+        items: list[Node] = []
+        size = 1
+        while not isinstance(item := next(self._events), yaml.SequenceEndEvent):
+            items.append(self._node(item, depth + 1))
+            size += items[-1].size
+        return Node(_mark(event.start_mark), items, None, event.flow_style, size)
+
+    def _mapping(self, event: Any, depth: int) -> Node:
+        if event.tag not in (None, "!", _TAG + "map"):
+            self._refuse_tag(event)
+        entries: dict[str, tuple[Mark, Node]] = {}
+        size = 1
+        while not isinstance(item := next(self._events), yaml.MappingEndEvent):
+            key = self._node(item, depth + 1)
+            value = self._node(next(self._events), depth + 1)
+            size += value.size + 1
+            if self._usable(key, entries):
+                entries[key.content] = key.mark, value
+        return Node(_mark(event.start_mark), entries, None, event.flow_style, size)
+
+    def _usable(self, key: Node, entries: dict[str, tuple[Mark, Node]]) -> bool:
+        if not isinstance(key.content, str):
+            shown = f"the key {key.text!r}" if key.text is not None else "a list or mapping as key"
+            self._problems.append(Problem(key.mark, f"{shown} is not text; put keys in quotes"))
+        elif key.content == "<<":
+            message = "merge keys (<<) are not read; repeat the keys, or use an alias as a value"
+            self._problems.append(Problem(key.mark, message))
+        elif key.content in entries:
+            first = entries[key.content][0].line
+            message = f"the key {key.content!r} stands twice (first on line {first})"
+            self._problems.append(Problem(key.mark, message))
+        else:
+            return True
+        return False

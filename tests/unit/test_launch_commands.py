@@ -1,0 +1,340 @@
+"""The commands of the four launchers: argv, environment and hostfile, word for word."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import socket
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spbench.errors import UsageError
+from spbench.launch import mpirun_rsh
+from spbench.launch.base import Command, JobSpec, Placed
+from spbench.launch.detect import launcher_named
+from spbench.suites.settings import LaunchSettings
+
+FOUR = (Placed("node01", 2), Placed("node02", 2))
+HOSTFILE = Path("/home/u/.spbench/hostfiles/0123456789ab")
+PYTHON = "/venv/bin/python"
+PROGRAM = (PYTHON, "-m", "mpi4py", "-m", "spbench_workers")
+TAIL = " ".join(PROGRAM)
+PRIVATE = {"SPBENCH_TOKEN": "secret", "SPBENCH_RUN": "r1"}
+
+
+@pytest.fixture(autouse=True)
+def plain_machine(monkeypatch, tmp_path):
+    monkeypatch.setattr(mpirun_rsh, "NVIDIA_DEVICE", tmp_path / "no-such-device")
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.chdir(tmp_path)
+
+
+def launch(
+    name: str,
+    np: int = 4,
+    *,
+    placement: tuple[Placed, ...] = FOUR,
+    oversubscribed: bool = False,
+    library: str = "",
+    env: dict[str, str] | None = None,
+    hostfile: Path | None = HOSTFILE,
+    program: tuple[str, ...] = PROGRAM,
+    rank_env: dict[str, str] | None = None,
+    **keys: object,
+) -> Command:
+    job = JobSpec(
+        np=np,
+        placement=placement,
+        settings=LaunchSettings.model_validate({**keys, "env": rank_env or {}}),
+        program=program,
+        private_env=PRIVATE,
+        oversubscribed=oversubscribed,
+        hostfile=hostfile,
+        library=library,
+    )
+    return launcher_named(name).command(Path(f"/mpi/{name}"), job, env or {"HOME": "/home/u"})
+
+
+def line(command: Command) -> str:
+    return shlex.join(command.argv)
+
+
+def test_mpirun_rsh_across_hosts():
+    command = launch("mpirun_rsh")
+    assert line(command) == (
+        f"/mpi/mpirun_rsh --export-all -np 4 -hostfile {HOSTFILE} MV2_HYBRID_BINDING_POLICY=spread "
+        f"MV2_CPU_BINDING_POLICY=hybrid PYTHONNOUSERSITE=true {TAIL}"
+    )
+    assert command.env == {"HOME": "/home/u", "MV2_MPIRUN_TIMEOUT": "60", **PRIVATE}
+
+
+def test_mpirun_rsh_with_gpu_preload_and_own_values(monkeypatch, tmp_path):
+    monkeypatch.setattr(mpirun_rsh, "NVIDIA_DEVICE", Path("/dev/null"))
+    library = tmp_path / "mv2/lib/libmpi.so"
+    library.parent.mkdir(parents=True)
+    library.touch()
+    command = launch(
+        "mpirun_rsh",
+        env={"MV2_HOME": str(tmp_path / "mv2"), "LD_PRELOAD": "/old.so", "MV2_USE_CUDA": "9"},
+    )
+    assert line(command) == (
+        f"/mpi/mpirun_rsh --export-all -np 4 -hostfile {HOSTFILE} MV2_HYBRID_BINDING_POLICY=spread "
+        f"MV2_CPU_BINDING_POLICY=hybrid PYTHONNOUSERSITE=true MV2_USE_CUDA=1 MV2_USE_GDRCOPY=0 "
+        f"LD_PRELOAD={library} {TAIL}"
+    )
+    # --export-all beats words: what stands in a word must not stand in the environment
+    assert set(command.env) == {"MV2_HOME", "MV2_MPIRUN_TIMEOUT", *PRIVATE}
+
+
+def test_mpirun_rsh_settings_win_over_its_defaults():
+    command = launch(
+        "mpirun_rsh",
+        env={"OMP_NUM_THREADS": "7", "NOTE": "old"},
+        threads=4,
+        rank_env={
+            "MV2_USE_CUDA": "1",
+            "MV2_USE_GDRCOPY": "1",
+            "NOTE": "it's $HOME; x",
+            "EMPTY": "",
+        },
+        args=("-ppn", "2"),
+        start_timeout=12.5,
+    )
+    assert line(command) == shlex.join(
+        [
+            *f"/mpi/mpirun_rsh --export-all -np 4 -ppn 2 -hostfile {HOSTFILE}".split(),
+            "MV2_ENABLE_AFFINITY=0",
+            "PYTHONNOUSERSITE=true",
+            "MV2_USE_CUDA=1",
+            "MV2_USE_GDRCOPY=1",
+            "OMP_NUM_THREADS=4",
+            """NOTE='it'"'"'s $HOME; x'""",
+            "EMPTY=''",
+            *PROGRAM,
+        ]
+    )
+    assert command.env == {"MV2_MPIRUN_TIMEOUT": "13", **PRIVATE}
+
+
+@pytest.mark.parametrize(
+    ("bind", "oversubscribed", "words"),
+    [
+        ("auto", True, "MV2_ENABLE_AFFINITY=0"),
+        ("none", False, "MV2_ENABLE_AFFINITY=0"),
+        (
+            "core",
+            False,
+            "MV2_ENABLE_AFFINITY=1 MV2_CPU_BINDING_POLICY=bunch MV2_CPU_BINDING_LEVEL=core",
+        ),
+        (
+            "numa",
+            False,
+            "MV2_ENABLE_AFFINITY=1 MV2_CPU_BINDING_POLICY=bunch MV2_CPU_BINDING_LEVEL=numanode",
+        ),
+    ],
+)
+def test_mpirun_rsh_binding(bind, oversubscribed, words):
+    command = launch("mpirun_rsh", bind=bind, oversubscribed=oversubscribed)
+    assert f"{HOSTFILE} {words} PYTHONNOUSERSITE=true" in line(command)
+
+
+def test_mpirun_rsh_of_mvapich_3_has_its_own_prefix():
+    command = launch("mpirun_rsh", library="mvapich", bind="none")
+    assert "MVP_ENABLE_AFFINITY=0" in command.argv
+    assert command.env["MVP_MPIRUN_TIMEOUT"] == "60"
+
+
+def test_mpirun_rsh_timeouts_go_to_itself():
+    command = launch("mpirun_rsh", rank_env={"MPIEXEC_TIMEOUT": "9", "MV2_MPIRUN_TIMEOUT": "5"})
+    assert command.env == {
+        "HOME": "/home/u",
+        "MV2_MPIRUN_TIMEOUT": "5",
+        "MPIEXEC_TIMEOUT": "9",
+        **PRIVATE,
+    }
+    assert not any(word.startswith(("MPIEXEC", "MV2_MPIRUN")) for word in command.argv)
+
+
+def test_mpirun_rsh_hostfile():
+    write = launcher_named("mpirun_rsh").hostfile
+    assert write((Placed("n1", 2, "mlx5_0"), Placed("n2", 1))) == "n1:2:mlx5_0\nn2:1\n"
+    own = socket.gethostname()
+    assert write(()) == f"{own}\n"
+    # to mpirun_rsh, localhost is another machine
+    assert write((Placed("localhost", 3),)) == f"{own}:3\n"
+    with pytest.raises(UsageError, match="takes no IPv6 address: give the name of fe80::1"):
+        write((Placed("fe80::1", 1),))
+    with pytest.raises(UsageError, match="no host name of digits only: give another of 123"):
+        write((Placed("123", 1),))
+
+
+def test_mpirun_rsh_refuses_what_it_would_break(monkeypatch, tmp_path):
+    with pytest.raises(UsageError, match="takes '/a=b/python' for an assignment"):
+        launch("mpirun_rsh", program=("/a=b/python",))
+    with pytest.raises(UsageError, match="cannot read a hostfile with a path as long as"):
+        launch("mpirun_rsh", hostfile=Path("/" + "x" * 300))
+    folder = tmp_path / "two words"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    with pytest.raises(UsageError, match="cannot start ranks in '.*two words'"):
+        launch("mpirun_rsh")
+    link = tmp_path / "it's"
+    link.symlink_to(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match="cannot start ranks in"):
+        launch("mpirun_rsh", env={"PWD": str(link)})
+
+
+TEXT = st.text(
+    st.characters(codec="utf-8", exclude_characters="\0", exclude_categories=("Cs",)), max_size=30
+) | st.text("'\"$`\\ \n\t;&|*?~#{}!()<>=a", max_size=12)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(TEXT, min_size=1, max_size=5), st.lists(TEXT, min_size=1, max_size=5))
+def test_mpirun_rsh_quoting_survives_its_shell_line(arguments, values):
+    names = [f"V{index}" for index in range(len(values))]
+    command = launch(
+        "mpirun_rsh",
+        program=("/venv/bin/python", *arguments),
+        rank_env=dict(zip(names, values, strict=True)),
+    )
+    words = command.argv[-len(arguments) :]
+    pairs = [word for word in command.argv if word.startswith("V") and word[2:3] == "="]
+    # what mpirun_rsh makes of them: arguments between '...', assignments as they are
+    shell = " ".join(["/usr/bin/env -i", *pairs, "printf '%s\\0'", *(f"'{w}'" for w in words)])
+    printed = subprocess.run(["bash", "-c", shell], capture_output=True, check=True).stdout
+    assert printed.decode() == "".join(f"{argument}\0" for argument in arguments)
+    env = subprocess.run(
+        ["bash", "-c", " ".join(["/usr/bin/env -i", *pairs, "/usr/bin/env -0"])],
+        capture_output=True,
+        check=True,
+    ).stdout.decode()
+    assert env == "".join(f"{name}={value}\0" for name, value in zip(names, values, strict=True))
+
+
+def test_hydra_across_hosts():
+    command = launch("hydra", library="mpich", ranks_per_host=2, threads=1, args=("-prepend-rank",))
+    assert line(command) == (
+        f"/mpi/hydra -n 4 -f {HOSTFILE} -ppn 2 -genvall -bind-to core -genv OMP_NUM_THREADS 1 "
+        f"-prepend-rank {TAIL}"
+    )
+    assert command.env == {"HOME": "/home/u", **PRIVATE}
+    assert launcher_named("hydra").hostfile(FOUR) == "node01:2\nnode02:2\n"
+
+
+def test_hydra_here():
+    command = launch("hydra", placement=(), hostfile=None, rank_env={"NOTE": "a 'b' $c"})
+    assert command.argv == (
+        *["/mpi/hydra", "-n", "4", "-genvall", "-bind-to", "core", "-genv", "NOTE"],
+        "a 'b' $c",
+        *PROGRAM,
+    )
+    assert launcher_named("hydra").hostfile(()) is None
+
+
+def test_a_rank_with_several_threads_is_not_bound_to_one_core():
+    assert "-bind-to none" in line(launch("hydra", threads=4))
+    assert "-bind-to core" in line(launch("hydra", threads=4, bind="core"))
+    assert "-bind-to none" in line(launch("hydra", oversubscribed=True))
+    assert "-bind-to numa" in line(launch("hydra", oversubscribed=True, bind="numa"))
+
+
+def test_hydra_of_intel_mpi_binds_by_environment():
+    assert "-bind-to" not in line(launch("hydra", library="intelmpi"))
+    command = line(launch("hydra", library="intelmpi", bind="numa"))
+    assert "-genvall -genv I_MPI_PIN 1 -genv I_MPI_PIN_DOMAIN numa /venv" in command
+    assert "-genv I_MPI_PIN 0 /venv" in line(launch("hydra", library="intelmpi", bind="none"))
+
+
+def test_openmpi_across_hosts():
+    env = {"PATH": "/usr/bin", "VIRTUAL_ENV": "/venv", "LANG": "C"}
+    command = launch("openmpi", env=env, rank_env={"NOTE": "a b", "PATH": "/x"})
+    assert command.argv == (
+        *f"/mpi/openmpi -n 4 --hostfile {HOSTFILE} --bind-to core -x".split(),
+        "NOTE=a b",
+        *["-x", "PATH=/x", "-x", "SPBENCH_TOKEN", "-x", "SPBENCH_RUN", "-x", "VIRTUAL_ENV"],
+        *PROGRAM,
+    )
+    assert command.env == {"OMPI_MCA_osc": "^ucx", **env, **PRIVATE}
+    assert launcher_named("openmpi").hostfile(FOUR) == "node01 slots=2\nnode02 slots=2\n"
+
+
+def test_openmpi_here_and_too_many():
+    command = launch(
+        "openmpi", placement=(), hostfile=None, oversubscribed=True, args=("--report-bindings",)
+    )
+    assert line(command) == (
+        f"/mpi/openmpi -n 4 --oversubscribe --bind-to none --report-bindings {TAIL}"
+    )
+    assert launcher_named("openmpi").hostfile(()) is None
+
+
+def test_openmpi_ranks_per_host():
+    command = line(launch("openmpi", ranks_per_host=2, bind="numa"))
+    assert "--map-by ppr:2:node --bind-to numa -x SPBENCH_TOKEN" in command
+
+
+def test_openmpi_as_root_and_with_the_users_own_choice(monkeypatch):
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    env = launch("openmpi", env={"OMPI_MCA_osc": "rdma"}).env
+    assert env["OMPI_ALLOW_RUN_AS_ROOT"] == env["OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"] == "1"
+    assert env["OMPI_MCA_osc"] == "rdma"
+
+
+def test_srun_with_a_list_of_nodes():
+    command = launch("srun", hostfile=None, library="mpich", rank_env={"LIST": "a,b"}, bind="numa")
+    assert line(command) == (
+        "/mpi/srun -n 4 --nodelist=node01,node02 -N 2 --ntasks-per-node=2 --cpu-bind=ldoms "
+        f"--export=ALL -K --mpi=pmi2 {TAIL}"
+    )
+    assert command.env == {"HOME": "/home/u", "LIST": "a,b", **PRIVATE}
+    assert launcher_named("srun").hostfile(FOUR) is None
+
+
+def test_srun_with_uneven_hosts_takes_a_file_with_a_line_a_rank():
+    text = launcher_named("srun").hostfile((Placed("n2", 1), Placed("n1", 2)))
+    assert text == "n2\nn1\nn1\n"
+    command = launch("srun", library="openmpi", bind="core")
+    assert line(command) == (
+        f"/mpi/srun -n 4 --distribution=arbitrary --cpu-bind=cores --export=ALL -K --mpi=pmix {TAIL}"
+    )
+    assert command.env["SLURM_HOSTFILE"] == str(HOSTFILE)
+
+
+def test_srun_keeps_the_order_of_the_hosts():
+    assert launcher_named("srun").hostfile((Placed("n2", 1), Placed("n1", 1))) == "n2\nn1\n"
+
+
+def test_srun_without_hosts():
+    command = launch(
+        "srun",
+        placement=(),
+        hostfile=None,
+        library="mpich",
+        ranks_per_host=2,
+        args=("--mpi=pmix_v4",),
+    )
+    assert line(command) == (
+        f"/mpi/srun -n 4 --ntasks-per-node=2 --export=ALL -K --mpi=pmix_v4 {TAIL}"
+    )
+    assert launcher_named("srun").hostfile(()) is None
+
+
+@pytest.mark.parametrize("name", ["mpirun_rsh", "hydra", "openmpi", "srun"])
+def test_private_variables_reach_no_command_line(name):
+    command = launch(name)
+    assert not any("secret" in word for word in command.argv)
+    assert command.env["SPBENCH_TOKEN"] == "secret"
+
+
+def test_env_wins_over_threads():
+    settings_ = LaunchSettings.model_validate({"threads": 4, "env": {"OMP_NUM_THREADS": "2"}})
+    job = JobSpec(1, (), settings_, PROGRAM, {}, False, None)
+    assert job.rank_env == {"OMP_NUM_THREADS": "2"}
+    assert replace(job, oversubscribed=True).binding == "none"

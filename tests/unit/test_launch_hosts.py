@@ -1,0 +1,194 @@
+"""Hostfiles in four dialects, --hosts lists, and every way in which they can be wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spbench.errors import UsageError
+from spbench.launch.base import Placed
+from spbench.launch.detect import launcher_named
+from spbench.launch.host_names import fold
+from spbench.launch.hosts import Host, Hosts, parse_hosts, read_hostfile
+
+REPO = Path(__file__).parents[2]
+
+
+def read(tmp_path: Path, text: str | bytes) -> tuple[Host, ...]:
+    path = tmp_path / "hosts"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return read_hostfile(path).entries
+
+
+@pytest.mark.parametrize(
+    ("text", "hosts"),
+    [
+        ("n1\n", [Host("n1")]),
+        ("n1:4\n", [Host("n1", 4)]),
+        ("n1:4:mlx5_0\n", [Host("n1", 4, "mlx5_0")]),
+        ("n1:4:mlx5_0:1\n", [Host("n1", 4, "mlx5_0:1")]),
+        ("n1:mlx5_0\n", [Host("n1", None, "mlx5_0")]),
+        ("n1:mlx5_0:2\n", [Host("n1", None, "mlx5_0:2")]),
+        ("n1:4 binding=user:0\n", [Host("n1", 4)]),
+        ("n1 slots=4\n", [Host("n1", 4)]),
+        ("n1 slots = 4 max_slots = 8\n", [Host("n1", 4)]),
+        ("n1 max-slots=8\n", [Host("n1")]),
+        ("node[01-03]\n", [Host("node01"), Host("node02"), Host("node03")]),
+        ("node[1,3]:2\n", [Host("node1", 2), Host("node3", 2)]),
+        ("a[1-2]:2, b\n", [Host("a1", 2), Host("a2", 2), Host("b")]),
+        ("r[1-2]n[1-2]\n", [Host("r1n1"), Host("r1n2"), Host("r2n1"), Host("r2n2")]),
+        ("n[1-9/4]\n", [Host("n1"), Host("n5"), Host("n9")]),
+        ("::1\n[fe80::2]:3\n", [Host("::1"), Host("fe80::2", 3)]),
+        ("10.0.0.1:2\n", [Host("10.0.0.1", 2)]),
+        ("# all\n\n  n1:2 # two\n", [Host("n1", 2)]),
+        ("n1:2\r\nn2\r\n", [Host("n1", 2), Host("n2")]),
+        ("\ufeffn1:2", [Host("n1", 2)]),
+        ("n1\nn2\nn1\nn2:3\n", [Host("n1", 2), Host("n2", 4)]),
+        ("n1:2:mlx5_0\nn1:2:mlx5_1\n", [Host("n1", 2, "mlx5_0"), Host("n1", 2, "mlx5_1")]),
+    ],
+)
+def test_every_dialect_reads(tmp_path, text, hosts):
+    assert read(tmp_path, text) == tuple(hosts)
+
+
+@pytest.mark.parametrize("name", ["mvapich2", "hydra", "openmpi", "slurm", "local.hosts"])
+def test_example_hostfiles_read(name):
+    hosts = read_hostfile(REPO / "hostfiles" / name)
+    slots = {"mvapich2": 11, "hydra": 9, "openmpi": 9, "slurm": 20, "local.hosts": 4}
+    assert hosts.slots == slots[name]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("n1:0", "bad count '0' in 'n1:0'; a count is a whole number from 1 up"),
+        ("n1:-2", "bad count '-2' in 'n1:-2'; a count is"),
+        ("n1:four", "bad count 'four' in 'n1:four'; a line is HOST, HOST:COUNT"),
+        ("n1:", "bad count '' in 'n1:'"),
+        ("n1:1.5", "bad count '1.5'"),
+        ("n1:99999999999", "bad count '99999999999'"),
+        ("n1:²", "bad count '²'"),
+        ("n1:2:3", "bad HCA '3' in 'n1:2:3'; an HCA is written like mlx5_0"),
+        ("n1:2:mlx5_0:x", "bad HCA port 'x'"),
+        ("n1:2:mlx5_0:1:1", "too many fields in 'n1:2:mlx5_0:1:1'"),
+        ("n1 slots=0", "bad count '0' in 'slots=0'"),
+        ("n1 slots", "unknown word 'slots'"),
+        ("n1 slot=3", "unknown word 'slot=3'"),
+        ("n1 n2", "unknown word 'n2'; a line is"),
+        ("n1:2 slots=2", "'n1:2' has a count and slots=2; give one of the two"),
+        ("n1 slots=4 max_slots=2", "max_slots=2 is below slots=4"),
+        (":3", "a host name is missing in ':3'"),
+        ("a,,b", "a host name is missing in 'a,,b'"),
+        ("-oProxyCommand=x", "'-oProxyCommand=x' is neither a host name nor a list"),
+        ("node[01-04", "'node[01-04' is neither a host name nor a list"),
+        ("node[]", "'node[]' is neither"),
+        ("node[a-b]", "'node[a-b]' is neither"),
+        ("@compute", "'@compute' is neither"),
+        ("n1&n2", "'n1&n2' is neither"),
+        ("node[4-1]", "the range 4-1 of 'node[4-1]' runs backwards"),
+        ("node[1-4/0]", "the range 1-4/0 of 'node[1-4/0]' has a step of 0"),
+        ("node[1-100001]", "more than 100000 hosts; check the ranges"),
+        ("a[1-999]b[1-999]c[1-999999999]", "more than 100000 hosts; check the ranges"),
+        ("n[1-60000],m[1-60000]", "more than 100000 hosts; check the ranges"),
+    ],
+)
+def test_a_bad_line_is_named_with_its_place(tmp_path, line, message):
+    with pytest.raises(UsageError) as raised:
+        read(tmp_path, f"good:1\n{line}\n")
+    assert raised.value.exit_code == 2
+    assert str(raised.value).startswith(f"{tmp_path}/hosts:2: error: ")
+    assert message in str(raised.value)
+
+
+def test_all_bad_lines_come_in_one_pass(tmp_path):
+    with pytest.raises(UsageError) as raised:
+        read(tmp_path, "a:0\nb\n# c:0\nd:x\r\ne f\n")
+    places = [line.split(": error: ")[0] for line in str(raised.value).splitlines()]
+    assert places == [f"{tmp_path}/hosts:{number}" for number in (1, 4, 5)]
+
+
+@pytest.mark.parametrize("text", ["", "\n\n", "# only words\n"])
+def test_an_empty_hostfile_is_an_error(tmp_path, text):
+    with pytest.raises(UsageError, match=r"hosts:1: error: the hostfile names no host; a line is"):
+        read(tmp_path, text)
+
+
+def test_a_file_that_cannot_be_read_is_an_error(tmp_path):
+    with pytest.raises(UsageError, match="cannot read the hostfile: No such file or directory"):
+        read_hostfile(tmp_path / "none")
+    with pytest.raises(UsageError, match="cannot read the hostfile: Is a directory"):
+        read_hostfile(tmp_path)
+    with pytest.raises(UsageError, match="it is not UTF-8 text"):
+        read(tmp_path, b"\xff\xfe n1\n")
+
+
+def test_hosts_list():
+    hosts = parse_hosts("node[01-08],other:4")
+    assert hosts.names == (*(f"node0{n}" for n in range(1, 9)), "other")
+    assert hosts.slots == 12
+    assert hosts.fold() == "node[01-08],other"
+    with pytest.raises(UsageError, match="--hosts: no host is given"):
+        parse_hosts(" ")
+    with pytest.raises(UsageError, match="--hosts: bad count 'x' in 'a:x'"):
+        parse_hosts("a:x")
+
+
+def test_excluding():
+    hosts = parse_hosts("node[01-04]:2")
+    assert hosts.excluding("node[02-03]").names == ("node01", "node04")
+    with pytest.raises(UsageError, match=r"nod01 is not among .* node\[01-04\] \(did you mean"):
+        hosts.excluding("nod01")
+    with pytest.raises(UsageError, match="has a count; give names only"):
+        hosts.excluding("node01:2")
+    with pytest.raises(UsageError, match="leaves no host"):
+        hosts.excluding("node[01-04]")
+
+
+def test_fold_keeps_addresses_apart():
+    assert fold(["::1", "n1"]) == "::1, n1"
+    assert fold(["n1"]) == "n1"
+
+
+NAMES = st.from_regex(r"[a-z][a-z0-9-]{0,8}", fullmatch=True)
+PLACEMENTS = st.lists(
+    st.builds(
+        Placed,
+        NAMES,
+        st.integers(1, 500),
+        st.none() | st.from_regex(r"mlx[0-9]_[0-9]{1,2}", fullmatch=True),
+    ),
+    min_size=1,
+    max_size=8,
+    unique_by=lambda placed: (placed.host, placed.hca),
+)
+
+
+@given(PLACEMENTS, st.sampled_from(["mpirun_rsh", "hydra", "openmpi"]))
+def test_a_written_hostfile_reads_back(tmp_path_factory, placement, name):
+    text = launcher_named(name).hostfile(placement)
+    assert text is not None
+    assert text.endswith("\n")
+    path = tmp_path_factory.getbasetemp() / "written"
+    path.write_text(text)
+    hosts = read_hostfile(path)
+    if name == "mpirun_rsh":
+        assert hosts.entries == tuple(Host(p.host, p.count, p.hca) for p in placement)
+    counts: dict[str, int] = {}
+    for placed in placement:
+        counts[placed.host] = counts.get(placed.host, 0) + placed.count
+    again: dict[str, int] = {}
+    for host in hosts.entries:
+        again[host.name] = again.get(host.name, 0) + (host.slots or 1)
+    assert list(again.items()) == list(counts.items())
+
+
+@given(st.lists(NAMES, min_size=1, max_size=8, unique=True))
+def test_a_folded_list_names_the_same_hosts(names):
+    assert sorted(parse_hosts(fold(names)).names) == sorted(names)
+
+
+def test_slots_of_unstated_hosts_are_one_each():
+    assert Hosts((Host("a"), Host("b", 3))).slots == 4

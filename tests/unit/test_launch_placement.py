@@ -1,0 +1,78 @@
+"""Block placement, and when this machine is oversubscribed."""
+
+from __future__ import annotations
+
+import os
+import socket
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spbench.errors import MissingError
+from spbench.launch.base import Placed
+from spbench.launch.hosts import Host, Hosts, parse_hosts
+from spbench.launch.placement import available_slots, is_local, oversubscribed, place
+
+
+def test_hosts_fill_in_file_order():
+    assert place(parse_hosts("b:2,a:4"), 5) == (Placed("b", 2), Placed("a", 3))
+    assert place(parse_hosts("b:2,a:4"), 2) == (Placed("b", 2),)
+    assert place(parse_hosts("a,b,c"), 2) == (Placed("a", 1), Placed("b", 1))
+    assert place(None, 7) == ()
+
+
+def test_ranks_per_host_replaces_slots():
+    hosts = Hosts((Host("a", 1), Host("b", 8)))
+    assert place(hosts, 4, ranks_per_host=2) == (Placed("a", 2), Placed("b", 2))
+
+
+def test_two_adapters_of_a_host_share_its_ranks():
+    hosts = parse_hosts("a:2:mlx5_0,a:2:mlx5_1")
+    assert place(hosts, 4) == (Placed("a", 2, "mlx5_0"), Placed("a", 2, "mlx5_1"))
+    assert place(hosts, 3, 3) == (Placed("a", 2, "mlx5_0"), Placed("a", 1, "mlx5_1"))
+    assert available_slots(hosts, 3) == 3
+
+
+def test_too_few_slots_names_both_numbers():
+    with pytest.raises(MissingError) as raised:
+        place(parse_hosts("node[01-02]:2"), 8)
+    assert raised.value.exit_code == 3
+    assert str(raised.value) == (
+        "8 ranks need 8 slots, and --hosts has 4 on node[01-02]: add hosts or slots"
+    )
+    with pytest.raises(MissingError, match=r"at ranks_per_host 3: .* or raise ranks_per_host"):
+        place(parse_hosts("node[01-02]:20"), 8, 3)
+
+
+@given(
+    st.lists(st.integers(1, 9), min_size=1, max_size=6),
+    st.none() | st.integers(1, 9),
+    st.integers(1, 40),
+)
+def test_every_rank_is_placed_once(slots, ranks_per_host, np):
+    hosts = Hosts(tuple(Host(f"n{index}", count) for index, count in enumerate(slots)))
+    limits = [ranks_per_host or count for count in slots]
+    if sum(limits) < np:
+        with pytest.raises(MissingError):
+            place(hosts, np, ranks_per_host)
+        return
+    placed = place(hosts, np, ranks_per_host)
+    assert sum(one.count for one in placed) == np
+    assert [one.count for one in placed[:-1]] == limits[: len(placed) - 1]
+
+
+def test_oversubscribed(monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    assert not oversubscribed(None, 2)
+    assert oversubscribed(None, 3)
+    assert oversubscribed(parse_hosts("localhost:4,127.0.0.2:4"), 3)
+    assert not oversubscribed(parse_hosts("localhost:4,node01:4"), 8)
+
+
+def test_is_local(monkeypatch):
+    monkeypatch.setattr(socket, "gethostname", lambda: "box7")
+    for name in ("localhost", "127.0.0.1", "127.1.2.3", "::1", "box7"):
+        assert is_local(name)
+    for name in ("box70", "node01", "128.0.0.1", "127.evil.org", "1270.0.0.1"):
+        assert not is_local(name)

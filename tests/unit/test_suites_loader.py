@@ -1,0 +1,273 @@
+from pathlib import Path
+
+import pytest
+
+from spbench.errors import ExitCode, SuiteError, UsageError
+from spbench.suites import LaunchSettings, load, load_text
+
+DATA = Path(__file__).parents[1] / "data" / "suites"
+HEAD = "schema: spbench.suite/1\nname: s\n"
+
+
+def suite_of(cases, head=HEAD, overrides=()):
+    return load_text(f"{head}cases:\n{cases}", Path("s.yaml"), overrides)
+
+
+def errors_of(cases, head=HEAD, overrides=()):
+    with pytest.raises(SuiteError) as caught:
+        suite_of(cases, head, overrides)
+    return [str(diagnostic) for diagnostic in caught.value.diagnostics]
+
+
+def test_every_error_of_a_file_in_one_pass():
+    text = (DATA / "faults.yaml").read_text()
+    with pytest.raises(SuiteError) as caught:
+        load_text(text, Path("faults.yaml"))
+    assert str(caught.value).splitlines() == (DATA / "faults.txt").read_text().splitlines()
+    assert caught.value.exit_code == ExitCode.USAGE
+
+
+def test_no_message_speaks_as_pydantic_does():
+    told = (DATA / "faults.txt").read_text().lower()
+    for jargon in ("input should", "extra inputs", "pydantic", "http", "valid (", "[type="):
+        assert jargon not in told
+
+
+def test_a_whole_suite():
+    suite = suite_of(
+        "  - name: a\n    benchmark: halo.exchange\n    params: {halo_len: 3}\n    repeat: 2\n"
+        "    expect: {time_ms.p50: {max: 5, min: 1}, skew: {max: 3}}\n",
+        HEAD + "description: what it is\nlaunch: {timeout: 7, setup: [module load x]}\n",
+    )
+    (case,) = suite.cases
+    assert (suite.name, suite.description, suite.path) == ("s", "what it is", Path("s.yaml"))
+    assert suite.launch == LaunchSettings(timeout=7, setup=("module load x",))
+    assert (case.id, case.np, case.repeat, case.line) == ("a", 4, 2, 6)
+    assert case.params["halo_len"] == 3
+    assert case.params["grid"] == "2x2"
+    assert [(e.metric, e.op, e.limit) for e in case.expect] == [
+        ("time_ms.p50", "max", 5.0),
+        ("time_ms.p50", "min", 1.0),
+        ("skew", "max", 3.0),
+    ]
+    assert case.launch == suite.launch
+
+
+def test_launch_settings_merge_and_env_merges_by_name():
+    suite = suite_of(
+        "  - name: a\n    benchmark: memory.copy\n"
+        "    launch: {env: {B: 2, C: x}, args: [-v], timeout: 120}\n",
+        HEAD + "launch: {env: {A: 1, B: 1}, args: [--x], timeout: 7, bind: core}\n",
+    )
+    merged = suite.cases[0].launch
+    assert merged.env == {"A": "1", "B": "2", "C": "x"}
+    assert (merged.args, merged.timeout, merged.bind) == (("-v",), 120, "core")
+    assert suite.launch.env == {"A": "1", "B": "1"}
+
+
+def test_env_values_are_text_as_written():
+    head = HEAD + 'launch: {env: {A: 010, B: "1", C: 1e3, D: true, E: no, F: "", G: 0x1F}}\n'
+    suite = suite_of("  - {name: a, benchmark: memory.copy}\n", head)
+    assert suite.launch.env == {
+        "A": "010",
+        "B": "1",
+        "C": "1e3",
+        "D": "true",
+        "E": "no",
+        "F": "",
+        "G": "0x1F",
+    }
+
+
+def test_an_empty_env_value_is_refused():
+    head = HEAD + "launch:\n  env:\n    A:\n"
+    (told,) = errors_of("  - {name: a, benchmark: memory.copy}\n", head)
+    assert told == "s.yaml:5:7: error: launch.env.A must be text, not empty"
+
+
+@pytest.mark.parametrize(
+    ("cases", "told"),
+    [
+        (
+            "  - {name: a, benchmark: link.pingpong, np: §1}",
+            "np is 1, but link.pingpong with these parameters needs at least 2",
+        ),
+        (
+            "  - {name: a, benchmark: halo.exchange, np: §3}",
+            "np is 3, but halo.exchange with these parameters runs on 4 ranks",
+        ),
+        (
+            "  - {name: a, benchmark: halo.exchange, params: {grid: 1x1}, np: §2}",
+            "np is 2, but halo.exchange with these parameters runs on 1 rank",
+        ),
+        (
+            "  - {name: a, benchmark: halo.exchange, matrix: {np: [§3, 4]}}",
+            "np is 3, but halo.exchange with these parameters runs on 4 ranks",
+        ),
+        (
+            "  - {name: a, benchmark: halo.exchange, np: §4, matrix: {grid: [2x2, 3x3]}}",
+            "np is 4, but halo.exchange with grid=3x3 runs on 9 ranks",
+        ),
+        (
+            "  - {name: a, benchmark: memory.copy, matrix: {np: [2, §0]}}",
+            "np must be a whole number from 1, not 0",
+        ),
+        (
+            "  - {name: a, benchmark: memory.copy, np: 2, matrix: {§np: [2]}}",
+            "np is given twice; give it once",
+        ),
+        (
+            "  - {name: a, benchmark: memory.copy, np: §0}",
+            "np must be at least 1, not 0",
+        ),
+        (
+            "  - {name: a, benchmark: memory.copy, np: §two}",
+            "np must be a whole number, not 'two'",
+        ),
+        (
+            "  - {name: §a b, benchmark: memory.copy}",
+            "name is 'a b'; use letters, digits and . _ - with a letter or digit first",
+        ),
+        (
+            "  - {name: §1, benchmark: memory.copy}",
+            "name must be text, not 1 (put it in quotes)",
+        ),
+        (
+            "  - {name: a, benchmark: §memory.cpy}",
+            "unknown benchmark 'memory.cpy' (did you mean memory.copy?)",
+        ),
+        (
+            "  - {name: a, benchmark: §zzz}",
+            "unknown benchmark 'zzz'; `spbench benchmarks` lists them",
+        ),
+        (
+            "  - §{name: a, benchmark: halo.exchange, params: {grid: 4x1, slice_method: vertical}}",
+            "a: grid 4x1 is not slice_method vertical; give one of the two",
+        ),
+        (
+            "  - {name: a, benchmark: memory.copy, §zip: {size: [8, 8], seed: [1, 1]}}",
+            "zip makes a[size=8,seed=1] twice",
+        ),
+        (
+            "  - {name: a, benchmark: memory.copy, matrix: {seed: [1]}, exclude: [§{seed: 2}]}",
+            "this exclude matches no case",
+        ),
+        (
+            "  - {name: a, benchmark: memory.copy, matrix: {seed: [1]}, §exclude: [{seed: 1}]}",
+            "exclude leaves no case of a",
+        ),
+        (
+            "  - {name: a, benchmark: memory.copy, matrix: {seed: [1, §01]}}",
+            "seed: 1 stands twice in its list",
+        ),
+        (
+            "  - {name: a, benchmark: memory.copy, expect: {time_ms: {max: §}}}",
+            "max is empty: give it a number or leave it out",
+        ),
+        (
+            "  - {name: a, benchmark: memory.copy, expect: {time_ms: {max: §.inf}}}",
+            "expect.time_ms.max must be a finite number, not inf",
+        ),
+        (
+            "  - {name: a, benchmark: memory.copy, expect: {time_ms: §5}}",
+            "expect.time_ms must be a mapping, not 5",
+        ),
+        (
+            "  - {name: a, benchmark: memory.copy, launch: {threads: §0}}",
+            "launch.threads must be auto or at least 1, not 0",
+        ),
+        (
+            "  - {name: a, benchmark: memory.copy, launch: {timeout: §0}}",
+            "launch.timeout must be above 0, not 0",
+        ),
+        (
+            "  - {name: a, benchmark: memory.copy, launch: {args: [-v, §5]}}",
+            "launch.args[1] must be text, not 5 (put it in quotes)",
+        ),
+        (
+            "  - {name: a, benchmark: memory.copy, repeat: §1001}",
+            "repeat must be at most 1000, not 1001",
+        ),
+        (
+            "  - {name: a, benchmark: memory.copy, params: §[1]}",
+            "params must be a mapping, not a list",
+        ),
+        (
+            f"  - {{name: §{'a' * 101}, benchmark: memory.copy}}",
+            f"name must be at most 100 characters long, not '{'a' * 101}'",
+        ),
+        ("  §[]", "cases must be a list with at least one item, not an empty list"),
+        ("  §{}", "cases must be a list, not a mapping"),
+    ],
+)
+def test_one_error_at_the_place_marked(cases, told):
+    before, _, after = cases.partition("§")
+    (error,) = errors_of(before + after + "\n")
+    assert error == f"s.yaml:4:{len(before) + 1}: error: {told}"
+
+
+def test_a_parameter_under_two_names_is_refused(aliased):
+    (told,) = errors_of("  - {name: a, benchmark: memory.copy, params: {size: 8, bytes: 8}}\n")
+    assert told == "s.yaml:4:57: error: size is given twice; give it once"
+    suite = suite_of("  - {name: a, benchmark: memory.copy, matrix: {bytes: [8, 1KiB]}}\n")
+    assert [case.id for case in suite.cases] == ["a[size=8]", "a[size=1KiB]"]
+    assert [case.params["size"] for case in suite.cases] == [8, 1024]
+
+
+@pytest.fixture
+def aliased(monkeypatch):
+    from dataclasses import replace
+
+    from spbench_workers.catalog import BENCHMARKS
+
+    entry = BENCHMARKS["memory.copy"]
+    params = tuple(replace(p, aliases=("bytes",)) if p.name == "size" else p for p in entry.params)
+    fields = ("name", "summary", "module", "metrics", "checks")
+    given = {name: getattr(entry, name) for name in fields}
+    monkeypatch.setitem(BENCHMARKS, "memory.copy", type(entry)(params=params, **given))
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "s.yaml:1:1: error: the file is empty; a suite begins with"),
+        ("- a\n", "s.yaml:1:1: error: this is no mapping; a suite begins with"),
+        ("{}", "s.yaml:1:1: error: the suite lacks the key 'name'"),
+        ("a: [", "s.yaml:2:1: error: this is no YAML: did not find expected node content"),
+        ("cases: 3\nlaunch: 4\nname: [1]\nschema: x\n", "s.yaml:2:9: error: launch must be a map"),
+    ],
+)
+def test_texts_that_are_no_suite(text, told):
+    with pytest.raises(SuiteError) as caught:
+        load_text(text, Path("s.yaml"))
+    assert any(line.startswith(told) for line in str(caught.value).splitlines())
+
+
+def test_files_that_cannot_be_read(tmp_path):
+    (tmp_path / "halo.yaml").write_text(HEAD)
+    (tmp_path / "latin.yaml").write_bytes(b"name: caf\xe9\n")
+    (tmp_path / "nul.yaml").write_bytes(b"\0\0\0")
+    (tmp_path / "big.yaml").write_bytes(b"#" * (4 * 2**20 + 1))
+    cases = {
+        "halo.yml": "there is no such file (did you mean halo.yaml?)",
+        "none/x": "there is no such file",
+        ".": "it is a folder",
+        "latin.yaml": "it is not UTF-8 text (byte 9 is 0xe9)",
+        "nul.yaml": "it is a binary file",
+        "big.yaml": "at most 4 MiB",
+        "halo.yaml/x": "Not a directory",
+        "x\0y": "null byte",
+    }
+    for name, words in cases.items():
+        with pytest.raises(UsageError) as caught:
+            load(tmp_path / name)
+        assert words in str(caught.value)
+        assert not isinstance(caught.value, SuiteError)
+        assert "\n" not in str(caught.value)
+
+
+def test_the_text_is_kept_as_read(tmp_path):
+    text = HEAD + "cases: [{name: a, benchmark: memory.copy}]  # é\n"
+    path = tmp_path / "s.yaml"
+    path.write_text(text)
+    assert load(path).text == text

@@ -1,0 +1,197 @@
+import math
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spbench.suites import yaml_nodes
+from spbench.suites.yaml_nodes import MAX_DEPTH, Mark, YamlError, compose
+
+
+def value(text):
+    document = compose(text)
+    assert document.problems == ()
+    return document.root.data
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("no", "no"),
+        ("on", "on"),
+        ("yes", "yes"),
+        ("y", "y"),
+        ("Off", "Off"),
+        ("true", True),
+        ("FALSE", False),
+        ("tRue", "tRue"),
+        ("010", 10),
+        ("0o10", 8),
+        ("0x1F", 31),
+        ("0o8", "0o8"),
+        ("0b11", "0b11"),
+        ("-0x1", "-0x1"),
+        ("1_000", "1_000"),
+        ("-12", -12),
+        ("+12", 12),
+        ("1e3", 1000.0),
+        ("1.", 1.0),
+        (".5", 0.5),
+        ("-1.5E-3", -0.0015),
+        (".inf", math.inf),
+        ("-.INF", -math.inf),
+        ("inf", "inf"),
+        ("nan", "nan"),
+        (".", "."),
+        ("1.2.3", "1.2.3"),
+        ("12:30:45", "12:30:45"),
+        ("2024-01-01", "2024-01-01"),
+        ("null", None),
+        ("~", None),
+        ("", None),
+        ("NULL", None),
+        ("none", "none"),
+        ("=", "="),
+        ("'010'", "010"),
+        ('"null"', "null"),
+        ("! 12", "12"),
+        ("!!str 12", "12"),
+        ("!!int '12'", 12),
+        ("!!float 12", 12.0),
+        ("!!null ''", None),
+        ("!!seq [1]", [1]),
+        ("!!map {a: 1}", {"a": 1}),
+        ("\N{ARABIC-INDIC DIGIT ONE}", "\N{ARABIC-INDIC DIGIT ONE}"),
+    ],
+)
+def test_scalars_are_yaml_1_2(text, expected):
+    read = value(text)
+    assert read == expected
+    assert type(read) is type(expected)
+
+
+def test_nan():
+    assert math.isnan(value(".nan"))
+
+
+@given(st.integers(-(10**30), 10**30))
+def test_whole_numbers_keep_their_value(number):
+    assert value(str(number)) == number
+    assert value(f"00{number}" if number >= 0 else str(number)) == number
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False))
+def test_floats_keep_their_value(number):
+    read = value(repr(number))
+    assert read == number
+    assert type(read) is float
+
+
+@given(st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"])))
+def test_quoted_text_stays_text(text):
+    assert value(yaml.safe_dump(text, default_style='"', allow_unicode=True)) == text
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.text("ab:- []{},&*!|>%@#'\"\n\t\0\x85\ud800\U0001f600?<1.", max_size=40))
+def test_any_text_gives_a_document_or_an_error_with_its_place(text):
+    try:
+        document = compose(text)
+    except YamlError as error:
+        assert error.mark >= Mark(1, 1)
+    else:
+        assert all(problem.mark >= Mark(1, 1) for problem in document.problems)
+
+
+def test_places_are_of_keys_and_values():
+    document = compose("cases:\n  - name: é\n    params: {a: [1, 22], b:   3}\n")
+    assert document.place(("cases",)) == (Mark(1, 1), Mark(2, 3))
+    assert document.place(("cases", 0)) == (Mark(2, 5), Mark(2, 5))
+    assert document.place(("cases", 0, "params", "a")) == (Mark(3, 14), Mark(3, 17))
+    assert document.place(("cases", 0, "params", "a", 1)).value == Mark(3, 21)
+    assert document.place(("cases", 0, "params", "b")) == (Mark(3, 26), Mark(3, 31))
+    missing = document.place(("cases", 0, "params", "c", 7))
+    assert missing == document.place(("cases", 0, "params"))
+
+
+def test_an_alias_is_a_copy_at_its_own_place():
+    document = compose("a: &x [1, 2]\nb: *x\n")
+    assert document.root.data == {"a": [1, 2], "b": [1, 2]}
+    assert document.place(("b",)).value == Mark(2, 4)
+    data = document.root.data
+    assert data["a"] is not data["b"]
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "words"),
+    [
+        ("a: 1\nb: 2\na: 3\n", (3, 1), "'a' stands twice (first on line 1)"),
+        ("1: a", (1, 1), "the key '1' is not text"),
+        ("~: a", (1, 1), "not text"),
+        ("no: a\ntrue: b", (2, 1), "the key 'true' is not text"),
+        ("[a]: b", (1, 1), "a list or mapping as key is not text"),
+        ("a: !foo b", (1, 4), "the tag !foo is not read here"),
+        ("a: !!python/name:os.system x", (1, 4), "!!python/name:os.system is not read"),
+        ("a: !!binary aGk=", (1, 4), "the tag !!binary"),
+        ("a: !!set {b}", (1, 4), "the tag !!set"),
+        ("a: !mine [b]", (1, 4), "the tag !mine"),
+        ("a: !!int b", (1, 4), "'b' is no !!int"),
+        ("a: !!bool 1", (1, 4), "'1' is no !!bool"),
+        ("a: {<<: {b: 1}}", (1, 5), "merge keys (<<) are not read"),
+        ("a: 1\n---\nb: 2\n", (2, 1), "a second document begins here"),
+        ("a: " + "9" * 5000, (1, 4), "too many digits"),
+    ],
+)
+def test_problems_do_not_stop_the_reading(text, place, words):
+    (problem,) = compose(text).problems
+    assert problem.mark == place
+    assert words in problem.message
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "words"),
+    [
+        ("a: [1\nb: 2", (2, 2), "did not find expected ',' or ']' (while parsing a flow sequence)"),
+        ("a:\n\t- b", (2, 1), "cannot start any token"),
+        ("a: b: c", (1, 5), "mapping values are not allowed"),
+        ("a: \x01", (1, 4), "U+0001 cannot stand in YAML"),
+        ("a: *b", (1, 4), "the alias *b names no anchor"),
+        ("a: &b [*b]", (1, 8), "stands inside its own anchor"),
+        ("[" * 500 + "]" * 500, (1, MAX_DEPTH + 1), "nested deeper"),
+    ],
+)
+def test_text_that_is_no_yaml(text, place, words):
+    with pytest.raises(YamlError) as caught:
+        compose(text)
+    assert caught.value.mark == place
+    assert words in str(caught.value)
+
+
+def test_an_alias_bomb_is_refused():
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
+    refs = [", ".join([f"*a{i}"] * 9) for i in range(9)]
+    lines += [f"a{i + 1}: &a{i + 1} [{ref}]" for i, ref in enumerate(refs)]
+    with pytest.raises(YamlError, match="aliases expand to more than"):
+        compose("\n".join(lines))
+
+
+def test_aliases_expand_at_the_root_too():
+    wide = "[" + "x," * 400 + "]"
+    with pytest.raises(YamlError, match="aliases expand"):
+        compose(f"a: &a {wide}\nb: [" + "*a," * 300 + "]\n")
+
+
+def test_empty_text_and_byte_order_mark():
+    assert value("") is None
+    assert value("# only a comment\n") is None
+    assert value("\ufeffa: 1") == {"a": 1}
+
+
+def test_the_pure_python_parser_reads_the_same(monkeypatch):
+    text = "a: &x [1, no, 'q', ! 3]\nb: *x\n'c d': {e: 0o10}\nf: |\n  text\n"
+    fast = compose(text)
+    monkeypatch.setattr(yaml_nodes, "_PARSER", yaml.SafeLoader)
+    assert compose(text) == fast
+    with pytest.raises(YamlError):
+        compose("a: [1\nb: 2")

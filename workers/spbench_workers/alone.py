@@ -1,0 +1,52 @@
+"""How fast one rank is while the others rest: the limit of work that ranks do all at once."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable
+from statistics import median
+from time import perf_counter
+
+from spbench_workers.comm import rest
+from spbench_workers.context import Context
+
+MEASURED_BY = "rank 0 alone, the other ranks asleep"
+MAX_ITERATIONS = 10
+
+
+def give_rate_and_limit(
+    context: Context,
+    body: Callable[[], object],
+    times: array[float],
+    *,
+    rate: str,
+    amount: float,
+) -> None:
+    """Give this rank's rate, and as its limit what rank 0 reaches alone.
+
+    All ranks must call it.
+
+    Args:
+        context: The case.
+        body: One iteration, without any fault in it.
+        times: This rank's times in ms, as `measure` returned them.
+        rate: The name of the metric that says how much is done in a second.
+        amount: How much one iteration does, in the metric's unit times one second.
+    """
+    context.metric(rate, amount / (median(times) / 1000.0))
+    rest(context.world.comm)
+    if context.world.rank == 0:
+        seconds = _seconds(body, min(MAX_ITERATIONS, len(times)))
+        context.limit("time_ms", seconds * 1000.0, MEASURED_BY)
+        context.limit(rate, amount / seconds, MEASURED_BY)
+    rest(context.world.comm)
+
+
+def _seconds(body: Callable[[], object], iterations: int) -> float:
+    body()
+    times = array("d", bytes(8 * iterations))
+    for index in range(iterations):
+        start = perf_counter()
+        body()
+        times[index] = perf_counter() - start
+    return median(times)

@@ -1,0 +1,1 @@
+"""Speed of a rank's arithmetic."""

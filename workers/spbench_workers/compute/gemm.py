@@ -1,0 +1,121 @@
+"""The benchmark ``compute.gemm``: how fast each rank multiplies matrices."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+from spbench_workers import device
+from spbench_workers.alone import give_rate_and_limit
+from spbench_workers.compute.whole_numbers import whole_numbers
+from spbench_workers.context import Context
+from spbench_workers.timing import measure
+
+_ROWS = 256
+"""Rows that the check takes at once, in float64."""
+_SPOT_CHECKS = 8
+_VECTOR_MAX = 1 << 20
+"""With sums of at most 2^14 and 65536 columns, no number is above 2^50."""
+
+
+@dataclass(frozen=True, slots=True)
+class Matrices:
+    """The factors, the result, and where in the result a fault is planted."""
+
+    left: torch.Tensor
+    right: torch.Tensor
+    result: torch.Tensor
+
+    def multiply(self) -> None:
+        """Compute the result, all of it, before returning."""
+        torch.mm(self.left, self.right, out=self.result)
+        device.synchronize(self.result.device)
+
+    def multiply_and_corrupt(self) -> None:
+        """Compute the result and change one value of it, by at least 1."""
+        self.multiply()
+        value = self.result[-1, -1]
+        value.copy_(torch.where(value.abs() < 2, value + 4, torch.zeros_like(value)))
+
+
+def run(context: Context) -> None:
+    """Run the case."""
+    n = context.params["n"]
+    dtype = device.TORCH_DTYPES[context.params["dtype"]]
+    place = device.choose(context.params["device"], context.world.local_rank)
+    empty = [torch.empty((n, n), dtype=dtype, device=place) for _ in range(3)]
+    matrices = Matrices(*empty)
+    planted = context.planted("corrupt-result")
+    body = matrices.multiply_and_corrupt if planted else matrices.multiply
+    before = _check(context, body, matrices, "before")
+    for index, matrix in enumerate((matrices.left, matrices.right)):
+        seed = context.seed_for("gemm", context.world.rank, index)
+        matrix.uniform_(-1.0, 1.0, generator=torch.Generator(place).manual_seed(seed))
+    times = measure(context, body)
+    after = _check(context, body, matrices, "after")
+    error, detail = before if before[0] else after
+    # Whole numbers that no step of the product rounds: it is right to the last bit or wrong.
+    context.check("product", error, 0.0, detail)
+    give_rate_and_limit(context, matrices.multiply, times, rate="gflops", amount=2.0 * n**3 / 1e9)
+
+
+def _check(
+    context: Context, body: Callable[[], object], matrices: Matrices, when: str
+) -> tuple[float, str]:
+    """Multiply fresh matrices; return the largest error and where it is."""
+    context.progress("check", 0, 1)
+    n, dtype = context.params["n"], matrices.left.dtype
+    seeds = [context.seed_for("gemm", context.world.rank, when, part) for part in range(3)]
+    left, right = (whole_numbers((n, n), n, dtype, seed) for seed in seeds[:2])
+    matrices.left.copy_(left)
+    matrices.right.copy_(right)
+    matrices.result.fill_(float("nan"))
+    body()
+    result = matrices.result.cpu()
+    found = wrong_row(left, right, result, seeds[2])
+    return found if found[0] else wrong_value(left, right, result, seeds[2])
+
+
+def wrong_row(
+    left: torch.Tensor, right: torch.Tensor, result: torch.Tensor, seed: int
+) -> tuple[float, str]:
+    """Compare ``result x`` with ``left (right x)`` for a random vector x (Freivalds).
+
+    x has whole numbers from 1 to `_VECTOR_MAX`, so that float64 adds all this up without rounding:
+    one wrong value of a row always shows, several hide only where their errors happen to cancel.
+    """
+    n = left.shape[0]
+    generator = torch.Generator().manual_seed(seed)
+    vector = torch.randint(1, _VECTOR_MAX + 1, (n,), generator=generator).double()
+    image = _times(right, vector)
+    error = (_times(result, vector) - _times(left, image)).abs()
+    if bool((error == 0.0).all()):
+        return 0.0, ""
+    row = int((error != 0.0).nonzero()[0])
+    return float(error.max()), f"row {row} of the product is wrong (times a random vector)"
+
+
+def wrong_value(
+    left: torch.Tensor, right: torch.Tensor, result: torch.Tensor, seed: int
+) -> tuple[float, str]:
+    """Compare some values with sums that Python makes."""
+    n = left.shape[0]
+    draw = random.Random(seed)
+    for _ in range(_SPOT_CHECKS):
+        row, col = draw.randrange(n), draw.randrange(n)
+        pairs = zip(left[row].tolist(), right[:, col].tolist(), strict=True)
+        expected = sum(int(a) * int(b) for a, b in pairs)
+        got = float(result[row, col])
+        if got != expected:
+            detail = f"row {row}, col {col} of the product is {got:g}, not {expected}"
+            return abs(got - expected), detail
+    return 0.0, ""
+
+
+def _times(matrix: torch.Tensor, vector: torch.Tensor) -> torch.Tensor:
+    """Multiply in float64, a few rows at once, without a matrix product of a library."""
+    parts = [(rows.double() * vector).sum(1) for rows in torch.split(matrix, _ROWS)]
+    return torch.cat(parts)

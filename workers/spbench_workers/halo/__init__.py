@@ -1,0 +1,1 @@
+"""Exchange of borders between the tiles of an image."""

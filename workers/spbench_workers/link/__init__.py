@@ -1,0 +1,1 @@
+"""Links between pairs of ranks. Nothing here imports torch."""

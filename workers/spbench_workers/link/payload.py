@@ -1,0 +1,46 @@
+"""Random bytes that both ends of a link make for themselves, and their comparison."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+_BLOCK = 1 << 20
+_INVERTED = bytes(255 - value for value in range(256))
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """The largest difference of two bytes, and where the first wrong one is."""
+
+    error: float = 0.0
+    detail: str = ""
+
+
+def random_bytes(seed: int, count: int) -> bytes:
+    """Return ``count`` bytes that follow from the seed alone."""
+    generator = random.Random(seed)
+    sizes = (min(_BLOCK, count - first) for first in range(0, count, _BLOCK))
+    return b"".join(map(generator.randbytes, sizes))
+
+
+def poison(expected: bytes) -> bytes:
+    """Return as many bytes, each of them wrong: what is not received is then seen."""
+    return expected.translate(_INVERTED)
+
+
+def compare(got: bytes, expected: bytes) -> Difference:
+    """Compare bit by bit."""
+    for first in range(0, len(expected), _BLOCK):
+        here, there = got[first : first + _BLOCK], expected[first : first + _BLOCK]
+        if here != there:
+            wrong = [
+                index
+                for index, pair in enumerate(zip(here, there, strict=True))
+                if pair[0] != pair[1]
+            ]
+            error = max(abs(here[index] - there[index]) for index in wrong)
+            place = wrong[0]
+            detail = f"byte {first + place} is {here[place]:#04x}, not {there[place]:#04x}"
+            return Difference(float(error), detail)
+    return Difference()

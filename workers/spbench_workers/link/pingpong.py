@@ -1,0 +1,206 @@
+"""The benchmark ``link.pingpong``: latency and bandwidth of every pair of ranks."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+from array import array
+from collections.abc import Callable
+from functools import partial
+from statistics import median
+from time import perf_counter
+
+from mpi4py import MPI
+
+from spbench_workers.comm import rest
+from spbench_workers.context import Context
+from spbench_workers.link.pair import Pair
+from spbench_workers.link.payload import Difference, compare, poison, random_bytes
+from spbench_workers.link.schedule import rounds
+from spbench_workers.timing import MAX_BATCH
+
+SAMPLE_SECONDS = 100e-6
+"""A sample takes at least about as long: so many round trips that reading the clock is nothing."""
+MAX_TRIPS = 10_000
+LIMIT_COPIES = 20
+
+_COUNT_TAG = 78
+
+
+class PingPong:
+    """One case on one rank: its buffers, and what it found.
+
+    Attributes:
+        slowest_ms: The round trip of the largest message in each iteration, over the rank's pairs.
+        one_way: Median one-way seconds by ``(peer, bytes)``, for the pairs that this rank leads.
+        difference: The first wrong echo.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._comm = context.world.comm
+        self._sizes: list[int] = context.params["sizes"]
+        self._iterations: int = context.params["iterations"]
+        self._outgoing = MPI.Alloc_mem(self._sizes[-1])
+        self._incoming = MPI.Alloc_mem(self._sizes[-1])
+        for memory in (self._outgoing, self._incoming):
+            memory[:] = bytes(len(memory))
+        self.slowest_ms = array("d", bytes(8 * self._iterations))
+        self.one_way: dict[tuple[int, int], float] = {}
+        self.difference = Difference()
+
+    def free(self) -> None:
+        """Give the buffers back to MPI."""
+        MPI.Free_mem(self._outgoing)
+        MPI.Free_mem(self._incoming)
+
+    def meet(self, peer: int) -> None:
+        """Check and time all sizes with one peer, which must call it as well."""
+        rank = self._context.world.rank
+        for count in self._sizes:
+            pair = Pair(self._comm, peer, rank < peer, self._outgoing, self._incoming, count)
+            self._check(pair, "before")
+            times = self._time(pair)
+            self._check(pair, "after")
+            pair.free()
+            if pair.leads:
+                self.one_way[peer, count] = median(times) / 2.0
+            if count == self._sizes[-1]:
+                both = zip(self.slowest_ms, times, strict=True)
+                self.slowest_ms = array("d", [max(old, 1000.0 * new) for old, new in both])
+
+    def _time(self, pair: Pair) -> array[float]:
+        """Return the seconds of one round trip, iteration by iteration."""
+        trips, seconds = self._warm_up(pair)
+        body = self._context.with_fault(partial(pair.trips, trips), seconds * trips)
+        times = array("d", bytes(8 * self._iterations))
+        _run(body, times, 1.0 / trips)
+        return times
+
+    def _warm_up(self, pair: Pair) -> tuple[int, float]:
+        """Return how many round trips make a sample, and the seconds of one of them."""
+        trips, seconds = 1, 0.0
+        samples = self._context.params["warmup"]
+        for repeats in (1, samples) if samples else (1,):
+            start = perf_counter()
+            for _ in range(repeats):
+                pair.trips(trips)
+            seconds = (perf_counter() - start) / (repeats * trips)
+            trips, seconds = self._agree(pair, _trips_of(seconds), seconds)
+        return trips, seconds
+
+    def _agree(self, pair: Pair, trips: int, seconds: float) -> tuple[int, float]:
+        """Let the leading rank say how many trips make a sample."""
+        if pair.leads:
+            self._comm.send((trips, seconds), dest=pair.peer, tag=_COUNT_TAG)
+            return trips, seconds
+        agreed: tuple[int, float] = self._comm.recv(source=pair.peer, tag=_COUNT_TAG)
+        return agreed
+
+    def _check(self, pair: Pair, when: str) -> None:
+        """Send fresh bytes there and back, and compare them on both sides."""
+        rank, count = self._context.world.rank, pair.count
+        ends = sorted((rank, pair.peer))
+        expected = random_bytes(self._context.seed_for("echo", *ends, count, when), count)
+        self._incoming[:count] = poison(expected)
+        if pair.leads:
+            self._outgoing[:count] = expected
+            pair.send()
+            pair.receive()
+        else:
+            pair.receive()
+            self._outgoing[:count] = self._incoming[:count]
+            pair.send()
+        if self._context.planted("corrupt-message"):
+            self._incoming[count // 2] ^= 0xFF
+        found = compare(self._incoming[:count].tobytes(), expected)
+        if found.error and not self.difference.error:
+            detail = f"{count} B from rank {pair.peer}: {found.detail}"
+            self.difference = Difference(found.error, detail)
+
+    def copy_seconds(self) -> float:
+        """Return how long this rank takes to copy the largest message within its memory."""
+        count = self._sizes[-1]
+        copy = partial(ctypes.memmove, self._incoming.address, self._outgoing.address, count)
+        start = perf_counter()
+        copy()
+        repeats = _trips_of(perf_counter() - start)
+        times = array("d", bytes(8 * LIMIT_COPIES))
+        _run(partial(_repeated, copy, repeats), times, 1.0 / repeats)
+        return median(times)
+
+
+def run(context: Context) -> None:
+    """Run the case."""
+    world, sizes = context.world, context.params["sizes"]
+    hosts = world.comm.allgather(world.host)
+    schedule = rounds(world.size, context.params["pairs"])
+    pingpong = PingPong(context)
+    for done, pairs in enumerate(schedule):
+        rest(world.comm)
+        peer = _peer_of(world.rank, pairs)
+        if peer is not None:
+            pingpong.meet(peer)
+        # Nobody sends a line before all have ended, nor times before all have sent.
+        rest(world.comm)
+        if peer is not None and world.rank < peer:
+            _give_pair(context, pingpong, peer, hosts)
+        context.progress("timing", done + 1, len(schedule))
+    for first in range(0, len(pingpong.slowest_ms), MAX_BATCH):
+        context.samples("time_ms", pingpong.slowest_ms[first : first + MAX_BATCH])
+    context.check("echo", pingpong.difference.error, 0.0, pingpong.difference.detail)
+    _give_slowest(context, pingpong.one_way)
+    rest(world.comm)
+    if world.rank == 0:
+        rate = sizes[-1] / pingpong.copy_seconds() / 1e9
+        context.limit("bandwidth_gb_s", rate, f"memory copy of {sizes[-1]} B by rank 0 alone")
+    rest(world.comm)
+    pingpong.free()
+
+
+def _peer_of(rank: int, pairs: list[tuple[int, int]]) -> int | None:
+    return next((sum(pair) - rank for pair in pairs if rank in pair), None)
+
+
+def _give_pair(context: Context, pingpong: PingPong, peer: int, hosts: list[str]) -> None:
+    rank = context.world.rank
+    for count in context.params["sizes"]:
+        seconds = pingpong.one_way[peer, count]
+        labels = {"source": rank, "target": peer, "bytes": count}
+        labels |= {"host_a": hosts[rank], "host_b": hosts[peer]}
+        context.metric("latency_us", seconds * 1e6, **labels)
+        context.metric("bandwidth_gb_s", count / seconds / 1e9, **labels)
+
+
+def _give_slowest(context: Context, one_way: dict[tuple[int, int], float]) -> None:
+    sizes = context.params["sizes"]
+    mine = [
+        max((time for (_, count), time in one_way.items() if count == size), default=0.0)
+        for size in (sizes[0], sizes[-1])
+    ]
+    gathered = context.world.comm.gather(mine)
+    if gathered is not None:
+        smallest, largest = (max(column) for column in zip(*gathered, strict=True))
+        context.metric("latency_us", smallest * 1e6)
+        context.metric("bandwidth_gb_s", sizes[-1] / largest / 1e9)
+
+
+def _trips_of(seconds: float) -> int:
+    return max(1, min(MAX_TRIPS, round(SAMPLE_SECONDS / max(seconds, 1e-9))))
+
+
+def _repeated(body: Callable[[], object], count: int) -> None:
+    for _ in range(count):
+        body()
+
+
+def _run(body: Callable[[], object], times: array[float], scale: float) -> None:
+    """Call ``body`` once for each place of ``times`` and keep its seconds, times ``scale``."""
+    gc.disable()
+    try:
+        for index in range(len(times)):
+            start = perf_counter()
+            body()
+            times[index] = (perf_counter() - start) * scale
+    finally:
+        gc.enable()

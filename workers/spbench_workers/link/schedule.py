@@ -1,0 +1,40 @@
+"""In which order pairs of ranks are measured."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+MAX_SERIAL = 28
+"""Up to so many pairs (all of eight ranks) each is measured while all others rest."""
+
+Pairing = Literal["all", "neighbours"]
+
+
+def rounds(size: int, pairs: Pairing) -> list[list[tuple[int, int]]]:
+    """Return rounds of pairs ``(lower, higher)``; in a round no rank is in two pairs.
+
+    Few pairs are measured one after another, since pairs that talk at once disturb each other;
+    more than `MAX_SERIAL` go in rounds, or they would take for ever.
+    """
+    parallel = _neighbours(size) if pairs == "neighbours" else _circle(size)
+    if sum(map(len, parallel)) > MAX_SERIAL:
+        return parallel
+    return [[pair] for pair in sorted(pair for members in parallel for pair in members)]
+
+
+def _neighbours(size: int) -> list[list[tuple[int, int]]]:
+    halves = ([(rank, rank + 1) for rank in range(first, size - 1, 2)] for first in (0, 1))
+    return [half for half in halves if half]
+
+
+def _circle(size: int) -> list[list[tuple[int, int]]]:
+    """The circle method: one seat stands still, the others move on by one each round."""
+    seats: list[int] = list(range(size + size % 2))
+    half = len(seats) // 2
+    result = []
+    for _ in range(len(seats) - 1):
+        facing = zip(seats[:half], reversed(seats[half:]), strict=True)
+        met = [(min(pair), max(pair)) for pair in facing]
+        result.append(sorted(pair for pair in met if pair[1] < size))
+        seats.insert(1, seats.pop())
+    return result

@@ -1,0 +1,1 @@
+"""Images that are cut into tiles, one tile a rank."""

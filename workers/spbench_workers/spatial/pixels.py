@@ -1,0 +1,65 @@
+"""Images of random values that any rank can make any box of, without talking to the others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from spbench_workers.layout import Box
+
+_CHUNK = 1 << 20
+"""Values made at once: the whole numbers behind them take eight bytes each."""
+_ODD = (-0x61C8864680B583EB, -0x40A7B892E31B1A47, -0x6B2FB644ECCEEE15)
+"""The multipliers of splitmix64, as signed numbers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """An image of ``batch x channels x height x width`` random values.
+
+    A value follows from its place, the seed and the round alone: one of 2048 numbers between 1/16
+    and 16, or their negatives, that fp64, fp32, fp16 and bf16 all hold exactly. No value is zero,
+    and every value differs from that of the round before.
+    """
+
+    batch: int
+    channels: int
+    height: int
+    width: int
+    seed: int
+
+    def box(self, box: Box, round_: int, dtype: torch.dtype) -> torch.Tensor:
+        """Return the values of a box, ``batch x channels x box.height x box.width``, on the CPU."""
+        planes = torch.arange(self.batch * self.channels).unsqueeze(1) * self.height
+        rows = (planes + torch.arange(*box.rows)).flatten() * self.width
+        cols = torch.arange(*box.cols)
+        values = torch.empty((rows.numel(), box.width), dtype=dtype)
+        step = max(1, _CHUNK // max(1, box.width))
+        for first in range(0, rows.numel(), step):
+            places = rows[first : first + step].unsqueeze(1) + cols
+            values[first : first + step] = _values(places, self.seed, round_)
+        return values.view(self.batch, self.channels, box.height, box.width)
+
+
+def _values(places: torch.Tensor, seed: int, round_: int) -> torch.Tensor:
+    """Return fp32 numbers: ten bits of a hash, and the round's parity as the lowest bit."""
+    bits = _hash(_hash(places, seed), round_)
+    sign = bits & (1 << 9)
+    exponent = 123 + ((bits >> 6) & 7)
+    mantissa = ((bits & 63) << 1) | (round_ & 1)
+    pattern = (sign << 22) | (exponent << 23) | (mantissa << 16)
+    return pattern.to(torch.int32).view(torch.float32)
+
+
+def _hash(numbers: torch.Tensor, key: int) -> torch.Tensor:
+    """Mix as splitmix64 does; torch's 64-bit numbers wrap, as it needs."""
+    mixed = (numbers + 1 + key) * _ODD[0]
+    for shift, factor in ((30, _ODD[1]), (27, _ODD[2])):
+        mixed = (mixed ^ _shift(mixed, shift)) * factor
+    return mixed ^ _shift(mixed, 31)
+
+
+def _shift(numbers: torch.Tensor, by: int) -> torch.Tensor:
+    """Shift right, zeros coming in from the left."""
+    return (numbers >> by) & ((1 << (64 - by)) - 1)
