@@ -35,8 +35,8 @@ static void persistent(int rank, int bytes, int trips) {
     (void)bytes;
     if (rank == 0) {
         for (int trip = 0; trip < trips; trip++) {
-            MPI_Start(&receiving);
             MPI_Start(&sending);
+            MPI_Start(&receiving);
             MPI_Wait(&sending, MPI_STATUS_IGNORE);
             MPI_Wait(&receiving, MPI_STATUS_IGNORE);
         }

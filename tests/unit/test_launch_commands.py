@@ -24,6 +24,7 @@ HOSTFILE = Path("/home/u/.spbench/hostfiles/0123456789ab")
 PYTHON = "/venv/bin/python"
 PROGRAM = (PYTHON, "-m", "mpi4py", "-m", "spbench_workers")
 TAIL = " ".join(PROGRAM)
+NOTE = "it's $HOME; x"
 PRIVATE = {"SPBENCH_TOKEN": "secret", "SPBENCH_RUN": "r1"}
 
 
@@ -160,6 +161,12 @@ def test_mpirun_rsh_timeouts_go_to_itself():
     assert not any(word.startswith(("MPIEXEC", "MV2_MPIRUN")) for word in command.argv)
 
 
+def test_mpirun_rsh_keeps_the_path_that_it_needs_itself():
+    command = launch("mpirun_rsh", env={"PATH": "/bin", "A": "1"}, rank_env={"PATH": "/x y"})
+    assert "PATH='/x y'" in command.argv
+    assert command.env == {"PATH": "/x y", "A": "1", "MV2_MPIRUN_TIMEOUT": "60", **PRIVATE}
+
+
 def test_mpirun_rsh_hostfile():
     write = launcher_named("mpirun_rsh").hostfile
     assert write((Placed("n1", 2, "mlx5_0"), Placed("n2", 1))) == "n1:2:mlx5_0\nn2:1\n"
@@ -181,7 +188,7 @@ def test_mpirun_rsh_refuses_what_it_would_break(monkeypatch, tmp_path):
     folder = tmp_path / "two words"
     folder.mkdir()
     monkeypatch.chdir(folder)
-    with pytest.raises(UsageError, match="cannot start ranks in '.*two words'"):
+    with pytest.raises(UsageError, match=r"cannot start ranks in '.*two words'"):
         launch("mpirun_rsh")
     link = tmp_path / "it's"
     link.symlink_to(tmp_path)
@@ -302,7 +309,8 @@ def test_srun_with_uneven_hosts_takes_a_file_with_a_line_a_rank():
     assert text == "n2\nn1\nn1\n"
     command = launch("srun", library="openmpi", bind="core")
     assert line(command) == (
-        f"/mpi/srun -n 4 --distribution=arbitrary --cpu-bind=cores --export=ALL -K --mpi=pmix {TAIL}"
+        "/mpi/srun -n 4 --distribution=arbitrary --cpu-bind=cores --export=ALL -K --mpi=pmix "
+        + TAIL
     )
     assert command.env["SLURM_HOSTFILE"] == str(HOSTFILE)
 

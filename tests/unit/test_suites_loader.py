@@ -1,9 +1,13 @@
 from pathlib import Path
 
 import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from spbench.errors import ExitCode, SuiteError, UsageError
 from spbench.suites import LaunchSettings, load, load_text
+from spbench.suites.model import CaseEntry
 
 DATA = Path(__file__).parents[1] / "data" / "suites"
 HEAD = "schema: spbench.suite/1\nname: s\n"
@@ -20,15 +24,15 @@ def errors_of(cases, head=HEAD, overrides=()):
 
 
 def test_every_error_of_a_file_in_one_pass():
-    text = (DATA / "faults.yaml").read_text()
+    text = (DATA / "wrong.yaml").read_text()
     with pytest.raises(SuiteError) as caught:
-        load_text(text, Path("faults.yaml"))
-    assert str(caught.value).splitlines() == (DATA / "faults.txt").read_text().splitlines()
+        load_text(text, Path("wrong.yaml"))
+    assert str(caught.value).splitlines() == (DATA / "wrong.txt").read_text().splitlines()
     assert caught.value.exit_code == ExitCode.USAGE
 
 
 def test_no_message_speaks_as_pydantic_does():
-    told = (DATA / "faults.txt").read_text().lower()
+    told = (DATA / "wrong.txt").read_text().lower()
     for jargon in ("input should", "extra inputs", "pydantic", "http", "valid (", "[type="):
         assert jargon not in told
 
@@ -241,6 +245,41 @@ def test_texts_that_are_no_suite(text, told):
     with pytest.raises(SuiteError) as caught:
         load_text(text, Path("s.yaml"))
     assert any(line.startswith(told) for line in str(caught.value).splitlines())
+
+
+CASE_KEYS = list(CaseEntry.model_fields)
+KEYS = [*CASE_KEYS, *LaunchSettings.model_fields, "halo_len", "grid", "sizes", "time_ms", "max"]
+SCALARS = [None, True, 0, 1, 4, -1, 2.5, float("nan"), "", "a", "4x1", "square", "halo.exchange"]
+SCALARS += ["memory.copy", "link.pingpong", "spbench.suite/1", "64KiB", "auto", [], {}, [[1], "a"]]
+ANYTHING = st.recursive(
+    st.sampled_from(SCALARS),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=4)
+    ),
+    max_leaves=8,
+)
+BENCHMARKS_OR_NOT = ["halo.exchange", "memory.copy", "link.pingpong", "auto", [], None]
+ENTRY = st.fixed_dictionaries(
+    {"name": st.sampled_from(["a", "b"]), "benchmark": st.sampled_from(BENCHMARKS_OR_NOT)},
+    optional=dict.fromkeys(CASE_KEYS[2:], ANYTHING),
+)
+OVERRIDES = st.lists(
+    st.builds("{}={}".format, st.sampled_from([*KEYS, "launch.env.A", "launch.args"]), ANYTHING),
+    max_size=2,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(ENTRY | ANYTHING, max_size=3) | ANYTHING, ANYTHING, OVERRIDES)
+def test_whatever_the_shape_there_is_a_suite_or_an_error_for_the_user(cases, launch, overrides):
+    data = {"schema": "spbench.suite/1", "name": "s", "launch": launch, "cases": cases}
+    told = ""
+    try:
+        cases = load_text(yaml.safe_dump(data), Path("s.yaml"), overrides).cases
+    except UsageError as error:
+        told, cases = str(error), ()
+    assert bool(told) != bool(cases)
+    assert "Input should" not in told
 
 
 def test_files_that_cannot_be_read(tmp_path):

@@ -53,7 +53,8 @@ class PrintingChannel:
             return
         self.failed = True
         error, detail = fields["max_abs_error"], fields["detail"]
-        self._line(f"Validation failed Rank:{self.rank} {name}: largest error {error} {detail}")
+        size = "not a number" if error is None else f"{error:.7g}"
+        self._line(f"Validation failed Rank:{self.rank} {name}: largest error {size}: {detail}")
 
     def _print_metric(self, name: str, value: float | None, **fields: Any) -> None:
         labels = "".join(f" {key}={label}" for key, label in fields.get("labels", {}).items())

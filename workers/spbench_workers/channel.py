@@ -144,13 +144,16 @@ class TcpChannel(_Numbered):
 
 
 def where_main_thread_stands() -> str:
-    """Return ``in wait (exchange.py:88)``: the main thread's innermost frame of Python code."""
+    """Return ``in wait (exchange.py:88)``: the main thread's innermost frame, and if it sleeps."""
     ident = threading.main_thread().ident
     frame = sys._current_frames().get(ident) if ident is not None else None
     if frame is None:
         return "nowhere"
     code = frame.f_code
-    return f"in {code.co_name} ({Path(code.co_filename).name}:{frame.f_lineno})"
+    place = f"in {code.co_name} ({Path(code.co_filename).name}:{frame.f_lineno})"
+    # The kernel's word on the main thread, whose id is the process's; MPI waits spinning.
+    state = Path(f"/proc/self/task/{os.getpid()}/stat").read_text().rpartition(")")[2].split()[0]
+    return f"{place}, {protocol.ASLEEP}" if state == "S" else place
 
 
 class FileChannel(_Numbered):

@@ -31,6 +31,9 @@ SILENCE_LIMIT = 10.0
 BATCH_INTERVAL = 0.1
 """Seconds between two batches of samples, at least."""
 
+ASLEEP = "asleep"
+"""How a rank that is asked where it stands says that its main thread uses no CPU."""
+
 Event = dict[str, Any]
 
 _NUMBER = (int, float)

@@ -297,7 +297,7 @@ class JobRun:
         now = time.monotonic()
         number = source.rank if source.rank is not None else source.who.rank
         name = self._watch.name(number, now) if number is not None else f"a rank on {source.peer}"
-        sentence = f"{name} ended without a word"
+        sentence = f"{name}, ended without a word"
         self._watch.fail(sentence, number)
         with suppress(SpbenchError):
             self._recorder.say(

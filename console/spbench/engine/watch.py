@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from spbench_workers.protocol import SILENCE_LIMIT
+from spbench_workers.protocol import ASLEEP, SILENCE_LIMIT
 
 EXIT_TIMEOUT = 20.0
 """Seconds from the last case's end until every rank has said bye."""
+
+SILENT = "not answering"
 
 Item = tuple[str, int]
 """A case's id and a repeat: what ranks start and end."""
@@ -132,11 +133,13 @@ class Watch:
             self.fault = Fault("error", sentence, rank, missing, traceback)
 
     def name(self, rank: int, now: float) -> str:
-        """Return ``rank 3 on node02, after 1.4 s``; the seconds count from its case's start."""
+        """Return ``rank 3 on node02, 1.4 s into CASE``, or how long after the launch."""
         known = self.ranks.get(rank)
         if known is None:
             return f"rank {rank}, {now - self.launched:.1f} s after the launch"
-        return f"rank {rank} on {known.host}, after {now - known.since:.1f} s"
+        if known.case is None:
+            return f"rank {rank} on {known.host}, {now - self.launched:.1f} s after the launch"
+        return f"rank {rank} on {known.host}, {now - known.since:.1f} s into {known.case}"
 
     def overdue(self, now: float) -> Fault | None:
         """Return what is overdue at this moment, or the fault that was noted before."""
@@ -145,22 +148,20 @@ class Watch:
         return self.fault
 
     def located(self, fault: Fault, where: Mapping[int, str]) -> Fault:
-        """Return a timeout that also says where its ranks stand.
+        """Return a timeout that also says where its ranks stand, the likely culprit first.
 
-        The rank to blame is the one that stands where few do: a hung rank keeps all others waiting
-        in one place.
+        A rank that does not answer, or sleeps, or stands where few do keeps the others waiting.
         """
-        if not where:
-            return fault
-        counts = Counter(where.values())
-        place, _ = min(counts.items(), key=lambda item: item[1])
-        alone = sorted(rank for rank, spot in where.items() if spot == place)
-        if len(counts) == 1:
-            return replace(fault, sentence=f"{fault.sentence}; all of them are {place}")
-        sentence = f"{fault.sentence}; {self._names(alone)} {_are(alone)} {place}"
-        if len(counts) == 2:
-            sentence += f", the others {counts.most_common(1)[0][0]}"
-        return replace(fault, sentence=sentence, rank=alone[0])
+        places: dict[str, list[int]] = {}
+        for rank in sorted(self.ranks):
+            places.setdefault(where.get(rank, SILENT), []).append(rank)
+        order = sorted(
+            places, key=lambda place: (place != SILENT, ASLEEP not in place, len(places[place]))
+        )
+        told = [f"{self._names(places[place])} {_are(places[place])} {place}" for place in order]
+        more = f" and {len(told) - 3} more places" if len(told) > 3 else ""
+        sentence = f"{fault.sentence}: {', '.join(told[:3])}{more}"
+        return replace(fault, sentence=sentence, rank=places[order[0]][0])
 
     def _silent(self, now: float) -> Fault | None:
         for number, rank in self.ranks.items():

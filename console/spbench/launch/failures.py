@@ -36,13 +36,13 @@ def first_sentence(failures: Sequence[Failure], text: str) -> str | None:
     return None
 
 
-def killed(who: str, number: int) -> str:
+def killed(who: str, number: int, *, many: bool = False) -> str:
     """Return ``WHO was killed by signal 9 (SIGKILL)``."""
     try:
         name = f" ({signal.Signals(number).name})"
     except ValueError:
         name = ""
-    return f"{who} was killed by signal {number}{name}"
+    return f"{who} {'were' if many else 'was'} killed by signal {number}{name}"
 
 
 SSH_FAILURES = (

@@ -18,6 +18,8 @@ from spbench.launch.search import output_of, search
 NVIDIA_DEVICE = Path("/dev/nvidia0")
 # read by mpirun_rsh itself, not by the ranks
 _OWN = ("MV2_MPIRUN_TIMEOUT", "MVP_MPIRUN_TIMEOUT", "MPIEXEC_TIMEOUT")
+# without them mpirun_rsh may not find its libraries and helpers: given alike in both places
+_NEEDED = ("PATH", "LD_LIBRARY_PATH")
 _LONGEST_TIMEOUT = 1000
 _LONGEST_PATH = 255
 _SAFE_FOLDER = re.compile(r"[\w@%+=:,./-]+", re.ASCII)
@@ -101,6 +103,7 @@ class MpirunRsh:
         argv += [word.replace("'", "'\\''") for word in job.program]
         # --export-all beats the words, and LD_PRELOAD here would load into every helper process
         kept = {name: value for name, value in env.items() if name not in words}
+        kept |= {name: words[name] for name in _NEEDED if name in words}
         return Command(tuple(argv), {**kept, **_timeouts(job), **job.private_env})
 
     def explain(self, stderr: str) -> str | None:

@@ -93,8 +93,8 @@ class OpenMpi:
 
 
 def _exports(job: JobSpec, full_env: Mapping[str, str]) -> Iterator[str]:
-    # Measured with 5.0.11: a value given as -x NAME=VALUE arrives exactly, be it empty or with
-    # blanks, quotes, $, backquotes, ; , = : \ newlines or UTF-8
+    # Measured with 5.0.11, here and over ssh: the value of -x NAME=VALUE arrives exactly, be it
+    # empty or with blanks, quotes, $, backquotes, ; , = : \ newlines or UTF-8
     for name, value in job.rank_env.items():
         yield from ("-x", f"{name}={value}")
     if all(is_local(host) for host in job.counts):

@@ -23,7 +23,7 @@ def _ended(said: re.Match[str]) -> str:
     if said["status"]:
         return f"{who} exited with status {said['status']}"
     number = _SIGNALS.get(said["how"])
-    return killed(who, number) if number else f"{who}: {said['how']}"
+    return killed(who, number, many=bool(many)) if number else f"{who}: {said['how']}"
 
 
 FAILURES = (

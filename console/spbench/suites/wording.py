@@ -73,7 +73,7 @@ def _within(data: Any, detail: ErrorDetails) -> KeyPath:
 
 
 def _tell(path: KeyPath, details: list[ErrorDetails], findings: Findings) -> None:
-    changing = [detail for detail in details if detail["type"] != "missing"]
+    changing = [d for d in details if d["type"] not in ("missing", "none_required")]
     for detail in details:
         if detail["type"] == "missing":
             findings.at_value(path, f"{_whole(path)} lacks the key {detail['loc'][-1]!r}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import isqrt
+from math import isqrt, sqrt
 
 import torch
 
@@ -22,13 +22,14 @@ def whole_numbers(
 
     Two such tensors can be multiplied and ``terms`` products added in any order, in ``dtype``, and
     no step rounds: even the sum of the products' sizes stays within `largest_sum`. Where ``terms``
-    is greater than that, most of the numbers are zero, so that it does so all but surely.
+    is greater than that, so many of the numbers are zero that a sum above it is out of the question
+    (less than a quarter of it is expected).
     """
     generator = torch.Generator().manual_seed(seed)
     limit = largest_sum(dtype)
     largest = max(1, isqrt(limit // terms))
     numbers = torch.randint(-largest, largest + 1, shape, generator=generator, dtype=torch.float64)
     if terms > limit:
-        share = limit / (2.0 * terms)
+        share = sqrt(limit / (4.0 * terms))
         numbers *= torch.rand(shape, generator=generator) < share
     return numbers

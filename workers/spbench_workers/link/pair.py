@@ -54,9 +54,10 @@ class Pair:
     def _lead(self, count: int) -> None:
         start_send, wait_send = self._send.Start, self._send.Wait
         start_receive, wait_receive = self._receive.Start, self._receive.Wait
+        # The receive is started while the message is under way: long before the answer can come.
         for _ in repeat(None, count):
-            start_receive()
             start_send()
+            start_receive()
             wait_send()
             wait_receive()
 

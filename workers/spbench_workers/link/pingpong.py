@@ -136,6 +136,7 @@ def run(context: Context) -> None:
     hosts = world.comm.allgather(world.host)
     schedule = rounds(world.size, context.params["pairs"])
     pingpong = PingPong(context)
+    context.progress("timing", 0, len(schedule))
     for done, pairs in enumerate(schedule):
         rest(world.comm)
         peer = _peer_of(world.rank, pairs)

@@ -1,0 +1,136 @@
+"""The srun command lines, run by a real Slurm: the one that SLURM_CONF or /etc/slurm names.
+
+A venv with mpich, named in SPBENCH_TEST_MPICH_VENV, makes its ranks one MPI job over PMI-2;
+without it only the placement and the environment are looked at.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from spbench.launch.base import JobSpec, Placed
+from spbench.launch.detect import find_launcher
+from spbench.suites.settings import LaunchSettings
+
+pytestmark = pytest.mark.cluster
+
+MPICH = Path(os.environ.get("SPBENCH_TEST_MPICH_VENV", "/nowhere")) / "bin/python"
+NASTY = {"QUOTES": 'it\'s "so"', "SHELL": "$HOME `id`; exit 3", "LINES": "a\nb", "COMMAS": "a,b=c"}
+RANK = f"""
+import json, os, sys
+got = {{"rank": int(os.environ["SLURM_PROCID"]), "node": os.environ["SLURMD_NODENAME"],
+       "argv": sys.argv[3:],
+       "env": {{name: os.environ.get(name) for name in {[*NASTY, "SPBENCH_TOKEN"]!r}}}}}
+if sys.argv[2] == "mpi":
+    from mpi4py import MPI
+    got["world"] = [MPI.COMM_WORLD.rank, MPI.COMM_WORLD.size]
+with open(f"{{sys.argv[1]}}/{{got['rank']}}.json", "w") as file:
+    json.dump(got, file)
+if sys.argv[3:] == ["kill"]:
+    if got["rank"] == 1:
+        os.kill(os.getpid(), 9)
+    import time
+    time.sleep(30)
+"""
+
+
+def idle_nodes() -> list[str]:
+    if shutil.which("sinfo") is None:
+        return []
+    try:
+        done = subprocess.run(
+            ["sinfo", "-h", "-N", "-t", "idle,alloc,mix", "-o", "%N"],
+            capture_output=True,
+            text=True,
+            timeout=5,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return []
+    return sorted(set(done.stdout.split())) if done.returncode == 0 else []
+
+
+NODES = idle_nodes()
+needs_slurm = pytest.mark.skipif(len(NODES) < 2, reason="no Slurm with two nodes answers here")
+
+
+def launched(
+    tmp_path: Path,
+    np: int,
+    placement: tuple[Placed, ...],
+    words: tuple[str, ...] = (),
+    mpi: bool = False,
+) -> tuple[subprocess.CompletedProcess[str], list[dict[str, object]], str | None]:
+    script = tmp_path / "rank.py"
+    script.write_text(RANK)
+    settings = LaunchSettings.model_validate({"launcher": "srun", "env": NASTY})
+    found = find_launcher(settings, None, os.environ)
+    text = found.launcher.hostfile(placement)
+    hostfile = None
+    if text is not None:
+        hostfile = tmp_path / "hostfile"
+        hostfile.write_text(text)
+    python = str(MPICH) if mpi else sys.executable
+    job = JobSpec(
+        np=np,
+        placement=placement,
+        settings=settings,
+        program=(python, str(script), str(tmp_path), "mpi" if mpi else "-", *words),
+        private_env={"SPBENCH_TOKEN": "t0ken"},
+        oversubscribed=False,
+        hostfile=hostfile,
+        library="mpich" if mpi else "",
+    )
+    command = found.launcher.command(found.executable, job, os.environ)
+    done = subprocess.run(
+        command.argv,
+        env=command.env,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    ranks = [json.loads(path.read_text()) for path in tmp_path.glob("[0-9]*.json")]
+    ranks.sort(key=lambda got: int(got["rank"]))
+    return done, ranks, found.launcher.explain(done.stderr)
+
+
+@needs_slurm
+@pytest.mark.parametrize("case", ["even", "uneven", "turned"])
+def test_ranks_stand_where_they_were_placed(tmp_path, case):
+    one, two = NODES[:2]
+    placement = {
+        "even": (Placed(one, 1), Placed(two, 1)),
+        "uneven": (Placed(one, 2), Placed(two, 1)),
+        "turned": (Placed(two, 1), Placed(one, 1)),
+    }[case]
+    words = tuple(NASTY.values())
+    done, ranks, _ = launched(tmp_path, sum(p.count for p in placement), placement, words)
+    assert done.returncode == 0, done.stderr
+    assert [got["node"] for got in ranks] == [p.host for p in placement for _ in range(p.count)]
+    assert all(got["argv"] == list(words) for got in ranks)
+    assert all(got["env"] == NASTY | {"SPBENCH_TOKEN": "t0ken"} for got in ranks)
+
+
+@needs_slurm
+def test_a_killed_rank_ends_the_job_and_is_explained(tmp_path):
+    done, _, sentence = launched(tmp_path, 2, (Placed(NODES[0], 2),), ("kill",))
+    assert done.returncode != 0
+    assert sentence == f"rank 1 on {NODES[0]} was killed by signal 9 (SIGKILL)"
+
+
+@needs_slurm
+@pytest.mark.skipif(not MPICH.exists(), reason="SPBENCH_TEST_MPICH_VENV names no venv with mpich")
+def test_mpich_ranks_are_one_job_over_pmi2(tmp_path):
+    placement = (Placed(NODES[0], 1), Placed(NODES[1], 1))
+    done, ranks, _ = launched(tmp_path, 2, placement, mpi=True)
+    assert done.returncode == 0, done.stderr
+    assert [got["world"] for got in ranks] == [[0, 2], [1, 2]]

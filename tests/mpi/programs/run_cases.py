@@ -1,0 +1,67 @@
+"""Runs a list of cases on the ranks of one launch and writes what each rank said.
+
+    mpirun -n 6 python -m mpi4py run_cases.py CASES.json RESULTS.json
+
+A case is ``{"benchmark", "ranks", "params", "inject"}``; it runs on the first ``ranks`` ranks. A
+result is one list of events a rank, an exception as ``{"event": "exception", "message": ...}``.
+"""
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from spbench_workers.catalog import BENCHMARKS
+from spbench_workers.comm import open_world, rest
+from spbench_workers.context import Context
+from spbench_workers.session import load_runners
+
+
+class RecordingChannel:
+    def __init__(self, rank):
+        self.rank = rank
+        self.events = []
+
+    def send(self, event, **fields):
+        self.events.append({"event": event, **fields})
+
+
+def run_case(world, case, runners):
+    channel = RecordingChannel(world.rank)
+    entry = BENCHMARKS[case["benchmark"]]
+    context = Context(
+        world,
+        channel,
+        case=entry.name,
+        benchmark=entry.name,
+        params=entry.complete(case["params"]),
+        inject=case["inject"],
+    )
+    try:
+        runners[entry.name](context)
+    except Exception as error:
+        if world.size > 1:
+            raise
+        channel.send("exception", message=str(error))
+    return channel.events
+
+
+def main():
+    world = open_world()
+    cases = json.loads(Path(sys.argv[1]).read_text())
+    runners = load_runners({case["benchmark"] for case in cases})
+    results = []
+    for case in cases:
+        takes_part = world.rank < case["ranks"]
+        comm = world.comm.Split(0 if takes_part else 1, world.rank)
+        events = []
+        if takes_part:
+            events = run_case(replace(world, comm=comm, size=comm.size), case, runners)
+        rest(world.comm)
+        comm.Free()
+        results.append(world.comm.gather(events))
+    if world.rank == 0:
+        Path(sys.argv[2]).write_text(json.dumps(results))
+
+
+main()

@@ -1,0 +1,376 @@
+"""Every benchmark on real ranks: right results pass, planted faults fail on their victim alone."""
+
+import json
+import math
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import pytest
+
+# One launch runs nearly all cases; on a busy machine it takes a while.
+pytestmark = [pytest.mark.mpi, pytest.mark.timeout(300)]
+
+PROGRAM = Path(__file__).parent / "programs" / "run_cases.py"
+RANKS = 6
+BYTES = {"fp64": 8, "fp32": 4, "fp16": 2, "bf16": 2}
+SHORT = {"warmup": 1, "iterations": 3}
+
+
+@dataclass(frozen=True)
+class Case:
+    benchmark: str
+    ranks: int
+    params: dict = field(default_factory=dict)
+    inject: str | None = None
+
+    def __str__(self):
+        words = " ".join(f"{key}={value}" for key, value in self.params.items())
+        return f"{self.benchmark} {words} {self.inject or ''}".strip()
+
+
+def halo(image, grid, halo_len, inject=None, **params):
+    rows, cols = map(int, grid.split("x"))
+    params = {"image_size": image, "grid": grid, "halo_len": halo_len, **params}
+    return Case("halo.exchange", rows * cols, SHORT | params, inject)
+
+
+def small(benchmark, inject=None, ranks=2, **params):
+    return Case(benchmark, ranks, SHORT | params, inject)
+
+
+HALO = [
+    *(
+        halo(image, grid, halo_len)
+        for image in ("65x65", "62x62", "37x53")
+        for grid in ("2x2", "1x4", "4x1", "2x3")
+        for halo_len in (1, 3)
+    ),
+    # Halos longer than a tile: pieces come from beyond the next tile.
+    halo("37x53", "1x4", 20),
+    halo("37x53", "4x1", 12),
+    halo("9x11", "2x3", 7),
+    halo("2x3", "2x3", 5),
+    halo("62x62", "2x2", 3, batch_size=3, in_channels=5),
+    halo("37x53", "2x3", 9, batch_size=2, in_channels=3),
+    halo("65x65", "1x1", 3),
+    *(halo("37x53", "2x2", 3, dtype=dtype, in_channels=2) for dtype in BYTES),
+]
+OTHER = [
+    small("link.pingpong", ranks=4, sizes=[1, 8, 4097, 70000]),
+    small("link.pingpong", ranks=5, sizes=[8, 1 << 20], pairs="neighbours"),
+    small("link.pingpong", sizes=[64], warmup=0, iterations=1),
+    small("memory.copy", size=1 << 20, ranks=4),
+    small("memory.copy", size=(1 << 24) + 13),
+    *(small("compute.gemm", n=n) for n in (1, 64, 300)),
+    *(small("compute.gemm", n=97, dtype=dtype) for dtype in BYTES),
+    # More terms than bf16 has whole numbers: most of the data are zeros.
+    small("compute.gemm", n=400, dtype="bf16"),
+    small("compute.conv", image_size="33x20", in_channels=5, out_channels=3, batch_size=2),
+    *(
+        small("compute.conv", image_size=16, in_channels=3, out_channels=2, kernel=k)
+        for k in (1, 2, 7)
+    ),
+    *(
+        small("compute.conv", image_size=12, in_channels=40, out_channels=2, dtype=dtype)
+        for dtype in BYTES
+    ),
+]
+FAULTY = [
+    *(
+        halo(image, grid, halo_len, fault)
+        for image, grid, halo_len in (("62x62", "2x2", 3), ("9x11", "2x3", 7), ("4x4", "1x4", 1))
+        for fault in ("corrupt-halo", "drop-halo", "stale-halo")
+    ),
+    halo("37x53", "2x2", 3, "corrupt-halo", dtype="bf16"),
+    halo("37x53", "2x2", 3, "stale-halo", dtype="fp16"),
+    halo("2x2", "2x2", 1, "stale-halo"),
+    small("link.pingpong", "corrupt-message", ranks=4, sizes=[1, 4097]),
+    small("link.pingpong", "corrupt-message", sizes=[3 << 20]),
+    small("memory.copy", "corrupt-copy", size=1 << 20, ranks=3),
+    small("memory.copy", "corrupt-copy", size=8),
+    *(small("compute.gemm", "corrupt-result", n=65, dtype=dtype) for dtype in BYTES),
+    *(
+        small("compute.conv", "corrupt-result", image_size=9, in_channels=4, dtype=dtype)
+        for dtype in BYTES
+    ),
+]
+IMPOSSIBLE = [
+    halo("16x16", "1x1", 1, fault) for fault in ("corrupt-halo", "drop-halo", "stale-halo")
+]
+CASES = [*HALO, *OTHER, *FAULTY, *IMPOSSIBLE]
+
+
+def launch(ranks, *program):
+    beside = Path(sys.executable).parent
+    mpirun = shutil.which("mpirun", path=str(beside)) or shutil.which("mpirun")
+    if mpirun is None:
+        pytest.skip("no mpirun")
+    environment = os.environ | {
+        "OMPI_ALLOW_RUN_AS_ROOT": "1",
+        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+        "OMPI_MCA_osc": "^ucx",
+        "OMP_NUM_THREADS": "1",
+    }
+    return subprocess.run(
+        [mpirun, "--oversubscribe", "-n", str(ranks), sys.executable, "-m", "mpi4py", *program],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    """Starts MPI and torch once, and returns what the ranks said, case by case."""
+    folder = tmp_path_factory.mktemp("cases")
+    wanted, said = folder / "cases.json", folder / "results.json"
+    wanted.write_text(json.dumps([asdict(case) for case in CASES]))
+    ended = launch(RANKS, str(PROGRAM), str(wanted), str(said))
+    assert ended.returncode == 0, ended.stderr
+    return dict(zip(map(str, CASES), json.loads(said.read_text()), strict=True))
+
+
+def of_kind(events, kind, **fields):
+    return [
+        event
+        for event in events
+        if event["event"] == kind and all(event.get(key) == fields[key] for key in fields)
+    ]
+
+
+def metric(events, name):
+    """The unlabelled metric that a rank gave itself, not as a limit."""
+    found = [
+        event["value"]
+        for event in of_kind(events, "metric", name=name)
+        if "labels" not in event and "measured_by" not in event
+    ]
+    return found[0] if found else None
+
+
+def limits(result, name):
+    return [
+        event
+        for events in result
+        for event in of_kind(events, "metric", name=name)
+        if "measured_by" in event
+    ]
+
+
+def failed_ranks(result):
+    return {
+        rank
+        for rank, events in enumerate(result)
+        for check in of_kind(events, "check")
+        if not check["passed"]
+    }
+
+
+@pytest.mark.parametrize("case", [*HALO, *OTHER], ids=str)
+def test_a_right_result_passes_on_every_rank(results, case):
+    result = results[str(case)][: case.ranks]
+    for events in result:
+        checks = of_kind(events, "check")
+        assert len(checks) == 1
+        assert checks[0]["passed"], checks[0]
+    assert all(not events for events in results[str(case)][case.ranks :])
+
+
+@pytest.mark.parametrize("case", FAULTY, ids=str)
+def test_a_fault_is_seen_on_the_victim_and_only_there(results, case):
+    assert failed_ranks(results[str(case)]) == {case.ranks - 1}
+
+
+@pytest.mark.parametrize("case", FAULTY, ids=str)
+def test_a_failed_check_says_where(results, case):
+    events = results[str(case)][case.ranks - 1]
+    detail = of_kind(events, "check")[0]["detail"]
+    assert "not" in detail or "wrong" in detail
+
+
+@pytest.mark.parametrize("case", IMPOSSIBLE, ids=str)
+def test_a_fault_that_cannot_be_planted_is_refused(results, case):
+    events = results[str(case)][0]
+    assert "no halo to spoil" in of_kind(events, "exception")[0]["message"]
+    assert not of_kind(events, "check")
+
+
+def halo_pixels(image, grid, halo_len):
+    """Pixel by pixel: the pairs (owner, receiver) and how many pixels go between them."""
+    height, width = map(int, image.split("x"))
+    rows, cols = map(int, grid.split("x"))
+
+    def tile(rank):
+        row, col = divmod(rank, cols)
+        return (
+            range(row * height // rows, (row + 1) * height // rows),
+            range(col * width // cols, (col + 1) * width // cols),
+        )
+
+    tiles = [tile(rank) for rank in range(rows * cols)]
+    owner = {(y, x): rank for rank, (ys, xs) in enumerate(tiles) for y in ys for x in xs}
+    counts = {}
+    for receiver, (ys, xs) in enumerate(tiles):
+        for y in range(ys.start - halo_len, ys.stop + halo_len):
+            for x in range(xs.start - halo_len, xs.stop + halo_len):
+                source = owner.get((y, x), receiver)
+                if source != receiver:
+                    counts[source, receiver] = counts.get((source, receiver), 0) + 1
+    return counts
+
+
+@pytest.mark.parametrize("case", HALO, ids=str)
+def test_counted_bytes_and_messages_are_those_of_the_halo(results, case):
+    params = case.params
+    counts = halo_pixels(params["image_size"], params["grid"], params["halo_len"])
+    each = params.get("batch_size", 1) * params.get("in_channels", 1)
+    each *= BYTES[params.get("dtype", "fp32")]
+    for rank, events in enumerate(results[str(case)][: case.ranks]):
+        sent = [pixels for (source, _), pixels in counts.items() if source == rank]
+        assert metric(events, "messages_sent") == len(sent)
+        assert metric(events, "bytes_sent") == sum(sent) * each
+
+
+@pytest.mark.parametrize("case", HALO, ids=str)
+def test_a_halo_case_gives_one_limit_where_there_is_a_message(results, case):
+    found = limits(results[str(case)], "time_ms")
+    assert len(found) == (1 if case.ranks > 1 else 0)
+    for limit in found:
+        assert limit["value"] > 0
+        assert "ping-pong of the longest message" in limit["measured_by"]
+
+
+@pytest.mark.parametrize("case", [*HALO, *OTHER, *FAULTY], ids=str)
+def test_every_rank_gives_every_iteration_once(results, case):
+    for events in results[str(case)][: case.ranks]:
+        values = [
+            value
+            for event in of_kind(events, "samples", metric="time_ms")
+            for value in event["values"]
+        ]
+        assert len(values) == case.params["iterations"]
+        assert all(math.isfinite(value) and value > 0 for value in values)
+
+
+@pytest.mark.parametrize("case", [*HALO, *OTHER], ids=str)
+def test_nothing_but_what_the_catalog_names_is_given(results, case):
+    from spbench_workers.catalog import BENCHMARKS
+
+    entry = BENCHMARKS[case.benchmark]
+    names = {m.name for m in entry.metrics}
+    for events in results[str(case)]:
+        assert {event["name"] for event in of_kind(events, "metric")} <= names
+        assert {event["name"] for event in of_kind(events, "check")} <= set(entry.checks)
+
+
+PINGPONG = [case for case in OTHER if case.benchmark == "link.pingpong"]
+
+
+@pytest.mark.parametrize("case", PINGPONG, ids=str)
+def test_every_pair_and_size_is_measured_once(results, case):
+    if case.params.get("pairs") == "neighbours":
+        pairs = {(rank, rank + 1) for rank in range(case.ranks - 1)}
+    else:
+        pairs = {(a, b) for b in range(case.ranks) for a in range(b)}
+    result = results[str(case)]
+    for name in ("latency_us", "bandwidth_gb_s"):
+        labels = [
+            (rank, event["labels"])
+            for rank, events in enumerate(result)
+            for event in of_kind(events, "metric", name=name)
+            if "labels" in event
+        ]
+        assert all(rank == label["source"] for rank, label in labels)
+        assert all({"host_a", "host_b"} <= label.keys() for _, label in labels)
+        found = sorted((label["source"], label["target"], label["bytes"]) for _, label in labels)
+        assert found == sorted((*pair, size) for pair in pairs for size in case.params["sizes"])
+
+
+@pytest.mark.parametrize("case", PINGPONG, ids=str)
+def test_rank_0_gives_the_slowest_pair_and_the_limit(results, case):
+    result = results[str(case)]
+    labelled = [event for events in result for event in of_kind(events, "metric")]
+    labelled = [event for event in labelled if "labels" in event]
+    smallest, largest = case.params["sizes"][0], case.params["sizes"][-1]
+    slowest = max(
+        event["value"]
+        for event in labelled
+        if event["name"] == "latency_us" and event["labels"]["bytes"] == smallest
+    )
+    lowest = min(
+        event["value"]
+        for event in labelled
+        if event["name"] == "bandwidth_gb_s" and event["labels"]["bytes"] == largest
+    )
+    assert metric(result[0], "latency_us") == pytest.approx(slowest)
+    assert metric(result[0], "bandwidth_gb_s") == pytest.approx(lowest)
+    assert all(metric(events, "latency_us") is None for events in result[1:])
+    assert len(limits(result, "bandwidth_gb_s")) == 1
+
+
+RATES = {"memory.copy": "bandwidth_gb_s", "compute.gemm": "gflops", "compute.conv": "gflops"}
+
+
+@pytest.mark.parametrize("case", [case for case in OTHER if case.benchmark in RATES], ids=str)
+def test_each_rank_gives_its_rate_and_rank_0_the_limits(results, case):
+    rate = RATES[case.benchmark]
+    result = results[str(case)][: case.ranks]
+    assert all(metric(events, rate) > 0 for events in result)
+    for name in (rate, "time_ms"):
+        (limit,) = limits(result, name)
+        assert limit["value"] > 0
+        assert limit["measured_by"] == "rank 0 alone, the other ranks asleep"
+
+
+def by_hand(ranks, words):
+    return launch(ranks, "-m", "spbench_workers", *words.split())
+
+
+def test_by_hand_prints_the_lines_of_the_reference_script():
+    words = "halo.exchange --image-size 1024 --halo-len 3 --num-spatial-parts 4 --slice-method"
+    ended = by_hand(4, f"{words} vertical")
+    assert ended.returncode == 0, ended.stderr
+    lines = ended.stdout.splitlines()
+    for rank in range(4):
+        assert f"rank : {rank} size:  4" in lines
+        assert f"Validation passed Rank:{rank}" in lines
+        times = [line for line in lines if line.startswith(f"Rank:{rank} Time taken (ms):")]
+        assert len(times) == 1
+        assert float(times[0].rpartition(":")[2]) > 0
+
+
+def test_by_hand_a_failed_check_ends_with_status_1():
+    ended = by_hand(2, "link.pingpong --sizes 64 --iterations 2 --inject corrupt-message")
+    assert ended.returncode == 1
+    assert "Validation passed Rank:0" in ended.stdout
+    assert "Validation failed Rank:1 echo: largest error" in ended.stdout
+
+
+@pytest.mark.parametrize(
+    "words", ["nonsense", "link.pingpong --nonsense", "link.pingpong --seed x"]
+)
+def test_by_hand_wrong_words_are_said_once_and_end_with_status_2(words):
+    ended = by_hand(3, words)
+    assert ended.returncode == 2
+    assert ended.stdout == ""
+    assert ended.stderr.count("spbench_workers: error:") == 1
+    assert "Traceback" not in ended.stderr
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
+def test_the_comparison_with_c_runs():
+    program = Path(__file__).parents[2] / "benchmarks" / "pingpong.py"
+    command = [sys.executable, str(program), "--rounds", "1", "--iterations", "2"]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=110, check=False)
+    if "not enough slots" in ended.stderr:
+        pytest.skip("fewer than two cores")
+    assert ended.returncode == 0, ended.stderr
+    rows = [line.split() for line in ended.stdout.splitlines()[2:]]
+    assert [int(row[0]) for row in rows] == [8, 1024, 65536, 1 << 20, 4 << 20]
+    assert all(len(row) == 6 and float(row[3]) > 0 for row in rows)

@@ -1,0 +1,299 @@
+"""The fault table: every fault ends within its deadline, leaves nothing behind, and is named."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from running import SPBENCH, Ended, Running, run
+from spbench.engine.processes import members
+
+pytestmark = [pytest.mark.mpi, pytest.mark.timeout(120)]
+
+DATA = Path(__file__).parent.parent / "data" / "suites"
+FAULTS = str(DATA / "faults.yaml")
+LONG = str(DATA / "long.yaml")
+HALO = str(Path(__file__).parent.parent.parent / "suites" / "halo.yaml")
+HOST = socket.gethostname()
+
+
+def assert_only_second_hit(ended: Ended, status: str) -> dict[str, object]:
+    assert ended.code == 4, ended.stderr
+    assert ended.statuses == {"first": "passed", "second": status, "third": "passed"}
+    assert "Traceback" not in ended.stderr
+    ended.assert_no_process_left()
+    ended.assert_events_whole()
+    return ended.case("second")
+
+
+def test_corrupted_halo_fails_the_check_on_that_rank_alone(tmp_path: Path) -> None:
+    ended = run(HALO, "-k", "uneven", "--inject", "corrupt-halo", home=tmp_path / "home")
+    assert ended.code == 1, ended.stderr
+    (case,) = ended.report["cases"]
+    (check,) = case["checks"]
+    assert case["status"] == "failed"
+    assert (check["ranks_passed"], check["ranks_failed"]) == (3, 1)
+    assert f"rank 3 on {HOST}" in case["reason"]
+    ended.assert_no_process_left()
+
+
+@pytest.mark.parametrize(
+    ("fault", "message", "trace"),
+    [
+        ("raise", "InjectedFaultError: planted by --inject raise", "faults.py"),
+        ("exit", "SystemExit: 3", "sys.exit(3)"),
+    ],
+)
+def test_a_rank_that_raises_or_exits_ends_its_case_with_its_traceback(
+    tmp_path: Path, fault: str, message: str, trace: str
+) -> None:
+    ended = run(FAULTS, "--inject", f"{fault}@second", home=tmp_path / "home")
+    case = assert_only_second_hit(ended, "error")
+    assert f"rank 1 on {HOST}" in str(case["reason"])
+    assert " s into second" in str(case["reason"])
+    assert message in str(case["reason"])
+    assert trace in str(case["traceback"])
+
+
+def test_a_killed_rank_is_named_with_its_signal(tmp_path: Path) -> None:
+    ended = run(FAULTS, "--inject", "kill@second", home=tmp_path / "home")
+    case = assert_only_second_hit(ended, "error")
+    assert f"rank 1 on {HOST}" in str(case["reason"])
+    assert "signal 9" in str(case["reason"])
+    told = [e["event"] for e in ended.events if e.get("rank") == 1 and e.get("case") == "second"]
+    assert told[0] == "case_start"
+    assert "progress" in told
+
+
+def test_a_rank_killed_from_outside_is_an_error_too(tmp_path: Path) -> None:
+    running = Running(LONG, home=tmp_path / "home")
+    running.wait_for("progress", phase="timing")
+    os.kill(running.pid_of(0), signal.SIGKILL)
+    ended = running.end()
+    assert ended.code == 4
+    assert ended.statuses == {"long": "error", "after": "passed"}
+    assert f"rank 0 on {HOST}" in ended.case("long")["reason"]
+    ended.assert_no_process_left()
+
+
+def test_a_hung_rank_is_timed_out_and_named(tmp_path: Path) -> None:
+    words = ("--inject", "hang@second", "--set", "launch.timeout=2")
+    ended = run(FAULTS, *words, home=tmp_path / "home")
+    case = assert_only_second_hit(ended, "timeout")
+    assert f"rank 1 on {HOST} is in _hang" in str(case["reason"])
+    assert "its timeout is 2 s" in str(case["reason"])
+    assert ended.seconds < 30
+
+
+def test_a_stopped_rank_is_an_error_after_ten_seconds_of_silence(tmp_path: Path) -> None:
+    running = Running(LONG, home=tmp_path / "home")
+    running.wait_for("progress", phase="timing")
+    victim = running.pid_of(1)
+    os.kill(victim, signal.SIGSTOP)
+    stopped = time.monotonic()
+    ended = running.end()
+    assert time.monotonic() - stopped < 30
+    assert ended.code == 4
+    assert ended.statuses == {"long": "error", "after": "passed"}
+    assert f"rank 1 on {HOST} silent for 10 s" in ended.case("long")["reason"]
+    ended.assert_no_process_left()
+    ended.assert_events_whole()
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_ctrl_c_cancels_writes_the_report_and_exits_130(tmp_path: Path, times: int) -> None:
+    running = Running(LONG, home=tmp_path / "home")
+    running.wait_for("progress", phase="timing")
+    pressed = time.monotonic()
+    for _ in range(times):
+        running.interrupt()
+        time.sleep(0.2)
+    ended = running.end()
+    assert ended.code == 130
+    assert time.monotonic() - pressed < 12
+    assert ended.statuses == {"long": "cancelled", "after": "cancelled"}
+    assert ended.report["run"]["exit_code"] == 130
+    assert "Ctrl-C" in ended.case("long")["reason"]
+    assert "Traceback" not in ended.stderr
+    ended.assert_no_process_left()
+    ended.assert_events_whole()
+
+
+def test_sigterm_ends_with_143(tmp_path: Path) -> None:
+    running = Running(LONG, home=tmp_path / "home")
+    running.wait_for("progress", phase="timing")
+    running.interrupt(signal.SIGTERM)
+    ended = running.end()
+    assert ended.code == 143
+    ended.assert_no_process_left()
+
+
+def test_ranks_of_a_killed_console_end_and_results_show_reads_the_run(tmp_path: Path) -> None:
+    running = Running(LONG, home=tmp_path / "home")
+    running.wait_for("progress", phase="timing")
+    run_id = running.folder.name
+    assert members(run_id)
+    running.process.kill()
+    killed = time.monotonic()
+    while members(run_id) and time.monotonic() - killed < 10:
+        time.sleep(0.1)
+    assert members(run_id) == []
+    assert time.monotonic() - killed < 5
+    running.end()
+    shown = subprocess.run(
+        [SPBENCH, "results", "show", run_id, "--home", str(running.home)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "long" in shown.stdout
+    assert "the console ended before the run did" in shown.stdout
+
+
+def test_strangers_at_the_collector_do_not_disturb_the_run(tmp_path: Path) -> None:
+    running = Running(LONG, home=tmp_path / "home", env={"TMPDIR": str(tmp_path)})
+    running.wait_for("progress", phase="timing")
+    environ = Path(f"/proc/{running.pid_of(0)}/environ").read_bytes().split(b"\0")
+    variables = dict(item.split(b"=", 1) for item in environ if b"=" in item)
+    host, _, port = variables[b"SPBENCH_COLLECTOR"].decode().rpartition(":")
+    assert host == "127.0.0.1"
+    with ExitStack() as stack:
+        idle = [
+            stack.enter_context(socket.create_connection((host, int(port)))) for _ in range(500)
+        ]
+        for rubbish in (
+            b"GET / HTTP/1.0\r\n\r\n",
+            b'{"event":"hello","rank":0,"seq":0,"time":0,"token":"wrong","host":"x","pid":1}\n',
+            b"x" * (10 << 20),
+        ):
+            with socket.create_connection((host, int(port))) as stranger:
+                try:
+                    stranger.sendall(rubbish)
+                    stranger.settimeout(10)
+                    assert stranger.recv(1) == b""
+                except ConnectionError:
+                    pass  # reset: it was dropped while it was still sending
+        before = len(running.folder.joinpath("events.jsonl").read_bytes())
+        time.sleep(2.5)
+        assert len(running.folder.joinpath("events.jsonl").read_bytes()) > before
+        assert len(idle) == 500
+    running.interrupt()
+    ended = running.end()
+    assert ended.code == 130
+    assert ended.statuses["long"] == "cancelled"
+    ended.assert_events_whole()
+    (job_end,) = [event for event in ended.events if event["event"] == "job_end"]
+    assert job_end["strangers"] >= 3
+
+
+def test_wrong_launcher_for_the_library_names_both(tmp_path: Path) -> None:
+    """A launcher that starts every rank as a world of its own: here a plain loop in a script."""
+    bin_folder = tmp_path / "bin"
+    bin_folder.mkdir()
+    mpiexec = bin_folder / "mpiexec"
+    mpiexec.write_text(
+        f"#!{sys.executable}\n"
+        "import subprocess, sys\n"
+        "if '--version' in sys.argv:\n"
+        "    print('HYDRA build details:\\n    Version: 5.0.2')\n"
+        "    sys.exit(0)\n"
+        "words = sys.argv[sys.argv.index(next(w for w in sys.argv if 'python' in w)):]\n"
+        "ranks = [subprocess.Popen(words) for _ in range(2)]\n"
+        "sys.exit(max(rank.wait() for rank in ranks))\n"
+    )
+    mpiexec.chmod(0o755)
+    python = bin_folder / "python"
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    words = ("--launcher", "hydra", "--set", f"launch.python={python}")
+    path = f"{bin_folder}:{os.environ['PATH']}"
+    ended = run(FAULTS, *words, home=tmp_path / "home", env={"PATH": path})
+    assert ended.code == 3, ended.stdout + ended.stderr
+    reason = ended.case("first")["reason"]
+    assert "hydra" in reason
+    assert "Open MPI" in reason
+    assert "of 1 in a job of 2" in reason
+    ended.assert_no_process_left()
+
+
+def test_no_mpi4py_is_said_before_a_launch(tmp_path: Path) -> None:
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
+    python.chmod(0o755)
+    ended = run(FAULTS, "--set", f"launch.python={python}", home=tmp_path / "home")
+    assert ended.code == 3
+    assert ended.report["cases"] == []
+    assert "mpi4py" in ended.stderr
+    assert "pip install" in ended.stderr
+    assert len(ended.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "text"),
+    [
+        (("--hosts", "no-such-host.invalid:2"), 3, "no-such-host.invalid"),
+        (("--launcher", "mpirun_rsh"), 3, "mpirun_rsh is not installed"),
+        (("--launcher", "mpirunrsh"), 2, "did you mean mpirun_rsh?"),
+        (("--hosts", "localhost:1"), 3, "2 ranks"),
+        (("--inject", "no-such-fault"), 2, "no-such-fault"),
+        (("--set", "iteratoins=3"), 2, "did you mean iterations?"),
+        (("-k", "nothing"), 5, "nothing"),
+    ],
+)
+def test_what_cannot_run_is_refused_in_one_sentence(
+    tmp_path: Path, words: tuple[str, ...], code: int, text: str
+) -> None:
+    ended = run(FAULTS, *words, home=tmp_path / "home", env={"PATH": "/usr/bin:/bin"})
+    assert ended.code == code, ended.stderr
+    assert text in ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert ended.report["cases"] == []
+    assert ended.report["run"]["exit_code"] == code
+    assert ended.report["errors"]
+
+
+def test_a_host_that_is_lost_in_the_launch_is_an_error(tmp_path: Path) -> None:
+    """A stand-in for ssh that answers the first question and then reaches nothing."""
+    ssh = tmp_path / "ssh"
+    ssh.write_text(
+        '#!/bin/sh\nfor word; do last=$word; done\n[ "$last" = true ] && exit 0\n'
+        "echo 'ssh: connect to host lost port 22: No route to host' >&2\nexit 255\n"
+    )
+    ssh.chmod(0o755)
+    env = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    words = ("--hosts", "lost.invalid:2", "--set", "launch.start_timeout=20")
+    ended = run(FAULTS, *words, home=tmp_path / "home", env=env)
+    assert ended.code == 4, ended.stderr
+    assert set(ended.statuses.values()) == {"error"}
+    assert "lost" in ended.case("first")["reason"]
+    ended.assert_no_process_left()
+
+
+def test_a_full_disk_under_the_run_folder_is_one_sentence(tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("mounting a small file system needs root")
+    small = tmp_path / "small"
+    small.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(small)]
+    done = subprocess.run(mount, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        pytest.skip(f"this machine mounts no tmpfs: {done.stderr.strip()}")
+    try:
+        report = tmp_path / "report.json"
+        running = Running(LONG, home=small / "home")
+        running.report_path = report
+        ended = running.end()
+        assert ended.code == 4, ended.stdout + ended.stderr
+        assert "No space left on device" in ended.stdout + ended.stderr
+        assert "Traceback" not in ended.stderr
+        assert [members(path.name) for path in (small / "home" / "runs").iterdir()] == [[]]
+    finally:
+        subprocess.run(["umount", "-l", str(small)], check=True)

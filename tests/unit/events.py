@@ -1,0 +1,239 @@
+"""Made-up events, as a console and its ranks write them, and runs recorded from them."""
+
+from __future__ import annotations
+
+import os
+import socket
+
+from spbench.engine.recorder import Recorder
+from spbench.record.event_log import EventLog
+from spbench.record.folder import RunFolder, create
+from spbench.record.state import RunState
+from spbench_workers import protocol
+
+BY_KIND = {
+    "hello": {"token": "t0ken", "schema": protocol.SCHEMA, "host": "node01", "pid": 11, "size": 2},
+    "ready": {
+        "size": 2,
+        "pid": 11,
+        "local_rank": 0,
+        "host": "node01",
+        "cpus": [0, 1],
+        "numa": 0,
+        "threads": 1,
+        "device": "cpu",
+        "fabric": "self,sm",
+        "versions": {"python": "3.11.2", "mpi": "Open MPI 5.0"},
+    },
+    "case_start": {"case": "a", "repeat": 0},
+    "progress": {"case": "a", "repeat": 0, "phase": "timing", "done": 1, "total": 4},
+    "samples": {"case": "a", "repeat": 0, "metric": "time_ms", "values": [1.0]},
+    "check": {
+        "case": "a",
+        "repeat": 0,
+        "name": "halo",
+        "passed": True,
+        "max_abs_error": 0.0,
+        "tolerance": 0.0,
+        "detail": "",
+    },
+    "metric": {"case": "a", "repeat": 0, "name": "bandwidth", "value": 1.5},
+    "log": {"level": "info", "message": "hello"},
+    "case_end": {"case": "a", "repeat": 0, "status": "ok"},
+    "heartbeat": {},
+    "bye": {},
+}
+"""One event of each kind that a rank sends, without its head."""
+
+
+def rank_event(kind, rank=0, seq=0, **fields):
+    """An event of a rank; what is not given is as in BY_KIND."""
+    return {"event": kind, "rank": rank, "seq": seq, "time": 1001.0, **BY_KIND[kind], **fields}
+
+
+def console_event(kind, **fields):
+    return {"event": kind, "time": 1000.0, **fields}
+
+
+def metric(name, unit="1", better="lower", fold="max"):
+    return {"name": name, "unit": unit, "better": better, "fold": fold}
+
+
+TIME = metric("time_ms", "ms")
+
+
+def described(case="a", np=2, **changes):
+    """A case as run_start describes it."""
+    return {
+        "id": case,
+        "name": case,
+        "benchmark": "halo.exchange",
+        "params": {"halo_len": 1, "warmup": 3},
+        "np": np,
+        "repeat": 1,
+        "inject": None,
+        "measures": "rank",
+        "metrics": [TIME],
+        "checks": ["halo"],
+        "expect": [],
+        "places": [],
+        **changes,
+    }
+
+
+def run_start(*cases):
+    return console_event(
+        "run_start",
+        id="20260101-000000-made-up-0000",
+        suite="made-up",
+        description="",
+        argv=["run", "made-up.yaml"],
+        seed=1,
+        environment={"host": "login"},
+        cases=list(cases or [described()]),
+    )
+
+
+def job_start(*cases, np=2, **changes):
+    return console_event(
+        "job_start",
+        job=1,
+        launcher="openmpi",
+        version="Open MPI 5.0",
+        argv=["mpirun", "-n", str(np)],
+        hostfile=None,
+        env={"OMP_NUM_THREADS": "1"},
+        np=np,
+        cases=list(cases or ["a"]),
+        oversubscribed=False,
+        **changes,
+    )
+
+
+def job_end(reason=None):
+    return console_event("job_end", job=1, reason=reason, status=0, strangers=0)
+
+
+def judged(case="a", status="passed", reason=None, **fields):
+    fields = {"traceback": None, "expectations": [], **fields}
+    return console_event("case_judged", case=case, status=status, reason=reason, **fields)
+
+
+def run_end(verdict="passed", exit_code=0, errors=(), findings=()):
+    return console_event(
+        "run_end",
+        verdict=verdict,
+        exit_code=exit_code,
+        errors=list(errors),
+        findings=list(findings),
+    )
+
+
+def started(*cases, hosts=("node01", "node01")):
+    """A run as far as its ranks have started their first case, one rank an entry of hosts."""
+    np = len(hosts)
+    cases = cases or (described(np=np),)
+    first = cases[0]["id"]
+    return [
+        run_start(*cases),
+        job_start(*(case["id"] for case in cases), np=np),
+        *(
+            rank_event("ready", rank, host=host, size=np, local_rank=hosts[:rank].count(host))
+            for rank, host in enumerate(hosts)
+        ),
+        *(rank_event("case_start", rank, case=first) for rank in range(np)),
+    ]
+
+
+def timed(times, hosts, case="a"):
+    """A judged run of one case that has these times on each rank."""
+    return [
+        *started(described(case, len(hosts)), hosts=hosts),
+        *(
+            rank_event("samples", rank, case=case, values=values)
+            for rank, values in enumerate(times)
+        ),
+        judged(case),
+    ]
+
+
+def measured(latency, bandwidth, case="links"):
+    """A judged run of one case that has a figure for each pair of ``(rank, host)``."""
+    hosts = dict(place for pair in (*latency, *bandwidth) for place in pair)
+    what = described(case, len(hosts), measures="link", checks=[])
+    events = started(what, hosts=[hosts[rank] for rank in sorted(hosts)])
+    for name, size, figures in (("latency_us", 8, latency), ("bandwidth_gb_s", 1 << 20, bandwidth)):
+        for ((source, host_a), (target, host_b)), value in figures.items():
+            pair = {"source": source, "target": target, "host_a": host_a, "host_b": host_b}
+            labels = {**pair, "bytes": size}
+            events.append(
+                rank_event("metric", source, case=case, name=name, value=value, labels=labels)
+            )
+    return [*events, judged(case)]
+
+
+def whole_run():
+    """A run of two ranks that passed, with samples, a check, a limit and a measurement."""
+    what = described(
+        metrics=[TIME, metric("bandwidth", "GB/s", "higher", "min")],
+        expect=[{"metric": "time_ms", "op": "max", "limit": 5.0}],
+        places=[{"tile": "0,0"}, {"tile": "0,1"}],
+    )
+    link = {"source": 0, "target": 1, "bytes": 8}
+    expectation = {"metric": "time_ms", "op": "max", "limit": 5.0, "value": 2.5, "status": "passed"}
+    return [
+        *started(what),
+        rank_event("progress", 0),
+        rank_event("samples", 0, values=[1.0, 2.0]),
+        rank_event("samples", 1, values=[2.0, 1.0]),
+        rank_event("heartbeat", 0),
+        rank_event("samples", 0, values=[3.0]),
+        rank_event("samples", 1, values=[4.0]),
+        *(rank_event("check", rank) for rank in (0, 1)),
+        *(rank_event("metric", rank, value=10.0 + rank) for rank in (0, 1)),
+        rank_event("metric", 0, name="bandwidth", value=20.0, measured_by="memory.copy"),
+        rank_event("metric", 0, name="latency_us", value=0.5, labels=link),
+        *(rank_event("case_end", rank) for rank in (0, 1)),
+        judged(expectations=[expectation]),
+        *(rank_event("bye", rank) for rank in (0, 1)),
+        job_end(),
+        run_end(findings=["All alike."]),
+    ]
+
+
+def state_of(events):
+    """The state to which these events lead."""
+    state = RunState()
+    for event in events:
+        state.apply(event)
+    return state
+
+
+def case_of(events, case="a"):
+    return state_of(events).cases[case]
+
+
+def record(folder: RunFolder, events) -> RunState:
+    """Write events to a run folder as the engine does; return the state that it then has."""
+    state = RunState()
+    log = EventLog(folder.events)
+    recorder = Recorder(log, state, lambda event: None)
+    for event in events:
+        if "seq" in event:
+            recorder.take(1, [protocol.encode(event).rstrip(b"\n")], [dict(event)])
+        else:
+            fields = {name: event[name] for name in event if name not in ("event", "time")}
+            recorder.say(event["event"], **fields)
+    log.close()
+    return state
+
+
+def recorded(home, events, **changes) -> RunFolder:
+    """Make a run folder under a home, as the console leaves it, by default with a live console."""
+    folder = create(home, "made-up")
+    console = {"pid": os.getpid(), "host": socket.gethostname(), "started": 1000.0}
+    folder.write_json("run.json", {"id": folder.id, "suite": "made-up", "console": console})
+    record(folder, events)
+    if changes:
+        folder.write_json("run.json", folder.read_json("run.json") | changes)
+    return folder

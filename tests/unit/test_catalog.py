@@ -1,0 +1,183 @@
+"""Parameters: how they are read, bounded and refused."""
+
+import importlib
+import json
+import math
+
+import pytest
+
+from spbench_workers.catalog import BENCHMARKS, COMMON_FAULTS
+from spbench_workers.catalog.parameters import Param
+
+
+def read(kind, value, **fields):
+    return Param("p", kind, None, "", **fields).read(value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "expected"),
+    [
+        ("int", 3, 3),
+        ("int", "3", 3),
+        ("int", 3.0, 3),
+        ("float", "1e3", 1000.0),
+        ("float", 2, 2.0),
+        ("bool", True, True),
+        ("bool", "off", False),
+        ("bool", "yes", True),
+        ("pair", 65, 65),
+        ("pair", "65", 65),
+        ("pair", "65x33", "65x33"),
+        ("pair", "2X3", "2x3"),
+        ("bytes", 8, 8),
+        ("bytes", "64KiB", 65536),
+        ("bytes", "64k", 64000),
+        ("bytes", "1MB", 1000000),
+        ("bytes", "2 GiB", 2 << 30),
+        ("bytes_list", "8,1KiB,1M", [8, 1024, 1000000]),
+        ("bytes_list", [8, "1KiB"], [8, 1024]),
+        ("bytes_list", 8, [8]),
+    ],
+)
+def test_values_are_read(kind, value, expected):
+    got = read(kind, value)
+    assert got == expected
+    assert type(got) is type(expected)
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        ("int", "3.5"),
+        ("int", 3.5),
+        ("int", True),
+        ("int", "three"),
+        ("int", []),
+        ("float", "nan"),
+        ("float", "inf"),
+        ("float", "x"),
+        ("float", True),
+        ("bool", "maybe"),
+        ("bool", 2),
+        ("pair", "0"),
+        ("pair", "3x"),
+        ("pair", 2.5),
+        ("pair", True),
+        ("bytes", "64 furlongs"),
+        ("bytes", -1),
+        ("bytes", 1.5),
+        ("bytes_list", []),
+        ("bytes_list", "8,,9"),
+    ],
+)
+def test_other_values_are_refused(kind, value):
+    with pytest.raises(ValueError, match=r"\w"):
+        read(kind, value)
+
+
+def test_bounds_hold_for_each_item():
+    assert read("int", 5, minimum=5, maximum=5) == 5
+    with pytest.raises(ValueError, match="below the least value, 5"):
+        read("int", 4, minimum=5)
+    with pytest.raises(ValueError, match="above the greatest value, 9"):
+        read("bytes_list", [8, 10], maximum=9)
+
+
+def test_a_choice_has_further_spellings():
+    choice = Param("p", "choice", "a", "", choices=("a", "b"), spellings={"fp_16": "b"})
+    assert choice.read("fp_16") == "b"
+    assert choice.json_schema()["enum"] == ["a", "b", "fp_16"]
+    with pytest.raises(ValueError, match="'c' is none of a, b"):
+        choice.read("c")
+
+
+def test_all_wrong_parameters_are_named_at_once():
+    with pytest.raises(ExceptionGroup) as caught:
+        BENCHMARKS["halo.exchange"].complete({"halo_len": 0, "nonsense": 1, "dtype": "fp8"})
+    assert sorted(error.param for error in caught.value.exceptions) == [
+        "dtype",
+        "halo_len",
+        "nonsense",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("given", "grid", "parts", "method"),
+    [
+        ({}, "2x2", 4, "square"),
+        ({"num_spatial_parts": 9}, "3x3", 9, "square"),
+        ({"num_spatial_parts": "4", "slice_method": "vertical"}, "1x4", 4, "vertical"),
+        ({"num_spatial_parts": 3, "slice_method": "horizontal"}, "3x1", 3, "horizontal"),
+        ({"slice_method": "horizontal"}, "4x1", 4, "horizontal"),
+        ({"grid": "2x3"}, "2x3", 6, None),
+        ({"grid": 2}, "2x2", 4, "square"),
+        ({"grid": "1x4", "slice_method": "vertical", "num_spatial_parts": 4}, "1x4", 4, "vertical"),
+    ],
+)
+def test_tiles_follow_from_what_is_given(given, grid, parts, method):
+    entry = BENCHMARKS["halo.exchange"]
+    params = entry.complete(given)
+    assert (params["grid"], params["num_spatial_parts"]) == (grid, parts)
+    assert params["slice_method"] == method
+    assert entry.ranks(params).exact == parts
+    assert entry.complete(params) == params
+
+
+@pytest.mark.parametrize(
+    ("given", "param"),
+    [
+        ({"num_spatial_parts": 3}, "num_spatial_parts"),
+        ({"grid": "2x3", "num_spatial_parts": 4}, "num_spatial_parts"),
+        ({"grid": "2x3", "slice_method": "square"}, "grid"),
+        ({"grid": "2x2", "slice_method": "vertical"}, "grid"),
+        ({"grid": "5x1", "image_size": "4x100"}, "image_size"),
+    ],
+)
+def test_contradictions_are_refused(given, param):
+    with pytest.raises(ExceptionGroup) as caught:
+        BENCHMARKS["halo.exchange"].complete(given)
+    assert [error.param for error in caught.value.exceptions] == [param]
+
+
+def test_a_rank_has_its_tile():
+    entry = BENCHMARKS["halo.exchange"]
+    params = entry.complete({"grid": "2x3"})
+    assert [entry.place(params, rank)["tile"] for rank in (0, 2, 3, 5)] == [
+        "0,0",
+        "0,2",
+        "1,0",
+        "1,2",
+    ]
+
+
+def test_sizes_must_rise():
+    entry = BENCHMARKS["link.pingpong"]
+    assert entry.complete({"sizes": "1,2,4"})["sizes"] == [1, 2, 4]
+    for sizes in ("4,2", "4,4"):
+        with pytest.raises(ExceptionGroup) as caught:
+            entry.complete({"sizes": sizes})
+        assert caught.value.exceptions[0].param == "sizes"
+
+
+@pytest.mark.parametrize("entry", BENCHMARKS.values(), ids=lambda entry: entry.name)
+def test_every_entry_holds_together(entry):
+    names = [param.name for param in entry.params]
+    assert len(set(names)) == len(names)
+    assert {"warmup", "iterations", "seed"} <= set(names)
+    assert entry.metrics[0].name == "time_ms"
+    assert entry.checks
+    assert entry.faults
+    assert not set(entry.faults) & set(COMMON_FAULTS)
+    params = entry.complete({})
+    assert set(params) == set(names)
+    json.dumps(params)
+    json.dumps([param.json_schema() for param in entry.params])
+    assert math.isfinite(entry.ranks(params).minimum)
+    assert callable(importlib.import_module(entry.module).run)
+
+
+@pytest.mark.parametrize("entry", BENCHMARKS.values(), ids=lambda entry: entry.name)
+def test_unknown_names_and_aliases(entry):
+    assert entry.param("nonsense") is None
+    for alias, name in entry.aliases.items():
+        assert entry.param(alias).name == name

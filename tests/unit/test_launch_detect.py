@@ -1,0 +1,201 @@
+"""Detection of the MPI library and of the launcher that fits it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from spbench.errors import MissingError
+from spbench.launch.detect import (
+    Found,
+    MpiLibrary,
+    find_launcher,
+    launcher_named,
+    mismatch,
+    mpi_library,
+)
+from spbench.suites.settings import LAUNCHERS, LaunchSettings
+
+SAYS = {
+    "mpirun_rsh": "-v) echo 'Version: mvapich2-2.3.7'",
+    "mpiexec": "--version) printf 'HYDRA build details:\\n    Version:         5.0.2\\n'",
+    "mpirun": "--version) echo 'mpirun (Open MPI) 5.0.11'",
+    "srun": "--version) echo 'slurm-wlm 22.05.8'",
+}
+
+
+def keys(**given: object) -> LaunchSettings:
+    return LaunchSettings.model_validate(given)
+
+
+def program(path: Path, body: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{body}\n")
+    path.chmod(0o755)
+    return path
+
+
+def install(folder: Path, *names: str) -> dict[str, str]:
+    for name in names:
+        program(folder / name, f'case "$1" in {SAYS[name]};; *) exit 9;; esac')
+    return {"PATH": str(folder)}
+
+
+def python_in(folder: Path) -> str:
+    return str(folder / "python")
+
+
+def library(name: str) -> MpiLibrary:
+    return MpiLibrary(name, f"{name} 1.0")
+
+
+@pytest.mark.parametrize(
+    ("of", "installed", "launcher", "version"),
+    [
+        ("openmpi", ("mpirun", "mpiexec"), "openmpi", "Open MPI 5.0.11"),
+        ("mpich", ("mpirun", "mpiexec"), "hydra", "Hydra 5.0.2"),
+        ("intelmpi", ("mpiexec",), "hydra", "Hydra 5.0.2"),
+        ("mvapich2", ("mpiexec", "mpirun_rsh"), "mpirun_rsh", "mvapich2-2.3.7"),
+        ("mvapich2", ("mpiexec",), "hydra", "Hydra 5.0.2"),
+        ("mvapich", ("mpiexec", "mpirun_rsh"), "hydra", "Hydra 5.0.2"),
+    ],
+)
+def test_auto_takes_the_librarys_launcher(tmp_path, of, installed, launcher, version):
+    env = install(tmp_path / "bin", *installed)
+    found = find_launcher(keys(python="/nowhere/python"), library(of), env)
+    assert (found.launcher.name, found.version) == (launcher, version)
+    assert mismatch(found, library(of)) is None
+
+
+def test_auto_takes_srun_only_in_an_allocation(tmp_path):
+    env = install(tmp_path / "bin", "srun")
+    with pytest.raises(MissingError, match=r"no launcher for MPICH \(hydra\) is installed"):
+        find_launcher(keys(python="/nowhere/python"), library("mpich"), env)
+    found = find_launcher(
+        keys(python="/nowhere/python"), library("mpich"), env | {"SLURM_JOB_ID": "1"}
+    )
+    assert (found.launcher.name, found.version) == ("srun", "srun 22.05.8")
+
+
+def test_beside_the_interpreter_comes_before_path(tmp_path):
+    env = install(tmp_path / "path", "mpirun")
+    install(tmp_path / "venv", "mpirun")
+    found = find_launcher(keys(python=python_in(tmp_path / "venv")), library("openmpi"), env)
+    assert found.executable == tmp_path / "venv/mpirun"
+    found = find_launcher(keys(python=python_in(tmp_path / "none")), library("openmpi"), env)
+    assert found.executable == tmp_path / "path/mpirun"
+
+
+def test_mv2_home_comes_first(tmp_path):
+    env = install(tmp_path / "path", "mpirun_rsh") | {"MV2_HOME": str(tmp_path / "mv2")}
+    install(tmp_path / "mv2/bin", "mpirun_rsh")
+    found = find_launcher(keys(launcher="mpirun_rsh"), None, env)
+    assert found.executable == tmp_path / "mv2/bin/mpirun_rsh"
+
+
+def test_another_projects_program_of_that_name_is_passed_over(tmp_path):
+    program(tmp_path / "a/mpiexec", "echo 'mpiexec (OpenRTE) 5.0.11'")
+    install(tmp_path / "b", "mpiexec")
+    env = {"PATH": f"{tmp_path}/a:{tmp_path}/b"}
+    found = find_launcher(keys(launcher="hydra", python="/nowhere/python"), None, env)
+    assert found.executable == tmp_path / "b/mpiexec"
+
+
+def test_an_explicit_launcher_that_is_not_installed(tmp_path):
+    env = install(tmp_path / "bin", "mpirun")
+    program(tmp_path / "bin/mpiexec", "echo another")
+    with pytest.raises(MissingError) as raised:
+        find_launcher(keys(launcher="hydra", python="/nowhere/python"), library("openmpi"), env)
+    assert raised.value.exit_code == 3
+    assert str(raised.value) == (
+        f"launcher hydra is not installed: looked in /nowhere and in PATH ({tmp_path}/bin/mpiexec "
+        "did not answer as hydra does when asked for the version); installed: openmpi"
+    )
+    with pytest.raises(MissingError, match=r"looked in /mv2/bin, in .* installed: none"):
+        find_launcher(
+            keys(launcher="mpirun_rsh", python="/nowhere/python"),
+            None,
+            {"PATH": "", "MV2_HOME": "/mv2"},
+        )
+
+
+def test_a_mismatch_is_said_in_a_sentence():
+    found = Found(launcher_named("hydra"), Path("/x/mpiexec"), "Hydra 5.0.2")
+    sentence = mismatch(found, library("openmpi"))
+    assert sentence == (
+        "launcher hydra (Hydra 5.0.2) does not start ranks of openmpi 1.0: set launch.launcher to "
+        "openmpi, or use the MPI library that belongs to hydra"
+    )
+
+
+def test_every_launcher_of_the_settings_has_a_module():
+    assert [launcher_named(name).name for name in LAUNCHERS] == list(LAUNCHERS)
+
+
+def fake_python(tmp_path: Path, probe: str) -> str:
+    return str(program(tmp_path / "python", f"cat <<'END'\n{probe}\nEND"))
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("Open MPI v5.0.11, package: Open MPI", "openmpi"),
+        ("MPICH Version:      5.0.2", "mpich"),
+        ("Intel(R) MPI Library 2021.18 for Linux* OS", "intelmpi"),
+        ("MVAPICH2 Version      :\t2.3.7", "mvapich2"),
+        ("MVAPICH Version: 4.0", "mvapich"),
+    ],
+)
+def test_libraries_are_known_by_their_version_text(tmp_path, text, name):
+    probe = f'module noise\nspbench-probe {{"mpi4py": "4.1", "library": "{text}", "torch": null}}'
+    found = mpi_library(fake_python(tmp_path, probe.replace("\t", " ")))
+    assert (found.name, found.mpi4py, found.torch) == (name, "4.1", None)
+
+
+@pytest.mark.parametrize(
+    ("probe", "sentence"),
+    [
+        ('{"mpi4py": null}', "has no mpi4py: .*python -m pip install 'spbench.workers,mpi.'"),
+        (
+            '{"mpi4py": "4", "library": null, "error": "cannot load"}',
+            r"mpi4py of .*python finds no MPI library \(cannot load\): .* pip install",
+        ),
+        (
+            '{"mpi4py": "4", "library": "LAM/MPI 7", "torch": null}',
+            "loads an MPI library that spbench does not know, 'LAM/MPI 7'",
+        ),
+    ],
+)
+def test_what_is_missing_is_named_with_its_cure(tmp_path, probe, sentence):
+    with pytest.raises(MissingError, match=sentence):
+        mpi_library(fake_python(tmp_path, f"spbench-probe {probe}"))
+
+
+def test_an_interpreter_that_cannot_run(tmp_path):
+    with pytest.raises(MissingError, match="/no/python cannot run: No such file or directory"):
+        mpi_library("/no/python")
+    broken = str(program(tmp_path / "python", "echo 'broken link' >&2; exit 5"))
+    with pytest.raises(MissingError, match=r"exit status 5: broken link; check launch\.python"):
+        mpi_library(broken)
+    with pytest.raises(MissingError, match="setup line failed: false"):
+        mpi_library(sys.executable, keys(setup=("false",)))
+
+
+def test_the_probe_sees_setup_and_environment(tmp_path):
+    probe = (
+        'spbench-probe {\\"mpi4py\\": \\"$A$B\\", \\"library\\": \\"MPICH\\", \\"torch\\": null}'
+    )
+    python = str(program(tmp_path / "python", f'echo "{probe}"'))
+    found = mpi_library(python, keys(setup=("export A=1",), env={"B": "2"}))
+    assert found.mpi4py == "12"
+
+
+@pytest.mark.mpi
+def test_this_interpreters_library():
+    found = mpi_library(sys.executable)
+    assert found.name in ("openmpi", "mpich", "intelmpi", "mvapich2", "mvapich")
+    assert found.mpi4py
+    assert find_launcher(keys(), found, os.environ).launcher.libraries >= {found.name}

@@ -1,0 +1,201 @@
+"""Launchers' own messages, as they were measured, and what is made of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from spbench.launch.detect import launcher_named
+
+MPIRUN_RSH = [
+    (
+        "[vm:mpispawn_0][child_handler] MPI process (rank: 2, pid: 77) terminated with signal 9 "
+        "-> abort job\n[vm:mpispawn_0][child_handler] MPI process (rank: 1, pid: 76) exited with "
+        "status 1\n",
+        "rank 2 was killed by signal 9 (SIGKILL)",
+    ),
+    (
+        "[vm:mpispawn_1][child_handler] MPI process (rank: 2, pid: 77) exited with status 3\n",
+        "rank 2 exited with status 3",
+    ),
+    (
+        "application called MPI_Abort(MPI_COMM_WORLD, 7) - process 2\n"
+        "[vm:mpispawn_1][child_handler] MPI process (rank: 2, pid: 77) exited with status 7\n",
+        "rank 2 called MPI_Abort with code 7",
+    ),
+    (
+        "[vm:mpispawn_0][spawn_processes] Failed to execvp() '/no/such/prog': No such file or "
+        "directory (2)\n[vm:mpispawn_0][child_handler] MPI process (rank: 0, pid: 7) exited with "
+        "status 1\n",
+        "program /no/such/prog cannot be run: No such file or directory",
+    ),
+    (
+        "[vm:mpirun_rsh][child_handler] Error in init phase, aborting! "
+        "(0/2 mpispawn connections)\n",
+        "0 of 2 hosts started: check ssh to each host, that MVAPICH2 is installed there, "
+        "and that the working folder exists there",
+    ),
+    (
+        "Unexpected End-Of-File on file descriptor 7. MPI process died?\n",
+        "a rank ended without MPI_Finalize",
+    ),
+    (
+        "Timeout during client startup.\n",
+        "some host did not start within launch.start_timeout: check ssh to each host",
+    ),
+    (
+        "Timeout [TIMEOUT = 4 seconds].\n",
+        "mpirun_rsh ended the job after 4 s, its MPIEXEC_TIMEOUT",
+    ),
+]
+
+HYDRA = [
+    (
+        "\n===================\n=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES\n"
+        "=   PID 4624 RUNNING AT vm\n=   EXIT CODE: 9\n=   CLEANING UP REMAINING PROCESSES\n"
+        "===================\nYOUR APPLICATION TERMINATED WITH THE EXIT STRING: Killed "
+        "(signal 9)\n",
+        "a rank on vm was killed by signal 9 (SIGKILL)",
+    ),
+    (
+        "=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES\n"
+        "=   PID 4624 RUNNING AT vm\n=   EXIT CODE: 3\n",
+        "a rank on vm exited with status 3",
+    ),
+    (
+        "Abort(7) on node 1 (rank 1 in comm 0): application called MPI_Abort(MPI_COMM_WORLD, 7) "
+        "- process 1\n",
+        "rank 1 called MPI_Abort with code 7",
+    ),
+    (
+        "[proxy:0@vm] HYDU_create_process (/mpich-5.0.2/src/pm/hydra/lib/utils/launch.c:73): "
+        "execvp error on file /no/such/prog (No such file or directory)\n",
+        "program /no/such/prog cannot be run: No such file or directory",
+    ),
+    (
+        "ssh: Could not resolve hostname nosuchhost: Name or service not known\n"
+        "[mpiexec@vm] ui_cmd_cb (pmiserv_pmci.c:51): Launch proxy failed.\n",
+        "host nosuchhost cannot be reached: its name does not resolve",
+    ),
+    (
+        "[mpiexec@vm] ui_cmd_cb (pmiserv_pmci.c:51): Launch proxy failed.\n",
+        "a host of the job cannot be started: check ssh to each host, and MPI there",
+    ),
+    (
+        "[mpiexec@vm] match_arg (args.c:166): unrecognized argument nosuchopt\n",
+        "mpiexec does not know the option -nosuchopt of launch.args",
+    ),
+]
+
+OPENMPI = [
+    (
+        "prterun noticed that process rank 1 with PID 4548 on node vm exited on\nsignal 9 "
+        "(Killed).\n",
+        "rank 1 on vm was killed by signal 9 (SIGKILL)",
+    ),
+    (
+        "   Process name: [prterun-vm-4536@1,1]\n   Exit code:    3\n",
+        "rank 1 exited with status 3",
+    ),
+    (
+        "MPI_ABORT was invoked on rank 1 in communicator MPI_COMM_WORLD\n"
+        "  Proc: [[16492,1],1]\n  Errorcode: 7\n",
+        "rank 1 called MPI_Abort with code 7",
+    ),
+    (
+        "prterun was unable to launch the specified application as it could not\n"
+        "access an executable:\n\n   Executable: /no/such/prog\n   Node: vm\n\n",
+        "program /no/such/prog cannot be run on vm",
+    ),
+    (
+        "ssh: connect to host 10.9.9.9 port 22: Connection refused\r\n---\n"
+        "A daemon failed to report back after being spawned.\n  Remote host:   10.9.9.9\n",
+        "host 10.9.9.9 cannot be reached by ssh: Connection refused",
+    ),
+    (
+        "A daemon failed to report back after being spawned. This could\n  Local host:    vm\n"
+        "  Remote host:   node02\n  Daemon exit status: 255\n",
+        "host node02 cannot be reached by ssh, or Open MPI cannot start there",
+    ),
+    (
+        "There are not enough slots available in the system to satisfy the 5\nslots\n",
+        "Open MPI has fewer than 5 slots: state slots in a hostfile, or lower the ranks",
+    ),
+    (
+        "processes to more cpus than are available in your allocation:\n",
+        "more ranks than cores are bound to cores: set launch.bind to none",
+    ),
+    ("\n  Option: --nosuchopt\n", "mpirun does not know the option --nosuchopt of launch.args"),
+    (
+        "root@node02: Permission denied (publickey,password).\n",
+        "host node02 refuses ssh without a password: give it this account's key",
+    ),
+    (
+        "Host key verification failed.\n",
+        "ssh does not know the key of a host: connect to each host once by hand",
+    ),
+]
+
+SRUN = [
+    (
+        "srun: error: n1: task 1: Exited with exit code 3\n"
+        "srun: error: n1: tasks 0,2: Terminated\n",
+        "rank 1 on n1 exited with status 3",
+    ),
+    (
+        "srun: error: n1: task 1: Killed\nsrun: error: n1: tasks 0,2: Terminated\n",
+        "rank 1 on n1 was killed by signal 9 (SIGKILL)",
+    ),
+    (
+        "srun: error: n1: tasks 0-1: Segmentation fault (core dumped)\n",
+        "ranks 0-1 on n1 were killed by signal 11 (SIGSEGV)",
+    ),
+    (
+        "slurmstepd-n1: error: execve(): /no/such: No such file or directory\n"
+        "srun: error: n1: tasks 0-1: Exited with exit code 2\n",
+        "program /no/such cannot be run: No such file or directory",
+    ),
+    (
+        "srun: error: Unable to allocate resources: Invalid node name specified\n",
+        "Slurm gives no resources: Invalid node name specified",
+    ),
+    (
+        "srun: unrecognized option '--nosuch'\n",
+        "srun does not know the option --nosuch of launch.args",
+    ),
+    (
+        "srun: error: Invalid MPI type 'pmix', --mpi=list for acceptable types\n",
+        "this Slurm cannot use --mpi=pmix",
+    ),
+    (
+        "srun: error: s_p_parse_file: cannot stat file /nonexist: No such file or directory, "
+        "retrying in 1sec up to 60sec\n",
+        "Slurm's controller cannot be reached: check SLURM_CONF and slurmctld",
+    ),
+    (
+        "srun: job 9 queued and waiting for resources\n",
+        "the job waits in Slurm's queue for free nodes",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("launcher", "stderr", "sentence"),
+    [
+        (name, *row)
+        for name, rows in (
+            ("mpirun_rsh", MPIRUN_RSH),
+            ("hydra", HYDRA),
+            ("openmpi", OPENMPI),
+            ("srun", SRUN),
+        )
+        for row in rows
+    ],
+)
+def test_a_measured_message_becomes_a_sentence(launcher, stderr, sentence):
+    assert launcher_named(launcher).explain(f"noise of a rank\n{stderr}") == sentence
+
+
+@pytest.mark.parametrize("launcher", ["mpirun_rsh", "hydra", "openmpi", "srun"])
+def test_noise_is_not_explained(launcher):
+    text = "Traceback (most recent call last):\nValueError: rank 3 is wrong\n"
+    assert launcher_named(launcher).explain(text) is None

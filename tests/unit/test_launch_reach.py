@@ -1,0 +1,80 @@
+"""Which hosts ssh reaches, with a stand-in for ssh."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from spbench.launch import reach
+from spbench.launch.reach import unreachable
+
+SSH = """#!/bin/sh
+for host do test "$host" != true && last=$host; done
+case "$last" in
+good*) echo "$*" > "{folder}/$last"; exit 0;;
+slow) exec sleep 30;;
+mute) exit 255;;
+127.0.0.9) echo "ssh: wrong" >&2; exit 255;;
+*) echo "noise" >&2; echo "$last: Permission denied (publickey)." >&2; exit 255;;
+esac
+"""
+
+
+@pytest.fixture
+def ssh(monkeypatch, tmp_path):
+    path = tmp_path / "bin/ssh"
+    path.parent.mkdir()
+    path.write_text(SSH.format(folder=tmp_path))
+    path.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{path.parent}:/usr/bin:/bin")
+
+    async def resolves(host: str) -> bool:
+        return host != "nowhere"
+
+    monkeypatch.setattr(reach, "_resolves", resolves)
+    return tmp_path
+
+
+async def test_each_host_that_ssh_cannot_reach_has_a_reason(ssh):
+    found = await unreachable(["good1", "locked", "nowhere", "mute", "good1", "localhost"])
+    assert found == {
+        "locked": "locked: Permission denied (publickey).",
+        "nowhere": "its name does not resolve",
+        "mute": "ssh ended with status 255",
+    }
+    assert (ssh / "good1").read_text() == "-o BatchMode=yes -o ConnectTimeout=5 good1 true\n"
+
+
+@pytest.mark.usefixtures("ssh")
+async def test_this_machine_is_not_asked():
+    assert await unreachable(["127.0.0.9", "localhost", "::1"]) == {}
+    assert await unreachable([]) == {}
+
+
+@pytest.mark.usefixtures("ssh")
+async def test_a_host_that_hangs_meets_its_deadline(monkeypatch):
+    monkeypatch.setattr(reach, "DEADLINE", 0.3)
+    start = time.monotonic()
+    assert await unreachable(["slow", "good2"]) == {"slow": "no answer in 0.3 s"}
+    assert time.monotonic() - start < 3
+
+
+async def test_many_hosts_at_once(ssh):
+    hosts = [f"good{number}" for number in range(100)]
+    assert await unreachable(hosts) == {}
+    assert len(list(ssh.glob("good*"))) == 100
+
+
+async def test_without_ssh(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    found = await unreachable(["128.0.0.1"])
+    assert found == {"128.0.0.1": "ssh is not installed here (No such file or directory)"}
+
+
+async def test_a_name_that_no_resolver_knows(ssh, monkeypatch):
+    monkeypatch.undo()
+    monkeypatch.setenv("PATH", f"{ssh}/bin:/usr/bin:/bin")
+    assert await unreachable(["no-such-host.invalid"]) == {
+        "no-such-host.invalid": "its name does not resolve"
+    }

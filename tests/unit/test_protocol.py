@@ -1,0 +1,208 @@
+import json
+
+import pytest
+from events import BY_KIND, rank_event
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spbench_workers.protocol import KINDS, MAX_LINE, ProtocolError, decode, encode
+
+NAN = float("nan")
+INFINITY = float("inf")
+
+text = st.text(st.characters(codec="utf-8"), max_size=20)
+number = st.integers(-(2**60), 2**60) | st.floats(allow_nan=False, allow_infinity=False)
+anything = st.recursive(
+    st.none() | st.booleans() | number | text,
+    lambda part: st.lists(part, max_size=3) | st.dictionaries(text, part, max_size=3),
+    max_leaves=8,
+)
+
+
+@st.composite
+def any_event(draw):
+    event = rank_event(
+        draw(st.sampled_from(KINDS)), draw(st.integers(0, 4095)), draw(st.integers(0, 2**40))
+    )
+    extra = draw(st.dictionaries(text, anything, max_size=3))
+    return {**extra, **event}
+
+
+@given(any_event())
+def test_an_event_comes_back_as_it_went(event):
+    line = encode(event)
+    assert line.endswith(b"\n")
+    assert line.count(b"\n") == 1
+    assert decode(line) == event
+
+
+@given(st.binary(max_size=60) | anything.map(lambda value: json.dumps(value).encode()))
+def test_garbage_is_refused_and_nothing_else_is_raised(line):
+    with pytest.raises(ProtocolError):
+        decode(line)
+
+
+def test_every_kind_has_an_example_here():
+    assert set(BY_KIND) == set(KINDS)
+
+
+@pytest.mark.parametrize("value", [NAN, INFINITY, -INFINITY])
+@pytest.mark.parametrize("put", [lambda value: value, lambda value: [1.0, value]])
+def test_what_is_no_finite_number_is_not_sent(value, put):
+    with pytest.raises(ProtocolError, match="samples"):
+        encode(rank_event("samples", values=put(value)))
+
+
+@pytest.mark.parametrize("word", ["NaN", "Infinity", "-Infinity", "1e999"])
+def test_what_is_no_finite_number_is_not_taken(word):
+    line = json.dumps(rank_event("samples", values=[7.25])).replace("7.25", word)
+    with pytest.raises(ProtocolError):
+        decode(line.encode())
+
+
+def test_the_longest_line_is_sent_and_one_byte_more_is_not():
+    room = MAX_LINE - len(encode(rank_event("log", message="")))
+    assert len(encode(rank_event("log", message="x" * room))) == MAX_LINE
+    with pytest.raises(ProtocolError, match=f"{MAX_LINE + 1} bytes"):
+        encode(rank_event("log", message="x" * (room + 1)))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"",
+        b"\n",
+        b"null",
+        b"[]",
+        b'"hello"',
+        b"{}",
+        b'{"event": "party", "rank": 0, "seq": 0, "time": 1}',
+        b'{"event": null, "rank": 0, "seq": 0, "time": 1}',
+        b'{"event": [], "rank": 0, "seq": 0, "time": 1}',
+        b'{"event": {}, "rank": 0, "seq": 0, "time": 1}',
+        b'{"event": "bye", "rank": 0, "seq": 0, "time": 1',
+        b"\xff\xfe\xfd",
+        b'{"event": "bye", "rank": 0, "seq": ' + b"9" * 5000 + b', "time": 1}',
+    ],
+)
+def test_a_line_that_is_no_event_is_refused(line):
+    with pytest.raises(ProtocolError):
+        decode(line)
+
+
+@pytest.mark.parametrize("bomb", [b"[" * 500_000, b'{"a":' * 150_000])
+def test_a_nesting_bomb_is_refused(bomb):
+    with pytest.raises(ProtocolError):
+        decode(bomb)
+
+
+@pytest.mark.parametrize("name", ["event", "seq", "time"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_head_is_complete(kind, name):
+    event = rank_event(kind)
+    del event[name]
+    with pytest.raises(ProtocolError):
+        decode(json.dumps(event).encode())
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        ("hello", "token"),
+        ("hello", "host"),
+        ("hello", "pid"),
+        ("ready", "size"),
+        ("ready", "local_rank"),
+        ("ready", "cpus"),
+        ("ready", "device"),
+        ("ready", "versions"),
+        ("case_start", "case"),
+        ("case_start", "repeat"),
+        ("progress", "phase"),
+        ("progress", "done"),
+        ("progress", "total"),
+        ("samples", "metric"),
+        ("samples", "values"),
+        ("check", "name"),
+        ("check", "passed"),
+        ("metric", "value"),
+        ("log", "level"),
+        ("log", "message"),
+        ("case_end", "status"),
+    ],
+)
+def test_a_field_that_is_missing_is_named(kind, name):
+    event = rank_event(kind)
+    del event[name]
+    if (kind, name) != ("metric", "value"):  # null is a value there
+        with pytest.raises(ProtocolError, match=f"{kind}.*{name}"):
+            decode(json.dumps(event).encode())
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "wrong"),
+    [
+        ("bye", "rank", "0"),
+        ("bye", "rank", 0.5),
+        ("bye", "seq", "0"),
+        ("bye", "seq", None),
+        ("bye", "time", "now"),
+        ("hello", "token", 5),
+        ("hello", "pid", "11"),
+        ("ready", "cpus", "0-3"),
+        ("ready", "versions", []),
+        ("case_start", "repeat", 0.5),
+        ("samples", "values", {}),
+        ("check", "passed", 1),
+        ("metric", "value", "1.5"),
+    ],
+)
+def test_a_field_of_another_type_is_refused(kind, name, wrong):
+    with pytest.raises(ProtocolError):
+        decode(json.dumps(rank_event(kind, **{name: wrong})).encode())
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        ("bye", "rank"),
+        ("bye", "seq"),
+        ("bye", "time"),
+        ("hello", "pid"),
+        ("ready", "size"),
+        ("case_start", "repeat"),
+        ("progress", "done"),
+        ("metric", "value"),
+    ],
+)
+def test_true_is_no_number(kind, name):
+    with pytest.raises(ProtocolError):
+        decode(json.dumps(rank_event(kind, **{name: True})).encode())
+
+
+@pytest.mark.parametrize("values", [["1.0"], [None], [True], [[1.0]], [{}]])
+def test_samples_are_numbers(values):
+    with pytest.raises(ProtocolError):
+        decode(json.dumps(rank_event("samples", values=values)).encode())
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if "case" in BY_KIND[kind]])
+def test_only_a_rank_that_knows_its_number_speaks_of_cases(kind):
+    event = rank_event(kind, rank=None)
+    with pytest.raises(ProtocolError):
+        decode(json.dumps(event).encode())
+
+
+@pytest.mark.parametrize("kind", ["hello", "heartbeat", "log"])
+def test_before_mpi_a_rank_may_not_know_its_number(kind):
+    assert decode(encode(rank_event(kind, rank=None)))["rank"] is None
+
+
+def test_a_metric_may_have_no_value():
+    assert decode(encode(rank_event("metric", value=None)))["value"] is None
+
+
+def test_a_heartbeat_has_at_most_100_bytes():
+    # the largest job, ten million events in, at a time of this century
+    beat = {"event": "heartbeat", "rank": 4095, "seq": 10**7, "time": 4102444799.999999}
+    assert len(encode(beat)) <= 100

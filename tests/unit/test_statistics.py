@@ -1,0 +1,63 @@
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spbench.record.statistics import median, percentile, summarize
+
+times = st.floats(1e-6, 1e9) | st.integers(0, 10).map(float)
+samples = st.lists(times, min_size=1, max_size=60)
+CLOSE = {"rel": 1e-9, "abs": 1e-9}
+
+
+@given(samples, st.floats(0, 1))
+def test_a_percentile_is_numpys(values, fraction):
+    expected = float(np.percentile(values, 100 * fraction))
+    assert percentile(sorted(values), fraction) == pytest.approx(expected, **CLOSE)
+
+
+@given(samples)
+def test_the_median_is_numpys(values):
+    assert median(values) == pytest.approx(float(np.median(values)), **CLOSE)
+
+
+@given(samples)
+def test_a_summary_is_numpys(values):
+    summary = summarize(iter(values))
+    assert summary.n == len(values)
+    assert (summary.min, summary.max) == (min(values), max(values))
+    assert summary.mean == pytest.approx(float(np.mean(values)), **CLOSE)
+    for name, percent in (("p50", 50), ("p95", 95), ("p99", 99)):
+        expected = float(np.percentile(values, percent))
+        assert getattr(summary, name) == pytest.approx(expected, **CLOSE)
+    stdev = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
+    assert summary.stdev == pytest.approx(stdev, rel=1e-6, abs=1e-9 * max(values))
+
+
+@given(samples)
+def test_a_summary_is_in_order(values):
+    found = summarize(values)
+    ordered = [found.min, found.p50, found.p95, found.p99, found.max]
+    assert all(low <= high or math.isclose(low, high) for low, high in zip(ordered, ordered[1:]))
+
+
+def test_percentiles_lie_between_the_closest_ranks():
+    assert [percentile([10.0, 20.0, 40.0], at) for at in (0, 0.25, 0.5, 0.75, 1)] == [
+        10.0,
+        15.0,
+        20.0,
+        30.0,
+        40.0,
+    ]
+
+
+def test_one_value_is_all_of_its_summary():
+    found = summarize([3.5])
+    assert (found.n, found.min, found.p50, found.p99, found.max, found.mean) == (1, *[3.5] * 5)
+    assert found.stdev == 0.0
+
+
+def test_nothing_has_no_summary():
+    assert summarize([]) is None

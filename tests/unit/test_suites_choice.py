@@ -1,0 +1,122 @@
+from pathlib import Path
+
+import pytest
+
+from spbench.errors import ExitCode, NothingSelected, UsageError
+from spbench.suites import load, load_text, plant, select
+
+TEXT = """\
+schema: spbench.suite/1
+name: s
+cases:
+  - name: tiles
+    benchmark: halo.exchange
+    matrix: {slice_method: [vertical, square], halo_len: [1, 3]}
+  - name: Copy
+    benchmark: memory.copy
+"""
+CASES = load_text(TEXT, Path("s.yaml")).cases
+V1, V3, S1, S3, COPY = (case.id for case in CASES)
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("tiles", [V1, V3, S1, S3]),
+        ("COPY", [COPY]),
+        ("copy", [COPY]),
+        ("exchange", [V1, V3, S1, S3]),
+        ("memory.copy", [COPY]),
+        ("not tiles", [COPY]),
+        ("not not tiles", [V1, V3, S1, S3]),
+        ("halo_len=3", [V3, S3]),
+        ("tiles[slice_method=square,halo_len=1]", [S1]),
+        ("square and halo_len=3", [S3]),
+        ("vertical and halo_len=3 or copy", [V3, COPY]),
+        ("vertical and (halo_len=3 or copy)", [V3]),
+        ("not (square or copy)", [V1, V3]),
+        ("square and not halo_len=1", [S3]),
+        ("(((copy)))", [COPY]),
+        ("  ", [V1, V3, S1, S3, COPY]),
+    ],
+)
+def test_select(expression, expected):
+    assert [case.id for case in select(CASES, expression)] == expected
+
+
+@pytest.mark.parametrize(
+    ("expression", "told"),
+    [
+        ("and", "column 1 has 'and' where a word, not, or ( should be"),
+        ("a or", "it ends where a word, not, or ( should be"),
+        ("a b", "column 3 has 'b' where and, or, or the end should be"),
+        ("(a", "it ends where and, or, or ) should be"),
+        ("a)", "column 2 has ')' where and, or, or the end should be"),
+        ("()", "column 2 has ')' where a word, not, or ( should be"),
+        ("not", "it ends where a word"),
+        ("(" * 5000, "nest deeper than 100 levels"),
+    ],
+)
+def test_a_bad_expression(expression, told):
+    with pytest.raises(UsageError) as caught:
+        select(CASES, expression)
+    assert told in str(caught.value)
+
+
+def test_long_expressions_without_parentheses():
+    assert select(CASES, " or ".join(["zz"] * 5000 + ["copy"])) == CASES[-1:]
+    assert select(CASES, "not " * 5000 + "copy") == CASES[-1:]
+
+
+def test_nothing_selected():
+    with pytest.raises(NothingSelected, match="-k 'nowhere' selects none of the 5 cases") as caught:
+        select(CASES, "nowhere")
+    assert caught.value.exit_code == ExitCode.NOTHING
+
+
+def planted(text, cases=CASES):
+    return {case.id: case.inject for case in plant(cases, text) if case.inject}
+
+
+def test_a_common_fault_goes_into_every_case():
+    assert planted("hang") == dict.fromkeys([V1, V3, S1, S3, COPY], "hang")
+
+
+def test_a_benchmarks_own_fault_goes_where_it_is_known():
+    assert planted("corrupt-halo") == dict.fromkeys([V1, V3, S1, S3], "corrupt-halo")
+    assert planted("corrupt-copy") == {COPY: "corrupt-copy"}
+
+
+def test_one_case_by_id_or_by_name():
+    assert planted(f"slow@{S3}") == {S3: "slow"}
+    assert planted("slow@tiles") == dict.fromkeys([V1, V3, S1, S3], "slow")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("hung", "no selected case knows 'hung'; they know corrupt-halo, "),
+        ("hung", "(did you mean hang?)"),
+        ("hang@tile", "no selected case is called 'tile' (did you mean tiles?)"),
+        ("hang@", "no selected case is called ''"),
+        ("corrupt-halo@Copy", "they know corrupt-copy, hang, kill, stop, raise, exit, slow"),
+        ("", "no selected case knows ''"),
+    ],
+)
+def test_a_fault_that_cannot_be_planted(text, told):
+    with pytest.raises(UsageError) as caught:
+        plant(CASES, text)
+    assert str(caught.value).startswith(f"--inject {text}: ")
+    assert told in str(caught.value)
+
+
+def test_only_selected_cases_count():
+    with pytest.raises(UsageError, match="no selected case knows 'corrupt-halo'"):
+        plant(select(CASES, "copy"), "corrupt-halo")
+
+
+def test_load_plants_too(tmp_path):
+    path = tmp_path / "s.yaml"
+    path.write_text(TEXT)
+    assert [case.inject for case in load(path, inject="kill@Copy").cases] == [None] * 4 + ["kill"]
+    assert {case.inject for case in load(path).cases} == {None}

@@ -1,0 +1,166 @@
+import itertools
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spbench.errors import SuiteError
+from spbench.suites import load_text
+from spbench.suites.expand import Item, Sweep, case_id, show
+
+HEAD = "schema: spbench.suite/1\nname: s\ncases:\n"
+
+
+def cases_of(entry, overrides=()):
+    return load_text(f"{HEAD}  - {entry}\n", Path("s.yaml"), overrides).cases
+
+
+def ids_of(entry, overrides=()):
+    return [case.id for case in cases_of(entry, overrides)]
+
+
+def columns(names, length):
+    return st.dictionaries(st.sampled_from(names), length, max_size=3)
+
+
+@st.composite
+def sweeps(draw):
+    lists = st.lists(st.integers(0, 99), min_size=1, max_size=4, unique=True)
+    rows = draw(st.integers(1, 3))
+    in_step = st.lists(st.integers(0, 99), min_size=rows, max_size=rows, unique=True)
+    matrix, zipped = draw(columns("abc", lists)), draw(columns("xyz", in_step))
+
+    def items(given):
+        return {key: [Item(v, show(v)) for v in values] for key, values in given.items()}
+
+    return Sweep(items(matrix), items(zipped))
+
+
+@given(sweeps())
+@settings(max_examples=100, deadline=None)
+def test_points_are_the_product_in_file_order(sweep):
+    points = list(sweep.points())
+    assert len(points) == sweep.size
+    assert all(list(point) == sweep.keys for point in points)
+    identities = [case_id("n", point) for point in points]
+    assert len(set(identities)) == len(points)
+    rows = list(zip(*sweep.zipped.values(), strict=True)) or [()]
+    product = itertools.product(itertools.product(*sweep.matrix.values()), rows)
+    assert [tuple(p.values()) for p in points] == [items + row for items, row in product]
+
+
+@given(sweeps())
+def test_the_first_key_changes_slowest(sweep):
+    seen = {key: [item.value for item in items] for key, items in sweep.matrix.items()}
+    order = [[seen[key].index(p[key].value) for key in sweep.matrix] for p in sweep.points()]
+    assert order == sorted(order)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (3, "3"),
+        ("square", "square"),
+        (True, "true"),
+        (1000.0, "1000"),
+        (0.25, "0.25"),
+        ([8, 64], "8+64"),
+        (["8", "1 KiB"], "8+1KiB"),
+        ("8, 64", "8+64"),
+        ("1x4", "1x4"),
+    ],
+)
+def test_values_in_an_id(value, expected):
+    assert show(value) == expected
+
+
+def test_matrix_then_zip_as_they_stand_in_the_file():
+    assert ids_of(
+        "{name: a, benchmark: halo.exchange, zip: {image_size: [64, 65x96], seed: [1, 2]},"
+        " matrix: {slice_method: [vertical, square], halo_len: [1, 3]}}"
+    ) == [
+        f"a[slice_method={method},halo_len={halo},{row}]"
+        for method in ("vertical", "square")
+        for halo in (1, 3)
+        for row in ("image_size=64,seed=1", "image_size=65x96,seed=2")
+    ]
+
+
+def test_a_case_that_is_not_swept_has_its_name_as_id():
+    assert ids_of("{name: a, benchmark: memory.copy}") == ["a"]
+
+
+def test_lists_and_bytes_are_shown_as_written():
+    assert ids_of(
+        '{name: a, benchmark: link.pingpong, matrix: {sizes: [[8, 64], [1KiB], "8,1KiB"]}}'
+    ) == ["a[sizes=8+64]", "a[sizes=1KiB]", "a[sizes=8+1KiB]"]
+    sizes = [
+        c.params["sizes"]
+        for c in cases_of("{name: a, benchmark: link.pingpong, matrix: {sizes: [[8, 1KiB]]}}")
+    ]
+    assert sizes == [[8, 1024]]
+
+
+def test_other_values_are_shown_as_read():
+    assert ids_of(
+        '{name: a, benchmark: halo.exchange, matrix: {grid: ["4X1"], halo_len: ["2", 3.0]}}'
+    ) == ["a[grid=4x1,halo_len=2]", "a[grid=4x1,halo_len=3]"]
+
+
+def test_exclude():
+    entry = (
+        "{name: a, benchmark: halo.exchange, exclude: [{slice_method: square, halo_len: 1}, "
+        "{halo_len: 5}], matrix: {slice_method: [vertical, square], halo_len: [1, 3, 5]}}"
+    )
+    assert ids_of(entry) == [
+        "a[slice_method=vertical,halo_len=1]",
+        "a[slice_method=vertical,halo_len=3]",
+        "a[slice_method=square,halo_len=3]",
+    ]
+
+
+def test_a_point_that_is_excluded_need_not_make_sense():
+    entry = (
+        "{name: a, benchmark: halo.exchange, exclude: [{slice_method: square, "
+        "num_spatial_parts: 2}], matrix: {slice_method: [vertical, square],"
+        " num_spatial_parts: [2, 4]}}"
+    )
+    assert [case.np for case in cases_of(entry)] == [2, 4, 4]
+
+
+def test_np_follows_from_the_parameters_or_is_swept():
+    assert [c.np for c in cases_of("{name: a, benchmark: halo.exchange}")] == [4]
+    assert [c.np for c in cases_of("{name: a, benchmark: halo.exchange, np: 4}")] == [4]
+    assert [c.np for c in cases_of("{name: a, benchmark: memory.copy}")] == [None]
+    assert [c.np for c in cases_of("{name: a, benchmark: memory.copy, np: 3}")] == [3]
+    swept = cases_of("{name: a, benchmark: link.pingpong, matrix: {np: [2, 4]}}")
+    assert [(c.id, c.np) for c in swept] == [("a[np=2]", 2), ("a[np=4]", 4)]
+    entry = "{name: a, benchmark: halo.exchange, zip: {np: [2, 3], num_spatial_parts: [2, 3]}, "
+    together = cases_of(entry + "params: {slice_method: vertical}}")
+    assert [case.np for case in together] == [2, 3]
+
+
+def test_wrong_ranks_are_told_once_for_the_points_that_have_them():
+    with pytest.raises(SuiteError) as caught:
+        cases_of(
+            "{name: a, benchmark: halo.exchange, np: 4, "
+            "matrix: {grid: [2x2, 3x3], halo_len: [1, 2, 3]}}"
+        )
+    (told,) = caught.value.diagnostics
+    assert told.message == (
+        "np is 4, but halo.exchange with grid=3x3,halo_len=1 and 2 more runs on 9 ranks"
+    )
+
+
+def test_a_sweep_without_end_is_refused_before_it_is_made():
+    many = "[" + ", ".join(map(str, range(1, 200))) + "]"
+    keys = ("halo_len", "batch_size", "in_channels", "seed", "warmup", "iterations", "image_size")
+    swept = ", ".join(f"{key}: {many}" for key in keys)
+    with pytest.raises(SuiteError, match=f"the sweep makes {199**7} cases; one entry may make"):
+        cases_of(f"{{name: a, benchmark: halo.exchange, matrix: {{{swept}}}}}")
+
+
+def test_repeat_does_not_multiply_cases():
+    (case,) = cases_of("{name: a, benchmark: memory.copy, repeat: 5}")
+    assert (case.id, case.repeat) == ("a", 5)

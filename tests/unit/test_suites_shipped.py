@@ -1,0 +1,120 @@
+import subprocess
+import sys
+from pathlib import Path
+from time import perf_counter
+
+import jsonschema
+import pytest
+import yaml
+
+from spbench.suites import DERIVED_METRICS, load, suite_schema
+from spbench_workers.catalog import BENCHMARKS
+
+ROOT = Path(__file__).parents[2]
+SHIPPED = sorted((ROOT / "suites").glob("*.yaml"))
+SCHEMA = suite_schema()
+VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
+
+
+def test_the_schema_is_one():
+    jsonschema.Draft202012Validator.check_schema(SCHEMA)
+    assert SCHEMA["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+    assert "schema" in SCHEMA["required"]
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.name)
+def test_shipped_suites_are_valid(path):
+    VALIDATOR.validate(yaml.safe_load(path.read_text()))
+    suite = load(path)
+    assert suite.name == path.stem
+    assert suite.description
+
+
+def wrong(**changes):
+    case = {"name": "a", "benchmark": "halo.exchange", **changes}
+    return {"schema": "spbench.suite/1", "name": "s", "cases": [case]}
+
+
+@pytest.mark.parametrize(
+    "suite",
+    [
+        {"schema": "spbench.suite/1", "name": "s", "cases": []},
+        {"schema": "spbench.suite/2", "name": "s", "cases": [wrong()["cases"][0]]},
+        wrong() | {"colour": "red"},
+        wrong() | {"launch": {"launcher": "mpirunrsh"}},
+        wrong() | {"launch": {"env": {"A": None}}},
+        wrong() | {"launch": {"env": {"1A": "x"}}},
+        wrong() | {"launch": {"timeout": 0}},
+        wrong(benchmark="halo.exchang"),
+        wrong(name="a b"),
+        wrong(params={"halo_le": 3}),
+        wrong(params={"halo_len": 0}),
+        wrong(params={"slice_method": "vertcal"}),
+        wrong(params={"size": "4MiB"}),
+        wrong(matrix={"halo_len": 3}),
+        wrong(matrix={"halo_len": []}),
+        wrong(matrix={"halo_len": [0]}),
+        wrong(zip={"halo_le": [1]}),
+        wrong(matrix={"np": [0]}),
+        wrong(exclude=[{}]),
+        wrong(exclude=[{"halo_le": 1}]),
+        wrong(expect={"time_m": {"max": 1}}),
+        wrong(expect={"time_ms.p55": {"max": 1}}),
+        wrong(expect={"time_ms": {}}),
+        wrong(expect={"time_ms": {"max": None}}),
+        wrong(np=0),
+    ],
+)
+def test_the_schema_refuses(suite):
+    assert not VALIDATOR.is_valid(suite)
+
+
+def test_the_schema_takes_what_the_loader_takes():
+    suite = wrong(
+        params={"num_spatial_parts": "4", "image_size": "65x96"},
+        matrix={"halo_len": [1, 3], "np": [4]},
+        zip={"seed": [1, 2], "batch_size": [1, 2]},
+        exclude=[{"halo_len": 1, "seed": 2}],
+        expect={"time_ms.p50": {"max": 5}, "skew": {"min": 1, "max": 3.5}},
+        launch={"env": {"A": 1, "B": "x", "C": True}, "threads": 2, "args": ["-v"]},
+        np=None,
+    )
+    VALIDATOR.validate(suite)
+
+
+def test_halo_suite():
+    cases = load(ROOT / "suites" / "halo.yaml").cases
+    assert len(cases) <= 12
+    assert {case.np for case in cases} == {4}
+    assert {case.params["slice_method"] for case in cases} == {"vertical", "horizontal", "square"}
+    assert {case.params["halo_len"] for case in cases} == {1, 3}
+    big = [c for c in cases if c.params["image_size"] == 1024 and c.params["in_channels"] == 3]
+    assert {case.params["halo_len"] for case in big} == {3}
+    assert {"4x1", "1x4", "2x2"} == {case.params["grid"] for case in cases}
+
+
+def test_smoke_suite_runs_each_benchmark_on_two_ranks():
+    cases = load(ROOT / "suites" / "smoke.yaml").cases
+    assert {case.benchmark for case in cases} == set(BENCHMARKS)
+    assert {case.np for case in cases} == {2}
+
+
+def test_bringup_judges_skew():
+    cases = {case.name: case for case in load(ROOT / "suites" / "bringup.yaml").cases}
+    judged = [n for n, case in cases.items() if [e.metric for e in case.expect] == ["skew"]]
+    assert judged == ["memory", "gemm", "conv"]
+    assert {name for name, case in cases.items() if case.np is None} == {*judged, "links"}
+    assert [metric.name for metric in DERIVED_METRICS] == ["skew"]
+
+
+def test_loading_is_fast_and_imports_little():
+    load(ROOT / "suites" / "halo.yaml")
+    start = perf_counter()
+    load(ROOT / "suites" / "halo.yaml")
+    assert perf_counter() - start < 0.1
+    heavy = "{'torch', 'mpi4py', 'numpy', 'textual', 'rich', 'typer', 'jsonschema'}"
+    code = f"import spbench.suites, sys; print({heavy} & sys.modules.keys())"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30
+    )
+    assert done.stdout.strip() == "set()"
