@@ -67,6 +67,21 @@ class Ended:
         assert seen
 
 
+_started: list[Running] = []
+
+
+def kill_leftovers() -> None:
+    """End what a failed test has left running."""
+    while _started:
+        running = _started.pop()
+        if running.process.poll() is None:
+            running.process.kill()
+            running.process.communicate()
+        for run in running.home.glob("runs/*"):
+            for pid in members(run.name):
+                os.kill(pid, signal.SIGKILL)
+
+
 class Running:
     """A run under way."""
 
@@ -74,6 +89,7 @@ class Running:
         self.home = home
         self.report_path = home.parent / f"{home.name}.json"
         self.started = time.monotonic()
+        _started.append(self)
         words = (*words, "--headless", "--json", str(self.report_path), "--home", str(home))
         self.process = subprocess.Popen(
             [SPBENCH, "run", *words],

@@ -282,15 +282,12 @@ def test_a_full_disk_under_the_run_folder_is_one_sentence(tmp_path: Path) -> Non
         pytest.skip("mounting a small file system needs root")
     small = tmp_path / "small"
     small.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(small)]
+    mount = ["mount", "-t", "tmpfs", "-o", "size=128k", "tmpfs", str(small)]
     done = subprocess.run(mount, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         pytest.skip(f"this machine mounts no tmpfs: {done.stderr.strip()}")
     try:
-        report = tmp_path / "report.json"
-        running = Running(LONG, home=small / "home")
-        running.report_path = report
-        ended = running.end()
+        ended = run(FAULTS, "--set", "iterations=20000", home=small / "home")
         assert ended.code == 4, ended.stdout + ended.stderr
         assert "No space left on device" in ended.stdout + ended.stderr
         assert "Traceback" not in ended.stderr

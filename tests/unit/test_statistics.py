@@ -2,7 +2,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spbench.record.statistics import median, percentile, summarize
@@ -12,17 +12,20 @@ samples = st.lists(times, min_size=1, max_size=60)
 CLOSE = {"rel": 1e-9, "abs": 1e-9}
 
 
+@settings(deadline=None)
 @given(samples, st.floats(0, 1))
 def test_a_percentile_is_numpys(values, fraction):
     expected = float(np.percentile(values, 100 * fraction))
     assert percentile(sorted(values), fraction) == pytest.approx(expected, **CLOSE)
 
 
+@settings(deadline=None)
 @given(samples)
 def test_the_median_is_numpys(values):
     assert median(values) == pytest.approx(float(np.median(values)), **CLOSE)
 
 
+@settings(deadline=None)
 @given(samples)
 def test_a_summary_is_numpys(values):
     summary = summarize(iter(values))
@@ -36,6 +39,7 @@ def test_a_summary_is_numpys(values):
     assert summary.stdev == pytest.approx(stdev, rel=1e-6, abs=1e-9 * max(values))
 
 
+@settings(deadline=None)
 @given(samples)
 def test_a_summary_is_in_order(values):
     found = summarize(values)

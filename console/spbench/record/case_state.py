@@ -124,14 +124,16 @@ class CaseState:
         """The metric's samples over all ranks, one list a repeat, iteration by iteration.
 
         Each iteration's value is folded over ranks as the metric says: a time is the slowest
-        rank's. Iterations that not all ranks have finished are left out.
+        rank's. Iterations that not all ranks have finished are left out; every rank has time_ms,
+        other samples may be some ranks' alone.
         """
         fold = _FOLDS[self.metrics[metric].fold]
         if metric in self.samples:
             by_repeat: dict[int, list[array[float]]] = {}
             for (repeat, _), values in sorted(self.samples[metric].items()):
                 by_repeat.setdefault(repeat, []).append(values)
-            grouped = by_repeat.values()
+            needed = self.np if metric == "time_ms" else 0
+            grouped = [rows for rows in by_repeat.values() if len(rows) >= needed]
             return [[fold(row) for row in zip(*rows, strict=False)] for rows in grouped]
         single: dict[int, list[float]] = {}
         for (repeat, _), value in sorted(self.values.get(metric, {}).items()):

@@ -54,7 +54,7 @@ def _extent(cases: list[CaseState]) -> str:
 def _ranks(case: CaseState) -> list[Slow]:
     """The slowest host where there are several, else the slowest rank, each against the median."""
     medians = case.rank_medians()
-    if len(medians) < 2:
+    if len(medians) < 2 or min(medians.values()) <= 0:
         return []
     by_host = defaultdict(list)
     for rank, value in medians.items():
@@ -90,10 +90,14 @@ def _links(case: CaseState) -> list[Slow]:
         for row in rows:
             if row["bytes"] == size:
                 kinds[row["host_a"] == row["host_b"]].append(row)
-        for pairs in kinds.values():
+        for pairs in filter(_comparable, kinds.values()):
             middle = median(row["value"] for row in pairs)
             found += [_slow_link(case, row, metric, middle) for row in pairs]
     return found
+
+
+def _comparable(pairs: list[dict[str, Any]]) -> bool:
+    return len(pairs) > 1
 
 
 @dataclass(frozen=True, slots=True)

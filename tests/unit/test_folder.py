@@ -1,0 +1,271 @@
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+
+import pytest
+from events import console_event, recorded, run_end, run_start, whole_run
+
+from spbench.errors import ExitCode, FailedRunError, UsageError
+from spbench.record.event_log import EventLog, encode, read_events
+from spbench.record.folder import (
+    RunFolder,
+    create,
+    find_run,
+    home_of,
+    list_runs,
+    write_whole,
+)
+
+SHORT_RUN = [run_start(), run_end()]
+
+
+@pytest.fixture
+def home(tmp_path):
+    return tmp_path / "home"
+
+
+def finished(home, name):
+    path = home / "runs" / name
+    path.mkdir(parents=True)
+    (path / "run.json").write_text("{}")
+    return RunFolder(path)
+
+
+@pytest.mark.parametrize(
+    ("option", "environ", "home"),
+    [
+        ("given", {"SPBENCH_HOME": "env"}, "given"),
+        (None, {"SPBENCH_HOME": "env"}, "env"),
+        (None, {"SPBENCH_HOME": ""}, ".spbench"),
+        (None, {}, ".spbench"),
+    ],
+)
+def test_the_home_is_the_options_then_the_environments(option, environ, home, tmp_path):
+    option = tmp_path / option if option else None
+    assert home_of(option, environ) == (option or type(tmp_path)(home))
+
+
+@pytest.mark.parametrize(
+    ("suite", "slug"),
+    [("Halo Exchange!", "-halo-exchange-"), ("日本", "-run-"), ("x" * 80, f"-{'x' * 24}-")],
+)
+def test_an_id_tells_when_and_what(home, suite, slug):
+    folder = create(home, suite)
+    assert folder.path.is_dir()
+    assert folder.path.parent == home / "runs"
+    assert slug in folder.id
+    assert folder.id[:15].replace("-", "").isdigit()
+
+
+def test_runs_of_the_same_second_have_folders_of_their_own(home):
+    assert len({create(home, "a").id for _ in range(20)}) == 20
+
+
+def test_runs_are_listed_by_age_and_only_where_they_are_runs(home):
+    names = ["20260102-000000-b-0000", "20260101-000000-a-0000"]
+    for name in names:
+        finished(home, name)
+    (home / "runs" / "20260103-000000-c-0000").mkdir()
+    (home / "runs" / "notes.txt").write_text("")
+    assert [folder.id for folder in list_runs(home)] == sorted(names)
+
+
+def test_a_home_that_is_not_there_has_no_runs(home):
+    assert list_runs(home) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("last", "20260102-000000-ab-0002"),
+        ("20260101", "20260101-000000-a-0001"),
+        ("20260102-000000-a-0001", "20260102-000000-a-0001"),
+        ("20260102-000000-a", None),
+        ("20260102-000000-a-", "20260102-000000-a-0001"),
+        ("2027", None),
+        ("", None),
+    ],
+)
+def test_a_run_is_found_by_its_id_its_beginning_or_as_the_last(home, name, found):
+    for known in ("20260101-000000-a-0001", "20260102-000000-a-0001", "20260102-000000-ab-0002"):
+        finished(home, known)
+    if found:
+        assert find_run(home, name).id == found
+    else:
+        with pytest.raises(UsageError):
+            find_run(home, name)
+
+
+def test_an_id_may_begin_another(home):
+    for known in ("20260101-000000-a-0001", "20260101-000000-a-0001-more"):
+        finished(home, known)
+    assert find_run(home, "20260101-000000-a-0001").id == "20260101-000000-a-0001"
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("2026", ["2 runs begin with '2026'", "20260101-000000-a-0001", "write more"]),
+        ("20260101-000000-a-0009", ["no run", "did you mean 20260101-000000-a-0001"]),
+    ],
+)
+def test_a_run_that_is_not_found_is_explained_in_one_sentence(home, name, words):
+    for known in ("20260101-000000-a-0001", "20260101-000000-b-0002"):
+        finished(home, known)
+    with pytest.raises(UsageError) as caught:
+        find_run(home, name)
+    for word in words:
+        assert word in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_there_is_no_last_run_of_none(home):
+    with pytest.raises(UsageError, match=r"no run 'last' under .*home"):
+        find_run(home, "last")
+
+
+# What cannot be written
+
+
+def told_once(error):
+    return error.exit_code is ExitCode.ERROR and "\n" not in str(error) and "--home" in str(error)
+
+
+@pytest.mark.parametrize("place", ["a-file", "a-file/below", "/proc/none"])
+def test_a_home_that_cannot_be_written_is_told_in_one_sentence(tmp_path, place):
+    (tmp_path / "a-file").write_text("")
+    with pytest.raises(FailedRunError) as caught:
+        create(tmp_path / place, "suite")
+    assert told_once(caught.value)
+    assert place in str(caught.value)
+
+
+def test_a_full_disk_is_told_in_one_sentence(tmp_path):
+    path = tmp_path / "events.jsonl"
+    path.symlink_to("/dev/full")
+    log = EventLog(path)
+    with pytest.raises(FailedRunError, match="No space left on device") as caught:
+        log.append(b"{}\n")
+    log.close()
+    assert told_once(caught.value)
+    assert str(path) in str(caught.value)
+
+
+def test_a_log_that_cannot_be_made_is_told_in_one_sentence(tmp_path):
+    with pytest.raises(FailedRunError) as caught:
+        EventLog(tmp_path / "missing" / "events.jsonl")
+    assert told_once(caught.value)
+
+
+def test_a_job_folder_that_cannot_be_made_is_told_in_one_sentence(tmp_path):
+    (tmp_path / "jobs").write_text("")
+    with pytest.raises(FailedRunError) as caught:
+        RunFolder(tmp_path).job(1)
+    assert told_once(caught.value)
+
+
+# Files
+
+
+def test_a_file_is_written_whole_and_leaves_no_draft(tmp_path):
+    for text in ("old", "new"):
+        write_whole(tmp_path / "below" / "report.json", text)
+    assert [path.name for path in (tmp_path / "below").iterdir()] == ["report.json"]
+    assert (tmp_path / "below" / "report.json").read_text() == "new"
+
+
+def test_a_file_that_cannot_be_written_leaves_no_draft_and_the_old_one(tmp_path):
+    target = tmp_path / "report.json"
+    target.mkdir()
+    with pytest.raises(FailedRunError):
+        write_whole(target, "text")
+    assert [path.name for path in tmp_path.iterdir()] == ["report.json"]
+
+
+def test_a_pipe_is_written_to_and_not_replaced(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    taken = []
+    reader = threading.Thread(target=lambda: taken.append(pipe.read_text()), daemon=True)
+    reader.start()
+    write_whole(pipe, "text")
+    reader.join(2.0)
+    assert taken == ["text"]
+    assert pipe.is_fifo()
+
+
+@pytest.mark.parametrize("content", [None, "", "{", "[1]", "null"])
+def test_json_that_is_missing_or_torn_is_empty(tmp_path, content):
+    if content is not None:
+        (tmp_path / "run.json").write_text(content)
+    assert RunFolder(tmp_path).read_json("run.json") == {}
+
+
+def test_json_is_never_nan(tmp_path):
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        RunFolder(tmp_path).write_json("report.json", {"value": float("nan")})
+
+
+def test_events_come_back_as_they_were_written(tmp_path):
+    events = [console_event("notice", message=f"{number} ½\n") for number in range(3)]
+    log = EventLog(tmp_path / "events.jsonl")
+    for event in events:
+        log.append(encode(event))
+    log.close()
+    assert list(read_events(tmp_path / "events.jsonl")) == events
+
+
+def test_a_log_is_appended_to(tmp_path):
+    for number in range(2):
+        log = EventLog(tmp_path / "events.jsonl")
+        log.append(encode({"event": "notice", "number": number}))
+        log.close()
+    assert [event["number"] for event in read_events(tmp_path / "events.jsonl")] == [0, 1]
+
+
+def test_a_recorded_run_replays(home):
+    assert recorded(home, whole_run()).replay().run.verdict == "passed"
+
+
+# Whether its console lives
+
+
+@pytest.fixture
+def console():
+    words = [sys.executable, "-c", "import sys; sys.stdin.read()", "spbench"]
+    with subprocess.Popen(words, stdin=subprocess.PIPE) as process:
+        yield process
+        process.kill()
+
+
+def place_of(console, **changes):
+    place = {"pid": console.pid, "host": socket.gethostname(), "started": 1000.0}
+    return {"console": place | changes}
+
+
+def test_a_run_lives_as_long_as_its_console(home, console):
+    folder = recorded(home, SHORT_RUN, **place_of(console))
+    assert folder.alive()
+    console.kill()
+    console.wait()
+    assert not folder.alive()
+
+
+def test_a_console_of_another_host_is_not_known_to_live(home, console):
+    assert not recorded(home, SHORT_RUN, **place_of(console, host="elsewhere")).alive()
+
+
+def test_another_program_of_that_number_is_no_console(home, console):
+    assert not recorded(home, SHORT_RUN, **place_of(console, pid=1)).alive()
+
+
+def test_a_folder_without_run_json_is_not_alive(tmp_path):
+    assert not RunFolder(tmp_path).alive()
+
+
+def test_run_json_is_json(home):
+    folder = recorded(home, SHORT_RUN, verdict="passed")
+    assert json.loads((folder.path / "run.json").read_text())["verdict"] == "passed"

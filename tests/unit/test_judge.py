@@ -1,0 +1,153 @@
+import pytest
+from events import (
+    TIME,
+    case_of,
+    described,
+    judged,
+    metric,
+    rank_event,
+    run_start,
+    started,
+    state_of,
+)
+
+from spbench.errors import ExitCode
+from spbench.record.judge import judge, name_ranks, verdict_of
+
+
+def judged_case(*events, hosts=("node01", "node02"), **changes):
+    case = described(np=len(hosts), **changes)
+    return judge(case_of([*started(case, hosts=hosts), *events]))
+
+
+def checks(*passed, error=0.5, **fields):
+    return [
+        rank_event("check", rank, passed=ok, max_abs_error=0.0 if ok else error, **fields)
+        for rank, ok in enumerate(passed)
+    ]
+
+
+def expecting(metric, op, limit):
+    return {"expect": [{"metric": metric, "op": op, "limit": limit}]}
+
+
+TIMES = [
+    rank_event("samples", 0, values=[float(ms) for ms in range(1, 102)]),
+    rank_event("samples", 1, values=[0.5] * 101),
+]
+"""Iterations of 1 to 101 ms: p50 is 51, p95 is 96; rank medians are 51 and 0.5."""
+SKEW = 51 / ((51 + 0.5) / 2)
+
+
+def test_a_case_whose_checks_pass_has_passed():
+    verdict = judged_case(*checks(True, True))
+    assert (verdict.status, verdict.reason, verdict.expectations) == ("passed", None, [])
+
+
+def test_a_failed_check_names_rank_host_error_and_place():
+    verdict = judged_case(*checks(True, False, detail="row 3", tolerance=0.25))
+    assert verdict.status == "failed"
+    assert verdict.reason == (
+        "check halo failed on rank 1 on node02: largest error 0.5 at row 3 (tolerance 0.25)"
+    )
+
+
+def test_an_error_that_is_not_a_number_fails_and_says_so():
+    verdict = judged_case(*checks(True, False, error=None))
+    assert verdict.status == "failed"
+    assert "largest error not a number" in verdict.reason
+
+
+def test_the_worst_rank_is_the_one_that_is_told():
+    events = [
+        rank_event("check", rank, passed=False, max_abs_error=error, detail=f"by {rank}")
+        for rank, error in enumerate([1.0, 7.0, 2.0])
+    ]
+    verdict = judged_case(*events, hosts=["node01"] * 3)
+    assert verdict.reason.startswith("check halo failed on ranks 0, 1, 2: largest error 7 at by 1")
+
+
+def test_a_declared_check_that_no_rank_reports_is_an_error():
+    verdict = judged_case(*checks(True, True), checks=["halo", "sum", "order"])
+    assert verdict.status == "error"
+    assert verdict.reason == "no rank reported its check sum, order"
+
+
+def test_a_check_that_was_not_declared_counts_as_well():
+    verdict = judged_case(*checks(True, True), *checks(True, False, name="more"))
+    assert verdict.status == "failed"
+    assert "check more failed" in verdict.reason
+
+
+def test_a_failed_check_comes_before_an_expectation():
+    verdict = judged_case(*checks(True, False), *TIMES, **expecting("time_ms", "max", 1.0))
+    assert "check halo" in verdict.reason
+    assert [item["status"] for item in verdict.expectations] == ["failed"]
+
+
+@pytest.mark.parametrize(
+    ("name", "op", "limit", "value", "status"),
+    [
+        ("time_ms", "max", 51.0, 51.0, "passed"),
+        ("time_ms", "max", 50.9, 51.0, "failed"),
+        ("time_ms", "min", 51.0, 51.0, "passed"),
+        ("time_ms", "min", 51.1, 51.0, "failed"),
+        ("time_ms.value", "max", 50.0, 51.0, "failed"),
+        ("time_ms.p50", "max", 51.0, 51.0, "passed"),
+        ("time_ms.p95", "max", 95.0, 96.0, "failed"),
+        ("time_ms.p95", "max", 96.5, 96.0, "passed"),
+        ("time_ms.p99", "max", 99.0, 100.0, "failed"),
+        ("time_ms.min", "min", 1.0, 1.0, "passed"),
+        ("time_ms.max", "max", 100.0, 101.0, "failed"),
+        ("time_ms.mean", "max", 51.0, 51.0, "passed"),
+        ("time_ms.n", "min", 102, 101.0, "failed"),
+        ("skew", "max", 1.5, SKEW, "failed"),
+        ("skew", "max", 2.0, SKEW, "passed"),
+        ("rate", "min", 1.0, None, "failed"),
+        ("rate.p95", "max", 1.0, None, "failed"),
+    ],
+)
+def test_an_expectation_is_held_or_not(name, op, limit, value, status):
+    changes = {"metrics": [TIME, metric("rate")], **expecting(name, op, limit)}
+    verdict = judged_case(*checks(True, True), *TIMES, **changes)
+    [item] = verdict.expectations
+    assert (item["metric"], item["op"], item["limit"]) == (name, op, limit)
+    assert item["value"] == (None if value is None else pytest.approx(value))
+    assert item["status"] == verdict.status == status
+
+
+@pytest.mark.parametrize(
+    ("name", "op", "limit", "reason"),
+    [
+        ("time_ms.p95", "max", 10.0, "time_ms.p95 is 96, above the expected 10"),
+        ("time_ms", "min", 60.0, "time_ms is 51, below the expected 60"),
+        ("rate", "min", 3.0, "expected rate min 3, but it was not measured"),
+    ],
+)
+def test_a_broken_expectation_says_what_was_measured(name, op, limit, reason):
+    changes = {"metrics": [TIME, metric("rate")], **expecting(name, op, limit)}
+    assert judged_case(*checks(True, True), *TIMES, **changes).reason == reason
+
+
+def test_many_ranks_are_named_shortly():
+    case = case_of(started(hosts=["node01"] * 12))
+    assert name_ranks(case, [3]) == "rank 3 on node01"
+    assert name_ranks(case, [1, 2]) == "ranks 1, 2"
+    assert name_ranks(case, list(range(12))) == "ranks 0, 1, 2, 3, 4, 5, 6, 7 and 4 more"
+
+
+@pytest.mark.parametrize(
+    ("statuses", "verdict", "code"),
+    [
+        ("passed passed", "passed", ExitCode.PASSED),
+        ("passed failed", "failed", ExitCode.FAILED),
+        ("failed timeout passed", "timeout", ExitCode.ERROR),
+        ("failed error timeout", "error", ExitCode.ERROR),
+        ("failed error", "error", ExitCode.ERROR),
+    ],
+)
+def test_a_run_is_as_bad_as_its_worst_case(statuses, verdict, code):
+    names = {f"case{number}": status for number, status in enumerate(statuses.split())}
+    events = [judged(name, status) for name, status in names.items()]
+    state = state_of([run_start(*map(described, names)), *events])
+    assert verdict_of(state.cases.values()) == (verdict, code)
