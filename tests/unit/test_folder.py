@@ -4,6 +4,7 @@ import socket
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 from events import console_event, recorded, run_end, run_start, whole_run
@@ -35,17 +36,16 @@ def finished(home, name):
 
 
 @pytest.mark.parametrize(
-    ("option", "environ", "home"),
+    ("option", "environ", "expected"),
     [
-        ("given", {"SPBENCH_HOME": "env"}, "given"),
+        (Path("given"), {"SPBENCH_HOME": "env"}, "given"),
         (None, {"SPBENCH_HOME": "env"}, "env"),
         (None, {"SPBENCH_HOME": ""}, ".spbench"),
         (None, {}, ".spbench"),
     ],
 )
-def test_the_home_is_the_options_then_the_environments(option, environ, home, tmp_path):
-    option = tmp_path / option if option else None
-    assert home_of(option, environ) == (option or type(tmp_path)(home))
+def test_the_home_is_the_options_then_the_environments(option, environ, expected):
+    assert home_of(option, environ) == Path(expected)
 
 
 @pytest.mark.parametrize(
@@ -183,6 +183,13 @@ def test_a_file_that_cannot_be_written_leaves_no_draft_and_the_old_one(tmp_path)
     with pytest.raises(FailedRunError):
         write_whole(target, "text")
     assert [path.name for path in tmp_path.iterdir()] == ["report.json"]
+
+
+def test_a_file_below_a_file_is_told_in_one_sentence(tmp_path):
+    (tmp_path / "a-file").write_text("")
+    with pytest.raises(FailedRunError) as caught:
+        write_whole(tmp_path / "a-file" / "report.json", "text")
+    assert told_once(caught.value)
 
 
 def test_a_pipe_is_written_to_and_not_replaced(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import cast
 
@@ -10,6 +11,8 @@ import typer
 from spbench.cli import doctor, results, run, suites
 from spbench.errors import ExitCode, SpbenchError, SuiteError
 
+ENV_COMPLETE = "_SPBENCH_COMPLETE"
+"""Set by a shell's completion script: it wants words, not a command's work."""
 EPILOG = (
     "Exit codes: 0 passed; 1 a check, an expectation or a regression failed; 2 wrong usage or "
     "suite; 3 the environment lacks something; 4 a case ended in error or timeout; 5 nothing "
@@ -48,6 +51,10 @@ def _common(
 
 def run_command_line(words: list[str] | None = None) -> int:
     """Run a command and return its exit code; an error is one line on stderr, no traceback."""
+    if ENV_COMPLETE in os.environ:
+        from typer.completion import completion_init
+
+        completion_init()
     try:
         return int(app(args=words, prog_name="spbench", standalone_mode=False) or 0)
     except SuiteError as error:
@@ -57,6 +64,9 @@ def run_command_line(words: list[str] | None = None) -> int:
         _complain(f"spbench: error: {error}")
         return error.exit_code
     except _Usage as error:
+        if type(error).__name__ == "NoArgsIsHelpError":
+            _complain(error.format_message())
+            return ExitCode.USAGE
         text = " ".join(error.format_message().split())
         _complain(f"spbench: error: {text or 'see spbench --help'}")
         return ExitCode.USAGE

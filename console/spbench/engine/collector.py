@@ -93,11 +93,12 @@ class RankConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         *lines, self._rest = (self._rest + data if self._rest else data).split(b"\n")
-        if self.who is None and lines:
-            self._greet(lines.pop(0))
         if self.who is None:
-            if len(self._rest) > MAX_HELLO:
+            if lines:
+                self._greet(lines.pop(0))
+            elif len(self._rest) > MAX_HELLO:
                 self._drop("sent more than a greeting")
+        if self.who is None:
             return
         if lines:
             self._take(lines)
@@ -109,11 +110,11 @@ class RankConnection(asyncio.Protocol):
             hello = decode(line) if len(line) <= MAX_HELLO else {}
         except ProtocolError:
             hello = {}
-        token = str(hello.get("token", "")).encode()
+        token = str(hello.get("token", "")).encode(errors="replace")
         if hello.get("event") != "hello" or not self._collector.knows(token):
             self._drop("did not show the run's token")
             return
-        self.who = Who(hello["host"], hello["pid"], hello["rank"])
+        self.who = Who(hello["host"], hello["pid"], hello.get("rank"))
         if self._greeting is not None:
             self._greeting.cancel()
         self._collector.welcome(self)

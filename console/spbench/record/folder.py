@@ -9,6 +9,7 @@ import secrets
 import socket
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -92,18 +93,22 @@ class RunFolder:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write a file under another name and rename it.
+    """Write a file under another name and rename it; a pipe or a device is written to itself.
 
     Raises:
         FailedRunError: It could not be written.
     """
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
+        if path.exists() and not path.is_file():
+            path.write_text(text)
+            return
         path.parent.mkdir(parents=True, exist_ok=True)
         draft.write_text(text)
         draft.replace(path)
     except OSError as error:
-        draft.unlink(missing_ok=True)
+        with suppress(OSError):
+            draft.unlink()
         raise unwritable(path, error) from None
 
 

@@ -1,0 +1,42 @@
+# Everything happens in $(VENV); nothing is installed outside of it.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+.PHONY: help run test lint types unit clean
+
+help: ## Show the targets
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
+
+run: $(VENV)/.run ## Install, and run suites/halo.yaml on 4 ranks of the embedded MPI
+	$(BIN)/spbench run suites/halo.yaml
+
+test: lint types ## Install what tests need; lint, types, arrows and all tests that this machine can run
+	$(BIN)/python -m pytest
+
+unit: $(VENV)/.test ## The fast tests only
+	$(BIN)/python -m pytest -m "not mpi and not cluster"
+
+lint: $(VENV)/.test ## Style and the arrows between rooms
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+
+types: $(VENV)/.test ## mypy, strict
+	$(BIN)/mypy
+
+clean: ## Remove the environment and the caches; recorded runs stay
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+
+$(VENV)/.python:
+	$(PYTHON) -m venv $(VENV)
+	touch $@
+
+$(VENV)/.run: $(VENV)/.python pyproject.toml constraints.txt
+	$(INSTALL) --editable '.[workers,mpi]'
+	touch $@
+
+$(VENV)/.test: $(VENV)/.python pyproject.toml constraints.txt
+	$(INSTALL) --editable '.[workers,mpi,test,dev]'
+	touch $@ $(VENV)/.run
