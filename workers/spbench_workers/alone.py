@@ -5,10 +5,10 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable
 from statistics import median
-from time import perf_counter
 
 from spbench_workers.comm import rest
 from spbench_workers.context import Context
+from spbench_workers.timing import time_batch
 
 MEASURED_BY = "rank 0 alone, the other ranks asleep"
 MAX_ITERATIONS = 10
@@ -45,8 +45,5 @@ def give_rate_and_limit(
 def _seconds(body: Callable[[], object], iterations: int) -> float:
     body()
     times = array("d", bytes(8 * iterations))
-    for index in range(iterations):
-        start = perf_counter()
-        body()
-        times[index] = perf_counter() - start
+    time_batch(body, times, 0, iterations, 1.0)
     return median(times)

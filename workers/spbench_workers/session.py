@@ -7,6 +7,7 @@ import os
 import platform
 import sys
 import traceback
+import warnings
 from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -76,6 +77,8 @@ def _version(package: str) -> str | None:
 
 def load_runners(benchmarks: Any) -> dict[str, Runner]:
     """Import the modules of these benchmarks, so that no case pays for torch but the first."""
+    # Nothing here uses numpy; torch says of every rank that it is not there.
+    warnings.filterwarnings("ignore", message="Failed to initialize NumPy")
     names = sorted(set(benchmarks))
     runners = {name: importlib.import_module(BENCHMARKS[name].module).run for name in names}
     if "torch" in sys.modules:

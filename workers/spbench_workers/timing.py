@@ -44,7 +44,7 @@ def measure(
     while done < iterations:
         batch = min(_batch_size(seconds), iterations - done)
         context.world.comm.Barrier()
-        _run(body, times, done, batch, 1000.0 / divide)
+        time_batch(body, times, done, batch, 1000.0 / divide)
         context.samples(metric, times[done : done + batch])
         seconds = context.slowest(sum(times[done : done + batch]) / batch * divide / 1000.0)
         done += batch
@@ -69,9 +69,10 @@ def _batch_size(seconds: float) -> int:
     return max(1, min(MAX_BATCH, int(BATCH_INTERVAL / seconds)))
 
 
-def _run(
+def time_batch(
     body: Callable[[], object], times: array[float], first: int, count: int, scale: float
 ) -> None:
+    """Call ``body`` ``count`` times; keep each call's seconds, times ``scale``, from ``first``."""
     gc.disable()
     try:
         for index in range(first, first + count):

@@ -52,7 +52,7 @@ def _common(
 def run_command_line(words: list[str] | None = None) -> int:
     """Run a command and return its exit code; an error is one line on stderr, no traceback."""
     if ENV_COMPLETE in os.environ:
-        from typer.completion import completion_init
+        from typer.completion import completion_init  # type: ignore[attr-defined]
 
         completion_init()
     try:

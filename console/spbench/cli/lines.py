@@ -18,6 +18,10 @@ GLYPHS = {
 }
 
 
+MOST_WIDTH = 48
+"""Columns that ids may take before lines stop standing below each other."""
+
+
 class Lines:
     """Prints a line when something has happened: the start, each job, each case, the end."""
 
@@ -26,6 +30,7 @@ class Lines:
         self._write = write
         self._verbosity = verbosity
         self._done = 0
+        self._width = 0
 
     def __call__(self, event: Mapping[str, Any]) -> None:
         """Print what the event means to a reader, or nothing."""
@@ -48,6 +53,7 @@ class Lines:
         """Nothing is held open."""
 
     def _on_run_start(self, event: Mapping[str, Any]) -> None:
+        self._width = min(MOST_WIDTH, max(len(case["id"]) for case in event["cases"]))
         what = f": {event['description']}" if event["description"] else ""
         self._write(f"{event['suite']}{what}")
         self._write(f"run {event['id']}, {len(event['cases'])} cases")
@@ -63,15 +69,18 @@ class Lines:
         job = self._state.jobs[event["job"]]
         if self._verbosity > 0:
             self._write("  " + describe_rank(self._state.ranks[event["rank"]]))
-        if len(self._state.ranks) == job.np:
-            sharing = shared_cores(list(self._state.ranks.values()))
+        ready = [rank for rank in self._state.ranks.values() if rank.cpus]
+        if len(ready) == job.np:
+            sharing = shared_cores(ready)
             if sharing and not job.oversubscribed:
                 self._write(f"  note: {sharing}")
 
     def _on_case_judged(self, event: Mapping[str, Any]) -> None:
         self._done += 1
         case = self._state.cases[event["case"]]
-        self._write(f"[{self._done:>2}/{len(self._state.cases)}] {case_line(case)}")
+        total = len(self._state.cases)
+        line = case_line(case, self._width)
+        self._write(f"[{self._done:>{len(str(total))}}/{total}] {line}")
         if event["reason"]:
             self._write(f"        {event['reason']}")
         if self._verbosity > 0 and case.traceback:
@@ -87,33 +96,42 @@ class Lines:
         self._write(f"note: {event['message']}")
 
 
-def case_line(case: CaseState) -> str:
-    """Return a judged case in one line: verdict, time, its first other metric, checks."""
-    parts = [f"{GLYPHS.get(case.status, '?')} {case.status:<9} {case.id}"]
+def case_line(case: CaseState, width: int = 0) -> str:
+    """Return a judged case in one line: verdict, id, time beside its limit, checks.
+
+    Args:
+        case: The case.
+        width: Columns for the id, so that lines stand below each other.
+    """
+    parts = [f"{GLYPHS.get(case.status, '?')} {case.status:<9} {case.id:<{width}}"]
     times = case.summary("time_ms")
     if times is not None:
-        parts.append(
-            f"p50 {number(times.p50)} ms  p95 {number(times.p95)}  p99 {number(times.p99)}"
-        )
+        limit = case.limits.get("time_ms", {}).get("value")
+        beside = f" (limit {number(limit)})" if limit else ""
+        parts.append(f"{number(times.p50)} ms{beside}  p99 {number(times.p99)}")
     for name, info in case.metrics.items():
         summary = case.summary(name) if name != "time_ms" and info.better != "none" else None
         if summary is not None:
-            parts.append(f"{name} {number(summary.p50)} {info.unit}")
-    told = {rank for results in case.checks.values() for _, rank in results}
+            label = name.removesuffix("_" + info.unit.lower().replace("/", "_"))
+            parts.append(f"{label} {number(summary.p50)} {info.unit}")
+    told, passed = check_ranks(case)
     if told:
-        bad = {
-            rank
-            for results in case.checks.values()
-            for (_, rank), result in results.items()
-            if not result.passed
-        }
-        parts.append(f"checks {len(told - bad)}/{len(told)} ranks")
-    return "  ".join(parts)
+        parts.append(f"checks {len(passed)}/{len(told)}")
+    return "  ".join(parts).rstrip()
+
+
+def check_ranks(case: CaseState) -> tuple[set[int], set[int]]:
+    """Return the ranks that reported checks, and those of them that passed all."""
+    results = [item for by_place in case.checks.values() for item in by_place.items()]
+    told = {rank for (_, rank), _ in results}
+    return told, told - {rank for (_, rank), result in results if not result.passed}
 
 
 def number(value: float) -> str:
-    """Return a value in four figures."""
-    return f"{value:.4g}" if abs(value) < 1e4 else f"{value:.0f}"
+    """Return a value in three figures, without an exponent as long as it is readable."""
+    if value == 0 or 1e-3 <= abs(value) < 1e3:
+        return f"{value:.3g}"
+    return f"{value:.0f}" if 1e3 <= abs(value) < 1e7 else f"{value:.2e}"
 
 
 def counts(state: RunState) -> str:

@@ -99,7 +99,7 @@ def _cells(row: RankRow) -> list[Text]:
         Text(row.host),
         Text(row.place),
         Text(row.phase, style=_STYLES.get(row.phase, "")),
-        Text(f"{row.done}/{row.total}" if row.total else ""),
+        Text(str(times.n) if times else ""),
         *(Text("" if value is None else number(value)) for value in figures),
         Text(f"{skew} slow" if slow else skew, style="yellow" if slow else ""),
         Text(glyph + row.check, style=_STYLES.get(row.check, "")),

@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from spbench.cli.run import HomeOption
-from spbench.record.folder import find_run, home_of, list_runs
 
 group = typer.Typer(help="The runs of a home folder.", no_args_is_help=True)
 
@@ -21,6 +20,7 @@ def register(app: typer.Typer) -> None:
 @group.command("list")
 def list_(home: HomeOption = None) -> None:
     """List the runs, the oldest first."""
+    from spbench.record.folder import home_of, list_runs
     from spbench.report.build import timestamp
 
     for folder in list_runs(home_of(home, os.environ)):
@@ -36,12 +36,14 @@ def show(
     home: HomeOption = None,
 ) -> None:
     """Show a run's cases, as its events tell; also of a run whose console was killed."""
-    from spbench.cli.lines import Lines, case_line
+    from spbench.cli.lines import MOST_WIDTH, Lines, case_line
+    from spbench.record.folder import find_run, home_of
 
     folder = find_run(home_of(home, os.environ), run)
     state = folder.replay()
+    width = min(MOST_WIDTH, max(map(len, state.cases), default=0))
     for case in state.cases.values():
-        print(case_line(case))
+        print(case_line(case, width))
         if case.reason:
             print(f"        {case.reason}")
     ended = state.run is not None and state.run.finished is not None

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Protocol, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, TextIO
 
 import typer
 
-from spbench.cli.lines import Lines
 from spbench.errors import ExitCode, SpbenchError, UsageError
-from spbench.record.folder import home_of, write_whole
-from spbench.record.state import Event, RunState
+
+if TYPE_CHECKING:
+    from spbench.record.state import Event, RunState
 
 HostfileOption = Annotated[
     Path | None, typer.Option("--hostfile", help="Hosts, in any launcher's dialect.")
@@ -92,6 +91,7 @@ def run(
 ) -> None:
     """Run a suite on real MPI ranks."""
     from spbench.engine.plan import Request, plan
+    from spbench.record.folder import home_of
 
     verbosity = -1 if quiet else int(verbose)
     exit_code = ExitCode.PASSED
@@ -127,7 +127,10 @@ def run(
 def _execute(
     planned: Any, headless: bool, json_target: str | None, verbosity: int
 ) -> tuple[dict[str, Any], ExitCode]:
+    import asyncio
+
     from spbench.engine.run import Run
+    from spbench.record.state import RunState
 
     state = RunState()
     view = _view(state, headless, json_target, verbosity)
@@ -148,6 +151,8 @@ def _view(state: RunState, headless: bool, json_target: str | None, verbosity: i
         from spbench.cli.live import LiveView
 
         return LiveView(state, Console(), verbosity)
+    from spbench.cli.lines import Lines
+
     return Lines(state, _writer(sys.stderr if json_target == "-" else sys.stdout), verbosity)
 
 
@@ -173,6 +178,7 @@ def _refuse(error: SpbenchError, json_target: str | None) -> None:
 def _write_report(report: dict[str, Any], target: str | None, no_samples: bool) -> None:
     if target is None:
         return
+    from spbench.record.folder import write_whole
     from spbench.report.build import without_samples
 
     report = without_samples(report) if no_samples else report

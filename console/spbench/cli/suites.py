@@ -21,7 +21,6 @@ from spbench.cli.run import (
     SetOption,
 )
 from spbench.errors import UsageError, did_you_mean
-from spbench.record.folder import home_of
 
 if TYPE_CHECKING:
     from spbench.engine.plan import RunPlan
@@ -118,6 +117,7 @@ def command_(
 ) -> None:
     """Print the launch line of each job exactly as run, and each case's line by hand."""
     from spbench.engine.plan import Request, plan
+    from spbench.record.folder import home_of
 
     print_commands(
         plan(

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from spbench.record.statistics import Summary, median, summarize
+from spbench.record.statistics import Summary, median, summarize, typical
 
 Place = tuple[int, int]
 """Repeat and rank."""
@@ -37,7 +37,7 @@ class MetricInfo:
 
 
 SKEW = MetricInfo("skew", "1", "lower", "max")
-"""A metric of every case: the slowest rank's median time over the median rank's."""
+"""A metric of every case: the slowest rank's median time over the typical rank's."""
 
 
 @dataclass(slots=True)
@@ -156,7 +156,7 @@ class CaseState:
         return {rank: median(values) for rank, values in times.items() if values}
 
     def skew(self) -> float | None:
-        """The slowest rank's median time over the median rank's; None below two ranks."""
+        """The slowest rank's median time over the typical rank's; None below two ranks."""
         medians = self.rank_medians()
-        middle = median(medians.values()) if len(medians) > 1 else 0.0
+        middle = typical(medians.values()) if len(medians) > 1 else 0.0
         return max(medians.values()) / middle if middle > 0 else None

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from spbench.record.case_state import CaseState
-from spbench.record.statistics import median
+from spbench.record.statistics import median, typical
 
-NOTABLE = 1.3
-"""A host or link this many times slower than the median of its kind is named."""
+NOTABLE_RANK, NOTABLE_LINK = 1.3, 1.5
+"""A host, rank or link this many times slower than is usual of its kind is named."""
 
 
 @dataclass(frozen=True, slots=True)
 class Slow:
-    """Something slower than the median of its kind, by ``ratio``."""
+    """Something slower than is usual of its kind, by ``ratio``."""
 
     ratio: float
     sentence: str
@@ -29,12 +30,14 @@ def findings(cases: Iterable[CaseState]) -> list[str]:
     links = [slow for case in measured if case.measures == "link" for slow in _links(case)]
     if not ranks and not links:
         return []
+    notable = [slow for slow in ranks if slow.ratio >= NOTABLE_RANK]
+    notable += [slow for slow in links if slow.ratio >= NOTABLE_LINK]
+    if notable:
+        return [max(notable, key=lambda slow: slow.ratio).sentence]
     worst = max([*ranks, *links], key=lambda slow: slow.ratio)
-    if worst.ratio >= NOTABLE:
-        return [worst.sentence]
     return [
         f"All alike: {_extent(measured)}, none more than {(worst.ratio - 1) * 100:.0f} % slower"
-        " than the median of its kind."
+        " than is usual of its kind."
     ]
 
 
@@ -52,7 +55,7 @@ def _extent(cases: list[CaseState]) -> str:
 
 
 def _ranks(case: CaseState) -> list[Slow]:
-    """The slowest host where there are several, else the slowest rank, each against the median."""
+    """The slowest host where there are several, else the slowest rank, each against the usual."""
     medians = case.rank_medians()
     if len(medians) < 2 or min(medians.values()) <= 0:
         return []
@@ -63,22 +66,22 @@ def _ranks(case: CaseState) -> list[Slow]:
     found = []
     if len(hosts) > 1:
         host = max(hosts, key=lambda name: hosts[name])
-        ratio = hosts[host] / median(hosts.values())
+        ratio = hosts[host] / typical(hosts.values())
         found.append(_slow_rank(ratio, f"host: {host}", "host", case))
-        if ratio >= NOTABLE:  # a whole slow host says more than the slowest of its ranks
+        if ratio >= NOTABLE_RANK:  # a whole slow host says more than the slowest of its ranks
             return found
     rank = max(medians, key=lambda number: medians[number])
-    ratio = medians[rank] / median(medians.values())
+    ratio = medians[rank] / typical(medians.values())
     found.append(_slow_rank(ratio, f"rank: {rank} on {case.ranks[rank].host}", "rank", case))
     return found
 
 
 def _slow_rank(ratio: float, who: str, kind: str, case: CaseState) -> Slow:
-    return Slow(ratio, f"Slowest {who}, {ratio:.2f}x the median {kind}'s time in {case.id}.")
+    return Slow(ratio, f"Slowest {who}, {ratio:.2f}x the usual {kind}'s time in {case.id}.")
 
 
 def _links(case: CaseState) -> list[Slow]:
-    """Each pair against the median of its kind, within a host or between hosts."""
+    """Each pair against the usual of its kind, within a host or between hosts."""
     found = []
     for metric in (_LATENCY, _BANDWIDTH):
         rows = [m for m in case.measurements if m["name"] == metric.name and m["value"]]
@@ -91,7 +94,7 @@ def _links(case: CaseState) -> list[Slow]:
             if row["bytes"] == size:
                 kinds[row["host_a"] == row["host_b"]].append(row)
         for pairs in filter(_comparable, kinds.values()):
-            middle = median(row["value"] for row in pairs)
+            middle = metric.typical(row["value"] for row in pairs)
             found += [_slow_link(case, row, metric, middle) for row in pairs]
     return found
 
@@ -105,10 +108,11 @@ class _LinkMetric:
     name: str
     what: str
     unit: str
+    typical: Callable[[Iterable[float]], float]
 
 
-_LATENCY = _LinkMetric("latency_us", "latency", "us")
-_BANDWIDTH = _LinkMetric("bandwidth_gb_s", "bandwidth", "GB/s")
+_LATENCY = _LinkMetric("latency_us", "latency", "us", typical)
+_BANDWIDTH = _LinkMetric("bandwidth_gb_s", "bandwidth", "GB/s", statistics.median_high)
 
 
 def _slow_link(case: CaseState, row: Mapping[str, Any], metric: _LinkMetric, middle: float) -> Slow:
@@ -116,6 +120,6 @@ def _slow_link(case: CaseState, row: Mapping[str, Any], metric: _LinkMetric, mid
     return Slow(
         value / middle if metric is _LATENCY else middle / value,
         f"Slowest link: rank {row['source']} on {row['host_a']} to rank {row['target']} on "
-        f"{row['host_b']}, {metric.what} {value:.3g} {metric.unit} against a median of "
-        f"{middle:.3g} in {case.id}.",
+        f"{row['host_b']}, {metric.what} {value:.3g} {metric.unit} where {middle:.3g} is usual, "
+        f"in {case.id}.",
     )

@@ -6,19 +6,17 @@ from dataclasses import dataclass
 
 from spbench.record.case_state import CaseState
 from spbench.record.state import RankState, RunState
-from spbench.record.statistics import Summary, median, summarize
+from spbench.record.statistics import Summary, summarize, typical
 
 
 @dataclass(frozen=True, slots=True)
 class RankRow:
-    """A rank in the case it runs. Times in ms; ``skew`` is its p50 over the median rank's."""
+    """A rank in the case it runs. Times in ms; ``skew`` is its p50 over the typical rank's."""
 
     rank: int
     host: str
     place: str
     phase: str
-    done: int
-    total: int
     last: float | None
     times: Summary | None
     skew: float | None
@@ -37,7 +35,7 @@ class RankRows:
         ranks = [self._state.ranks[number] for number in sorted(self._state.ranks)]
         times = {rank.rank: self._times(rank) for rank in ranks}
         medians = [summary.p50 for summary in times.values() if summary]
-        middle = median(medians) if len(medians) > 1 else 0.0
+        middle = typical(medians) if len(medians) > 1 else 0.0
         return [self._row(rank, times[rank.rank], middle) for rank in ranks]
 
     def _case(self, rank: RankState) -> CaseState | None:
@@ -61,14 +59,17 @@ class RankRows:
             rank=rank.rank,
             host=rank.host,
             place=place,
-            phase=rank.phase,
-            done=rank.done,
-            total=rank.total,
+            phase=_phase(rank),
             last=rank.last_ms,
             times=times,
             skew=times.p50 / middle if times and middle > 0 else None,
             check=_check(case, rank.rank),
         )
+
+
+def _phase(rank: RankState) -> str:
+    """What the rank does, and how far it is: ``timing 40/100``."""
+    return f"{rank.phase} {rank.done}/{rank.total}" if rank.total else rank.phase
 
 
 def _check(case: CaseState | None, rank: int) -> str:

@@ -163,6 +163,10 @@ class RunState:
         rank.heard = event["time"]
         return rank
 
+    def _on_hello(self, event: Event) -> None:
+        if event["rank"] is not None:
+            self._rank(event).pid = event["pid"]
+
     def _on_ready(self, event: Event) -> None:
         rank = self._rank(event)
         rank.phase = "ready"
@@ -239,6 +243,7 @@ class RunState:
     def _on_case_end(self, event: Event) -> None:
         rank, case = self._rank(event), self.cases[event["case"]]
         rank.phase = "done" if event["status"] == "ok" else "error"
+        rank.done = rank.total = 0
         if rank.rank in case.ranks:
             case.ranks[rank.rank].status = event["status"]
         if event["status"] == "ok":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -36,6 +37,14 @@ def percentile(ordered: Sequence[float], fraction: float) -> float:
 def median(values: Iterable[float]) -> float:
     """Return the median of values that are not empty."""
     return percentile(sorted(values), 0.5)
+
+
+def typical(values: Iterable[float]) -> float:
+    """Return the lower median: the value of one of the ranks, even if there are only two.
+
+    What is slow is compared with it, so that of two ranks the slow one stands out.
+    """
+    return statistics.median_low(values)
 
 
 def summarize(values: Iterable[float]) -> Summary | None:

@@ -13,8 +13,10 @@ from spbench.record.state import JobState, RankState, RunState
 from spbench.record.statistics import summarize
 from spbench.report.model import SCHEMA, Report
 
-_VERDICTS = {"waiting": "skipped", "running": "error"}
-_LOST = "the console ended before this case"
+_LOST = {
+    "waiting": ("skipped", "the console ended before this case"),
+    "running": ("error", "the console ended during this case"),
+}
 
 
 def build_report(state: RunState) -> dict[str, Any]:
@@ -99,7 +101,7 @@ def _versions(ranks: Iterable[RankState]) -> dict[str, Any]:
 
 
 def _case(case: CaseState, state: RunState) -> dict[str, Any]:
-    status = _VERDICTS.get(case.status, case.status)
+    status, reason = _LOST.get(case.status, (case.status, None))
     job = state.jobs.get(case.job) if case.job is not None else None
     return {
         "id": case.id,
@@ -108,7 +110,7 @@ def _case(case: CaseState, state: RunState) -> dict[str, Any]:
         "params": dict(case.params),
         "np": case.np,
         "status": status,
-        "reason": case.reason or (_LOST if status != case.status else None),
+        "reason": case.reason or reason,
         "traceback": case.traceback,
         "started": timestamp(case.started),
         "finished": timestamp(case.finished),

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from array import array
+from functools import partial
 from itertools import repeat
 from statistics import median
-from time import perf_counter
 
 from mpi4py import MPI
+
+from spbench_workers.timing import time_batch
 
 TAG = 77
 
@@ -89,10 +91,7 @@ def one_way_seconds(comm: MPI.Intracomm, peer: int, leads: bool, count: int, tri
     pair = Pair(comm, peer, leads, outgoing, incoming, count)
     pair.trips(3)
     times = array("d", bytes(8 * trips))
-    for index in range(trips):
-        start = perf_counter()
-        pair.trips(1)
-        times[index] = perf_counter() - start
+    time_batch(partial(pair.trips, 1), times, 0, trips, 1.0)
     pair.free()
     MPI.Free_mem(outgoing)
     MPI.Free_mem(incoming)

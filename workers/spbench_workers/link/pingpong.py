@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import gc
 from array import array
 from collections.abc import Callable
 from functools import partial
@@ -17,7 +16,8 @@ from spbench_workers.context import Context
 from spbench_workers.link.pair import Pair
 from spbench_workers.link.payload import Difference, compare, poison, random_bytes
 from spbench_workers.link.schedule import rounds
-from spbench_workers.timing import MAX_BATCH
+from spbench_workers.protocol import BATCH_INTERVAL
+from spbench_workers.timing import MAX_BATCH, time_batch
 
 SAMPLE_SECONDS = 100e-6
 """A sample takes at least about as long: so many round trips that reading the clock is nothing."""
@@ -36,11 +36,12 @@ class PingPong:
         difference: The first wrong echo.
     """
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, pairs: int) -> None:
         self._context = context
         self._comm = context.world.comm
         self._sizes: list[int] = context.params["sizes"]
         self._iterations: int = context.params["iterations"]
+        self._done, self._total = 0, pairs * len(self._sizes) * self._iterations
         self._outgoing = MPI.Alloc_mem(self._sizes[-1])
         self._incoming = MPI.Alloc_mem(self._sizes[-1])
         for memory in (self._outgoing, self._incoming):
@@ -74,7 +75,14 @@ class PingPong:
         trips, seconds = self._warm_up(pair)
         body = self._context.with_fault(partial(pair.trips, trips), seconds * trips)
         times = array("d", bytes(8 * self._iterations))
-        _run(body, times, 1.0 / trips)
+        batch = max(1, int(BATCH_INTERVAL / (seconds * trips)))
+        for first in range(0, self._iterations, batch):
+            # Neither begins before the other has told how far it is.
+            self._comm.sendrecv(None, dest=pair.peer, sendtag=_COUNT_TAG, source=pair.peer)
+            count = min(batch, self._iterations - first)
+            time_batch(body, times, first, count, 1.0 / trips)
+            self._done += count
+            self._context.progress("timing", self._done, self._total)
         return times
 
     def _warm_up(self, pair: Pair) -> tuple[int, float]:
@@ -126,7 +134,7 @@ class PingPong:
         copy()
         repeats = _trips_of(perf_counter() - start)
         times = array("d", bytes(8 * LIMIT_COPIES))
-        _run(partial(_repeated, copy, repeats), times, 1.0 / repeats)
+        time_batch(partial(_repeated, copy, repeats), times, 0, LIMIT_COPIES, 1.0 / repeats)
         return median(times)
 
 
@@ -135,18 +143,16 @@ def run(context: Context) -> None:
     world, sizes = context.world, context.params["sizes"]
     hosts = world.comm.allgather(world.host)
     schedule = rounds(world.size, context.params["pairs"])
-    pingpong = PingPong(context)
-    context.progress("timing", 0, len(schedule))
-    for done, pairs in enumerate(schedule):
+    peers = [_peer_of(world.rank, pairs) for pairs in schedule]
+    pingpong = PingPong(context, sum(peer is not None for peer in peers))
+    for peer in peers:
         rest(world.comm)
-        peer = _peer_of(world.rank, pairs)
         if peer is not None:
             pingpong.meet(peer)
         # Nobody sends a line before all have ended, nor times before all have sent.
         rest(world.comm)
         if peer is not None and world.rank < peer:
             _give_pair(context, pingpong, peer, hosts)
-        context.progress("timing", done + 1, len(schedule))
     for first in range(0, len(pingpong.slowest_ms), MAX_BATCH):
         context.samples("time_ms", pingpong.slowest_ms[first : first + MAX_BATCH])
     context.check("echo", pingpong.difference.error, 0.0, pingpong.difference.detail)
@@ -193,15 +199,3 @@ def _trips_of(seconds: float) -> int:
 def _repeated(body: Callable[[], object], count: int) -> None:
     for _ in range(count):
         body()
-
-
-def _run(body: Callable[[], object], times: array[float], scale: float) -> None:
-    """Call ``body`` once for each place of ``times`` and keep its seconds, times ``scale``."""
-    gc.disable()
-    try:
-        for index in range(len(times)):
-            start = perf_counter()
-            body()
-            times[index] = (perf_counter() - start) * scale
-    finally:
-        gc.enable()

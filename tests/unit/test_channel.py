@@ -1,0 +1,291 @@
+import json
+import os
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+
+import pytest
+
+from spbench_workers import protocol
+from spbench_workers.channel import (
+    LOST_STATUS,
+    ConsoleUnreachableError,
+    FileChannel,
+    TcpChannel,
+    launcher_rank,
+    open_channel,
+)
+
+PATIENCE = 5.0
+
+
+class TinyConsole:
+    """The console's end of one connection."""
+
+    def __init__(self):
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self._server.settimeout(PATIENCE)
+        self.address = "127.0.0.1:{}".format(self._server.getsockname()[1])
+        self.environ = {protocol.ENV_COLLECTOR: self.address, protocol.ENV_TOKEN: "t0ken"}
+        self.connection = None
+        self._lines = None
+
+    def accept(self):
+        self.connection, _ = self._server.accept()
+        self.connection.settimeout(PATIENCE)
+        self._lines = self.connection.makefile("rb")
+
+    def line(self):
+        return self._lines.readline()
+
+    def event(self, *kinds):
+        """The next event, or the next of these kinds."""
+        while True:
+            event = protocol.decode(self.line())
+            if not kinds or event["event"] in kinds:
+                return event
+
+    def reply(self, **fields):
+        self.connection.sendall(json.dumps(fields).encode() + b"\n")
+
+    def close(self):
+        for part in (self._lines, self.connection, self._server):
+            if part is not None:
+                part.close()
+
+
+@pytest.fixture
+def console():
+    console = TinyConsole()
+    yield console
+    console.close()
+
+
+@pytest.fixture
+def channel(console, monkeypatch):
+    """A channel whose end does not end the process of the tests."""
+    monkeypatch.setattr(TcpChannel, "_lost", lambda self: None)
+    channel = open_channel(console.environ | {"OMPI_COMM_WORLD_RANK": "3"})
+    console.accept()
+    yield channel
+    end(console, channel)
+
+
+def end(console, channel):
+    with suppress(OSError):
+        console.connection.shutdown(socket.SHUT_RDWR)
+    channel._thread.join(PATIENCE)
+    channel._socket.close()
+
+
+# Over TCP
+
+
+def test_the_first_line_is_hello_with_the_token(console, channel):
+    hello = console.event()
+    assert (hello["event"], hello["seq"], hello["rank"]) == ("hello", 0, 3)
+    assert (hello["token"], hello["schema"]) == ("t0ken", protocol.SCHEMA)
+    assert (hello["host"], hello["pid"]) == (socket.gethostname(), os.getpid())
+
+
+def test_events_are_numbered_without_a_gap(console, channel):
+    channel.send("log", level="info", message="one")
+    channel.send("log", level="info", message="two")
+    assert [console.event("hello", "log")["seq"] for _ in range(3)] == [0, 1, 2]
+
+
+def test_an_event_that_cannot_be_sent_leaves_no_gap(console, channel):
+    with pytest.raises(protocol.ProtocolError):
+        channel.send("metric", case="a", repeat=0, name="rate", value=float("nan"))
+    channel.send("log", level="info", message="next")
+    assert [console.event("hello", "log")["seq"] for _ in range(2)] == [0, 1]
+
+
+def test_the_cases_are_the_answer_of_the_console(console, channel):
+    cases = [{"id": "a", "text": "x" * 200_000}]
+    console.reply(reply="cases", cases=cases)
+    assert channel.receive_cases() == cases
+
+
+def test_another_answer_is_refused(console, channel):
+    console.reply(reply="bye")
+    with pytest.raises(protocol.ProtocolError, match="instead of 'cases'"):
+        channel.receive_cases()
+
+
+def test_bye_waits_for_its_answer(console, channel):
+    with ThreadPoolExecutor() as pool:
+        closing = pool.submit(channel.close)
+        assert console.event("bye")["rank"] == 3
+        time.sleep(0.05)
+        assert not closing.done()
+        console.reply(reply="bye")
+        closing.result(PATIENCE)
+    assert console.line() == b""
+
+
+def test_a_rank_says_where_its_main_thread_stands(console, channel):
+    console.reply(reply="where")
+    said = console.event("log")
+    assert said["level"] == "where"
+    assert said["message"].startswith("in ")
+    assert ".py:" in said["message"]
+
+
+@pytest.fixture
+def often(monkeypatch):
+    monkeypatch.setattr(protocol, "HEARTBEAT_INTERVAL", 0.1)
+
+
+def test_a_heartbeat_comes_each_interval_in_at_most_100_bytes(often, console, channel):
+    assert console.event()["event"] == "hello"
+    began = time.monotonic()
+    lines = [console.line() for _ in range(4)]
+    took = time.monotonic() - began
+    assert {protocol.decode(line)["event"] for line in lines} == {"heartbeat"}
+    assert max(map(len, lines)) <= 100
+    assert took > 0.25
+
+
+def test_answers_do_not_hasten_heartbeats(often, console, channel):
+    began = time.monotonic()
+    for _ in range(20):
+        console.reply(reply="where")
+    kinds = [console.event()["event"] for _ in range(22)]
+    assert kinds.count("heartbeat") <= (time.monotonic() - began) / 0.1 + 1
+
+
+def test_a_heartbeat_is_due_each_second():
+    assert protocol.HEARTBEAT_INTERVAL == 1.0
+
+
+RANK_THAT_SLEEPS = """
+import os, sys, time
+from spbench_workers.channel import open_channel
+open_channel(os.environ)
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("way", ["closed", "reset"])
+def test_a_rank_whose_console_is_gone_ends_though_it_sleeps(console, way):
+    words = [sys.executable, "-c", RANK_THAT_SLEEPS]
+    environ = {**os.environ, **console.environ, "PMI_RANK": "2"}
+    with subprocess.Popen(words, env=environ, stderr=subprocess.PIPE, text=True) as rank:
+        console.accept()
+        assert console.event()["event"] == "hello"
+        if way == "reset":
+            hard = struct.pack("ii", 1, 0)
+            console.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, hard)
+        console.close()
+        _, said = rank.communicate(timeout=5.0)
+    assert rank.returncode == LOST_STATUS == 75
+    assert said == "spbench: rank 2: the console is gone, so this rank ends\n"
+
+
+# No console
+
+
+@pytest.fixture
+def hurry(monkeypatch):
+    monkeypatch.setattr(protocol, "CONNECT_TIMEOUT", 0.2)
+
+
+@pytest.fixture
+def nowhere():
+    """An address where nobody listens."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = "127.0.0.1:{}".format(server.getsockname()[1])
+    return {protocol.ENV_COLLECTOR: address}
+
+
+def test_no_console_is_an_error_that_names_its_address(hurry, nowhere):
+    with pytest.raises(ConsoleUnreachableError, match=nowhere[protocol.ENV_COLLECTOR]):
+        open_channel(nowhere)
+
+
+def test_no_address_is_an_error_that_names_the_variable():
+    with pytest.raises(ConsoleUnreachableError, match="SPBENCH_COLLECTOR is not set"):
+        open_channel({})
+
+
+def test_the_next_address_is_tried(hurry, nowhere, console, monkeypatch):
+    monkeypatch.setattr(TcpChannel, "_lost", lambda self: None)
+    addresses = f"{nowhere[protocol.ENV_COLLECTOR]},{console.address}"
+    channel = open_channel(console.environ | {protocol.ENV_COLLECTOR: addresses})
+    console.accept()
+    assert console.event()["event"] == "hello"
+    end(console, channel)
+
+
+def test_without_a_console_the_lines_go_to_a_file(hurry, nowhere, tmp_path):
+    channel = open_channel(nowhere | {protocol.ENV_EVENTS_DIR: str(tmp_path / "events")})
+    channel.rank = 5
+    channel.send("case_start", case="a", repeat=0)
+    channel.close()
+    [path] = (tmp_path / "events").iterdir()
+    events = [protocol.decode(line) for line in path.read_bytes().splitlines()]
+    assert [event["event"] for event in events] == ["hello", "case_start", "bye"]
+    assert [event["seq"] for event in events] == [0, 1, 2]
+    assert path.name == f"{socket.gethostname()}-{os.getpid()}.jsonl"
+
+
+def test_events_of_many_threads_are_whole_and_without_a_gap(tmp_path):
+    channel = FileChannel(tmp_path)
+    channel.rank = 0
+    threads = [
+        threading.Thread(target=lambda: [channel.send("heartbeat") for _ in range(50)])
+        for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    channel.close()
+    [path] = tmp_path.iterdir()
+    seqs = [protocol.decode(line)["seq"] for line in path.read_bytes().splitlines()]
+    assert seqs == list(range(201))
+
+
+def test_a_batch_job_reads_its_cases_from_a_file(tmp_path, monkeypatch):
+    cases = [{"id": "a"}]
+    (tmp_path / "cases.json").write_text(json.dumps(cases))
+    monkeypatch.setenv(protocol.ENV_CASES, str(tmp_path / "cases.json"))
+    channel = FileChannel(tmp_path)
+    assert channel.receive_cases() == cases
+    channel.close()
+
+
+def test_a_batch_job_without_cases_is_an_error_that_names_the_variable(tmp_path, monkeypatch):
+    monkeypatch.delenv(protocol.ENV_CASES, raising=False)
+    channel = FileChannel(tmp_path)
+    with pytest.raises(ConsoleUnreachableError, match=protocol.ENV_CASES):
+        channel.receive_cases()
+    channel.close()
+
+
+# What the launcher says
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        ({"MV2_COMM_WORLD_RANK": "3", "MV2_COMM_WORLD_SIZE": "8"}, (3, 8)),
+        ({"MVP_COMM_WORLD_RANK": "3", "MVP_COMM_WORLD_SIZE": "8"}, (3, 8)),
+        ({"OMPI_COMM_WORLD_RANK": "3", "OMPI_COMM_WORLD_SIZE": "8"}, (3, 8)),
+        ({"PMI_RANK": "3", "PMI_SIZE": "8"}, (3, 8)),
+        ({"PMI_RANK": "3"}, (3, None)),
+        ({"SLURM_PROCID": "3", "SLURM_NTASKS": "8"}, (3, 8)),
+        ({"PMI_ID": "3", "MPIRUN_NPROCS": "8"}, (3, 8)),
+        ({"SLURM_PROCID": "0", "SLURM_NTASKS": "1", "PMI_RANK": "3", "PMI_SIZE": "8"}, (3, 8)),
+        ({"OMPI_COMM_WORLD_SIZE": "8"}, (None, None)),
+        ({}, (None, None)),
+    ],
+)
+def test_a_rank_knows_its_number_from_its_launcher(environ, expected):
+    assert launcher_rank(environ) == expected

@@ -1,0 +1,281 @@
+import json
+import math
+
+import jsonschema
+import pytest
+from events import (
+    TIME,
+    console_event,
+    described,
+    job_start,
+    judged,
+    metric,
+    rank_event,
+    run_end,
+    run_start,
+    started,
+    state_of,
+    whole_run,
+)
+
+from spbench.errors import ExitCode
+from spbench.record.state import RunState
+from spbench.report.build import build_report, refused_report, timestamp, without_samples
+from spbench.report.model import report_schema
+
+VALIDATOR = jsonschema.Draft202012Validator(report_schema())
+
+
+def report_of(events):
+    report = build_report(state_of(events))
+    VALIDATOR.validate(report)
+    json.dumps(report, allow_nan=False)
+    return report
+
+
+def case_of(events):
+    return report_of(events)["cases"][0]
+
+
+def test_the_schema_is_one_and_refuses_what_is_no_report():
+    jsonschema.Draft202012Validator.check_schema(report_schema())
+    for wrong in ({}, {"schema": "spbench.report/2"}, {**report_of(whole_run()), "more": 1}):
+        assert not VALIDATOR.is_valid(wrong)
+
+
+# A run that passed
+
+
+@pytest.fixture(scope="module")
+def report():
+    return report_of(whole_run())
+
+
+@pytest.fixture(scope="module")
+def case(report):
+    return report["cases"][0]
+
+
+def test_a_report_has_the_formats_parts(report):
+    assert list(report) == ["schema", "run", "environment", "cases", "errors"]
+    assert report["schema"] == "spbench.report/1"
+    assert report["errors"] == []
+
+
+def test_the_run_is_told(report):
+    assert report["run"] == {
+        "id": "20260101-000000-made-up-0000",
+        "suite": "made-up",
+        "started": "1970-01-01T00:16:40.000+00:00",
+        "finished": "1970-01-01T00:16:40.000+00:00",
+        "duration_s": 0.0,
+        "verdict": "passed",
+        "exit_code": 0,
+        "argv": ["run", "made-up.yaml"],
+        "seed": 1,
+        "findings": ["All alike."],
+    }
+
+
+def test_what_ranks_agree_on_is_told_once(report):
+    assert report["environment"]["host"] == "login"
+    assert report["environment"]["ranks"] == {
+        "python": "3.11.2",
+        "mpi": "Open MPI 5.0",
+        "fabric": "self,sm",
+        "threads": 1,
+    }
+
+
+def test_what_ranks_disagree_on_is_listed():
+    events = started()
+    events[3] = rank_event("ready", 1, versions={"mpi": "MPICH 4"})
+    ranks = report_of(events)["environment"]["ranks"]
+    assert ranks["mpi"] == ["Open MPI 5.0", "MPICH 4"]
+
+
+def test_samples_are_the_slowest_ranks_and_value_is_their_median(case):
+    assert case["samples"] == {"time_ms": [[2.0, 2.0, 4.0]]}
+    time = case["metrics"]["time_ms"]
+    assert (time["value"], time["p50"], time["n"], time["max"]) == (2.0, 2.0, 3, 4.0)
+    assert (time["unit"], time["better"]) == ("ms", "lower")
+
+
+def test_a_metric_is_folded_over_ranks(case):
+    bandwidth = case["metrics"]["bandwidth"]
+    assert (bandwidth["value"], bandwidth["n"], bandwidth["stdev"]) == (10.0, 1, 0.0)
+
+
+def test_every_case_of_several_ranks_has_its_skew(case):
+    assert case["metrics"]["skew"]["value"] == 1.0
+
+
+def test_a_check_is_told_over_its_ranks(case):
+    assert case["checks"] == [
+        {
+            "name": "halo",
+            "status": "passed",
+            "max_abs_error": 0.0,
+            "tolerance": 0.0,
+            "ranks_passed": 2,
+            "ranks_failed": 0,
+            "detail": "",
+        }
+    ]
+
+
+def test_a_limit_has_its_metrics_unit(case):
+    assert case["limits"] == {
+        "bandwidth": {"value": 20.0, "unit": "GB/s", "measured_by": "memory.copy"}
+    }
+
+
+def test_measurements_and_expectations_are_told(case):
+    link = {"source": 0, "target": 1, "bytes": 8}
+    assert case["measurements"] == [{"name": "latency_us", "value": 0.5, "rank": 0, **link}]
+    assert [item["status"] for item in case["expectations"]] == ["passed"]
+
+
+def test_each_rank_has_its_place_and_its_own_times(case):
+    second = case["ranks"][1]
+    assert (second["rank"], second["host"], second["local_rank"]) == (1, "node01", 1)
+    assert (second["device"], second["cpus"]) == ("cpu", [0, 1])
+    assert (second["place"], second["status"]) == ({"tile": "0,1"}, "ok")
+    assert second["time_ms"] == {
+        "n": 3,
+        "min": 1.0,
+        "p50": 2.0,
+        "p95": pytest.approx(3.8),
+        "p99": pytest.approx(3.96),
+        "max": 4.0,
+        "mean": pytest.approx(7 / 3),
+    }
+
+
+def test_how_a_case_was_launched_is_told(case):
+    assert case["launch"]["launcher"] == "openmpi"
+    assert case["launch"]["argv"] == ["mpirun", "-n", "2"]
+    assert (case["launch"]["job"], case["attempts"], case["warmup"]) == (1, 1, 3)
+
+
+# Cases that went wrong
+
+
+def test_a_failed_check_tells_its_worst_comparison():
+    what = rank_event("check", 0, passed=True, max_abs_error=9.0, tolerance=10.0)
+    worst = rank_event("check", 1, passed=False, max_abs_error=2.0, detail="row 3")
+    [check] = case_of([*started(), what, worst])["checks"]
+    assert (check["status"], check["ranks_passed"], check["ranks_failed"]) == ("failed", 1, 1)
+    assert (check["max_abs_error"], check["detail"]) == (2.0, "row 3")
+
+
+def test_what_is_not_a_number_is_null():
+    what = described(metrics=[TIME, metric("rate")])
+    events = [
+        rank_event("check", 0, passed=False, max_abs_error=None),
+        rank_event("metric", 0, name="rate", value=None),
+        rank_event("metric", 0, name="time_ms", value=None, measured_by="nobody"),
+    ]
+    case = case_of([*started(what), *events])
+    assert case["checks"][0]["max_abs_error"] is None
+    assert case["limits"]["time_ms"]["value"] is None
+    assert case["metrics"] == {}
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_a_number_that_is_none_is_refused(value):
+    events = [*started(), *(rank_event("samples", rank, values=[value]) for rank in (0, 1))]
+    with pytest.raises(ValueError, match="finite number"):
+        build_report(state_of(events))
+
+
+def test_an_error_has_its_reason_and_its_traceback():
+    case = judged("a", "error", "rank 0 on node01: no", traceback="Traceback ...")
+    report = report_of([*started(), case, run_end("error", 4)])
+    assert report["cases"][0]["traceback"] == "Traceback ..."
+    assert report["errors"] == ["a: rank 0 on node01: no"]
+    assert report["run"]["exit_code"] == 4
+
+
+def test_errors_of_the_run_come_before_those_of_cases():
+    report = report_of([*started(), judged("a", "error", "why"), run_end("error", 3, ["no host"])])
+    assert report["errors"] == ["no host"]
+
+
+def test_a_run_whose_console_was_killed_is_an_error():
+    cases = [described("a"), described("b")]
+    events = [run_start(*cases), job_start("a", "b"), *started()[2:]]
+    report = report_of(events)
+    assert (report["run"]["verdict"], report["run"]["exit_code"]) == ("error", 4)
+    assert (report["run"]["finished"], report["run"]["duration_s"]) == (None, None)
+    assert [case["status"] for case in report["cases"]] == ["error", "skipped"]
+    assert [case["reason"] for case in report["cases"]] == [
+        "the console ended during this case",
+        "the console ended before this case",
+    ]
+
+
+@pytest.mark.parametrize("status", ["passed", "failed", "error", "timeout", "cancelled", "skipped"])
+def test_every_verdict_has_its_place_in_the_format(status):
+    events = [run_start(), judged("a", status, "why"), run_end(status, 4)]
+    report = report_of(events)
+    assert (report["cases"][0]["status"], report["run"]["verdict"]) == (status, status)
+    assert report["cases"][0]["launch"] is None
+
+
+def test_the_report_keeps_the_files_order():
+    cases = [described(name) for name in ("z", "a", "m")]
+    done = [judged(name) for name in ("a", "m", "z")]
+    assert [case["id"] for case in report_of([run_start(*cases), *done])["cases"]] == ["z", "a", "m"]
+
+
+def test_repeats_share_one_case():
+    what = described(repeat=2)
+    events = [
+        rank_event("samples", rank, repeat=repeat, values=[repeat + 1.0])
+        for repeat in (0, 1)
+        for rank in (0, 1)
+    ]
+    assert case_of([*started(what), *events])["samples"] == {"time_ms": [[1.0], [2.0]]}
+
+
+def test_a_state_without_a_run_has_no_report():
+    with pytest.raises(AssertionError):
+        build_report(RunState())
+
+
+def test_a_lost_rank_is_told():
+    lost = console_event("rank_lost", rank=1, host="node01", reason="dead")
+    assert [rank["status"] for rank in case_of([*started(), lost])["ranks"]] == ["running", "lost"]
+
+
+# A run that never started
+
+
+@pytest.mark.parametrize(
+    ("code", "verdict"),
+    [(ExitCode.USAGE, "error"), (ExitCode.MISSING, "error"), (ExitCode.NOTHING, "skipped")],
+)
+def test_a_refused_run_has_a_report_as_well(code, verdict):
+    report = refused_report("s.yaml:1:1: error: a\ns.yaml:2:1: error: b", code, ["run", "s.yaml"])
+    VALIDATOR.validate(report)
+    assert report["cases"] == []
+    assert report["errors"] == ["s.yaml:1:1: error: a", "s.yaml:2:1: error: b"]
+    assert (report["run"]["exit_code"], report["run"]["verdict"]) == (code, verdict)
+    assert report["run"]["argv"] == ["run", "s.yaml"]
+    assert type(json.loads(json.dumps(report))["run"]["exit_code"]) is int
+
+
+def test_samples_can_be_left_out(report, case):
+    short = without_samples(report)
+    VALIDATOR.validate(short)
+    assert short["cases"] == [{**case, "samples": {}}]
+    assert case["samples"] != {}
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(None, None), (0.0, "1970-01-01T00:00:00.000+00:00"), (1.5, "1970-01-01T00:00:01.500+00:00")],
+)
+def test_times_are_utc(seconds, text):
+    assert timestamp(seconds) == text
