@@ -30,7 +30,7 @@ class TinyConsole:
     def __init__(self):
         self._server = socket.create_server(("127.0.0.1", 0))
         self._server.settimeout(PATIENCE)
-        self.address = "127.0.0.1:{}".format(self._server.getsockname()[1])
+        self.address = f"127.0.0.1:{self._server.getsockname()[1]}"
         self.environ = {protocol.ENV_COLLECTOR: self.address, protocol.ENV_TOKEN: "t0ken"}
         self.connection = None
         self._lines = None
@@ -83,6 +83,11 @@ def end(console, channel):
     channel._socket.close()
 
 
+@pytest.fixture
+def often(monkeypatch):
+    monkeypatch.setattr(protocol, "HEARTBEAT_INTERVAL", 0.1)
+
+
 # Over TCP
 
 
@@ -118,7 +123,7 @@ def test_another_answer_is_refused(console, channel):
         channel.receive_cases()
 
 
-def test_bye_waits_for_its_answer(console, channel):
+def test_bye_waits_for_its_answer(often, console, channel):
     with ThreadPoolExecutor() as pool:
         closing = pool.submit(channel.close)
         assert console.event("bye")["rank"] == 3
@@ -135,11 +140,6 @@ def test_a_rank_says_where_its_main_thread_stands(console, channel):
     assert said["level"] == "where"
     assert said["message"].startswith("in ")
     assert ".py:" in said["message"]
-
-
-@pytest.fixture
-def often(monkeypatch):
-    monkeypatch.setattr(protocol, "HEARTBEAT_INTERVAL", 0.1)
 
 
 def test_a_heartbeat_comes_each_interval_in_at_most_100_bytes(often, console, channel):
@@ -200,7 +200,7 @@ def hurry(monkeypatch):
 def nowhere():
     """An address where nobody listens."""
     with socket.create_server(("127.0.0.1", 0)) as server:
-        address = "127.0.0.1:{}".format(server.getsockname()[1])
+        address = f"127.0.0.1:{server.getsockname()[1]}"
     return {protocol.ENV_COLLECTOR: address}
 
 

@@ -1,7 +1,7 @@
 import asyncio
 import json
 import socket
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 import pytest
 from events import rank_event
@@ -74,10 +74,8 @@ class Peer:
 
     async def close(self):
         self._writer.close()
-        try:
+        with suppress(ConnectionError):
             await self._writer.wait_closed()
-        except ConnectionError:
-            pass
 
 
 class Console:

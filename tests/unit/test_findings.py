@@ -18,15 +18,25 @@ def times(*values):
 
 def test_a_slow_rank_is_named_with_its_host():
     assert found(timed(times(10, 10, 10, 20), TWO_HOSTS)) == [
-        "Slowest rank: 3 on node02, 2.00x the median rank's time in a."
+        "Slowest rank: 3 on node02, 2.00x the usual rank's time in a."
     ]
+
+
+def test_the_slow_one_of_two_ranks_is_named():
+    [sentence] = found(timed(times(20, 10), ["node01", "node01"]))
+    assert sentence.startswith("Slowest rank: 0 on node01, 2.00x ")
 
 
 def test_a_slow_host_is_named_rather_than_its_ranks():
     hosts = [f"node0{number}" for number in (1, 1, 2, 2, 3, 3)]
     assert found(timed(times(10, 10, 20, 21, 10, 10), hosts)) == [
-        "Slowest host: node02, 2.05x the median host's time in a."
+        "Slowest host: node02, 2.00x the usual host's time in a."
     ]
+
+
+def test_a_host_with_one_slow_rank_of_two_is_not_called_slow():
+    [sentence] = found(timed(times(10, 10, 30, 10), TWO_HOSTS))
+    assert sentence.startswith("Slowest rank: 2 on node02, 3.00x ")
 
 
 def test_one_rank_is_compared_with_none():
@@ -35,27 +45,32 @@ def test_one_rank_is_compared_with_none():
 
 def test_ranks_that_are_alike_are_called_so():
     assert found(timed(times(*ALIKE), TWO_HOSTS)) == [
-        "All alike: 2 hosts, 4 ranks, none more than 1 % slower than the median of its kind."
+        "All alike: 2 hosts, 4 ranks, none more than 2 % slower than is usual of its kind."
     ]
 
 
+@pytest.mark.parametrize(("slowest", "start"), [(12.9, "All alike"), (13.1, "Slowest rank: 3")])
+def test_a_rank_is_named_from_1_3_times_on(slowest, start):
+    assert found(timed(times(10, 10, 10, slowest), TWO_HOSTS))[0].startswith(start)
+
+
 def pairs(*figures):
-    """Figures of the links 0-1 (within node01), 2-3 (within node02), and 0-2, 0-3, 1-2 between."""
-    places = [(0, "node01"), (1, "node01"), (2, "node02"), (3, "node02")]
-    links = [(0, 1), (2, 3), (0, 2), (0, 3), (1, 2)]
+    """Figures of the links 0-1, 0-4 and 1-4 within node01, and 0-2, 0-3, 1-2 to node02."""
+    places = {0: "node01", 1: "node01", 2: "node02", 3: "node02", 4: "node01"}
+    links = [(0, 1), (0, 4), (1, 4), (0, 2), (0, 3), (1, 2)]
     return {
-        (places[a], places[b]): figure for (a, b), figure in zip(links, figures, strict=True)
+        ((a, places[a]), (b, places[b])): figure
+        for (a, b), figure in zip(links, figures, strict=True)
     }
 
 
-LATENCY = pairs(0.5, 0.5, 2.0, 2.0, 2.0)
-BANDWIDTH = pairs(8.0, 8.0, 1.0, 1.0, 1.0)
+LATENCY = pairs(0.5, 0.5, 0.5, 2.0, 2.0, 2.0)
+BANDWIDTH = pairs(8.0, 8.0, 8.0, 1.0, 1.0, 1.0)
 
 
 def test_links_are_compared_with_their_own_kind_only():
     assert found(measured(LATENCY, BANDWIDTH)) == [
-        "All alike: 2 hosts, 4 ranks, 5 links, none more than 0 % slower"
-        " than the median of its kind."
+        "All alike: 2 hosts, 5 ranks, 6 links, none more than 0 % slower than is usual of its kind."
     ]
 
 
@@ -63,34 +78,56 @@ def test_links_are_compared_with_their_own_kind_only():
     ("latency", "bandwidth", "sentence"),
     [
         (
-            pairs(0.5, 0.5, 2.0, 2.0, 8.0),
+            pairs(0.5, 0.5, 0.5, 2.0, 2.0, 8.0),
             BANDWIDTH,
-            "Slowest link: rank 1 on node01 to rank 2 on node02, latency 8 us against a median "
-            "of 2 in links.",
+            "Slowest link: rank 1 on node01 to rank 2 on node02, latency 8 us where 2 is usual, "
+            "in links.",
         ),
         (
             LATENCY,
-            pairs(8.0, 8.0, 0.25, 1.0, 1.0),
-            "Slowest link: rank 0 on node01 to rank 2 on node02, bandwidth 0.25 GB/s against a "
-            "median of 1 in links.",
+            pairs(8.0, 8.0, 8.0, 0.25, 1.0, 1.0),
+            "Slowest link: rank 0 on node01 to rank 2 on node02, bandwidth 0.25 GB/s where 1 is "
+            "usual, in links.",
         ),
         (
-            pairs(0.5, 1.5, 2.0, 2.0, 2.0),
+            pairs(0.5, 1.5, 0.5, 2.0, 2.0, 2.0),
             BANDWIDTH,
-            "Slowest link: rank 2 on node02 to rank 3 on node02, latency 1.5 us against a median "
-            "of 1 in links.",
+            "Slowest link: rank 0 on node01 to rank 4 on node01, latency 1.5 us where 0.5 is "
+            "usual, in links.",
+        ),
+        (
+            LATENCY,
+            pairs(8.0, 8.0, 2.0, 1.0, 1.0, 1.0),
+            "Slowest link: rank 1 on node01 to rank 4 on node01, bandwidth 2 GB/s where 8 is "
+            "usual, in links.",
         ),
     ],
-    ids=["latency between hosts", "bandwidth between hosts", "latency within a host"],
+    ids=[
+        "latency between hosts",
+        "bandwidth between hosts",
+        "latency within a host",
+        "bandwidth within a host",
+    ],
 )
 def test_a_slow_link_is_named_with_both_ends(latency, bandwidth, sentence):
     assert found(measured(latency, bandwidth)) == [sentence]
 
 
+@pytest.mark.parametrize(("slowest", "start"), [(2.9, "All alike"), (3.1, "Slowest link")])
+def test_a_link_is_named_from_1_5_times_on(slowest, start):
+    latency = pairs(0.5, 0.5, 0.5, 2.0, 2.0, slowest)
+    assert found(measured(latency, BANDWIDTH))[0].startswith(start)
+
+
+def test_a_link_that_is_the_only_one_of_its_kind_is_compared_with_none():
+    only = {((0, "node01"), (1, "node02")): 50.0}
+    assert found(measured(only, only)) == []
+
+
 def test_the_slowest_of_ranks_and_links_is_the_one_that_is_told():
     cases = [described("a", 4), described("links", 4, measures="link")]
-    slow_link = [event for event in measured(LATENCY, BANDWIDTH) if event["event"] == "metric"]
-    slow_link[2]["value"] = 20.0
+    links = measured(pairs(0.5, 0.5, 0.5, 20.0, 2.0, 2.0), BANDWIDTH)
+    slow_link = [event for event in links if event["event"] == "metric"]
     slow_rank = [
         rank_event("samples", rank, values=[value]) for rank, value in enumerate([1, 1, 1, 2.0])
     ]
@@ -111,7 +148,7 @@ def test_a_failed_case_still_has_its_times():
 
 
 def test_links_without_a_figure_are_left_out():
-    assert found(measured(LATENCY, pairs(8.0, 8.0, None, 0.0, 1.0)))[0].startswith("All alike")
+    assert found(measured(LATENCY, pairs(8.0, 8.0, 8.0, None, 0.0, 1.0)))[0].startswith("All alike")
 
 
 def test_times_of_nothing_are_compared_with_none():

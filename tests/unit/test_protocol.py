@@ -180,7 +180,7 @@ def test_true_is_no_number(kind, name):
         decode(json.dumps(rank_event(kind, **{name: True})).encode())
 
 
-@pytest.mark.parametrize("values", [["1.0"], [None], [True], [[1.0]], [{}]])
+@pytest.mark.parametrize("values", [["1.0"], [None], [True], [[1.0]], [{}], [10**400]])
 def test_samples_are_numbers(values):
     with pytest.raises(ProtocolError):
         decode(json.dumps(rank_event("samples", values=values)).encode())

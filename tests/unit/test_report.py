@@ -226,7 +226,11 @@ def test_every_verdict_has_its_place_in_the_format(status):
 def test_the_report_keeps_the_files_order():
     cases = [described(name) for name in ("z", "a", "m")]
     done = [judged(name) for name in ("a", "m", "z")]
-    assert [case["id"] for case in report_of([run_start(*cases), *done])["cases"]] == ["z", "a", "m"]
+    assert [case["id"] for case in report_of([run_start(*cases), *done])["cases"]] == [
+        "z",
+        "a",
+        "m",
+    ]
 
 
 def test_repeats_share_one_case():

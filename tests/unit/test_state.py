@@ -91,12 +91,17 @@ def test_what_was_not_measured_has_no_summary(name):
 # Skew
 
 
-def test_skew_is_the_slowest_ranks_median_over_the_median_ranks():
-    events = started(hosts=["node01"] * 3)
-    case = case_of([*events, samples(0, 1.0, 9.0, 1.0), samples(1, 2.0), samples(2, 6.0)])
-    assert case.rank_medians() == {0: 1.0, 1: 2.0, 2: 6.0}
+def test_skew_is_the_slowest_ranks_median_over_the_typical_ranks():
+    events = started(hosts=["node01"] * 4)
+    times = [samples(0, 1.0, 9.0, 1.0), samples(1, 2.0), samples(2, 6.0), samples(3, 5.0)]
+    case = case_of([*events, *times])
+    assert case.rank_medians() == {0: 1.0, 1: 2.0, 2: 6.0, 3: 5.0}
     assert case.skew() == pytest.approx(3.0)
     assert case.summary("skew").p50 == pytest.approx(3.0)
+
+
+def test_the_slow_one_of_two_ranks_is_skewed():
+    assert case_of([*started(), samples(0, 1.0), samples(1, 4.0)]).skew() == 4.0
 
 
 def test_one_rank_has_no_skew():

@@ -1,11 +1,12 @@
 import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spbench.record.statistics import median, percentile, summarize
+from spbench.record.statistics import median, percentile, summarize, typical
 
 times = st.floats(1e-6, 1e9) | st.integers(0, 10).map(float)
 samples = st.lists(times, min_size=1, max_size=60)
@@ -44,7 +45,7 @@ def test_a_summary_is_numpys(values):
 def test_a_summary_is_in_order(values):
     found = summarize(values)
     ordered = [found.min, found.p50, found.p95, found.p99, found.max]
-    assert all(low <= high or math.isclose(low, high) for low, high in zip(ordered, ordered[1:]))
+    assert all(low <= high or math.isclose(low, high) for low, high in pairwise(ordered))
 
 
 def test_percentiles_lie_between_the_closest_ranks():
@@ -65,3 +66,11 @@ def test_one_value_is_all_of_its_summary():
 
 def test_nothing_has_no_summary():
     assert summarize([]) is None
+
+
+@pytest.mark.parametrize(
+    ("values", "found"),
+    [([3.0], 3.0), ([9.0, 1.0], 1.0), ([9.0, 1.0, 2.0], 2.0), ([4.0, 3.0, 2.0, 1.0], 2.0)],
+)
+def test_what_is_typical_is_the_lower_median(values, found):
+    assert typical(iter(values)) == found

@@ -232,7 +232,10 @@ def test_a_job_is_done_when_all_have_ended_all_and_said_bye():
 
 def test_a_bye_before_the_end_is_an_error():
     job = Job().ready().start("a").end("a").start("b").later(1.0).bye(1)
-    assert told(job.fault) == ("error", "rank 1 on node01, 1.0 s into b said bye before b had ended")
+    assert told(job.fault) == (
+        "error",
+        "rank 1 on node01, 1.0 s into b said bye before b had ended",
+    )
 
 
 def test_ranks_have_a_while_to_say_bye():

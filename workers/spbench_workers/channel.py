@@ -211,15 +211,20 @@ def open_channel(environ: os._Environ[str]) -> TcpChannel | FileChannel:
 
 def _connect(addresses: list[str]) -> socket.socket | None:
     deadline = time.monotonic() + protocol.CONNECT_TIMEOUT
-    while (left := deadline - time.monotonic()) > 0:
+    # an address that swallows packets must leave time for the others
+    share = protocol.CONNECT_TIMEOUT / len(addresses)
+    while time.monotonic() < deadline:
         for address in addresses:
             host, _, port = address.rpartition(":")
             try:
-                connection = socket.create_connection((host, int(port)), timeout=left)
+                connection = socket.create_connection((host, int(port)), timeout=share)
             except OSError:
                 continue
             connection.settimeout(None)
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            # a host that is cut off gets no reset: what is not acknowledged ends the connection
+            silence = int(1000 * protocol.SILENCE_LIMIT)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, silence)
             return connection
         time.sleep(0.1)
     return None

@@ -8,6 +8,7 @@ from typing import cast
 
 import typer
 
+from spbench import __version__
 from spbench.cli import doctor, results, run, suites
 from spbench.errors import ExitCode, SpbenchError, SuiteError
 
@@ -38,15 +39,19 @@ results.register(app)
 _Usage = cast(type[typer.BadParameter], typer.BadParameter.__mro__[2])
 
 
-@app.callback()
-def _common(
-    version: bool = typer.Option(False, "--version", help="Show the version and end."),
-) -> None:
-    if version:
-        from spbench import __version__
-
+def _show_version(asked: bool) -> None:
+    if asked:
         print(f"spbench {__version__}")
         raise typer.Exit
+
+
+@app.callback()
+def _common(
+    version: bool = typer.Option(
+        False, "--version", help="Show the version and end.", callback=_show_version, is_eager=True
+    ),
+) -> None:
+    """Take what stands before a command."""
 
 
 def run_command_line(words: list[str] | None = None) -> int:

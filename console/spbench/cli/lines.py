@@ -107,8 +107,8 @@ def case_line(case: CaseState, width: int = 0) -> str:
     times = case.summary("time_ms")
     if times is not None:
         limit = case.limits.get("time_ms", {}).get("value")
-        beside = f" (limit {number(limit)})" if limit else ""
-        parts.append(f"{number(times.p50)} ms{beside}  p99 {number(times.p99)}")
+        beside = f"limit {number(limit):<8}  " if limit else ""
+        parts.append(f"{number(times.p50):>8} ms  {beside}p99 {number(times.p99):<7}")
     for name, info in case.metrics.items():
         summary = case.summary(name) if name != "time_ms" and info.better != "none" else None
         if summary is not None:

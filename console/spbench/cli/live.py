@@ -30,7 +30,7 @@ class LiveView:
         self._state = state
         self._rows = RankRows(state)
         self._drawn = 0.0
-        self._started = time.monotonic()
+        self._now = 0.0
         self._live = Live(console=console, auto_refresh=False, redirect_stderr=False)
         self._lines = Lines(state, self._print, verbosity)
         self._live.start()
@@ -38,14 +38,15 @@ class LiveView:
     def __call__(self, event: Mapping[str, Any]) -> None:
         """Print what has happened, and draw a new frame where one is due."""
         self._lines(event)
+        self._now = event["time"]
         now = time.monotonic()
         if now - self._drawn >= INTERVAL:
             self._drawn = now
-            self._live.update(self._frame(), refresh=True)
+            self._live.update(self.frame(), refresh=True)
 
     def finish(self, report: str) -> None:
         """Draw the last frame, then print the verdict."""
-        self._live.update(self._frame(), refresh=True)
+        self._live.update(self.frame(), refresh=True)
         self.close()
         self._lines.finish(report)
 
@@ -54,9 +55,10 @@ class LiveView:
         self._live.stop()
 
     def _print(self, line: str) -> None:
-        self._live.console.print(Text(line, style=_line_style(line)), soft_wrap=True)
+        self._live.console.print(styled(line), soft_wrap=True)
 
-    def _frame(self) -> RenderableType:
+    def frame(self) -> RenderableType:
+        """Return the progress and the table of the ranks, as they are now."""
         rows = self._rows.rows()
         if not rows:
             return Text("starting ...", style="dim")
@@ -69,7 +71,7 @@ class LiveView:
         width = 24
         filled = width * done // max(1, len(self._state.cases))
         bar = "█" * filled + "░" * (width - filled)
-        elapsed = time.monotonic() - self._started
+        elapsed = max(0.0, self._now - self._state.run.started) if self._state.run else 0.0
         return Text(f"{bar} {done}/{len(self._state.cases)} cases  {elapsed:.0f} s  {running}")
 
     def _table(self, rows: list[RankRow]) -> Table:
@@ -106,8 +108,9 @@ def _cells(row: RankRow) -> list[Text]:
     ]
 
 
-def _line_style(line: str) -> str:
-    for word, style in _STYLES.items():
-        if f" {word} " in line[:24]:
-            return style
-    return ""
+def styled(line: str) -> Text:
+    """Return a line with its verdict coloured."""
+    text = Text(line)
+    text.highlight_regex(r"✓ passed|^passed:", "green")
+    text.highlight_regex(r"✗ \w+|^(failed|error|timeout):", "bold red")
+    return text

@@ -108,7 +108,7 @@ def run(
             hosts=hosts,
             exclude_hosts=exclude_hosts,
             launcher=launcher,
-            budget=seconds(budget) if budget else None,
+            budget=None if budget is None else seconds(budget),
         )
         planned = plan(request)
         if dry_run:

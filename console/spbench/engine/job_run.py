@@ -178,13 +178,15 @@ class JobRun:
         elif fault.traceback is None:
             with suppress(TimeoutError):
                 await asyncio.wait_for(process.wait(), SETTLE)
-            said = launch.launcher.explain(self._stderr())
+            said = launch.launcher.explain(self._output())
             if said:
                 self._watch.fault = replace(fault, sentence=f"{fault.sentence}: {said}")
 
-    def _stderr(self) -> str:
-        path = self._folder.job(self._job.number) / "stderr.log"
-        return path.read_text(errors="replace")[-100_000:]
+    def _output(self) -> str:
+        """What the launcher wrote: Hydra tells of a rank's end on its stdout."""
+        folder = self._folder.job(self._job.number)
+        logs = (folder / "stderr.log", folder / "stdout.log")
+        return "\n".join(path.read_text(errors="replace")[-100_000:] for path in logs)
 
     async def _ask_where(self, fault: Fault) -> None:
         """Ask the ranks what they are doing, and name those that do not do what most do."""

@@ -31,10 +31,12 @@ class Recorder:
     def take(self, job: int, lines: list[bytes], events: list[dict[str, Any]]) -> None:
         """Record a batch of a rank's events as they came, with the job's number put before."""
         head = b'{"job":%d,' % job
-        self._write(b"".join([head + line.lstrip()[1:] + b"\n" for line in lines]))
+        self._write(b"".join([b"%b%b\n" % (head, line[1:]) for line in lines]))
+        apply, view = self.state.apply, self._view
         for event in events:
             event["job"] = job
-            self._show(event)
+            apply(event)
+            view(event)
 
     def _write(self, lines: bytes) -> None:
         # After the first failure the state goes on without the log: the report is still made.

@@ -58,7 +58,9 @@ def console_event(kind: str, **fields: Any) -> dict[str, Any]:
 
 
 def read_events(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the events of a log; a torn last line is left out."""
+    """Yield the events of a log; a torn last line is left out, a log that is not there is empty."""
+    if not path.exists():
+        return
     with path.open("rb") as file:
         for line in file:
             if line.endswith(b"\n"):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from spbench.record.case_state import CaseState
-from spbench.record.statistics import median, typical
+from spbench.record.statistics import typical
 
 NOTABLE_RANK, NOTABLE_LINK = 1.3, 1.5
 """A host, rank or link this many times slower than is usual of its kind is named."""
@@ -62,7 +62,7 @@ def _ranks(case: CaseState) -> list[Slow]:
     by_host = defaultdict(list)
     for rank, value in medians.items():
         by_host[case.ranks[rank].host].append(value)
-    hosts = {host: median(values) for host, values in by_host.items()}
+    hosts = {host: typical(values) for host, values in by_host.items()}
     found = []
     if len(hosts) > 1:
         host = max(hosts, key=lambda name: hosts[name])

@@ -1,0 +1,399 @@
+"""How many lines of rank events a second the console takes, and in how much memory.
+
+    python -m benchmarks.collector [--rounds 3] [--ranks 64] [--lines 10000] [--profile STAGE]
+
+Another process sends prebuilt lines over one connection a rank, as fast as they are taken. The
+stages add up: the collector alone (decode and check), then the log, then the run's state, then
+the job's own bookkeeping. They run by turns, so that a noisy neighbour troubles all alike.
+Afterwards a console that is slowed down shows that its memory does not grow with what waits.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import cProfile
+import json
+import multiprocessing
+import os
+import pstats
+import re
+import socket
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from benchmarks.goals import Figure, table
+
+from spbench.engine.collector import Collector, Event, RankConnection
+from spbench.engine.job_run import JobPlan, JobRun
+from spbench.engine.recorder import Recorder
+from spbench.engine.run import describe
+from spbench.launch.jobs import Job
+from spbench.record.event_log import EventLog
+from spbench.record.folder import create
+from spbench.record.state import RunState
+from spbench.suites import Case, load_text
+from spbench_workers import protocol
+
+TOKEN = "token-of-a-benchmark"
+STAGES = ("decode", "+ log", "+ state", "+ job")
+SLOW = 20_000
+"""Lines a second that the slowed console takes."""
+SLOW_SECONDS = (1.0, 4.0)
+LOOPBACK = "127.0.0.1"
+BASE = 1_900_000_000.0
+
+SUITE = """\
+schema: spbench.suite/1
+name: collector
+cases:
+  - name: exchange
+    benchmark: halo.exchange
+    params: {{image_size: {size}, num_spatial_parts: {ranks}, halo_len: 1}}
+    matrix: {{slice_method: [vertical]}}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What one stage took, once."""
+
+    lines: int
+    seconds: float
+    cpu: float
+    growth: float
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rounds", type=int, default=3, help="turns of each stage (default: 3)")
+    parser.add_argument("--ranks", type=int, default=64, help="connections (default: 64)")
+    parser.add_argument("--lines", type=int, default=10_000, help="lines a rank (default: 10000)")
+    parser.add_argument("--profile", choices=STAGES, help="profile one stage instead")
+    words = parser.parse_args()
+    case = one_case(words.ranks)
+    context = multiprocessing.get_context("spawn")
+    here, there = context.Pipe()
+    sender = context.Process(target=send, args=(there, case.id, words.ranks, words.lines))
+    sender.start()
+    try:
+        size = here.recv()
+        with tempfile.TemporaryDirectory() as folder:
+            bench = Bench(here, case, words.ranks, words.lines, Path(folder))
+            if words.profile:
+                bench.profile(words.profile)
+                return
+            count = words.ranks * words.lines
+            print(f"{count:,} lines of {size / count:.0f} bytes over {words.ranks} connections")
+            print(report(bench, words.rounds))
+    finally:
+        here.send(None)
+        sender.join()
+
+
+def report(bench: Bench, rounds: int) -> str:
+    taken: dict[str, list[Taken]] = {stage: [] for stage in STAGES}
+    for _ in range(rounds):
+        for stage in STAGES:
+            taken[stage].append(bench.take(stage))
+    figures = []
+    for stage, all_taken in taken.items():
+        goal = 100_000 if stage in ("+ state", "+ job") else None
+        rates = [one.lines / one.seconds for one in all_taken]
+        cpu = [one.cpu / one.lines * 1e6 for one in all_taken]
+        growth = median(one.growth for one in all_taken)
+        figures += [
+            Figure(f"{stage:8} lines taken", median(rates), "lines/s", least=goal),
+            Figure(f"{stage:8} CPU of the console", median(cpu), "us/line"),
+            Figure(f"{stage:8} memory, peak growth", growth, "MiB", most=64),
+        ]
+    early, late = bench.take_slowly()
+    figures += [
+        Figure(f"slowed to {SLOW:,}/s: growth in {SLOW_SECONDS[0]:g} s", early, "MiB", most=64),
+        Figure(f"slowed to {SLOW:,}/s: growth in {SLOW_SECONDS[1]:g} s", late, "MiB", most=64),
+    ]
+    return f"{table(figures)}\nseq: no gap in any log"
+
+
+def one_case(ranks: int) -> Case:
+    """Return a case for that many ranks."""
+    text = SUITE.format(ranks=ranks, size=4 * ranks)
+    (case,) = load_text(text, Path("collector.yaml")).cases
+    return case
+
+
+# The console
+
+
+class Bench:
+    """Takes what the sender sends, with more or less of the console behind the collector."""
+
+    def __init__(
+        self, sender: Connection[Any, Any], case: Case, ranks: int, lines: int, folder: Path
+    ) -> None:
+        self._sender = sender
+        self._case = case
+        self._ranks = ranks
+        self._lines = lines
+        self._folder = folder
+
+    def take(self, stage: str, profiler: cProfile.Profile | None = None) -> Taken:
+        """Take all lines once, and make sure that none is missing from the log."""
+        run = create(self._folder, "collector")
+        log = EventLog(run.events)
+        listener = self._listener(stage, Recorder(log, self._state(stage), lambda _: None))
+        taken = asyncio.run(self._collect(listener, profiler))
+        log.close()
+        if stage != "decode":
+            self._check_log(run.events)
+        run.events.unlink()
+        return taken
+
+    def take_slowly(self) -> tuple[float, float]:
+        """Return how far memory has grown after a while, and after a longer while, in MiB."""
+        log = EventLog(Path(os.devnull))
+        recorder = Recorder(log, self._state("+ state"), lambda _: None)
+        growth = asyncio.run(self._collect_slowly(SlowListener(recorder, self._ranks, self._lines)))
+        log.close()
+        return growth
+
+    def profile(self, stage: str) -> None:
+        profiler = cProfile.Profile()
+        self.take(stage, profiler)
+        pstats.Stats(profiler).sort_stats("tottime").print_stats(20)
+
+    def _state(self, stage: str) -> RunState:
+        state = RunState() if stage in ("+ state", "+ job") else DeafState()
+        described = describe(self._case, self._ranks)
+        console = {"time": BASE, "argv": [], "environment": {}, "seed": None}
+        state.apply(
+            {
+                "event": "run_start",
+                "id": "benchmark",
+                "suite": "collector",
+                "description": "",
+                "cases": [described],
+                **console,
+            }
+        )
+        return state
+
+    def _listener(self, stage: str, recorder: Recorder) -> Listener:
+        if stage == "decode":
+            return Listener(None, self._ranks, self._lines)
+        if stage != "+ job":
+            return RecordingListener(recorder, self._ranks, self._lines)
+        job = Job(1, (self._case,), self._ranks, self._case.launch)
+        plan = JobPlan(job, None, self._folder, {})
+        job_run = JobRun(plan, create(self._folder, "job"), recorder)
+        return JobListener(job_run, self._ranks, self._lines)
+
+    async def _collect(self, listener: Listener, profiler: cProfile.Profile | None) -> Taken:
+        collector = Collector(TOKEN, listener)
+        port = await collector.listen(LOOPBACK)
+        before = start_of_peak()
+        self._sender.send(port)
+        if profiler is not None:
+            profiler.enable()
+        await listener.done.wait()
+        if profiler is not None:
+            profiler.disable()
+        growth = memory("VmHWM") - before
+        await collector.close()
+        await asyncio.to_thread(self._sender.recv)
+        if listener.wrong:
+            sys.exit(f"collector: {listener.wrong}")
+        seconds, cpu = listener.last - listener.first, listener.last_cpu - listener.first_cpu
+        return Taken(listener.count, seconds, cpu, growth)
+
+    async def _collect_slowly(self, listener: Listener) -> tuple[float, float]:
+        collector = Collector(TOKEN, listener)
+        port = await collector.listen(LOOPBACK)
+        before = start_of_peak()
+        started = time.monotonic()
+        self._sender.send(port)
+        growths = []
+        for seconds in SLOW_SECONDS:
+            await asyncio.sleep(started + seconds - time.monotonic())
+            growths.append(memory("VmHWM") - before)
+        await collector.close()
+        await asyncio.to_thread(self._sender.recv)
+        if listener.done.is_set():
+            sys.exit("collector: all was taken before the time was up; give more --lines")
+        return growths[0], growths[1]
+
+    def _check_log(self, path: Path) -> None:
+        next_seq = [0] * self._ranks
+        with path.open("rb") as file:
+            for line in file:
+                event = json.loads(line)
+                rank = event["rank"]
+                if event["job"] != 1 or event["seq"] != next_seq[rank]:
+                    sys.exit(f"collector: rank {rank} has {event['seq']} after {next_seq[rank]}")
+                next_seq[rank] += 1
+        if set(next_seq) != {self._lines}:
+            sys.exit(f"collector: {sum(next_seq)} lines in the log")
+
+
+class DeafState(RunState):
+    """A state that takes nothing in."""
+
+    def apply(self, event: Mapping[str, Any]) -> None:
+        """Leave the event out."""
+
+
+class Listener:
+    """Counts, and notes the times of the first and the last batch."""
+
+    def __init__(self, behind: Any, ranks: int, lines: int) -> None:
+        self.behind = behind
+        self.done = asyncio.Event()
+        self.count = 0
+        self.first = self.last = 0.0
+        self.first_cpu = self.last_cpu = 0.0
+        self.wrong = ""
+        self._expected = ranks * lines
+
+    def on_events(self, source: RankConnection, lines: list[bytes], events: list[Event]) -> None:
+        """Pass a batch on."""
+        if not self.count:
+            self.first, self.first_cpu = time.monotonic(), time.process_time()
+        self.record(source, lines, events)
+        self.count += len(events)
+        if self.count == self._expected:
+            self.last, self.last_cpu = time.monotonic(), time.process_time()
+            self.done.set()
+
+    def record(self, source: RankConnection, lines: list[bytes], events: list[Event]) -> None:
+        """Do nothing with it."""
+
+    def on_violation(self, source: RankConnection, why: str) -> None:
+        """Note it: it ends the benchmark."""
+        self.wrong = self.wrong or why
+        self.done.set()
+
+    def on_lost(self, source: RankConnection) -> None:
+        """All connections end, at the end."""
+
+    def on_stranger(self, peer: str, why: str) -> None:
+        """Note it: it ends the benchmark."""
+        self.wrong = self.wrong or why
+        self.done.set()
+
+
+class RecordingListener(Listener):
+    """Has a recorder behind it."""
+
+    def record(self, source: RankConnection, lines: list[bytes], events: list[Event]) -> None:
+        """Record the batch."""
+        self.behind.take(1, lines, events)
+
+
+class SlowListener(RecordingListener):
+    """Has a recorder behind it, and takes its time."""
+
+    def record(self, source: RankConnection, lines: list[bytes], events: list[Event]) -> None:
+        """Record the batch and wait."""
+        super().record(source, lines, events)
+        time.sleep(len(events) / SLOW)
+
+
+class JobListener(Listener):
+    """Has a job behind it, as in a run."""
+
+    def record(self, source: RankConnection, lines: list[bytes], events: list[Event]) -> None:
+        """Hand the batch to the job."""
+        self.behind.on_events(source, lines, events)
+
+
+def start_of_peak() -> float:
+    """Set the peak of this process's memory back to what it has now, and return that, in MiB."""
+    Path("/proc/self/clear_refs").write_text("5")
+    return memory("VmRSS")
+
+
+def memory(field: str) -> float:
+    """Return a field of /proc/self/status, in MiB."""
+    found = re.search(rf"{field}:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    assert found is not None
+    return int(found[1]) / 1024
+
+
+# The sender, in a process of its own
+
+
+def send(orders: Connection[Any, Any], case: str, ranks: int, lines: int) -> None:
+    """Build all lines, then send them to each port that comes, until None comes."""
+    blocks = [block(rank, case, ranks, lines) for rank in range(ranks)]
+    orders.send(sum(map(len, blocks)))
+    while (port := orders.recv()) is not None:
+        threads = [threading.Thread(target=send_block, args=(port, block)) for block in blocks]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        orders.send("sent")
+
+
+def send_block(port: int, block: bytes) -> None:
+    """Send one rank's lines, and wait until the collector ends the connection."""
+    with socket.create_connection((LOOPBACK, port)) as connection, suppress(ConnectionError):
+        connection.sendall(block)
+        while connection.recv(1 << 16):
+            pass
+
+
+def block(rank: int, case: str, ranks: int, lines: int) -> bytes:
+    """Return one rank's lines: as many samples as heartbeats and progress together."""
+    shown = json.dumps(case)
+    made = [protocol.encode(event) for event in first_events(rank, case, ranks)]
+    for seq in range(len(made), lines):
+        head = f'"rank":{rank},"seq":{seq},"time":{BASE + seq / 100:.6f}'
+        if seq % 10 < 2:
+            text = f'{{"event":"heartbeat",{head}}}\n'
+        elif seq % 10 < 5:
+            more = f'"case":{shown},"repeat":0,"phase":"timing","done":{seq},"total":{lines}'
+            text = f'{{"event":"progress",{head},{more}}}\n'
+        else:
+            values = f"[0.{seq % 997:03d}123,0.{seq % 991:03d}456]"
+            more = f'"case":{shown},"repeat":0,"metric":"time_ms","values":{values}'
+            text = f'{{"event":"samples",{head},{more}}}\n'
+        made.append(text.encode())
+    return b"".join(made)
+
+
+def first_events(rank: int, case: str, ranks: int) -> Sequence[Mapping[str, Any]]:
+    hello = {"token": TOKEN, "host": "node01", "pid": 1000 + rank}
+    ready = {
+        "size": ranks,
+        "local_rank": rank,
+        "cpus": [rank],
+        "device": "cpu",
+        "versions": {"python": "3.11"},
+        **hello,
+    }
+    del ready["token"]
+    events: list[dict[str, Any]] = [
+        {"event": "hello", **hello},
+        {"event": "ready", **ready},
+        {"event": "case_start", "case": case, "repeat": 0},
+    ]
+    return [
+        {"event": event.pop("event"), "rank": rank, "seq": seq, "time": BASE, **event}
+        for seq, event in enumerate(events)
+    ]
+
+
+if __name__ == "__main__":
+    main()

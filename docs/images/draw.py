@@ -1,0 +1,42 @@
+"""Draws run.svg: the live view of a recorded run, as a terminal shows it.
+
+spbench run suites/halo.yaml && python docs/images/draw.py
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from pathlib import Path
+
+from rich.console import Console
+
+from spbench.cli.lines import Lines
+from spbench.cli.live import LiveView, styled
+from spbench.record.event_log import read_events
+from spbench.record.folder import find_run, home_of
+from spbench.record.state import RunState
+
+WIDTH = 144
+
+
+def main() -> None:
+    """Replay the newest run, and save its lines with the last frame below them."""
+    folder = find_run(home_of(None, os.environ), "last")
+    state = RunState()
+    console = Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True)
+    lines = Lines(state, lambda line: console.print(styled(line)), verbosity=0)
+    view = LiveView(state, Console(file=io.StringIO()), verbosity=0)
+    for event in read_events(folder.events):
+        state.apply(event)
+        lines(event)
+        view(event)
+    view.close()
+    console.print(view.frame())
+    lines.finish(f"report: {folder.report}")
+    picture = Path(__file__).parent / "run.svg"
+    console.save_svg(str(picture), title="spbench run suites/halo.yaml")
+
+
+if __name__ == "__main__":
+    main()

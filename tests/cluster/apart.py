@@ -1,0 +1,57 @@
+"""A console that does not see the ranks' processes, as if they ran on other machines.
+
+It gets a process namespace of its own. Else it would end ranks of the test hosts by their
+environment, which it finds in the process table that they share with it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+from pathlib import Path
+
+from running import SPBENCH, Running
+
+# The namespace's first process ends when all others have, with the console's exit status: what a
+# killed console leaves behind goes on, as it would on a login node.
+_FIRST = """
+import os, sys
+console = os.posix_spawn(sys.argv[1], sys.argv[1:], os.environ)
+code = 1
+while True:
+    try:
+        pid, status = os.wait()
+    except ChildProcessError:
+        break
+    if pid == console:
+        code = os.waitstatus_to_exitcode(status) % 256
+os._exit(code)
+"""
+
+
+def write_apart(folder: Path) -> Path:
+    """Write an `spbench` that runs in a process namespace of its own."""
+    first = folder / "first.py"
+    first.write_text(_FIRST)
+    command = folder / "spbench-apart"
+    unshare = f"{shutil.which('unshare')} --pid --fork --kill-child --mount-proc"
+    command.write_text(f'#!/bin/sh\nexec {unshare} {sys.executable} {first} {SPBENCH} "$@"\n')
+    command.chmod(0o755)
+    return command
+
+
+def console_pid(running: Running) -> int:
+    """Return the console's own process: the first child of the namespace's first process."""
+    first = _children(running.process.pid)[0]
+    return _children(first)[0]
+
+
+def signal_console(running: Running, number: signal.Signals) -> None:
+    """Send the console, and nothing else, a signal."""
+    os.kill(console_pid(running), number)
+
+
+def _children(pid: int) -> list[int]:
+    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]

@@ -1,0 +1,44 @@
+"""Hosts, a Slurm and a Hydra to run on."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from apart import write_apart
+from hosts import TestHosts, UnfitError, test_hosts
+
+import running
+
+
+@pytest.fixture(scope="session")
+def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestHosts]:
+    """Three hosts on a bridge."""
+    try:
+        with test_hosts(tmp_path_factory.mktemp("hosts")) as made:
+            yield made
+    except UnfitError as error:
+        pytest.skip(f"no test hosts on this machine: {error}")
+
+
+@pytest.fixture
+def console_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Runs of this test do not see their ranks in the process table."""
+    # A launcher's folder is named by its pid, which comes again in each process namespace; and the
+    # sockets in it need a short path.
+    with tempfile.TemporaryDirectory(prefix="sp", ignore_cleanup_errors=True) as folder:
+        monkeypatch.setenv("TMPDIR", folder)
+        monkeypatch.setattr(running, "SPBENCH", str(write_apart(tmp_path)))
+        yield
+
+
+@pytest.fixture(scope="session")
+def mpich() -> Path:
+    """A venv that has PyPI's mpich and mpi4py."""
+    venv = Path(os.environ.get("SPBENCH_TEST_MPICH_VENV", "/nowhere"))
+    if not (venv / "bin/mpiexec").exists():
+        pytest.skip("SPBENCH_TEST_MPICH_VENV names no venv with mpich and mpi4py")
+    return venv

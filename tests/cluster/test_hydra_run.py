@@ -1,0 +1,67 @@
+"""`spbench run` through the real Hydra, with the ranks' MPICH in a venv of its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+from pathlib import Path
+
+import pytest
+
+from running import REPOSITORY, Running
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(90)]
+
+SUITES = Path(__file__).parents[1] / "data" / "suites"
+FAULTS = str(SUITES / "faults.yaml")
+LONG = str(SUITES / "long.yaml")
+HOST = socket.gethostname()
+
+
+@pytest.fixture
+def start(mpich: Path, tmp_path: Path):
+    """Starts a suite whose ranks run in the venv, which knows the workers by their folder."""
+
+    def start(suite: str, *words: str) -> Running:
+        python = f"launch.python={mpich / 'bin/python'}"
+        workers = f"launch.env.PYTHONPATH={REPOSITORY / 'workers'}"
+        sets = ("--set", python, "--set", workers, "--set", "launch.bind=none")
+        return Running(suite, *sets, *words, home=tmp_path / "home")
+
+    return start
+
+
+def test_auto_takes_hydra_for_mpich_and_the_run_passes(start) -> None:
+    ended = start(FAULTS).end()
+    assert ended.code == 0, ended.stdout + ended.stderr
+    assert {case["launch"]["launcher"] for case in ended.report["cases"]} == {"hydra"}
+    assert set(ended.statuses.values()) == {"passed"}
+    (job,) = [event for event in ended.events if event["event"] == "job_start"]
+    assert job["version"].startswith("Hydra ")
+    ended.assert_no_process_left()
+    ended.assert_events_whole()
+
+
+def test_a_killed_rank_is_named_and_the_next_case_runs(start) -> None:
+    running = start(LONG)
+    running.wait_for("progress", phase="timing")
+    os.kill(running.pid_of(1), signal.SIGKILL)
+    ended = running.end()
+    assert ended.code == 4, ended.stdout + ended.stderr
+    assert ended.statuses == {"long": "error", "after": "passed"}
+    assert f"rank 1 on {HOST}" in ended.case("long")["reason"]
+    assert "signal 9" in ended.case("long")["reason"]
+    ended.assert_no_process_left()
+
+
+def test_ctrl_c_leaves_no_rank_in_a_session_of_its_own(start) -> None:
+    running = start(LONG)
+    running.wait_for("progress", phase="timing")
+    assert os.getsid(running.pid_of(1)) not in (os.getsid(running.process.pid), os.getsid(0))
+    running.interrupt()
+    ended = running.end()
+    assert ended.code == 130
+    assert ended.statuses == {"long": "cancelled", "after": "cancelled"}
+    ended.assert_no_process_left()
+    ended.assert_events_whole()

@@ -1,0 +1,167 @@
+"""Runs over several hosts: the real Open MPI, ssh and TCP, between network namespaces."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from apart import signal_console
+from hosts import TestHost, TestHosts
+
+from running import Ended, Running
+from spbench.engine.processes import members
+
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.timeout(90),
+    pytest.mark.usefixtures("console_apart"),
+]
+
+LINKS = """
+schema: spbench.suite/1
+name: links
+launch: {bind: none, timeout: 30, start_timeout: 20}
+cases:
+  - name: links
+    benchmark: link.pingpong
+    np: 3
+    params: {pairs: neighbours, sizes: [8, 64KiB], iterations: 10, warmup: 1}
+"""
+HALO = """
+schema: spbench.suite/1
+name: halo
+launch: {bind: none, threads: 1, timeout: 30}
+cases:
+  - name: halo
+    benchmark: halo.exchange
+    params: {image_size: 64, num_spatial_parts: 4, iterations: 3, warmup: 1}
+"""
+LONG = """
+schema: spbench.suite/1
+name: long
+launch: {bind: none, timeout: 60, start_timeout: 20}
+cases:
+  - name: long
+    benchmark: link.pingpong
+    np: 3
+    params: {pairs: neighbours, sizes: [8], iterations: 5000000}
+"""
+
+
+@pytest.fixture
+def start(hosts: TestHosts, tmp_path: Path):
+    """Starts a suite over the first hosts of a hostfile."""
+
+    def start(suite: str, hostfile: str = "", *words: str) -> Running:
+        (tmp_path / "suite.yaml").write_text(suite)
+        (tmp_path / "hostfile").write_text(hostfile or hosts.lines())
+        path = f"{hosts.bin}:{os.environ['PATH']}"
+        named = (str(tmp_path / "suite.yaml"), "--hostfile", str(tmp_path / "hostfile"))
+        return Running(*named, *words, home=tmp_path / "home", env={"PATH": path})
+
+    return start
+
+
+def seconds_until_gone(run_id: str, limit: float) -> float:
+    """Wait until no host has a process of the run, and return how long it took."""
+    begun = time.monotonic()
+    while left := members(run_id):
+        assert time.monotonic() - begun < limit, f"still there: {left}"
+        time.sleep(0.1)
+    return time.monotonic() - begun
+
+
+def assert_gone_everywhere(ended: Ended, limit: float = 5.0) -> None:
+    (run,) = (ended.home / "runs").iterdir()
+    seconds_until_gone(run.name, limit)
+
+
+def between(ended: Ended) -> set[tuple[str, str]]:
+    """The hosts at the two ends of each measured link."""
+    return {(row["host_a"], row["host_b"]) for row in ended.report["cases"][0]["measurements"]}
+
+
+def test_a_run_over_three_hosts_passes_and_names_hosts_and_links(
+    hosts: TestHosts, start
+) -> None:
+    running = start(LINKS)
+    environ = Path(f"/proc/{running.pid_of(1)}/environ").read_bytes().split(b"\0")
+    ended = running.end()
+    assert ended.code == 0, ended.stdout + ended.stderr
+    one, two, three = (host.name for host in hosts.hosts)
+    (case,) = ended.report["cases"]
+    assert [rank["host"] for rank in case["ranks"]] == [one, two, three]
+    assert between(ended) == {(one, two), (two, three)}
+    (told,) = [word for word in environ if word.startswith(b"SPBENCH_COLLECTOR=")]
+    assert told.decode().partition("=")[2].rpartition(":")[0] == hosts.address
+    assert_gone_everywhere(ended)
+    ended.assert_events_whole()
+
+
+def test_a_halo_exchange_over_two_hosts_with_two_slots_each_passes(
+    hosts: TestHosts, start
+) -> None:
+    ended = start(HALO, hosts.lines(slots=2, count=2)).end()
+    assert ended.code == 0, ended.stdout + ended.stderr
+    one, two = (host.name for host in hosts.hosts[:2])
+    (case,) = ended.report["cases"]
+    assert [rank["host"] for rank in case["ranks"]] == [one, one, two, two]
+    assert [rank["local_rank"] for rank in case["ranks"]] == [0, 1, 0, 1]
+
+
+def test_the_link_of_a_slow_host_is_named(hosts: TestHosts, start) -> None:
+    slow = hosts.hosts[2]
+    with hosts.slowed(slow, "10mbit"):
+        ended = start(LINKS).end()
+    assert ended.code == 0, ended.stdout + ended.stderr
+    (finding,) = ended.report["run"]["findings"]
+    assert f"rank 1 on {hosts.hosts[1].name} to rank 2 on {slow.name}" in finding
+
+
+def test_a_host_that_cannot_be_reached_is_named_before_the_launch(
+    hosts: TestHosts, start
+) -> None:
+    nobody = hosts.address.replace(".254", ".99")
+    ended = start(LINKS, f"{nobody}\n" + hosts.lines()).end()
+    assert ended.code == 3
+    assert nobody in ended.stderr
+    assert ended.report["cases"] == []
+
+
+def test_a_rank_killed_on_another_host_is_named(hosts: TestHosts, start) -> None:
+    running = start(LONG)
+    running.wait_for("progress", phase="timing")
+    os.kill(running.pid_of(2), signal.SIGKILL)
+    ended = running.end()
+    assert ended.code == 4, ended.stdout + ended.stderr
+    assert f"rank 2 on {hosts.hosts[2].name}" in ended.case("long")["reason"]
+    assert_gone_everywhere(ended)
+
+
+def test_a_host_that_is_cut_off_is_named_and_its_rank_ends_too(hosts: TestHosts, start) -> None:
+    running = start(LONG)
+    running.wait_for("progress", phase="timing")
+    lost: TestHost = hosts.hosts[2]
+    with hosts.cut(lost):
+        cut = time.monotonic()
+        running.wait_for("job_end")
+        ended = running.end()
+        seconds = time.monotonic() - cut
+        assert ended.code == 4, ended.stdout + ended.stderr
+        assert f"rank 2 on {lost.name} silent for 10 s" in ended.case("long")["reason"]
+        assert seconds < 20
+        assert_gone_everywhere(ended, limit=15 - min(seconds, 14))
+
+
+def test_ranks_on_other_hosts_end_with_a_console_that_is_killed(hosts: TestHosts, start) -> None:
+    running = start(LONG)
+    running.wait_for("progress", phase="timing")
+    run_id = running.folder.name
+    ranks = [running.pid_of(rank) for rank in range(3)]
+    assert [pid in host.pids for pid, host in zip(ranks, hosts.hosts, strict=True)] == [True] * 3
+    signal_console(running, signal.SIGKILL)
+    seconds_until_gone(run_id, 5)
+    assert running.end(limit=10).code == 256 - signal.SIGKILL

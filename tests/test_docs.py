@@ -1,0 +1,69 @@
+"""Every command in the README and in docs/ runs, and ends as the text says."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.mpi, pytest.mark.timeout(180)]
+
+REPOSITORY = Path(__file__).parent.parent
+PAGES = sorted([REPOSITORY / "README.md", *(REPOSITORY / "docs").rglob("*.md")])
+BIN = Path(sys.executable).parent
+
+
+def commands() -> dict[str, str]:
+    """Each command of the pages' ``sh`` blocks once, and the page where it stands first."""
+    found: dict[str, str] = {}
+    for page in PAGES:
+        for block in re.findall(r"^```sh\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE):
+            for line in block.splitlines():
+                found.setdefault(line, page.name)
+    return found
+
+
+@cache
+def environment() -> dict[str, str]:
+    """The venv first; then the stand-ins, since some pages speak of launchers not installed."""
+    path = f"{BIN}:{os.environ['PATH']}:{REPOSITORY / 'tests' / 'standins'}"
+    as_root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    return os.environ | as_root | {"PATH": path}
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One home for all commands, so that ``results show last`` finds a run."""
+    return tmp_path_factory.mktemp("home")
+
+
+@pytest.mark.parametrize(("command", "page"), commands().items())
+def test_command_of_the_docs_runs(command: str, page: str, tmp_path: Path, home: Path) -> None:
+    line, _, told = command.partition("  # exit ")
+    words = shlex.split(line)
+    if words[0] == "make":
+        # CI calls these themselves, right before and around this test.
+        words.insert(1, "--dry-run")
+    line = shlex.join(words).replace("out.json", str(tmp_path / "out.json"))
+    done = subprocess.run(
+        ["bash", "-c", line],
+        cwd=REPOSITORY,
+        env=environment() | {"SPBENCH_HOME": str(home)},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == int(told or 0), f"{page}: {command}\n{done.stdout}{done.stderr}"
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    for page in PAGES:
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
+            assert (page.parent / target).exists(), f"{page.name}: {target}"

@@ -1,0 +1,404 @@
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import jsonschema
+import pytest
+from events import judged, recorded, run_end, run_start, started, whole_run
+
+from spbench import __version__
+from spbench.cli.app import run_command_line
+from spbench.cli.run import seconds
+from spbench.errors import UsageError
+from spbench.report.model import report_schema
+from spbench_workers.catalog import BENCHMARKS, COMMON_FAULTS
+
+ROOT = Path(__file__).parents[2]
+HALO = str(ROOT / "suites" / "halo.yaml")
+
+
+class Done:
+    """A command that has ended."""
+
+    def __init__(self, status, out, err):
+        self.status = status
+        self.out = out
+        self.err = err
+
+    @property
+    def refusal(self):
+        """The one line on stderr of a command that was refused."""
+        assert self.err.count("\n") == 1
+        assert "Traceback" not in self.err
+        return self.err.rstrip("\n")
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    home = tmp_path / "home"
+    monkeypatch.setenv("SPBENCH_HOME", str(home))
+    return home
+
+
+@pytest.fixture
+def spbench(home, capsys, monkeypatch):
+    def run(*words):
+        monkeypatch.setattr(sys, "argv", ["spbench", *words])
+        status = run_command_line(list(words))
+        return Done(status, *capsys.readouterr())
+
+    return run
+
+
+def spbench_process(*words, **environ):
+    """Run a command in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-m", "spbench", *words],
+        capture_output=True,
+        text=True,
+        env=os.environ | environ,
+        cwd=ROOT,
+        check=False,
+    )
+    return Done(done.returncode, done.stdout, done.stderr)
+
+
+# Words
+
+
+@pytest.mark.parametrize("words", [["--version"], ["--version", "run"], ["--version", "-h"]])
+def test_the_version_ends_the_command(spbench, words):
+    done = spbench(*words)
+    assert (done.status, done.out, done.err) == (0, f"spbench {__version__}\n", "")
+
+
+def test_the_version_is_one_line():
+    done = spbench_process("--version")
+    assert (done.status, done.out, done.err) == (0, f"spbench {__version__}\n", "")
+
+
+@pytest.mark.parametrize("words", [[], ["results"]])
+def test_no_words_are_answered_with_help(spbench, words):
+    done = spbench(*words)
+    assert (done.status, done.out) == (2, "")
+    assert done.err.startswith("Usage: spbench")
+    assert "\n  " in done.err
+
+
+@pytest.mark.parametrize(
+    "words", [["--help"], ["-h"], ["run", "--help"], ["results", "list", "-h"]]
+)
+def test_help_goes_to_stdout(spbench, words):
+    done = spbench(*words)
+    assert (done.status, done.err) == (0, "")
+    assert "Usage: spbench" in done.out
+
+
+def test_help_names_the_exit_codes(spbench):
+    told = " ".join(spbench("--help").out.split())
+    assert "3 the environment lacks something; 4 a case ended in error or timeout" in told
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["rnu"], "rnu"),
+        (["--verbos"], "--verbos"),
+        (["run"], "suite"),
+        (["run", HALO, "--headles"], "--headles"),
+        (["run", HALO, "more.yaml"], "more.yaml"),
+        (["validate"], "suites"),
+        (["results", "lst"], "lst"),
+        (["doctor", "--ranks", "many"], "--ranks"),
+        (["schema", "reports"], "reports"),
+        (["benchmarks", "halo.exchang"], "did you mean halo.exchange?"),
+        (["completion", "tcsh"], "tcsh"),
+        (["results", "show"], "last"),
+    ],
+)
+def test_a_wrong_word_is_one_line_that_names_it(spbench, words, named):
+    done = spbench(*words)
+    assert (done.status, done.out) == (2, "")
+    assert done.refusal.startswith("spbench: error: ")
+    assert named in done.refusal
+
+
+def test_a_process_ends_with_the_commands_status():
+    done = spbench_process("run", HALO, "--headles")
+    assert (done.status, done.out) == (2, "")
+    assert "--headles" in done.refusal
+
+
+# Suites and the catalog
+
+
+def test_good_suites_are_counted(spbench):
+    done = spbench("validate", HALO, HALO)
+    assert (done.status, done.err) == (0, "")
+    assert done.out == f"{HALO}: 12 cases, no errors\n" * 2
+
+
+def test_validate_lists_cases_and_takes_overrides(spbench):
+    done = spbench("validate", HALO, "-v", "--set", "halo_len=2")
+    assert "  small[slice_method=vertical]: halo.exchange, 4 ranks\n" in done.out
+    assert "halo_len=" not in done.out
+
+
+def test_all_errors_of_bad_suites_come_with_their_places(spbench, tmp_path):
+    bad = tmp_path / "bad.yaml"
+    bad.write_text(
+        "schema: spbench.suite/1\nname: s\ncases:\n"
+        "  - {name: a, benchmark: halo.exchang}\n"
+        "  - {name: b, benchmark: halo.exchange, params: {halo_length: 1}}\n"
+    )
+    done = spbench("validate", str(bad), HALO)
+    assert done.status == 2
+    first, second = done.err.splitlines()
+    assert first.startswith(f"{bad}:4:")
+    assert "error: " in first
+    assert "did you mean halo.exchange" in first
+    assert second.startswith(f"{bad}:5:")
+    assert "did you mean halo_len" in second
+    assert done.out == f"{HALO}: 12 cases, no errors\n"
+
+
+@pytest.mark.parametrize("name", ["missing.yaml", "."])
+def test_a_suite_that_cannot_be_read_is_one_line(spbench, name):
+    done = spbench("validate", name)
+    assert done.status == 2
+    assert name in done.refusal
+
+
+@pytest.mark.parametrize("what", ["suite", "report"])
+def test_a_schema_is_a_json_schema(spbench, what):
+    done = spbench("schema", what)
+    assert (done.status, done.err) == (0, "")
+    document = json.loads(done.out)
+    jsonschema.Draft202012Validator.check_schema(document)
+    assert f"spbench.{what}/1" in done.out
+
+
+def test_benchmarks_are_listed_with_what_they_do(spbench):
+    lines = spbench("benchmarks").out.splitlines()
+    assert [line.split()[0] for line in lines] == list(BENCHMARKS)
+    for entry, line in zip(BENCHMARKS.values(), lines, strict=True):
+        assert line.endswith(entry.summary)
+
+
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_a_benchmark_is_described(spbench, name):
+    told = spbench("benchmarks", name).out
+    entry = BENCHMARKS[name]
+    for parts in (entry.params, entry.metrics):
+        for part in parts:
+            assert f"  {part.name} " in told
+    for word in (*entry.checks, *entry.faults, *COMMON_FAULTS):
+        assert word in told
+
+
+# Completion
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_shells_completion_script_calls_back(spbench, shell):
+    done = spbench("completion", shell)
+    assert (done.status, done.err) == (0, "")
+    assert f"_SPBENCH_COMPLETE=complete_{shell}" in done.out
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {
+            "_SPBENCH_COMPLETE": "complete_bash",
+            "COMP_WORDS": "spbench res",
+            "COMP_CWORD": "1",
+        },
+        {"_SPBENCH_COMPLETE": "complete_zsh", "_TYPER_COMPLETE_ARGS": "spbench res"},
+        {
+            "_SPBENCH_COMPLETE": "complete_fish",
+            "_TYPER_COMPLETE_ARGS": "spbench res",
+            "_TYPER_COMPLETE_FISH_ACTION": "get-args",
+        },
+    ],
+    ids=["bash", "zsh", "fish"],
+)
+def test_what_the_script_asks_is_answered(asked):
+    done = spbench_process(**asked)
+    assert done.err == ""
+    assert "results" in done.out
+    assert "benchmarks" not in done.out
+
+
+# Refused runs
+
+
+def test_nothing_selected_is_5_and_the_report_says_so(spbench, tmp_path):
+    path = tmp_path / "report.json"
+    done = spbench("run", HALO, "-k", "nothing", "--json", str(path))
+    assert (done.status, done.out) == (5, "")
+    assert "-k 'nothing' selects none of the 12 cases" in done.refusal
+    report = json.loads(path.read_text())
+    jsonschema.validate(report, report_schema())
+    assert report["cases"] == []
+    assert report["errors"] == ["-k 'nothing' selects none of the 12 cases"]
+    assert report["run"]["exit_code"] == 5
+    assert report["run"]["argv"] == ["run", HALO, "-k", "nothing", "--json", str(path)]
+
+
+def test_a_refused_run_leaves_json_alone_on_stdout(spbench):
+    done = spbench("run", HALO, "-k", "nothing", "--json", "-")
+    assert json.loads(done.out)["run"]["verdict"] == "skipped"
+    assert "selects none" in done.refusal
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["--hostfile", "missing.hosts"], "missing.hosts"),
+        (["--hosts", "node["], "node["),
+        (["--hostfile", "a", "--hosts", "b"], "--hostfile and --hosts"),
+        (["--set", "halo_length=3"], "did you mean halo_len"),
+        (["--set", "launch.timout=3"], "did you mean launch.timeout"),
+        (["--set", "halo_len"], "halo_len"),
+        (["--budget", "5x"], "--budget 5x"),
+        (["--budget", "0"], "--budget 0"),
+        (["--budget", ""], "--budget"),
+        (["--inject", "slwo"], "did you mean slow?"),
+        (["--inject", "slow@lrge"], "did you mean large"),
+        (["--launcher", "mpirum"], "mpirum"),
+        (["-k", "small and"], "it ends where a word"),
+    ],
+)
+def test_a_run_of_wrong_words_is_refused(spbench, home, tmp_path, words, named):
+    path = tmp_path / "report.json"
+    done = spbench("run", HALO, "--headless", "--json", str(path), *words)
+    assert (done.status, done.out) == (2, "")
+    assert named in done.refusal
+    report = json.loads(path.read_text())
+    jsonschema.validate(report, report_schema())
+    assert (report["cases"], report["run"]["exit_code"]) == ([], 2)
+    assert report["errors"]
+    assert not home.exists()
+
+
+def test_a_bad_line_of_a_hostfile_is_named(spbench, tmp_path):
+    hosts = tmp_path / "bad.hosts"
+    hosts.write_text("node01 slots=many\n")
+    done = spbench("run", HALO, "--hostfile", str(hosts))
+    assert done.status == 2
+    assert f"{hosts}:1" in done.refusal
+
+
+def test_a_launcher_that_is_not_installed_is_3(spbench, home, tmp_path, monkeypatch):
+    path = tmp_path / "report.json"
+    monkeypatch.setenv("PATH", "")
+    done = spbench("run", HALO, "--launcher", "mpirun_rsh", "--json", str(path))
+    assert (done.status, done.out) == (3, "")
+    assert "launcher mpirun_rsh is not installed" in done.refusal
+    report = json.loads(path.read_text())
+    assert (report["cases"], report["run"]["exit_code"]) == ([], 3)
+    assert not home.exists()
+
+
+def test_an_interpreter_that_cannot_run_is_3(spbench, home):
+    done = spbench("run", HALO, "--set", "launch.python=/missing/python", "--json", "-")
+    assert done.status == 3
+    assert "/missing/python cannot run" in done.refusal
+    assert json.loads(done.out)["run"]["exit_code"] == 3
+    assert not home.exists()
+
+
+def test_a_report_that_cannot_be_written_is_4(spbench, tmp_path):
+    (tmp_path / "file").write_text("")
+    done = spbench("run", HALO, "-k", "nothing", "--json", str(tmp_path / "file" / "x.json"))
+    assert done.status == 4
+    assert str(tmp_path / "file" / "x.json") in done.refusal
+
+
+@pytest.mark.parametrize(
+    ("text", "number"), [("90", 90), ("90s", 90), ("5m", 300), ("1.5h", 5400), (" 2m ", 120)]
+)
+def test_a_budget_has_units(text, number):
+    assert seconds(text) == number
+
+
+@pytest.mark.parametrize("text", ["", "0", "-5", "5d", "m", "1e3", "nan", "five", "1 m"])
+def test_a_budget_that_is_no_time_is_refused(text):
+    with pytest.raises(UsageError, match="write a time such as"):
+        seconds(text)
+
+
+# Recorded runs
+
+
+def unfinished(home):
+    return recorded(home, [*started(), judged("a", "error", "rank 0 on node01: no")])
+
+
+def test_runs_are_listed_with_their_verdicts(spbench, home):
+    first = recorded(home, whole_run(), verdict="passed")
+    second = recorded(home, [run_start()], console={"pid": 1, "host": "x", "started": 1e9})
+    lines = {
+        line.split()[0]: line.split()[1:] for line in spbench("results", "list").out.splitlines()
+    }
+    assert lines == {
+        first.id: ["1970-01-01T00:16:40Z", "passed", "made-up"],
+        second.id: ["2001-09-09T01:46:40Z", "unfinished", "made-up"],
+    }
+
+
+def test_no_runs_are_no_lines(spbench):
+    done = spbench("results", "list")
+    assert (done.status, done.out, done.err) == (0, "", "")
+
+
+def test_a_run_is_shown_as_its_events_tell(spbench, home):
+    folder = recorded(home, whole_run(), verdict="passed")
+    done = spbench("results", "show")
+    assert (done.status, done.err) == (0, "")
+    assert done.out.startswith("✓ passed    a ")
+    assert "2 ms" in done.out
+    assert "All alike." in done.out
+    assert "passed: 1 passed in" in done.out
+    assert str(folder.report) in done.out
+
+
+def test_a_run_is_shown_by_the_beginning_of_its_id(spbench, home):
+    folder = recorded(home, whole_run())
+    assert spbench("results", "show", folder.id[:-1]).out == spbench("results", "show").out
+
+
+def test_a_home_can_be_named(spbench, home, tmp_path):
+    recorded(tmp_path / "other", whole_run())
+    assert spbench("results", "show").status == 2
+    assert spbench("results", "show", "--home", str(tmp_path / "other")).status == 0
+
+
+def test_an_unfinished_run_is_shown_as_far_as_it_went(spbench, home):
+    folder = unfinished(home)
+    done = spbench("results", "show")
+    assert (done.status, done.err) == (0, "")
+    assert "✗ error     a" in done.out
+    assert "rank 0 on node01: no" in done.out
+    assert f"unfinished: the console ended before the run did; events: {folder.events}" in done.out
+
+
+def test_a_run_with_a_torn_last_line_is_shown(spbench, home):
+    folder = recorded(home, [*whole_run()[:-1], run_end("failed", 1)])
+    text = folder.events.read_bytes()
+    folder.events.write_bytes(text[:-10])
+    assert "unfinished: " in spbench("results", "show").out
+
+
+@pytest.mark.parametrize("content", [None, b"", b'{"event":"run_st'])
+def test_a_run_that_was_killed_at_its_start_is_shown_as_unfinished(spbench, home, content):
+    folder = recorded(home, [])
+    folder.events.unlink()
+    if content is not None:
+        folder.events.write_bytes(content)
+    done = spbench("results", "show")
+    assert done.status == 0
+    assert done.out.startswith("unfinished: ")
