@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 from apart import write_apart
-from hosts import TestHosts, UnfitError, test_hosts
+from hosts import TestHosts, test_hosts
+from slurm import Slurm, private_slurm, running_slurm
+from unfit import UnfitError
 
 import running
 
@@ -42,3 +44,25 @@ def mpich() -> Path:
     if not (venv / "bin/mpiexec").exists():
         pytest.skip("SPBENCH_TEST_MPICH_VENV names no venv with mpich and mpi4py")
     return venv
+
+
+@pytest.fixture(scope="session")
+def any_slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
+    """The machine's Slurm, else one of our own."""
+    found = running_slurm()
+    if found is not None:
+        yield found
+        return
+    try:
+        with private_slurm(tmp_path_factory.mktemp("slurm")) as made:
+            yield made
+    except UnfitError as error:
+        pytest.skip(f"no Slurm on this machine: {error}")
+
+
+@pytest.fixture
+def slurm(any_slurm: Slurm, monkeypatch: pytest.MonkeyPatch) -> Slurm:
+    """A Slurm with two nodes, which this test's environment names."""
+    if any_slurm.conf is not None:
+        monkeypatch.setenv("SLURM_CONF", str(any_slurm.conf))
+    return any_slurm

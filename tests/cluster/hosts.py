@@ -16,12 +16,10 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from unfit import UnfitError
+
 SSHD = shutil.which("sshd", path="/usr/sbin:/sbin:/usr/local/sbin") or "sshd"
 TOOLS = ("ip", "tc", "unshare", "ssh", "ssh-keygen")
-
-
-class UnfitError(Exception):
-    """This machine cannot play several hosts."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +52,10 @@ class TestHosts:
     def lines(self, slots: int = 1, count: int = 3) -> str:
         """Return a hostfile that names the first ``count`` hosts by their addresses."""
         return "".join(f"{host.address} slots={slots}\n" for host in self.hosts[:count])
+
+    def aliases(self) -> str:
+        """Return a hostfile with names that only ssh knows."""
+        return "".join(f"{host.name}\n" for host in self.hosts)
 
     @contextmanager
     def cut(self, host: TestHost) -> Iterator[None]:
@@ -101,7 +103,7 @@ def test_hosts(folder: Path, count: int = 3) -> Iterator[TestHosts]:
     )
     made = TestHosts(hosts, f"{base}.0/24", f"{base}.254", folder / "bin")
     try:
-        _write_ssh_files(folder)
+        _write_ssh_files(folder, hosts)
         _make_network(f"{mark}br", made)
         for host in hosts:
             _start_sshd(host, folder)
@@ -129,7 +131,7 @@ def _free_subnet() -> str:
     return next(base for n in numbers if (base := f"10.231.{n}") + "." not in taken)
 
 
-def _write_ssh_files(folder: Path) -> None:
+def _write_ssh_files(folder: Path, hosts: tuple[TestHost, ...]) -> None:
     Path("/run/sshd").mkdir(exist_ok=True)
     for key in ("host_key", "user_key"):
         _output("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / key))
@@ -138,8 +140,9 @@ def _write_ssh_files(folder: Path) -> None:
         "StrictModes no\nPermitRootLogin yes\nPasswordAuthentication no\nUsePAM no\n"
         "MaxStartups 100\n"
     )
+    aliases = "".join(f"Host {host.name}\n HostName {host.address}\n" for host in hosts)
     (folder / "ssh_config").write_text(
-        f"Host *\n User root\n IdentityFile {folder}/user_key\n IdentitiesOnly yes\n"
+        f"{aliases}Host *\n User root\n IdentityFile {folder}/user_key\n IdentitiesOnly yes\n"
         " StrictHostKeyChecking no\n UserKnownHostsFile /dev/null\n LogLevel ERROR\n"
     )
     ssh = folder / "bin" / "ssh"

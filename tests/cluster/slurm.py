@@ -14,6 +14,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from unfit import UnfitError
+
 _PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
 DAEMONS = ("munged", "slurmctld", "slurmd")
 COMMANDS = ("srun", "sinfo", "squeue")
@@ -52,10 +54,6 @@ NodeName=n1 NodeHostname=localhost NodeAddr=127.0.0.1 Port={ports[1]} CPUs=4 Rea
 NodeName=n2 NodeHostname=localhost NodeAddr=127.0.0.1 Port={ports[2]} CPUs=4 RealMemory=500
 PartitionName=debug Nodes=ALL Default=YES MaxTime=INFINITE State=UP OverSubscribe=FORCE:4
 """
-
-
-class UnfitError(Exception):
-    """This machine cannot run a Slurm of ours."""
 
 
 @dataclass(frozen=True)

@@ -20,11 +20,6 @@ from spbench.suites.settings import LaunchSettings
 
 pytestmark = pytest.mark.cluster
 
-VENV = Path(os.environ.get("SPBENCH_TEST_MPICH_VENV", "/nowhere"))
-needs_venv = pytest.mark.skipif(
-    not (VENV / "bin/mpiexec").exists(),
-    reason="SPBENCH_TEST_MPICH_VENV names no venv with mpich and mpi4py",
-)
 NASTY = {
     "QUOTES": """it's "so" and don't""",
     "SHELL": "$HOME `id`; exit 3 & | * \\ <>",
@@ -48,9 +43,9 @@ world.Barrier()
 
 
 def launched(
-    tmp_path: Path, np: int, hosts: Hosts | None, words: tuple[str, ...], **keys: object
+    mpich: Path, tmp_path: Path, np: int, hosts: Hosts | None, words: tuple[str, ...], **keys: object
 ) -> tuple[Launch, subprocess.CompletedProcess[str], list[dict[str, object]]]:
-    settings = LaunchSettings.model_validate({**keys, "python": str(VENV / "bin/python")})
+    settings = LaunchSettings.model_validate({**keys, "python": str(mpich / "bin/python")})
     job = Job(1, (), np, settings)
     launch = prepare(job, hosts, tmp_path / "home", {"SPBENCH_TOKEN": "t0ken"}, os.environ)
     script = tmp_path / "rank.py"
@@ -71,12 +66,11 @@ def launched(
     return launch, done, sorted(found, key=lambda got: int(got["rank"]))
 
 
-@needs_venv
 @pytest.mark.parametrize("hosts", [None, "localhost:4"])
-def test_ranks_get_everything_intact(tmp_path, hosts):
+def test_ranks_get_everything_intact(mpich, tmp_path, hosts):
     words = tuple(NASTY.values())
     given = parse_hosts(hosts) if hosts else None
-    launch, done, ranks = launched(tmp_path, 4, given, words, env=NASTY, ranks_per_host=4)
+    launch, done, ranks = launched(mpich, tmp_path, 4, given, words, env=NASTY, ranks_per_host=4)
     assert done.returncode == 0, done.stderr
     assert launch.launcher.name == "hydra"
     assert launch.version.startswith("Hydra ")
@@ -86,28 +80,25 @@ def test_ranks_get_everything_intact(tmp_path, hosts):
     assert all(got["env"] == NASTY | {"SPBENCH_TOKEN": "t0ken"} for got in ranks)
 
 
-@needs_venv
 @pytest.mark.parametrize("bind", ["core", "numa", "none"])
-def test_binding(tmp_path, bind):
-    _, done, ranks = launched(tmp_path, 2, None, (), bind=bind)
+def test_binding(mpich, tmp_path, bind):
+    _, done, ranks = launched(mpich, tmp_path, 2, None, (), bind=bind)
     assert done.returncode == 0, done.stderr
     cpus = len(os.sched_getaffinity(0))
     assert [got["cpus"] for got in ranks] == [1, 1] if bind == "core" else [cpus, cpus]
 
 
-@needs_venv
-def test_a_killed_rank_is_explained(tmp_path):
-    launch, done, _ = launched(tmp_path, 2, None, ("kill",))
+def test_a_killed_rank_is_explained(mpich, tmp_path):
+    launch, done, _ = launched(mpich, tmp_path, 2, None, ("kill",))
     assert done.returncode == 9
     sentence = launch.launcher.explain(done.stderr + done.stdout)
     assert sentence is not None
     assert sentence.endswith("was killed by signal 9 (SIGKILL)")
 
 
-@needs_venv
-def test_a_host_that_does_not_resolve_is_explained(tmp_path):
+def test_a_host_that_does_not_resolve_is_explained(mpich, tmp_path):
     hosts = parse_hosts("no-such-host.invalid:2")
-    launch, done, _ = launched(tmp_path, 2, hosts, ())
+    launch, done, _ = launched(mpich, tmp_path, 2, hosts, ())
     assert done.returncode != 0
     sentence = launch.launcher.explain(done.stderr)
     assert sentence is not None

@@ -1,4 +1,4 @@
-"""The srun command lines, run by a real Slurm: the one that SLURM_CONF or /etc/slurm names.
+"""The srun command lines, run by a real Slurm: the one that SLURM_CONF or /etc/slurm names, or ours.
 
 A venv with mpich, named in SPBENCH_TEST_MPICH_VENV, makes its ranks one MPI job over PMI-2;
 without it only the placement and the environment are looked at.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -21,7 +20,6 @@ from spbench.suites.settings import LaunchSettings
 
 pytestmark = pytest.mark.cluster
 
-MPICH = Path(os.environ.get("SPBENCH_TEST_MPICH_VENV", "/nowhere")) / "bin/python"
 NASTY = {"QUOTES": 'it\'s "so"', "SHELL": "$HOME `id`; exit 3", "LINES": "a\nb", "COMMAS": "a,b=c"}
 RANK = f"""
 import json, os, sys
@@ -41,32 +39,12 @@ if sys.argv[3:] == ["kill"]:
 """
 
 
-def idle_nodes() -> list[str]:
-    if shutil.which("sinfo") is None:
-        return []
-    try:
-        done = subprocess.run(
-            ["sinfo", "-h", "-N", "-t", "idle,alloc,mix", "-o", "%N"],
-            capture_output=True,
-            text=True,
-            timeout=5,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        return []
-    return sorted(set(done.stdout.split())) if done.returncode == 0 else []
-
-
-NODES = idle_nodes()
-needs_slurm = pytest.mark.skipif(len(NODES) < 2, reason="no Slurm with two nodes answers here")
-
-
 def launched(
     tmp_path: Path,
     np: int,
     placement: tuple[Placed, ...],
     words: tuple[str, ...] = (),
-    mpi: bool = False,
+    mpi: Path | None = None,
 ) -> tuple[subprocess.CompletedProcess[str], list[dict[str, object]], str | None]:
     script = tmp_path / "rank.py"
     script.write_text(RANK)
@@ -77,7 +55,7 @@ def launched(
     if text is not None:
         hostfile = tmp_path / "hostfile"
         hostfile.write_text(text)
-    python = str(MPICH) if mpi else sys.executable
+    python = str(mpi / "bin/python") if mpi else sys.executable
     job = JobSpec(
         np=np,
         placement=placement,
@@ -103,10 +81,9 @@ def launched(
     return done, ranks, found.launcher.explain(done.stderr)
 
 
-@needs_slurm
 @pytest.mark.parametrize("case", ["even", "uneven", "turned"])
-def test_ranks_stand_where_they_were_placed(tmp_path, case):
-    one, two = NODES[:2]
+def test_ranks_stand_where_they_were_placed(slurm, tmp_path, case):
+    one, two = slurm.nodes[:2]
     placement = {
         "even": (Placed(one, 1), Placed(two, 1)),
         "uneven": (Placed(one, 2), Placed(two, 1)),
@@ -120,17 +97,14 @@ def test_ranks_stand_where_they_were_placed(tmp_path, case):
     assert all(got["env"] == NASTY | {"SPBENCH_TOKEN": "t0ken"} for got in ranks)
 
 
-@needs_slurm
-def test_a_killed_rank_ends_the_job_and_is_explained(tmp_path):
-    done, _, sentence = launched(tmp_path, 2, (Placed(NODES[0], 2),), ("kill",))
+def test_a_killed_rank_ends_the_job_and_is_explained(slurm, tmp_path):
+    done, _, sentence = launched(tmp_path, 2, (Placed(slurm.nodes[0], 2),), ("kill",))
     assert done.returncode != 0
-    assert sentence == f"rank 1 on {NODES[0]} was killed by signal 9 (SIGKILL)"
+    assert sentence == f"rank 1 on {slurm.nodes[0]} was killed by signal 9 (SIGKILL)"
 
 
-@needs_slurm
-@pytest.mark.skipif(not MPICH.exists(), reason="SPBENCH_TEST_MPICH_VENV names no venv with mpich")
-def test_mpich_ranks_are_one_job_over_pmi2(tmp_path):
-    placement = (Placed(NODES[0], 1), Placed(NODES[1], 1))
-    done, ranks, _ = launched(tmp_path, 2, placement, mpi=True)
+def test_mpich_ranks_are_one_job_over_pmi2(slurm, mpich, tmp_path):
+    placement = tuple(Placed(node, 1) for node in slurm.nodes[:2])
+    done, ranks, _ = launched(tmp_path, 2, placement, mpi=mpich)
     assert done.returncode == 0, done.stderr
     assert [got["world"] for got in ranks] == [[0, 2], [1, 2]]

@@ -101,6 +101,13 @@ def test_a_run_over_three_hosts_passes_and_names_hosts_and_links(
     ended.assert_events_whole()
 
 
+def test_hosts_that_only_ssh_knows_by_name_are_as_good(hosts: TestHosts, start) -> None:
+    ended = start(LINKS, hosts.aliases()).end()
+    assert ended.code == 0, ended.stdout + ended.stderr
+    names = [host.name for host in hosts.hosts]
+    assert [rank["host"] for rank in ended.report["cases"][0]["ranks"]] == names
+
+
 def test_a_halo_exchange_over_two_hosts_with_two_slots_each_passes(
     hosts: TestHosts, start
 ) -> None:

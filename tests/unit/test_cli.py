@@ -311,11 +311,13 @@ def test_an_interpreter_that_cannot_run_is_3(spbench, home):
     assert not home.exists()
 
 
-def test_a_report_that_cannot_be_written_is_4(spbench, tmp_path):
+def test_why_a_run_was_refused_is_said_even_if_its_report_cannot_be_written(spbench, tmp_path):
     (tmp_path / "file").write_text("")
     done = spbench("run", HALO, "-k", "nothing", "--json", str(tmp_path / "file" / "x.json"))
-    assert done.status == 4
-    assert str(tmp_path / "file" / "x.json") in done.refusal
+    assert done.status == 5
+    unwritten, refused = done.err.splitlines()
+    assert "x.json" in unwritten
+    assert "nothing" in refused
 
 
 @pytest.mark.parametrize(

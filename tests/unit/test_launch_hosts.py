@@ -54,10 +54,10 @@ def test_every_dialect_reads(tmp_path, text, hosts):
     assert read(tmp_path, text) == tuple(hosts)
 
 
-@pytest.mark.parametrize("name", ["mvapich2", "hydra", "openmpi", "slurm", "local.hosts"])
+@pytest.mark.parametrize("name", ["mvapich2", "hydra", "openmpi", "slurm", "local"])
 def test_example_hostfiles_read(name):
-    hosts = read_hostfile(REPO / "hostfiles" / name)
-    slots = {"mvapich2": 11, "hydra": 9, "openmpi": 9, "slurm": 20, "local.hosts": 4}
+    hosts = read_hostfile(REPO / "hostfiles" / f"{name}.hosts")
+    slots = {"mvapich2": 11, "hydra": 9, "openmpi": 9, "slurm": 20, "local": 4}
     assert hosts.slots == slots[name]
 
 

@@ -5,6 +5,7 @@ Nothing here imports torch or MPI: a rank connects before it loads either.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import queue
@@ -87,6 +88,9 @@ class TcpChannel(_Numbered):
         self._closing.set()
         self.send("bye")
         self._reply("bye")
+        with contextlib.suppress(OSError):  # the console may have ended it already
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._thread.join(protocol.HEARTBEAT_INTERVAL)
         self._socket.close()
 
     def _write(self, line: bytes) -> None:

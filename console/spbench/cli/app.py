@@ -77,10 +77,10 @@ def run_command_line(words: list[str] | None = None) -> int:
         return ExitCode.USAGE
     except (KeyboardInterrupt, typer.Abort):
         return ExitCode.INTERRUPTED
-    except BrokenPipeError:
-        # The reader has gone, as `| head` does; nothing is left to say to anyone.
-        sys.stderr.close()
-        return ExitCode.PASSED
+    except SystemExit as end:
+        # Completion ends so with 0; Typer with 1 where the reader of stdout has gone, as `| head`
+        # does, and then nothing is left to say to anyone.
+        return ExitCode.PASSED if end.code in (0, 1, None) else ExitCode.USAGE
 
 
 def _complain(text: str) -> None:

@@ -172,7 +172,12 @@ def _writer(stream: TextIO) -> Callable[[str], None]:
 def _refuse(error: SpbenchError, json_target: str | None) -> None:
     from spbench.report.build import refused_report
 
-    _write_report(refused_report(str(error), error.exit_code, sys.argv[1:]), json_target, False)
+    report = refused_report(str(error), error.exit_code, sys.argv[1:])
+    try:
+        _write_report(report, json_target, False)
+    except SpbenchError as unwritten:
+        # Why the run was refused matters more than where that could not be written.
+        sys.stderr.write(f"spbench: error: {unwritten}\n")
 
 
 def _write_report(report: dict[str, Any], target: str | None, no_samples: bool) -> None:

@@ -2,26 +2,36 @@
 
 from __future__ import annotations
 
+import fcntl
 import socket
-from collections.abc import Iterable
+import struct
+from collections.abc import Iterable, Iterator
 
 from spbench.launch.placement import is_local
 
 MOST = 8
 """Addresses that ranks try, at most."""
 LOOPBACK = "127.0.0.1"
+ANYWHERE = "192.0.2.1"
+"""An address that no machine has (RFC 5737): the way to it is the default route."""
+_SIOCGIFADDR = 0x8915
 
 
-def bind_address(hosts: Iterable[str]) -> str:
-    """Return loopback, or every address where a host is remote."""
-    return LOOPBACK if all(map(is_local, hosts)) else "0.0.0.0"
+def bind_address(hosts: Iterable[str], *, unknown: bool = False) -> str:
+    """Return loopback, or every address where a host is remote or not known."""
+    return LOOPBACK if not unknown and all(map(is_local, hosts)) else "0.0.0.0"
 
 
-def advertised(hosts: Iterable[str]) -> list[str]:
-    """Return this machine's addresses as the hosts see them; loopback where all are local."""
-    remote = [host for host in hosts if not is_local(host)]
-    facing = dict.fromkeys(address for host in remote if (address := _facing(host)))
-    return list(facing)[:MOST] or [LOOPBACK]
+def advertised(hosts: Iterable[str], *, unknown: bool = False) -> list[str]:
+    """Return this machine's addresses as the hosts see them; loopback where all are local.
+
+    Hosts that the launcher chooses, or that are no names but ssh's aliases, may see any of them.
+    """
+    facing = [_facing(host) for host in hosts if not is_local(host)]
+    found = [address for address in facing if address]
+    if unknown or len(found) < len(facing):
+        found += _own()
+    return list(dict.fromkeys(found))[:MOST] or [LOOPBACK]
 
 
 def _facing(host: str) -> str | None:
@@ -33,3 +43,21 @@ def _facing(host: str) -> str | None:
             return address
     except OSError:
         return None
+
+
+def _own() -> Iterator[str]:
+    """Yield the addresses of this machine, the most likely first; loopback is none."""
+    for address in (_facing(ANYWHERE), _facing(socket.gethostname()), *_of_interfaces()):
+        if address and not address.startswith("127."):
+            yield address
+
+
+def _of_interfaces() -> Iterator[str]:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        for _, name in socket.if_nameindex():
+            request = struct.pack("256s", name.encode())
+            try:
+                answer = fcntl.ioctl(probe, _SIOCGIFADDR, request)
+            except OSError:
+                continue  # it has no IPv4 address
+            yield socket.inet_ntoa(answer[20:24])

@@ -180,6 +180,7 @@ class Collector:
         if len(self._strangers) > MAX_STRANGERS:
             oldest = next(iter(self._strangers))
             del self._strangers[oldest]
+            self.listener.on_stranger(oldest.peer, "was one of too many")
             oldest.close()
 
     def welcome(self, connection: RankConnection) -> None:

@@ -19,7 +19,7 @@ from spbench.engine.recorder import Recorder
 from spbench.engine.watch import Fault, Watch
 from spbench.errors import SpbenchError
 from spbench.launch.hosts import Hosts
-from spbench.launch.jobs import Job, Launch, prepare
+from spbench.launch.jobs import Job, Launch, chosen_elsewhere, prepare
 from spbench.record.folder import RunFolder
 from spbench.record.judge import judge
 from spbench.record.notable_env import notable
@@ -116,14 +116,16 @@ class JobRun:
     # Starting
 
     async def _start(self) -> tuple[Launch, asyncio.subprocess.Process]:
-        names = self._plan.hosts.names if self._plan.hosts else ()
-        port = await self._collector.listen(bind_address(names))
+        plan = self._plan
+        names = plan.hosts.names if plan.hosts else ()
+        unknown = chosen_elsewhere(plan.job.settings, plan.hosts, plan.environ)
+        port = await self._collector.listen(bind_address(names, unknown=unknown))
+        addresses = advertised(names, unknown=unknown)
         private = {
-            protocol.ENV_COLLECTOR: ",".join(f"{host}:{port}" for host in advertised(names)),
+            protocol.ENV_COLLECTOR: ",".join(f"{host}:{port}" for host in addresses),
             protocol.ENV_TOKEN: self._token,
             protocol.ENV_RUN: self._folder.id,
         }
-        plan = self._plan
         launch = prepare(plan.job, plan.hosts, plan.home, private, plan.environ)
         command = replace(launch.command, env={**launch.command.env, **private})
         folder = self._folder.job(self._job.number)

@@ -146,6 +146,14 @@ def _spread(found: Found, hosts: Hosts | None, env: Mapping[str, str]) -> bool:
     )
 
 
+def chosen_elsewhere(
+    settings: LaunchSettings, hosts: Hosts | None, env: Mapping[str, str]
+) -> bool:
+    """Say whether the launcher itself may choose hosts, which are then not known before."""
+    allocated = any(name in env for name in _ALLOCATIONS)
+    return hosts is None and (settings.launcher == "srun" or allocated)
+
+
 def _refuse_nul(settings: LaunchSettings) -> None:
     words = (*settings.env.values(), *settings.args, *settings.setup, settings.container or "")
     if any("\0" in word for word in (*words, settings.python or "")):

@@ -1,0 +1,100 @@
+"""`spbench run` through the real srun, on two nodes of a Slurm of our own.
+
+The console does not see the ranks, as on a login node: what ends them is srun, or the end of their
+connection.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from apart import signal_console
+from slurm import Slurm
+
+from running import REPOSITORY, Ended, Running
+from spbench.engine.processes import members
+
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.timeout(90),
+    pytest.mark.usefixtures("console_apart"),
+]
+
+SUITES = Path(__file__).parents[1] / "data" / "suites"
+FAULTS = str(SUITES / "faults.yaml")
+LONG = str(SUITES / "long.yaml")
+
+
+@pytest.fixture
+def start(slurm: Slurm, mpich: Path, tmp_path: Path):
+    """Starts a suite through srun, with the ranks' MPICH in a venv of its own."""
+
+    def start(suite: str, *words: str) -> Running:
+        python = f"launch.python={mpich / 'bin/python'}"
+        workers = f"launch.env.PYTHONPATH={REPOSITORY / 'workers'}"
+        words = ("--launcher", "srun", "--set", python, "--set", workers, *words)
+        return Running(suite, *words, home=tmp_path / "home")
+
+    return start
+
+
+def assert_nothing_left(slurm: Slurm, ended: Ended) -> None:
+    """Within some seconds no process of the run is left, nor a job in Slurm's queue."""
+    (run,) = (ended.home / "runs").iterdir()
+    deadline = time.monotonic() + 5
+    while (left := members(run.name)) or slurm.jobs():
+        assert time.monotonic() < deadline, (left, slurm.jobs())
+        time.sleep(0.1)
+
+
+def on_two_nodes(slurm: Slurm) -> tuple[str, str]:
+    return "--hosts", ",".join(slurm.nodes[:2])
+
+
+def test_a_run_over_two_nodes_passes(slurm: Slurm, start) -> None:
+    ended = start(FAULTS, *on_two_nodes(slurm)).end()
+    assert ended.code == 0, ended.stdout + ended.stderr
+    assert set(ended.statuses.values()) == {"passed"}
+    (job,) = [event for event in ended.events if event["event"] == "job_start"]
+    assert job["launcher"] == "srun"
+    assert "--nodelist=n1,n2" in job["argv"]
+    assert_nothing_left(slurm, ended)
+    ended.assert_events_whole()
+
+
+def test_a_run_without_hosts_lets_slurm_choose_them(slurm: Slurm, start) -> None:
+    running = start(FAULTS)
+    environ = Path(f"/proc/{running.pid_of(1)}/environ").read_bytes().split(b"\0")
+    ended = running.end()
+    assert ended.code == 0, ended.stdout + ended.stderr
+    (told,) = [word for word in environ if word.startswith(b"SPBENCH_COLLECTOR=")]
+    assert b"127.0.0.1" not in told, "the nodes may be other machines"
+    assert_nothing_left(slurm, ended)
+
+
+def test_a_killed_rank_is_named_and_the_next_case_runs(slurm: Slurm, start) -> None:
+    running = start(LONG, *on_two_nodes(slurm))
+    running.wait_for("progress", phase="timing")
+    os.kill(running.pid_of(1), signal.SIGKILL)
+    ended = running.end()
+    assert ended.code == 4, ended.stdout + ended.stderr
+    assert ended.statuses == {"long": "error", "after": "passed"}
+    assert "rank 1 on " in ended.case("long")["reason"]
+    assert "signal 9" in ended.case("long")["reason"]
+    assert_nothing_left(slurm, ended)
+
+
+def test_ctrl_c_ends_the_ranks_and_the_slurm_job(slurm: Slurm, start) -> None:
+    running = start(LONG, *on_two_nodes(slurm))
+    running.wait_for("progress", phase="timing")
+    assert slurm.jobs()
+    signal_console(running, signal.SIGINT)
+    ended = running.end()
+    assert ended.code == 130, ended.stdout + ended.stderr
+    assert ended.statuses == {"long": "cancelled", "after": "cancelled"}
+    assert_nothing_left(slurm, ended)
+    ended.assert_events_whole()

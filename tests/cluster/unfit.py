@@ -1,0 +1,7 @@
+"""What a fixture raises where this machine cannot play its part; the test is skipped."""
+
+from __future__ import annotations
+
+
+class UnfitError(Exception):
+    """This machine cannot do that; the sentence says why."""
