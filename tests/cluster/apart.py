@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 from running import SPBENCH, Running
+from spbench_workers.protocol import ENV_COLLECTOR
 
 # The namespace's first process ends when all others have, with the console's exit status: what a
 # killed console leaves behind goes on, as it would on a login node.
@@ -51,6 +52,13 @@ def console_pid(running: Running) -> int:
 def signal_console(running: Running, number: signal.Signals) -> None:
     """Send the console, and nothing else, a signal."""
     os.kill(console_pid(running), number)
+
+
+def collectors_told_to(rank: int) -> list[str]:
+    """Return the console's addresses in the environment of a rank's process."""
+    environ = Path(f"/proc/{rank}/environ").read_text().split("\0")
+    told = next(word for word in environ if word.startswith(f"{ENV_COLLECTOR}="))
+    return [place.rpartition(":")[0] for place in told.partition("=")[2].split(",")]
 
 
 def _children(pid: int) -> list[int]:

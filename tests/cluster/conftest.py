@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from apart import write_apart
-from hosts import TestHosts, test_hosts
+from hosts import NetHosts, started_hosts
 from slurm import Slurm, private_slurm, running_slurm
 from unfit import UnfitError
 
@@ -17,10 +17,10 @@ import running
 
 
 @pytest.fixture(scope="session")
-def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestHosts]:
+def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NetHosts]:
     """Three hosts on a bridge."""
     try:
-        with test_hosts(tmp_path_factory.mktemp("hosts")) as made:
+        with started_hosts(tmp_path_factory.mktemp("hosts"), 3) as made:
             yield made
     except UnfitError as error:
         pytest.skip(f"no test hosts on this machine: {error}")

@@ -23,10 +23,8 @@ TOOLS = ("ip", "tc", "unshare", "ssh", "ssh-keygen")
 
 
 @dataclass(frozen=True)
-class TestHost:
+class NetHost:
     """One host: its name, which is also its namespace's, its address, and its link's outer end."""
-
-    __test__ = False
 
     name: str
     address: str
@@ -39,26 +37,24 @@ class TestHost:
 
 
 @dataclass(frozen=True)
-class TestHosts:
+class NetHosts:
     """The hosts, the console's address, and a folder whose ``ssh`` reaches them."""
 
-    __test__ = False
-
-    hosts: tuple[TestHost, ...]
+    hosts: tuple[NetHost, ...]
     subnet: str
     address: str
     bin: Path
 
-    def lines(self, slots: int = 1, count: int = 3) -> str:
-        """Return a hostfile that names the first ``count`` hosts by their addresses."""
-        return "".join(f"{host.address} slots={slots}\n" for host in self.hosts[:count])
+    def lines(self) -> str:
+        """Return a hostfile that names the hosts by their addresses."""
+        return "".join(f"{host.address}\n" for host in self.hosts)
 
-    def aliases(self) -> str:
-        """Return a hostfile with names that only ssh knows."""
-        return "".join(f"{host.name}\n" for host in self.hosts)
+    def aliases(self, slots: int, count: int) -> str:
+        """Return a hostfile of the first ``count`` hosts, by names that only ssh knows."""
+        return "".join(f"{host.name} slots={slots}\n" for host in self.hosts[:count])
 
     @contextmanager
-    def cut(self, host: TestHost) -> Iterator[None]:
+    def cut(self, host: NetHost) -> Iterator[None]:
         """Set the link of one host down, and up again at the end."""
         _output("ip", "link", "set", host.link, "down")
         try:
@@ -67,7 +63,7 @@ class TestHosts:
             _output("ip", "link", "set", host.link, "up")
 
     @contextmanager
-    def slowed(self, host: TestHost, rate: str) -> Iterator[None]:
+    def slowed(self, host: NetHost, rate: str) -> Iterator[None]:
         """Limit what one host receives and sends to a rate such as ``100mbit``."""
         limit = ("root", "tbf", "rate", rate, "burst", "128kb", "latency", "100ms")
         inside = ("ip", "netns", "exec", host.name, "tc", "qdisc")
@@ -88,7 +84,7 @@ def _output(*words: str) -> str:
 
 
 @contextmanager
-def test_hosts(folder: Path, count: int = 3) -> Iterator[TestHosts]:
+def started_hosts(folder: Path, count: int) -> Iterator[NetHosts]:
     """Make the hosts, and take them away at the end, whatever happened.
 
     Raises:
@@ -98,10 +94,10 @@ def test_hosts(folder: Path, count: int = 3) -> Iterator[TestHosts]:
     mark = f"sp{os.getpid()}"
     base = _free_subnet()
     hosts = tuple(
-        TestHost(f"{mark}n{number}", f"{base}.{number}", f"{mark}v{number}")
+        NetHost(f"{mark}n{number}", f"{base}.{number}", f"{mark}v{number}")
         for number in range(1, count + 1)
     )
-    made = TestHosts(hosts, f"{base}.0/24", f"{base}.254", folder / "bin")
+    made = NetHosts(hosts, f"{base}.0/24", f"{base}.254", folder / "bin")
     try:
         _write_ssh_files(folder, hosts)
         _make_network(f"{mark}br", made)
@@ -112,9 +108,6 @@ def test_hosts(folder: Path, count: int = 3) -> Iterator[TestHosts]:
         yield made
     finally:
         _remove(f"{mark}br", hosts)
-
-
-test_hosts.__test__ = False  # type: ignore[attr-defined]
 
 
 def _check_tools() -> None:
@@ -131,7 +124,7 @@ def _free_subnet() -> str:
     return next(base for n in numbers if (base := f"10.231.{n}") + "." not in taken)
 
 
-def _write_ssh_files(folder: Path, hosts: tuple[TestHost, ...]) -> None:
+def _write_ssh_files(folder: Path, hosts: tuple[NetHost, ...]) -> None:
     Path("/run/sshd").mkdir(exist_ok=True)
     for key in ("host_key", "user_key"):
         _output("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / key))
@@ -151,7 +144,7 @@ def _write_ssh_files(folder: Path, hosts: tuple[TestHost, ...]) -> None:
     ssh.chmod(0o755)
 
 
-def _make_network(bridge: str, made: TestHosts) -> None:
+def _make_network(bridge: str, made: NetHosts) -> None:
     _output("ip", "link", "add", bridge, "type", "bridge")
     _output("ip", "addr", "add", f"{made.address}/24", "dev", bridge)
     _output("ip", "link", "set", bridge, "up")
@@ -166,13 +159,13 @@ def _make_network(bridge: str, made: TestHosts) -> None:
         _output(*inside, "link", "set", "lo", "up")
 
 
-def _start_sshd(host: TestHost, folder: Path) -> None:
+def _start_sshd(host: NetHost, folder: Path) -> None:
     sshd = f"{SSHD} -f {folder}/sshd_config -o PidFile={folder}/{host.name}.pid"
     script = f"hostname {host.name}; exec {sshd}"
     _output("ip", "netns", "exec", host.name, "unshare", "--uts", "sh", "-c", script)
 
 
-def _wait_for_ssh(host: TestHost, made: TestHosts) -> None:
+def _wait_for_ssh(host: NetHost, made: NetHosts) -> None:
     ssh = (str(made.bin / "ssh"), "-o", "BatchMode=yes", "-o", "ConnectTimeout=2")
     deadline = time.monotonic() + 10
     while True:
@@ -186,7 +179,7 @@ def _wait_for_ssh(host: TestHost, made: TestHosts) -> None:
             return
 
 
-def _remove(bridge: str, hosts: tuple[TestHost, ...]) -> None:
+def _remove(bridge: str, hosts: tuple[NetHost, ...]) -> None:
     for host in hosts:
         with suppress(UnfitError):
             for pid in host.pids:

@@ -43,7 +43,12 @@ world.Barrier()
 
 
 def launched(
-    mpich: Path, tmp_path: Path, np: int, hosts: Hosts | None, words: tuple[str, ...], **keys: object
+    mpich: Path,
+    tmp_path: Path,
+    np: int,
+    hosts: Hosts | None,
+    words: tuple[str, ...],
+    **keys: object,
 ) -> tuple[Launch, subprocess.CompletedProcess[str], list[dict[str, object]]]:
     settings = LaunchSettings.model_validate({**keys, "python": str(mpich / "bin/python")})
     job = Job(1, (), np, settings)

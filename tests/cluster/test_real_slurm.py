@@ -1,4 +1,6 @@
-"""The srun command lines, run by a real Slurm: the one that SLURM_CONF or /etc/slurm names, or ours.
+"""The srun command lines, run by a real Slurm.
+
+It is the one that SLURM_CONF or /etc/slurm names, else one that the tests start.
 
 A venv with mpich, named in SPBENCH_TEST_MPICH_VENV, makes its ranks one MPI job over PMI-2;
 without it only the placement and the environment are looked at.

@@ -217,11 +217,11 @@ def _connect(addresses: list[str]) -> socket.socket | None:
     deadline = time.monotonic() + protocol.CONNECT_TIMEOUT
     # an address that swallows packets must leave time for the others
     share = protocol.CONNECT_TIMEOUT / len(addresses)
-    while time.monotonic() < deadline:
+    while (left := deadline - time.monotonic()) > 0:
         for address in addresses:
             host, _, port = address.rpartition(":")
             try:
-                connection = socket.create_connection((host, int(port)), timeout=share)
+                connection = socket.create_connection((host, int(port)), timeout=min(left, share))
             except OSError:
                 continue
             connection.settimeout(None)

@@ -146,9 +146,7 @@ def _spread(found: Found, hosts: Hosts | None, env: Mapping[str, str]) -> bool:
     )
 
 
-def chosen_elsewhere(
-    settings: LaunchSettings, hosts: Hosts | None, env: Mapping[str, str]
-) -> bool:
+def chosen_elsewhere(settings: LaunchSettings, hosts: Hosts | None, env: Mapping[str, str]) -> bool:
     """Say whether the launcher itself may choose hosts, which are then not known before."""
     allocated = any(name in env for name in _ALLOCATIONS)
     return hosts is None and (settings.launcher == "srun" or allocated)

@@ -1,0 +1,165 @@
+"""What the ranks of a job say: recorded first, then acted on."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import suppress
+from typing import Any
+
+from spbench.engine.collector import Event, RankConnection
+from spbench.engine.recorder import Recorder
+from spbench.engine.watch import Watch
+from spbench.errors import SpbenchError
+from spbench.launch.jobs import Job
+from spbench.record.judge import judge
+
+
+class JobListener:
+    """Listens to the collector for one job, and notes in its watch what goes wrong first.
+
+    Attributes:
+        wake: Set when there is something to decide: a fault, or a rank that is through.
+        ranks: The ranks' connections, once they are ready.
+        where: Where ranks stand, by their own word, once they were asked.
+        failure: An exception of ours; raised again when the job is ended.
+        strangers: How many connections without the token were dropped.
+    """
+
+    def __init__(self, job: Job, recorder: Recorder, watch: Watch) -> None:
+        self._job = job
+        self._recorder = recorder
+        self._watch = watch
+        self._answered = False
+        self.wake = asyncio.Event()
+        self.ranks: dict[int, RankConnection] = {}
+        self.where: dict[int, str] = {}
+        self.failure: Exception | None = None
+        self.strangers = 0
+
+    def on_events(self, source: RankConnection, lines: list[bytes], events: list[Event]) -> None:
+        """Record a batch, then act on what it says."""
+        try:
+            self._recorder.take(self._job.number, *self._known(source, lines, events))
+            now = time.monotonic()
+            for event in events:
+                self._act(source, event, now)
+        except Exception as error:
+            # In a callback of the event loop it would be lost; the job raises it once all is ended.
+            self.failure = self.failure or error
+            self._watch.fail(str(error))
+        if self._watch.fault is not None:
+            self.wake.set()
+
+    def _known(
+        self, source: RankConnection, lines: list[bytes], events: list[Event]
+    ) -> tuple[list[bytes], list[Event]]:
+        """Leave out events of cases that this job does not run, or in another rank's name."""
+        timeouts = self._watch.case_timeouts
+        for event in events:
+            if event.get("case", "") not in timeouts and "case" in event:
+                self.on_violation(source, f"spoke of a case {event['case']!r} that it does not run")
+            elif source.rank is not None and event["rank"] != source.rank:
+                self.on_violation(source, f"spoke as rank {event['rank']}")
+            else:
+                continue
+            return [], []
+        return lines, events
+
+    def _act(self, source: RankConnection, event: Event, now: float) -> None:
+        kind = event["event"]
+        if source.rank is not None:
+            self._watch.heard(source.rank, now)
+        if kind == "ready":
+            self._on_ready(source, event, now)
+        elif kind == "case_start":
+            self._watch.on_case_start(event, now)
+        elif kind == "case_end":
+            self._watch.on_case_end(event, now)
+            self._judge(event["case"])
+        elif kind == "log" and event["level"] == "where":
+            self.where[event["rank"]] = event["message"]
+        elif kind == "log" and event["level"] == "error":
+            self._on_error(event, now)
+        elif kind == "bye":
+            source.ended = True
+            source.reply(reply="bye")
+            self._watch.on_bye(event["rank"], now)
+            self.wake.set()
+
+    def _on_ready(self, source: RankConnection, event: Event, now: float) -> None:
+        assert source.who is not None
+        self._watch.on_ready(event, source.who.host, source.who.pid, now)
+        source.rank = event["rank"]
+        self.ranks[event["rank"]] = source
+        if self._watch.ready and not self._answered and 0 in self.ranks:
+            self._answered = True
+            self.ranks[0].reply(reply="cases", cases=payload(self._job))
+
+    def _on_error(self, event: Event, now: float) -> None:
+        message = event["message"]
+        lacking = message.startswith(("ModuleNotFoundError", "ImportError"))
+        hint = "; pip install 'spbench[workers,mpi]' into the ranks' interpreter" if lacking else ""
+        self._watch.fail(
+            f"{self._watch.name(event['rank'], now)}: {message}{hint}",
+            event["rank"],
+            missing=lacking,
+            traceback=event.get("traceback"),
+        )
+
+    def _judge(self, case_id: str) -> None:
+        case = self._recorder.state.cases[case_id]
+        if case.complete and case.status == "running":
+            verdict = judge(case)
+            self._recorder.say(
+                "case_judged",
+                case=case_id,
+                status=verdict.status,
+                reason=verdict.reason,
+                expectations=verdict.expectations,
+            )
+
+    def on_violation(self, source: RankConnection, why: str) -> None:
+        """A rank said what no rank says."""
+        host = source.who.host if source.who else source.peer
+        rank = source.rank if source.rank is not None else "?"
+        self._watch.fail(f"rank {rank} on {host} {why}", source.rank)
+        self.wake.set()
+
+    def on_lost(self, source: RankConnection) -> None:
+        """A rank's connection has ended: well after its bye, else it is dead or cut off."""
+        if source.ended or self._watch.fault is not None or source.who is None:
+            return
+        now = time.monotonic()
+        number = source.rank if source.rank is not None else source.who.rank
+        name = self._watch.name(number, now) if number is not None else f"a rank on {source.peer}"
+        sentence = f"{name}, ended without a word"
+        self._watch.fail(sentence, number)
+        with suppress(SpbenchError):
+            self._recorder.say(
+                "rank_lost",
+                job=self._job.number,
+                rank=number,
+                host=source.who.host,
+                reason=sentence,
+            )
+        self.wake.set()
+
+    def on_stranger(self, peer: str, why: str) -> None:
+        """Someone without the token was dropped; the run goes on."""
+        self.strangers += 1
+
+
+def payload(job: Job) -> list[dict[str, Any]]:
+    """Return the cases as the ranks get them: one entry a repeat."""
+    return [
+        {
+            "id": case.id,
+            "benchmark": case.benchmark,
+            "params": dict(case.params),
+            "repeat": repeat,
+            "inject": case.inject,
+        }
+        for case in job.cases
+        for repeat in range(case.repeat)
+    ]
