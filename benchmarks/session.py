@@ -1,11 +1,12 @@
 """What a session saves: 24 small cases in one launch against 24 launches of one case each.
 
-    python -m benchmarks.session [--rounds 3]
+    python -m benchmarks.session [--rounds 1]
 
 Each round runs the session, and then each case twice more, by turns: as a `spbench run` of its
 own, and by hand as `spbench command` prints it. Four ranks exchange the halos of a small image,
 so that nearly all of the time is start-up. The gap between two cases of a session is read from
-its events: from the last rank's case_end to the first and the last rank's next case_start.
+its events: from the last rank's case_end to the first and the last rank's next case_start. The
+first may be negative: a rank that is through goes on to the next case. A round takes minutes.
 """
 
 from __future__ import annotations
@@ -59,11 +60,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--rounds", type=int, default=3, help="rounds of all (default: 3)")
+    parser.add_argument("--rounds", type=int, default=1, help="rounds of all (default: 1)")
     words = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(Path(folder))
-        print(f"{bench.count} cases on 4 ranks, {words.rounds} rounds")
+        print(f"{bench.count} cases on 4 ranks, rounds: {words.rounds}")
         print(report([bench.round(number) for number in range(words.rounds)]))
 
 

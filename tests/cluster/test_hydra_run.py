@@ -8,6 +8,7 @@ import socket
 from pathlib import Path
 
 import pytest
+from hosts import NetHosts
 
 from running import REPOSITORY, Running
 
@@ -23,13 +24,27 @@ HOST = socket.gethostname()
 def start(mpich: Path, tmp_path: Path):
     """Starts a suite whose ranks run in the venv, which knows the workers by their folder."""
 
-    def start(suite: str, *words: str) -> Running:
+    def start(suite: str, *words: str, env: dict[str, str] | None = None) -> Running:
         python = f"launch.python={mpich / 'bin/python'}"
         workers = f"launch.env.PYTHONPATH={REPOSITORY / 'workers'}"
         sets = ("--set", python, "--set", workers, "--set", "launch.bind=none")
-        return Running(suite, *sets, *words, home=tmp_path / "home")
+        return Running(suite, *sets, *words, home=tmp_path / "home", env=env)
 
     return start
+
+
+@pytest.fixture
+def start_over(start, hosts: NetHosts, console_apart: None, tmp_path: Path):
+    """Starts a suite over the test hosts. Else UCX would talk over the memory that they share."""
+
+    def start_over(suite: str, *args: str) -> Running:
+        (tmp_path / "hostfile").write_text(hosts.lines())
+        words = ["--hostfile", str(tmp_path / "hostfile"), "--set", "launch.env.UCX_TLS=tcp,self"]
+        if args:
+            words += ["--set", f"launch.args=[{', '.join(args)}]"]
+        return start(suite, *words, env={"PATH": f"{hosts.bin}:{os.environ['PATH']}"})
+
+    return start_over
 
 
 def test_auto_takes_hydra_for_mpich_and_the_run_passes(start) -> None:
@@ -74,6 +89,17 @@ def test_ranks_that_cannot_reach_the_console_are_explained(start) -> None:
     ended.assert_no_process_left()
 
 
-def test_a_setup_line_that_fails_is_named(start) -> None:
-    ended = start(FAULTS, "--set", "launch.setup=[cd /no/such/folder]").end()
-    assert "setup line failed: cd /no/such/folder" in ended.stdout + ended.stderr
+def test_a_run_over_hosts_passes_with_an_address_that_they_reach(
+    hosts: NetHosts, start_over
+) -> None:
+    ended = start_over(FAULTS, "-localhost", hosts.address).end()
+    assert ended.code == 0, ended.stdout + ended.stderr
+    names = [rank["host"] for rank in ended.case("first")["ranks"]]
+    assert names == [host.name for host in hosts.hosts[:2]]
+
+
+def test_hosts_that_cannot_reach_mpiexec_are_explained(start_over) -> None:
+    ended = start_over(FAULTS).end()
+    assert ended.code == 4, ended.stdout + ended.stderr
+    assert f"a host cannot reach mpiexec at {HOST}" in ended.case("first")["reason"]
+    assert "-localhost" in ended.case("first")["reason"]

@@ -136,6 +136,14 @@ def test_a_host_that_cannot_be_reached_is_named_before_the_launch(hosts: NetHost
     assert ended.report["cases"] == []
 
 
+def test_a_setup_line_that_fails_on_one_host_is_told(hosts: NetHosts, start) -> None:
+    line = f"test $(hostname) != {hosts.hosts[1].name}"
+    ended = start(LINKS, "", "--set", f"launch.setup=['{line}']").end()
+    assert ended.code == 4, ended.stdout + ended.stderr
+    assert f"setup line failed: {line}" in ended.case("links")["reason"]
+    assert_gone_everywhere(ended)
+
+
 def test_a_rank_killed_on_another_host_is_named(hosts: NetHosts, start) -> None:
     running = start(LONG)
     running.wait_for("progress", phase="timing")

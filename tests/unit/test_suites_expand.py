@@ -108,6 +108,11 @@ def test_other_values_are_shown_as_read():
     ) == ["a[grid=4x1,halo_len=2]", "a[grid=4x1,halo_len=3]"]
 
 
+def test_a_sweep_takes_the_place_of_the_value_in_params():
+    entry = "{name: x, benchmark: halo.exchange, params: {halo_len: 3}, matrix: {halo_len: [1, 2]}}"
+    assert [case.params["halo_len"] for case in cases_of(entry)] == [1, 2]
+
+
 def test_exclude():
     entry = (
         "{name: a, benchmark: halo.exchange, exclude: [{slice_method: square, halo_len: 1}, "

@@ -166,7 +166,10 @@ class Watch:
     def _silent(self, now: float) -> Fault | None:
         for number, rank in self.ranks.items():
             silence = now - rank.heard
-            if not rank.ended and silence > SILENCE_LIMIT:
+            # Once all are ready they load torch, which can keep a heartbeat waiting for longer than
+            # this on a slow file system; start_timeout bounds that.
+            loading = self.ready and rank.case is None
+            if silence > SILENCE_LIMIT and not loading and not rank.ended:
                 sentence = f"rank {number} on {rank.host} silent for {silence:.0f} s"
                 return Fault("error", sentence, number)
         return None

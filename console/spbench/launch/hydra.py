@@ -42,6 +42,11 @@ FAILURES = (
         r"RUNNING AT (?P<host>\S+)\s+=\s+EXIT CODE: (?P<status>\d+)",
         "a rank on {host} exited with status {status}",
     ),
+    failure(
+        r"unable to connect to server (?P<server>\S+) at port \d+",
+        "a host cannot reach mpiexec at {server}: name an address of this machine that it reaches, "
+        "launch.args: [-localhost, ADDRESS]",
+    ),
     *SSH_FAILURES,
     failure(
         r"Launch proxy failed",

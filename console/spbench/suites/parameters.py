@@ -118,9 +118,11 @@ class ParameterReader:
 
     def _first(self, name: str, path: KeyPath) -> bool:
         before = self._given.setdefault(name, path)
-        if before is path:
-            return True
         here, there = path[-2], before[-2]
+        if before is path or (there == "params" and here in ("matrix", "zip")):
+            # A sweep takes the place of the value in params.
+            self._given[name] = path
+            return True
         where = f"in {there} too" if here != there and name != "np" else "twice"
         self._findings.at_key(path, f"{name} is given {where}; give it once")
         return False
