@@ -5,7 +5,8 @@ SpbenchError            one sentence for the user, and an exit code
 │   └── SuiteError      2: all errors of one suite file, each with its place
 ├── MissingError        3: the environment lacks a launcher, a host or a package
 ├── FailedRunError      4: a run could not go on (its folder cannot be written, say)
-└── NothingSelected     5
+├── NothingSelected     5
+└── StoppedError        124, 130, 143: ended before it had begun
 """
 
 from __future__ import annotations
@@ -56,6 +57,14 @@ class NothingSelected(SpbenchError):  # noqa: N818 - it is an outcome, not a mis
     """No case is left to run."""
 
     exit_code = ExitCode.NOTHING
+
+
+class StoppedError(SpbenchError):
+    """A run that was ended before its first job."""
+
+    def __init__(self, sentence: str, exit_code: ExitCode) -> None:
+        super().__init__(sentence)
+        self.exit_code = exit_code
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -43,6 +43,9 @@ _FLAG = frozenset({bool})
 _LIST = frozenset({list})
 _OBJECT = frozenset({dict})
 _NOTHING = type(None)
+_MISSING = object()
+_LEFT_OUT = frozenset({type(_MISSING)})
+"""The type of a field that is not there: no JSON value has it."""
 _HEAD = {"seq": _INTEGER, "time": _NUMBER}
 _RANK = {"rank": _INTEGER}
 _RANK_OR_NONE = {"rank": _INTEGER | {_NOTHING}}
@@ -62,10 +65,23 @@ _FIELDS: dict[str, dict[str, frozenset[type]]] = {
     "case_start": _OF_REPEAT,
     "progress": {**_OF_CASE, "phase": _TEXT, "done": _INTEGER, "total": _INTEGER},
     "samples": {**_OF_REPEAT, "metric": _TEXT, "values": _LIST},
-    "check": {**_OF_REPEAT, "name": _TEXT, "passed": _FLAG},
-    "metric": {**_OF_REPEAT, "name": _TEXT, "value": _NUMBER | {_NOTHING}},
+    "check": {
+        **_OF_REPEAT,
+        "name": _TEXT,
+        "passed": _FLAG,
+        "max_abs_error": _NUMBER | {_NOTHING} | _LEFT_OUT,
+        "tolerance": _NUMBER | _LEFT_OUT,
+        "detail": _TEXT | _LEFT_OUT,
+    },
+    "metric": {
+        **_OF_REPEAT,
+        "name": _TEXT,
+        "value": _NUMBER | {_NOTHING},
+        "labels": _OBJECT | _LEFT_OUT,
+        "measured_by": _TEXT | _LEFT_OUT,
+    },
     "log": {**_HEAD, **_RANK_OR_NONE, "level": _TEXT, "message": _TEXT},
-    "case_end": {**_OF_REPEAT, "status": _TEXT},
+    "case_end": {**_OF_REPEAT, "status": _TEXT, "error": _OBJECT | _LEFT_OUT},
     "heartbeat": {**_HEAD, **_RANK_OR_NONE},
     "bye": {**_HEAD, **_RANK},
 }
@@ -143,4 +159,3 @@ _LONG_LINE = 300
 """Bytes of a line that may hold a whole number beyond the floats; in shorter ones none fits."""
 _SHORT = json.JSONDecoder(parse_float=_finite, parse_constant=_refuse_constant)
 _LONG = json.JSONDecoder(parse_float=_finite, parse_int=_whole, parse_constant=_refuse_constant)
-_MISSING = object()

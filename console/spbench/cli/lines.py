@@ -29,7 +29,7 @@ class Lines:
         self._state = state
         self._write = write
         self._verbosity = verbosity
-        self._done = 0
+        self._done: set[str] = set()
         self._width = 0
 
     def __call__(self, event: Mapping[str, Any]) -> None:
@@ -76,11 +76,11 @@ class Lines:
                 self._write(f"  note: {sharing}")
 
     def _on_case_judged(self, event: Mapping[str, Any]) -> None:
-        self._done += 1
+        self._done.add(event["case"])
         case = self._state.cases[event["case"]]
         total = len(self._state.cases)
         line = case_line(case, self._width)
-        self._write(f"[{self._done:>{len(str(total))}}/{total}] {line}")
+        self._write(f"[{len(self._done):>{len(str(total))}}/{total}] {line}")
         if event["reason"]:
             self._write(f"        {event['reason']}")
         if self._verbosity > 0 and case.traceback:
@@ -91,9 +91,6 @@ class Lines:
             return
         if self._verbosity > 0 or event["level"] != "info":
             self._write(f"        rank {event['rank']}: {event['message']}")
-
-    def _on_notice(self, event: Mapping[str, Any]) -> None:
-        self._write(f"note: {event['message']}")
 
 
 def case_line(case: CaseState, width: int = 0) -> str:

@@ -26,7 +26,7 @@ def list_(home: HomeOption = None) -> None:
     for folder in list_runs(home_of(home, os.environ)):
         run = folder.read_json("run.json")
         verdict = run.get("verdict") or ("running" if folder.alive() else "unfinished")
-        started = timestamp(run.get("console", {}).get("started")) or "?"
+        started = timestamp(folder.started()) or "?"
         print(f"{folder.id:<46} {started[:19]}Z  {verdict:<10} {run.get('suite', '?')}")
 
 

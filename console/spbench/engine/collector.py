@@ -123,20 +123,28 @@ class RankConnection(asyncio.Protocol):
         self._deliver([json.dumps(shown, separators=(",", ":")).encode()], [shown])
 
     def _take(self, lines: list[bytes]) -> None:
+        """Hand on what is right; the first line that is wrong ends the connection."""
+        events: list[Event] = []
         try:
-            events = [decode(line) for line in lines]
+            events.extend(map(decode, lines))
         except ProtocolError as error:
-            self._break(f"sent a line that is no event: {error}")
+            wrong = f"sent a line that is no event: {error}"
+            self._deliver(lines[: len(events)], events, wrong)
             return
         self._deliver(lines, events)
 
-    def _deliver(self, lines: list[bytes], events: list[Event]) -> None:
+    def _deliver(self, lines: list[bytes], events: list[Event], wrong: str | None = None) -> None:
+        right = 0
         for event in events:
             if event["seq"] != self._next_seq:
-                self._break(f"lost events {self._next_seq} to {event['seq'] - 1}")
-                return
+                wrong = f"sent event {event['seq']} where {self._next_seq} was due"
+                break
             self._next_seq += 1
-        self._collector.listener.on_events(self, lines, events)
+            right += 1
+        if right:
+            self._collector.listener.on_events(self, lines[:right], events[:right])
+        if wrong is not None:
+            self._break(wrong)
 
     def _drop(self, why: str) -> None:
         self._collector.listener.on_stranger(self.peer, why)

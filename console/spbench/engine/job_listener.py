@@ -39,32 +39,34 @@ class JobListener:
 
     def on_events(self, source: RankConnection, lines: list[bytes], events: list[Event]) -> None:
         """Record a batch, then act on what it says."""
+        right, wrong = self._known(source, events)
         try:
-            self._recorder.take(self._job.number, *self._known(source, lines, events))
+            self._recorder.take(self._job.number, lines[:right], events[:right])
             now = time.monotonic()
-            for event in events:
+            for event in events[:right]:
                 self._act(source, event, now)
         except Exception as error:
             # In a callback of the event loop it would be lost; the job raises it once all is ended.
             self.failure = self.failure or error
             self._watch.fail(str(error))
+        if wrong is not None:
+            self.on_violation(source, wrong)
         if self._watch.fault is not None:
             self.wake.set()
 
-    def _known(
-        self, source: RankConnection, lines: list[bytes], events: list[Event]
-    ) -> tuple[list[bytes], list[Event]]:
-        """Leave out events of cases that this job does not run, or in another rank's name."""
-        timeouts = self._watch.case_timeouts
-        for event in events:
-            if event.get("case", "") not in timeouts and "case" in event:
-                self.on_violation(source, f"spoke of a case {event['case']!r} that it does not run")
-            elif source.rank is not None and event["rank"] != source.rank:
-                self.on_violation(source, f"spoke as rank {event['rank']}")
-            else:
-                continue
-            return [], []
-        return lines, events
+    def _known(self, source: RankConnection, events: list[Event]) -> tuple[int, str | None]:
+        """Return how many of the events are ones that this rank may send, and what is wrong."""
+        rank = source.rank
+        for right, event in enumerate(events):
+            if event["event"] == "ready":
+                rank = event["rank"]
+            elif "case" in event and event["case"] not in self._watch.case_timeouts:
+                return right, f"spoke of a case {event['case']!r} that it does not run"
+            elif "case" in event and rank is None:
+                return right, "spoke of a case before it was ready"
+            elif rank is not None and event["rank"] != rank:
+                return right, f"spoke as rank {event['rank']}"
+        return len(events), None
 
     def _act(self, source: RankConnection, event: Event, now: float) -> None:
         kind = event["event"]

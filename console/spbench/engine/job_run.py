@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import re
 import secrets
 import time
@@ -20,7 +19,7 @@ from spbench.engine.recorder import Recorder
 from spbench.engine.watch import Fault, Watch
 from spbench.launch.hosts import Hosts
 from spbench.launch.jobs import Job, Launch, chosen_elsewhere, prepare
-from spbench.record.folder import RunFolder
+from spbench.record.folder import RunFolder, working_folder
 from spbench.record.notable_env import notable
 from spbench_workers import protocol
 
@@ -55,7 +54,7 @@ class JobRun:
         self._job = plan.job
         self._folder = folder
         self._recorder = recorder
-        self._grace = GRACE
+        self._hurry = asyncio.Event()
         self._token = secrets.token_hex(16)
         items = [(case.id, repeat) for case in self._job.cases for repeat in range(case.repeat)]
         self._watch = Watch(
@@ -79,13 +78,12 @@ class JobRun:
             await self._supervise(process)
             await self._explain(process, launch)
         finally:
-            fault = self._watch.fault
-            if fault is None:
-                await self._wait_for_exit(process)
+            await self._let_events_arrive(process)
             await self._collector.close()
-            await processes.end(process, self._folder.id, self._grace)
+            await processes.end(process, self._folder.id, GRACE, self._hurry)
         if self._listener.failure is not None:
             raise self._listener.failure
+        fault = self._watch.fault
         self._recorder.say(
             "job_end",
             job=self._job.number,
@@ -106,7 +104,7 @@ class JobRun:
         if self._watch.fault is None:
             self._watch.fault = Fault("cancelled", sentence)
         if at_once:
-            self._grace = 0.0
+            self._hurry.set()
         self._listener.wake.set()
 
     # Starting
@@ -128,12 +126,13 @@ class JobRun:
         env = notable(command.env)
         launcher, library = launch.launcher.name, launch.library.version_text
         self._watch.names = f"{launcher} ({launch.version}) and {library}"
+        name = f"jobs/{self._job.number}"
         self._folder.write_json(
-            f"jobs/{self._job.number}/argv.json", {"argv": command.argv, "cwd": os.getcwd()}
+            f"{name}/argv.json", {"argv": command.argv, "cwd": working_folder()}
         )
-        self._folder.write_json(f"jobs/{self._job.number}/env.json", env)
+        self._folder.write_json(f"{name}/env.json", env)
         if launch.hostfile_text is not None:
-            (folder / "hostfile").write_text(launch.hostfile_text)
+            self._folder.write_text(f"{name}/hostfile", launch.hostfile_text)
         self._recorder.say(
             "job_start",
             job=self._job.number,
@@ -169,13 +168,14 @@ class JobRun:
     async def _explain(self, process: asyncio.subprocess.Process, launch: Launch) -> None:
         """Add to a fault what the ranks and the launcher know of it."""
         fault = self._watch.fault
-        if fault is None or self._grace == 0.0 or fault.status == "cancelled":
+        if fault is None or fault.status == "cancelled":
             return
         if fault.status == "timeout":
             await self._ask_where(fault)
-        elif fault.traceback is None:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(process.wait(), SETTLE)
+            return
+        with suppress(TimeoutError):
+            await asyncio.wait_for(process.wait(), SETTLE)
+        if fault.traceback is None:
             output = self._output()
             said = _own_words(output) or launch.launcher.explain(output)
             if said:
@@ -197,9 +197,18 @@ class JobRun:
             await asyncio.sleep(TICK / 2)
         self._watch.fault = self._watch.located(fault, where)
 
-    async def _wait_for_exit(self, process: asyncio.subprocess.Process) -> None:
-        with suppress(TimeoutError):
-            await asyncio.wait_for(process.wait(), self._grace)
+    async def _let_events_arrive(self, process: asyncio.subprocess.Process) -> None:
+        """Let the launcher end by itself, and read what ranks that have ended had sent."""
+        fault = self._watch.fault
+        if fault is None:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(process.wait(), GRACE)
+        await asyncio.sleep(TICK / 2)
+        deadline = time.monotonic() + DRAIN
+        while process.returncode is not None and self._collector.ranks:
+            if time.monotonic() > deadline or self._hurry.is_set():
+                return
+            await asyncio.sleep(TICK / 10)
 
 
 def _exit_sentence(process: asyncio.subprocess.Process, watch: Watch) -> str:

@@ -9,12 +9,14 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from spbench.errors import MissingError
+from spbench.errors import FailedRunError, MissingError
 from spbench.launch.base import Command
 from spbench.record.event_log import unwritable
 from spbench_workers.protocol import ENV_RUN
 
 POLL = 0.05
+KILL_TIMEOUT = 10.0
+"""Seconds in which a killed process must be gone."""
 
 
 async def start(command: Command, folder: Path) -> asyncio.subprocess.Process:
@@ -54,7 +56,9 @@ def members(run_id: str) -> list[int]:
     return found
 
 
-async def end(process: asyncio.subprocess.Process, run_id: str, grace: float) -> None:
+async def end(
+    process: asyncio.subprocess.Process, run_id: str, grace: float, hurry: asyncio.Event
+) -> None:
     """End the launcher and all processes of the run on this host: terminate, wait, kill.
 
     Launchers move ranks out of their process group (Open MPI gives each its own, Hydra a session),
@@ -64,21 +68,34 @@ async def end(process: asyncio.subprocess.Process, run_id: str, grace: float) ->
         process: The launcher.
         run_id: The run whose processes are to end.
         grace: Seconds between SIGTERM and SIGKILL.
+        hurry: Once it is set, no time is left.
+
+    Raises:
+        FailedRunError: A process does not end, though it was killed: it waits in the kernel.
     """
     _signal_group(process, signal.SIGTERM)
-    if not await _gone(process, run_id, grace):
-        _signal_group(process, signal.SIGKILL)
-        while left := members(run_id):
-            for pid in left:
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-            await asyncio.sleep(POLL)
-    await process.wait()
+    if await _gone(process, run_id, grace, hurry):
+        return
+    _signal_group(process, signal.SIGKILL)
+    deadline = time.monotonic() + KILL_TIMEOUT
+    while (left := members(run_id)) or process.returncode is None:
+        if time.monotonic() > deadline:
+            pids = ", ".join(map(str, left or [process.pid]))
+            raise FailedRunError(
+                f"processes {pids} do not end {KILL_TIMEOUT:g} s after SIGKILL: they wait in the "
+                "kernel, for a file system or a device, say"
+            )
+        for pid in left:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        await asyncio.sleep(POLL)
 
 
-async def _gone(process: asyncio.subprocess.Process, run_id: str, grace: float) -> bool:
+async def _gone(
+    process: asyncio.subprocess.Process, run_id: str, grace: float, hurry: asyncio.Event
+) -> bool:
     deadline = time.monotonic() + grace
-    while time.monotonic() < deadline:
+    while time.monotonic() < deadline and not hurry.is_set():
         if process.returncode is not None and not members(run_id):
             return True
         await asyncio.sleep(POLL)

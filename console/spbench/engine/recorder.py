@@ -32,11 +32,9 @@ class Recorder:
         """Record a batch of a rank's events as they came, with the job's number put before."""
         head = b'{"job":%d,' % job
         self._write(b"".join([b"%b%b\n" % (head, line[1:]) for line in lines]))
-        apply, view = self.state.apply, self._view
         for event in events:
             event["job"] = job
-            apply(event)
-            view(event)
+            self._show(event)
 
     def _write(self, lines: bytes) -> None:
         # After the first failure the state goes on without the log: the report is still made.
@@ -50,4 +48,12 @@ class Recorder:
 
     def _show(self, event: Mapping[str, Any]) -> None:
         self.state.apply(event)
-        self._view(event)
+        try:
+            self._view(event)
+        except OSError:
+            # The terminal or the pipe has gone; the run matters more than who looked on.
+            self._view = _unseen
+
+
+def _unseen(_: Mapping[str, Any]) -> None:
+    """The view of a run that nobody sees any more."""

@@ -19,11 +19,15 @@ Item = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What ended a job: a verdict for the case it ran, and a sentence that says which rank."""
+    """What ended a job: a verdict for the case it hit, and a sentence that says which rank.
+
+    ``case`` None: the fault names no case; it counts for the one that was not through.
+    """
 
     status: Literal["error", "timeout", "cancelled"]
     sentence: str
     rank: int | None = None
+    case: str | None = None
     missing: bool = False
     traceback: str | None = None
 
@@ -53,7 +57,7 @@ class Watch:
     names: str = "the launcher and the MPI library"
     ranks: dict[int, _Rank] = field(default_factory=dict)
     fault: Fault | None = None
-    _started: dict[Item, set[int]] = field(default_factory=dict)
+    _last_start: dict[Item, float] = field(default_factory=dict)
     _ended: dict[Item, set[int]] = field(default_factory=dict)
     waiting_since: float = 0.0
 
@@ -96,10 +100,9 @@ class Watch:
 
     def on_case_start(self, event: Mapping[str, Any], now: float) -> None:
         """Note that a rank starts an item; the deadline counts from the last one to do so."""
-        self._started.setdefault((event["case"], event["repeat"]), set()).add(event["rank"])
+        self._last_start[event["case"], event["repeat"]] = now
         self.ranks[event["rank"]].case = event["case"]
         self.ranks[event["rank"]].since = now
-        self.waiting_since = now
 
     def on_case_end(self, event: Mapping[str, Any], now: float) -> None:
         """Note that a rank has ended an item, well or not."""
@@ -111,26 +114,29 @@ class Watch:
         self.fail(
             f"{self.name(event['rank'], now)}: {error.get('message', 'unknown error')}",
             event["rank"],
+            case=event["case"],
             traceback=error.get("traceback"),
         )
 
     def on_bye(self, rank: int, now: float) -> None:
-        """Note that a rank is through."""
+        """Note that a rank is through: it must have ended all; others may be read later."""
         self.ranks[rank].ended = True
-        if self.current is not None:
-            self.fail(f"{self.name(rank, now)} said bye before {self.current[0]} had ended", rank)
+        left = [item for item in self.items if rank not in self._ended.get(item, ())]
+        if left:
+            self.fail(f"{self.name(rank, now)}, said bye before it had ended {left[0][0]}", rank)
 
     def fail(
         self,
         sentence: str,
         rank: int | None = None,
         *,
+        case: str | None = None,
         missing: bool = False,
         traceback: str | None = None,
     ) -> None:
         """Note what went wrong first; what follows from it is not noted."""
         if self.fault is None:
-            self.fault = Fault("error", sentence, rank, missing, traceback)
+            self.fault = Fault("error", sentence, rank, case, missing, traceback)
 
     def name(self, rank: int, now: float) -> str:
         """Return ``rank 3 on node02, 1.4 s into CASE``, or how long after the launch."""
@@ -184,12 +190,14 @@ class Watch:
             if waited > EXIT_TIMEOUT and late:
                 return Fault("error", f"{self._names(late)} did not say bye in {waited:.0f} s")
             return None
-        if item in self._started:
+        if item in self._last_start:
             limit = self.case_timeouts[item[0]]
+            waited = now - self._last_start[item]
             late = sorted(set(self.ranks) - self._ended.get(item, set()))
             what = f"not through with {item[0]} after {waited:.1f} s (its timeout is {limit:g} s)"
             if waited > limit:
-                return Fault("timeout", f"{self._names(late)} {_are(late)} {what}", late[0])
+                sentence = f"{self._names(late)} {_are(late)} {what}"
+                return Fault("timeout", sentence, late[0], item[0])
         elif waited > self.start_timeout:
             return Fault("error", f"no rank started {item[0]} in {waited:.0f} s")
         return None

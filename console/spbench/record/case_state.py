@@ -93,6 +93,7 @@ class CaseState:
     declared_checks: tuple[str, ...]
     expect: tuple[Mapping[str, Any], ...]
     places: tuple[Mapping[str, Any], ...]
+    inject: str | None = None
     status: str = "waiting"
     reason: str | None = None
     traceback: str | None = None

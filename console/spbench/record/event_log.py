@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import time
@@ -10,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from spbench.errors import FailedRunError
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class EventLog:
@@ -41,10 +44,9 @@ class EventLog:
 
 
 def unwritable(path: Path, error: OSError) -> FailedRunError:
-    """Return the error for a file of a run that cannot be written."""
-    return FailedRunError(
-        f"{path}: {error.strerror or error}; free some space or choose another place with --home"
-    )
+    """Return the error for a file that cannot be written."""
+    mend = "; free some space there or write elsewhere" if error.errno in _FULL else ""
+    return FailedRunError(f"cannot write {path}: {error.strerror or error}{mend}")
 
 
 def encode(event: Mapping[str, Any]) -> bytes:

@@ -27,6 +27,18 @@ def home_of(option: Path | None, environ: Mapping[str, str]) -> Path:
     return option or Path(environ.get(ENV_HOME) or DEFAULT_HOME)
 
 
+def working_folder() -> str:
+    """Return the folder in which this command runs.
+
+    Raises:
+        UsageError: It was deleted.
+    """
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        raise UsageError("the folder in which you are was deleted; go to another one") from None
+
+
 @dataclass(frozen=True, slots=True)
 class RunFolder:
     """The folder of one run."""
@@ -73,22 +85,37 @@ class RunFolder:
             return {}
         return content if isinstance(content, dict) else {}
 
+    def started(self) -> float | None:
+        """When the run started, in seconds since the epoch; None where run.json does not say."""
+        console = self.read_json("run.json").get("console")
+        started = console.get("started") if isinstance(console, dict) else None
+        return started if isinstance(started, float) else None
+
     def alive(self) -> bool:
         """Whether the console that writes this run still runs, as far as this host can tell."""
-        console = self.read_json("run.json").get("console", {})
-        if console.get("host") != socket.gethostname():
+        console = self.read_json("run.json").get("console")
+        if not isinstance(console, dict) or console.get("host") != socket.gethostname():
             return False
         try:
-            words = Path(f"/proc/{console['pid']}/cmdline").read_bytes()
+            words = Path(f"/proc/{console.get('pid')}/cmdline").read_bytes()
         except OSError:
             return False
         return b"spbench" in words
 
     def replay(self) -> RunState:
-        """Return the state to which the recorded events lead."""
+        """Return the state to which the recorded events lead.
+
+        Raises:
+            UsageError: The log has a line that is no event of a run.
+        """
         state = RunState()
-        for event in read_events(self.events):
-            state.apply(event)
+        line = 1
+        try:
+            for event in read_events(self.events):
+                state.apply(event)
+                line += 1
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise UsageError(f"{self.events}:{line}: error: this is no event of a run") from None
         return state
 
 

@@ -20,10 +20,15 @@ class Judgement:
 
 
 def judge(case: CaseState) -> Judgement:
-    """Judge a case whose ranks have all ended: its checks first, then its expectations."""
-    missing = [name for name in case.declared_checks if not case.checks.get(name)]
-    if missing:
-        return Judgement("error", f"no rank reported its check {', '.join(missing)}", [])
+    """Judge a case whose ranks have all ended: its checks first, then its expectations.
+
+    A planted fault that neither of them has found fails the case as well.
+    """
+    for name in case.declared_checks:
+        silent = _silent_ranks(case, name)
+        if silent:
+            who = name_ranks(case, silent)
+            return Judgement("error", f"check {name} was not reported by {who}", [])
     expectations = [_judge_expectation(case, expect) for expect in case.expect]
     failed = failed_checks(case)
     if failed:
@@ -31,7 +36,17 @@ def judge(case: CaseState) -> Judgement:
     broken = [item for item in expectations if item["status"] == "failed"]
     if broken:
         return Judgement("failed", _expectation_sentence(broken[0]), expectations)
+    if case.inject is not None:
+        unseen = f"nothing noticed the planted fault {case.inject}; for slow, expect a skew"
+        return Judgement("failed", unseen, expectations)
     return Judgement("passed", None, expectations)
+
+
+def _silent_ranks(case: CaseState, check: str) -> list[int]:
+    """Return the ranks that left out a check in some repeat."""
+    told = case.checks.get(check, {})
+    places = ((repeat, rank) for repeat in range(case.repeat) for rank in range(case.np))
+    return sorted({rank for repeat, rank in places if (repeat, rank) not in told})
 
 
 def failed_checks(case: CaseState) -> list[str]:

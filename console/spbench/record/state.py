@@ -77,7 +77,6 @@ class RunState:
         self.cases: dict[str, CaseState] = {}
         self.jobs: dict[int, JobState] = {}
         self.ranks: dict[int, RankState] = {}
-        self.notices: list[str] = []
         self.errors: list[str] = []
         self.findings: list[str] = []
         self._handlers: dict[str, Callable[[Event], None]] = {
@@ -142,9 +141,6 @@ class RunState:
         case.finished = event["time"] if case.started is not None else None
         if event.get("traceback"):
             case.traceback = event["traceback"]
-
-    def _on_notice(self, event: Event) -> None:
-        self.notices.append(event["message"])
 
     def _on_run_end(self, event: Event) -> None:
         if self.run is not None:
@@ -269,4 +265,5 @@ def _case_state(case: Event) -> CaseState:
         declared_checks=tuple(case["checks"]),
         expect=tuple(case["expect"]),
         places=tuple(case["places"]),
+        inject=case.get("inject"),
     )

@@ -1,0 +1,71 @@
+"""What is known of a run when it starts: the content of run.json and of the first event."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from typing import Any
+
+from spbench.engine.plan import RunPlan
+from spbench.suites import Case
+
+
+def run_json(plan: RunPlan, run_id: str, environment: dict[str, Any]) -> dict[str, Any]:
+    """Return the content of run.json; the console's pid tells later whether it still runs."""
+    return {
+        "id": run_id,
+        "suite": plan.suite.name,
+        "file": str(plan.request.suite),
+        "argv": list(plan.request.argv),
+        "console": {"pid": os.getpid(), "host": socket.gethostname(), "started": time.time()},
+        "environment": environment,
+        "seed": _seed(plan),
+    }
+
+
+def run_start(plan: RunPlan, run_id: str, environment: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of the event ``run_start``."""
+    planned = {case.id: (case, job.np) for job in plan.jobs for case in job.cases}
+    # The report keeps the file's order, whatever order the jobs run in.
+    ids = [case.id for case in plan.suite.cases if case.id in planned]
+    return {
+        "id": run_id,
+        "suite": plan.suite.name,
+        "description": plan.suite.description,
+        "argv": list(plan.request.argv),
+        "seed": _seed(plan),
+        "environment": environment,
+        "cases": [describe(*planned[case_id]) for case_id in ids],
+    }
+
+
+def _seed(plan: RunPlan) -> int | None:
+    """The seed that all cases share; None where they differ."""
+    seeds = {case.params.get("seed") for job in plan.jobs for case in job.cases}
+    return seeds.pop() if len(seeds) == 1 else None
+
+
+def describe(case: Case, np: int) -> dict[str, Any]:
+    """Return all that readers of the run need to know of a case, without the catalog."""
+    entry = case.entry
+    places = [entry.place(dict(case.params), rank) for rank in range(np)]
+    return {
+        "id": case.id,
+        "name": case.name,
+        "benchmark": case.benchmark,
+        "params": dict(case.params),
+        "np": np,
+        "repeat": case.repeat,
+        "inject": case.inject,
+        "measures": entry.measures,
+        "metrics": [
+            {"name": m.name, "unit": m.unit, "better": m.better, "fold": m.fold}
+            for m in entry.metrics
+        ],
+        "checks": list(entry.checks),
+        "expect": [
+            {"metric": item.metric, "op": item.op, "limit": item.limit} for item in case.expect
+        ],
+        "places": places if any(places) else [],
+    }
