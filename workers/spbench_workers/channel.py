@@ -74,6 +74,7 @@ class TcpChannel(_Numbered):
         self._socket = connection
         self._replies: queue.Queue[dict[str, Any]] = queue.Queue()
         self._closing = threading.Event()
+        self._through = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="heartbeat", daemon=True)
 
     def start(self) -> None:
@@ -94,6 +95,8 @@ class TcpChannel(_Numbered):
         self._socket.close()
 
     def _write(self, line: bytes) -> None:
+        if self._through.is_set():
+            return
         try:
             self._socket.sendall(line)
         except OSError:
@@ -133,11 +136,13 @@ class TcpChannel(_Numbered):
     def _answer(self, reply: dict[str, Any]) -> None:
         if reply.get("reply") == "where":
             self.send("log", level="where", message=where_main_thread_stands())
-        else:
-            self._replies.put(reply)
+            return
+        if reply.get("reply") == "bye":
+            self._through.set()
+        self._replies.put(reply)
 
     def _ended(self) -> None:
-        if not self._closing.is_set():
+        if not self._through.is_set():
             self._lost()
 
     def _lost(self) -> NoReturn:

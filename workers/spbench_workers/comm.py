@@ -26,7 +26,6 @@ class World:
     rank: int
     size: int
     local_rank: int
-    local_size: int
     host: str
     cpus: tuple[int, ...]
     threads: int
@@ -42,14 +41,12 @@ def open_world() -> World:
 
     comm = MPI.COMM_WORLD
     local = comm.Split_type(MPI.COMM_TYPE_SHARED)
-    local_rank, local_size = local.rank, local.size
+    local_rank = local.rank
     cpus = tuple(sorted(os.sched_getaffinity(0)))
     threads = _threads(cpus, local.allgather(cpus))
     local.Free()
     os.environ.setdefault("OMP_NUM_THREADS", str(threads))
-    return World(
-        comm, comm.rank, comm.size, local_rank, local_size, socket.gethostname(), cpus, threads
-    )
+    return World(comm, comm.rank, comm.size, local_rank, socket.gethostname(), cpus, threads)
 
 
 def _threads(cpus: tuple[int, ...], local: list[tuple[int, ...]]) -> int:

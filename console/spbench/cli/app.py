@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from typing import cast
@@ -56,6 +57,9 @@ def _common(
 
 def run_command_line(words: list[str] | None = None) -> int:
     """Run a command and return its exit code; an error is one line on stderr, no traceback."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a terminal may lack the letters of our glyphs
+            stream.reconfigure(errors="replace")
     if ENV_COMPLETE in os.environ:
         from typer.completion import completion_init  # type: ignore[attr-defined]
 
@@ -72,8 +76,9 @@ def run_command_line(words: list[str] | None = None) -> int:
         if type(error).__name__ == "NoArgsIsHelpError":
             _complain(error.format_message())
             return ExitCode.USAGE
-        text = " ".join(error.format_message().split())
-        _complain(f"spbench: error: {text or 'see spbench --help'}")
+        text = " ".join(error.format_message().split()) or "see spbench --help"
+        _complain(f"spbench: error: {text}")
+        run.report_usage(text, sys.argv[1:] if words is None else words)
         return ExitCode.USAGE
     except (KeyboardInterrupt, typer.Abort):
         return ExitCode.INTERRUPTED

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from spbench.record.case_state import CaseState
+from spbench.record.cores import crowded, fold_numbers
 from spbench.record.state import RankState, RunState
 
 GLYPHS = {
@@ -71,7 +72,7 @@ class Lines:
             self._write("  " + describe_rank(self._state.ranks[event["rank"]]))
         ready = [rank for rank in self._state.ranks.values() if rank.cpus]
         if len(ready) == job.np:
-            sharing = shared_cores(ready)
+            sharing = crowded(ready)
             if sharing and not job.oversubscribed:
                 self._write(f"  note: {sharing}")
 
@@ -147,26 +148,3 @@ def describe_rank(rank: RankState) -> str:
         f"rank {rank.rank} on {rank.host} (local rank {rank.local_rank}): {rank.device}, "
         f"CPUs {cpus}{numa}, {rank.threads} threads, {rank.fabric}; {versions}"
     )
-
-
-def fold_numbers(numbers: tuple[int, ...]) -> str:
-    """Return ``0-3,8`` for 0, 1, 2, 3 and 8."""
-    runs: list[list[int]] = []
-    for value in sorted(numbers):
-        if runs and value == runs[-1][1] + 1:
-            runs[-1][1] = value
-        else:
-            runs.append([value, value])
-    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
-
-
-def shared_cores(ranks: list[RankState]) -> str | None:
-    """Return which ranks of one host have fewer cores than they are; None where none has."""
-    groups: dict[tuple[str, tuple[int, ...]], list[int]] = {}
-    for rank in ranks:
-        groups.setdefault((rank.host, rank.cpus), []).append(rank.rank)
-    for (host, cpus), members in groups.items():
-        if len(members) > len(cpus):
-            shown = ", ".join(map(str, members[:8]))
-            return f"ranks {shown} on {host} share {len(cpus)} cores ({fold_numbers(cpus)})"
-    return None

@@ -12,13 +12,13 @@ from rich.table import Table
 from rich.text import Text
 
 from spbench.cli.lines import Lines, number
+from spbench.record.findings import NOTABLE_RANK
 from spbench.record.rank_rows import RankRow, RankRows
 from spbench.record.state import RunState
 
 INTERVAL = 0.2
 """Seconds between two frames, at least: the console may share its cores with the ranks."""
 MOST_ROWS = 16
-SLOW = 1.3
 _STYLES = {"passed": "green", "failed": "bold red", "error": "bold red"}
 _COLUMNS = ("rank", "host", "place", "phase", "iterations", "last", "p50", "p95", "p99", "skew")
 
@@ -94,7 +94,7 @@ def _cells(row: RankRow) -> list[Text]:
     times = row.times
     figures = [row.last] + ([times.p50, times.p95, times.p99] if times else [None] * 3)
     skew = "" if row.skew is None else f"{row.skew:.2f}x"
-    slow = row.skew is not None and row.skew >= SLOW
+    slow = row.skew is not None and row.skew >= NOTABLE_RANK
     glyph = {"passed": "✓ ", "failed": "✗ "}.get(row.check, "")
     return [
         Text(str(row.rank)),

@@ -7,6 +7,7 @@ import os
 import re
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Protocol, TextIO
 
@@ -110,6 +111,8 @@ def run(
             launcher=launcher,
             budget=None if budget is None else seconds(budget),
         )
+        if dry_run and json_target is not None:
+            raise UsageError("--dry-run runs nothing that --json could report; give one of the two")
         planned = plan(request)
         if dry_run:
             from spbench.cli.suites import print_commands
@@ -120,7 +123,11 @@ def run(
     except SpbenchError as error:
         _refuse(error, json_target)
         raise
-    _write_report(report, json_target, no_samples)
+    try:
+        _write_report(report, json_target, no_samples)
+    except SpbenchError as unwritten:
+        sys.stderr.write(f"spbench: error: {unwritten}\n")
+        exit_code = max(exit_code, ExitCode.ERROR) if exit_code != ExitCode.MISSING else exit_code
     raise typer.Exit(exit_code)
 
 
@@ -136,9 +143,11 @@ def _execute(
     view = _view(state, headless, json_target, verbosity)
     try:
         outcome = asyncio.run(Run(planned, state, view).execute())
-        view.finish(f"report: {outcome.folder.report}")
+        with suppress(OSError):  # the terminal may have gone
+            view.finish(f"report: {outcome.folder.report}")
     finally:
-        view.close()
+        with suppress(OSError):
+            view.close()
     return outcome.report, outcome.exit_code
 
 
@@ -163,10 +172,16 @@ def _writer(stream: TextIO) -> Callable[[str], None]:
         nonlocal stream
         try:
             print(line, file=stream, flush=True)
-        except BrokenPipeError:
+        except OSError:
             stream = open(os.devnull, "w")  # noqa: SIM115 - it stays open until the end
 
     return write
+
+
+def report_usage(sentence: str, words: list[str]) -> None:
+    """Write the report of a ``run`` whose words could not be read, where they name one."""
+    if words[:1] == ["run"] and "--json" in words[1:-1]:
+        _refuse(UsageError(sentence), words[words.index("--json") + 1])
 
 
 def _refuse(error: SpbenchError, json_target: str | None) -> None:
@@ -189,8 +204,9 @@ def _write_report(report: dict[str, Any], target: str | None, no_samples: bool) 
     report = without_samples(report) if no_samples else report
     text = json.dumps(report, indent=1, allow_nan=False) + "\n"
     if target == "-":
-        sys.stdout.write(text)
-        sys.stdout.flush()
+        with suppress(OSError):  # its reader has gone, and the exit code still tells
+            sys.stdout.write(text)
+            sys.stdout.flush()
     else:
         write_whole(Path(target), text)
 

@@ -20,7 +20,7 @@ from spbench.cli.run import (
     LauncherOption,
     SetOption,
 )
-from spbench.errors import UsageError, did_you_mean
+from spbench.errors import ExitCode, UsageError, did_you_mean
 
 if TYPE_CHECKING:
     from spbench.engine.plan import RunPlan
@@ -42,19 +42,23 @@ def validate(
     from spbench.errors import SuiteError
     from spbench.suites import load
 
-    diagnostics = []
+    wrong = []
     for path in suites:
         try:
             suite = load(path, tuple(overrides or ()))
         except SuiteError as error:
-            diagnostics += list(error.diagnostics)
+            wrong.append(str(error))
+            continue
+        except UsageError as error:
+            wrong.append(f"spbench: error: {error}")
             continue
         print(f"{path}: {len(suite.cases)} cases, no errors")
         for case in suite.cases if verbose else ():
             ranks = "all slots" if case.np is None else f"{case.np} ranks"
             print(f"  {case.id}: {case.benchmark}, {ranks}")
-    if diagnostics:
-        raise SuiteError(diagnostics)
+    if wrong:
+        sys.stderr.write("\n".join(wrong) + "\n")
+        raise typer.Exit(ExitCode.USAGE)
 
 
 def schema(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -47,8 +48,9 @@ _PATIENCE = 30.0
 
 # torch takes a second to import, and MPI_Init may need a launcher: neither happens here
 _PROBE = """
-import importlib.metadata, json
-found = {"mpi4py": None, "library": None, "torch": None, "error": None}
+import importlib.metadata, importlib.util, json
+found = {"mpi4py": None, "library": None, "torch": None, "error": None, "worker": False}
+found["worker"] = importlib.util.find_spec("spbench_workers") is not None
 try:
     found["torch"] = importlib.metadata.version("torch")
 except importlib.metadata.PackageNotFoundError:
@@ -122,7 +124,12 @@ def _probed(python: str, argv: tuple[str, ...], env: tuple[tuple[str, str], ...]
             f"mpi4py of {python} finds no MPI library ({found['error']}): "
             f"{python} -m pip install 'spbench[workers,mpi]', or load the cluster's MPI module"
         )
-    text = str(found["library"])
+    if not found["worker"]:
+        raise MissingError(
+            f"{python} has no spbench_workers: {python} -m pip install 'spbench[workers,mpi]', or "
+            f"set launch.env.PYTHONPATH to its folder"
+        )
+    text = str(found["library"]).split(", package:")[0]
     name = next((name for mark, name in _MARKS if mark in text), None)
     if name is None:
         raise MissingError(
@@ -134,31 +141,47 @@ def _probed(python: str, argv: tuple[str, ...], env: tuple[tuple[str, str], ...]
 
 def _run_probe(python: str, argv: tuple[str, ...], env: Mapping[str, str]) -> dict[str, Any]:
     try:
-        done = subprocess.run(
-            argv,
-            env=env,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=_PATIENCE,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        why = error.strerror if isinstance(error, OSError) else f"no answer in {_PATIENCE:g} s"
+        status, stdout, stderr = _output(argv, env)
+    except OSError as error:
         raise MissingError(
-            f"{argv[0]} cannot run: {why}; set launch.python to an interpreter that has "
+            f"{argv[0]} cannot run: {error.strerror}; set launch.python to an interpreter that has "
             f"spbench[workers,mpi]"
         ) from None
-    for line in done.stdout.splitlines():
+    except subprocess.TimeoutExpired:
+        raise MissingError(
+            f"{python} did not tell its MPI library within {_PATIENCE:g} s; check launch.python, "
+            f"launch.setup and launch.container"
+        ) from None
+    for line in stdout.splitlines():
         if line.startswith("spbench-probe "):
             found: dict[str, Any] = json.loads(line.removeprefix("spbench-probe "))
             return found
-    last = (done.stderr.strip().splitlines() or ["it printed nothing"])[-1]
+    last = (stderr.strip().splitlines() or ["it printed nothing"])[-1]
     raise MissingError(
-        f"{python} cannot be asked for its MPI library, exit status {done.returncode}: {last}; "
+        f"{python} cannot be asked for its MPI library, exit status {status}: {last}; "
         f"check launch.python, launch.setup and launch.container"
     )
+
+
+def _output(argv: tuple[str, ...], env: Mapping[str, str]) -> tuple[int, str, str]:
+    """Run the probe; what it has started ends with it, whatever setup lines do."""
+    process = subprocess.Popen(
+        argv,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+    )
+    try:
+        stdout, stderr = process.communicate(timeout=_PATIENCE)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        raise
+    return process.returncode, stdout, stderr
 
 
 def find_launcher(

@@ -34,8 +34,7 @@ def examine(python: str | None, ranks: int, env: Mapping[str, str]) -> list[Find
     try:
         library = mpi_library(interpreter(settings))
     except MissingError as error:
-        text, _, mend = str(error).partition(": ")
-        findings.append(Finding("missing", "MPI library", text, mend or _WORKERS))
+        findings.append(Finding("missing", "MPI library", str(error)))
         library = None
     findings += _software(library) if library else []
     findings += _launchers(library, settings, env)
@@ -69,8 +68,7 @@ def _launchers(
     try:
         found = find_launcher(settings, library, env)
     except MissingError as error:
-        text, _, mend = str(error).rpartition("; ")
-        yield Finding("missing", "launcher", text, mend)
+        yield Finding("missing", "launcher", str(error))
     else:
         yield Finding("ok", "launcher", f"auto takes {found.launcher.name}")
 

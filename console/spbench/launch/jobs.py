@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from spbench.errors import MissingError, UsageError
+from spbench.errors import FailedRunError, MissingError, UsageError
 from spbench.launch.base import Command, JobSpec, Launcher, Placed
 from spbench.launch.detect import Found, MpiLibrary, find_launcher, mpi_library
 from spbench.launch.hosts import Hosts, read_hostfile
@@ -120,6 +120,7 @@ def prepare(
     settings = job.settings
     _refuse_nul(settings)
     placement = place(hosts, job.np, settings.ranks_per_host)
+    _refuse_too_few(job, hosts, env)
     library = mpi_library(interpreter(settings), settings)
     found = find_launcher(settings, library, env)
     text = found.launcher.hostfile(placement)
@@ -152,6 +153,16 @@ def chosen_elsewhere(settings: LaunchSettings, hosts: Hosts | None, env: Mapping
     return hosts is None and (settings.launcher == "srun" or allocated)
 
 
+def _refuse_too_few(job: Job, hosts: Hosts | None, env: Mapping[str, str]) -> None:
+    most = job.settings.ranks_per_host
+    here = hosts is None and not chosen_elsewhere(job.settings, hosts, env)
+    if here and most is not None and job.np > most:
+        raise MissingError(
+            f"{job.np} ranks do not fit on this machine at ranks_per_host {most}: raise it, or "
+            "name hosts with --hostfile"
+        )
+
+
 def _refuse_nul(settings: LaunchSettings) -> None:
     words = (*settings.env.values(), *settings.args, *settings.setup, settings.container or "")
     if any("\0" in word for word in (*words, settings.python or "")):
@@ -171,7 +182,7 @@ def _write_hostfile(home: Path, text: str) -> Path:
         os.chmod(name, 0o644)
         os.replace(name, path)
     except OSError as error:
-        raise MissingError(
+        raise FailedRunError(
             f"cannot write the hostfile {path}: {error.strerror}; choose another --home"
         ) from None
     return path

@@ -60,7 +60,8 @@ def by_hand_arguments(case: Case) -> tuple[str, ...]:
     needed = _needed(case)
     flags = {param.name: param.flag for param in case.entry.params}
     pairs = ((flags[name], _as_word(value)) for name, value in needed.items())
-    return (case.benchmark, *(word for pair in pairs for word in pair))
+    inject = ("--inject", case.inject) if case.inject else ()
+    return (case.benchmark, *(word for pair in pairs for word in pair), *inject)
 
 
 def _needed(case: Case) -> dict[str, Any]:

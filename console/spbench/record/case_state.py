@@ -6,9 +6,11 @@ import math
 from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 from spbench.record.statistics import Summary, median, summarize, typical
+from spbench.suites.case import DERIVED_METRICS
 
 Place = tuple[int, int]
 """Repeat and rank."""
@@ -36,8 +38,7 @@ class MetricInfo:
     fold: str
 
 
-SKEW = MetricInfo("skew", "1", "lower", "max")
-"""A metric of every case: the slowest rank's median time over the typical rank's."""
+(SKEW,) = (MetricInfo(m.name, m.unit, m.better, m.fold) for m in DERIVED_METRICS)
 
 
 @dataclass(slots=True)
@@ -103,7 +104,8 @@ class CaseState:
     job: int | None = None
     ended: set[Place] = field(default_factory=set)
     ranks: dict[int, CaseRank] = field(default_factory=dict)
-    samples: dict[str, dict[Place, array[float]]] = field(default_factory=dict)
+    samples: dict[str, dict[int, dict[int, array[float]]]] = field(default_factory=dict)
+    """By metric, rank and repeat."""
     checks: dict[str, dict[Place, CheckResult]] = field(default_factory=dict)
     values: dict[str, dict[Place, float | None]] = field(default_factory=dict)
     measurements: list[dict[str, Any]] = field(default_factory=list)
@@ -117,9 +119,12 @@ class CaseState:
 
     def rank_times(self, rank: int) -> Iterable[float]:
         """The rank's samples of time_ms, all repeats one after another."""
-        for (_, owner), values in sorted(self.samples.get("time_ms", {}).items()):
-            if owner == rank:
-                yield from values
+        repeats = self.samples.get("time_ms", {}).get(rank, {})
+        return chain.from_iterable(repeats[repeat] for repeat in sorted(repeats))
+
+    def rank_count(self, rank: int) -> int:
+        """How many samples of time_ms the rank has given."""
+        return sum(map(len, self.samples.get("time_ms", {}).get(rank, {}).values()))
 
     def folded(self, metric: str) -> list[list[float]]:
         """The metric's samples over all ranks, one list a repeat, iteration by iteration.
@@ -131,10 +136,11 @@ class CaseState:
         fold = _FOLDS[self.metrics[metric].fold]
         if metric in self.samples:
             by_repeat: dict[int, list[array[float]]] = {}
-            for (repeat, _), values in sorted(self.samples[metric].items()):
-                by_repeat.setdefault(repeat, []).append(values)
+            for repeats in self.samples[metric].values():
+                for repeat, values in repeats.items():
+                    by_repeat.setdefault(repeat, []).append(values)
             needed = self.np if metric == "time_ms" else 0
-            grouped = [rows for rows in by_repeat.values() if len(rows) >= needed]
+            grouped = [rows for _, rows in sorted(by_repeat.items()) if len(rows) >= needed]
             return [[fold(row) for row in zip(*rows, strict=False)] for rows in grouped]
         single: dict[int, list[float]] = {}
         for (repeat, _), value in sorted(self.values.get(metric, {}).items()):

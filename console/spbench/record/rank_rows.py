@@ -45,10 +45,11 @@ class RankRows:
         case = self._case(rank)
         if case is None:
             return None
-        values = list(case.rank_times(rank.rank))
+        count = case.rank_count(rank.rank)
         known = self._known.get(rank.rank)
-        if known is None or known[:2] != (case.id, len(values)):
-            known = self._known[rank.rank] = (case.id, len(values), summarize(values))
+        if known is None or known[:2] != (case.id, count):
+            summary = summarize(case.rank_times(rank.rank))
+            known = self._known[rank.rank] = (case.id, count, summary)
         return known[2]
 
     def _row(self, rank: RankState, times: Summary | None, middle: float) -> RankRow:

@@ -200,10 +200,9 @@ class RunState:
 
     def _on_samples(self, event: Event) -> None:
         rank = self._rank(event)
-        case = self.cases[event["case"]]
-        place = (event["repeat"], event["rank"])
-        series = case.samples.setdefault(event["metric"], {})
-        series.setdefault(place, array("d")).extend(event["values"])
+        of_metric = self.cases[event["case"]].samples.setdefault(event["metric"], {})
+        of_rank = of_metric.setdefault(event["rank"], {})
+        of_rank.setdefault(event["repeat"], array("d")).extend(event["values"])
         if event["metric"] == "time_ms" and event["values"]:
             rank.last_ms = event["values"][-1]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -16,6 +17,14 @@ from spbench.report.model import SCHEMA, Report
 _LOST = {
     "waiting": ("skipped", "the console ended before this case"),
     "running": ("error", "the console ended during this case"),
+}
+
+
+_REFUSED = {
+    ExitCode.NOTHING: "skipped",
+    ExitCode.BUDGET: "cancelled",
+    ExitCode.INTERRUPTED: "cancelled",
+    ExitCode.TERMINATED: "cancelled",
 }
 
 
@@ -57,7 +66,7 @@ def refused_report(
         "started": None,
         "finished": None,
         "duration_s": None,
-        "verdict": "skipped" if exit_code is ExitCode.NOTHING else "error",
+        "verdict": _REFUSED.get(exit_code, "error"),
         "exit_code": int(exit_code),
         "argv": list(argv),
         "seed": None,
@@ -126,7 +135,7 @@ def _case(case: CaseState, state: RunState) -> dict[str, Any]:
         "measurements": case.measurements,
         "samples": {name: case.folded(name) for name in case.samples if name in case.metrics},
         "expectations": case.expectations,
-        "ranks": [_rank(case, rank) for rank in sorted(case.ranks)],
+        "ranks": _ranks(case),
     }
 
 
@@ -168,7 +177,13 @@ def _metrics(case: CaseState) -> dict[str, Any]:
     return metrics
 
 
-def _rank(case: CaseState, rank: int) -> dict[str, Any]:
+def _ranks(case: CaseState) -> list[dict[str, Any]]:
+    parts = case.ranks.values()
+    crowd = Counter((part.host, cpu) for part in parts for cpu in part.cpus)
+    return [_rank(case, rank, crowd) for rank in sorted(case.ranks)]
+
+
+def _rank(case: CaseState, rank: int, crowd: Counter[tuple[str, int]]) -> dict[str, Any]:
     part = case.ranks[rank]
     summary = summarize(case.rank_times(rank))
     times = asdict(summary) if summary else None
@@ -180,6 +195,7 @@ def _rank(case: CaseState, rank: int) -> dict[str, Any]:
         "local_rank": part.local_rank,
         "device": part.device,
         "cpus": list(part.cpus),
+        "sharing": max((crowd[part.host, cpu] for cpu in part.cpus), default=None),
         "place": dict(part.place),
         "status": part.status,
         "time_ms": times,

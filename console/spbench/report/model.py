@@ -111,6 +111,9 @@ class RankPart(_Part):
     local_rank: int | None
     device: str | None
     cpus: list[int] = Field(default=[], description="the CPUs it may run on")
+    sharing: int | None = Field(
+        default=None, description="the most ranks that may run on any one of these CPUs; 1: alone"
+    )
     place: dict[str, Any] = {}
     status: str
     time_ms: TimePart | None

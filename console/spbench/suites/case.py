@@ -15,7 +15,7 @@ SCHEMA = "spbench.suite/1"
 STATISTICS = ("value", "n", "min", "p50", "p95", "p99", "max", "mean", "stdev")
 """What may follow a metric's name in an expectation."""
 
-DERIVED_METRICS = (Metric("skew", "1", "lower", "the slowest rank's p50 over the median rank's"),)
+DERIVED_METRICS = (Metric("skew", "1", "lower", "the slowest rank's p50 over the usual rank's"),)
 """Metrics that the report adds to every benchmark's own."""
 
 

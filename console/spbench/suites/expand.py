@@ -111,7 +111,7 @@ def expand(entry: Entry, findings: Findings) -> list[Case]:
         findings.at_value(entry.path, f"{entry.name}: {makes}")
         return []
     points = _kept(entry, findings)
-    refused: dict[str, list[str]] = {}
+    refused: dict[tuple[str, str | None], list[str]] = {}
     misfits: dict[tuple[KeyPath, int, str], list[Point]] = {}
     cases: dict[str, Case] = {}
     for point in points:
@@ -125,19 +125,26 @@ def expand(entry: Entry, findings: Findings) -> list[Case]:
             misfits.setdefault(misfit.told, []).append(point)
         except ExceptionGroup as group:
             for error in group.exceptions:
-                refused.setdefault(str(error), []).append(identity)
+                param = getattr(error, "param", None)
+                refused.setdefault((str(error), param), []).append(identity)
         else:
             cases.setdefault(identity, case)
-    for message, identities in refused.items():
-        _tell_refused(entry, identities, message, findings)
+    for (message, param), identities in refused.items():
+        _tell_refused(entry, identities, message, param, findings)
     for told, which in misfits.items():
         _tell_misfit(entry, *told, which if len(which) < len(points) else [], findings)
     return list(cases.values())
 
 
-def _tell_refused(entry: Entry, identities: list[str], message: str, findings: Findings) -> None:
+def _tell_refused(
+    entry: Entry, identities: list[str], message: str, param: str | None, findings: Findings
+) -> None:
+    """Tell of a contradiction where its parameter stands; it may be derived and stand nowhere."""
     which = f"{identities[0]}{_more(identities)}"
-    findings.at_value(entry.path, f"{which}: {message}{_options(entry, findings)}")
+    sections = ("params", "matrix", "zip") if param else ()
+    places = ((*entry.path, section, str(param)) for section in sections)
+    path = next(filter(findings.stands, places), entry.path)
+    findings.at_value(path, f"{which}: {message}{_options(entry, findings)}")
 
 
 def _tell_misfit(

@@ -48,6 +48,10 @@ class Findings:
         """Return the option that gave the value at a path, None where the file did."""
         return next((o for p, o in self._options.items() if path[: len(p)] == p), None)
 
+    def stands(self, path: KeyPath) -> bool:
+        """Return whether the file has a value at a path."""
+        return self._document.find(path) is not None
+
     def line(self, path: KeyPath) -> int:
         """Return the line on which the value at a path begins."""
         return self._place(path).value.line

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
 
 LAUNCHERS = ("mpirun_rsh", "hydra", "openmpi", "srun")
 """The launcher modules of ``spbench.launch``."""
 
-EnvName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+
+def _not_ours(name: str) -> str:
+    if name.startswith("SPBENCH_"):
+        raise ValueError("names that begin with SPBENCH_ are spbench's own")
+    return name
+
+
+EnvName = Annotated[
+    str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$"), AfterValidator(_not_ours)
+]
 
 
 class LaunchSettings(BaseModel):

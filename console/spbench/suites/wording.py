@@ -31,7 +31,7 @@ _EXPECTED = {
     "string_too_long": "at most {max_length} characters long",
 }
 _NAME = "letters, digits and . _ - with a letter or digit first"
-_ENV_NAME = "letters, digits and _ with no digit first"
+_ENV_NAME = "letters, digits and _ with no digit first; SPBENCH_... is spbench's own"
 
 
 def check_shape(data: Mapping[str, Any], findings: Findings) -> SuiteFile | None:

@@ -15,7 +15,7 @@ COMMON_FAULTS = {
     "stop": "the last rank stops itself with SIGSTOP",
     "raise": "the last rank raises an exception",
     "exit": "the last rank calls sys.exit(3)",
-    "slow": "each iteration of the last rank takes five times as long",
+    "slow": "each iteration of the last rank takes five times as long, and 2 ms more at least",
 }
 """What ``--inject`` can plant in every benchmark, and what it does."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from spbench_workers.catalog.parameters import Param
 
 DTYPES = ("fp32", "fp64", "fp16", "bf16")
-BYTES_OF_DTYPE = {"fp64": 8, "fp32": 4, "fp16": 2, "bf16": 2}
 
 
 def warmup(default: int) -> Param:

@@ -1,0 +1,30 @@
+"""Which ranks may run on the same CPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from spbench.record.state import RankState
+
+
+def crowded(ranks: Iterable[RankState]) -> str | None:
+    """Return which ranks of one host have fewer CPUs than they are; None where none has."""
+    groups: dict[tuple[str, tuple[int, ...]], list[int]] = {}
+    for rank in ranks:
+        groups.setdefault((rank.host, rank.cpus), []).append(rank.rank)
+    for (host, cpus), members in groups.items():
+        if len(members) > len(cpus):
+            shown = ", ".join(map(str, members[:8]))
+            return f"ranks {shown} on {host} share {len(cpus)} cores ({fold_numbers(cpus)})"
+    return None
+
+
+def fold_numbers(numbers: tuple[int, ...]) -> str:
+    """Return ``0-3,8`` for 0, 1, 2, 3 and 8."""
+    runs: list[list[int]] = []
+    for value in sorted(numbers):
+        if runs and value == runs[-1][1] + 1:
+            runs[-1][1] = value
+        else:
+            runs.append([value, value])
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
