@@ -69,7 +69,8 @@ def test_mpirun_rsh_across_hosts():
     command = launch("mpirun_rsh")
     assert line(command) == (
         f"/mpi/mpirun_rsh --export-all -np 4 -hostfile {HOSTFILE} MV2_HYBRID_BINDING_POLICY=spread "
-        f"MV2_CPU_BINDING_POLICY=hybrid PYTHONNOUSERSITE=true {TAIL}"
+        f"MV2_CPU_BINDING_POLICY=hybrid PYTHONNOUSERSITE=true MV2_USE_CUDA=0 MV2_USE_GDRCOPY=0 "
+        f"{TAIL}"
     )
     assert command.env == {"HOME": "/home/u", "MV2_MPIRUN_TIMEOUT": "60", **PRIVATE}
 

@@ -153,8 +153,8 @@ def _words(job: JobSpec, env: Mapping[str, str]) -> dict[str, str]:
     prefix = "MVP" if job.library == "mvapich" else "MV2"
     words = {f"{prefix}_{name}": value for name, value in _binding(job).items()}
     words["PYTHONNOUSERSITE"] = "true"
-    if NVIDIA_DEVICE.exists() or job.settings.env.get(f"{prefix}_USE_CUDA") == "1":
-        words |= {f"{prefix}_USE_CUDA": "1", f"{prefix}_USE_GDRCOPY": "0"}
+    # by this machine's devices; a login node without any wants MV2_USE_CUDA=1 in launch.env
+    words |= {f"{prefix}_USE_CUDA": str(int(NVIDIA_DEVICE.exists())), f"{prefix}_USE_GDRCOPY": "0"}
     preload = Path(env.get("MV2_HOME") or "/nonexistent") / "lib" / "libmpi.so"
     if preload.is_file():
         words["LD_PRELOAD"] = str(preload)
