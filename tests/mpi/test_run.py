@@ -1,0 +1,133 @@
+"""Whole runs on real ranks: the report, the order of cases, what `command` prints."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from running import REPOSITORY, SPBENCH, Ended, run
+from spbench.record.folder import RunFolder
+from spbench.report.build import build_report
+from spbench.report.model import report_schema
+
+pytestmark = [pytest.mark.mpi, pytest.mark.timeout(120)]
+
+MIXED = str(Path(__file__).parent.parent / "data" / "suites" / "mixed.yaml")
+HALO = "suites/halo.yaml"
+
+
+@pytest.fixture(scope="module")
+def halo(tmp_path_factory: pytest.TempPathFactory) -> Ended:
+    return run(HALO, home=tmp_path_factory.mktemp("halo") / "home")
+
+
+@pytest.fixture(scope="module")
+def mixed(tmp_path_factory: pytest.TempPathFactory) -> Ended:
+    return run(MIXED, home=tmp_path_factory.mktemp("mixed") / "home")
+
+
+def folder_of(ended: Ended) -> RunFolder:
+    (path,) = (ended.home / "runs").iterdir()
+    return RunFolder(path)
+
+
+def test_the_halo_suite_passes_on_four_ranks_with_every_check(halo: Ended) -> None:
+    assert halo.code == 0, halo.stdout + halo.stderr
+    jsonschema.validate(halo.report, report_schema())
+    assert 0 < len(halo.report["cases"]) <= 12
+    for case in halo.report["cases"]:
+        assert case["np"] == 4
+        assert case["status"] == "passed"
+        assert [rank["rank"] for rank in case["ranks"]] == [0, 1, 2, 3]
+        assert {check["name"]: check["ranks_passed"] for check in case["checks"]} == {"halo": 4}
+        assert case["metrics"]["time_ms"]["n"] == len(case["samples"]["time_ms"][0])
+        assert case["limits"]["time_ms"]["measured_by"]
+
+
+def test_one_job_runs_all_cases_that_can_share_it(halo: Ended) -> None:
+    assert {case["launch"]["job"] for case in halo.report["cases"]} == {1}
+
+
+def test_a_slow_iteration_is_the_slowest_ranks(halo: Ended) -> None:
+    samples: dict[tuple[str, int], list[float]] = {}
+    for event in halo.events:
+        if event["event"] == "samples" and event["metric"] == "time_ms":
+            samples.setdefault((event["case"], event["rank"]), []).extend(event["values"])
+    for case in halo.report["cases"]:
+        columns = zip(*(samples[case["id"], rank] for rank in range(4)), strict=True)
+        assert case["samples"]["time_ms"] == [[max(column) for column in columns]]
+
+
+def test_the_events_replay_to_the_same_report(halo: Ended) -> None:
+    assert build_report(folder_of(halo).replay()) == halo.report
+    assert folder_of(halo).read_json("report.json") == halo.report
+
+
+def test_the_report_keeps_the_files_order_whatever_jobs_there_are(mixed: Ended) -> None:
+    cases = mixed.report["cases"]
+    assert [case["id"] for case in cases] == ["wide", "narrow", "wide-again", "strict"]
+    assert [case["launch"]["job"] for case in cases] == [1, 2, 1, 3]
+
+
+def test_a_broken_expectation_fails_the_run(mixed: Ended) -> None:
+    assert mixed.code == 1
+    assert mixed.statuses["strict"] == "failed"
+    (broken,) = mixed.case("strict")["expectations"]
+    assert broken["status"] == "failed"
+    assert broken["value"] > 0
+    assert mixed.case("narrow")["expectations"][0]["status"] == "passed"
+
+
+def test_repeats_share_an_id_and_keep_their_samples_apart(mixed: Ended) -> None:
+    case = mixed.case("narrow")
+    assert [len(samples) for samples in case["samples"]["time_ms"]] == [5, 5, 5]
+    assert case["metrics"]["time_ms"]["n"] == 15
+    assert case["metrics"]["latency_us"]["n"] == 3
+
+
+def test_command_prints_what_was_run(mixed: Ended) -> None:
+    printed = subprocess.run(
+        [SPBENCH, "command", MIXED, "--home", str(mixed.home)],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=REPOSITORY,
+    )
+    lines = printed.stdout.splitlines()
+    for number in (1, 2, 3):
+        argv = folder_of(mixed).read_json(f"jobs/{number}/argv.json")["argv"]
+        assert shlex.join(argv) in lines
+
+
+def test_a_ranks_environment_is_the_cases(mixed: Ended) -> None:
+    argv = folder_of(mixed).read_json("jobs/3/argv.json")["argv"]
+    assert "COLOUR=red $HOME; it's" in argv
+    assert "COLOUR=blue" in folder_of(mixed).read_json("jobs/1/argv.json")["argv"]
+
+
+def test_the_token_is_in_no_file_and_no_word(mixed: Ended) -> None:
+    hellos = [event for event in mixed.events if event["event"] == "hello"]
+    assert {event["token"] for event in hellos} == {"shown"}
+    text = "".join(path.read_text() for path in folder_of(mixed).path.rglob("*.json"))
+    assert "SPBENCH_TOKEN" not in text
+
+
+def test_json_on_stdout_stands_alone(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [SPBENCH, "run", MIXED, "-k", "narrow", "--json", "-", "--no-samples"],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=REPOSITORY,
+        env=os.environ | {"SPBENCH_HOME": str(tmp_path)},
+    )
+    report = json.loads(done.stdout)
+    jsonschema.validate(report, report_schema())
+    assert report["cases"][0]["samples"] == {}
+    assert "passed" in done.stderr
