@@ -25,6 +25,7 @@ lint: $(VENV)/.test ## Style and the arrows between rooms
 
 types: $(VENV)/.test ## mypy, strict
 	$(BIN)/mypy
+	$(BIN)/mypy benchmarks docs/images/draw.py
 
 clean: ## Remove the environment and the caches; recorded runs stay
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

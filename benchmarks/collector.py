@@ -36,8 +36,8 @@ from benchmarks.goals import Figure, table
 
 from spbench.engine.collector import Collector, Event, RankConnection
 from spbench.engine.job_listener import JobListener
+from spbench.engine.opening import describe
 from spbench.engine.recorder import Recorder
-from spbench.engine.run import describe
 from spbench.engine.watch import Watch
 from spbench.launch.jobs import Job
 from spbench.record.event_log import EventLog

@@ -7,7 +7,8 @@ import jsonschema
 import pytest
 import yaml
 
-from spbench.suites import DERIVED_METRICS, load, suite_schema
+from spbench.suites import DERIVED_METRICS, load
+from spbench.suites.json_schema import suite_schema
 from spbench_workers.catalog import BENCHMARKS
 
 ROOT = Path(__file__).parents[2]

@@ -66,7 +66,7 @@ def schema(
 ) -> None:
     """Print the JSON Schema of suites (for editors) or of reports."""
     if what == "suite":
-        from spbench.suites import suite_schema
+        from spbench.suites.json_schema import suite_schema
 
         document = suite_schema()
     elif what == "report":

@@ -2,7 +2,6 @@
 
 from spbench.suites.case import DERIVED_METRICS, SCHEMA, STATISTICS, Case, Expectation, Suite
 from spbench.suites.inject import faults_of, plant
-from spbench.suites.json_schema import suite_schema
 from spbench.suites.loader import load, load_text
 from spbench.suites.select import select
 from spbench.suites.settings import LAUNCHERS, LaunchSettings
@@ -21,5 +20,4 @@ __all__ = [
     "load_text",
     "plant",
     "select",
-    "suite_schema",
 ]
