@@ -1,6 +1,6 @@
 """Compare ``link.pingpong`` with the same loop in C, on the same MPI library.
 
-    python benchmarks/pingpong.py [--rounds 5] [--iterations 50]
+    python -m benchmarks.pingpong [--rounds 5] [--iterations 50]
 
 Two ranks, each bound to a core of its own; the C program and spbench run by turns, so that a noisy
 neighbour troubles all alike. Prints medians over the rounds.

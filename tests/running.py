@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import pty
+import select
 import signal
 import subprocess
 import sys
+import termios
+import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -129,6 +134,54 @@ class Running:
         stdout, stderr = self.process.communicate(timeout=limit)
         seconds = time.monotonic() - self.started
         return Ended(self.process.returncode, stdout, stderr, seconds, self.home, self.report_path)
+
+
+class OnTerminal(Running):
+    """A run on a terminal of its own, which can be closed under it."""
+
+    def __init__(self, *words: str, home: Path) -> None:
+        self.home = home
+        self.report_path = home.parent / f"{home.name}.json"
+        self.started = time.monotonic()
+        self._errors = home.parent / f"{home.name}.err"
+        self._master, slave = pty.openpty()
+        _started.append(self)
+        words = (*words, "--json", str(self.report_path), "--home", str(home))
+        with self._errors.open("wb") as errors:
+            self.process = subprocess.Popen(
+                [SPBENCH, "run", *words],
+                cwd=REPOSITORY,
+                env={**os.environ, "CI": "", "TERM": "xterm"},
+                stdin=slave,
+                stdout=slave,
+                stderr=errors,
+                start_new_session=True,
+                preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+            )
+        os.close(slave)
+        self._shown = b""
+        self._closing = threading.Event()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        """Take what is shown, as a terminal does: else the run would wait to show more."""
+        while not self._closing.is_set():
+            if select.select([self._master], [], [], 0.05)[0]:
+                self._shown += os.read(self._master, 1 << 16)
+
+    def close_terminal(self) -> None:
+        """Close the terminal's window."""
+        self._closing.set()
+        self._reader.join()
+        os.close(self._master)
+
+    def end(self, limit: float = 60.0) -> Ended:
+        self.process.wait(timeout=limit)
+        seconds = time.monotonic() - self.started
+        shown = self._shown.decode(errors="replace")
+        errors = self._errors.read_text()
+        return Ended(self.process.returncode, shown, errors, seconds, self.home, self.report_path)
 
 
 def run(*words: str, home: Path, env: dict[str, str] | None = None, limit: float = 60.0) -> Ended:

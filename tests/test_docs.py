@@ -63,6 +63,22 @@ def test_command_of_the_docs_runs(command: str, page: str, tmp_path: Path, home:
     assert done.returncode == int(told or 0), f"{page}: {command}\n{done.stdout}{done.stderr}"
 
 
+def test_commands_that_measure_for_minutes_say_what_they_measure() -> None:
+    found = [
+        line
+        for page in PAGES
+        for block in re.findall(r"^```text\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
+        for line in block.splitlines()
+    ]
+    assert len(found) == 4
+    for line in found:
+        words = [*shlex.split(line), "--help"]
+        done = subprocess.run(
+            words, cwd=REPOSITORY, env=environment(), capture_output=True, text=True, check=True
+        )
+        assert "usage" in done.stdout
+
+
 def test_links_between_pages_lead_somewhere() -> None:
     for page in PAGES:
         for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):

@@ -188,6 +188,28 @@ def test_a_rank_whose_console_is_gone_ends_though_it_sleeps(console, way):
     assert said == "spbench: rank 2: the console is gone, so this rank ends\n"
 
 
+RANK_THAT_CLOSES = """
+import os
+from spbench_workers.channel import open_channel
+open_channel(os.environ).close()
+"""
+
+
+@pytest.mark.parametrize(("reply", "status"), [(b"", LOST_STATUS), (b'{"reply":"bye"}\n', 0)])
+def test_only_a_bye_that_is_answered_ends_a_rank_well(console, reply, status):
+    words = [sys.executable, "-c", RANK_THAT_CLOSES]
+    environ = {**os.environ, **console.environ, "PMI_RANK": "2"}
+    with subprocess.Popen(words, env=environ, stderr=subprocess.DEVNULL) as rank:
+        try:
+            console.accept()
+            assert console.event("bye")
+            console.connection.sendall(reply)
+            console.close()
+            assert rank.wait(timeout=5.0) == status
+        finally:
+            rank.kill()
+
+
 # No console
 
 
@@ -220,6 +242,28 @@ def test_the_next_address_is_tried(hurry, nowhere, console, monkeypatch):
     channel = open_channel(console.environ | {protocol.ENV_COLLECTOR: addresses})
     console.accept()
     assert console.event()["event"] == "hello"
+    end(console, channel)
+
+
+def test_an_address_that_swallows_packets_leaves_time_for_the_next(console, monkeypatch):
+    """The first of two addresses never answers; the console is at the second."""
+    connect, waited = socket.create_connection, []
+
+    def create_connection(address, timeout):
+        if address[0] == "192.0.2.1":
+            waited.append(timeout)
+            time.sleep(timeout)
+            raise TimeoutError
+        return connect(address, timeout)
+
+    monkeypatch.setattr(socket, "create_connection", create_connection)
+    monkeypatch.setattr(protocol, "CONNECT_TIMEOUT", 0.4)
+    monkeypatch.setattr(TcpChannel, "_lost", lambda self: None)
+    addresses = f"192.0.2.1:9,{console.address}"
+    channel = open_channel(console.environ | {protocol.ENV_COLLECTOR: addresses})
+    console.accept()
+    assert console.event()["event"] == "hello"
+    assert waited == [0.2]
     end(console, channel)
 
 

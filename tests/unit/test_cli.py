@@ -164,6 +164,20 @@ def test_all_errors_of_bad_suites_come_with_their_places(spbench, tmp_path):
     assert done.out == f"{HALO}: 12 cases, no errors\n"
 
 
+def test_a_missing_suite_hides_no_errors_of_another(spbench, tmp_path):
+    bad = tmp_path / "bad.yaml"
+    bad.write_text(
+        "schema: spbench.suite/1\nname: s\ncases: [{name: a, benchmark: halo.exchang}]\n"
+    )
+    done = spbench("validate", "missing.yaml", str(bad), HALO)
+    assert done.status == 2
+    missing, wrong = done.err.splitlines()
+    assert missing.startswith("spbench: error: ")
+    assert "missing.yaml" in missing
+    assert wrong.startswith(f"{bad}:3:")
+    assert done.out == f"{HALO}: 12 cases, no errors\n"
+
+
 @pytest.mark.parametrize("name", ["missing.yaml", "."])
 def test_a_suite_that_cannot_be_read_is_one_line(spbench, name):
     done = spbench("validate", name)
@@ -246,6 +260,33 @@ def test_nothing_selected_is_5_and_the_report_says_so(spbench, tmp_path):
     assert report["errors"] == ["-k 'nothing' selects none of the 12 cases"]
     assert report["run"]["exit_code"] == 5
     assert report["run"]["argv"] == ["run", HALO, "-k", "nothing", "--json", str(path)]
+
+
+@pytest.mark.parametrize("word", ["--bogus", "more.yaml"])
+def test_a_run_of_unknown_words_writes_its_report_as_well(spbench, tmp_path, word):
+    path = tmp_path / "report.json"
+    done = spbench("run", HALO, "--json", str(path), word)
+    assert (done.status, done.out) == (2, "")
+    assert word in done.refusal
+    report = json.loads(path.read_text())
+    jsonschema.validate(report, report_schema())
+    assert (report["cases"], report["run"]["exit_code"]) == ([], 2)
+    assert word in report["errors"][0]
+
+
+def test_unknown_words_before_a_target_leave_no_report(spbench, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    done = spbench("run", HALO, "--bogus", "--json")
+    assert done.status == 2
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_dry_run_has_no_report(spbench, tmp_path):
+    path = tmp_path / "report.json"
+    done = spbench("run", HALO, "--dry-run", "--json", str(path))
+    assert (done.status, done.out) == (2, "")
+    assert "--dry-run runs nothing that --json could report" in done.refusal
+    assert json.loads(path.read_text())["run"]["exit_code"] == 2
 
 
 def test_a_refused_run_leaves_json_alone_on_stdout(spbench):
@@ -404,3 +445,63 @@ def test_a_run_that_was_killed_at_its_start_is_shown_as_unfinished(spbench, home
     done = spbench("results", "show")
     assert done.status == 0
     assert done.out.startswith("unfinished: ")
+
+
+# Damaged folders
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[1]",
+        "{",
+        '{"console": 5, "suite": 7}',
+        '{"console": {"started": "soon", "host": []}}',
+        '{"console": {"started": 1e300}}',
+        '{"console": {"started": Infinity}}',
+        '{"verdict": {"a": 1}}',
+        '{"verdict": ["passed"], "suite": {}}',
+        "\x00\xff",
+    ],
+)
+def test_one_damaged_folder_does_not_break_the_list(spbench, home, text):
+    good = recorded(home, whole_run(), verdict="passed")
+    bad = recorded(home, [run_start()])
+    (bad.path / "run.json").write_text(text)
+    done = spbench("results", "list")
+    assert (done.status, done.err) == (0, "")
+    lines = {line.split()[0]: line for line in done.out.splitlines()}
+    assert lines.keys() == {good.id, bad.id}
+    assert "passed" in lines[good.id]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"garbage\n",
+        b"[1]\n",
+        b"null\n",
+        b"{}\n",
+        b"\xff\n",
+        b'{"event":"case_judged"}\n',
+        b'{"event":"samples","case":"z","rank":0}\n',
+        b'{"event":[],"time":1}\n',
+    ],
+)
+def test_a_damaged_log_is_told_with_its_place(spbench, home, line):
+    folder = recorded(home, whole_run())
+    lines = folder.events.read_bytes().splitlines(keepends=True)
+    folder.events.write_bytes(b"".join([*lines[:3], line, *lines[3:]]))
+    done = spbench("results", "show")
+    assert (done.status, done.out) == (2, "")
+    assert done.refusal == (f"spbench: error: {folder.events}:4: error: this is no event of a run")
+
+
+def test_a_log_that_cannot_be_read_is_told_in_one_sentence(spbench, home):
+    folder = recorded(home, whole_run())
+    folder.events.unlink()
+    folder.events.mkdir()
+    done = spbench("results", "show")
+    assert done.status != 0
+    assert str(folder.events) in done.refusal

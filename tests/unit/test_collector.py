@@ -225,8 +225,8 @@ async def test_closing_ends_all_connections(console, heard):
         (b"garbage\n", "sent a line that is no event"),
         (b"\n", "sent a line that is no event"),
         (b'{"event":[],"rank":0,"seq":1,"time":1}\n', "sent a line that is no event"),
-        (encode(beats(2, 2)[0]), "lost events 1 to 1"),
-        (b"".join(map(encode, [*beats(1, 1), *beats(5, 6)])), "lost events 2 to 4"),
+        (encode(beats(2, 2)[0]), "sent event 2 where 1 was due"),
+        (b"".join(map(encode, [*beats(1, 1), *beats(5, 6)])), "sent event 5 where 2 was due"),
         (b"x" * (MAX_LINE + 1), f"sent a line of more than {MAX_LINE} bytes"),
     ],
     ids=["garbage", "empty line", "no kind", "gap", "gap in a batch", "endless line"],
@@ -238,6 +238,17 @@ async def test_a_rank_that_breaks_the_protocol_is_ended(console, heard, lines, w
     await until(lambda: heard.lost)
     assert len(heard.violations) == 1
     assert why in heard.violations[0]
+
+
+@pytest.mark.parametrize("wrong", [b"garbage\n", encode(beats(7, 7)[0])], ids=["garbage", "gap"])
+async def test_what_was_right_before_a_wrong_line_is_delivered(console, heard, wrong):
+    peer = await console.rank()
+    await peer.send_bytes(b"".join(map(encode, beats(1, 2))) + wrong + encode(beats(3, 3)[0]))
+    await peer.ended()
+    await until(lambda: heard.lost)
+    assert heard.seqs == [0, 1, 2]
+    assert len(heard.lines) == 3
+    assert len(heard.violations) == 1
 
 
 async def test_an_event_that_comes_twice_is_a_violation(console, heard):

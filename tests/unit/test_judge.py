@@ -70,7 +70,36 @@ def test_the_worst_rank_is_the_one_that_is_told():
 def test_a_declared_check_that_no_rank_reports_is_an_error():
     verdict = judged_case(*checks(True, True), checks=["halo", "sum", "order"])
     assert verdict.status == "error"
-    assert verdict.reason == "no rank reported its check sum, order"
+    assert verdict.reason == "check sum was not reported by ranks 0, 1"
+
+
+def test_a_rank_that_leaves_out_a_declared_check_is_an_error_that_names_it():
+    verdict = judged_case(*checks(True))
+    assert verdict.status == "error"
+    assert verdict.reason == "check halo was not reported by rank 1 on node02"
+
+
+def test_every_repeat_has_every_check():
+    twice = [*checks(True, True), *checks(True, repeat=1)]
+    verdict = judged_case(*twice, repeat=2)
+    assert verdict.status == "error"
+    assert verdict.reason == "check halo was not reported by rank 1 on node02"
+
+
+def test_a_planted_fault_that_nothing_noticed_fails_the_case():
+    verdict = judged_case(*checks(True, True), inject="corrupt-halo")
+    assert verdict.status == "failed"
+    assert verdict.reason == (
+        "nothing noticed the planted fault corrupt-halo; for slow, expect a skew"
+    )
+
+
+def test_a_planted_fault_that_was_noticed_is_told_as_what_it_broke():
+    verdict = judged_case(*checks(True, False), inject="corrupt-halo")
+    assert verdict.reason.startswith("check halo failed on rank 1 on node02")
+    broken = expecting("skew", "max", 2.0)
+    verdict = judged_case(*checks(True, True), *TIMES, inject="slow", **broken)
+    assert verdict.reason.startswith("skew is 102, above the expected 2")
 
 
 def test_a_check_that_was_not_declared_counts_as_well():

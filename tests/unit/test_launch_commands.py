@@ -213,7 +213,8 @@ def test_mpirun_rsh_quoting_survives_its_shell_line(arguments, values):
         rank_env=dict(zip(names, values, strict=True)),
     )
     words = command.argv[-len(arguments) :]
-    pairs = [word for word in command.argv if word.startswith("V") and word[2:3] == "="]
+    before = command.argv[: command.argv.index("/venv/bin/python")]
+    pairs = [word for word in before if word.startswith("V") and word[2:3] == "="]
     # what mpirun_rsh makes of them: arguments between '...', assignments as they are
     shell = " ".join(["/usr/bin/env -i", *pairs, "printf '%s\\0'", *(f"'{w}'" for w in words)])
     printed = subprocess.run(["bash", "-c", shell], capture_output=True, check=True).stdout

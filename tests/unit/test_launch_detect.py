@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from spbench.errors import MissingError
+from spbench.launch import detect
 from spbench.launch.detect import (
     Found,
     MpiLibrary,
@@ -135,6 +137,10 @@ def test_every_launcher_of_the_settings_has_a_module():
     assert [launcher_named(name).name for name in LAUNCHERS] == list(LAUNCHERS)
 
 
+SAID = 'spbench-probe {"mpi4py": "4.1", "library": "MPICH", "torch": null, "worker": true}'
+"""What an interpreter that has everything prints."""
+
+
 def fake_python(tmp_path: Path, probe: str) -> str:
     return str(program(tmp_path / "python", f"cat <<'END'\n{probe}\nEND"))
 
@@ -150,9 +156,10 @@ def fake_python(tmp_path: Path, probe: str) -> str:
     ],
 )
 def test_libraries_are_known_by_their_version_text(tmp_path, text, name):
-    probe = f'module noise\nspbench-probe {{"mpi4py": "4.1", "library": "{text}", "torch": null}}'
-    found = mpi_library(fake_python(tmp_path, probe.replace("\t", " ")))
+    probe = SAID.replace("MPICH", text.replace("\t", " "))
+    found = mpi_library(fake_python(tmp_path, f"module noise\n{probe}"))
     assert (found.name, found.mpi4py, found.torch) == (name, "4.1", None)
+    assert "package" not in found.version_text
 
 
 @pytest.mark.parametrize(
@@ -164,8 +171,12 @@ def test_libraries_are_known_by_their_version_text(tmp_path, text, name):
             r"mpi4py of .*python finds no MPI library \(cannot load\): .* pip install",
         ),
         (
-            '{"mpi4py": "4", "library": "LAM/MPI 7", "torch": null}',
+            '{"mpi4py": "4", "library": "LAM/MPI 7", "torch": null, "worker": true}',
             "loads an MPI library that spbench does not know, 'LAM/MPI 7'",
+        ),
+        (
+            '{"mpi4py": "4", "library": "MPICH", "torch": null, "worker": false}',
+            r"python has no spbench_workers: .* pip install .*, or set launch\.env\.PYTHONPATH",
         ),
     ],
 )
@@ -185,12 +196,31 @@ def test_an_interpreter_that_cannot_run(tmp_path):
 
 
 def test_the_probe_sees_setup_and_environment(tmp_path):
-    probe = (
-        'spbench-probe {\\"mpi4py\\": \\"$A$B\\", \\"library\\": \\"MPICH\\", \\"torch\\": null}'
-    )
+    probe = SAID.replace("4.1", "$A$B").replace('"', '\\"')
     python = str(program(tmp_path / "python", f'echo "{probe}"'))
     found = mpi_library(python, keys(setup=("export A=1",), env={"B": "2"}))
     assert found.mpi4py == "12"
+
+
+def gone(pid: int) -> bool:
+    """Whether a process has ended, though nobody may have asked for its status yet."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+def test_a_setup_line_that_hangs_is_told_and_leaves_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr(detect, "_PATIENCE", 0.5)
+    pids = tmp_path / "pids"
+    setup = (f"sleep 60 & echo $! $$ > {pids}", "sleep 60")
+    with pytest.raises(MissingError, match=r"did not tell its MPI library within 0\.5 s; check"):
+        mpi_library(sys.executable, keys(setup=setup))
+    deadline = time.monotonic() + 2.0
+    left = [int(pid) for pid in pids.read_text().split()]
+    while not all(map(gone, left)) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert [pid for pid in left if not gone(pid)] == []
 
 
 @pytest.mark.mpi

@@ -81,6 +81,13 @@ HYDRA = [
         "a host of the job cannot be started: check ssh to each host, and MPI there",
     ),
     (
+        "[proxy:1@node02] HYDU_sock_connect (/mpich/src/pm/hydra/lib/utils/sock.c:130): unable to "
+        "connect to server login at port 38121 (Connection refused)\n"
+        "[mpiexec@login] ui_cmd_cb (pmiserv_pmci.c:51): Launch proxy failed.\n",
+        "a host cannot reach mpiexec at login: name an address of this machine that it reaches, "
+        "launch.args: [-localhost, ADDRESS]",
+    ),
+    (
         "[mpiexec@vm] match_arg (args.c:166): unrecognized argument nosuchopt\n",
         "mpiexec does not know the option -nosuchopt of launch.args",
     ),

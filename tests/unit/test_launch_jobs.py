@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from spbench.errors import MissingError, UsageError
+from spbench.errors import FailedRunError, MissingError, UsageError
 from spbench.launch import jobs
 from spbench.launch.base import Placed
 from spbench.launch.detect import MpiLibrary
@@ -148,5 +148,17 @@ def test_what_cannot_be_launched(openmpi, tmp_path):
     with pytest.raises(UsageError, match="NUL character"):
         ready(openmpi, tmp_path, None, env={"A": "x\0y"})
     (tmp_path / "file").touch()
-    with pytest.raises(MissingError, match=r"cannot write the hostfile .*; choose another --home"):
+    with pytest.raises(
+        FailedRunError, match=r"cannot write the hostfile .*; choose another --home"
+    ):
         ready(openmpi, tmp_path / "file", "node01:4")
+
+
+def test_more_ranks_than_ranks_per_host_do_not_fit_on_this_machine(openmpi, tmp_path):
+    with pytest.raises(
+        MissingError, match="4 ranks do not fit on this machine at ranks_per_host 2: raise it, or"
+    ):
+        ready(openmpi, tmp_path, None, ranks_per_host=2)
+    assert ready(openmpi, tmp_path, None, ranks_per_host=4).placement == ()
+    in_batch = Job(1, (), 4, keys(python=openmpi, ranks_per_host=2))
+    assert prepare(in_batch, None, tmp_path, {}, {"PATH": "", "SLURM_JOB_ID": "7"})

@@ -253,12 +253,39 @@ def test_a_lost_rank_is_told():
     assert [rank["status"] for rank in case_of([*started(), lost])["ranks"]] == ["running", "lost"]
 
 
+@pytest.mark.parametrize(
+    ("hosts", "cpus", "sharing"),
+    [
+        (("node01", "node01"), ([0], [1]), [1, 1]),
+        (("node01", "node01"), ([0, 1], [0, 1]), [2, 2]),
+        (("node01", "node02"), ([0, 1], [0, 1]), [1, 1]),
+        (("node01", "node01", "node01"), ([0], [0, 1], [1, 2]), [2, 2, 2]),
+        (("node01", "node01", "node01"), ([0], [0, 1], [2]), [2, 2, 1]),
+        (("node01", "node01"), ([0], []), [1, None]),
+    ],
+    ids=["bound", "unbound", "two hosts", "overlapping", "one alone", "not known"],
+)
+def test_a_rank_tells_how_many_may_run_on_its_cpus(hosts, cpus, sharing):
+    events = [
+        {**event, "cpus": cpus[event["rank"]]} if event["event"] == "ready" else event
+        for event in started(hosts=hosts)
+    ]
+    assert [rank["sharing"] for rank in case_of(events)["ranks"]] == sharing
+
+
 # A run that never started
 
 
 @pytest.mark.parametrize(
     ("code", "verdict"),
-    [(ExitCode.USAGE, "error"), (ExitCode.MISSING, "error"), (ExitCode.NOTHING, "skipped")],
+    [
+        (ExitCode.USAGE, "error"),
+        (ExitCode.MISSING, "error"),
+        (ExitCode.NOTHING, "skipped"),
+        (ExitCode.BUDGET, "cancelled"),
+        (ExitCode.INTERRUPTED, "cancelled"),
+        (ExitCode.TERMINATED, "cancelled"),
+    ],
 )
 def test_a_refused_run_has_a_report_as_well(code, verdict):
     report = refused_report("s.yaml:1:1: error: a\ns.yaml:2:1: error: b", code, ["run", "s.yaml"])

@@ -145,8 +145,18 @@ def test_an_empty_env_value_is_refused():
             "unknown benchmark 'zzz'; `spbench benchmarks` lists them",
         ),
         (
-            "  - §{name: a, benchmark: halo.exchange, params: {grid: 4x1, slice_method: vertical}}",
+            "  - {name: a, benchmark: halo.exchange, params: {grid: §4x1, slice_method: vertical}}",
             "a: grid 4x1 is not slice_method vertical; give one of the two",
+        ),
+        (
+            "  - {name: a, benchmark: halo.exchange, zip: {grid: §[4x1], slice_method: [square]}}",
+            "a[grid=4x1,slice_method=square]: grid 4x1 is not slice_method square; give one of "
+            "the two",
+        ),
+        (
+            "  - {name: a, benchmark: memory.copy, launch: {env: {§SPBENCH_RUN: x}}}",
+            "'SPBENCH_RUN' cannot name an environment variable: use letters, digits and _ with no "
+            "digit first; SPBENCH_... is spbench's own",
         ),
         (
             "  - {name: a, benchmark: memory.copy, §zip: {size: [8, 8], seed: [1, 1]}}",

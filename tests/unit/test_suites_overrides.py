@@ -150,7 +150,7 @@ def test_a_derived_value_follows():
         (
             "launch.env.1B=x",
             "s.yaml:3:22: error: --set launch.env.1B=x: '1B' cannot name an environment variable: "
-            "use letters, digits and _ with no digit first",
+            "use letters, digits and _ with no digit first; SPBENCH_... is spbench's own",
         ),
         (
             "launch.env.B=",

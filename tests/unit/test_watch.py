@@ -164,9 +164,22 @@ def test_a_case_has_its_timeout_from_its_last_ranks_start():
 
 
 def test_only_ranks_that_are_not_through_are_late():
-    job = Job().ready().start("a").later(3.0).end("a", 0, 2).later(31.0)
-    assert job.fault.rank == 1
-    assert job.fault.sentence.startswith("rank 1 on node01 is not through with a after 31.0 s")
+    job = Job().ready().start("a").later(3.0).end("a", 0, 2).later(27.1)
+    assert (job.fault.rank, job.fault.case) == (1, "a")
+    assert job.fault.sentence.startswith("rank 1 on node01 is not through with a after 30.1 s")
+
+
+def test_the_end_of_a_case_on_some_ranks_does_not_extend_its_deadline():
+    job = Job().ready().start("a").later(29.0).end("a", 0, 1).later(1.0, 0, 1, 2)
+    assert job.fault is None
+    assert job.later(0.1).fault.status == "timeout"
+
+
+def test_a_start_of_the_next_case_does_not_extend_the_deadline_of_this_one():
+    job = Job().ready().start("a").later(29.0).end("a", 0).start("b", 0).later(1.1)
+    assert told(job.fault)[0] == "timeout"
+    assert "a after 30.1 s" in job.fault.sentence
+    assert job.fault.case == "a"
 
 
 def test_each_case_has_its_own_timeout():
@@ -195,7 +208,7 @@ def test_a_case_that_ends_in_an_error_says_which_rank_and_when():
     error = {"message": "ValueError: no", "traceback": "Traceback ..."}
     job.end("a", 2, status="error", error=error)
     assert job.fault == Fault(
-        "error", "rank 2 on node02, 1.5 s into a: ValueError: no", 2, False, "Traceback ..."
+        "error", "rank 2 on node02, 1.5 s into a: ValueError: no", 2, "a", False, "Traceback ..."
     )
 
 
@@ -234,8 +247,14 @@ def test_a_bye_before_the_end_is_an_error():
     job = Job().ready().start("a").end("a").start("b").later(1.0).bye(1)
     assert told(job.fault) == (
         "error",
-        "rank 1 on node01, 1.0 s into b said bye before b had ended",
+        "rank 1 on node01, 1.0 s into b, said bye before it had ended b",
     )
+
+
+def test_a_bye_is_right_though_other_ranks_ends_are_not_yet_read():
+    job = Job(items=[("a", 0)]).ready().start("a").end("a", 1).bye(1)
+    assert job.fault is None
+    assert job.end("a", 0, 2).bye(0, 2).watch.done
 
 
 def test_ranks_have_a_while_to_say_bye():

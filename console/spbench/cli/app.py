@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import sys
@@ -82,6 +83,11 @@ def run_command_line(words: list[str] | None = None) -> int:
         return ExitCode.USAGE
     except (KeyboardInterrupt, typer.Abort):
         return ExitCode.INTERRUPTED
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        _complain(f"spbench: error: cannot write the output: {error.strerror}")
+        return ExitCode.ERROR
     except SystemExit as end:
         # Completion ends so with 0; Typer with 1 where the reader of stdout has gone, as `| head`
         # does, and then nothing is left to say to anyone.

@@ -26,8 +26,8 @@ def list_(home: HomeOption = None) -> None:
     for folder in list_runs(home_of(home, os.environ)):
         run = folder.read_json("run.json")
         verdict = run.get("verdict") or ("running" if folder.alive() else "unfinished")
-        started = timestamp(folder.started()) or "?"
-        print(f"{folder.id:<46} {started[:19]}Z  {verdict:<10} {run.get('suite', '?')}")
+        started = (timestamp(folder.started()) or "unknown")[:19]
+        print(f"{folder.id:<46} {started:<19}  {verdict!s:<10} {run.get('suite', '?')}")
 
 
 @group.command()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -198,17 +199,22 @@ def _refuse(error: SpbenchError, json_target: str | None) -> None:
 def _write_report(report: dict[str, Any], target: str | None, no_samples: bool) -> None:
     if target is None:
         return
+    from spbench.record.event_log import unwritable
     from spbench.record.folder import write_whole
     from spbench.report.build import without_samples
 
     report = without_samples(report) if no_samples else report
     text = json.dumps(report, indent=1, allow_nan=False) + "\n"
-    if target == "-":
-        with suppress(OSError):  # its reader has gone, and the exit code still tells
-            sys.stdout.write(text)
-            sys.stdout.flush()
-    else:
+    if target != "-":
         write_whole(Path(target), text)
+        return
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except OSError as error:
+        # Where its reader has gone the exit code still tells.
+        if error.errno not in (errno.EPIPE, errno.EIO):
+            raise unwritable(Path("/dev/stdout"), error) from None
 
 
 def seconds(text: str) -> float:

@@ -6,6 +6,7 @@ import asyncio
 import time
 import traceback
 from collections import deque
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -142,6 +143,9 @@ class Run:
         except SpbenchError as error:
             self._errors.append(error)
             end = self._run_end()
+            with suppress(SpbenchError):  # as much of it as can still be written
+                recorder.say("run_end", **end)
+                folder.write_json("run.json", folder.read_json("run.json") | _ended(end))
             self._state.apply(console_event("run_end", **end))
             report = build_report(self._state)
         return Outcome(folder, ExitCode(end["exit_code"]), report)

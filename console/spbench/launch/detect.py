@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -177,10 +178,10 @@ def _output(argv: tuple[str, ...], env: Mapping[str, str]) -> tuple[int, str, st
     )
     try:
         stdout, stderr = process.communicate(timeout=_PATIENCE)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
-        raise
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
     return process.returncode, stdout, stderr
 
 

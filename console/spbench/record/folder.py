@@ -20,6 +20,7 @@ from spbench.record.state import RunState
 
 DEFAULT_HOME = Path(".spbench")
 ENV_HOME = "SPBENCH_HOME"
+_YEAR_10000 = 253402300800.0
 
 
 def home_of(option: Path | None, environ: Mapping[str, str]) -> Path:
@@ -89,7 +90,7 @@ class RunFolder:
         """When the run started, in seconds since the epoch; None where run.json does not say."""
         console = self.read_json("run.json").get("console")
         started = console.get("started") if isinstance(console, dict) else None
-        return started if isinstance(started, float) else None
+        return started if isinstance(started, float) and 0 <= started < _YEAR_10000 else None
 
     def alive(self) -> bool:
         """Whether the console that writes this run still runs, as far as this host can tell."""
@@ -106,7 +107,7 @@ class RunFolder:
         """Return the state to which the recorded events lead.
 
         Raises:
-            UsageError: The log has a line that is no event of a run.
+            UsageError: The log cannot be read, or has a line that is no event of a run.
         """
         state = RunState()
         line = 1
@@ -114,6 +115,8 @@ class RunFolder:
             for event in read_events(self.events):
                 state.apply(event)
                 line += 1
+        except OSError as error:
+            raise UsageError(f"cannot read {self.events}: {error.strerror or error}") from None
         except (ValueError, KeyError, TypeError, AttributeError):
             raise UsageError(f"{self.events}:{line}: error: this is no event of a run") from None
         return state

@@ -1,0 +1,179 @@
+"""Which case of a job a fault is given to, from the ranks' events to the run's verdict."""
+
+from types import SimpleNamespace
+
+import pytest
+from events import described, job_start, rank_event, run_start
+
+from spbench.engine.collector import Who
+from spbench.engine.job_listener import JobListener
+from spbench.engine.recorder import Recorder
+from spbench.engine.run import Run
+from spbench.engine.watch import Watch
+from spbench.errors import ExitCode
+from spbench.launch.jobs import Job
+from spbench.record.event_log import EventLog
+from spbench.record.state import RunState
+from spbench.suites.case import Case
+from spbench.suites.settings import LaunchSettings
+from spbench_workers.catalog import BENCHMARKS
+
+BENCHMARK = "link.pingpong"
+
+
+class Source:
+    """A rank's connection, without the connection."""
+
+    peer = "127.0.0.1:9"
+
+    def __init__(self, number):
+        self.who = Who("node01", 11 + number, number)
+        self.rank = None
+        self.ended = False
+        self.answers = []
+
+    def reply(self, **fields):
+        self.answers.append(fields["reply"])
+
+
+class Played:
+    """A run of one job of two ranks whose events are made up, through listener, watch and run."""
+
+    def __init__(self, home, *names):
+        settings = LaunchSettings()
+        params = BENCHMARKS[BENCHMARK].complete({})
+        cases = [Case(name, name, BENCHMARK, params, 2, 1, (), settings, 1) for name in names]
+        self.job = Job(1, tuple(cases), 2, settings)
+        self.state = RunState()
+        self.log = EventLog(home / "events.jsonl")
+        self.recorder = Recorder(self.log, self.state, lambda event: None)
+        for event in (
+            run_start(*(described(name, checks=[]) for name in names)),
+            job_start(*names),
+        ):
+            fields = {name: event[name] for name in event if name not in ("event", "time")}
+            self.recorder.say(event["event"], **fields)
+        self.watch = Watch(2, [(name, 0) for name in names], 60.0, dict.fromkeys(names, 60.0), 0.0)
+        self.listener = JobListener(self.job, self.recorder, self.watch)
+        self.sources = [Source(0), Source(1)]
+        for rank in (0, 1):
+            self.say(rank, "ready")
+
+    def say(self, rank, kind, **fields):
+        event = rank_event(kind, rank, **fields)
+        self.listener.on_events(self.sources[rank], [b"{}"], [event])
+
+    def both(self, kind, **fields):
+        for rank in (0, 1):
+            self.say(rank, kind, **fields)
+
+    def lose(self, rank):
+        self.listener.on_lost(self.sources[rank])
+
+    def settle(self):
+        """Settle the job's fault as the run does; return the cases that are left to run."""
+        run = Run(SimpleNamespace(request=SimpleNamespace(budget=None)), self.state, None)
+        current = self.watch.current
+        left = run._settle(self.recorder, self.job, self.watch.fault, current and current[0])
+        self.verdict = run._verdict()
+        return [case.id for case in left.cases] if left else []
+
+    @property
+    def statuses(self):
+        return {name: case.status for name, case in self.state.cases.items()}
+
+
+@pytest.fixture
+def job(tmp_path):
+    played = Played(tmp_path, "a", "b", "c")
+    yield played
+    played.log.close()
+
+
+ERROR = {"message": "ValueError: no", "traceback": "Traceback ..."}
+
+
+def fail_in_b_while_rank_0_is_in_a(job):
+    job.both("case_start", case="a")
+    job.say(1, "case_end", case="a")
+    job.say(1, "case_start", case="b")
+    job.say(1, "case_end", case="b", status="error", error=ERROR)
+
+
+def test_an_error_goes_to_the_case_it_names_though_an_earlier_end_is_read_later(job):
+    fail_in_b_while_rank_0_is_in_a(job)
+    job.say(0, "case_end", case="a")
+    assert job.settle() == ["c"]
+    assert job.statuses == {"a": "passed", "b": "error", "c": "waiting"}
+    assert job.state.cases["b"].reason.endswith("into b: ValueError: no")
+    assert job.state.cases["b"].traceback == "Traceback ..."
+
+
+def test_an_earlier_case_whose_end_is_never_read_runs_again(job):
+    fail_in_b_while_rank_0_is_in_a(job)
+    assert job.settle() == ["a", "c"]
+    assert job.statuses == {"a": "running", "b": "error", "c": "waiting"}
+
+
+def test_a_fault_that_names_no_case_goes_to_the_one_that_was_not_through(job):
+    job.both("case_start", case="a")
+    job.both("case_end", case="a")
+    job.lose(1)
+    assert job.settle() == ["c"]
+    assert job.statuses == {"a": "passed", "b": "error", "c": "waiting"}
+
+
+def test_a_rank_that_ends_without_bye_after_the_last_case_makes_it_an_error(job):
+    for name in ("a", "b", "c"):
+        job.both("case_start", case=name)
+        job.both("case_end", case=name)
+    assert job.statuses["c"] == "passed"
+    job.say(0, "bye")
+    job.lose(1)
+    assert job.settle() == []
+    assert job.statuses == {"a": "passed", "b": "passed", "c": "error"}
+    assert "rank 1 on node01" in job.state.cases["c"].reason
+    assert job.state.cases["c"].reason.endswith("ended without a word")
+    assert job.verdict == ("error", ExitCode.ERROR)
+
+
+def test_a_connection_that_ends_after_its_bye_is_nothing(job):
+    for name in ("a", "b", "c"):
+        job.both("case_start", case=name)
+        job.both("case_end", case=name)
+    job.both("bye")
+    job.lose(0)
+    job.lose(1)
+    assert job.watch.fault is None
+    assert job.watch.done
+    assert [source.answers[-1] for source in job.sources] == ["bye", "bye"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        ({"case": "z"}, "spoke of a case 'z' that it does not run"),
+        ({"case": "a", "rank": 0}, "spoke as rank 0"),
+    ],
+)
+def test_what_was_right_before_a_wrong_event_counts(job, wrong, why):
+    job.both("case_start", case="a")
+    batch = [
+        rank_event("case_end", 1, case="a"),
+        {**rank_event("case_start", 1, case="b"), **wrong},
+        rank_event("case_end", 1, case="b"),
+    ]
+    job.listener.on_events(job.sources[1], [b"{}"] * 3, batch)
+    job.say(0, "case_end", case="a")
+    assert job.watch.fault.sentence == f"rank 1 on node01 {why}"
+    job.settle()
+    assert job.statuses == {"a": "passed", "b": "error", "c": "waiting"}
+
+
+def test_a_case_before_ready_is_a_violation(tmp_path):
+    job = Played(tmp_path, "a")
+    late = Source(1)
+    job.listener.on_events(late, [b"{}"], [rank_event("case_start", 1, case="a")])
+    job.log.close()
+    assert job.watch.fault.sentence == "rank ? on node01 spoke of a case before it was ready"
+    assert job.statuses == {"a": "waiting"}

@@ -1,0 +1,127 @@
+"""A job whose launcher is a program that plays both ranks, over real connections."""
+
+import os
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from events import described, run_start
+
+from spbench.engine import job_run
+from spbench.engine.job_run import JobPlan, JobRun
+from spbench.engine.processes import members
+from spbench.engine.recorder import Recorder
+from spbench.launch.base import Command
+from spbench.launch.jobs import Job
+from spbench.record.event_log import EventLog
+from spbench.record.folder import create
+from spbench.record.state import RunState
+from spbench.suites.case import Case
+from spbench.suites.settings import LaunchSettings
+from spbench_workers.catalog import BENCHMARKS
+
+RANKS = """
+import os, time
+from events import BY_KIND
+from spbench_workers.channel import open_channel
+
+ERROR = {"message": "ValueError: no", "traceback": "Traceback ..."}
+
+
+def connect(rank):
+    channel = open_channel({**os.environ, "PMI_RANK": str(rank), "PMI_SIZE": "2"})
+    channel.send("ready", **BY_KIND["ready"])
+    return channel
+
+
+def start(channel, case):
+    channel.send("case_start", case=case, repeat=0)
+
+
+def end(channel, case, **fields):
+    channel.send("case_end", case=case, repeat=0, **{"status": "ok", **fields})
+
+
+first, second = connect(0), connect(1)
+first.receive_cases()
+"""
+"""Two ranks, connected and with their cases; what they do then is each test's own."""
+
+
+@pytest.fixture
+def play(tmp_path, monkeypatch):
+    """Runs a job of the cases a and b whose ranks do what they are told to."""
+
+    async def play(deeds):
+        monkeypatch.setattr(job_run, "prepare", lambda *_: launch(deeds))
+        settings = LaunchSettings()
+        params = BENCHMARKS["link.pingpong"].complete({})
+        cases = [Case(n, n, "link.pingpong", params, 2, 1, (), settings, 1) for n in ("a", "b")]
+        plan = JobPlan(Job(1, tuple(cases), 2, settings), None, tmp_path, os.environ)
+        folder = create(tmp_path, "unit")
+        log = EventLog(folder.events)
+        state = RunState()
+        recorder = Recorder(log, state, lambda event: None)
+        opening = run_start(*(described(name, checks=[]) for name in ("a", "b")))
+        del opening["time"]
+        recorder.say(opening.pop("event"), **opening)
+        fault = await JobRun(plan, folder, recorder).run()
+        log.close()
+        assert members(folder.id) == []
+        return fault, {name: case.status for name, case in state.cases.items()}
+
+    def launch(deeds):
+        path = f"{Path(__file__).parent}:{os.environ.get('PYTHONPATH', '')}"
+        command = Command((sys.executable, "-c", RANKS + deeds), os.environ | {"PYTHONPATH": path})
+        return SimpleNamespace(
+            command=command,
+            launcher=SimpleNamespace(name="played", explain=lambda _: None),
+            version="1",
+            library=SimpleNamespace(version_text="played"),
+            hostfile_text=None,
+            oversubscribed=False,
+        )
+
+    return play
+
+
+async def test_ranks_that_end_their_cases_and_say_bye_leave_no_fault(play):
+    fault, statuses = await play(
+        "for case in 'ab':\n"
+        "    for rank in (first, second): start(rank, case)\n"
+        "    for rank in (first, second): end(rank, case)\n"
+        "first.close()\n"
+        "second.close()\n"
+    )
+    assert fault is None
+    assert statuses == {"a": "passed", "b": "passed"}
+
+
+async def test_what_other_ranks_had_sent_is_read_after_an_error(play):
+    fault, statuses = await play(
+        "for rank in (first, second): start(rank, 'a')\n"
+        "end(second, 'a')\n"
+        "start(second, 'b')\n"
+        "end(second, 'b', status='error', error=ERROR)\n"
+        "time.sleep(0.3)\n"
+        "end(first, 'a')\n"
+        "os._exit(1)\n"
+    )
+    assert fault.case == "b"
+    assert fault.sentence.endswith("into b: ValueError: no")
+    assert statuses == {"a": "passed", "b": "running"}
+
+
+async def test_a_rank_that_ends_without_bye_after_the_last_case_is_a_fault(play):
+    fault, statuses = await play(
+        "for case in 'ab':\n"
+        "    for rank in (first, second): start(rank, case)\n"
+        "    for rank in (first, second): end(rank, case)\n"
+        "first.close()\n"
+        "os._exit(0)\n"
+    )
+    assert fault.status == "error"
+    assert fault.rank == 1
+    assert "ended without a word" in fault.sentence
+    assert statuses == {"a": "passed", "b": "passed"}

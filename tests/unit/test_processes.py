@@ -1,0 +1,84 @@
+"""The end of a run's processes on this host."""
+
+import asyncio
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from spbench.engine import processes
+from spbench.engine.processes import end, members
+from spbench.errors import FailedRunError
+
+RUN = "20260101-000000-unit-processes"
+STUBBORN = """
+import signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+print("deaf", flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.fixture
+async def start():
+    """Starts a launcher that belongs to the run, and waits for its first word."""
+    started = []
+
+    async def start(code):
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-c",
+            code,
+            env=os.environ | {"SPBENCH_RUN": RUN},
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+        )
+        started.append(process)
+        await process.stdout.readline()
+        return process
+
+    yield start
+    for process in started:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+
+async def timed_end(process, grace, hurry=None):
+    began = time.monotonic()
+    await end(process, RUN, grace, hurry or asyncio.Event())
+    return time.monotonic() - began
+
+
+async def test_a_process_that_heeds_sigterm_is_given_no_more_time_than_it_takes(start):
+    process = await start("import time; print(flush=True); time.sleep(60)")
+    assert members(RUN) == [process.pid]
+    assert await timed_end(process, 5.0) < 2.0
+    assert members(RUN) == []
+
+
+async def test_a_process_that_does_not_is_killed_after_the_grace(start):
+    process = await start(STUBBORN)
+    assert 0.5 <= await timed_end(process, 0.5) < 2.0
+    assert process.returncode == -9
+
+
+async def test_in_a_hurry_no_grace_is_left(start):
+    process, hurry = await start(STUBBORN), asyncio.Event()
+    asyncio.get_running_loop().call_later(0.2, hurry.set)
+    assert await timed_end(process, 30.0, hurry) < 3.0
+    assert members(RUN) == []
+
+
+async def test_a_process_that_never_goes_is_told_with_its_number(start, monkeypatch):
+    process = await start("import time; print(flush=True); time.sleep(60)")
+    monkeypatch.setattr(processes, "KILL_TIMEOUT", 0.2)
+    monkeypatch.setattr(processes, "members", lambda run_id: [2**22 + 1, 2**22 + 2])
+    with pytest.raises(FailedRunError) as caught:
+        await end(process, RUN, 0.0, asyncio.Event())
+    assert str(caught.value).startswith(
+        f"processes {2**22 + 1}, {2**22 + 2} do not end 0.2 s after SIGKILL: "
+    )
+    assert "\n" not in str(caught.value)

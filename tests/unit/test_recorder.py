@@ -1,0 +1,56 @@
+import pytest
+from events import run_end, run_start
+
+from spbench.engine.recorder import Recorder
+from spbench.errors import FailedRunError
+from spbench.record.event_log import EventLog, read_events
+from spbench.record.state import RunState
+
+
+def say(recorder, event):
+    recorder.say(
+        event["event"],
+        **{name: event[name] for name in event if name not in ("event", "time")},
+    )
+
+
+@pytest.mark.parametrize("error", [BrokenPipeError, OSError(5, "Input/output error")])
+def test_a_view_whose_terminal_has_gone_is_dropped_and_the_run_goes_on(tmp_path, error):
+    seen = []
+
+    def view(event):
+        seen.append(event["event"])
+        raise error
+
+    log = EventLog(tmp_path / "events.jsonl")
+    recorder = Recorder(log, RunState(), view)
+    for event in (run_start(), run_end()):
+        say(recorder, event)
+    log.close()
+    assert seen == ["run_start"]
+    assert recorder.state.run.verdict == "passed"
+    assert [event["event"] for event in read_events(tmp_path / "events.jsonl")] == [
+        "run_start",
+        "run_end",
+    ]
+
+
+def test_a_defect_of_a_view_is_no_terminal_that_has_gone(tmp_path):
+    log = EventLog(tmp_path / "events.jsonl")
+    recorder = Recorder(log, RunState(), lambda event: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        say(recorder, run_start())
+    log.close()
+
+
+def test_a_log_that_is_full_is_told_once_and_the_state_goes_on(tmp_path):
+    path = tmp_path / "events.jsonl"
+    path.symlink_to("/dev/full")
+    log = EventLog(path)
+    recorder = Recorder(log, RunState(), lambda event: None)
+    with pytest.raises(FailedRunError, match="No space left on device"):
+        say(recorder, run_start())
+    say(recorder, run_start())
+    say(recorder, run_end())
+    log.close()
+    assert recorder.state.run.verdict == "passed"

@@ -1,0 +1,97 @@
+"""What ends a run early, and which of two reasons counts."""
+
+import asyncio
+import os
+import signal
+
+import pytest
+
+from spbench.engine.stop import Stop
+from spbench.errors import ExitCode, StoppedError
+
+
+async def press(number=signal.SIGINT):
+    os.kill(os.getpid(), number)
+    await asyncio.sleep(0.02)
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "name"),
+    [
+        (signal.SIGINT, ExitCode.INTERRUPTED, "Ctrl-C"),
+        (signal.SIGTERM, ExitCode.TERMINATED, "SIGTERM"),
+        (signal.SIGHUP, ExitCode.TERMINATED, "SIGHUP"),
+    ],
+)
+async def test_a_signal_ends_a_run_with_its_code(number, code, name):
+    with Stop(None) as stop:
+        assert stop.code is None
+        await press(number)
+        assert stop.code is code
+        assert stop.sentence.startswith(f"cancelled by {name} after ")
+
+
+async def test_only_the_second_signal_is_at_once():
+    told = []
+    with Stop(None) as stop:
+        stop.tell(lambda why, at_once: told.append(at_once))
+        await press()
+        await press()
+    assert told == [False, True]
+
+
+async def test_the_first_signal_gives_the_code():
+    with Stop(None) as stop:
+        await press(signal.SIGTERM)
+        await press(signal.SIGINT)
+        assert stop.code is ExitCode.TERMINATED
+
+
+async def test_a_budget_that_is_used_up_is_told():
+    told = []
+    with Stop(0.05) as stop:
+        stop.tell(lambda why, at_once: told.append((why, at_once)))
+        await asyncio.sleep(0.1)
+    assert stop.code is ExitCode.BUDGET
+    assert told == [("the budget of 0.05 s is used up", False)]
+
+
+async def test_a_signal_counts_before_a_budget_whichever_comes_first():
+    with Stop(0.03) as after:
+        await asyncio.sleep(0.06)
+        assert after.code is ExitCode.BUDGET
+        await press()
+        assert after.code is ExitCode.INTERRUPTED
+    with Stop(0.05) as before:
+        await press()
+        await asyncio.sleep(0.1)
+        assert before.code is ExitCode.INTERRUPTED
+
+
+async def test_work_that_is_stopped_is_cancelled_and_says_why():
+    ended = []
+
+    async def work():
+        try:
+            await asyncio.sleep(60)
+        finally:
+            ended.append(True)
+
+    with Stop(0.05) as stop, pytest.raises(StoppedError, match="is used up") as caught:
+        await stop.unless(work())
+    assert ended == [True]
+    assert caught.value.exit_code is ExitCode.BUDGET
+
+
+async def test_work_that_is_not_stopped_gives_what_it_gives():
+    async def work():
+        return 7
+
+    with Stop(60.0) as stop:
+        assert await stop.unless(work()) == 7
+
+
+async def test_the_signals_are_given_back():
+    with Stop(None):
+        pass
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
