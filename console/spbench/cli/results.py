@@ -26,8 +26,9 @@ def list_(home: HomeOption = None) -> None:
     for folder in list_runs(home_of(home, os.environ)):
         run = folder.read_json("run.json")
         verdict = run.get("verdict") or ("running" if folder.alive() else "unfinished")
-        started = (timestamp(folder.started()) or "unknown")[:19]
-        print(f"{folder.id:<46} {started:<19}  {verdict!s:<10} {run.get('suite', '?')}")
+        at = timestamp(folder.started())
+        started = f"{at[:19]}Z" if at else "unknown"
+        print(f"{folder.id:<46} {started:<20}  {verdict!s:<10} {run.get('suite', '?')}")
 
 
 @group.command()

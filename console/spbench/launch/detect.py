@@ -166,7 +166,7 @@ def _run_probe(python: str, argv: tuple[str, ...], env: Mapping[str, str]) -> di
 
 def _output(argv: tuple[str, ...], env: Mapping[str, str]) -> tuple[int, str, str]:
     """Run the probe; what it has started ends with it, whatever setup lines do."""
-    process = subprocess.Popen(
+    with subprocess.Popen(
         argv,
         env=env,
         stdin=subprocess.DEVNULL,
@@ -175,13 +175,12 @@ def _output(argv: tuple[str, ...], env: Mapping[str, str]) -> tuple[int, str, st
         text=True,
         errors="replace",
         start_new_session=True,
-    )
-    try:
-        stdout, stderr = process.communicate(timeout=_PATIENCE)
-    finally:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+    ) as process:
+        try:
+            stdout, stderr = process.communicate(timeout=_PATIENCE)
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
     return process.returncode, stdout, stderr
 
 
