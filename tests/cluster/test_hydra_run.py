@@ -82,13 +82,6 @@ def test_ctrl_c_leaves_no_rank_in_a_session_of_its_own(start) -> None:
     ended.assert_events_whole()
 
 
-def test_ranks_that_cannot_reach_the_console_are_explained(start) -> None:
-    ended = start(FAULTS, "--set", "launch.env.SPBENCH_COLLECTOR=127.0.0.1:9").end()
-    assert ended.code == 4, ended.stdout + ended.stderr
-    assert "cannot reach the console at 127.0.0.1:9" in ended.case("first")["reason"]
-    ended.assert_no_process_left()
-
-
 def test_a_run_over_hosts_passes_with_an_address_that_they_reach(
     hosts: NetHosts, start_over
 ) -> None:

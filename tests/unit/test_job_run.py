@@ -125,3 +125,21 @@ async def test_a_rank_that_ends_without_bye_after_the_last_case_is_a_fault(play)
     assert fault.rank == 1
     assert "ended without a word" in fault.sentence
     assert statuses == {"a": "passed", "b": "passed"}
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        (
+            "spbench: no console at 10.0.0.1:7: start ranks through spbench\n",
+            "ranks cannot reach the console at 10.0.0.1:7: check firewalls and routes",
+        ),
+        (
+            "bash: line 1\nspbench: setup line failed: module load x\n",
+            "setup line failed: module load x",
+        ),
+        ("MPI_ABORT was invoked\n", None),
+    ],
+)
+def test_what_ranks_without_a_connection_wrote_is_taken_for_the_reason(written, said):
+    assert job_run._own_words(written) == said
