@@ -14,6 +14,7 @@ import socket
 import sys
 import threading
 import time
+from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
@@ -44,7 +45,7 @@ class Channel(Protocol):
         """Say ``bye`` and make sure that everything has arrived."""
 
 
-class _Numbered:
+class _Numbered(ABC):
     """Numbers events, and writes each as one line, from any thread."""
 
     def __init__(self) -> None:
@@ -58,8 +59,9 @@ class _Numbered:
             self._write(protocol.encode(head | {"time": round(time.time(), 6)} | fields))
             self._seq += 1
 
+    @abstractmethod
     def _write(self, line: bytes) -> None:
-        raise NotImplementedError
+        """Write one line."""
 
 
 class TcpChannel(_Numbered):
