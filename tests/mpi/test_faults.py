@@ -282,6 +282,19 @@ def test_a_run_that_is_stopped_before_its_first_job_is_cancelled(
     assert not (running.home / "runs").exists()
 
 
+def test_ctrl_c_while_a_setup_line_hangs_ends_it_at_once(tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    line = f"echo $$ > {mark}; exec sleep 29.5"
+    running = Running(FAULTS, "--set", f"launch.setup=['{line}']", home=tmp_path / "home")
+    wait_until(lambda: mark.exists() and mark.read_text().endswith("\n"))
+    running.interrupt()
+    ended = running.end(15.0)
+    assert ended.code == 130
+    assert ended.seconds < 15
+    assert ended.report["run"]["verdict"] == "cancelled"
+    assert not Path("/proc", mark.read_text().strip()).exists()
+
+
 def test_ranks_of_a_killed_console_end_and_results_show_reads_the_run(tmp_path: Path) -> None:
     running = Running(LONG, home=tmp_path / "home")
     running.wait_for("progress", phase="timing")

@@ -17,6 +17,7 @@ from spbench.engine.recorder import Recorder, View
 from spbench.engine.stop import Stop
 from spbench.engine.watch import Fault
 from spbench.errors import ExitCode, FailedRunError, SpbenchError
+from spbench.launch.detect import abandon_probes
 from spbench.launch.jobs import Job
 from spbench.record.environment import facts
 from spbench.record.event_log import EventLog, console_event
@@ -73,7 +74,12 @@ class Run:
 
     async def _look_before(self) -> None:
         """Refuse what can be refused before a launch."""
-        await check_hosts(self._plan, await asyncio.to_thread(launches, self._plan))
+        try:
+            prepared = await asyncio.to_thread(launches, self._plan)
+        except asyncio.CancelledError:
+            abandon_probes()
+            raise
+        await check_hosts(self._plan, prepared)
 
     async def _run_jobs(self, folder: RunFolder, recorder: Recorder) -> None:
         waiting = deque(self._plan.jobs)

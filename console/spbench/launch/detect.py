@@ -46,6 +46,7 @@ _MARKS = (
     ("MPICH", "mpich"),
 )
 _PATIENCE = 30.0
+_probes: set[subprocess.Popen[str]] = set()
 
 # torch takes a second to import, and MPI_Init may need a launcher: neither happens here
 _PROBE = """
@@ -176,12 +177,24 @@ def _output(argv: tuple[str, ...], env: Mapping[str, str]) -> tuple[int, str, st
         errors="replace",
         start_new_session=True,
     ) as process:
+        _probes.add(process)
         try:
             stdout, stderr = process.communicate(timeout=_PATIENCE)
         finally:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+            _probes.discard(process)
+            _kill(process)
     return process.returncode, stdout, stderr
+
+
+def abandon_probes() -> None:
+    """End the probes that other threads wait for; they fail there with MissingError."""
+    for process in tuple(_probes):
+        _kill(process)
+
+
+def _kill(process: subprocess.Popen[str]) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def find_launcher(
