@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from spbench.record.case_state import CaseState
@@ -26,10 +26,17 @@ MOST_WIDTH = 48
 class Lines:
     """Prints a line when something has happened: the start, each job, each case, the end."""
 
-    def __init__(self, state: RunState, write: Callable[[str], None], verbosity: int) -> None:
+    def __init__(
+        self,
+        state: RunState,
+        write: Callable[[str], None],
+        verbosity: int,
+        columns: int | None = None,
+    ) -> None:
         self._state = state
         self._write = write
         self._verbosity = verbosity
+        self._columns = columns
         self._done: set[str] = set()
         self._width = 0
 
@@ -80,8 +87,9 @@ class Lines:
         self._done.add(event["case"])
         case = self._state.cases[event["case"]]
         total = len(self._state.cases)
-        line = case_line(case, self._width)
-        self._write(f"[{len(self._done):>{len(str(total))}}/{total}] {line}")
+        count = f"[{len(self._done):>{len(str(total))}}/{total}] "
+        room = self._columns - len(count) if self._columns else None
+        self._write(count + case_line(case, self._width, room))
         if event["reason"]:
             self._write(f"        {event['reason']}")
         if self._verbosity > 0 and case.traceback:
@@ -94,28 +102,40 @@ class Lines:
             self._write(f"        rank {event['rank']}: {event['message']}")
 
 
-def case_line(case: CaseState, width: int = 0) -> str:
+def case_line(case: CaseState, width: int = 0, room: int | None = None) -> str:
     """Return a judged case in one line: verdict, id, time beside its limit, checks.
 
     Args:
         case: The case.
         width: Columns for the id, so that lines stand below each other.
+        room: Columns for the whole line: what does not fit is left out, the report has it all.
     """
-    parts = [f"{GLYPHS.get(case.status, '?')} {case.status:<9} {case.id:<{width}}"]
+    line = f"{GLYPHS.get(case.status, '?')} {case.status:<9} {case.id:<{width}}"
+    for part in _parts(case):
+        if room is not None and len(line) + 2 + len(part.rstrip()) > room:
+            break
+        line += f"  {part}"
+    return line.rstrip()
+
+
+def _parts(case: CaseState) -> Iterator[str]:
+    """What a case's line tells, the most important first."""
     times = case.summary("time_ms")
     if times is not None:
-        limit = case.limits.get("time_ms", {}).get("value")
-        beside = f"limit {number(limit):<8}  " if limit else ""
-        parts.append(f"{number(times.p50):>8} ms  {beside}p99 {number(times.p99):<7}")
+        yield f"{number(times.p50):>8} ms"
+    told, passed = check_ranks(case)
+    if told:
+        yield f"checks {len(passed)}/{len(told)}"
+    limit = case.limits.get("time_ms", {}).get("value")
+    if times is not None and limit:
+        yield f"limit {number(limit):<8}"
+    if times is not None:
+        yield f"p99 {number(times.p99):<7}"
     for name, info in case.metrics.items():
         summary = case.summary(name) if name != "time_ms" and info.better != "none" else None
         if summary is not None:
             label = name.removesuffix("_" + info.unit.lower().replace("/", "_"))
-            parts.append(f"{label} {number(summary.p50)} {info.unit}")
-    told, passed = check_ranks(case)
-    if told:
-        parts.append(f"checks {len(passed)}/{len(told)}")
-    return "  ".join(parts).rstrip()
+            yield f"{label} {number(summary.p50)} {info.unit}"
 
 
 def check_ranks(case: CaseState) -> tuple[set[int], set[int]]:

@@ -20,6 +20,9 @@ INTERVAL = 0.2
 """Seconds between two frames, at least: the console may share its cores with the ranks."""
 MOST_ROWS = 16
 _STYLES = {"passed": "green", "failed": "bold red", "error": "bold red"}
+WIDE = 100
+"""Columns of a terminal from which the whole table fits."""
+_ONLY_WIDE = ("last", "p95")
 _COLUMNS = ("rank", "host", "place", "phase", "iterations", "last", "p50", "p95", "p99", "skew")
 
 
@@ -32,7 +35,7 @@ class LiveView:
         self._drawn = 0.0
         self._now = 0.0
         self._live = Live(console=console, auto_refresh=False, redirect_stderr=False)
-        self._lines = Lines(state, self._print, verbosity)
+        self._lines = Lines(state, self._print, verbosity, console.width)
         self._live.start()
 
     def __call__(self, event: Mapping[str, Any]) -> None:
@@ -76,7 +79,10 @@ class LiveView:
 
     def _table(self, rows: list[RankRow]) -> Table:
         table = Table(box=None, pad_edge=False, header_style="bold")
+        narrow = self._live.console.width < WIDE
         for name in _COLUMNS:
+            if narrow and name in _ONLY_WIDE:
+                continue
             right = name not in ("host", "place", "phase")
             table.add_column(name, justify="right" if right else "left", no_wrap=True)
         table.add_column("check", no_wrap=True)
@@ -84,7 +90,8 @@ class LiveView:
         if len(rows) > MOST_ROWS:
             shown = sorted(rows, key=lambda row: -(row.skew or 0.0))[:MOST_ROWS]
         for row in shown:
-            table.add_row(*_cells(row))
+            cells = zip((*_COLUMNS, "check"), _cells(row), strict=True)
+            table.add_row(*(cell for name, cell in cells if not narrow or name not in _ONLY_WIDE))
         if len(rows) > MOST_ROWS:
             table.caption = f"the slowest {MOST_ROWS} of {len(rows)} ranks; times in ms"
         return table
