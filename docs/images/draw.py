@@ -27,7 +27,7 @@ def main() -> None:
     state = RunState()
     console = Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True)
     lines = Lines(state, lambda line: console.print(styled(line)), verbosity=0)
-    view = LiveView(state, Console(file=io.StringIO()), verbosity=0)
+    view = LiveView(state, Console(file=io.StringIO(), width=WIDTH), verbosity=0)
     for event in read_events(folder.events):
         state.apply(event)
         lines(event)
