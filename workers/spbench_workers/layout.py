@@ -32,6 +32,11 @@ class Box:
         return max(0, self.cols[1] - self.cols[0])
 
     @property
+    def shape(self) -> tuple[int, int]:
+        """Height and width."""
+        return self.height, self.width
+
+    @property
     def empty(self) -> bool:
         """Whether the box holds no pixel."""
         return self.height == 0 or self.width == 0
@@ -77,20 +82,25 @@ def bounds(index: int, parts: int, length: int) -> Interval:
     return index * length // parts, (index + 1) * length // parts
 
 
-def parse_pair(text: int | str) -> tuple[int, int]:
+def parse_pair(text: int | str, least: int = 1) -> tuple[int, int]:
     """Read ``N`` (meaning NxN) or ``RxC``.
 
     Raises:
-        ValueError: It is neither, or a number is below 1.
+        ValueError: It is neither, or a number is below ``least``.
     """
     first, cross, second = str(text).strip().lower().partition("x")
     try:
         pair = (int(first), int(second if cross else first))
     except ValueError:
         raise ValueError(f"{text!r} is neither N nor RxC") from None
-    if min(pair) < 1:
-        raise ValueError(f"{text!r} has a number below 1")
+    if min(pair) < least:
+        raise ValueError(f"{text!r} has a number below {least}")
     return pair
+
+
+def pair_text(pair: tuple[int, int]) -> int | str:
+    """Return a pair as `parse_pair` reads it: one number where both are the same."""
+    return pair[0] if pair[0] == pair[1] else f"{pair[0]}x{pair[1]}"
 
 
 def grid_of(slice_method: str, parts: int) -> Grid:

@@ -51,7 +51,7 @@ class Param:
             "float": _read_float,
             "bool": _read_bool,
             "choice": self._read_choice,
-            "pair": _read_pair,
+            "pair": self._read_pair,
             "bytes": _read_bytes,
             "bytes_list": _read_bytes_list,
         }[self.kind]
@@ -73,6 +73,13 @@ class Param:
             raise ValueError(f"{str(value)!r} is none of {', '.join(self.choices)}")
         return text
 
+    def _read_pair(self, value: Any) -> int | str:
+        if isinstance(value, (bool, float)) or not isinstance(value, (int, str)):
+            raise ValueError(f"{value!r} is neither N nor RxC")
+        least = 1 if self.minimum is None else int(self.minimum)
+        first, second = parse_pair(value, least)
+        return f"{first}x{second}" if "x" in str(value).lower() else first
+
     def json_schema(self) -> dict[str, Any]:
         """Return the JSON Schema of a value as a suite file may give it."""
         schema: dict[str, Any] = {"description": self.help}
@@ -80,10 +87,11 @@ class Param:
             schema["default"] = self.default
         if self.kind == "choice":
             return schema | {"enum": [*self.choices, *self.spellings]}
+        if self.kind == "bool":
+            return schema | {"enum": [True, False, "on", "off", "yes", "no"]}
         types: dict[str, Any] = {
             "int": ["integer", "string"],
             "float": "number",
-            "bool": "boolean",
             "pair": ["integer", "string"],
             "bytes": ["integer", "string"],
             "bytes_list": ["array", "string", "integer"],
@@ -122,15 +130,6 @@ def _read_bool(value: Any) -> bool:
     if text in _FALSE:
         return False
     raise ValueError(f"{value!r} is neither true nor false")
-
-
-def _read_pair(value: Any) -> int | str:
-    if isinstance(value, (bool, float)) or not isinstance(value, (int, str)):
-        raise ValueError(f"{value!r} is neither N nor RxC")
-    first, second = parse_pair(value)
-    if "x" not in str(value).lower():
-        return first
-    return f"{first}x{second}"
 
 
 def _read_bytes(value: Any) -> int:
