@@ -1,88 +1,154 @@
-"""The halo exchange: one message to each neighbour, out of buffers that are made once."""
+"""The exchange: pieces of an image go between ranks, one message a neighbour."""
 
 from __future__ import annotations
 
+import hashlib
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from mpi4py import MPI
 
+from spbench_workers.comm import agree
 from spbench_workers.layout import Box
-from spbench_workers.spatial.partition import HaloTable, Piece
+from spbench_workers.spatial.partition import Piece, Transfers
+from spbench_workers.spatial.transports import Wiring
+from spbench_workers.spatial.transports.choose import open_transport
+
+_TAGS = 30_000
+"""Tags in use, from 1 up: MPI grants 32767 at least."""
+_made: Counter[str] = Counter()
 
 
 @dataclass(frozen=True, slots=True)
-class _Message:
-    """A piece's place in this rank's tensor, and the contiguous CPU memory that MPI reads."""
+class Traffic:
+    """What one exchange of a rank sends: ``messages``, and ``bytes`` in all of them together."""
 
-    peer: int
-    region: torch.Tensor
-    buffer: torch.Tensor
-    memory: MPI.buffer
+    messages: int
+    bytes: int
 
 
-class HaloExchange:
-    """Gives a rank the pixels around its tile.
+class Exchange:
+    """Sends pieces of a tensor to those who need them, and receives what this rank needs.
 
-    Write the tile into `tile`, call `run`, read tile and halo from `padded`. Data on a GPU goes
-    through memory of the CPU.
+    Everything is set up once: buffers, requests, the choice of the transport. Each exchange is
+    `start`, `wait`, `unpack`, `release`, or all of them in `run`. All ranks of the communicator
+    must make it, and go through its exchanges, together.
+
+    Args:
+        comm: The ranks.
+        table: What goes from whom to whom.
+        outgoing: Views to send from, in the order of ``table.sent_by``; `bind` replaces them.
+        into: Views that `unpack` fills, in the order of ``table.received_by``; without them, read
+            `received`.
+        batch: Images.
+        channels: Of each image.
+        transport: Its name; ``auto`` takes the fastest, as measured here and now.
+        adjoint: Send what the table has received, and receive what it has sent.
 
     Attributes:
-        padded: The tile with its halo, ``batch x channels x rows x cols``.
-        tile: The view of `padded` that this rank owns.
-        bytes_sent: Bytes that this rank sends in one exchange.
-        messages_sent: Messages that this rank sends in one exchange.
-        longest_message: Bytes and target of the longest of them; ``(0, -1)`` where there is none.
-        received: The views of `padded` that one message each fills.
+        transport: The name of the transport in use.
+        tried_ms: Under ``auto``, what an exchange took over each transport that applies.
+        sent: The pieces that this rank sends.
+        expected: The pieces that it receives.
+
+    Raises:
+        DisagreementError: The ranks do not all want the same exchange.
+        TransportError: The transport cannot be used here.
     """
 
     def __init__(
         self,
         comm: MPI.Intracomm,
-        table: HaloTable,
+        table: Transfers,
+        outgoing: Sequence[torch.Tensor],
         *,
         batch: int,
         channels: int,
         dtype: torch.dtype,
         device: torch.device,
+        into: Sequence[torch.Tensor] | None = None,
+        channels_last: bool = False,
+        transport: str = "auto",
+        adjoint: bool = False,
     ) -> None:
-        self._comm = comm
-        self._box = table.padded(comm.rank)
-        shape = (batch, channels, self._box.height, self._box.width)
-        self.padded = torch.zeros(shape, dtype=dtype, device=device)
-        self.tile = self.view(table.tile(comm.rank))
-        self._out = [self._message(piece, piece.target) for piece in table.sent_by(comm.rank)]
-        self._in = [self._message(piece, piece.source) for piece in table.received_by(comm.rank)]
-        self.bytes_sent = sum(message.memory.nbytes for message in self._out)
-        self.messages_sent = len(self._out)
-        self.longest_message = max(((m.memory.nbytes, m.peer) for m in self._out), default=(0, -1))
-        self.received = [message.region for message in self._in]
+        self.sent, self.expected = table.sent_by(comm.rank), table.received_by(comm.rank)
+        if adjoint:
+            self.sent, self.expected = self.expected, self.sent
+        agree(
+            comm,
+            {
+                "table": hashlib.blake2b(repr(table).encode(), digest_size=8).hexdigest(),
+                "batch": batch,
+                "channels": channels,
+                "dtype": str(dtype),
+                "device": device.type,
+                "channels_last": channels_last,
+                "transport": transport,
+                "adjoint": adjoint,
+            },
+        )
+        wiring = Wiring(
+            comm=comm,
+            tag=_next_tag(comm),
+            outgoing=outgoing,
+            targets=[piece.peer for piece in self.sent],
+            shapes=[(batch, channels, p.box.height, p.box.width) for p in self.expected],
+            sources=[piece.peer for piece in self.expected],
+            into=into,
+            dtype=dtype,
+            device=device,
+            channels_last=channels_last,
+        )
+        self._bytes_a_pixel = batch * channels * dtype.itemsize
+        self.transport, self._carrier, self.tried_ms = open_transport(transport, wiring)
+        self.bind = self._carrier.bind
+        self.start = self._carrier.start
+        self.wait = self._carrier.wait
+        self.unpack = self._carrier.unpack
+        self.release = self._carrier.release
+        self.poison = self._carrier.poison
+        self.free = self._carrier.free
 
-    def view(self, box: Box) -> torch.Tensor:
-        """Return the part of `padded` that holds these pixels of the image."""
-        top, left = self._box.rows[0], self._box.cols[0]
-        rows = slice(box.rows[0] - top, box.rows[1] - top)
-        cols = slice(box.cols[0] - left, box.cols[1] - left)
-        return self.padded[:, :, rows, cols]
+    @property
+    def received(self) -> Sequence[torch.Tensor]:
+        """The pieces that have come, in the order of `expected`, from `wait` to `release`."""
+        return self._carrier.received
+
+    @property
+    def traffic(self) -> Traffic:
+        """Messages and bytes that this rank sends in one exchange."""
+        return Traffic(len(self.sent), sum(self.bytes_of(piece) for piece in self.sent))
+
+    def bytes_of(self, piece: Piece) -> int:
+        """Return the bytes of a piece on the wire."""
+        return piece.box.height * piece.box.width * self._bytes_a_pixel
 
     def run(self) -> None:
-        """Exchange once; returns when the halo is in `padded`. All ranks must call it."""
-        comm = self._comm
-        requests = [comm.Irecv([m.memory, MPI.BYTE], source=m.peer) for m in self._in]
-        for message in self._out:
-            message.buffer.copy_(message.region)
-            requests.append(comm.Isend([message.memory, MPI.BYTE], dest=message.peer))
-        MPI.Request.Waitall(requests)
-        for message in self._in:
-            self.copy_in(message.region, message.buffer)
+        """Exchange once; return when all pieces have come and been unpacked."""
+        self.start()
+        self.wait()
+        self.unpack()
+        self.release()
 
-    def copy_in(self, region: torch.Tensor, received: torch.Tensor) -> None:
-        """Put one received piece where it belongs in `padded`."""
-        region.copy_(received)
 
-    def _message(self, piece: Piece, peer: int) -> _Message:
-        region = self.view(piece.box)
-        pinned = region.device.type == "cuda"
-        buffer = torch.empty(region.shape, dtype=region.dtype, pin_memory=pinned)
-        memory = MPI.memory.fromaddress(buffer.data_ptr(), buffer.numel() * buffer.element_size())
-        return _Message(peer, region, buffer, memory)
+def view(tensor: torch.Tensor, origin: Box, box: Box) -> torch.Tensor:
+    """Return the part of a tensor that holds a box of the image.
+
+    Args:
+        tensor: ``batch x channels x rows x cols``.
+        origin: The pixels of the image that it holds.
+        box: Pixels among them.
+    """
+    top, left = origin.rows[0], origin.cols[0]
+    rows = slice(box.rows[0] - top, box.rows[1] - top)
+    cols = slice(box.cols[0] - left, box.cols[1] - left)
+    return tensor[:, :, rows, cols]
+
+
+def _next_tag(comm: MPI.Intracomm) -> int:
+    """Return a tag that no rank of the communicator has used for another exchange of late."""
+    made: int = comm.allreduce(_made["exchanges"], op=MPI.MAX)
+    _made["exchanges"] = made + 1
+    return 1 + made % _TAGS

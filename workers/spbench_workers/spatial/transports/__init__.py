@@ -1,0 +1,108 @@
+"""Ways to carry pieces of images between ranks, all behind one interface.
+
+A transport is made once for fixed shapes and peers, and then used for every exchange:
+
+    transport.start()    # pack and send
+    transport.wait()     # everything has come
+    transport.unpack()   # into the wiring's targets, where there are any
+    transport.release()  # received tensors have been read
+
+All ranks make the same transports in the same order and go through the same exchanges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from mpi4py import MPI
+
+Shape = tuple[int, int, int, int]
+"""``batch x channels x rows x cols``."""
+
+
+class TransportError(RuntimeError):
+    """A transport cannot be used here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wiring:
+    """What a transport carries.
+
+    Attributes:
+        comm: The ranks.
+        tag: The tag of all messages, the same on all ranks, and of this exchange alone.
+        outgoing: Views to send from, one message each. `Transport.bind` can replace them.
+        targets: The rank that each of them goes to; no rank twice.
+        shapes: The shapes of the pieces to receive.
+        sources: The rank that each of those comes from; no rank twice.
+        into: Views that `unpack` fills; none, where the reader takes `Transport.received`.
+        dtype: Of all tensors.
+        device: Of all tensors.
+        channels_last: Whether pieces lie in memory with their channels together.
+    """
+
+    comm: MPI.Intracomm
+    tag: int
+    outgoing: Sequence[torch.Tensor]
+    targets: Sequence[int]
+    shapes: Sequence[Shape]
+    sources: Sequence[int]
+    into: Sequence[torch.Tensor] | None
+    dtype: torch.dtype
+    device: torch.device
+    channels_last: bool = False
+
+    def empty(self, shape: Sequence[int], *, pinned: bool = False) -> torch.Tensor:
+        """Return memory for a piece: on the device, or pinned memory of the host."""
+        layout = torch.channels_last if self.channels_last else torch.contiguous_format
+        device = torch.device("cpu") if pinned else self.device
+        pin = pinned and self.device.type == "cuda"
+        return torch.empty(
+            tuple(shape), dtype=self.dtype, device=device, pin_memory=pin, memory_format=layout
+        )
+
+    def dense(self, tensor: torch.Tensor) -> bool:
+        """Whether a view is one block of memory, in the order that pieces have on the wire."""
+        layout = torch.channels_last if self.channels_last else torch.contiguous_format
+        return tensor.is_contiguous(memory_format=layout)
+
+
+class Transport(Protocol):
+    """One way to carry the pieces of a wiring."""
+
+    @property
+    def received(self) -> Sequence[torch.Tensor]:
+        """The pieces that have come, from `wait` to `release`, in the order of the sources."""
+
+    def bind(self, outgoing: Sequence[torch.Tensor]) -> None:
+        """Send from these views from now on; their shapes are those of the wiring."""
+
+    def start(self) -> None:
+        """Pack the pieces and send them. What is sent must not change before `wait` returns."""
+
+    def wait(self) -> None:
+        """Return when all pieces have come and what was sent may change."""
+
+    def unpack(self) -> None:
+        """Copy the pieces into the wiring's targets; nothing to do where it has none."""
+
+    def release(self) -> None:
+        """Say that the received tensors have been read: their memory may be written again."""
+
+    def poison(self) -> None:
+        """Fill the memory that pieces arrive in with NaN. No exchange may be under way."""
+
+    def free(self) -> None:
+        """Give everything back to MPI. All ranks must call it."""
+
+
+def memory_of(tensor: torch.Tensor) -> MPI.buffer:
+    """Return the memory that a view of the host spans, from its first value to its last."""
+    if tensor.numel() == 0:
+        return MPI.buffer.fromaddress(0, 0)
+    steps = zip(tensor.shape, tensor.stride(), strict=True)
+    last = sum((length - 1) * stride for length, stride in steps)
+    return MPI.buffer.fromaddress(tensor.data_ptr(), (last + 1) * tensor.element_size())

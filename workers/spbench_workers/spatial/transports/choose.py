@@ -1,0 +1,112 @@
+"""Which transports apply here, and which of them is the fastest: measured, not guessed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from statistics import median
+from time import perf_counter
+
+from spbench_workers.device import synchronize
+from spbench_workers.spatial.transports import Transport, TransportError, Wiring
+from spbench_workers.spatial.transports.datatype import DatatypeTransport
+from spbench_workers.spatial.transports.nccl import NcclTransport, refusal
+from spbench_workers.spatial.transports.packed import PackedTransport
+from spbench_workers.spatial.transports.shared import SharedTransport, on_one_host
+from spbench_workers.spatial.transports.staged import StagedTransport
+
+TRANSPORTS: Mapping[str, Callable[[Wiring], Transport]] = {
+    "packed": PackedTransport,
+    "datatype": DatatypeTransport,
+    "shm": SharedTransport,
+    "cuda": StagedTransport,
+    "nccl": NcclTransport,
+}
+_MEMORY = {
+    "packed": "cpu",
+    "datatype": "cpu",
+    "shm": "cpu",
+    "cuda": "cuda",
+    "nccl": "cuda",
+}
+"""The type of the device that each of them reads and writes."""
+_PLACES = {"cpu": "the host", "cuda": "a GPU"}
+WARM_UP = 3
+ROUNDS = 9
+BATCH = 3
+"""Exchanges that are timed together: a single one is too short for the clock and the barrier."""
+
+
+def refusals(wiring: Wiring) -> dict[str, str]:
+    """Return the transports that cannot carry a wiring, each with the reason.
+
+    All ranks must call it, and all get the same answer.
+    """
+    device = wiring.device
+    reasons = {
+        name: f"is for memory of {_PLACES[kind]}, and the device is {device.type}"
+        for name, kind in _MEMORY.items()
+        if kind != device.type
+    }
+    if device.type == "cpu" and not on_one_host(wiring.comm):
+        reasons["shm"] = "needs all ranks on one host"
+    if device.type == "cuda" and (reason := refusal(wiring.comm, device)):
+        reasons["nccl"] = reason
+    return reasons
+
+
+def applicable(wiring: Wiring) -> list[str]:
+    """Return the transports that can carry a wiring. All ranks get the same answer."""
+    refused = refusals(wiring)
+    return [name for name in TRANSPORTS if name not in refused]
+
+
+def open_transport(name: str, wiring: Wiring) -> tuple[str, Transport, dict[str, float]]:
+    """Make a transport; ``auto`` makes all that apply, times them and keeps the fastest.
+
+    All ranks must call it, and all get the same answer.
+
+    Returns:
+        The name, the transport, and the ms that an exchange took over each that was tried.
+
+    Raises:
+        TransportError: The transport cannot carry this wiring.
+    """
+    refused = refusals(wiring)
+    names = [one for one in TRANSPORTS if one not in refused]
+    if name != "auto":
+        if name not in names:
+            reason = refused.get(name, "is not known")
+            raise TransportError(f"transport {name} {reason}; those that apply: {', '.join(names)}")
+        return name, TRANSPORTS[name](wiring), {}
+    transports = {one: TRANSPORTS[one](wiring) for one in names}
+    times = {one: _time(wiring, transport) for one, transport in transports.items()}
+    chosen = min(times, key=lambda one: times[one])
+    for one, transport in transports.items():
+        if one != chosen:
+            transport.free()
+    return chosen, transports[chosen], times
+
+
+def _time(wiring: Wiring, transport: Transport) -> float:
+    """Return the ms of an exchange, as long as the slowest rank's; the same on all ranks."""
+    for _ in range(WARM_UP):
+        _exchange(transport)
+    rounds = []
+    for _ in range(ROUNDS):
+        synchronize(wiring.device)
+        wiring.comm.Barrier()
+        start = perf_counter()
+        for _ in range(BATCH):
+            _exchange(transport)
+        synchronize(wiring.device)
+        rounds.append((perf_counter() - start) * 1000.0 / BATCH)
+    everyones = zip(*wiring.comm.allgather(rounds), strict=True)
+    slowest: list[float] = [max(times) for times in everyones]
+    return median(slowest)
+
+
+def _exchange(transport: Transport) -> None:
+    transport.start()
+    transport.wait()
+    transport.unpack()
+    transport.release()

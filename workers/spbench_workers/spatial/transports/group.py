@@ -1,0 +1,185 @@
+"""Groups of torch.distributed over the ranks of a communicator, made once and shared.
+
+They stand beside torch's default group and need none: a communicator of any ranks gets its own.
+"""
+
+from __future__ import annotations
+
+import atexit
+import socket
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Protocol, TypeVar, cast
+
+import torch
+import torch.distributed as dist
+from mpi4py import MPI
+
+from spbench_workers.spatial.transports import TransportError
+from spbench_workers.spatial.transports.shared import on_one_host
+
+_TIMEOUT = timedelta(minutes=5)
+"""To find each other, and for one exchange."""
+_LOOPBACK = "127.0.0.1"
+
+Message = tuple[torch.Tensor, int]
+"""A dense vector, and the rank that it goes to or comes from."""
+_Made = TypeVar("_Made")
+
+
+class Pending(Protocol):
+    """Something under way."""
+
+    def wait(self) -> object:
+        """Wait for it: the host, or on a GPU the current stream."""
+
+
+class _Backend(Protocol):
+    """What is used of NCCL and gloo."""
+
+    @property
+    def supports_coalescing(self) -> bool: ...
+    def send(self, tensors: list[torch.Tensor], rank: int, tag: int, /) -> Pending: ...
+    def recv(self, tensors: list[torch.Tensor], rank: int, tag: int, /) -> Pending: ...
+    def allreduce(self, tensors: list[torch.Tensor], /) -> Pending: ...
+    def _start_coalescing(self) -> None: ...
+    def _end_coalescing(self) -> Pending: ...
+    def shutdown(self) -> None: ...
+    def abort(self) -> None: ...
+
+
+@dataclass(slots=True)
+class Group:
+    """The ranks of a communicator, as torch.distributed sees them: same ranks, same numbers.
+
+    Attributes:
+        backend: What sends and receives.
+        store: Where the ranks found each other; rank 0 serves it as long as the group lives.
+        users: How many hold the group.
+    """
+
+    backend: _Backend
+    store: object
+    users: int = 0
+
+    def exchange(
+        self, receives: Sequence[Message], sends: Sequence[Message], tag: int
+    ) -> list[Pending]:
+        """Start to send and receive. Ranks start their exchanges in the same order."""
+        if not (receives or sends):
+            return []
+        if self.backend.supports_coalescing:
+            self.backend._start_coalescing()
+            self._post(receives, sends, tag)
+            return [self.backend._end_coalescing()]
+        return self._post(receives, sends, tag)
+
+    def drop(self) -> None:
+        """Let go of the backend: its threads must end before the interpreter does."""
+        del self.backend, self.store
+
+    def _post(
+        self, receives: Sequence[Message], sends: Sequence[Message], tag: int
+    ) -> list[Pending]:
+        posted = [self.backend.recv([vector], rank, tag) for vector, rank in receives]
+        return posted + [self.backend.send([vector], rank, tag) for vector, rank in sends]
+
+
+_groups: dict[tuple[int, str], Group] = {}
+
+
+def acquire(comm: MPI.Intracomm, device: torch.device) -> Group:
+    """Return the group of a communicator: NCCL for GPUs, gloo for the host.
+
+    All ranks must call it, and call `release` as often.
+
+    Raises:
+        TransportError: On all ranks, if one could not join.
+    """
+    key = (comm.handle, str(device))
+    if key not in _groups:
+        _groups[key] = _connect(comm, device)
+    _groups[key].users += 1
+    return _groups[key]
+
+
+def release(comm: MPI.Intracomm, device: torch.device) -> None:
+    """Say that a group is needed once less; with the last one it ends. All ranks must call it."""
+    group = _groups[comm.handle, str(device)]
+    group.users -= 1
+    if not group.users:
+        del _groups[comm.handle, str(device)]
+        group.backend.shutdown()
+        # Rank 0 serves the store until no rank needs it.
+        comm.Barrier()
+        group.drop()
+
+
+@atexit.register
+def _abort_all() -> None:
+    """End what was not freed, without waiting for ranks that may be gone."""
+    for group in _groups.values():
+        group.backend.abort()
+        group.drop()
+
+
+def _connect(comm: MPI.Intracomm, device: torch.device) -> Group:
+    host = _LOOPBACK if on_one_host(comm) else _address()
+    server = _agreed(comm, lambda: _store(host) if comm.rank == 0 else None)
+    host, port = comm.bcast((host, server.port) if server is not None else None)
+
+    def join() -> Group:
+        store = server or _store(host, port)
+        backend = _backend(store, comm, device)
+        # Only a group whose ranks have all met lets some of them exchange without the others.
+        backend.allreduce([torch.zeros(1, device=device)]).wait()
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        return Group(backend, store)
+
+    return _agreed(comm, join)
+
+
+def _store(host: str, port: int = 0) -> Any:
+    """Serve a store on a free port, or go to the one that is served on a port."""
+    return dist.TCPStore(  # type: ignore[attr-defined]
+        host, port, is_master=not port, wait_for_workers=False, timeout=_TIMEOUT
+    )
+
+
+def _backend(store: Any, comm: MPI.Intracomm, device: torch.device) -> _Backend:
+    if device.type == "cuda":
+        options = dist.ProcessGroupNCCL.Options()
+        options._timeout = _TIMEOUT
+        nccl = dist.ProcessGroupNCCL(store, comm.rank, comm.size, options)
+        return cast(_Backend, nccl)
+    gloo = dist.ProcessGroupGloo(store, comm.rank, comm.size, timeout=_TIMEOUT)
+    return cast(_Backend, gloo)
+
+
+def _agreed(comm: MPI.Intracomm, make: Callable[[], _Made]) -> _Made:
+    """Return what this rank made; raise on all ranks where one of them could not."""
+    made, problem = None, ""
+    try:
+        made = make()
+    except (RuntimeError, OSError) as error:
+        problem = next(iter(str(error).splitlines()), "") or type(error).__name__
+    for rank, said in enumerate(comm.allgather(problem)):
+        if said:
+            raise TransportError(
+                f"transport nccl: rank {rank} could not join the others ({said}); "
+                "choose another transport"
+            )
+    return made  # type: ignore[return-value]
+
+
+def _address() -> str:
+    """Return an address of this host for the others; its name, where it knows only loopback."""
+    name = socket.gethostname()
+    try:
+        known = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+    except OSError:
+        return name
+    addresses = [str(entry[4][0]) for entry in known]
+    return next((one for one in addresses if not one.startswith(("127.", "::1", "fe80"))), name)
