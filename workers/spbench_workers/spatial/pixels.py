@@ -38,18 +38,33 @@ class Image:
         step = max(1, _CHUNK // max(1, box.width))
         for first in range(0, rows.numel(), step):
             places = rows[first : first + step].unsqueeze(1) + cols
-            values[first : first + step] = _values(places, self.seed, round_)
+            bits = _hash(_hash(places, self.seed), round_)
+            values[first : first + step] = self.values(bits, round_)
         return values.view(self.batch, self.channels, box.height, box.width)
 
+    def values(self, bits: torch.Tensor, round_: int) -> torch.Tensor:
+        """Return fp32 numbers: ten bits of a hash, and the round's parity as the lowest bit."""
+        sign = bits & (1 << 9)
+        exponent = 123 + ((bits >> 6) & 7)
+        mantissa = ((bits & 63) << 1) | (round_ & 1)
+        pattern = (sign << 22) | (exponent << 23) | (mantissa << 16)
+        return pattern.to(torch.int32).view(torch.float32)
 
-def _values(places: torch.Tensor, seed: int, round_: int) -> torch.Tensor:
-    """Return fp32 numbers: ten bits of a hash, and the round's parity as the lowest bit."""
-    bits = _hash(_hash(places, seed), round_)
-    sign = bits & (1 << 9)
-    exponent = 123 + ((bits >> 6) & 7)
-    mantissa = ((bits & 63) << 1) | (round_ & 1)
-    pattern = (sign << 22) | (exponent << 23) | (mantissa << 16)
-    return pattern.to(torch.int32).view(torch.float32)
+
+@dataclass(frozen=True, slots=True)
+class WholeImage(Image):
+    """An image of whole numbers from ``-largest`` to ``largest``.
+
+    Of each 2 ** 16 values about ``share`` are drawn so; the others are zero.
+    """
+
+    largest: int
+    share: int = 1 << 16
+
+    def values(self, bits: torch.Tensor, round_: int) -> torch.Tensor:
+        """Return whole numbers; the upper bits of the hash say which, the lower ones whether."""
+        numbers = _shift(bits, 16) % (2 * self.largest + 1) - self.largest
+        return torch.where((bits & 0xFFFF) < self.share, numbers, 0).float()
 
 
 def _hash(numbers: torch.Tensor, key: int) -> torch.Tensor:

@@ -1,0 +1,109 @@
+"""Places along a chain of layers that exchanges once: what a rank computes of each layer.
+
+Going back from the outputs that a rank owns, every layer needs a box of its input. A box is not cut
+at the image's border: what lies beyond is padding of one layer or another. An axis that is not
+divided needs no neighbours: there every layer pads as it would alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from spbench_workers.layout import Box, Interval
+from spbench_workers.spatial.frame import around
+from spbench_workers.spatial.partition import NOTHING, Partition, Transfers
+from spbench_workers.window import Window, Window2d
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """One layer of a chain.
+
+    Attributes:
+        owned: Who owns which pixels of its input.
+        window: None for a layer that works pixel by pixel.
+        statistics: Whether it reads all pixels that the rank owns, needed or not.
+    """
+
+    owned: Partition
+    window: Window2d | None = None
+    statistics: bool = False
+
+    @property
+    def padding(self) -> tuple[int, int]:
+        """Rows and columns that the layer itself adds around its input."""
+        if self.window is None:
+            return 0, 0
+        grid = self.owned.grid
+        return (
+            self.window.rows.padding if grid.rows == 1 else 0,
+            self.window.cols.padding if grid.cols == 1 else 0,
+        )
+
+    def need(self, outputs: Box, rank: int) -> Box:
+        """Return the box of the input that a rank computes these outputs from."""
+        if self.statistics:
+            return _hull(outputs, self.owned.tile(rank))
+        if self.window is None:
+            return outputs
+        if outputs.empty:
+            return NOTHING
+        owned = self.owned
+        return Box(
+            _need(self.window.rows, outputs.rows, owned.grid.rows, owned.height),
+            _need(self.window.cols, outputs.cols, owned.grid.cols, owned.width),
+        )
+
+
+def boxes_of(links: Sequence[Link], produced: Partition, rank: int) -> tuple[Box, ...]:
+    """Return the box of each layer's input that a rank works on, and last the outputs it owns."""
+    boxes = [produced.tile(rank)]
+    for link in reversed(links):
+        boxes.append(link.need(boxes[-1], rank))
+    return tuple(reversed(boxes))
+
+
+def chain_transfers(links: Sequence[Link], produced: Partition) -> Transfers:
+    """Return the transfers that give each rank all that the chain needs, in one exchange."""
+    owned = links[0].owned
+    needs = (boxes_of(links, produced, rank)[0] for rank in range(owned.size))
+    return Transfers(owned, tuple(need.intersect(owned.image) for need in needs))
+
+
+def redundant_share(links: Sequence[Link], produced: Partition) -> float:
+    """Return how much more the ranks compute than they own: 0.1 is a tenth more.
+
+    Counted are the pixels that layers with a window put out, those beyond the image among them. It
+    is below 0 where a layer leaves out pixels that no later layer reads.
+    """
+    results = [*(link.owned for link in links[1:]), produced]
+    ranks = [boxes_of(links, produced, rank) for rank in range(produced.size)]
+    windowed = [index for index, link in enumerate(links) if link.window is not None]
+    computed = sum(_area(boxes[index + 1]) for boxes in ranks for index in windowed)
+    return computed / sum(_area(results[index].image) for index in windowed) - 1.0
+
+
+def outside(box: Box, image: Box) -> tuple[Box, ...]:
+    """Return the strips of a box that lie beyond the image."""
+    if box.empty:
+        return ()
+    inside = box.intersect(image)
+    return (box,) if inside.empty else around(box, inside)
+
+
+def _need(window: Window, outputs: Interval, tiles: int, length: int) -> Interval:
+    return (0, length) if tiles == 1 else window.need(outputs)
+
+
+def _hull(a: Box, b: Box) -> Box:
+    """Return the smallest box that holds both."""
+    if a.empty or b.empty:
+        return b if a.empty else a
+    rows, cols = zip(a.rows, b.rows, strict=True), zip(a.cols, b.cols, strict=True)
+    (top, bottom), (left, right) = rows, cols
+    return Box((min(top), max(bottom)), (min(left), max(right)))
+
+
+def _area(box: Box) -> int:
+    return box.height * box.width

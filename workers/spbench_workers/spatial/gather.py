@@ -1,0 +1,253 @@
+"""Parts of an image that reach beyond a rank's tile, with gradients that find their way back.
+
+A gather gives a rank one or more boxes of the image. It copies what the rank has from its tile,
+what others have from the pieces that they send, and fills what lies outside the image. Its adjoint
+sends the gradient of every received pixel back to the owner, who adds it to his own.
+
+In between, a rank can compute on its tile while the pieces travel:
+
+    flight = gather.start(tile)
+    inner = compute(flight.tile)
+    parts = gather.finish(flight)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from mpi4py import MPI
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
+
+from spbench_workers.layout import Box
+from spbench_workers.spatial.exchange import Exchange, view
+from spbench_workers.spatial.partition import Transfers
+
+
+@dataclass(slots=True)
+class PartGradients:
+    """The gradients of the parts, kept until they are added to the tile's.
+
+    Attributes:
+        tensors: One for each part; None where nothing depends on it. None at all before the
+            adjoint exchange has started.
+    """
+
+    tensors: Sequence[torch.Tensor | None] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Flight:
+    """One exchange under way.
+
+    Attributes:
+        tile: This rank's tile, to compute on meanwhile.
+        token: Ties what is gathered to the tile in autograd's graph; holds no values.
+        gradients: What the way back takes along.
+    """
+
+    tile: torch.Tensor
+    token: torch.Tensor
+    gradients: PartGradients
+
+
+class Gather:
+    """Gathers boxes of an image for tensors of one shape.
+
+    Args:
+        comm: The ranks that share the image.
+        table: Who needs what; this rank's boxes must lie, as far as they lie in the image, in what
+            it says that the rank needs.
+        parts: The boxes to gather; they may reach beyond the image and may overlap.
+        fill: The value outside the image.
+        sample: A tile: its batch, channels, dtype, device and memory format are those of all
+            others.
+        transport: What carries the pieces.
+    """
+
+    def __init__(
+        self,
+        comm: MPI.Intracomm,
+        table: Transfers,
+        parts: Sequence[Box],
+        *,
+        sample: torch.Tensor,
+        fill: float = 0.0,
+        transport: str = "auto",
+    ) -> None:
+        self.comm, self.table, self.parts, self.fill = comm, table, tuple(parts), fill
+        self.tile = table.owned.tile(comm.rank)
+        self.token = sample.detach().new_empty(0)
+        self._channels_last = bool(comm.allreduce(is_channels_last(sample), op=MPI.MAX))
+        self._batch, self._channels = sample.shape[:2]
+        outgoing = [
+            view(sample.detach(), self.tile, piece.box) for piece in table.sent_by(comm.rank)
+        ]
+        self.forward = self._exchange(outgoing, transport)
+
+    @cached_property
+    def backward(self) -> Exchange:
+        """The adjoint exchange, made when the first gradient comes by."""
+        self._gradients = [self.new(piece.box) for piece in self.forward.expected]
+        return self._exchange(self._gradients, self.forward.transport, adjoint=True)
+
+    def start(self, tile: torch.Tensor) -> Flight:
+        """Send what others need of this tile. Nothing may write to it before `finish`."""
+        gradients = PartGradients()
+        tile, token = _Start.apply(tile, self, gradients)
+        return Flight(tile, token, gradients)
+
+    def finish(self, flight: Flight) -> tuple[torch.Tensor, ...]:
+        """Wait for what this rank needs; return the parts."""
+        parts: tuple[torch.Tensor, ...] = _Finish.apply(
+            flight.token, flight.tile.detach(), self, flight.gradients
+        )
+        return parts
+
+    def free(self) -> None:
+        """Give buffers and requests back. All ranks must call it."""
+        self.forward.free()
+        if "backward" in self.__dict__:
+            self.backward.free()
+
+    def send(self, tile: torch.Tensor) -> None:
+        """Start the exchange of this tile."""
+        self.forward.bind([view(tile, self.tile, piece.box) for piece in self.forward.sent])
+        self.forward.start()
+
+    def assemble(self, tile: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """Wait for the pieces and put the parts together."""
+        self.forward.wait()
+        parts = tuple(self._assembled(box, tile) for box in self.parts)
+        self.forward.release()
+        return parts
+
+    def send_gradients(self, gradients: Sequence[torch.Tensor | None]) -> None:
+        """Start to send the gradients of received pixels back to their owners."""
+        exchange = self.backward
+        for piece, total in zip(exchange.sent, self._gradients, strict=True):
+            total.zero_()
+            for box, gradient in zip(self.parts, gradients, strict=True):
+                _add(total, piece.box, gradient, box)
+        exchange.start()
+
+    def add_gradients(
+        self, total: torch.Tensor, gradients: Sequence[torch.Tensor | None]
+    ) -> torch.Tensor:
+        """Add the gradients of the parts, and those that others send, to that of the tile."""
+        for box, gradient in zip(self.parts, gradients, strict=True):
+            _add(total, self.tile, gradient, box)
+        self.backward.wait()
+        for piece, gradient in zip(self.backward.expected, self.backward.received, strict=True):
+            _add(total, self.tile, gradient, piece.box)
+        self.backward.release()
+        return total
+
+    def _assembled(self, box: Box, tile: torch.Tensor) -> torch.Tensor:
+        part = self.new(box)
+        image = self.table.owned.image
+        if box.intersect(image) != box:
+            part.fill_(self.fill)
+        sources = [(self.tile, tile)]
+        received = zip(self.forward.expected, self.forward.received, strict=True)
+        sources += [(piece.box, pixels) for piece, pixels in received]
+        for origin, pixels in sources:
+            shared = box.intersect(origin)
+            if not shared.empty:
+                view(part, box, shared).copy_(view(pixels, origin, shared))
+        return part
+
+    def new(self, box: Box) -> torch.Tensor:
+        """Return memory for a box."""
+        layout = torch.channels_last if self._channels_last else torch.contiguous_format
+        return torch.empty(
+            (self._batch, self._channels, box.height, box.width),
+            dtype=self.token.dtype,
+            device=self.token.device,
+            memory_format=layout,
+        )
+
+    def _exchange(
+        self, outgoing: Sequence[torch.Tensor], transport: str, *, adjoint: bool = False
+    ) -> Exchange:
+        return Exchange(
+            self.comm,
+            self.table,
+            outgoing,
+            batch=self._batch,
+            channels=self._channels,
+            dtype=self.token.dtype,
+            device=self.token.device,
+            channels_last=self._channels_last,
+            transport=transport,
+            adjoint=adjoint,
+        )
+
+
+def is_channels_last(tensor: torch.Tensor) -> bool:
+    """Whether the values of a pixel lie together; where both formats fit, it is not."""
+    return not tensor.is_contiguous() and tensor.is_contiguous(memory_format=torch.channels_last)
+
+
+def _add(total: torch.Tensor, at: Box, gradient: torch.Tensor | None, box: Box) -> None:
+    shared = at.intersect(box)
+    if gradient is not None and not shared.empty:
+        view(total, at, shared).add_(view(gradient, box, shared))
+
+
+class _Start(Function):
+    """Identity; the exchange starts, and backward its adjoint ends."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, tile: torch.Tensor, gather: Gather, gradients: PartGradients
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        ctx.set_materialize_grads(False)
+        ctx.gather, ctx.gradients = gather, gradients
+        gather.send(tile)
+        return tile.view_as(tile), gather.token.clone()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: torch.Tensor | None, _: torch.Tensor | None) -> Any:
+        gather, parts = ctx.gather, ctx.gradients.tensors
+        if parts is None:
+            # This rank has no parts, or uses none; others may still have gradients for its tile.
+            parts = (None,) * len(gather.parts)
+            gather.send_gradients(parts)
+        if gradient is None:
+            # Nothing was computed on the tile itself: all that comes, comes through the parts.
+            gradient = gather.new(gather.tile).zero_()
+        ctx.gradients.tensors = None
+        return gather.add_gradients(gradient, parts), None, None
+
+
+class _Finish(Function):
+    """The parts; backward the adjoint exchange starts.
+
+    Autograd goes through a graph from its last node to its first: what was computed on the tile
+    between `Gather.start` and `Gather.finish` has its backward while the adjoint is under way.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        token: torch.Tensor,
+        tile: torch.Tensor,
+        gather: Gather,
+        gradients: PartGradients,
+    ) -> Any:
+        ctx.set_materialize_grads(False)
+        ctx.gather, ctx.gradients = gather, gradients
+        return gather.assemble(tile)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: torch.Tensor | None) -> Any:
+        ctx.gradients.tensors = gradients
+        ctx.gather.send_gradients(gradients)
+        return ctx.gather.token, None, None, None

@@ -1,0 +1,61 @@
+"""The mean of a whole image, from its tiles."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
+
+from spbench_workers.spatial.gradients import sum_over
+from spbench_workers.spatial.operator import check_tile
+from spbench_workers.spatial.tiling import Tiling
+
+
+class SpatialGlobalAvgPool2d(nn.Module):
+    """`torch.nn.AdaptiveAvgPool2d(1)` of an image whose tiles are on different ranks.
+
+    Input is this rank's tile, ``batch x channels x rows x cols``; output is the mean over the whole
+    image, ``batch x channels x 1 x 1``, the same on every rank. All ranks must call forward in the
+    same order.
+
+    What follows is computed alike on every rank, and so is its gradient: that of the loss, once,
+    and not a share of it. Backward each rank takes its own as it is; nothing is sent, and nothing
+    is summed. The parameters of layers that follow have their whole gradient on every rank too.
+
+    Args:
+        tiling: The tiles of the input.
+    """
+
+    def __init__(self, *, tiling: Tiling) -> None:
+        super().__init__()
+        self.tiling = tiling
+
+    def forward(self, tile: torch.Tensor) -> torch.Tensor:
+        """Return the mean over the whole image.
+
+        Raises:
+            ValueError: The tile has not the shape that the tiling says.
+        """
+        check_tile(self.tiling, tile)
+        mean: torch.Tensor = _Mean.apply(tile, self.tiling)
+        return mean
+
+
+class _Mean(Function):
+    @staticmethod
+    def forward(ctx: Any, tile: torch.Tensor, tiling: Tiling) -> torch.Tensor:
+        ctx.shape, ctx.area = tile.shape, tiling.partition.height * tiling.partition.width
+        # Numbers of 16 bits are added in fp32: their sums have more digits than they hold.
+        wide = torch.promote_types(tile.dtype, torch.float32)
+        total = tile.sum((2, 3), keepdim=True, dtype=wide)
+        sum_over(tiling.comm, total)
+        mean: torch.Tensor = total / ctx.area
+        return mean.to(tile.dtype)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: torch.Tensor) -> Any:
+        return (gradient / ctx.area).expand(ctx.shape), None

@@ -1,0 +1,68 @@
+"""Gradients of parameters that all tiles share: the sum of what each tile contributes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from mpi4py import MPI
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
+
+_SUMMED = {torch.float32: MPI.FLOAT, torch.float64: MPI.DOUBLE}
+"""What MPI itself can add. It knows no 16-bit numbers."""
+
+
+def shared_by_tiles(
+    comm: MPI.Intracomm, parameters: Sequence[torch.Tensor], wire: torch.dtype | None = None
+) -> tuple[torch.Tensor, ...]:
+    """Return the parameters; backward their gradients are summed over the ranks.
+
+    Args:
+        comm: The ranks, each with a tile. All must use what is returned, and call backward.
+        parameters: The parameters, equal on all ranks.
+        wire: The number format in which gradients travel; their own where it is None.
+    """
+    shared: tuple[torch.Tensor, ...] = _Shared.apply(comm, wire, *parameters)
+    return shared
+
+
+def sum_over(comm: MPI.Intracomm, tensor: torch.Tensor, wire: torch.dtype | None = None) -> None:
+    """Sum a tensor over the ranks, in place and in one message; all get the same values."""
+    if comm.size == 1 and wire in (None, tensor.dtype):
+        return
+    values = tensor.detach().to(device="cpu", dtype=wire or tensor.dtype).contiguous()
+    tensor.copy_(_sum(comm, values))
+
+
+def _sum(comm: MPI.Intracomm, values: torch.Tensor) -> torch.Tensor:
+    if values.dtype in _SUMMED:
+        comm.Allreduce(MPI.IN_PLACE, [_memory(values), _SUMMED[values.dtype]])
+        return values
+    # 16-bit numbers travel as they are and are added in fp32, on all ranks in the same order.
+    everyones = values.new_empty((comm.size, *values.shape))
+    comm.Allgather([_memory(values), MPI.BYTE], [_memory(everyones), MPI.BYTE])
+    return everyones.float().sum(0)
+
+
+def _memory(values: torch.Tensor) -> MPI.buffer:
+    return MPI.buffer.fromaddress(values.data_ptr(), values.numel() * values.element_size())
+
+
+class _Shared(Function):
+    @staticmethod
+    def forward(
+        ctx: Any, comm: MPI.Intracomm, wire: torch.dtype | None, *parameters: torch.Tensor
+    ) -> tuple[torch.Tensor, ...]:
+        ctx.comm, ctx.wire = comm, wire
+        return tuple(parameter.view_as(parameter) for parameter in parameters)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
+        flat = torch.cat([gradient.reshape(-1) for gradient in gradients])
+        sum_over(ctx.comm, flat, ctx.wire)
+        parts = flat.split([gradient.numel() for gradient in gradients])
+        summed = [part.view(one.shape) for part, one in zip(parts, gradients, strict=True)]
+        return None, None, *summed

@@ -1,0 +1,82 @@
+"""Mean and variance of each channel over all tiles of an image."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from mpi4py import MPI
+
+from spbench_workers.layout import Box
+from spbench_workers.spatial.exchange import view
+from spbench_workers.spatial.tiling import Tiling
+from spbench_workers.spatial.transports import memory_of
+
+
+@dataclass(frozen=True, slots=True)
+class Moments:
+    """What all ranks know of a batch of images.
+
+    Attributes:
+        mean: By channel; fp32, or fp64 for pixels of fp64.
+        variance: By channel: the mean of the squared distances from the mean.
+        count: Values a channel, over all images and tiles.
+    """
+
+    mean: torch.Tensor
+    variance: torch.Tensor
+    count: int
+
+    @property
+    def unbiased_variance(self) -> torch.Tensor:
+        """The variance that the batch suggests of all images that it might be drawn from."""
+        return self.variance * (self.count / (self.count - 1))
+
+
+def moments_over(tiling: Tiling, pixels: torch.Tensor, held: Box) -> Moments:
+    """Return mean and variance over the pixels that the ranks own. All ranks must call it.
+
+    Each rank sends mean and squared distances of its own pixels, in one message; they are combined
+    by Chan's formula, on all ranks in the same order. How many pixels each has, all know.
+
+    Args:
+        tiling: Who owns which pixels.
+        pixels: ``batch x channels x held.height x held.width``.
+        held: Their box in the image; it holds this rank's tile.
+
+    Raises:
+        ValueError: There is only one value a channel.
+    """
+    partition, batch = tiling.partition, pixels.shape[0]
+    count = batch * partition.height * partition.width
+    if count < 2:
+        raise ValueError(
+            f"rank {tiling.comm.rank} got a batch of {count} value a channel; batch norm in "
+            "training needs more than 1: give it a larger batch or image, or call eval()"
+        )
+    tiles = [partition.tile(rank) for rank in range(partition.size)]
+    counts = [batch * tile.height * tile.width for tile in tiles]
+    means, squares = _everyones(tiling.comm, _own(view(pixels, held, tiling.tile))).unbind(1)
+    shares = torch.tensor(counts, dtype=torch.float64).unsqueeze(1) / count
+    mean = (shares * means).sum(0)
+    variance = squares.sum(0) / count + (shares * (means - mean).square()).sum(0)
+    wide = torch.promote_types(pixels.dtype, torch.float32)
+    return Moments(mean.to(pixels.device, wide), variance.to(pixels.device, wide), count)
+
+
+def _own(pixels: torch.Tensor) -> torch.Tensor:
+    """Return mean and sum of squared distances of this rank's pixels, ``2 x channels``."""
+    wide = torch.promote_types(pixels.dtype, torch.float32)
+    if pixels.numel() == 0:
+        return pixels.new_zeros((2, pixels.shape[1]), dtype=wide)
+    axes = (0, 2, 3)
+    mean = pixels.mean(axes, keepdim=True, dtype=wide)
+    return torch.stack((mean.flatten(), (pixels - mean).square_().sum(axes)))
+
+
+def _everyones(comm: MPI.Intracomm, values: torch.Tensor) -> torch.Tensor:
+    """Return the values of all ranks, ``ranks x ...``, in fp64 on the host."""
+    sent = values.cpu()
+    received = sent.new_empty((comm.size, *sent.shape))
+    comm.Allgather([memory_of(sent), MPI.BYTE], [memory_of(received), MPI.BYTE])
+    return received.double()

@@ -1,0 +1,183 @@
+"""Batch normalisation over tiles."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
+from torch.nn import functional
+
+from spbench_workers.layout import Box
+from spbench_workers.spatial.exchange import view
+from spbench_workers.spatial.gradients import shared_by_tiles, sum_over
+from spbench_workers.spatial.moments import Moments, moments_over
+from spbench_workers.spatial.operator import check_tile
+from spbench_workers.spatial.tiling import Tiling
+
+
+class SpatialBatchNorm2d(nn.BatchNorm2d):
+    """`torch.nn.BatchNorm2d` of an image whose tiles are on different ranks.
+
+    Input and output are this rank's tiles, ``batch x channels x rows x cols``. In training, mean
+    and variance are those of the whole image, and the gradients of weight and bias too, on every
+    rank: one message a rank forward, and one backward. In evaluation nothing is sent; only the
+    gradients of weight and bias, where they are asked for, are summed over the tiles. All ranks
+    must call forward, and backward, in the same order.
+
+    Args:
+        num_features: Channels.
+        eps: Added to the variance.
+        momentum: The share of a new batch in the running statistics; None for their plain mean.
+        affine: Whether there are weight and bias.
+        track_running_stats: Whether there are running statistics; without them, evaluation takes
+            those of its batch, as training does.
+        tiling: The tiles of the input.
+        device: Of the parameters.
+        dtype: Of the parameters.
+
+    Attributes:
+        output: The tiles of the output, which are those of the input.
+    """
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        *,
+        tiling: Tiling,
+        device: Any = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__(
+            num_features, eps, momentum, affine, track_running_stats, device=device, dtype=dtype
+        )
+        self.tiling = self.output = tiling
+
+    def forward(self, tile: torch.Tensor) -> torch.Tensor:
+        """Return this rank's tile, normalised.
+
+        Raises:
+            ValueError: The tile has not the shape that the tiling says, or, in training, there is
+                only one value a channel in the whole batch.
+        """
+        check_tile(self.tiling, tile)
+        return self.normalise(tile, self.tiling.tile)
+
+    def normalise(self, pixels: torch.Tensor, held: Box) -> torch.Tensor:
+        """Return pixels, normalised, of which this rank may own only some.
+
+        The statistics are of the pixels that the ranks own; no copy enters them twice.
+
+        Args:
+            pixels: ``batch x channels x held.height x held.width``.
+            held: The pixels' box in the image; it holds this rank's tile, and may reach beyond it.
+
+        Raises:
+            ValueError: In training, there is only one value a channel in the whole batch.
+        """
+        mean, variance = self.running_mean, self.running_var
+        if not self.training and mean is not None and variance is not None:
+            weight, bias = self._shared_parameters()
+            return functional.batch_norm(pixels, mean, variance, weight, bias, eps=self.eps)
+        moments = moments_over(self.tiling, pixels.detach(), held)
+        if self.training and mean is not None and variance is not None:
+            self._track(mean, variance, moments)
+        place = (held, self.tiling)
+        normalised: torch.Tensor = _Normalise.apply(
+            pixels, self.weight, self.bias, moments, place, self.eps
+        )
+        return normalised
+
+    def _shared_parameters(self) -> tuple[torch.Tensor | None, torch.Tensor | None]:
+        if not self.affine:
+            return None, None
+        weight, bias = shared_by_tiles(self.tiling.comm, (self.weight, self.bias))
+        return weight, bias
+
+    def _track(self, mean: torch.Tensor, variance: torch.Tensor, moments: Moments) -> None:
+        batches = self.num_batches_tracked
+        assert batches is not None, "running statistics come with their count"
+        batches.add_(1)
+        share = 1.0 / float(batches) if self.momentum is None else self.momentum
+        mean.mul_(1.0 - share).add_(moments.mean, alpha=share)
+        variance.mul_(1.0 - share).add_(moments.unbiased_variance, alpha=share)
+
+
+class _Normalise(Function):
+    """Pixels, normalised by statistics that depend on the owned ones among them.
+
+    With x the pixels, y the outputs, h = (x - mean) / deviation and sums over all pixels that any
+    rank holds, copies included:
+
+        dbias = sum dy,  dweight = sum dy h
+        dx = weight / deviation * (dy - (dbias + h dweight) / count)    for a pixel that is owned
+        dx = weight / deviation * dy                                    for a copy
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        pixels: torch.Tensor,
+        weight: torch.Tensor | None,
+        bias: torch.Tensor | None,
+        moments: Moments,
+        place: tuple[Box, Tiling],
+        eps: float,
+    ) -> torch.Tensor:
+        ctx.save_for_backward(pixels, weight)
+        ctx.moments, ctx.place, ctx.eps = moments, place, eps
+        mean, variance = moments.mean, moments.variance
+        return functional.batch_norm(
+            pixels, mean, variance, _as(mean, weight), _as(mean, bias), eps=eps
+        )
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: torch.Tensor) -> Any:
+        pixels, weight = ctx.saved_tensors
+        moments: Moments = ctx.moments
+        held, tiling = ctx.place
+        inverse = (moments.variance + ctx.eps).rsqrt()
+        sums = _sums(gradient, pixels, moments.mean, inverse)
+        sum_over(tiling.comm, sums)
+        wide = _as(inverse, weight)
+        dweight, dbias = sums
+        parameters = (None, None) if weight is None else sums.to(weight.dtype).unbind()
+        if not ctx.needs_input_grad[0]:
+            return None, *parameters, None, None, None
+        scale = inverse if wide is None else inverse * wide
+        share = -scale / moments.count
+        owned = functional.batch_norm(
+            view(pixels, held, tiling.tile),
+            moments.mean,
+            moments.variance,
+            share * dweight,
+            share * dbias,
+            eps=ctx.eps,
+        )
+        factor = scale[:, None, None]
+        if held == tiling.tile:
+            return owned.addcmul_(gradient, factor), *parameters, None, None, None
+        through = (gradient * factor).to(pixels.dtype)
+        view(through, held, tiling.tile).add_(owned)
+        return through, *parameters, None, None, None
+
+
+def _sums(
+    gradient: torch.Tensor, pixels: torch.Tensor, mean: torch.Tensor, inverse: torch.Tensor
+) -> torch.Tensor:
+    """Return sum dy h and sum dy of this rank's pixels, ``2 x channels``."""
+    _, products, plain = torch.ops.aten.native_batch_norm_backward(
+        gradient, pixels, None, None, None, mean, inverse, True, 0.0, [False, True, True]
+    )
+    return torch.stack((products, plain))
+
+
+def _as(like: torch.Tensor, tensor: torch.Tensor | None) -> torch.Tensor | None:
+    return None if tensor is None else tensor.to(like.dtype)

@@ -1,0 +1,185 @@
+"""What all operators with a window share: halos in, outputs of this rank's own tile out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
+
+from spbench_workers.layout import Box
+from spbench_workers.spatial.exchange import view
+from spbench_workers.spatial.frame import frame_of, halo_of
+from spbench_workers.spatial.gather import Gather
+from spbench_workers.spatial.tiling import Tiling
+from spbench_workers.window import Window2d
+
+Local = Callable[[torch.Tensor, tuple[int, int], Box], torch.Tensor]
+"""Computes a box of outputs from all pixels that they read: the pixels, the rows and columns that
+the operator is to add around them, and the box. It must not change the pixels."""
+
+
+class TiledWindow:
+    """Runs an operator with a window over tiles, so that it equals the operator on the whole.
+
+    Args:
+        tiling: The tiles of the input.
+        window: The operator's window.
+        fill: What the operator takes for the pixels outside the image.
+
+    Raises:
+        ValueError: The window is larger than the padded image.
+    """
+
+    def __init__(self, tiling: Tiling, window: Window2d, fill: float = 0.0) -> None:
+        self.tiling, self.window, self.fill = tiling, window, fill
+        owned = tiling.partition
+        self.output = tiling.resized(*window.outputs(owned.height, owned.width))
+        produced = self.output.partition
+        self.frame = frame_of(window, owned, produced, tiling.comm.rank)
+        self.table = halo_of(window, owned, produced)
+        self._gathers: dict[Any, Gather] = {}
+
+    def run(
+        self, tile: torch.Tensor, local: Local, channels: int, parameters: Sequence[torch.Tensor]
+    ) -> torch.Tensor:
+        """Return this rank's outputs.
+
+        Args:
+            tile: This rank's tile, ``batch x channels x rows x cols``.
+            local: The operator on pixels that are all there.
+            channels: Channels of the output.
+            parameters: What the outputs depend on besides; a rank without outputs gives them
+                gradients of zero.
+
+        Raises:
+            ValueError: The tile has not the shape that the tiling says.
+        """
+        check_tile(self.tiling, tile)
+        inner, parts = self._inner_and_parts(tile, local)
+        if self.frame.outputs.empty:
+            shape = (tile.shape[0], channels, *self.frame.outputs.shape)
+            return no_outputs(shape, tile, *parts, *parameters)
+        return self.join(inner, parts, local)
+
+    def _inner_and_parts(
+        self, tile: torch.Tensor, local: Local
+    ) -> tuple[Sequence[torch.Tensor], Sequence[torch.Tensor]]:
+        if self.window.single:
+            return self.inner(tile, local), ()
+        gather = self.gather_for(tile)
+        flight = gather.start(tile)
+        if self.tiling.overlap:
+            inner = self.inner(flight.tile, local)
+            return inner, gather.finish(flight)
+        parts = gather.finish(flight)
+        return self.inner(flight.tile, local), parts
+
+    def inner(self, tile: torch.Tensor, local: Local) -> Sequence[torch.Tensor]:
+        """Return the outputs that need no halo, or nothing where there are none."""
+        frame = self.frame
+        if frame.inner.empty:
+            return ()
+        return (local(view(tile, self.tiling.tile, frame.crop), frame.padding, frame.inner),)
+
+    def join(
+        self, inner: Sequence[torch.Tensor], parts: Sequence[torch.Tensor], local: Local
+    ) -> torch.Tensor:
+        """Return all outputs: the inner ones, and those in strips, computed from the parts."""
+        frame = self.frame
+        strips = [
+            local(part, (0, 0), strip) for part, strip in zip(parts, frame.strips, strict=True)
+        ]
+        boxes = [frame.inner, *frame.strips] if inner else frame.strips
+        return _join(frame.outputs, boxes, [*inner, *strips])
+
+    def gather_for(self, tile: torch.Tensor) -> Gather:
+        """Return what gathers halos for tiles like this one; all ranks must ask together."""
+        key = (tile.shape[0], tile.shape[1], tile.dtype, tile.device)
+        if key not in self._gathers:
+            self._gathers[key] = Gather(
+                self.tiling.comm,
+                self.table,
+                [self.window.need(strip) for strip in self.frame.strips],
+                sample=tile,
+                fill=self.fill,
+                transport=self.tiling.transport,
+            )
+        return self._gathers[key]
+
+    def free(self) -> None:
+        """Give all buffers and requests back. All ranks must call it."""
+        for gather in self._gathers.values():
+            gather.free()
+        self._gathers.clear()
+
+
+def check_tile(tiling: Tiling, tile: torch.Tensor) -> None:
+    """Refuse a tensor that is no tile of this rank.
+
+    Raises:
+        ValueError: The tensor has not the shape that the tiling says.
+    """
+    box = tiling.tile
+    if tile.dim() != 4 or tuple(tile.shape[2:]) != (box.height, box.width):
+        partition = tiling.partition
+        raise ValueError(
+            f"rank {tiling.comm.rank} gave a tile of shape {tuple(tile.shape)}; its part "
+            f"of {partition.height}x{partition.width} pixels is {box.height}x{box.width}"
+        )
+
+
+def no_outputs(shape: tuple[int, ...], *inputs: torch.Tensor) -> torch.Tensor:
+    """Return a tensor without values that depends on these; backward they get zeros."""
+    nothing: torch.Tensor = _Nothing.apply(shape, *inputs)
+    return nothing
+
+
+def _join(outputs: Box, boxes: Sequence[Box], pieces: Sequence[torch.Tensor]) -> torch.Tensor:
+    if len(pieces) == 1:
+        return pieces[0]
+    joined: torch.Tensor = _Join.apply(outputs, boxes, *pieces)
+    return joined
+
+
+class _Join(Function):
+    """Boxes of outputs, put together; backward each gets its part of the gradient."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, outputs: Box, boxes: Sequence[Box], *pieces: torch.Tensor
+    ) -> torch.Tensor:
+        ctx.outputs, ctx.boxes = outputs, boxes
+        first = pieces[0]
+        last = first.is_contiguous(memory_format=torch.channels_last)
+        layout = torch.channels_last if last and not first.is_contiguous() else None
+        joined = torch.empty(
+            (*first.shape[:2], outputs.height, outputs.width),
+            dtype=first.dtype,
+            device=first.device,
+            memory_format=layout or torch.contiguous_format,
+        )
+        for box, piece in zip(boxes, pieces, strict=True):
+            view(joined, outputs, box).copy_(piece)
+        return joined
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: torch.Tensor) -> Any:
+        return None, None, *(view(gradient, ctx.outputs, box) for box in ctx.boxes)
+
+
+class _Nothing(Function):
+    """No outputs, and gradients of zero: a rank without a tile takes part in all exchanges."""
+
+    @staticmethod
+    def forward(ctx: Any, shape: tuple[int, ...], *inputs: torch.Tensor) -> torch.Tensor:
+        ctx.inputs = [tensor.detach() for tensor in inputs]
+        return inputs[0].new_empty(shape)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, _: torch.Tensor) -> Any:
+        return None, *(torch.zeros_like(tensor) for tensor in ctx.inputs)

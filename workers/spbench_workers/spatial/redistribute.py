@@ -1,0 +1,73 @@
+"""An image that goes from one partition to another."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import nn
+
+from spbench_workers.spatial.gather import Gather
+from spbench_workers.spatial.operator import check_tile
+from spbench_workers.spatial.partition import Partition, redistribution
+from spbench_workers.spatial.tiling import Tiling
+
+
+class Redistribute(nn.Module):
+    """Takes a rank's tile of one partition, and gives it its tile of another.
+
+    Tiles become those of another grid, or of other ranks; one rank's image becomes tiles, and tiles
+    become one rank's image. A tile is ``batch x channels x rows x cols``; that of a rank without
+    pixels is ``batch x channels x 0 x 0``. Backward the gradients go the other way. All ranks must
+    call forward, and backward, in the same order: those without pixels too, and those have the same
+    batch and channels as the others. Where one rank's input requires a gradient, every rank's must,
+    the empty ones among them.
+
+    Args:
+        source: The tiles of the input.
+        target: The tiles of the output.
+
+    Attributes:
+        output: The tiles of the output, with the communicator of the input.
+
+    Raises:
+        ValueError: The two are not of one image and one communicator.
+    """
+
+    def __init__(self, source: Tiling, target: Partition) -> None:
+        super().__init__()
+        self.tiling = source
+        self.output = replace(source, partition=target)
+        self.table = redistribution(source.partition, target)
+        self._gathers: dict[Any, Gather] = {}
+
+    def forward(self, tile: torch.Tensor) -> torch.Tensor:
+        """Return this rank's tile of the output.
+
+        Raises:
+            ValueError: The tile has not the shape that the source says.
+        """
+        check_tile(self.tiling, tile)
+        gather = self.gather_for(tile)
+        (part,) = gather.finish(gather.start(tile))
+        return part
+
+    def gather_for(self, tile: torch.Tensor) -> Gather:
+        """Return what moves tiles like this one; all ranks must ask together."""
+        key = (tile.shape[0], tile.shape[1], tile.dtype, tile.device)
+        if key not in self._gathers:
+            self._gathers[key] = Gather(
+                self.tiling.comm,
+                self.table,
+                [self.output.tile],
+                sample=tile,
+                transport=self.tiling.transport,
+            )
+        return self._gathers[key]
+
+    def free(self) -> None:
+        """Give all buffers and requests back. All ranks must call it."""
+        for gather in self._gathers.values():
+            gather.free()
+        self._gathers.clear()

@@ -1,0 +1,51 @@
+"""A tensor cut into tiles: what the operators are told of their input."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from mpi4py import MPI
+
+from spbench_workers.layout import Box, Grid
+from spbench_workers.spatial.partition import Partition
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """Who owns which pixels of a tensor, and how pixels travel.
+
+    Attributes:
+        comm: The ranks that share the tensor.
+        partition: Their tiles.
+        transport: What carries halos; ``auto`` takes the fastest, as measured at the first use.
+        overlap: Whether operators compute what needs no halo while the halo travels.
+    """
+
+    comm: MPI.Intracomm
+    partition: Partition
+    transport: str = "auto"
+    overlap: bool = True
+
+    @classmethod
+    def of_grid(
+        cls,
+        comm: MPI.Intracomm,
+        grid: Grid,
+        height: int,
+        width: int,
+        *,
+        transport: str = "auto",
+        overlap: bool = True,
+    ) -> Tiling:
+        """Cut an image for the ranks of a communicator, one tile each."""
+        partition = Partition.of_grid(grid, height, width, size=comm.size)
+        return cls(comm, partition, transport, overlap)
+
+    @property
+    def tile(self) -> Box:
+        """The pixels of this rank."""
+        return self.partition.tile(self.comm.rank)
+
+    def resized(self, height: int, width: int) -> Tiling:
+        """Return the same tiles over a tensor of another size."""
+        return replace(self, partition=self.partition.resized(height, width))
