@@ -29,6 +29,7 @@ def read(kind, value, **fields):
         ("pair", "65", 65),
         ("pair", "65x33", "65x33"),
         ("pair", "2X3", "2x3"),
+        ("pair", "03", 3),
         ("bytes", 8, 8),
         ("bytes", "64KiB", 65536),
         ("bytes", "64k", 64000),
@@ -137,6 +138,71 @@ def test_contradictions_are_refused(given, param):
     with pytest.raises(ExceptionGroup) as caught:
         BENCHMARKS["halo.exchange"].complete(given)
     assert [error.param for error in caught.value.exceptions] == [param]
+
+
+@pytest.mark.parametrize(
+    ("given", "kernel", "padding"),
+    [
+        ({}, 3, 1),
+        ({"halo_len": 3}, 7, 3),
+        ({"kernel": 5}, 5, 2),
+        ({"kernel": "5", "halo_len": "2"}, 5, 2),
+        ({"kernel": 2}, 2, 0),
+        ({"kernel": 4, "dilation": 2}, 4, 3),
+        ({"kernel": "1x7"}, "1x7", "0x3"),
+        ({"halo_len": 3, "enable_one_h_dim_kernel": True}, "1x7", "0x3"),
+        ({"halo_len": 2, "enable_one_w_dim_kernel": "on"}, "5x1", "2x0"),
+        ({"dilation": 3, "padding": 0}, 3, 0),
+        ({"padding": "0x2"}, 3, "0x2"),
+    ],
+)
+@pytest.mark.parametrize("benchmark", ["halo.compute", "halo.fused"])
+def test_kernel_and_padding_follow_from_what_is_given(benchmark, given, kernel, padding):
+    entry = BENCHMARKS[benchmark]
+    params = entry.complete(given)
+    assert (params["kernel"], params["padding"]) == (kernel, padding)
+    assert entry.complete(params) == params
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "given", "param", "message"),
+    [
+        ("halo.compute", {"kernel": 5, "halo_len": 1}, "kernel", "not the 3x3 that halo_len 1"),
+        ("halo.compute", {"halo_len": 0}, "halo_len", "below the least value, 1"),
+        ("halo.exchange", {"halo_len": 0}, "halo_len", "below the least value, 1"),
+        ("halo.exchange", {"fp16_allreduce": True}, "fp16_allreduce", "has no parameter"),
+        ("halo.exchange", {"out_channels": 4}, "out_channels", "has no parameter"),
+        (
+            "halo.compute",
+            {"image_size": 4, "grid": "2x2", "kernel": 9, "padding": 1},
+            "kernel",
+            "spans 9 pixels is larger than 4 pixels with padding 1",
+        ),
+        (
+            "halo.compute",
+            {"enable_one_h_dim_kernel": True, "enable_one_w_dim_kernel": True},
+            "enable_one_w_dim_kernel",
+            "give one of the two",
+        ),
+        ("halo.compute", {"padding": -1}, "padding", "number below 0"),
+        ("halo.compute", {"transport": "nccl", "device": "cpu"}, "transport", "not of cpu"),
+        ("halo.exchange", {"transport": "shm", "device": "cuda"}, "transport", "not of cuda"),
+        ("halo.fused", {"fused_layers": 0}, "fused_layers", "below the least value, 1"),
+        ("halo.fused", {"fused_layers": 5}, "fused_layers", "more than num_layers, 4"),
+        (
+            "halo.fused",
+            {"image_size": 8, "padding": 0, "num_layers": 4},
+            "num_layers",
+            "layer 4: a kernel that spans 3 pixels is larger than 2",
+        ),
+    ],
+)
+def test_what_cannot_be_is_refused_before_anything_starts(benchmark, given, param, message):
+    with pytest.raises(ExceptionGroup) as caught:
+        BENCHMARKS[benchmark].complete(given)
+    (error,) = caught.value.exceptions
+    assert error.param == param
+    assert message in str(error)
 
 
 def test_a_rank_has_its_tile():

@@ -63,7 +63,7 @@ def test_by_hand_arguments_are_what_differs_from_the_defaults():
     )
     assert words == (
         "halo.exchange",
-        *("--image-size", "64x32", "--halo-len", "3", "--slice-method", "vertical"),
+        *("--image-size", "64x32", "--slice-method", "vertical", "--halo-len", "3"),
     )
     words = by_hand_arguments(case("link.pingpong", sizes=[8, 1024]))
     assert words == ("link.pingpong", "--sizes", "8,1024")

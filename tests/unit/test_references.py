@@ -8,9 +8,9 @@ import torch
 from spbench_workers.compute import conv, gemm
 from spbench_workers.compute.whole_numbers import largest_sum, whole_numbers
 from spbench_workers.device import TORCH_DTYPES
-from spbench_workers.halo.exchange import compare
+from spbench_workers.halo.compare import Mismatch, compare_pixels, compare_values
 from spbench_workers.layout import Box
-from spbench_workers.spatial.pixels import Image
+from spbench_workers.spatial.pixels import Image, WholeImage
 
 IMAGE = Image(batch=2, channels=3, height=40, width=30, seed=12345)
 WHOLE = Box((0, 40), (0, 30))
@@ -55,15 +55,46 @@ def test_large_images_are_made_in_parts():
 def test_the_first_wrong_pixel_is_named_in_global_coordinates():
     box = Box((10, 14), (20, 25))
     expected = IMAGE.box(box, 0, torch.float32)
-    assert compare(expected.clone(), expected, box).error == 0.0
+    assert compare_pixels(expected.clone(), expected, box).error == 0.0
     got = expected.clone()
     got[1, 2, 3, 4] += 1
     got[1, 2, 3, 3] = float("nan")
-    found = compare(got, expected, box)
+    found = compare_pixels(got, expected, box)
+    assert found.wrong
     assert found.error != found.error
     assert "2 of 120 values are wrong, the first at row 13, col 23 (image 1, channel 2)" in (
         found.detail
     )
+
+
+def test_a_value_within_the_tolerance_is_not_wrong_and_a_nan_always_is():
+    expected = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
+    near = compare_values("w", expected + 0.25, expected, 0.25)
+    assert (near.wrong, near.error, near.detail) == (False, 0.25, "")
+    far = compare_values("w", expected + torch.tensor([0.0, 0.5]), expected, 0.25)
+    assert far.wrong
+    assert far.detail == "2 of 4 values of w are wrong, the first at [0, 1]: 2.5, not 2"
+    nan = compare_values("w", expected * float("nan"), expected, 1e9)
+    assert nan.wrong
+
+
+def test_the_worst_of_several_comparisons_is_kept():
+    small, large, wrong = Mismatch(0.1, 1.0), Mismatch(0.2, 1.0), Mismatch(0.15, 0.1, "here")
+    assert small.worse(large) is large
+    assert large.worse(wrong) is wrong
+    assert wrong.worse(large) is wrong
+    assert Mismatch(float("nan"), 1.0).worse(large).wrong
+
+
+def test_whole_images_hold_whole_numbers_of_the_size_and_share_asked_for():
+    image = WholeImage(2, 3, 40, 30, seed=7, largest=3)
+    values = image.box(WHOLE, 1, torch.float32)
+    assert torch.equal(values, values.round())
+    assert sorted(values.unique().tolist()) == [-3, -2, -1, 0, 1, 2, 3]
+    assert torch.equal(image.box(Box((5, 9), (3, 4)), 1, torch.float32), values[:, :, 5:9, 3:4])
+    sparse = WholeImage(2, 3, 40, 30, seed=7, largest=1, share=1 << 12)
+    share = float((sparse.box(WHOLE, 1, torch.float32) != 0).float().mean())
+    assert 0.02 < share < 0.07
 
 
 @pytest.mark.parametrize("dtype", TORCH_DTYPES.values(), ids=str)

@@ -62,6 +62,9 @@ class PrintingChannel:
         number = f"{value:.7g}" if isinstance(value, float) else value
         self._line(f"Rank:{self.rank} {name}:{number}{labels}{by}")
 
+    def _print_choice(self, name: str, value: str, reason: str, **_: Any) -> None:
+        self._line(f"Rank:{self.rank} {name}:{value} ({reason})")
+
     def _print_log(self, message: str, **_: Any) -> None:
         self._line(f"Rank:{self.rank} {message}")
 
@@ -88,7 +91,9 @@ def parser_of(entry: Benchmark) -> argparse.ArgumentParser:
     for param in entry.params:
         flags = [param.flag, *("--" + alias.replace("_", "-") for alias in param.aliases)]
         text = f"{param.help} (default: {param.default})".replace("%", "%%")
-        parser.add_argument(*flags, dest=param.name, metavar="V", help=text)
+        # The reference scripts' switches take no value.
+        switch: dict[str, Any] = {"nargs": "?", "const": "true"} if param.kind == "bool" else {}
+        parser.add_argument(*flags, dest=param.name, metavar="V", help=text, **switch)
     faults = [*entry.faults, *COMMON_FAULTS]
     parser.add_argument("--inject", choices=faults, help="plant a fault in the last rank")
     return parser

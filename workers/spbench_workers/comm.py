@@ -35,8 +35,9 @@ def open_world() -> World:
     """Start MPI and say where this rank stands. Sets the number of OMP threads before torch."""
     import mpi4py
 
-    # No thread but the main one calls MPI: a library without locks answers faster.
-    mpi4py.rc.thread_level = "funneled"
+    # One thread at a time calls MPI, with a GPU autograd's own in turn with the main one: a library
+    # without locks answers faster.
+    mpi4py.rc.thread_level = "serialized"
     from mpi4py import MPI
 
     comm = MPI.COMM_WORLD
@@ -70,6 +71,15 @@ def agree(comm: MPI.Intracomm, configuration: dict[str, Any]) -> None:
                 f"rank {rank} was started with {text}, rank 0 with {texts[0]}: "
                 "start all ranks with the same words"
             )
+
+
+def crowded(comm: MPI.Intracomm) -> bool:
+    """Whether somewhere more ranks run than there are cores for them; the same on all ranks."""
+    here = (socket.gethostname(), tuple(os.sched_getaffinity(0)))
+    hosts: dict[str, list[tuple[int, ...]]] = {}
+    for host, cpus in comm.allgather(here):
+        hosts.setdefault(host, []).append(cpus)
+    return any(len(ranks) > len(set().union(*ranks)) for ranks in hosts.values())
 
 
 REST_INTERVAL = 0.0005

@@ -122,6 +122,10 @@ class Context:
         finite = value if math.isfinite(value) else None
         self._channel.send("metric", **self._ids, name=name, value=finite, measured_by=measured_by)
 
+    def choice(self, name: str, value: str, reason: str) -> None:
+        """Say what was chosen where the parameters left it open, and why."""
+        self._channel.send("choice", **self._ids, name=name, value=value, reason=reason)
+
     def log(self, message: str, level: str = "info") -> None:
         """Say something in one line."""
         self._channel.send("log", **self._ids, level=level, message=message)

@@ -80,6 +80,7 @@ _FIELDS: dict[str, dict[str, frozenset[type]]] = {
         "labels": _OBJECT | _LEFT_OUT,
         "measured_by": _TEXT | _LEFT_OUT,
     },
+    "choice": {**_OF_REPEAT, "name": _TEXT, "value": _TEXT, "reason": _TEXT},
     "log": {**_HEAD, **_RANK_OR_NONE, "level": _TEXT, "message": _TEXT},
     "case_end": {**_OF_REPEAT, "status": _TEXT, "error": _OBJECT | _LEFT_OUT},
     "heartbeat": {**_HEAD, **_RANK_OR_NONE},

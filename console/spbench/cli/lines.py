@@ -129,6 +129,8 @@ def _parts(case: CaseState) -> Iterator[str]:
     limit = case.limits.get("time_ms", {}).get("value")
     if times is not None and limit:
         yield f"limit {number(limit):<8}"
+    for name, choice in case.choices.items():
+        yield f"{name} {choice['value']:<8}"
     if times is not None:
         yield f"p99 {number(times.p99):<7}"
     for name, info in case.metrics.items():

@@ -97,14 +97,16 @@ def benchmarks(
 def _describe(entry: Benchmark) -> None:
     from spbench_workers.catalog import COMMON_FAULTS
 
+    names = [*(param.name for param in entry.params), *(metric.name for metric in entry.metrics)]
+    width = max(map(len, names))
     print(f"{entry.name}: {entry.summary}\n\nparameters")
     for param in entry.params:
         default = "derived" if param.default is None else param.default
         choices = f" [{' | '.join(param.choices)}]" if param.choices else ""
-        print(f"  {param.name:<18} {param.help}{choices} (default: {default})")
+        print(f"  {param.name:<{width}} {param.help}{choices} (default: {default})")
     print("metrics")
     for metric in entry.metrics:
-        print(f"  {metric.name:<18} {metric.help} ({metric.unit}, better: {metric.better})")
+        print(f"  {metric.name:<{width}} {metric.help} ({metric.unit}, better: {metric.better})")
     print(f"checks\n  {', '.join(entry.checks)}")
     print(f"faults for --inject\n  {', '.join([*entry.faults, *COMMON_FAULTS])}")
 

@@ -110,6 +110,8 @@ class CaseState:
     values: dict[str, dict[Place, float | None]] = field(default_factory=dict)
     measurements: list[dict[str, Any]] = field(default_factory=list)
     limits: dict[str, dict[str, Any]] = field(default_factory=dict)
+    choices: dict[str, dict[str, str]] = field(default_factory=dict)
+    """What the ranks chose where the parameters left it open: value and reason, by name."""
     expectations: list[dict[str, Any]] = field(default_factory=list)
 
     @property

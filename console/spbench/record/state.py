@@ -235,6 +235,11 @@ class RunState:
         else:
             case.values.setdefault(name, {})[event["repeat"], event["rank"]] = value
 
+    def _on_choice(self, event: Event) -> None:
+        self._rank(event)
+        chosen = {"value": event["value"], "reason": event["reason"]}
+        self.cases[event["case"]].choices[event["name"]] = chosen
+
     def _on_case_end(self, event: Event) -> None:
         rank, case = self._rank(event), self.cases[event["case"]]
         rank.phase = "done" if event["status"] == "ok" else "error"

@@ -132,6 +132,7 @@ def _case(case: CaseState, state: RunState) -> dict[str, Any]:
             name: {**limit, "unit": case.metrics[name].unit if name in case.metrics else ""}
             for name, limit in case.limits.items()
         },
+        "choices": case.choices,
         "measurements": case.measurements,
         "samples": {name: case.folded(name) for name in case.samples if name in case.metrics},
         "expectations": case.expectations,

@@ -81,6 +81,13 @@ class LimitPart(_Part):
     measured_by: str
 
 
+class ChoicePart(_Part):
+    """What the ranks chose where the parameters left it open, and why."""
+
+    value: str
+    reason: str
+
+
 class ExpectationPart(_Part):
     """An expectation of the suite, and what was measured."""
 
@@ -138,6 +145,7 @@ class CasePart(_Part):
     checks: list[CheckPart]
     metrics: dict[str, MetricPart]
     limits: dict[str, LimitPart]
+    choices: dict[str, ChoicePart] = {}
     measurements: list[dict[str, Any]] = Field(
         default=[], description="labelled values: a link's latency at one message size"
     )

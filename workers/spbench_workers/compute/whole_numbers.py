@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import isqrt, sqrt
 
 import torch
@@ -15,21 +16,35 @@ def largest_sum(dtype: torch.dtype) -> int:
     return min(LARGEST_SUM, int(2.0 / torch.finfo(dtype).eps))
 
 
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Whole numbers from ``-largest`` to ``largest``, of which a ``share`` is not set to zero."""
+
+    largest: int
+    share: float
+
+
+def spread_for(terms: int, dtype: torch.dtype) -> Spread:
+    """Return which whole numbers can be multiplied and added without any rounding.
+
+    Of two such numbers each, ``terms`` products can be added in any order, in ``dtype``: even the
+    sum of the products' sizes stays within `largest_sum`. Where ``terms`` is greater than that, so
+    many of the numbers are zero that a sum above it is out of the question (less than a quarter of
+    it is expected).
+    """
+    limit = largest_sum(dtype)
+    share = 1.0 if terms <= limit else sqrt(limit / (4.0 * terms))
+    return Spread(max(1, isqrt(limit // terms)), share)
+
+
 def whole_numbers(
     shape: tuple[int, ...], terms: int, dtype: torch.dtype, seed: int
 ) -> torch.Tensor:
-    """Return random whole numbers on the CPU, in float64.
-
-    Two such tensors can be multiplied and ``terms`` products added in any order, in ``dtype``, and
-    no step rounds: even the sum of the products' sizes stays within `largest_sum`. Where ``terms``
-    is greater than that, so many of the numbers are zero that a sum above it is out of the question
-    (less than a quarter of it is expected).
-    """
+    """Return random whole numbers of `spread_for` on the CPU, in float64."""
     generator = torch.Generator().manual_seed(seed)
-    limit = largest_sum(dtype)
-    largest = max(1, isqrt(limit // terms))
+    spread = spread_for(terms, dtype)
+    largest = spread.largest
     numbers = torch.randint(-largest, largest + 1, shape, generator=generator, dtype=torch.float64)
-    if terms > limit:
-        share = sqrt(limit / (4.0 * terms))
-        numbers *= torch.rand(shape, generator=generator) < share
+    if spread.share < 1.0:
+        numbers *= torch.rand(shape, generator=generator) < spread.share
     return numbers

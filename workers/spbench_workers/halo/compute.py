@@ -1,0 +1,150 @@
+"""The benchmark ``halo.compute``: a convolution over tiles, with its halo exchange."""
+
+from __future__ import annotations
+
+from statistics import median
+
+import torch
+from torch import nn
+
+from spbench_workers import device
+from spbench_workers.catalog.tiles import conv_sizes, grid_of_params
+from spbench_workers.compute.whole_numbers import Spread, spread_for, whole_numbers
+from spbench_workers.context import Context
+from spbench_workers.halo.conv_times import (
+    Convolution,
+    give_backward,
+    give_parts,
+    give_speedup,
+)
+from spbench_workers.halo.faults import plant_in_gradient, plant_in_halo
+from spbench_workers.halo.operator_checks import OperatorCase, Tolerance, Tolerances
+from spbench_workers.halo.report import give_choice
+from spbench_workers.layout import parse_pair
+from spbench_workers.spatial.conv import SpatialConv2d
+from spbench_workers.spatial.pixels import WholeImage
+from spbench_workers.spatial.tiling import Tiling
+from spbench_workers.timing import measure
+
+EXACT = 0.25
+"""Results are whole numbers: a wrong one is at least 1 away. Fast algorithms (Winograd) multiply by
+fractions and round a little, far below this."""
+MOST_GRADIENTS = 1 << 20
+"""Pixels of the output whose gradient is not zero, at most: fp16 has to hold their sums."""
+
+
+def run(context: Context) -> None:
+    """Run the case."""
+    with torch.backends.cudnn.flags(benchmark=True, allow_tf32=False):
+        convolution, case = _make(context)
+        give_choice(context, convolution.gather.forward)
+        tolerances = _tolerances(context, case)
+        case.warm_up()
+        worst = case.check([1, 2], tolerances)
+        with torch.no_grad():
+            times = measure(context, convolution.forward)
+        for name, found in case.check([3, 4], tolerances).items():
+            mismatch = worst[name].worse(found)
+            context.check(name, mismatch.error, mismatch.tolerance, mismatch.detail)
+        with torch.no_grad():
+            give_parts(context, convolution)
+            give_speedup(context, convolution, case, context.slowest(median(times)))
+        give_backward(context, convolution)
+        convolution.module.tiled.free()
+
+
+def _make(context: Context) -> tuple[Convolution, OperatorCase]:
+    params, world = context.params, context.world
+    place = device.choose(params["device"], world.local_rank)
+    dtype = device.TORCH_DTYPES[params["dtype"]]
+    tiling = Tiling.of_grid(
+        world.comm,
+        grid_of_params(params),
+        *parse_pair(params["image_size"]),
+        transport=params["transport"],
+        overlap=params["overlap"],
+    )
+    sizes = conv_sizes(params)
+    channels = params["in_channels"], params["out_channels"]
+    module = SpatialConv2d(
+        *channels,
+        **sizes,
+        tiling=tiling,
+        gradient_dtype=torch.float16 if params["fp16_allreduce"] else None,
+        device=place,
+        dtype=dtype,
+    )
+    plain = nn.Conv2d(*channels, **sizes, dtype=torch.float64)
+    spread = spread_for(_terms(module), dtype)
+    _set_parameters(context, module, plain, dtype)
+    batch = params["batch_size"]
+    image = _image(context, "image", batch, channels[0], tiling, spread)
+    gradient = _image(context, "gradient", batch, channels[1], module.output, spread)
+    layout = torch.channels_last if params["channels_last"] else torch.contiguous_format
+    tile = torch.empty(
+        (batch, channels[0], *tiling.tile.shape), dtype=dtype, device=place, memory_format=layout
+    )
+    tile.copy_(image.box(tiling.tile, 0, dtype))
+    gather = module.tiled.gather_for(tile)
+    plant_in_halo(context, gather.forward)
+    plant_in_gradient(context, gather.backward)
+    case = OperatorCase(
+        context=context,
+        tiled=module,
+        plain=plain,
+        windows=[module.window],
+        gather=gather,
+        input=tiling,
+        output=module.output,
+        image=image,
+        gradient=gradient,
+        like=tile,
+    )
+    return Convolution(module, tile, gather, place), case
+
+
+def _terms(module: nn.Conv2d) -> int:
+    """Return how many products are added up, at most, for an output or an input's gradient."""
+    taps = module.kernel_size[0] * module.kernel_size[1]
+    return max(module.in_channels, module.out_channels) * taps
+
+
+def _set_parameters(
+    context: Context, module: SpatialConv2d, plain: nn.Conv2d, dtype: torch.dtype
+) -> None:
+    seed = context.seed_for("weight")
+    weight = whole_numbers(tuple(plain.weight.shape), _terms(plain), dtype, seed)
+    assert plain.bias is not None
+    bias = torch.arange(len(plain.bias)).remainder(3).double() - 1.0
+    for conv in (module, plain):
+        conv.load_state_dict({"weight": weight, "bias": bias})
+
+
+def _image(
+    context: Context, name: str, batch: int, channels: int, tiling: Tiling, spread: Spread
+) -> WholeImage:
+    height, width = tiling.partition.height, tiling.partition.width
+    share = spread.share
+    if name == "gradient":
+        share = min(share, MOST_GRADIENTS / (batch * height * width))
+    seed = context.seed_for(name)
+    share_16 = max(1, round(share * (1 << 16)))
+    return WholeImage(batch, channels, height, width, seed, spread.largest, share_16)
+
+
+def _tolerances(context: Context, case: OperatorCase) -> Tolerances:
+    """Outputs and input gradients are exact; parameter gradients are sums over all pixels.
+
+    These are added in fp32 at least, and rounded once a tile and once on the way.
+    """
+    dtype = case.like.dtype
+    wire = torch.float16 if context.params["fp16_allreduce"] else dtype
+    rounding = max(torch.finfo(dtype).eps, torch.finfo(wire).eps)
+    inner = torch.finfo(torch.float64 if dtype == torch.float64 else torch.float32).eps
+    output, gradient = case.output.partition, case.gradient
+    assert isinstance(gradient, WholeImage)
+    pixels = gradient.batch * output.height * output.width * gradient.share / (1 << 16)
+    sums = 8 * inner * pixels * gradient.largest**2
+    return Tolerances(
+        Tolerance(EXACT), Tolerance(EXACT), Tolerance(EXACT + sums, relative=4 * rounding)
+    )

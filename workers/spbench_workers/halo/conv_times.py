@@ -1,0 +1,173 @@
+"""What a convolution over tiles takes in parts, backward, and as one process alone."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from statistics import median
+from time import perf_counter
+
+import torch
+from torch.nn import functional
+
+from spbench_workers import device
+from spbench_workers.comm import crowded, rest
+from spbench_workers.context import Context
+from spbench_workers.halo.operator_checks import OperatorCase
+from spbench_workers.halo.report import Phases, give_limits, give_traffic, phases_of, waits_of
+from spbench_workers.spatial.conv import SpatialConv2d
+from spbench_workers.spatial.exchange import view
+from spbench_workers.spatial.gather import Gather
+from spbench_workers.spatial.gradients import sum_over
+
+ROUNDS = 10
+"""Iterations of whatever is timed here."""
+
+
+@dataclass(frozen=True)
+class Convolution:
+    """The convolution over tiles and what it works on.
+
+    Attributes:
+        module: Over tiles.
+        tile: This rank's part of the input.
+        gather: What brings its halos.
+        place: Where the data are.
+    """
+
+    module: SpatialConv2d
+    tile: torch.Tensor
+    gather: Gather
+    place: torch.device
+
+    def forward(self) -> None:
+        """Convolve once, exchange and all."""
+        self.module(self.tile)
+        device.synchronize(self.place)
+
+
+def give_parts(context: Context, convolution: Convolution) -> None:
+    """Give what the exchange takes alone, what computing takes alone, and what overlaps."""
+    gather, exchange = convolution.gather, convolution.gather.forward
+    phases = phases_of(context, exchange, convolution.place)
+    context.metric("exchange_ms", phases.whole)
+    context.metric("pack_ms", phases.pack)
+    context.metric("wait_ms", phases.wait)
+    give_traffic(context, exchange, phases.whole)
+    compute_ms = _compute_ms(context, convolution)
+    context.metric("compute_ms", compute_ms)
+    if context.params["overlap"]:
+        _give_overlap(context, convolution, phases, compute_ms)
+    outgoing = [view(convolution.tile, gather.tile, piece.box) for piece in exchange.sent]
+    incoming = [gather.new(piece.box) for piece in exchange.expected]
+    give_limits(context, exchange, outgoing, incoming, phases.whole, "exchange_ms")
+
+
+def _compute_ms(context: Context, convolution: Convolution) -> float:
+    """Time the convolution of tile and halo as they are, without any exchange."""
+    module, gather = convolution.module, convolution.gather
+    parts = gather.finish(gather.start(convolution.tile))
+    parameters = module.shared_parameters()
+
+    def local(pixels: torch.Tensor, padding: tuple[int, int], _: object) -> torch.Tensor:
+        return module.local(pixels, padding, *parameters)
+
+    def compute() -> None:
+        module.tiled.join(module.tiled.inner(convolution.tile, local), parts, local)
+        device.synchronize(convolution.place)
+
+    return _median_ms(context, compute)
+
+
+def _give_overlap(
+    context: Context, convolution: Convolution, phases: Phases, compute_ms: float
+) -> None:
+    """Give the share of the wait for pieces under way that computing meanwhile has hidden."""
+    if crowded(context.world.comm):
+        if context.world.rank == 0:
+            context.log("overlap is not given: there are more ranks than cores")
+        return
+    hidden_at_best = min(phases.wait, compute_ms)
+    with waits_of(convolution.gather.forward) as waits:
+        _median_ms(context, convolution.forward)
+    exposed = median(waits) * 1000.0
+    if convolution.gather.forward.expected:
+        context.metric("overlap", (phases.wait - exposed) / hidden_at_best)
+
+
+def give_speedup(
+    context: Context, convolution: Convolution, case: OperatorCase, time_ms: float
+) -> None:
+    """Give what one process takes for the whole image, the others asleep."""
+    rest(context.world.comm)
+    if context.world.rank == 0:
+        image, gradient = case.image, case.gradient
+        values = sum(i.batch * i.channels * i.height * i.width for i in (image, gradient))
+        # The result once more, for what the convolution itself takes.
+        needed = 2 * values * case.like.element_size()
+        free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        if convolution.place.type == "cpu" and needed > free:
+            context.log(f"sequential_ms: {needed >> 20} MiB are needed, {free >> 20} are free")
+        else:
+            seconds = _sequential_seconds(convolution, case)
+            context.metric("sequential_ms", seconds * 1000.0)
+            context.metric("speedup", seconds * 1000.0 / time_ms)
+    rest(context.world.comm)
+
+
+def _sequential_seconds(convolution: Convolution, case: OperatorCase) -> float:
+    module = convolution.module
+    image = case.tile(case.image, case.input.partition.image, 0)
+
+    def convolve() -> None:
+        functional.conv2d(
+            image,
+            module.weight,
+            module.bias,
+            module.stride,
+            tuple(int(side) for side in module.padding),
+            module.dilation,
+        )
+        device.synchronize(convolution.place)
+
+    convolve()
+    return median(_seconds(convolve) for _ in range(3))
+
+
+def give_backward(context: Context, convolution: Convolution) -> None:
+    """Give the times of backward, and of the sum of weight gradients within it."""
+    module, tile = convolution.module, convolution.tile.detach().requires_grad_()
+    shape = module(tile).shape
+    gradient = torch.ones(shape, dtype=tile.dtype, device=tile.device)
+    times = []
+    for _ in range(ROUNDS):
+        output = module(tile)
+        context.world.comm.Barrier()
+        times.append(_seconds(partial(_backward, output, gradient, convolution.place)))
+    context.metric("backward_ms", median(times) * 1000.0)
+    flat = torch.cat([parameter.detach().reshape(-1) for parameter in module.parameters()])
+    wire = module.gradient_dtype
+    summing = _median_ms(context, lambda: sum_over(context.world.comm, flat.zero_(), wire))
+    context.metric("gradient_sum_ms", summing)
+
+
+def _backward(output: torch.Tensor, gradient: torch.Tensor, place: torch.device) -> None:
+    output.backward(gradient)
+    device.synchronize(place)
+
+
+def _median_ms(context: Context, body: Callable[[], object]) -> float:
+    """Return this rank's median time, ranks starting together. All ranks must call it."""
+    times = []
+    for _ in range(ROUNDS):
+        context.world.comm.Barrier()
+        times.append(_seconds(body))
+    return median(times) * 1000.0
+
+
+def _seconds(body: Callable[[], object]) -> float:
+    start = perf_counter()
+    body()
+    return perf_counter() - start

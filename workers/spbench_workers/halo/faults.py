@@ -1,0 +1,98 @@
+"""Halo exchanges that go wrong on purpose, to show that the checks notice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+
+from spbench_workers.context import Context
+from spbench_workers.spatial.exchange import Exchange
+
+
+class NothingToSpoilError(RuntimeError):
+    """A fault was to be planted in an exchange that brings this rank nothing."""
+
+
+def plant_in_halo(context: Context, exchange: Exchange) -> None:
+    """Spoil what this rank receives, from now on, where ``--inject`` asks it to.
+
+    Raises:
+        NothingToSpoilError: This rank is to show a fault and has no halo.
+    """
+    for fault, spoil in _HALO_FAULTS.items():
+        if context.planted(fault):
+            _plant(context, fault, exchange, spoil())
+
+
+def plant_in_gradient(context: Context, exchange: Exchange) -> None:
+    """Lose a gradient that this rank receives, where ``--inject`` asks it to.
+
+    Raises:
+        NothingToSpoilError: This rank is to show the fault, and no other rank uses its pixels.
+    """
+    if context.planted("drop-gradient"):
+        _plant(context, "drop-gradient", exchange, _drop_gradient)
+
+
+Spoil = Callable[[Sequence[torch.Tensor]], None]
+"""Changes the pieces that have come."""
+
+
+def _plant(context: Context, fault: str, exchange: Exchange, spoil: Spoil) -> None:
+    if not exchange.expected:
+        raise NothingToSpoilError(
+            f"{fault}: rank {context.world.rank} receives nothing that could be spoiled; "
+            "take more tiles, or a kernel that reaches its neighbours"
+        )
+    wait = exchange.wait
+
+    def wait_and_spoil() -> None:
+        wait()
+        spoil(exchange.received)
+
+    exchange.wait = wait_and_spoil
+
+
+def _corrupt_halo() -> Spoil:
+    """One value has the wrong sign; a zero becomes one."""
+
+    def spoil(received: Sequence[torch.Tensor]) -> None:
+        value = received[0][0, 0, -1, -1]
+        value.copy_(torch.where(value == 0, torch.ones_like(value), -value))
+
+    return spoil
+
+
+def _drop_halo() -> Spoil:
+    """One piece never comes: its place holds the poison of before."""
+
+    def spoil(received: Sequence[torch.Tensor]) -> None:
+        received[0].fill_(float("nan"))
+
+    return spoil
+
+
+def _stale_halo() -> Spoil:
+    """All pieces stay what they were after the first exchange."""
+    first: list[torch.Tensor] = []
+
+    def spoil(received: Sequence[torch.Tensor]) -> None:
+        if not first:
+            first.extend(piece.clone() for piece in received)
+        for piece, old in zip(received, first, strict=True):
+            piece.copy_(old)
+
+    return spoil
+
+
+def _drop_gradient(received: Sequence[torch.Tensor]) -> None:
+    """One gradient is not added."""
+    received[0].zero_()
+
+
+_HALO_FAULTS: dict[str, Callable[[], Spoil]] = {
+    "corrupt-halo": _corrupt_halo,
+    "drop-halo": _drop_halo,
+    "stale-halo": _stale_halo,
+}

@@ -1,0 +1,178 @@
+"""The benchmark ``halo.fused``: convolutions in a row, with one wide exchange or one each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from math import sqrt
+from statistics import median
+
+import torch
+from torch import nn
+
+from spbench_workers import device
+from spbench_workers.catalog.tiles import conv_sizes, grid_of_params, window_of_params
+from spbench_workers.context import Context
+from spbench_workers.halo.faults import plant_in_gradient, plant_in_halo
+from spbench_workers.halo.operator_checks import OperatorCase, Tolerance, Tolerances
+from spbench_workers.halo.report import give_choice
+from spbench_workers.layout import parse_pair
+from spbench_workers.spatial.conv import SpatialConv2d
+from spbench_workers.spatial.exchange import Exchange, Traffic
+from spbench_workers.spatial.fused import FusedSequential, fuse
+from spbench_workers.spatial.pixels import WholeImage
+from spbench_workers.spatial.tiling import Tiling
+from spbench_workers.timing import measure
+
+LARGEST = 2
+"""The data are whole numbers up to this size: fp16 holds sums of their products over an image."""
+
+
+def run(context: Context) -> None:
+    """Run the case."""
+    with torch.backends.cudnn.flags(benchmark=True, allow_tf32=False):
+        fused, case = _make(context)
+        give_choice(context, case.gather.forward)
+        tolerances = _tolerances(context, case.like.dtype)
+        case.warm_up()
+        worst = case.check([1], tolerances)
+        convs = [layer for layer in fused if isinstance(layer, SpatialConv2d)]
+        with torch.no_grad():
+            times = measure(context, _forward(fused, case.like))
+            unfused = nn.Sequential(*convs)
+            unfused_times = measure(context, _forward(unfused, case.like), metric="unfused_ms")
+        for name, found in case.check([2], tolerances).items():
+            mismatch = worst[name].worse(found)
+            context.check(name, mismatch.error, mismatch.tolerance, mismatch.detail)
+        speedup = context.slowest(median(unfused_times)) / context.slowest(median(times))
+        context.metric("speedup", speedup)
+        _give_costs(context, fused, convs, case.like)
+        for conv in convs:
+            conv.tiled.free()
+        fused.free()
+
+
+def _forward(module: nn.Module, tile: torch.Tensor) -> Callable[[], object]:
+    def forward() -> None:
+        module(tile)
+        device.synchronize(tile.device)
+
+    return forward
+
+
+def _make(context: Context) -> tuple[FusedSequential, OperatorCase]:
+    params, world = context.params, context.world
+    place = device.choose(params["device"], world.local_rank)
+    dtype = device.TORCH_DTYPES[params["dtype"]]
+    tiling = Tiling.of_grid(
+        world.comm,
+        grid_of_params(params),
+        *parse_pair(params["image_size"]),
+        transport=params["transport"],
+    )
+    channels = [params["in_channels"], *[params["out_channels"]] * params["num_layers"]]
+    convs, plain = _layers(context, channels, tiling, place, dtype)
+    fused = fuse(convs, tiling, params["fused_layers"])
+    layout = torch.channels_last if params["channels_last"] else torch.contiguous_format
+    image = _image(context, "image", channels[0], tiling)
+    tile = torch.empty(
+        (params["batch_size"], channels[0], *tiling.tile.shape),
+        dtype=dtype,
+        device=place,
+        memory_format=layout,
+    )
+    tile.copy_(image.box(tiling.tile, 0, dtype))
+    gather = fused.blocks[0].gather_for(tile)
+    plant_in_halo(context, gather.forward)
+    plant_in_gradient(context, gather.backward)
+    case = OperatorCase(
+        context=context,
+        tiled=fused,
+        plain=plain,
+        windows=[window_of_params(params)] * params["num_layers"],
+        gather=gather,
+        input=tiling,
+        output=fused.output,
+        image=image,
+        gradient=_image(context, "gradient", channels[-1], fused.output),
+        like=tile,
+    )
+    return fused, case
+
+
+def _layers(
+    context: Context,
+    channels: list[int],
+    tiling: Tiling,
+    place: torch.device,
+    dtype: torch.dtype,
+) -> tuple[list[nn.Module], nn.Sequential]:
+    """Return the layers over tiles, and the same in float64 for the whole image."""
+    sizes = conv_sizes(context.params)
+    tiled: list[nn.Module] = []
+    plain = nn.Sequential()
+    for layer, (before, after) in enumerate(pairwise(channels)):
+        one = nn.Conv2d(before, after, **sizes, dtype=torch.float64)
+        generator = torch.Generator().manual_seed(context.seed_for("weight", layer))
+        # As large as torch makes them, and as the number format holds them.
+        bound = 1.0 / sqrt(one.weight[0].numel())
+        for parameter in one.parameters():
+            values = torch.empty(parameter.shape).uniform_(-bound, bound, generator=generator)
+            parameter.data.copy_(values.to(dtype))
+        other = SpatialConv2d(before, after, **sizes, tiling=tiling, device=place, dtype=dtype)
+        other.load_state_dict(one.state_dict())
+        plain.append(one)
+        tiled.append(other)
+        tiling = other.output
+    return tiled, plain
+
+
+def _image(context: Context, name: str, channels: int, tiling: Tiling) -> WholeImage:
+    partition = tiling.partition
+    return WholeImage(
+        context.params["batch_size"],
+        channels,
+        partition.height,
+        partition.width,
+        context.seed_for(name),
+        LARGEST,
+    )
+
+
+def _tolerances(context: Context, dtype: torch.dtype) -> Tolerances:
+    """Every layer rounds, forward and backward; a parameter's gradient is a sum over all pixels."""
+    layers = int(context.params["num_layers"])
+    rounding = torch.finfo(dtype).eps * (layers + 1)
+    inner = torch.finfo(torch.float64 if dtype == torch.float64 else torch.float32).eps
+    return Tolerances(
+        Tolerance(relative=8 * rounding),
+        Tolerance(relative=16 * rounding),
+        Tolerance(relative=8 * rounding + 256 * inner),
+    )
+
+
+def _give_costs(
+    context: Context, fused: FusedSequential, convs: list[SpatialConv2d], tile: torch.Tensor
+) -> None:
+    """Give what both ways send, and what fusing computes twice."""
+    one_each, together = [], []
+    with torch.no_grad():
+        pixels = tile
+        for conv in convs:
+            one_each.append(conv.tiled.gather_for(pixels).forward)
+            pixels = conv(pixels)
+        pixels = tile
+        for block in fused.blocks:
+            together.append(block.gather_for(pixels).forward)
+            pixels = block(pixels)
+    for prefix, exchanges in (("", together), ("unfused_", one_each)):
+        traffic = _total(exchanges)
+        context.metric(f"{prefix}bytes_sent", traffic.bytes)
+        context.metric(f"{prefix}messages_sent", traffic.messages)
+    shares = [block.redundant_share for block in fused.blocks]
+    context.metric("redundant_share", sum(shares) / len(shares))
+
+
+def _total(exchanges: list[Exchange]) -> Traffic:
+    traffic = [exchange.traffic for exchange in exchanges]
+    return Traffic(sum(one.messages for one in traffic), sum(one.bytes for one in traffic))

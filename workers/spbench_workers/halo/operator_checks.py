@@ -1,0 +1,206 @@
+"""The checks of operators over tiles: halo, output, gradients, and the adjoint of the exchange."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from mpi4py import MPI
+from torch import nn
+
+from spbench_workers.context import Context
+from spbench_workers.halo.compare import Mismatch, compare_pixels, compare_values
+from spbench_workers.halo.reference import Expected, expected
+from spbench_workers.layout import Box
+from spbench_workers.spatial.exchange import view
+from spbench_workers.spatial.gather import Gather
+from spbench_workers.spatial.pixels import Image
+from spbench_workers.spatial.tiling import Tiling
+from spbench_workers.spatial.transports import memory_of
+from spbench_workers.window import Window2d
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerance:
+    """The largest error that rounding explains, in part relative to the largest value."""
+
+    absolute: float = 0.0
+    relative: float = 0.0
+
+    def of(self, values: torch.Tensor) -> float:
+        """Return the tolerance of these values."""
+        return self.absolute + self.relative * float(values.abs().max() if values.numel() else 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerances:
+    """Of outputs, input gradients and parameter gradients."""
+
+    output: Tolerance
+    input_gradient: Tolerance
+    parameter_gradient: Tolerance
+
+
+@dataclass(frozen=True)
+class OperatorCase:
+    """An operator over tiles, and what its results are compared with.
+
+    Attributes:
+        context: The case.
+        tiled: The operator: this rank's tile in, its outputs out.
+        plain: The same layers without tiles, in float64, with the same parameters.
+        windows: Those of the layers that have one.
+        gather: What brings the operator its first halos.
+        input: The tiles of its input.
+        output: The tiles of its output.
+        image: Fresh values for the input, round by round.
+        gradient: Fresh values for the gradient of the output.
+        like: A tile, whose dtype, device and memory format all others have.
+    """
+
+    context: Context
+    tiled: nn.Module
+    plain: nn.Module
+    windows: Sequence[Window2d]
+    gather: Gather
+    input: Tiling
+    output: Tiling
+    image: Image
+    gradient: Image
+    like: torch.Tensor
+
+    def tile(self, image: Image, box: Box, round_: int) -> torch.Tensor:
+        """Return a box of an image as the operator takes it."""
+        values = image.box(box, round_, self.like.dtype).to(self.like.device)
+        last = not self.like.is_contiguous()
+        return values.to(memory_format=torch.channels_last) if last else values
+
+    def warm_up(self) -> None:
+        """Run once, unchecked: what a stale halo would be left from. All ranks must call it."""
+        self._halo(0)
+        tile = self.tile(self.image, self.input.tile, 0).requires_grad_()
+        self.tiled(tile).sum().backward()
+
+    def check(self, rounds: Sequence[int], tolerances: Tolerances) -> dict[str, Mismatch]:
+        """Check these rounds of fresh data; return the worst of each check, by its name."""
+        worst: dict[str, Mismatch] = {}
+        for done, round_ in enumerate(rounds):
+            self.context.progress("check", done, len(rounds))
+            for name, found in self.round(round_, tolerances).items():
+                worst[name] = worst.get(name, found).worse(found)
+        return worst
+
+    def round(self, round_: int, tolerances: Tolerances) -> dict[str, Mismatch]:
+        """Check everything once on fresh data; all ranks must call it."""
+        comm = self.context.world.comm
+        # Nobody may still be reading what is poisoned here.
+        comm.Barrier()
+        self.gather.forward.poison()
+        self.gather.backward.poison()
+        comm.Barrier()
+        halo = self._halo(round_)
+        comm.Barrier()
+        self.gather.forward.poison()
+        comm.Barrier()
+        tile = self.tile(self.image, self.input.tile, round_).requires_grad_()
+        self.tiled.zero_grad()
+        output = self.tiled(tile)
+        output.backward(self.tile(self.gradient, self.output.tile, round_))
+        wanted = self._expected(round_)
+        conv = compare_pixels(
+            output.detach().cpu(),
+            wanted.output,
+            self.output.tile,
+            tolerances.output.of(wanted.output),
+        )
+        return {
+            "halo": halo,
+            "conv": conv,
+            "grad": self._gradients(tile, wanted, tolerances),
+            "adjoint": self._adjoint(),
+        }
+
+    def _halo(self, round_: int) -> Mismatch:
+        """Compare what is gathered with the image, bit for bit."""
+        worst = Mismatch()
+        image = self._distinct()
+        with torch.no_grad():
+            tile = self.tile(image, self.input.tile, round_)
+            parts = self.gather.finish(self.gather.start(tile))
+        for box, part in zip(self.gather.parts, parts, strict=True):
+            inside = box.intersect(self.input.partition.image)
+            wanted = torch.full(part.shape, self.gather.fill, dtype=part.dtype)
+            if not inside.empty:
+                values = image.box(inside, round_, part.dtype)
+                view(wanted, box, inside).copy_(values)
+            worst = worst.worse(compare_pixels(part.cpu(), wanted, box))
+        return worst
+
+    def _distinct(self) -> Image:
+        """Return an image of which no value is zero, nor what it was in the round before."""
+        like, seed = self.image, self.context.seed_for("halo")
+        return Image(like.batch, like.channels, like.height, like.width, seed)
+
+    def _expected(self, round_: int) -> Expected:
+        dtype = self.like.dtype
+        return expected(
+            self.plain,
+            self.windows,
+            lambda box: self.image.box(box, round_, dtype),
+            lambda box: self.gradient.box(box, round_, dtype),
+            self.input.partition,
+            self.output.partition,
+            self.context.world.rank,
+        )
+
+    def _gradients(self, tile: torch.Tensor, wanted: Expected, tolerances: Tolerances) -> Mismatch:
+        assert tile.grad is not None
+        worst = compare_pixels(
+            tile.grad.cpu(),
+            wanted.input_gradient,
+            self.input.tile,
+            tolerances.input_gradient.of(wanted.input_gradient),
+        )
+        comm = self.context.world.comm
+        named = zip(self.tiled.named_parameters(), wanted.parameter_gradients, strict=True)
+        for (name, parameter), contribution in named:
+            assert parameter.grad is not None
+            tolerance = tolerances.parameter_gradient.of(_summed(comm, contribution.abs()))
+            total = _summed(comm, contribution)
+            found = compare_values(f"the gradient of {name}", parameter.grad, total, tolerance)
+            worst = worst.worse(found)
+        return worst
+
+    def _adjoint(self) -> Mismatch:
+        """Compare <Gx, y> with <x, G'y> over all ranks, in whole numbers: they must be equal."""
+        gather, comm = self.gather, self.context.world.comm
+        generator = torch.Generator().manual_seed(self.context.seed_for("adjoint", comm.rank))
+
+        def whole(shape: Sequence[int]) -> torch.Tensor:
+            numbers = torch.randint(1, 4, tuple(shape), generator=generator)
+            return numbers.to(device=self.like.device, dtype=self.like.dtype)
+
+        with torch.no_grad():
+            pixels = whole(self.like.shape)
+            parts = gather.finish(gather.start(pixels))
+            gradients = [whole(part.shape) for part in parts]
+            pairs = zip(parts, gradients, strict=True)
+            gathered = comm.allreduce(sum(_product(*pair) for pair in pairs), op=MPI.SUM)
+            gather.send_gradients(gradients)
+            back = gather.add_gradients(torch.zeros_like(pixels), gradients)
+        returned = comm.allreduce(_product(pixels, back), op=MPI.SUM)
+        difference = abs(gathered - returned)
+        detail = f"<Gx, y> is {gathered:.17g} and <x, G'y> is {returned:.17g}, not the same"
+        return Mismatch(difference, 0.0, "" if difference == 0.0 else detail)
+
+
+def _product(a: torch.Tensor, b: torch.Tensor) -> float:
+    return float((a.double() * b.double()).sum())
+
+
+def _summed(comm: MPI.Intracomm, values: torch.Tensor) -> torch.Tensor:
+    """Return the sum over all ranks of a tensor of float64."""
+    total = values.clone(memory_format=torch.contiguous_format)
+    comm.Allreduce(MPI.IN_PLACE, [memory_of(total), MPI.DOUBLE])
+    return total

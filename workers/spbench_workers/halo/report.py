@@ -1,0 +1,150 @@
+"""What the halo benchmarks tell of an exchange: its traffic, its phases and its limits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from statistics import median
+from time import perf_counter
+
+import torch
+
+from spbench_workers import device
+from spbench_workers.comm import rest
+from spbench_workers.context import Context
+from spbench_workers.link.pair import one_way_seconds
+from spbench_workers.spatial.exchange import Exchange
+
+PHASE_ROUNDS = 20
+LIMIT_TRIPS = 50
+COPY_ROUNDS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Phases:
+    """The ms of one exchange's phases on this rank, medians over rounds."""
+
+    pack: float
+    wait: float
+    whole: float
+
+
+def give_choice(context: Context, exchange: Exchange) -> None:
+    """Name the transport, and what an exchange took over those that were tried."""
+    if context.world.rank != 0:
+        return
+    tried = ", ".join(f"{name} {ms:.4f} ms" for name, ms in exchange.tried_ms.items())
+    reason = f"the fastest of {tried}" if tried else "asked for"
+    context.choice("transport", exchange.transport, reason)
+
+
+def give_traffic(context: Context, exchange: Exchange, exchange_ms: float) -> None:
+    """Give what this rank sends, as the exchange counts it, and how fast."""
+    traffic = exchange.traffic
+    context.metric("bytes_sent", traffic.bytes)
+    context.metric("messages_sent", traffic.messages)
+    context.metric("bandwidth_gb_s", traffic.bytes / (exchange_ms * 1e6))
+
+
+def phases_of(context: Context, exchange: Exchange, place: torch.device) -> Phases:
+    """Time the phases of the exchange, ranks starting together. All ranks must call it."""
+    packs, waits, wholes = [], [], []
+    for _ in range(PHASE_ROUNDS):
+        context.world.comm.Barrier()
+        begun = perf_counter()
+        exchange.start()
+        packed = perf_counter()
+        exchange.wait()
+        waited = perf_counter()
+        exchange.unpack()
+        exchange.release()
+        device.synchronize(place)
+        wholes.append(perf_counter() - begun)
+        packs.append(packed - begun)
+        waits.append(waited - packed)
+    pack, wait, whole = (median(times) * 1000.0 for times in (packs, waits, wholes))
+    return Phases(pack, wait, whole)
+
+
+def give_limits(
+    context: Context,
+    exchange: Exchange,
+    outgoing: Sequence[torch.Tensor],
+    incoming: Sequence[torch.Tensor],
+    exchange_ms: float,
+    limited: str,
+) -> None:
+    """Give what the exchange could take at best, and how near it comes. All ranks must call it.
+
+    The limit is that of the rank that sends the most: one message of all its bytes, one way, to
+    the rank that gets most of them, and copies of all its pieces, with nothing else going on.
+
+    Args:
+        context: The case.
+        exchange: The exchange.
+        outgoing: The views that this rank sends from.
+        incoming: The views that it receives into.
+        exchange_ms: What this rank's exchange took.
+        limited: The name of the metric that says what the exchange took.
+    """
+    comm, rank = context.world.comm, context.world.rank
+    sizes = [(exchange.bytes_of(piece), -piece.peer) for piece in exchange.sent]
+    total, peer = sum(size for size, _ in sizes), -max(sizes)[1] if sizes else -1
+    count, negative, target = max(comm.allgather((total, -rank, peer)))
+    source = -negative
+    slowest = context.slowest(exchange_ms)
+    if not count:
+        return
+    seconds = copies = memory = 0.0
+    if rank in (source, target):
+        peer = source + target - rank
+        seconds = one_way_seconds(comm, peer, rank == source, count, LIMIT_TRIPS)
+    rest(comm)
+    if rank == source:
+        copies = _copy_seconds([(view.clone(), view) for view in outgoing])
+        copies += _copy_seconds([(view, view.clone()) for view in incoming])
+        block = torch.zeros(count, dtype=torch.uint8, device=outgoing[0].device)
+        memory = _copy_seconds([(block.clone(), block)])
+        limit_ms = (seconds + copies) * 1000.0
+        context.limit(
+            limited,
+            limit_ms,
+            f"one-way ping-pong of {count} B, rank {source} to {target}, {seconds * 1e6:.1f} us, "
+            f"and copies of rank {source}'s pieces, {copies * 1e6:.1f} us",
+        )
+        context.limit("pack_ms", memory * 1000.0, f"a copy of {count} B in one block")
+        context.metric("exchange_efficiency", limit_ms / slowest)
+    rest(comm)
+
+
+def _copy_seconds(copies: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> float:
+    """Return the median time of all these copies, target first."""
+    if not copies:
+        return 0.0
+    place = copies[0][0].device
+
+    def copy_all() -> None:
+        for target, source in copies:
+            target.copy_(source)
+        device.synchronize(place)
+
+    return median(_timed(copy_all) for _ in range(COPY_ROUNDS))
+
+
+def _timed(body: Callable[[], object]) -> float:
+    start = perf_counter()
+    body()
+    return perf_counter() - start
+
+
+@contextmanager
+def waits_of(exchange: Exchange) -> Iterator[list[float]]:
+    """Yield the seconds of each `Exchange.wait` within the block, as they come."""
+    wait = exchange.wait
+    seconds: list[float] = []
+    exchange.wait = lambda: seconds.append(_timed(wait))
+    try:
+        yield seconds
+    finally:
+        exchange.wait = wait
