@@ -16,6 +16,7 @@ import torch
 import torch.distributed as dist
 from mpi4py import MPI
 
+from spbench_workers.device import synchronize
 from spbench_workers.spatial.transports import TransportError
 from spbench_workers.spatial.transports.shared import on_one_host
 
@@ -110,6 +111,7 @@ def release(comm: MPI.Intracomm, device: torch.device) -> None:
     group.users -= 1
     if not group.users:
         del _groups[comm.handle, str(device)]
+        synchronize(device)
         group.backend.shutdown()
         # Rank 0 serves the store until no rank needs it.
         comm.Barrier()
@@ -130,12 +132,11 @@ def _connect(comm: MPI.Intracomm, device: torch.device) -> Group:
     host, port = comm.bcast((host, server.port) if server is not None else None)
 
     def join() -> Group:
-        store = server or _store(host, port)
+        store = _store(host, port) if server is None else server
         backend = _backend(store, comm, device)
         # Only a group whose ranks have all met lets some of them exchange without the others.
         backend.allreduce([torch.zeros(1, device=device)]).wait()
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
+        synchronize(device)
         return Group(backend, store)
 
     return _agreed(comm, join)

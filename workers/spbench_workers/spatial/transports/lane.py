@@ -32,7 +32,7 @@ class Lane:
         self._device = device
         self._stream: torch.cuda.Stream | None = None
         if device.type == "cuda":
-            self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+            self._stream = torch.cuda.Stream(device)
 
     def active(self) -> AbstractContextManager[object]:
         """Put on the lane what is asked of the device within the block."""
@@ -54,7 +54,7 @@ class Lane:
         """Return a mark, to be set within `active`."""
         if self._stream is None:
             return _Passed()
-        return torch.cuda.Event()  # type: ignore[no-untyped-call]
+        return torch.cuda.Event()
 
 
 class _Passed:
