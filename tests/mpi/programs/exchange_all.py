@@ -1,0 +1,324 @@
+"""Exchanges pieces over every transport, on 4 ranks, and writes what went wrong on each of them.
+
+    mpirun -n 4 python -m mpi4py exchange_all.py CASES.json RESULTS.json
+
+A case is ``{"check", "ranks", ...}``: a function of this program, the ranks of the world that run
+it, in the order of their numbers in the case's communicator, and its arguments. A result is one
+text a rank: empty where all was right.
+
+There is no GPU here. ``cuda`` and ``nccl`` run all the same, on tensors of the host: the first
+without streams and pinned memory, the second with gloo in the place of NCCL. That shows that they
+pack, send, receive and unpack the right pieces; it shows nothing of CUDA.
+"""
+
+import json
+import sys
+import time
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import timedelta
+from functools import cache, partial
+from pathlib import Path
+from unittest import mock
+
+import torch
+from mpi4py import MPI
+
+from spbench_workers.comm import DisagreementError
+from spbench_workers.device import TORCH_DTYPES
+from spbench_workers.layout import Box, Grid, parse_pair
+from spbench_workers.spatial.exchange import Exchange, view
+from spbench_workers.spatial.partition import Partition, halo_transfers
+from spbench_workers.spatial.transports import TransportError, Wiring, choose, group, nccl, staged
+
+BATCH, CHANNELS = 2, 3
+ROUNDS = 4
+BITS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
+WITHOUT_A_GPU = {
+    "cuda": partial(staged.StagedTransport, direct=False),
+    "cuda-direct": partial(staged.StagedTransport, direct=True),
+    "nccl": nccl.NcclTransport,
+}
+
+
+@contextmanager
+def offered(transport):
+    """Offers a transport on the host that the library offers on a GPU only."""
+    if transport not in WITHOUT_A_GPU:
+        yield
+        return
+    made = dict(choose.TRANSPORTS) | {transport: WITHOUT_A_GPU[transport]}
+    with (
+        mock.patch.object(choose, "refusals", return_value={}),
+        mock.patch.object(choose, "TRANSPORTS", made),
+    ):
+        yield
+
+
+def image(seed, box, dtype):
+    """A box of random values that all ranks know; ``seed`` says whose image, and which round."""
+    return view(whole_image(seed, dtype), Box((0, 32), (0, 32)), box)
+
+
+@cache
+def whole_image(seed, dtype):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(BATCH, CHANNELS, 32, 32, dtype=torch.float64, generator=generator).to(dtype)
+
+
+def same(one, other):
+    bits = BITS[one.element_size()]
+    return torch.equal(one.contiguous().view(bits), other.contiguous().view(bits))
+
+
+class Trial:
+    """One exchange of halos, with all that it takes to know what must come."""
+
+    def __init__(
+        self,
+        comm,
+        transport,
+        grid="2x2",
+        size="20x24",
+        halo=3,
+        owners=None,
+        dtype="fp32",
+        channels_last=False,
+        into=False,
+        adjoint=False,
+        seed=0,
+    ):
+        self.comm, self.adjoint, self.seed = comm, adjoint, seed
+        self.dtype = TORCH_DTYPES[dtype]
+        self.layout = torch.channels_last if channels_last else torch.contiguous_format
+        owned = Partition.of_grid(
+            Grid(*parse_pair(grid)), *parse_pair(size), ranks=owners, size=comm.size
+        )
+        table = halo_transfers(owned, halo)
+        sent, expected = table.sent_by(comm.rank), table.received_by(comm.rank)
+        self.sent, self.expected = (expected, sent) if adjoint else (sent, expected)
+        self.tile, self.needed = owned.tile(comm.rank), table.needed[comm.rank]
+        # What is sent lies in `source`, what comes goes to `landing`: forward from the tile into
+        # all that is needed, backward the other way round.
+        self.origin, self.target = self.tile, self.needed
+        if adjoint:
+            self.origin, self.target = self.needed, self.tile
+        self.source, self.landing = self.new(self.origin), self.new(self.target)
+        self.into = [view(self.landing, self.target, piece.box) for piece in self.expected]
+        with offered(transport):
+            self.exchange = Exchange(
+                comm,
+                table,
+                self.views(),
+                batch=BATCH,
+                channels=CHANNELS,
+                dtype=self.dtype,
+                device=torch.device("cpu"),
+                into=self.into if into else None,
+                channels_last=channels_last,
+                transport=transport,
+                adjoint=adjoint,
+            )
+
+    def new(self, box):
+        shape = (BATCH, CHANNELS, box.height, box.width)
+        return torch.empty(shape, dtype=self.dtype, memory_format=self.layout)
+
+    def views(self):
+        return [view(self.source, self.origin, piece.box) for piece in self.sent]
+
+    def values(self, rank, round_, box):
+        """Forward all ranks have parts of one image; backward each has gradients of its own."""
+        owner = 1 + rank if self.adjoint else 0
+        return image(1000 * self.seed + 10 * round_ + owner, box, self.dtype)
+
+    def prepare(self, round_):
+        """Fresh data to send, from a new tensor in every second round; NaN where they arrive."""
+        if round_ % 2:
+            self.source = self.new(self.origin)
+            self.exchange.bind(self.views())
+        self.source.copy_(self.values(self.comm.rank, round_, self.origin))
+        self.landing.fill_(float("nan"))
+        self.comm.Barrier()  # All have read what the last round brought.
+        self.exchange.poison()
+
+    def problem(self, round_, arrived):
+        for piece, values in zip(self.expected, arrived, strict=True):
+            wanted = self.values(piece.peer, round_, piece.box)
+            if values.shape != wanted.shape:
+                return f"round {round_}: from rank {piece.peer} shape {tuple(values.shape)}"
+            if not same(values, wanted):
+                return f"round {round_}: wrong values from rank {piece.peer}"
+        return ""
+
+    def finish(self, round_):
+        """Wait, and compare what came: as received, and where it was to go."""
+        self.exchange.wait()
+        problem = self.problem(round_, self.exchange.received)
+        self.exchange.unpack()
+        self.exchange.release()
+        return problem
+
+
+def halos(comm, **arguments):
+    trial = Trial(comm, **arguments)
+    problems = []
+    for round_ in range(ROUNDS):
+        trial.prepare(round_)
+        if round_ % comm.size == comm.rank:
+            time.sleep(0.002)  # Nobody may read what this rank has not sent yet.
+        trial.exchange.start()
+        problems.append(trial.finish(round_))
+        if arguments.get("into"):
+            problems.append(trial.problem(round_, trial.into))
+            pixels = sum(piece.box.height * piece.box.width for piece in trial.expected)
+            if int((~trial.landing.isnan()).sum()) != pixels * BATCH * CHANNELS:
+                problems.append(f"round {round_}: values came to where none belong")
+    trial.exchange.free()
+    return next(filter(None, problems), "")
+
+
+def two_at_once(comm, transport):
+    trials = [Trial(comm, transport, seed=seed) for seed in (1, 2)]
+    # Tags tell the two apart, in whatever order they start; NCCL has none, and goes by the order.
+    turned = transport != "nccl" and comm.rank % 2
+    problems = []
+    for round_ in range(ROUNDS):
+        for trial in trials:
+            trial.prepare(round_)
+        for trial in reversed(trials) if turned else trials:
+            trial.exchange.start()
+        problems += [trial.finish(round_) for trial in trials]
+    for trial in trials:
+        trial.exchange.free()
+    return next(filter(None, problems), "")
+
+
+def auto(comm):
+    trial = Trial(comm, "auto")
+    name, tried = trial.exchange.transport, trial.exchange.tried_ms
+    trial.prepare(0)
+    trial.exchange.start()
+    problem = trial.finish(0)
+    trial.exchange.free()
+    names = ("packed", "datatype", "shm")
+    if tuple(tried) != names or name != min(tried, key=tried.get):
+        return f"{name} of {tried}"
+    if set(comm.allgather((name, tuple(tried.values())))) != {(name, tuple(tried.values()))}:
+        return "the ranks do not agree"
+    return problem
+
+
+def disagreement(comm):
+    table = halo_transfers(Partition.of_grid(Grid(2, 2), 8, 8), 1)
+    batch = 2 if comm.rank == 2 else 1
+    try:
+        Exchange(
+            comm,
+            table,
+            [],
+            batch=batch,
+            channels=1,
+            dtype=torch.float32,
+            device=torch.device("cpu"),
+            transport="packed",
+        )
+    except DisagreementError as error:
+        return "" if "rank 2" in str(error) else str(error)
+    return "no error"
+
+
+def nothing_on(comm, device):
+    return Wiring(comm, 1, [], [], [], [], None, torch.float32, torch.device(device))
+
+
+def unfit(comm, transport, device, words):
+    """A GPU is named, not used: what does not apply is refused before any memory is taken."""
+    try:
+        choose.open_transport(transport, nothing_on(comm, device))
+    except TransportError as error:
+        return "" if words in str(error) else str(error)
+    return "no error"
+
+
+def gpus_of_their_own(comm, gpus, words):
+    with mock.patch.object(nccl, "_gpu", return_value=gpus[comm.rank]):
+        reason = nccl.refusal(comm, torch.device("cuda"))
+    return "" if reason == words else reason
+
+
+def one_group(comm):
+    """Transports over one communicator share a group; it ends with the last of them."""
+    before = len(group._groups)
+    wiring = nothing_on(comm, "cpu")
+    transports = [nccl.NcclTransport(replace(wiring, tag=tag)) for tag in (1, 2)]
+    counts = [len(group._groups) - before]
+    for transport in transports:
+        transport.free()
+        counts.append(len(group._groups) - before)
+    return "" if counts == [1, 1, 0] else f"groups: {counts}"
+
+
+def a_rank_cannot_join(comm):
+    def broken(*arguments):
+        if comm.rank == 1:
+            raise RuntimeError("no network\nand more")
+        return made(*arguments)
+
+    made = group._backend
+    short = timedelta(seconds=1)
+    with mock.patch.object(group, "_backend", broken), mock.patch.object(group, "_TIMEOUT", short):
+        try:
+            group.acquire(comm, torch.device("cpu"))
+        except TransportError as error:
+            return "" if error.args[0].startswith("transport nccl: rank ") else str(error)
+    return "no error"
+
+
+def cuda_aware(comm):
+    answers = set(comm.allgather(staged.cuda_aware()))
+    return "" if answers in ({True}, {False}) else f"{answers}"
+
+
+CHECKS = {
+    check.__name__: check
+    for check in (
+        halos,
+        two_at_once,
+        auto,
+        disagreement,
+        unfit,
+        gpus_of_their_own,
+        one_group,
+        a_rank_cannot_join,
+        cuda_aware,
+    )
+}
+
+
+def main():
+    torch.set_num_threads(1)
+    world = MPI.COMM_WORLD
+    results = []
+    comms = {tuple(range(world.size)): world}
+    # Keeps the group of all ranks. Never freed: the program must end all the same.
+    nccl.NcclTransport(nothing_on(world, "cpu"))
+    for case in json.loads(Path(sys.argv[1]).read_text()):
+        check, ranks = CHECKS[case.pop("check")], tuple(case.pop("ranks"))
+        if ranks not in comms:
+            takes_part = world.rank in ranks
+            key = ranks.index(world.rank) if takes_part else 0
+            comms[ranks] = world.Split(0 if takes_part else MPI.UNDEFINED, key)
+        problem = ""
+        if world.rank in ranks:
+            try:
+                problem = check(comms[ranks], **case)
+            except Exception as error:
+                error.add_note(f"in {check.__name__} {case} on rank {world.rank}")
+                raise
+        results.append(world.gather(problem))
+    if world.rank == 0:
+        Path(sys.argv[2]).write_text(json.dumps(results))
+
+
+main()

@@ -1,0 +1,123 @@
+"""Every transport on real ranks: what arrives is, bit by bit, what the neighbours have.
+
+No GPU takes part. ``cuda`` and ``nccl`` run on tensors of the host, the latter over gloo (see
+programs/exchange_all.py): their own logic is tested here, what they ask of CUDA and NCCL is not.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.mpi, pytest.mark.timeout(120)]
+
+PROGRAM = Path(__file__).parent / "programs" / "exchange_all.py"
+RANKS = 4
+ALL = [0, 1, 2, 3]
+NAMES = {
+    "packed": "packed",
+    "datatype": "datatype",
+    "shm": "shm",
+    "cuda": "cuda-without-a-gpu",
+    "cuda-direct": "cuda-direct-without-a-gpu",
+    "nccl": "nccl-over-gloo-without-a-gpu",
+}
+SHAPES = [
+    {"grid": "1x4", "size": "13x29", "halo": 2},
+    {"grid": "2x2", "size": "17x9", "halo": 2, "channels_last": True},
+    # Halos larger than tiles: pieces come from beyond the next one. Some tiles have no pixels.
+    {"grid": "1x4", "size": "7x10", "halo": 5},
+    {"grid": "4x1", "size": "3x6", "halo": 2},
+    {"grid": "2x2", "size": "5x5", "halo": 4, "dtype": "bf16"},
+    # Some ranks of the world, in any order; and ranks without a tile.
+    {"ranks": [1, 3], "grid": "1x2"},
+    {"ranks": [3, 0, 2], "grid": "3x1"},
+    {"owners": [3, 1], "grid": "2x1"},
+    {"ranks": [2], "grid": "1x1"},
+    {"adjoint": True},
+    {"adjoint": True, "grid": "1x4", "size": "7x10", "halo": 5},
+]
+
+
+def name_of(case):
+    words = (
+        NAMES.get(value, value) if key == "transport" else f"{key}={value}"
+        for key, value in case.items()
+        if key != "check"
+    )
+    return " ".join([case["check"], *words])
+
+
+def case(check, ranks=ALL, **arguments):
+    return {"check": check, "ranks": ranks, **arguments}
+
+
+FORMATS = [
+    case("halos", transport=transport, dtype=dtype, channels_last=channels_last, into=into)
+    for transport in NAMES
+    for dtype in ("fp32", "fp64", "fp16", "bf16")
+    for channels_last in (False, True)
+    for into in (False, True)
+]
+PLACES = [case("halos", transport=transport, **shape) for transport in NAMES for shape in SHAPES]
+AT_ONCE = [case("two_at_once", transport=transport) for transport in NAMES]
+WRONG = [
+    case("disagreement"),
+    case("unfit", transport="shm", device="cuda", words="transport shm is for memory of the host"),
+    case("unfit", transport="shm", device="cuda", words="and the device is cuda; those that apply"),
+    case("unfit", transport="cuda", device="cpu", words="transport cuda is for memory of a GPU"),
+    case("unfit", transport="nccl", device="cpu", words="those that apply: packed, datatype, shm"),
+    case("unfit", transport="pigeon", device="cpu", words="transport pigeon is not known"),
+]
+GPUS = [
+    case("gpus_of_their_own", gpus=gpus, words=words)
+    for gpus, words in (
+        (["a 0", "a 1", "b 0", "b 1"], ""),
+        (
+            ["a 0", "a 1", "b 0", "a 1"],
+            "needs a GPU for each rank, and ranks 1 and 3 share one",
+        ),
+        (["a 0", "a 1", "", "b 1"], "is not part of the torch of rank 2"),
+    )
+]
+GROUPS = [case("one_group", ranks=[3, 1]), case("a_rank_cannot_join", ranks=[1, 2, 3])]
+# After the errors, ranks must still be in step: all exchanges come last.
+CASES = [*WRONG, *GPUS, *GROUPS, case("cuda_aware"), case("auto"), *AT_ONCE, *PLACES, *FORMATS]
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    """Starts MPI and torch once; returns what was wrong, by case, on each rank."""
+    folder = tmp_path_factory.mktemp("exchanges")
+    wanted, said = folder / "cases.json", folder / "results.json"
+    wanted.write_text(json.dumps(CASES))
+    beside = Path(sys.executable).parent
+    mpirun = shutil.which("mpirun", path=str(beside)) or shutil.which("mpirun")
+    if mpirun is None:
+        pytest.skip("no mpirun")
+    environment = os.environ | {
+        "OMPI_ALLOW_RUN_AS_ROOT": "1",
+        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+        "OMPI_MCA_osc": "^ucx",
+        "OMP_NUM_THREADS": "1",
+    }
+    command = [mpirun, "--oversubscribe", "-n", str(RANKS), sys.executable, "-m", "mpi4py"]
+    ended = subprocess.run(
+        [*command, str(PROGRAM), str(wanted), str(said)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    return dict(zip(map(name_of, CASES), json.loads(said.read_text()), strict=True))
+
+
+@pytest.mark.parametrize("name", [name_of(case) for case in CASES])
+def test_every_rank_finds_it_right(results, name):
+    assert results[name] == [""] * RANKS
