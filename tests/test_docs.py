@@ -63,6 +63,25 @@ def test_command_of_the_docs_runs(command: str, page: str, tmp_path: Path, home:
     assert done.returncode == int(told or 0), f"{page}: {command}\n{done.stdout}{done.stderr}"
 
 
+PROGRAMS = [
+    (page.name, block)
+    for page in PAGES
+    for block in re.findall(r"^```python\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
+]
+
+
+@pytest.mark.parametrize(("page", "program"), PROGRAMS, ids=[page for page, _ in PROGRAMS])
+def test_program_of_the_docs_runs_on_six_ranks(page: str, program: str, tmp_path: Path) -> None:
+    path = tmp_path / "program.py"
+    path.write_text(program)
+    ranks = ["mpirun", "--oversubscribe", "-n", "6", sys.executable, "-m", "mpi4py", str(path)]
+    threads = {"OMP_NUM_THREADS": "1", "OMPI_MCA_mpi_yield_when_idle": "1", "OMPI_MCA_osc": "^ucx"}
+    done = subprocess.run(
+        ranks, env=environment() | threads, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, f"{page}:\n{done.stdout}{done.stderr}"
+
+
 def test_commands_that_measure_for_minutes_say_what_they_measure() -> None:
     found = [
         line
@@ -70,7 +89,7 @@ def test_commands_that_measure_for_minutes_say_what_they_measure() -> None:
         for block in re.findall(r"^```text\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
         for line in block.splitlines()
     ]
-    assert len(found) == 4
+    assert len(found) == 5
     for line in found:
         words = [*shlex.split(line), "--help"]
         done = subprocess.run(
