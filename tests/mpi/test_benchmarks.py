@@ -38,6 +38,22 @@ def halo(image, grid, halo_len, inject=None, **params):
     return Case("halo.exchange", rows * cols, SHORT | params, inject)
 
 
+def operator(benchmark, image, grid, inject=None, **params):
+    rows, cols = map(int, grid.split("x"))
+    few = {"in_channels": 2, "out_channels": 3, "warmup": 1, "iterations": 2}
+    return Case(
+        benchmark, rows * cols, {**few, "image_size": image, "grid": grid, **params}, inject
+    )
+
+
+def compute(*words, **params):
+    return operator("halo.compute", *words, **params)
+
+
+def fused(*words, **params):
+    return operator("halo.fused", *words, **params)
+
+
 def small(benchmark, inject=None, ranks=2, **params):
     return Case(benchmark, ranks, SHORT | params, inject)
 
@@ -58,6 +74,28 @@ HALO = [
     halo("37x53", "2x3", 9, batch_size=2, in_channels=3),
     halo("65x65", "1x1", 3),
     *(halo("37x53", "2x2", 3, dtype=dtype, in_channels=2) for dtype in BYTES),
+    *(halo("37x53", "2x2", 3, transport=name) for name in ("packed", "datatype", "shm")),
+    halo("37x53", "2x3", 3, channels_last=True, in_channels=4),
+]
+OPERATOR = [
+    *(compute(image, grid) for image in ("65x65", "37x53") for grid in ("2x3", "5x1", "1x2")),
+    compute("37x53", "2x2", halo_len=3, overlap=False),
+    compute("37x53", "2x2", kernel="1x7"),
+    compute("37x53", "2x2", halo_len=2, enable_one_w_dim_kernel=True),
+    compute("37x53", "2x2", kernel=4, stride=2, padding=1),
+    compute("37x53", "1x4", dilation=3, padding=0, batch_size=2),
+    compute("9x11", "2x3", halo_len=4),
+    compute("33x20", "1x1"),
+    compute("37x53", "2x2", channels_last=True),
+    compute("37x53", "2x2", fp16_allreduce=True),
+    *(compute("37x53", "2x2", dtype=dtype) for dtype in BYTES),
+    *(compute("37x53", "2x2", transport=name) for name in ("packed", "datatype", "shm")),
+    *(fused("37x53", grid) for grid in ("2x3", "1x4", "2x1", "1x1")),
+    fused("37x53", "2x2", num_layers=5, fused_layers=2, halo_len=2),
+    fused("37x53", "2x2", num_layers=3, stride=2, batch_size=2),
+    fused("9x11", "2x3", num_layers=3, fused_layers=1, dilation=2),
+    fused("37x53", "2x2", channels_last=True, transport="shm"),
+    *(fused("37x53", "2x2", dtype=dtype) for dtype in BYTES),
 ]
 OTHER = [
     small("link.pingpong", ranks=4, sizes=[1, 8, 4097, 70000]),
@@ -79,6 +117,24 @@ OTHER = [
         for dtype in BYTES
     ),
 ]
+# A planted fault, and the checks that must fail: on the victim alone, or on all ranks.
+SEEN_BY_VICTIM = {
+    "corrupt-halo": {"halo", "conv"},
+    "drop-halo": {"halo", "conv"},
+    "stale-halo": {"halo", "conv"},
+    "drop-gradient": {"grad"},
+}
+SPOILED = [
+    case(image, grid, fault, dtype=dtype, **params)
+    for fault in SEEN_BY_VICTIM
+    for case, image, grid, dtype, params in (
+        (compute, "62x62", "2x2", "fp32", {}),
+        (compute, "37x53", "1x4", "bf16", {"transport": "shm"}),
+        (compute, "37x53", "2x3", "fp64", {"transport": "packed", "halo_len": 3}),
+        (fused, "62x62", "2x2", "fp32", {}),
+        (fused, "37x53", "2x3", "fp64", {"fused_layers": 2, "transport": "datatype"}),
+    )
+]
 FAULTY = [
     *(
         halo(image, grid, halo_len, fault)
@@ -87,6 +143,11 @@ FAULTY = [
     ),
     halo("37x53", "2x2", 3, "corrupt-halo", dtype="bf16"),
     halo("37x53", "2x2", 3, "stale-halo", dtype="fp16"),
+    *(
+        halo("37x53", "2x2", 3, fault, transport=transport)
+        for fault in ("corrupt-halo", "drop-halo", "stale-halo")
+        for transport in ("packed", "datatype", "shm")
+    ),
     halo("2x2", "2x2", 1, "stale-halo"),
     small("link.pingpong", "corrupt-message", ranks=4, sizes=[1, 4097]),
     small("link.pingpong", "corrupt-message", sizes=[3 << 20]),
@@ -99,9 +160,10 @@ FAULTY = [
     ),
 ]
 IMPOSSIBLE = [
-    halo("16x16", "1x1", 1, fault) for fault in ("corrupt-halo", "drop-halo", "stale-halo")
+    *(halo("16x16", "1x1", 1, fault) for fault in ("corrupt-halo", "drop-halo", "stale-halo")),
+    compute("16x16", "1x1", "drop-gradient"),
 ]
-CASES = [*HALO, *OTHER, *FAULTY, *IMPOSSIBLE]
+CASES = [*HALO, *OPERATOR, *OTHER, *FAULTY, *SPOILED, *IMPOSSIBLE]
 
 
 def launch(ranks, *program):
@@ -187,6 +249,29 @@ def test_a_fault_is_seen_on_the_victim_and_only_there(results, case):
     assert failed_ranks(results[str(case)]) == {case.ranks - 1}
 
 
+@pytest.mark.parametrize("case", OPERATOR, ids=str)
+def test_an_operator_passes_each_check_on_every_rank(results, case):
+    for events in results[str(case)][: case.ranks]:
+        checks = of_kind(events, "check")
+        assert sorted(check["name"] for check in checks) == ["adjoint", "conv", "grad", "halo"]
+        assert all(check["passed"] for check in checks), checks
+
+
+@pytest.mark.parametrize("case", SPOILED, ids=str)
+def test_the_checks_of_an_operator_see_what_was_spoiled(results, case):
+    result = results[str(case)][: case.ranks]
+    failed = [
+        {check["name"] for check in of_kind(events, "check") if not check["passed"]}
+        for events in result
+    ]
+    wanted = SEEN_BY_VICTIM[case.inject]
+    assert failed[-1] >= wanted
+    if case.inject == "drop-gradient":
+        assert all("adjoint" in names for names in failed)
+    # Others are told nothing wrong in the exchange that is spoiled; what comes of it may spread.
+    assert all("halo" not in names for names in failed[:-1])
+
+
 @pytest.mark.parametrize("case", FAULTY, ids=str)
 def test_a_failed_check_says_where(results, case):
     events = results[str(case)][case.ranks - 1]
@@ -197,7 +282,7 @@ def test_a_failed_check_says_where(results, case):
 @pytest.mark.parametrize("case", IMPOSSIBLE, ids=str)
 def test_a_fault_that_cannot_be_planted_is_refused(results, case):
     events = results[str(case)][0]
-    assert "no halo to spoil" in of_kind(events, "exception")[0]["message"]
+    assert "receives nothing that could be spoiled" in of_kind(events, "exception")[0]["message"]
     assert not of_kind(events, "check")
 
 
@@ -243,10 +328,11 @@ def test_a_halo_case_gives_one_limit_where_there_is_a_message(results, case):
     assert len(found) == (1 if case.ranks > 1 else 0)
     for limit in found:
         assert limit["value"] > 0
-        assert "ping-pong of the longest message" in limit["measured_by"]
+        assert "one-way ping-pong of" in limit["measured_by"]
+        assert "copies of rank" in limit["measured_by"]
 
 
-@pytest.mark.parametrize("case", [*HALO, *OTHER, *FAULTY], ids=str)
+@pytest.mark.parametrize("case", [*HALO, *OPERATOR, *OTHER, *FAULTY], ids=str)
 def test_every_rank_gives_every_iteration_once(results, case):
     for events in results[str(case)][: case.ranks]:
         values = [
@@ -258,7 +344,7 @@ def test_every_rank_gives_every_iteration_once(results, case):
         assert all(math.isfinite(value) and value > 0 for value in values)
 
 
-@pytest.mark.parametrize("case", [*HALO, *OTHER], ids=str)
+@pytest.mark.parametrize("case", [*HALO, *OPERATOR, *OTHER], ids=str)
 def test_nothing_but_what_the_catalog_names_is_given(results, case):
     from spbench_workers.catalog import BENCHMARKS
 
@@ -267,6 +353,23 @@ def test_nothing_but_what_the_catalog_names_is_given(results, case):
     for events in results[str(case)]:
         assert {event["name"] for event in of_kind(events, "metric")} <= names
         assert {event["name"] for event in of_kind(events, "check")} <= set(entry.checks)
+
+
+@pytest.mark.parametrize("case", [*HALO, *OPERATOR], ids=str)
+def test_all_metrics_of_a_tile_benchmark_are_given(results, case):
+    from spbench_workers.catalog import BENCHMARKS
+
+    result = results[str(case)][: case.ranks]
+    wanted = {m.name for m in BENCHMARKS[case.benchmark].metrics} - {"overlap"}
+    if case.ranks == 1:
+        wanted -= {"exchange_efficiency"}
+    given = {event["name"] for events in result for event in of_kind(events, "metric")}
+    sampled = {event["metric"] for events in result for event in of_kind(events, "samples")}
+    assert given | sampled >= wanted
+    (choice,) = of_kind(result[0], "choice")
+    asked = case.params.get("transport", "auto")
+    assert choice["name"] == "transport"
+    assert choice["value"] == asked if asked != "auto" else "the fastest of" in choice["reason"]
 
 
 PINGPONG = [case for case in OTHER if case.benchmark == "link.pingpong"]

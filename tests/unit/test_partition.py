@@ -1,98 +1,237 @@
-"""The interval table against pixel-by-pixel brute force."""
+"""Who owns and who sends which pixels, against pixel-by-pixel brute force."""
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spbench_workers.layout import Box, Grid
-from spbench_workers.spatial.partition import HaloTable
+from spbench_workers.spatial.partition import (
+    NOTHING,
+    Partition,
+    Piece,
+    Transfers,
+    halo_transfers,
+    redistribution,
+)
+
+brute_force = settings(max_examples=60, deadline=None)
 
 
 @st.composite
-def tables(draw, empty_tiles=False):
+def partitions(draw, height=None, width=None, size=None):
+    """Tiles of any ranks in any order; some are empty where the image is small."""
     rows, cols = draw(st.integers(1, 4)), draw(st.integers(1, 4))
-    least = (1, 1) if empty_tiles else (rows, cols)
-    height = draw(st.integers(least[0], least[0] + 12))
-    width = draw(st.integers(least[1], least[1] + 12))
-    return HaloTable(Grid(rows, cols), height, width, draw(st.integers(1, 9)))
+    if size is not None and rows * cols > size:
+        rows, cols = draw(st.sampled_from([(1, size), (size, 1), (1, 1)]))
+    if size is None:
+        size = rows * cols + draw(st.integers(0, 3))
+    ranks = draw(st.permutations(range(size)))[: rows * cols]
+    if height is None:
+        height, width = draw(st.integers(1, 14)), draw(st.integers(1, 14))
+    return Partition(Grid(rows, cols), height, width, tuple(ranks), size)
 
 
-def mask(table, box):
-    pixels = np.zeros((table.height, table.width), dtype=bool)
+@st.composite
+def boxes(draw, image):
+    rows = sorted(draw(st.tuples(*[st.integers(0, image.rows[1])] * 2)))
+    cols = sorted(draw(st.tuples(*[st.integers(0, image.cols[1])] * 2)))
+    return Box(tuple(rows), tuple(cols))
+
+
+@st.composite
+def needs(draw):
+    """Transfers of any boxes."""
+    owned = draw(partitions())
+    return Transfers(owned, tuple(draw(boxes(owned.image)) for _ in range(owned.size)))
+
+
+@st.composite
+def pairs(draw):
+    """Two partitions of one image and one communicator."""
+    owned = draw(partitions())
+    return owned, draw(partitions(owned.height, owned.width, owned.size))
+
+
+def mask(image, box):
+    pixels = np.zeros((image.height, image.width), dtype=int)
     if not box.empty:
-        pixels[slice(*box.rows), slice(*box.cols)] = True
+        pixels[slice(*box.rows), slice(*box.cols)] = 1
     return pixels
 
 
-def wanted(table, rank):
-    """The halo of a rank: pixels near one of its own, by distance, and not its own."""
-    own = np.argwhere(mask(table, table.tile(rank)))
-    pixels = np.zeros((table.height, table.width), dtype=bool)
+def near(image, tile, distance):
+    """The pixels whose distance to one of the tile's is at most this."""
+    own = np.argwhere(mask(image, tile))
+    pixels = np.zeros((image.height, image.width), dtype=int)
     for row, col in np.ndindex(pixels.shape):
         if len(own):
-            distance = np.abs(own - (row, col)).max(axis=1).min()
-            pixels[row, col] = 0 < distance <= table.halo_len
+            pixels[row, col] = np.abs(own - (row, col)).max(axis=1).min() <= distance
     return pixels
 
 
-@settings(max_examples=60, deadline=None)
-@given(tables())
-def test_tiles_cover_the_image_once(table):
-    total = sum(mask(table, table.tile(rank)).astype(int) for rank in range(table.grid.size))
+@brute_force
+@given(partitions())
+def test_tiles_cover_the_image_once(partition):
+    total = sum(mask(partition, partition.tile(rank)) for rank in range(partition.size))
     assert (total == 1).all()
 
 
-@settings(max_examples=60, deadline=None)
-@given(tables(empty_tiles=True))
-def test_received_pieces_are_the_halo_each_pixel_once_and_from_its_owner(table):
-    for rank in range(table.grid.size):
+@brute_force
+@given(partitions())
+def test_the_first_rank_named_has_the_first_tile(partition):
+    cols = partition.grid.cols
+    for place, rank in enumerate(partition.ranks):
+        tile = partition.tile(rank)
+        if place % cols:
+            left = partition.tile(partition.ranks[place - 1])
+            assert (tile.rows, tile.cols[0]) == (left.rows, left.cols[1])
+        if place >= cols:
+            above = partition.tile(partition.ranks[place - cols])
+            assert (tile.rows[0], tile.cols) == (above.rows[1], above.cols)
+    for rank in set(range(partition.size)) - set(partition.ranks):
+        assert partition.tile(rank).empty
+
+
+@brute_force
+@given(needs())
+def test_each_needed_pixel_comes_once_and_from_its_owner(table):
+    for rank in range(table.owned.size):
+        total = mask(table.owned, table.kept_by(rank))
+        assert (total <= mask(table.owned, table.owned.tile(rank))).all()
         pieces = table.received_by(rank)
-        total = np.zeros((table.height, table.width), dtype=int)
         for piece in pieces:
-            assert piece.target == rank
             assert not piece.box.empty
-            pixels = mask(table, piece.box)
-            assert (mask(table, table.tile(piece.source)) >= pixels).all()
+            pixels = mask(table.owned, piece.box)
+            assert (pixels <= mask(table.owned, table.owned.tile(piece.peer))).all()
             total += pixels
-        assert (total == wanted(table, rank)).all()
-        assert len({piece.source for piece in pieces}) == len(pieces)
+        assert (total == mask(table.owned, table.needed[rank])).all()
+        peers = [piece.peer for piece in pieces]
+        assert rank not in peers
+        assert peers == sorted(set(peers))
 
 
-@settings(max_examples=60, deadline=None)
-@given(tables(empty_tiles=True))
+@brute_force
+@given(needs())
 def test_what_one_sends_the_other_receives(table):
-    ranks = range(table.grid.size)
-    sent = {piece for rank in ranks for piece in table.sent_by(rank)}
-    received = {piece for rank in ranks for piece in table.received_by(rank)}
+    ranks = range(table.owned.size)
+    sent = {(rank, piece.peer, piece.box) for rank in ranks for piece in table.sent_by(rank)}
+    received = {(p.peer, rank, p.box) for rank in ranks for p in table.received_by(rank)}
     assert sent == received
+    for rank in ranks:
+        peers = [piece.peer for piece in table.sent_by(rank)]
+        assert peers == sorted(set(peers))
 
 
-@settings(max_examples=60, deadline=None)
-@given(tables())
-def test_padded_is_tile_and_halo(table):
-    for rank in range(table.grid.size):
-        tile, padded = mask(table, table.tile(rank)), mask(table, table.padded(rank))
-        assert (padded == (tile | wanted(table, rank))).all()
+@brute_force
+@given(partitions(), st.integers(1, 9))
+def test_a_halo_is_every_pixel_near_the_tile(partition, halo_len):
+    table = halo_transfers(partition, halo_len)
+    for rank in range(partition.size):
+        tile = partition.tile(rank)
+        wanted = near(partition, tile, halo_len)
+        assert (mask(partition, table.needed[rank]) == wanted).all()
+        received = sum(
+            (mask(partition, piece.box) for piece in table.received_by(rank)),
+            np.zeros_like(wanted),
+        )
+        assert (received == wanted - mask(partition, tile)).all()
+
+
+@brute_force
+@given(pairs())
+def test_redistribution_moves_each_pixel_once_and_only_where_its_owner_changes(pair):
+    owned, wanted = pair
+    table = redistribution(owned, wanted)
+    moved = np.zeros((owned.height, owned.width), dtype=int)
+    stays = np.zeros_like(moved)
+    for rank in range(owned.size):
+        had, has = mask(owned, owned.tile(rank)), mask(owned, wanted.tile(rank))
+        assert (mask(owned, table.kept_by(rank)) == had * has).all()
+        stays += had * has
+        for piece in table.sent_by(rank):
+            pixels = mask(owned, piece.box)
+            assert (pixels <= mask(owned, wanted.tile(piece.peer))).all()
+            moved += pixels
+    assert (moved == 1 - stays).all()
+
+
+@brute_force
+@given(partitions())
+def test_redistribution_to_the_same_tiles_sends_nothing(partition):
+    table = redistribution(partition, partition)
+    assert not any(table.sent_by(rank) for rank in range(partition.size))
 
 
 def test_a_tile_smaller_than_the_halo_hears_from_further_tiles():
-    table = HaloTable(Grid(1, 4), 8, 8, halo_len=5)
-    boxes = {piece.source: piece.box for piece in table.received_by(0)}
-    assert boxes == {
-        1: Box((0, 8), (2, 4)),
-        2: Box((0, 8), (4, 6)),
-        3: Box((0, 8), (6, 7)),
-    }
+    table = halo_transfers(Partition.of_grid(Grid(1, 4), 8, 8), 5)
+    assert table.received_by(0) == (
+        Piece(1, Box((0, 8), (2, 4))),
+        Piece(2, Box((0, 8), (4, 6))),
+        Piece(3, Box((0, 8), (6, 7))),
+    )
 
 
 def test_a_square_grid_has_corners():
-    table = HaloTable(Grid(2, 2), 10, 10, halo_len=2)
-    assert table.piece(3, 0) == Box((5, 7), (5, 7))
-    assert table.piece(0, 3) == Box((3, 5), (3, 5))
+    table = halo_transfers(Partition.of_grid(Grid(2, 2), 10, 10), 2)
+    assert Piece(3, Box((5, 7), (5, 7))) in table.received_by(0)
+    assert Piece(3, Box((3, 5), (3, 5))) in table.sent_by(0)
 
 
 def test_a_single_tile_has_no_halo():
-    table = HaloTable(Grid(1, 1), 10, 10, halo_len=3)
+    partition = Partition.of_grid(Grid(1, 1), 10, 10)
+    table = halo_transfers(partition, 3)
     assert table.received_by(0) == ()
     assert table.sent_by(0) == ()
-    assert table.padded(0) == table.image
+    assert table.kept_by(0) == partition.image
+
+
+def test_an_empty_tile_has_no_halo():
+    partition = Partition.of_grid(Grid(1, 3), 4, 2)
+    table = halo_transfers(partition, 1)
+    assert partition.tile(0).empty
+    assert table.received_by(0) == ()
+    assert table.sent_by(0) == ()
+    assert table.received_by(1) == (Piece(2, Box((0, 4), (1, 2))),)
+
+
+def test_tiles_come_together_on_one_rank():
+    tiles = Partition.of_grid(Grid(1, 3), 4, 9, ranks=[4, 0, 2], size=5)
+    whole = Partition.of_grid(Grid(1, 1), 4, 9, ranks=[2], size=5)
+    join, split = redistribution(tiles, whole), redistribution(whole, tiles)
+    pieces = (Piece(0, Box((0, 4), (3, 6))), Piece(4, Box((0, 4), (0, 3))))
+    assert join.received_by(2) == pieces
+    assert split.sent_by(2) == pieces
+    assert join.kept_by(2) == split.kept_by(2) == Box((0, 4), (6, 9))
+    assert join.sent_by(1) == split.received_by(1) == ()
+
+
+def test_resized_keeps_the_tiles_of_the_ranks():
+    partition = Partition.of_grid(Grid(2, 1), 10, 6, ranks=[3, 1], size=4).resized(5, 3)
+    assert partition.tile(3) == Box((0, 2), (0, 3))
+    assert partition.tile(1) == Box((2, 5), (0, 3))
+    assert partition.tile(0) == NOTHING
+
+
+@pytest.mark.parametrize(
+    ("ranks", "size", "words"),
+    [
+        ([0, 1, 2], 4, "has 2 tiles"),
+        ([0], 1, "has 2 tiles"),
+        ([1, 1], 2, "owns two tiles"),
+        ([0, 2], 2, "not all ranks of a communicator of 2"),
+        ([-1, 0], 2, "not all ranks of a communicator of 2"),
+    ],
+)
+def test_owners_that_do_not_fit_are_refused(ranks, size, words):
+    with pytest.raises(ValueError, match=words):
+        Partition.of_grid(Grid(1, 2), 8, 8, ranks=ranks, size=size)
+
+
+@pytest.mark.parametrize("other", [(7, 8, 2), (8, 7, 2), (8, 8, 3)])
+def test_redistribution_of_another_image_is_refused(other):
+    height, width, size = other
+    owned = Partition.of_grid(Grid(1, 2), 8, 8)
+    wanted = Partition.of_grid(Grid(2, 1), height, width, size=size)
+    with pytest.raises(ValueError, match="cannot become"):
+        redistribution(owned, wanted)
