@@ -63,9 +63,12 @@ class NetHosts:
             _output("ip", "link", "set", host.link, "up")
 
     @contextmanager
-    def slowed(self, host: NetHost, rate: str) -> Iterator[None]:
-        """Limit what one host receives and sends to a rate such as ``100mbit``."""
-        limit = ("root", "tbf", "rate", rate, "burst", "128kb", "latency", "100ms")
+    def slowed(self, host: NetHost, rate: str, burst: str = "128kb") -> Iterator[None]:
+        """Limit what one host receives and sends to a rate such as ``100mbit``.
+
+        After a pause, as much as ``burst`` goes at once.
+        """
+        limit = ("root", "tbf", "rate", rate, "burst", burst, "latency", "100ms")
         inside = ("ip", "netns", "exec", host.name, "tc", "qdisc")
         _output("tc", "qdisc", "replace", "dev", host.link, *limit)
         _output(*inside, "replace", "dev", "eth0", *limit)

@@ -5,7 +5,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spbench_workers.layout import Box, Grid
-from spbench_workers.spatial.frame import LEAST_INNER_SHARE, frame_of, halo_of
+from spbench_workers.spatial.frame import (
+    LEAST_BAND,
+    LEAST_INNER_SHARE,
+    MOST_BANDS,
+    frame_of,
+    halo_of,
+)
 from spbench_workers.spatial.partition import Partition
 from spbench_workers.window import Window, Window2d
 
@@ -205,3 +211,24 @@ def test_a_single_tile_needs_no_strip():
     frame = frame_of(window, owned, owned.resized(5, 5), rank=0)
     assert frame.inner == frame.outputs
     assert frame.strips == ()
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(20, 300), st.integers(20, 300), st.integers(1, 3), st.integers(1, 3))
+def test_bands_are_the_inner_outputs_each_once_and_read_what_they_need(height, width, rows, cols):
+    window = Window2d(Window(3, padding=1), Window(5, stride=2, padding=2))
+    owned = Partition.of_grid(Grid(rows, cols), height, width)
+    produced = owned.resized(*window.outputs(height, width))
+    for rank in range(rows * cols):
+        frame = frame_of(window, owned, produced, rank)
+        bands = frame.bands(window)
+        total = sum((mask(produced, band.outputs) for band in bands), np.zeros(1, dtype=int))
+        assert (total == mask(produced, frame.inner)).all()
+        assert len(bands) <= MOST_BANDS
+        for band in bands:
+            need = window.need(band.outputs)
+            assert contains(frame.crop, band.crop)
+            assert contains(band.crop, need.intersect(owned.image))
+            if len(bands) > 1:
+                sides = band.outputs.height if frame.padding[0] == 0 else band.outputs.width
+                assert sides >= LEAST_BAND

@@ -26,6 +26,7 @@ from torch import nn
 
 from spbench_workers.comm import rest
 from spbench_workers.layout import Box, Grid
+from spbench_workers.spatial import frame
 from spbench_workers.spatial.conv import SpatialConv2d
 from spbench_workers.spatial.fused import fuse
 from spbench_workers.spatial.gather import Gather
@@ -36,6 +37,8 @@ from spbench_workers.spatial.pool import SpatialAvgPool2d, SpatialMaxPool2d
 from spbench_workers.spatial.redistribute import Redistribute
 from spbench_workers.spatial.tiling import Tiling
 
+# So narrow that the inner outputs of small images come in several bands too.
+frame.LEAST_BAND = 3
 DTYPES = {
     "fp64": torch.float64,
     "fp32": torch.float32,

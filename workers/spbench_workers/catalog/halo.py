@@ -108,7 +108,7 @@ BENCHMARKS = (
             TIME_MS,
             _EXCHANGE_MS,
             Metric("compute_ms", "ms", "lower", "the convolution alone, its halos being there"),
-            Metric("overlap", "1", "higher", "share of the wait that computing hides", "min"),
+            Metric("overlap", "1", "higher", "share of the exchange that computing hides", "min"),
             *_EXCHANGE,
             Metric("sequential_ms", "ms", "lower", "the whole image on rank 0, the others asleep"),
             Metric("speedup", "1", "higher", "sequential_ms over time_ms"),

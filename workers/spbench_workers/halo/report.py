@@ -139,12 +139,14 @@ def _timed(body: Callable[[], object]) -> float:
 
 
 @contextmanager
-def waits_of(exchange: Exchange) -> Iterator[list[float]]:
-    """Yield the seconds of each `Exchange.wait` within the block, as they come."""
-    wait = exchange.wait
+def clocked(exchange: Exchange) -> Iterator[list[float]]:
+    """Yield the seconds of each call of the exchange within the block, as they come."""
     seconds: list[float] = []
-    exchange.wait = lambda: seconds.append(_timed(wait))
+    calls = {name: getattr(exchange, name) for name in ("start", "progress", "wait", "release")}
+    for name, call in calls.items():
+        setattr(exchange, name, lambda call=call: seconds.append(_timed(call)))
     try:
         yield seconds
     finally:
-        exchange.wait = wait
+        for name, call in calls.items():
+            setattr(exchange, name, call)

@@ -105,6 +105,7 @@ class Exchange:
         self.transport, self._carrier, self.tried_ms = open_transport(transport, wiring)
         self.bind = self._carrier.bind
         self.start = self._carrier.start
+        self.progress = self._carrier.progress
         self.wait = self._carrier.wait
         self.unpack = self._carrier.unpack
         self.release = self._carrier.release

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from spbench_workers.layout import Box, Interval
+from spbench_workers.layout import Box, Interval, bounds
 from spbench_workers.spatial.partition import Partition, Transfers
 from spbench_workers.window import Window, Window2d
 
 LEAST_INNER_SHARE = 0.5
 """With less than this inside, all outputs are computed at once, from one gathered part."""
+MOST_BANDS = 4
+LEAST_BAND = 32
+"""Rows, or columns, of the narrowest band."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +33,40 @@ class Frame:
     crop: Box
     padding: tuple[int, int]
     strips: tuple[Box, ...]
+
+    def bands(self, window: Window2d) -> tuple[Band, ...]:
+        """Return the inner outputs in bands: between two of them, messages can be looked after."""
+        if self.inner.empty:
+            return ()
+        # Padding would come into every band: an axis that the operator pads itself stays whole.
+        boxes = [self.inner]
+        if self.padding[0] == 0:
+            boxes = [Box(band, self.inner.cols) for band in _cut(self.inner.rows)]
+        elif self.padding[1] == 0:
+            boxes = [Box(self.inner.rows, band) for band in _cut(self.inner.cols)]
+        return tuple(Band(box, self._crop_of(box, window)) for box in boxes)
+
+    def _crop_of(self, box: Box, window: Window2d) -> Box:
+        whole_rows, whole_cols = box.rows == self.inner.rows, box.cols == self.inner.cols
+        return Box(
+            self.crop.rows if whole_rows else window.rows.need(box.rows),
+            self.crop.cols if whole_cols else window.cols.need(box.cols),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """Some of the inner outputs, and the pixels of the tile that they read."""
+
+    outputs: Box
+    crop: Box
+
+
+def _cut(interval: Interval) -> list[Interval]:
+    first, length = interval[0], interval[1] - interval[0]
+    count = max(1, min(MOST_BANDS, length // LEAST_BAND))
+    cuts = [bounds(index, count, length) for index in range(count)]
+    return [(first + start, first + end) for start, end in cuts]
 
 
 def frame_of(window: Window2d, owned: Partition, produced: Partition, rank: int) -> Frame:

@@ -39,6 +39,7 @@ class TiledWindow:
         self.output = tiling.resized(*window.outputs(owned.height, owned.width))
         produced = self.output.partition
         self.frame = frame_of(window, owned, produced, tiling.comm.rank)
+        self._bands = self.frame.bands(window)
         self.table = halo_of(window, owned, produced)
         self._gathers: dict[Any, Gather] = {}
 
@@ -72,28 +73,33 @@ class TiledWindow:
         gather = self.gather_for(tile)
         flight = gather.start(tile)
         if self.tiling.overlap:
-            inner = self.inner(flight.tile, local)
+            inner = self.inner(flight.tile, local, gather.forward.progress)
             return inner, gather.finish(flight)
         parts = gather.finish(flight)
         return self.inner(flight.tile, local), parts
 
-    def inner(self, tile: torch.Tensor, local: Local) -> Sequence[torch.Tensor]:
-        """Return the outputs that need no halo, or nothing where there are none."""
-        frame = self.frame
-        if frame.inner.empty:
-            return ()
-        return (local(view(tile, self.tiling.tile, frame.crop), frame.padding, frame.inner),)
+    def inner(
+        self,
+        tile: torch.Tensor,
+        local: Local,
+        progress: Callable[[], object] = lambda: None,
+    ) -> Sequence[torch.Tensor]:
+        """Return the outputs that need no halo, band by band; nothing where there are none."""
+        pieces = []
+        for band in self._bands:
+            crop = view(tile, self.tiling.tile, band.crop)
+            pieces.append(local(crop, self.frame.padding, band.outputs))
+            progress()
+        return pieces
 
     def join(
         self, inner: Sequence[torch.Tensor], parts: Sequence[torch.Tensor], local: Local
     ) -> torch.Tensor:
         """Return all outputs: the inner ones, and those in strips, computed from the parts."""
-        frame = self.frame
-        strips = [
-            local(part, (0, 0), strip) for part, strip in zip(parts, frame.strips, strict=True)
-        ]
-        boxes = [frame.inner, *frame.strips] if inner else frame.strips
-        return _join(frame.outputs, boxes, [*inner, *strips])
+        strips = self.frame.strips
+        outer = [local(part, (0, 0), strip) for part, strip in zip(parts, strips, strict=True)]
+        boxes = [*(band.outputs for band in self._bands), *strips]
+        return _join(self.frame.outputs, boxes, [*inner, *outer])
 
     def gather_for(self, tile: torch.Tensor) -> Gather:
         """Return what gathers halos for tiles like this one; all ranks must ask together."""

@@ -83,6 +83,9 @@ class Transport(Protocol):
     def start(self) -> None:
         """Pack the pieces and send them. What is sent must not change before `wait` returns."""
 
+    def progress(self) -> None:
+        """Look after what is under way, without waiting: MPI may move data in its calls alone."""
+
     def wait(self) -> None:
         """Return when all pieces have come and what was sent may change."""
 

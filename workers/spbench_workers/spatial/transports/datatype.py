@@ -45,6 +45,9 @@ class DatatypeTransport:
     def start(self) -> None:
         MPI.Prequest.Startall(self._all)
 
+    def progress(self) -> None:
+        MPI.Request.Testall(self._all)
+
     def wait(self) -> None:
         MPI.Request.Waitall(self._all)
 

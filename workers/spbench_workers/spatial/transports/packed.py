@@ -62,6 +62,9 @@ class PackedTransport:
                 pack[0].copy_(pack[1])
             request.Start()
 
+    def progress(self) -> None:
+        MPI.Request.Testall(self._all)
+
     def wait(self) -> None:
         MPI.Request.Waitall(self._all)
 

@@ -117,6 +117,9 @@ class SharedTransport:
             self._window.Sync()
             message.say_ready(exchange)
 
+    def progress(self) -> None:
+        """A piece is there as soon as its sender has packed it."""
+
     def wait(self) -> None:
         for message in self._in:
             message.await_ready(self._exchange)

@@ -77,12 +77,8 @@ class StagedTransport:
             for index, (view, filled) in enumerate(zip(self._views, self._filled, strict=True)):
                 self._pack(view, index)
                 filled.record()
-        self._waiting = []
-        for mark, request in self._steps:
-            if mark.query():
-                request.Start()
-            else:
-                self._waiting.append((mark, request))
+        self._waiting = self._steps
+        self._start_what_is_packed()
 
     def _pack(self, view: torch.Tensor, index: int) -> None:
         if not self._direct and self._wiring.dense(view):
@@ -92,10 +88,23 @@ class StagedTransport:
         if not self._direct:
             self._outbox[index].copy_(self._packed[index], non_blocking=True)
 
+    def _start_what_is_packed(self) -> None:
+        steps, self._waiting = self._waiting, []
+        for mark, request in steps:
+            if mark.query():
+                request.Start()
+            else:
+                self._waiting.append((mark, request))
+
+    def progress(self) -> None:
+        self._start_what_is_packed()
+        MPI.Request.Testall(self._all)
+
     def wait(self) -> None:
         for mark, request in self._waiting:
             mark.synchronize()
             request.Start()
+        self._waiting = []
         MPI.Request.Waitall(self._all)
         if self._direct:
             return
