@@ -86,6 +86,11 @@ OPERATOR = [
     compute("37x53", "1x4", dilation=3, padding=0, batch_size=2),
     compute("9x11", "2x3", halo_len=4),
     compute("33x20", "1x1"),
+    # More ranks than outputs: some have none.
+    compute("9x9", "1x4", stride=8),
+    # Sums of weight gradients over many pixels, in formats that hold 65504 at most.
+    compute("256x256", "1x2", in_channels=1, out_channels=1, fp16_allreduce=True),
+    compute("256x256", "1x2", in_channels=1, out_channels=1, dtype="fp16"),
     compute("37x53", "2x2", channels_last=True),
     compute("37x53", "2x2", fp16_allreduce=True),
     *(compute("37x53", "2x2", dtype=dtype) for dtype in BYTES),

@@ -86,7 +86,17 @@ GPUS = [
 ]
 GROUPS = [case("one_group", ranks=[3, 1]), case("a_rank_cannot_join", ranks=[1, 2, 3])]
 # After the errors, ranks must still be in step: all exchanges come last.
-CASES = [*WRONG, *GPUS, *GROUPS, case("cuda_aware"), case("auto"), *AT_ONCE, *PLACES, *FORMATS]
+CASES = [
+    *WRONG,
+    *GPUS,
+    *GROUPS,
+    case("cuda_aware"),
+    case("auto"),
+    case("auto_without"),
+    *AT_ONCE,
+    *PLACES,
+    *FORMATS,
+]
 
 
 @pytest.fixture(scope="module")

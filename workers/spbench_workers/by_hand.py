@@ -14,16 +14,21 @@ from typing import Any, NoReturn
 from spbench_workers.catalog import BENCHMARKS, COMMON_FAULTS, Benchmark, Params
 from spbench_workers.comm import DisagreementError, World, agree, open_world
 from spbench_workers.context import Context
+from spbench_workers.errors import CannotRunError
 from spbench_workers.session import load_runners
 
 USAGE_STATUS = 2
 
 
 class PrintingChannel:
-    """Turns the events of one case into lines for people; each line leaves in one write."""
+    """Turns the events of one case into lines for people; each line leaves in one write.
 
-    def __init__(self, rank: int) -> None:
+    ``named`` says whether a passed check is named; the reference scripts have one, without a name.
+    """
+
+    def __init__(self, rank: int, *, named: bool = False) -> None:
         self.rank: int | None = rank
+        self._named = named
         self.failed = False
         self._times: list[float] = []
 
@@ -49,7 +54,7 @@ class PrintingChannel:
 
     def _print_check(self, name: str, passed: bool, **fields: Any) -> None:
         if passed:
-            self._line(f"Validation passed Rank:{self.rank}")
+            self._line(f"Validation passed Rank:{self.rank}" + (f" {name}" if self._named else ""))
             return
         self.failed = True
         error, detail = fields["max_abs_error"], fields["detail"]
@@ -112,7 +117,13 @@ def main(words: list[str]) -> None:
         if world.rank == 0:
             sys.stderr.write(f"spbench_workers: error: {error}\n")
         _leave(world, USAGE_STATUS)
-    failed = _run(world, entry, params, inject)
+    try:
+        failed = _run(world, entry, params, inject)
+    except CannotRunError as error:
+        # Other ranks may be in the midst of a message to this one.
+        sys.stderr.write(f"spbench_workers: error: rank {world.rank}: {error}\n")
+        sys.stderr.flush()
+        world.comm.Abort(1)
     _leave(world, int(failed))
 
 
@@ -170,7 +181,7 @@ def _leave(world: World, status: int) -> NoReturn:
 
 def _run(world: World, entry: Benchmark, params: Params, inject: str | None) -> bool:
     """Run the case; return whether a check failed on any rank."""
-    channel = PrintingChannel(world.rank)
+    channel = PrintingChannel(world.rank, named=len(entry.checks) > 1)
     sys.stdout.write(f"rank : {world.rank} size:  {world.size}\n")
     sys.stdout.flush()
     runner = load_runners([entry.name])[entry.name]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import torch
 
+from spbench_workers.errors import CannotRunError
+
 TORCH_DTYPES = {
     "fp32": torch.float32,
     "fp64": torch.float64,
@@ -12,7 +14,7 @@ TORCH_DTYPES = {
 }
 
 
-class NoDeviceError(RuntimeError):
+class NoDeviceError(CannotRunError):
     """A device that was asked for is not there."""
 
 

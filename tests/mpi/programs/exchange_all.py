@@ -30,6 +30,7 @@ from spbench_workers.layout import Box, Grid, parse_pair
 from spbench_workers.spatial.exchange import Exchange, view
 from spbench_workers.spatial.partition import Partition, halo_transfers
 from spbench_workers.spatial.transports import TransportError, Wiring, choose, group, nccl, staged
+from spbench_workers.spatial.transports.packed import PackedTransport
 
 BATCH, CHANNELS = 2, 3
 ROUNDS = 4
@@ -209,6 +210,28 @@ def auto(comm):
     return problem
 
 
+def auto_without(comm):
+    """One rank cannot make one transport: none of them takes it, and the others serve."""
+
+    def fails(wiring):
+        if wiring.comm.rank == 1:
+            raise TransportError("no memory to share")
+        return PackedTransport(wiring)
+
+    kept = choose.TRANSPORTS
+    choose.TRANSPORTS = {**kept, "packed": fails}
+    try:
+        trial = Trial(comm, "auto")
+    finally:
+        choose.TRANSPORTS = kept
+    trial.prepare(0)
+    trial.exchange.start()
+    problem = trial.finish(0)
+    tried = tuple(trial.exchange.tried_ms)
+    trial.exchange.free()
+    return problem if tried == ("datatype", "shm") else f"tried {tried}"
+
+
 def disagreement(comm):
     table = halo_transfers(Partition.of_grid(Grid(2, 2), 8, 8), 1)
     batch = 2 if comm.rank == 2 else 1
@@ -286,6 +309,7 @@ CHECKS = {
         halos,
         two_at_once,
         auto,
+        auto_without,
         disagreement,
         unfit,
         gpus_of_their_own,

@@ -78,6 +78,8 @@ class Param:
             raise ValueError(f"{value!r} is neither N nor RxC")
         least = 1 if self.minimum is None else int(self.minimum)
         first, second = parse_pair(value, least)
+        for number in (first, second):
+            self._check_bounds(number)
         return f"{first}x{second}" if "x" in str(value).lower() else first
 
     def json_schema(self) -> dict[str, Any]:

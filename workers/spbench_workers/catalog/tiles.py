@@ -9,7 +9,10 @@ from spbench_workers.catalog.parameters import Param, Params
 from spbench_workers.layout import Grid, grid_of, pair_text, parse_pair
 from spbench_workers.window import Window, Window2d
 
-IMAGE_SIZE = Param("image_size", "pair", 1024, "pixels of the whole image, N or HxW")
+_MOST = 1 << 20
+"""Pixels of any side."""
+
+IMAGE_SIZE = Param("image_size", "pair", 1024, "pixels of the whole image, N or HxW", maximum=_MOST)
 BATCH_SIZE = Param("batch_size", "int", 1, "images in one exchange", minimum=1)
 IN_CHANNELS = Param("in_channels", "int", 1, "channels of the image", minimum=1)
 NUM_SPATIAL_PARTS = Param(
@@ -40,7 +43,7 @@ KERNEL = Param("kernel", "pair", None, "rows and columns of the kernel; 2 * halo
 STRIDE = Param("stride", "pair", 1, "pixels from one output to the next")
 DILATION = Param("dilation", "pair", 1, "pixels from one tap of the kernel to the next")
 PADDING = Param(
-    "padding", "pair", None, "zeros around the image; dilation * (kernel - 1) / 2", minimum=0
+    "padding", "pair", None, "zeros around the image; dilation * (kernel - 1) / 2", 0, _MOST
 )
 ONE_H_DIM = Param(
     "enable_one_h_dim_kernel", "bool", False, "a kernel of one row, 1 x (2 * halo_len + 1)"
@@ -54,7 +57,13 @@ TILES = (IMAGE_SIZE, BATCH_SIZE, IN_CHANNELS, NUM_SPATIAL_PARTS, SLICE_METHOD, G
 KERNELS = (HALO_LEN, KERNEL, STRIDE, DILATION, PADDING, ONE_H_DIM, ONE_W_DIM)
 """What a convolution reads."""
 
-_DEVICES = {"packed": "cpu", "datatype": "cpu", "shm": "cpu", "cuda": "cuda", "nccl": "cuda"}
+TRANSPORT_DEVICES = {
+    "packed": "cpu",
+    "datatype": "cpu",
+    "shm": "cpu",
+    "cuda": "cuda",
+    "nccl": "cuda",
+}
 """Where the data of each transport are."""
 
 
@@ -73,7 +82,7 @@ def resolve_tiles(params: Params) -> Params:
             "image_size", f"an image of {height}x{width} pixels has too few for a grid of {grid}"
         )
     transport, device = params["transport"], params["device"]
-    needed = _DEVICES.get(transport, device)
+    needed = TRANSPORT_DEVICES.get(transport, device)
     if device not in ("auto", needed):
         raise ParamError(
             "transport", f"transport {transport} carries data of device {needed}, not of {device}"

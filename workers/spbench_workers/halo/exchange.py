@@ -12,7 +12,13 @@ from spbench_workers.catalog.tiles import grid_of_params
 from spbench_workers.context import Context
 from spbench_workers.halo.compare import Mismatch, compare_pixels
 from spbench_workers.halo.faults import plant_in_halo
-from spbench_workers.halo.report import give_choice, give_limits, give_traffic, phases_of
+from spbench_workers.halo.report import (
+    give_choice,
+    give_limits,
+    give_phases,
+    give_traffic,
+    phases_of,
+)
 from spbench_workers.layout import parse_pair
 from spbench_workers.spatial.exchange import Exchange, view
 from spbench_workers.spatial.partition import Partition, halo_transfers
@@ -92,8 +98,7 @@ def run(context: Context) -> None:
     exchange_ms = median(times)
     give_traffic(context, exchange, exchange_ms)
     phases = phases_of(context, exchange, place)
-    context.metric("pack_ms", phases.pack)
-    context.metric("wait_ms", phases.wait)
+    give_phases(context, phases, padded.outgoing)
     give_limits(context, exchange, padded.outgoing, padded.incoming, exchange_ms, "time_ms")
     exchange.free()
 

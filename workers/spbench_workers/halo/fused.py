@@ -13,6 +13,7 @@ from torch import nn
 from spbench_workers import device
 from spbench_workers.catalog.tiles import conv_sizes, grid_of_params, window_of_params
 from spbench_workers.context import Context
+from spbench_workers.halo.compare import Mismatch, compare_pixels
 from spbench_workers.halo.faults import plant_in_gradient, plant_in_halo
 from spbench_workers.halo.operator_checks import OperatorCase, Tolerance, Tolerances
 from spbench_workers.halo.report import give_choice
@@ -41,6 +42,7 @@ def run(context: Context) -> None:
             times = measure(context, _forward(fused, case.like))
             unfused = nn.Sequential(*convs)
             unfused_times = measure(context, _forward(unfused, case.like), metric="unfused_ms")
+        worst["conv"] = worst["conv"].worse(_difference(fused, unfused, case, tolerances))
         for name, found in case.check([2], tolerances).items():
             mismatch = worst[name].worse(found)
             context.check(name, mismatch.error, mismatch.tolerance, mismatch.detail)
@@ -48,8 +50,17 @@ def run(context: Context) -> None:
         context.metric("speedup", speedup)
         _give_costs(context, fused, convs, case.like)
         for conv in convs:
-            conv.tiled.free()
+            conv.free()
         fused.free()
+
+
+def _difference(
+    fused: nn.Module, unfused: nn.Module, case: OperatorCase, tolerances: Tolerances
+) -> Mismatch:
+    """Compare the two ways with each other."""
+    with torch.no_grad():
+        one, other = fused(case.like).cpu(), unfused(case.like).cpu()
+    return compare_pixels(one, other, case.output.tile, tolerances.output.of(other))
 
 
 def _forward(module: nn.Module, tile: torch.Tensor) -> Callable[[], object]:
@@ -91,6 +102,7 @@ def _make(context: Context) -> tuple[FusedSequential, OperatorCase]:
         plain=plain,
         windows=[window_of_params(params)] * params["num_layers"],
         gather=gather,
+        gathers=lambda: fused.gathers,
         input=tiling,
         output=fused.output,
         image=image,

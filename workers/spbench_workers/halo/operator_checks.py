@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -52,6 +52,7 @@ class OperatorCase:
         plain: The same layers without tiles, in float64, with the same parameters.
         windows: Those of the layers that have one.
         gather: What brings the operator its first halos.
+        gathers: Returns this and what brings further ones, as far as they have been made.
         input: The tiles of its input.
         output: The tiles of its output.
         image: Fresh values for the input, round by round.
@@ -64,6 +65,7 @@ class OperatorCase:
     plain: nn.Module
     windows: Sequence[Window2d]
     gather: Gather
+    gathers: Callable[[], Sequence[Gather]]
     input: Tiling
     output: Tiling
     image: Image
@@ -93,16 +95,9 @@ class OperatorCase:
 
     def round(self, round_: int, tolerances: Tolerances) -> dict[str, Mismatch]:
         """Check everything once on fresh data; all ranks must call it."""
-        comm = self.context.world.comm
-        # Nobody may still be reading what is poisoned here.
-        comm.Barrier()
-        self.gather.forward.poison()
-        self.gather.backward.poison()
-        comm.Barrier()
+        self._poison()
         halo = self._halo(round_)
-        comm.Barrier()
-        self.gather.forward.poison()
-        comm.Barrier()
+        self._poison()
         tile = self.tile(self.image, self.input.tile, round_).requires_grad_()
         self.tiled.zero_grad()
         output = self.tiled(tile)
@@ -120,6 +115,15 @@ class OperatorCase:
             "grad": self._gradients(tile, wanted, tolerances),
             "adjoint": self._adjoint(),
         }
+
+    def _poison(self) -> None:
+        """Put NaN wherever something is to arrive."""
+        # Nobody may still be reading what is poisoned here.
+        self.context.world.comm.Barrier()
+        for gather in self.gathers():
+            gather.forward.poison()
+            gather.backward.poison()
+        self.context.world.comm.Barrier()
 
     def _halo(self, round_: int) -> Mismatch:
         """Compare what is gathered with the image, bit for bit."""

@@ -92,6 +92,10 @@ class SpatialConv2d(nn.Conv2d):
             parameters,
         )
 
+    def free(self) -> None:
+        """Give all buffers and requests back. All ranks must call it."""
+        self.tiled.free()
+
     def shared_parameters(self) -> tuple[torch.Tensor, ...]:
         """Return weight and bias, whose gradients are summed over the tiles."""
         parameters = (self.weight,) if self.bias is None else (self.weight, self.bias)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import count
 
 import torch
 from mpi4py import MPI
@@ -18,7 +18,7 @@ from spbench_workers.spatial.transports.choose import open_transport
 
 _TAGS = 30_000
 """Tags in use, from 1 up: MPI grants 32767 at least."""
-_made: Counter[str] = Counter()
+_tags = count(1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +102,7 @@ class Exchange:
             channels_last=channels_last,
         )
         self._bytes_a_pixel = batch * channels * dtype.itemsize
+        self._sizes = [one.numel() * one.element_size() for one in outgoing]
         self.transport, self._carrier, self.tried_ms = open_transport(transport, wiring)
         self.bind = self._carrier.bind
         self.start = self._carrier.start
@@ -120,7 +121,7 @@ class Exchange:
     @property
     def traffic(self) -> Traffic:
         """Messages and bytes that this rank sends in one exchange."""
-        return Traffic(len(self.sent), sum(self.bytes_of(piece) for piece in self.sent))
+        return Traffic(len(self._sizes), sum(self._sizes))
 
     def bytes_of(self, piece: Piece) -> int:
         """Return the bytes of a piece on the wire."""
@@ -148,8 +149,21 @@ def view(tensor: torch.Tensor, origin: Box, box: Box) -> torch.Tensor:
     return tensor[:, :, rows, cols]
 
 
+def is_channels_last(tensor: torch.Tensor) -> bool:
+    """Whether the values of a pixel lie together; where both formats fit, it is not."""
+    return not tensor.is_contiguous() and tensor.is_contiguous(memory_format=torch.channels_last)
+
+
+def add_shared(total: torch.Tensor, at: Box, gradient: torch.Tensor | None, box: Box) -> None:
+    """Add to the tensor at one box the gradient at another, where the two boxes overlap."""
+    shared = at.intersect(box)
+    if gradient is not None and not shared.empty:
+        view(total, at, shared).add_(view(gradient, box, shared))
+
+
 def _next_tag(comm: MPI.Intracomm) -> int:
     """Return a tag that no rank of the communicator has used for another exchange of late."""
-    made: int = comm.allreduce(_made["exchanges"], op=MPI.MAX)
-    _made["exchanges"] = made + 1
-    return 1 + made % _TAGS
+    global _tags
+    tag: int = comm.allreduce(next(_tags), op=MPI.MAX)
+    _tags = count(tag + 1)
+    return 1 + tag % _TAGS

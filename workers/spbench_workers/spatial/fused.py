@@ -99,6 +99,11 @@ class FusedBlock(nn.Sequential):
             gather.free()
         self._gathers.clear()
 
+    @property
+    def gathers(self) -> list[Gather]:
+        """What has been made to gather halos, by now."""
+        return list(self._gathers.values())
+
     def _cleared(self, index: int, pixels: torch.Tensor, held: Box) -> torch.Tensor:
         """Return the input of a layer with nothing outside the image that does harm there."""
         if index not in self._fills:
@@ -148,6 +153,11 @@ class FusedSequential(nn.Sequential):
         for block in self.blocks:
             tile = block(tile)
         return tile
+
+    @property
+    def gathers(self) -> list[Gather]:
+        """What has been made to gather halos, by now."""
+        return [gather for block in self.blocks for gather in block.gathers]
 
     def free(self) -> None:
         """Give all buffers and requests back. All ranks must call it."""

@@ -24,7 +24,7 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 from spbench_workers.layout import Box
-from spbench_workers.spatial.exchange import Exchange, view
+from spbench_workers.spatial.exchange import Exchange, add_shared, is_channels_last, view
 from spbench_workers.spatial.partition import Transfers
 
 
@@ -132,7 +132,7 @@ class Gather:
         for piece, total in zip(exchange.sent, self._gradients, strict=True):
             total.zero_()
             for box, gradient in zip(self.parts, gradients, strict=True):
-                _add(total, piece.box, gradient, box)
+                add_shared(total, piece.box, gradient, box)
         exchange.start()
 
     def add_gradients(
@@ -140,10 +140,10 @@ class Gather:
     ) -> torch.Tensor:
         """Add the gradients of the parts, and those that others send, to that of the tile."""
         for box, gradient in zip(self.parts, gradients, strict=True):
-            _add(total, self.tile, gradient, box)
+            add_shared(total, self.tile, gradient, box)
         self.backward.wait()
         for piece, gradient in zip(self.backward.expected, self.backward.received, strict=True):
-            _add(total, self.tile, gradient, piece.box)
+            add_shared(total, self.tile, gradient, piece.box)
         self.backward.release()
         return total
 
@@ -186,17 +186,6 @@ class Gather:
             transport=transport,
             adjoint=adjoint,
         )
-
-
-def is_channels_last(tensor: torch.Tensor) -> bool:
-    """Whether the values of a pixel lie together; where both formats fit, it is not."""
-    return not tensor.is_contiguous() and tensor.is_contiguous(memory_format=torch.channels_last)
-
-
-def _add(total: torch.Tensor, at: Box, gradient: torch.Tensor | None, box: Box) -> None:
-    shared = at.intersect(box)
-    if gradient is not None and not shared.empty:
-        view(total, at, shared).add_(view(gradient, box, shared))
 
 
 class _Start(Function):

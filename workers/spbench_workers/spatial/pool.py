@@ -60,6 +60,10 @@ class SpatialMaxPool2d(nn.MaxPool2d):
         """Return this rank's tile of the output."""
         return self.tiled.run(tile, self.local, tile.shape[1], ())
 
+    def free(self) -> None:
+        """Give all buffers and requests back. All ranks must call it."""
+        self.tiled.free()
+
     def local(
         self, pixels: torch.Tensor, padding: tuple[int, int], outputs: Box | None = None
     ) -> torch.Tensor:
@@ -109,6 +113,10 @@ class SpatialAvgPool2d(nn.AvgPool2d):
     def forward(self, tile: torch.Tensor) -> torch.Tensor:
         """Return this rank's tile of the output."""
         return self.tiled.run(tile, self.local, tile.shape[1], ())
+
+    def free(self) -> None:
+        """Give all buffers and requests back. All ranks must call it."""
+        self.tiled.free()
 
     def local(self, pixels: torch.Tensor, padding: tuple[int, int], outputs: Box) -> torch.Tensor:
         """Pool pixels that are all there.

@@ -19,11 +19,13 @@ from typing import Protocol
 import torch
 from mpi4py import MPI
 
+from spbench_workers.errors import CannotRunError
+
 Shape = tuple[int, int, int, int]
 """``batch x channels x rows x cols``."""
 
 
-class TransportError(RuntimeError):
+class TransportError(CannotRunError):
     """A transport cannot be used here."""
 
 
@@ -63,6 +65,17 @@ class Wiring:
         return torch.empty(
             tuple(shape), dtype=self.dtype, device=device, pin_memory=pin, memory_format=layout
         )
+
+    def landing(self, index: int) -> torch.Tensor:
+        """Return where a piece is to arrive: in its target where that is dense, or in a buffer."""
+        if self.into is not None and self.dense(self.into[index]):
+            return self.into[index]
+        return self.empty(self.shapes[index])
+
+    def unpacks(self, received: Sequence[torch.Tensor]) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """Return target and piece of those that have arrived elsewhere than in their targets."""
+        pairs = zip(self.into or received, received, strict=True)
+        return [(target, piece) for target, piece in pairs if target is not piece]
 
     def dense(self, tensor: torch.Tensor) -> bool:
         """Whether a view is one block of memory, in the order that pieces have on the wire."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 from time import perf_counter
 
+from mpi4py import MPI
+
+from spbench_workers.catalog.tiles import TRANSPORT_DEVICES
 from spbench_workers.device import synchronize
 from spbench_workers.spatial.transports import Transport, TransportError, Wiring
 from spbench_workers.spatial.transports.datatype import DatatypeTransport
@@ -21,14 +24,6 @@ TRANSPORTS: Mapping[str, Callable[[Wiring], Transport]] = {
     "cuda": StagedTransport,
     "nccl": NcclTransport,
 }
-_MEMORY = {
-    "packed": "cpu",
-    "datatype": "cpu",
-    "shm": "cpu",
-    "cuda": "cuda",
-    "nccl": "cuda",
-}
-"""The type of the device that each of them reads and writes."""
 _PLACES = {"cpu": "the host", "cuda": "a GPU"}
 WARM_UP = 3
 ROUNDS = 9
@@ -44,7 +39,7 @@ def refusals(wiring: Wiring) -> dict[str, str]:
     device = wiring.device
     reasons = {
         name: f"is for memory of {_PLACES[kind]}, and the device is {device.type}"
-        for name, kind in _MEMORY.items()
+        for name, kind in TRANSPORT_DEVICES.items()
         if kind != device.type
     }
     if device.type == "cpu" and not on_one_host(wiring.comm):
@@ -78,13 +73,40 @@ def open_transport(name: str, wiring: Wiring) -> tuple[str, Transport, dict[str,
             reason = refused.get(name, "is not known")
             raise TransportError(f"transport {name} {reason}; those that apply: {', '.join(names)}")
         return name, TRANSPORTS[name](wiring), {}
-    transports = {one: TRANSPORTS[one](wiring) for one in names}
+    transports = _opened(names, wiring)
     times = {one: _time(wiring, transport) for one, transport in transports.items()}
     chosen = min(times, key=lambda one: times[one])
     for one, transport in transports.items():
         if one != chosen:
             transport.free()
     return chosen, transports[chosen], times
+
+
+def _opened(names: Sequence[str], wiring: Wiring) -> dict[str, Transport]:
+    """Return the transports that all ranks could make.
+
+    Raises:
+        TransportError: There is none.
+    """
+    opened, problems = {}, []
+    for name in names:
+        transport, problem = _tried(name, wiring)
+        said = [one for one in wiring.comm.allgather(problem) if one]
+        if said:
+            problems.append(f"{name} ({said[0]})")
+        elif transport is not None:
+            opened[name] = transport
+    if not opened:
+        raise TransportError(f"no transport could be opened: {'; '.join(problems)}")
+    return opened
+
+
+def _tried(name: str, wiring: Wiring) -> tuple[Transport | None, str]:
+    """Return a transport, or why it could not be made: no memory to share, say."""
+    try:
+        return TRANSPORTS[name](wiring), ""
+    except (TransportError, MPI.Exception, RuntimeError) as error:
+        return None, next(iter(str(error).splitlines()), "") or type(error).__name__
 
 
 def _time(wiring: Wiring, transport: Transport) -> float:

@@ -25,22 +25,12 @@ class NcclTransport:
     def __init__(self, wiring: Wiring) -> None:
         self._wiring = wiring
         self._buffers = [wiring.empty(view.shape) for view in wiring.outgoing]
-        self.received = [self._landing(index) for index in range(len(wiring.shapes))]
-        self._unpacks = [
-            (target, piece)
-            for target, piece in zip(wiring.into or self.received, self.received, strict=True)
-            if target is not piece
-        ]
+        self.received = [wiring.landing(index) for index in range(len(wiring.shapes))]
+        self._unpacks = wiring.unpacks(self.received)
         self._receives = _messages(self.received, wiring.sources)
         self._works: list[group.Pending] = []
         self._group = group.acquire(wiring.comm, wiring.device)
         self.bind(wiring.outgoing)
-
-    def _landing(self, index: int) -> torch.Tensor:
-        into = self._wiring.into
-        if into is not None and self._wiring.dense(into[index]):
-            return into[index]
-        return self._wiring.empty(self._wiring.shapes[index])
 
     def bind(self, outgoing: Sequence[torch.Tensor]) -> None:
         views = list(zip(self._buffers, outgoing, strict=True))

@@ -20,40 +20,37 @@ class PackedTransport:
         self._wiring = wiring
         self._buffers = [wiring.empty(view.shape) for view in wiring.outgoing]
         self._sends: list[MPI.Prequest] = []
+        self._places: dict[int, int] = {}
         self._packs: list[tuple[torch.Tensor, torch.Tensor] | None] = []
-        self.received = [self._landing(index) for index in range(len(wiring.shapes))]
+        self.received = [wiring.landing(index) for index in range(len(wiring.shapes))]
         self._receives = [
             wiring.comm.Recv_init([memory_of(piece), MPI.BYTE], source=source, tag=wiring.tag)
             for piece, source in zip(self.received, wiring.sources, strict=True)
         ]
-        self._unpacks = [
-            (target, piece)
-            for target, piece in zip(wiring.into or self.received, self.received, strict=True)
-            if target is not piece
-        ]
+        self._unpacks = wiring.unpacks(self.received)
         self.bind(wiring.outgoing)
 
-    def _landing(self, index: int) -> torch.Tensor:
-        into = self._wiring.into
-        if into is not None and self._wiring.dense(into[index]):
-            return into[index]
-        return self._wiring.empty(self._wiring.shapes[index])
-
     def bind(self, outgoing: Sequence[torch.Tensor]) -> None:
-        wiring = self._wiring
-        for request in self._sends:
-            request.Free()
-        views = list(zip(self._buffers, outgoing, strict=True))
-        self._packs = [None if wiring.dense(view) else (buffer, view) for buffer, view in views]
-        self._sends = [
-            wiring.comm.Send_init(
-                [memory_of(view if pack is None else pack[0]), MPI.BYTE],
-                dest=target,
-                tag=wiring.tag,
-            )
-            for pack, view, target in zip(self._packs, outgoing, wiring.targets, strict=True)
-        ]
+        pairs = list(zip(self._buffers, outgoing, strict=True))
+        dense = self._wiring.dense
+        self._packs = [None if dense(view) else (buffer, view) for buffer, view in pairs]
+        for index, (buffer, view) in enumerate(pairs):
+            self._send_from(index, view if dense(view) else buffer)
         self._all = [*self._sends, *self._receives]
+
+    def _send_from(self, index: int, piece: torch.Tensor) -> None:
+        """Make the request of a message, unless it sends from there already."""
+        place = piece.data_ptr()
+        if self._places.get(index) == place:
+            return
+        if index in self._places:
+            self._sends[index].Free()
+        wiring = self._wiring
+        self._places[index] = place
+        request = wiring.comm.Send_init(
+            [memory_of(piece), MPI.BYTE], dest=wiring.targets[index], tag=wiring.tag
+        )
+        self._sends[index : index + 1] = [request]
 
     def start(self) -> None:
         MPI.Prequest.Startall(self._receives)

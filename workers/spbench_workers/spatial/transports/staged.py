@@ -31,16 +31,12 @@ class StagedTransport:
         self._direct = cuda_aware() if direct is None else direct
         self._lane = Lane(wiring.device)
         self._packed = [wiring.empty(view.shape) for view in wiring.outgoing]
-        self.received = [self._landing(index) for index in range(len(wiring.shapes))]
+        self.received = [wiring.landing(index) for index in range(len(wiring.shapes))]
         self._outbox, self._inbox = self._packed, self.received
         if not self._direct:
             self._outbox = [wiring.empty(view.shape, pinned=True) for view in wiring.outgoing]
             self._inbox = [wiring.empty(shape, pinned=True) for shape in wiring.shapes]
-        self._unpacks = [
-            (target, piece)
-            for target, piece in zip(wiring.into or self.received, self.received, strict=True)
-            if target is not piece
-        ]
+        self._unpacks = wiring.unpacks(self.received)
         self._receives = [
             wiring.comm.Recv_init([memory_of(box), MPI.BYTE], source=source, tag=wiring.tag)
             for box, source in zip(self._inbox, wiring.sources, strict=True)
@@ -59,12 +55,6 @@ class StagedTransport:
         ]
         self._waiting = self._steps[:0]
         self.bind(wiring.outgoing)
-
-    def _landing(self, index: int) -> torch.Tensor:
-        into = self._wiring.into
-        if into is not None and self._wiring.dense(into[index]):
-            return into[index]
-        return self._wiring.empty(self._wiring.shapes[index])
 
     def bind(self, outgoing: Sequence[torch.Tensor]) -> None:
         self._views = list(outgoing)
