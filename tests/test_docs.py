@@ -89,7 +89,7 @@ def test_commands_that_measure_for_minutes_say_what_they_measure() -> None:
         for block in re.findall(r"^```text\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
         for line in block.splitlines()
     ]
-    assert len(found) == 5
+    assert len(found) == 6
     for line in found:
         words = [*shlex.split(line), "--help"]
         done = subprocess.run(

@@ -26,7 +26,7 @@ def main() -> None:
     folder = find_run(home_of(None, os.environ), "last")
     state = RunState()
     console = Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True)
-    lines = Lines(state, lambda line: console.print(styled(line)), verbosity=0)
+    lines = Lines(state, lambda line: console.print(styled(line)), 0, WIDTH)
     view = LiveView(state, Console(file=io.StringIO(), width=WIDTH), verbosity=0)
     for event in read_events(folder.events):
         state.apply(event)

@@ -137,7 +137,7 @@ def _parts(case: CaseState) -> Iterator[str]:
         summary = case.summary(name) if name != "time_ms" and info.better != "none" else None
         if summary is not None:
             label = name.removesuffix("_" + info.unit.lower().replace("/", "_"))
-            yield f"{label} {number(summary.p50)} {info.unit}"
+            yield f"{label} {number(summary.p50)} {info.unit}".removesuffix(" 1")
 
 
 def check_ranks(case: CaseState) -> tuple[set[int], set[int]]:

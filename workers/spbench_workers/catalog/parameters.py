@@ -63,9 +63,9 @@ class Param:
     def _check_bounds(self, number: Any) -> None:
         if isinstance(number, (int, float)) and not isinstance(number, bool):
             if self.minimum is not None and number < self.minimum:
-                raise ValueError(f"{number} is below the least value, {self.minimum:g}")
+                raise ValueError(f"{number} is below the least value, {self.minimum:.15g}")
             if self.maximum is not None and number > self.maximum:
-                raise ValueError(f"{number} is above the greatest value, {self.maximum:g}")
+                raise ValueError(f"{number} is above the greatest value, {self.maximum:.15g}")
 
     def _read_choice(self, value: Any) -> str:
         text = self.spellings.get(str(value), str(value))

@@ -44,7 +44,8 @@ def give_traffic(context: Context, exchange: Exchange, exchange_ms: float) -> No
     traffic = exchange.traffic
     context.metric("bytes_sent", traffic.bytes)
     context.metric("messages_sent", traffic.messages)
-    context.metric("bandwidth_gb_s", traffic.bytes / (exchange_ms * 1e6))
+    if traffic.bytes:
+        context.metric("bandwidth_gb_s", traffic.bytes / (exchange_ms * 1e6))
 
 
 def phases_of(context: Context, exchange: Exchange, place: torch.device) -> Phases:
