@@ -4,6 +4,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -254,7 +255,7 @@ def console():
 
 
 def place_of(console, **changes):
-    place = {"pid": console.pid, "host": socket.gethostname(), "started": 1000.0}
+    place = {"pid": console.pid, "host": socket.gethostname(), "started": time.time()}
     return {"console": place | changes}
 
 
@@ -272,6 +273,13 @@ def test_a_console_of_another_host_is_not_known_to_live(home, console):
 
 def test_another_program_of_that_number_is_no_console(home, console):
     assert not recorded(home, SHORT_RUN, **place_of(console, pid=1)).alive()
+
+
+def test_a_process_that_began_after_the_run_is_not_its_console(home, console):
+    began = time.time()
+    assert recorded(home, SHORT_RUN, **place_of(console, started=began + 3600)).alive()
+    assert not recorded(home, SHORT_RUN, **place_of(console, started=began - 3600)).alive()
+    assert not recorded(home, SHORT_RUN, **place_of(console, started=None)).alive()
 
 
 def test_a_folder_without_run_json_is_not_alive(tmp_path):

@@ -20,8 +20,9 @@ from events import (
 
 from spbench.errors import ExitCode
 from spbench.record.state import RunState
-from spbench.report.build import build_report, refused_report, timestamp, without_samples
+from spbench.report.build import build_report, refused_report, without_samples
 from spbench.report.model import report_schema
+from spbench.report.times import timestamp
 
 VALIDATOR = jsonschema.Draft202012Validator(report_schema())
 

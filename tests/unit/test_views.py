@@ -3,11 +3,15 @@
 import io
 
 import pytest
-from events import whole_run
+from events import described, rank_event, recorded, started, whole_run
 from rich.console import Console
 
 from spbench.cli.lines import Lines, case_line
 from spbench.cli.live import LiveView
+from spbench.cli.replay import replay_lines
+from spbench.errors import UsageError
+from spbench.record.event_log import read_events
+from spbench.record.folder import RunFolder
 from spbench.record.state import RunState
 
 
@@ -68,3 +72,132 @@ def test_a_quiet_run_says_only_its_verdict():
         state.apply(event)
         lines(event)
     assert printed == []
+
+
+# Stragglers
+
+
+def lagging(seconds, case="a", slow=(3,), start=1001.0):
+    """Five times a second of each rank, the slow ones' twice as long, and beats in between."""
+    events = []
+    for second in range(seconds + 1):
+        for rank in range(4):
+            values = [20.0 if rank in slow else 10.0] * 5
+            events.append(
+                rank_event("samples", rank, case=case, values=values) | {"time": start + second}
+            )
+        events.append(rank_event("heartbeat", 0) | {"time": start + 0.5 + second})
+    return events
+
+
+def printed_of(events, verbosity=0):
+    state, printed = RunState(), []
+    lines = Lines(state, printed.append, verbosity)
+    for event in events:
+        state.apply(event)
+        lines({"job": 1, **event})
+    return [line for line in printed if "median" in line]
+
+
+HOSTS = ("node01", "node01", "node02", "node02")
+TWO_CASES = started(described("a", 4), described("b", 4), hosts=HOSTS)
+
+
+def test_a_rank_that_lags_for_five_seconds_is_told_once():
+    assert printed_of([*TWO_CASES, *lagging(4)]) == []
+    told = ["  note: rank 3 on node02 is 2.0x the median for 5 s in a"]
+    assert printed_of([*TWO_CASES, *lagging(6)]) == told
+    assert printed_of([*TWO_CASES, *lagging(60)]) == told
+
+
+def test_a_straggler_is_told_again_in_the_next_case():
+    second = [rank_event("case_start", rank, case="b") for rank in range(4)]
+    told = printed_of([*TWO_CASES, *lagging(8), *second, *lagging(8, "b", start=1100.0)])
+    assert [line.split()[-1] for line in told] == ["a", "b"]
+
+
+def test_a_host_that_lags_is_told_in_place_of_its_ranks():
+    hosts = ("node01", "node02", "node02", "node01")
+    events = started(described("a", 6), hosts=(*hosts, "node03", "node03"))
+    alike = [
+        rank_event("samples", rank, values=[10.0] * 5) | {"time": 1001.0 + second}
+        for second in range(8)
+        for rank in (4, 5)
+    ]
+    every = sorted([*lagging(7, slow=(1, 2)), *alike], key=lambda event: event["time"])
+    assert printed_of([*events, *every]) == ["  note: host node02 is 2.0x the median for 5 s in a"]
+
+
+def test_a_quiet_run_says_nothing_of_stragglers():
+    assert printed_of([*TWO_CASES, *lagging(60)], verbosity=-1) == []
+
+
+# Many ranks
+
+
+def test_of_many_ranks_the_slowest_are_shown():
+    hosts = [f"node{number // 8:02}" for number in range(64)]
+    state, console = RunState(), Console(file=io.StringIO(), width=120)
+    view = LiveView(state, console, verbosity=0)
+    times = [rank_event("samples", rank, values=[10.0 + rank]) for rank in range(64)]
+    for event in [*started(described("a", 64), hosts=hosts), *times]:
+        state.apply(event)
+        view({"job": 1, **event})
+    frame = Console(file=io.StringIO(), width=120)
+    frame.print(view.frame())
+    view.close()
+    rows = [line.split() for line in frame.file.getvalue().splitlines()]
+    assert [row[0] for row in rows if "setup" in row] == [str(63 - rank) for rank in range(16)]
+    assert "the slowest 16 of 64 ranks" in frame.file.getvalue()
+
+
+def test_a_table_shows_figures_and_verdicts():
+    _, _, frame = live_at(120)
+    first, second = (" ".join(line.split()) for line in frame[-2:])
+    assert first == "0 node01 tile 0,0 ended 3 3 2 2.9 2.98 1.00x ✓ passed"
+    assert second == "1 node01 tile 0,1 ended 3 4 2 3.8 3.96 1.00x ✓ passed"
+
+
+# Replay
+
+
+def replayed(folder, speed=None, verbosity=0):
+    printed = []
+    replay_lines(folder, speed, printed.append, verbosity)
+    return printed
+
+
+@pytest.mark.parametrize("verbosity", [0, 1])
+def test_a_replay_prints_what_the_run_printed(tmp_path, verbosity):
+    folder = recorded(tmp_path, whole_run())
+    state, printed = RunState(), []
+    lines = Lines(state, printed.append, verbosity)
+    for event in read_events(folder.events):
+        state.apply(event)
+        lines(event)
+    lines.finish(f"report: {folder.report}")
+    assert replayed(folder, verbosity=verbosity) == printed
+    assert printed[-1].startswith("passed: 1 passed in")
+
+
+def test_a_replay_at_a_high_speed_ends_alike(tmp_path):
+    folder = recorded(tmp_path, whole_run())
+    assert replayed(folder, 1e9) == replayed(folder)
+
+
+@pytest.mark.parametrize(
+    ("pid", "end"), [(None, "still running"), (1, "the console ended before the run did")]
+)
+def test_a_replay_of_a_run_without_an_end_says_so(tmp_path, monkeypatch, pid, end):
+    monkeypatch.setattr(RunFolder, "alive", lambda folder: pid is None)
+    folder = recorded(tmp_path, whole_run()[:-1])
+    assert replayed(folder)[-1] == f"unfinished: {end}; events: {folder.events}"
+
+
+@pytest.mark.parametrize("wrong", ["nonsense", '{"event":"samples","time":1.0}'])
+def test_a_replay_tells_which_line_is_wrong(tmp_path, wrong):
+    folder = recorded(tmp_path, whole_run()[:3])
+    with folder.events.open("a") as file:
+        file.write(wrong + "\n")
+    with pytest.raises(UsageError, match=r"events\.jsonl:4: error: this is no event of a run"):
+        replayed(folder)

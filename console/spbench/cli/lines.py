@@ -7,24 +7,23 @@ from typing import Any
 
 from spbench.record.case_state import CaseState
 from spbench.record.cores import crowded, fold_numbers
+from spbench.record.figures import GLYPHS, number
+from spbench.record.rank_rows import RankRows
 from spbench.record.state import RankState, RunState
-
-GLYPHS = {
-    "passed": "✓",
-    "failed": "✗",
-    "error": "✗",
-    "timeout": "✗",
-    "cancelled": "-",
-    "skipped": "-",
-}
-
+from spbench.record.stragglers import Stragglers
 
 MOST_WIDTH = 48
 """Columns that ids may take before lines stop standing below each other."""
+LAGGED, LOOK = 5.0, 1.0
+"""Seconds of the run for which a straggler has lagged when it is told, and between two looks."""
 
 
 class Lines:
-    """Prints a line when something has happened: the start, each job, each case, the end."""
+    """Prints a line when something has happened: the start, each job, each case, the end.
+
+    Attributes:
+        rows: The ranks' figures, unless nothing but the verdict is printed.
+    """
 
     def __init__(
         self,
@@ -37,13 +36,24 @@ class Lines:
         self._write = write
         self._verbosity = verbosity
         self._columns = columns
+        self.rows = RankRows(state)
+        self._stragglers = Stragglers(self.rows, state)
+        self._told: set[tuple[str, str | int]] = set()
+        self._look_at = 0.0
+        self._ready = 0
         self._done: set[str] = set()
         self._width = 0
 
     def __call__(self, event: Mapping[str, Any]) -> None:
         """Print what the event means to a reader, or nothing."""
+        if self._verbosity < 0:
+            return
+        self.rows.take(event)
+        if event["time"] >= self._look_at:
+            self._look_at = event["time"] + LOOK
+            self._tell_stragglers()
         printer = getattr(self, f"_on_{event['event']}", None)
-        if printer is not None and self._verbosity >= 0:
+        if printer is not None:
             printer(event)
 
     def finish(self, report: str) -> None:
@@ -60,6 +70,17 @@ class Lines:
     def close(self) -> None:
         """Nothing is held open."""
 
+    def _tell_stragglers(self) -> None:
+        """Name each rank or host that lags, once a case."""
+        case = self.rows.case
+        if case is None:
+            return
+        for straggler in self._stragglers.found(LAGGED):
+            who = straggler.host if straggler.rank is None else straggler.rank
+            if (case.id, who) not in self._told:
+                self._told.add((case.id, who))
+                self._write(f"  note: {straggler.sentence} in {case.id}")
+
     def _on_run_start(self, event: Mapping[str, Any]) -> None:
         self._width = min(MOST_WIDTH, max(len(case["id"]) for case in event["cases"]))
         what = f": {event['description']}" if event["description"] else ""
@@ -67,6 +88,7 @@ class Lines:
         self._write(f"run {event['id']}, {len(event['cases'])} cases")
 
     def _on_job_start(self, event: Mapping[str, Any]) -> None:
+        self._ready, self._look_at = 0, 0.0
         more = " (more than there are cores: times are not the hardware's)"
         np = f"{event['np']} ranks{more if event['oversubscribed'] else ''}"
         self._write(f"job {event['job']}: {event['launcher']}, {event['version']}, {np}")
@@ -77,9 +99,9 @@ class Lines:
         job = self._state.jobs[event["job"]]
         if self._verbosity > 0:
             self._write("  " + describe_rank(self._state.ranks[event["rank"]]))
-        ready = [rank for rank in self._state.ranks.values() if rank.cpus]
-        if len(ready) == job.np:
-            sharing = crowded(ready)
+        self._ready += 1
+        if self._ready == job.np:
+            sharing = crowded(rank for rank in self._state.ranks.values() if rank.cpus)
             if sharing and not job.oversubscribed:
                 self._write(f"  note: {sharing}")
 
@@ -142,16 +164,7 @@ def _parts(case: CaseState) -> Iterator[str]:
 
 def check_ranks(case: CaseState) -> tuple[set[int], set[int]]:
     """Return the ranks that reported checks, and those of them that passed all."""
-    results = [item for by_place in case.checks.values() for item in by_place.items()]
-    told = {rank for (_, rank), _ in results}
-    return told, told - {rank for (_, rank), result in results if not result.passed}
-
-
-def number(value: float) -> str:
-    """Return a value in three figures, without an exponent as long as it is readable."""
-    if value == 0 or 1e-3 <= abs(value) < 1e3:
-        return f"{value:.3g}"
-    return f"{value:.0f}" if 1e3 <= abs(value) < 1e7 else f"{value:.2e}"
+    return set(case.checked), {rank for rank, passed in case.checked.items() if passed}
 
 
 def counts(state: RunState) -> str:

@@ -11,9 +11,10 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from spbench.cli.lines import Lines, number
+from spbench.cli.lines import Lines
+from spbench.record.figures import number
 from spbench.record.findings import NOTABLE_RANK
-from spbench.record.rank_rows import RankRow, RankRows
+from spbench.record.rank_rows import RankRow
 from spbench.record.state import RunState
 
 INTERVAL = 0.2
@@ -31,7 +32,6 @@ class LiveView:
 
     def __init__(self, state: RunState, console: Console, verbosity: int) -> None:
         self._state = state
-        self._rows = RankRows(state)
         self._drawn = 0.0
         self._now = 0.0
         self._live = Live(console=console, auto_refresh=False, redirect_stderr=False)
@@ -62,10 +62,9 @@ class LiveView:
 
     def frame(self) -> RenderableType:
         """Return the progress and the table of the ranks, as they are now."""
-        rows = self._rows.rows()
-        if not rows:
+        if not self._lines.rows.ranks():
             return Text("starting ...", style="dim")
-        return Group(self._headline(), self._table(rows))
+        return Group(self._headline(), self._table())
 
     def _headline(self) -> Text:
         cases = self._state.cases.values()
@@ -77,7 +76,7 @@ class LiveView:
         elapsed = max(0.0, self._now - self._state.run.started) if self._state.run else 0.0
         return Text(f"{bar} {done}/{len(self._state.cases)} cases  {elapsed:.0f} s  {running}")
 
-    def _table(self, rows: list[RankRow]) -> Table:
+    def _table(self) -> Table:
         table = Table(box=None, pad_edge=False, header_style="bold")
         narrow = self._live.console.width < WIDE
         for name in _COLUMNS:
@@ -86,20 +85,17 @@ class LiveView:
             right = name not in ("host", "place", "phase")
             table.add_column(name, justify="right" if right else "left", no_wrap=True)
         table.add_column("check", no_wrap=True)
-        shown = rows
-        if len(rows) > MOST_ROWS:
-            shown = sorted(rows, key=lambda row: -(row.skew or 0.0))[:MOST_ROWS]
-        for row in shown:
+        rows = self._lines.rows
+        crowd = len(rows.ranks())
+        for row in rows.slowest(MOST_ROWS) if crowd > MOST_ROWS else rows.rows():
             cells = zip((*_COLUMNS, "check"), _cells(row), strict=True)
             table.add_row(*(cell for name, cell in cells if not narrow or name not in _ONLY_WIDE))
-        if len(rows) > MOST_ROWS:
-            table.caption = f"the slowest {MOST_ROWS} of {len(rows)} ranks; times in ms"
+        if crowd > MOST_ROWS:
+            table.caption = f"the slowest {MOST_ROWS} of {crowd} ranks; times in ms"
         return table
 
 
 def _cells(row: RankRow) -> list[Text]:
-    times = row.times
-    figures = [row.last] + ([times.p50, times.p95, times.p99] if times else [None] * 3)
     skew = "" if row.skew is None else f"{row.skew:.2f}x"
     slow = row.skew is not None and row.skew >= NOTABLE_RANK
     glyph = {"passed": "✓ ", "failed": "✗ "}.get(row.check, "")
@@ -108,11 +104,15 @@ def _cells(row: RankRow) -> list[Text]:
         Text(row.host),
         Text(row.place),
         Text(row.phase, style=_STYLES.get(row.phase, "")),
-        Text(str(times.n) if times else ""),
-        *(Text("" if value is None else number(value)) for value in figures),
+        Text(str(row.iterations or "")),
+        *map(_time, (row.last, row.p50, row.p95, row.p99)),
         Text(f"{skew} slow" if slow else skew, style="yellow" if slow else ""),
         Text(glyph + row.check, style=_STYLES.get(row.check, "")),
     ]
+
+
+def _time(value: float | None) -> Text:
+    return Text("" if value is None else number(value))
 
 
 def styled(line: str) -> Text:

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import os
-from typing import Annotated
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from spbench.cli.run import HomeOption
+from spbench.cli.request import HomeOption
+from spbench.errors import NothingSelected
+
+if TYPE_CHECKING:
+    from spbench.record.folder import RunFolder
+    from spbench.record.links import LinkMatrix, LinkTable
+
+MOST_RANKS = 64
+"""Ranks of the largest matrix of ranks that is printed; with more it is that of hosts alone."""
+
+RunArgument = Annotated[str, typer.Argument(help="A run's id, its beginning, last or last~1.")]
 
 group = typer.Typer(help="The runs of a home folder.", no_args_is_help=True)
 
@@ -18,29 +31,60 @@ def register(app: typer.Typer) -> None:
 
 
 @group.command("list")
-def list_(home: HomeOption = None) -> None:
-    """List the runs, the oldest first."""
-    from spbench.record.folder import home_of, list_runs
-    from spbench.report.build import timestamp
+def list_(
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="Words of id, suite, verdict or host; suite:, verdict:, host:, since:2026-11-01.",
+            metavar="[FILTER]...",
+        ),
+    ] = None,
+    home: HomeOption = None,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON, with all fields.")] = False,
+) -> None:
+    """List the runs that fit a filter, the oldest first."""
+    from spbench.record.folder import home_of
+    from spbench.record.history import select_runs, summaries
+    from spbench.report.tables import day_and_time
 
-    for folder in list_runs(home_of(home, os.environ)):
-        run = folder.read_json("run.json")
-        verdict = run.get("verdict") or ("running" if folder.alive() else "unfinished")
-        at = timestamp(folder.started())
-        started = f"{at[:19]}Z" if at else "unknown"
-        print(f"{folder.id:<46} {started:<20}  {verdict!s:<10} {run.get('suite', '?')}")
+    runs = summaries(home_of(home, os.environ))
+    text = " ".join(words or ())
+    chosen = select_runs(runs, text)
+    if as_json:
+        from spbench.report.export import summary_object
+
+        print(json.dumps([summary_object(run) for run in chosen], indent=1))
+    else:
+        for run in chosen:
+            print(f"{run.id:<46} {day_and_time(run.started):<20}  {run.verdict:<10} {run.suite}")
+    if runs and not chosen:
+        raise NothingSelected(f"the filter {text!r} fits none of the {len(runs)} runs")
 
 
 @group.command()
 def show(
-    run: Annotated[str, typer.Argument(help="A run's id, its beginning, or last.")] = "last",
+    run: RunArgument = "last",
     home: HomeOption = None,
+    links: Annotated[
+        bool, typer.Option("--links", help="What was measured between ranks, as matrices.")
+    ] = False,
 ) -> None:
     """Show a run's cases, as its events tell; also of a run whose console was killed."""
-    from spbench.cli.lines import MOST_WIDTH, Lines, case_line
     from spbench.record.folder import find_run, home_of
 
     folder = find_run(home_of(home, os.environ), run)
+    matrices = _matrices(folder) if links else []
+    _show_cases(folder)
+    for matrix in matrices:
+        for table in matrix.tables:
+            print(f"\n{matrix.case}: {table.title}")
+            for line in _table_lines(table):
+                print(line)
+
+
+def _show_cases(folder: RunFolder) -> None:
+    from spbench.cli.lines import MOST_WIDTH, Lines, case_line
+
     state = folder.replay()
     width = min(MOST_WIDTH, max(map(len, state.cases), default=0))
     for case in state.cases.values():
@@ -53,3 +97,82 @@ def show(
     else:
         end = "still running" if folder.alive() else "the console ended before the run did"
         print(f"unfinished: {end}; events: {folder.events}")
+
+
+def _matrices(folder: RunFolder) -> list[LinkMatrix]:
+    from spbench.record.links import link_matrices
+    from spbench.record.recorded import load_run
+
+    matrices = link_matrices(load_run(folder))
+    if not matrices:
+        raise NothingSelected(
+            f"run {folder.id} has no case that measured links between ranks; "
+            "run one, as in suites/links.yaml"
+        )
+    return matrices
+
+
+def _table_lines(table: LinkTable) -> Iterator[str]:
+    """The matrix of ranks where it is not too large, that of hosts where there are several."""
+    from spbench.cli.tables import aligned
+    from spbench.record.findings import NOTABLE_LINK
+
+    if len(table.ranks) <= MOST_RANKS:
+        rows = _rank_rows(table)
+        yield from aligned(rows, range(len(rows[0])))
+    rows = _host_rows(table)
+    if len(rows) > 2:
+        yield "the worst pair of ranks on each two hosts"
+        yield from aligned(rows, range(1, len(rows[0])))
+    if table.slow():
+        yield f"! at least {NOTABLE_LINK}x worse than is usual within a host or between hosts"
+
+
+def _rank_rows(table: LinkTable) -> list[list[str]]:
+    marks = {end: "!" for pair in table.slow() for end in (pair, pair[::-1])}
+    rows = [["rank", *map(str, table.ranks)]]
+    for source in table.ranks:
+        cells = [
+            _cell(table.at(source, target)) + marks.get((source, target), "")
+            for target in table.ranks
+        ]
+        rows.append([str(source), *cells])
+    return rows
+
+
+def _host_rows(table: LinkTable) -> list[list[str]]:
+    by_host = table.by_host()
+    hosts = sorted({host for pair in by_host for host in pair})
+    return [
+        ["host", *hosts],
+        *([host, *(_cell(by_host.get((host, other))) for other in hosts)] for host in hosts),
+    ]
+
+
+def _cell(value: float | None) -> str:
+    from spbench.record.figures import number
+
+    return "" if value is None else number(value)
+
+
+@group.command()
+def export(
+    run: RunArgument = "last",
+    format_: Annotated[
+        str, typer.Option("--format", help="csv, json or md.", metavar="FORMAT")
+    ] = "csv",
+    output: Annotated[
+        str, typer.Option("--output", "-o", help="A file; - is stdout.", metavar="PATH|-")
+    ] = "-",
+    home: HomeOption = None,
+) -> None:
+    """Export what a run measured: a row for each case and metric, or its whole report."""
+    from spbench.record.folder import find_run, home_of, write_whole
+    from spbench.record.recorded import load_run
+    from spbench.report.export import export_text
+
+    text = export_text(load_run(find_run(home_of(home, os.environ), run)), format_)
+    if output == "-":
+        print(text, end="")
+    else:
+        write_whole(Path(output), text)

@@ -20,7 +20,7 @@ def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
 
 
-_FOLDS: dict[str, Callable[[Sequence[float]], float]] = {
+FOLDS: dict[str, Callable[[Sequence[float]], float]] = {
     "max": max,
     "min": min,
     "sum": sum,
@@ -107,6 +107,8 @@ class CaseState:
     samples: dict[str, dict[int, dict[int, array[float]]]] = field(default_factory=dict)
     """By metric, rank and repeat."""
     checks: dict[str, dict[Place, CheckResult]] = field(default_factory=dict)
+    checked: dict[int, bool] = field(default_factory=dict)
+    """Whether a rank has passed all that it has checked so far, by rank."""
     values: dict[str, dict[Place, float | None]] = field(default_factory=dict)
     measurements: list[dict[str, Any]] = field(default_factory=list)
     limits: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -124,10 +126,6 @@ class CaseState:
         repeats = self.samples.get("time_ms", {}).get(rank, {})
         return chain.from_iterable(repeats[repeat] for repeat in sorted(repeats))
 
-    def rank_count(self, rank: int) -> int:
-        """How many samples of time_ms the rank has given."""
-        return sum(map(len, self.samples.get("time_ms", {}).get(rank, {}).values()))
-
     def folded(self, metric: str) -> list[list[float]]:
         """The metric's samples over all ranks, one list a repeat, iteration by iteration.
 
@@ -135,7 +133,7 @@ class CaseState:
         rank's. Iterations that not all ranks have finished are left out; every rank has time_ms,
         other samples may be some ranks' alone.
         """
-        fold = _FOLDS[self.metrics[metric].fold]
+        fold = FOLDS[self.metrics[metric].fold]
         if metric in self.samples:
             by_repeat: dict[int, list[array[float]]] = {}
             for repeats in self.samples[metric].values():

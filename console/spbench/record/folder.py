@@ -20,7 +20,11 @@ from spbench.record.state import RunState
 
 DEFAULT_HOME = Path(".spbench")
 ENV_HOME = "SPBENCH_HOME"
-_YEAR_10000 = 253402300800.0
+_CLOCK_SLACK = 10.0
+"""Seconds by which the kernel's clock, kept since boot, may differ from that of the day."""
+_START_TICKS = 19
+"""Which word of /proc/PID/stat behind the program's name is the process's start."""
+_LAST = re.compile(r"last(?:~(\d{1,9}))?")
 
 
 def home_of(option: Path | None, environ: Mapping[str, str]) -> Path:
@@ -86,22 +90,17 @@ class RunFolder:
             return {}
         return content if isinstance(content, dict) else {}
 
-    def started(self) -> float | None:
-        """When the run started, in seconds since the epoch; None where run.json does not say."""
-        console = self.read_json("run.json").get("console")
-        started = console.get("started") if isinstance(console, dict) else None
-        return started if isinstance(started, float) and 0 <= started < _YEAR_10000 else None
-
     def alive(self) -> bool:
         """Whether the console that writes this run still runs, as far as this host can tell."""
         console = self.read_json("run.json").get("console")
         if not isinstance(console, dict) or console.get("host") != socket.gethostname():
             return False
-        try:
-            words = Path(f"/proc/{console.get('pid')}/cmdline").read_bytes()
-        except OSError:
+        begun = process_start(console.get("pid"))
+        started = console.get("started")
+        if begun is None or not isinstance(started, (int, float)):
             return False
-        return b"spbench" in words
+        # A later process may have the number; the console's own began before it wrote the folder.
+        return begun <= started + _CLOCK_SLACK
 
     def replay(self) -> RunState:
         """Return the state to which the recorded events lead.
@@ -120,6 +119,22 @@ class RunFolder:
         except (ValueError, KeyError, TypeError, AttributeError):
             raise UsageError(f"{self.events}:{line}: error: this is no event of a run") from None
         return state
+
+
+def process_start(pid: object) -> float | None:
+    """Return when a process of spbench on this host began, in seconds since the epoch.
+
+    None where there is no process of that number, or it is another program's.
+    """
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes()
+        after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        booted = re.search(r"^btime (\d+)$", Path("/proc/stat").read_text(), re.MULTILINE)
+    except OSError:
+        return None
+    if b"spbench" not in words or booted is None:
+        return None
+    return int(booted[1]) + int(after_name[_START_TICKS]) / os.sysconf("SC_CLK_TCK")
 
 
 def write_whole(path: Path, text: str) -> None:
@@ -167,14 +182,17 @@ def list_runs(home: Path) -> list[RunFolder]:
 
 
 def find_run(home: Path, name: str) -> RunFolder:
-    """Return the run of that id, of that beginning of an id, or the newest for ``last``.
+    """Return the run of that id, or of that beginning of an id.
+
+    ``last`` is the newest run, ``last~1`` the one before it, and so on.
 
     Raises:
         UsageError: There is none, or there are several.
     """
     folders = list_runs(home)
-    if name == "last" and folders:
-        return folders[-1]
+    from_last = _LAST.fullmatch(name)
+    if from_last and folders:
+        return _before_last(folders, int(from_last[1] or 0), home)
     found = [folder for folder in folders if folder.id.startswith(name)]
     exact = [folder for folder in found if folder.id == name]
     if len(exact or found) == 1:
@@ -186,3 +204,10 @@ def find_run(home: Path, name: str) -> RunFolder:
         )
     near = did_you_mean(name, (folder.id for folder in folders))
     raise UsageError(f"no run {name!r} under {home}{near}; see spbench results list")
+
+
+def _before_last(folders: list[RunFolder], back: int, home: Path) -> RunFolder:
+    if back < len(folders):
+        return folders[-1 - back]
+    few = "is 1 run" if len(folders) == 1 else f"are {len(folders)} runs"
+    raise UsageError(f"there {few} under {home}, none of them last~{back}")

@@ -1,86 +1,217 @@
-"""One row a rank, as every live view shows it."""
+"""One row a rank, as every live view shows it: made again only when something of it has changed."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from heapq import nlargest
+from itertools import count
 
 from spbench.record.case_state import CaseState
-from spbench.record.state import RankState, RunState
-from spbench.record.statistics import Summary, summarize, typical
+from spbench.record.histogram import Distribution, Histogram
+from spbench.record.rank_figures import RankFigures
+from spbench.record.state import Event, RankState, RunState
+from spbench.record.statistics import typical
 
 
 @dataclass(frozen=True, slots=True)
 class RankRow:
-    """A rank in the case it runs. Times in ms; ``skew`` is its p50 over the typical rank's."""
+    """A rank in the case it runs, over all repeats so far.
+
+    Attributes:
+        place: Its places in the model layout: ``tile 0,1``.
+        phase: What it does, and how far it is: ``timing 40/100``.
+        iterations: The number of its times.
+        last: Its last time in ms; p50, p95 and p99 are its times' percentiles, in ms.
+        skew: Its p50 over the typical rank's.
+        gb_s: Its last value of the case's first metric in GB/s.
+        check: ``passed``, ``failed`` or nothing yet: all its checks taken together.
+    """
 
     rank: int
     host: str
     place: str
     phase: str
+    iterations: int
     last: float | None
-    times: Summary | None
+    p50: float | None
+    p95: float | None
+    p99: float | None
     skew: float | None
+    gb_s: float | None
     check: str
 
 
 class RankRows:
-    """Makes the rows; a rank's statistics are made again only when it has new samples."""
+    """The rows of the current job's ranks.
+
+    ``take`` only notes who has changed; a rank's new times are read from the state when a row or
+    a median is next asked for. Ranks are compared within the case that was started last.
+    """
 
     def __init__(self, state: RunState) -> None:
         self._state = state
-        self._known: dict[int, tuple[str, int, Summary | None]] = {}
+        self._versions = count(1)
+        self._order: list[int] = []
+        self._figures: dict[int, RankFigures] = {}
+        self._changed: set[int] = set()
+        self._timed: set[int] = set()
+        self._changes: dict[int, int] = {}
+        self._rows: dict[int, tuple[int, RankRow]] = {}
+        self._begun: set[str] = set()
+        self._case: CaseState | None = None
+        self._medians: dict[int, float] = {}
+        self._typical: float | None = None
+        self._stale = False
+        self._moved = 0
+        self._histogram: Histogram | None = None
+        self._restart()
+
+    def take(self, event: Event) -> None:
+        """Note what an event has changed; call it once the state has the event."""
+        kind, rank = event["event"], event.get("rank")
+        if kind == "job_start":
+            self._restart()
+        elif kind == "case_start" and event["case"] not in self._begun:
+            self._compare_in(self._state.cases[event["case"]])
+        if rank is not None and kind != "heartbeat":
+            self._changed.add(rank)
+            if kind == "samples":
+                self._timed.add(rank)
+
+    @property
+    def case(self) -> CaseState | None:
+        """The case in which ranks are compared: the one that was started last."""
+        return self._case
+
+    def ranks(self) -> Sequence[int]:
+        """Return the numbers of the current job's ranks, in order."""
+        if len(self._order) != len(self._state.ranks):
+            self._order = sorted(self._state.ranks)
+        return self._order
 
     def rows(self) -> list[RankRow]:
-        """Return the rows of the current job's ranks, by rank."""
-        ranks = [self._state.ranks[number] for number in sorted(self._state.ranks)]
-        times = {rank.rank: self._times(rank) for rank in ranks}
-        medians = [summary.p50 for summary in times.values() if summary]
-        middle = typical(medians) if len(medians) > 1 else 0.0
-        return [self._row(rank, times[rank.rank], middle) for rank in ranks]
+        """Return the rows of all ranks, by rank."""
+        return [self.row(rank) for rank in self.ranks()]
 
-    def _case(self, rank: RankState) -> CaseState | None:
-        return self._state.cases.get(rank.case) if rank.case else None
+    def row(self, rank: int) -> RankRow:
+        """Return the row of one of ``ranks()``."""
+        version = self.version(rank)
+        known = self._rows.get(rank)
+        if known is None or known[0] != version:
+            figures = self._figures[rank]
+            row = _row(self._state.ranks[rank], figures, self._skew(figures))
+            known = self._rows[rank] = (version, row)
+        return known[1]
 
-    def _times(self, rank: RankState) -> Summary | None:
-        case = self._case(rank)
-        if case is None:
+    def version(self, rank: int) -> int:
+        """Return a number that grows whenever the rank's row may have changed."""
+        self._compare()
+        changed = self._changes[rank]
+        return changed if self._figures[rank].p50 is None else max(changed, self._moved)
+
+    def iterations(self, rank: int) -> int:
+        """Return how many times the rank has given in its case."""
+        self._catch_up()
+        return len(self._figures[rank].times)
+
+    def medians(self) -> Mapping[int, float]:
+        """Return the p50 of each rank that has times in the case, in ms."""
+        self._catch_up()
+        return self._medians
+
+    def typical(self) -> float | None:
+        """Return the typical rank's p50 in ms; None below two ranks: there is none to compare."""
+        self._compare()
+        return self._typical
+
+    def slowest(self, most: int) -> list[RankRow]:
+        """Return the rows of the slowest ranks, the slowest first; less than ``most`` if fewer."""
+        medians = self.medians()
+        ranks = nlargest(most, medians, key=medians.__getitem__)
+        if len(ranks) < most:
+            ranks += [rank for rank in self.ranks() if rank not in medians][: most - len(ranks)]
+        return [self.row(rank) for rank in ranks]
+
+    def distribution(self, rank: int | None = None) -> Distribution | None:
+        """Return a rank's times in ms, or all ranks' in the case; None where there are none."""
+        self._catch_up()
+        if rank is not None:
+            figures = self._figures.get(rank)
+            return figures.times if figures and figures.times else None
+        if self._case is None:
             return None
-        count = case.rank_count(rank.rank)
-        known = self._known.get(rank.rank)
-        if known is None or known[:2] != (case.id, count):
-            summary = summarize(case.rank_times(rank.rank))
-            known = self._known[rank.rank] = (case.id, count, summary)
-        return known[2]
+        if self._histogram is None:
+            self._histogram = Histogram(self._case, "time_ms")
+        self._histogram.update()
+        return self._histogram if self._histogram else None
 
-    def _row(self, rank: RankState, times: Summary | None, middle: float) -> RankRow:
-        case = self._case(rank)
-        part = case.ranks.get(rank.rank) if case else None
-        place = " ".join(f"{key} {value}" for key, value in part.place.items()) if part else ""
-        return RankRow(
-            rank=rank.rank,
-            host=rank.host,
-            place=place,
-            phase=_phase(rank),
-            last=rank.last_ms,
-            times=times,
-            skew=times.p50 / middle if times and middle > 0 else None,
-            check=_check(case, rank.rank),
-        )
+    def _restart(self) -> None:
+        """Begin with what the state has now: a new job has new ranks."""
+        self._figures, self._rows, self._changes, self._order = {}, {}, {}, []
+        self._changed = set(self._state.ranks)
+        self._begun = {rank.case for rank in self._state.ranks.values() if rank.case}
+        cases = [self._state.cases[case] for case in self._begun]
+        self._compare_in(max(cases, key=lambda case: case.started or 0.0, default=None))
+
+    def _compare_in(self, case: CaseState | None) -> None:
+        if case is not None:
+            self._begun.add(case.id)
+        self._case, self._histogram = case, None
+        self._medians, self._typical, self._stale = {}, None, False
+        self._moved = next(self._versions)
+
+    def _catch_up(self) -> None:
+        if self._changed:
+            changed, timed = self._changed, self._timed
+            self._changed, self._timed = set(), set()
+            for number in changed:
+                rank = self._state.ranks.get(number)
+                if rank is not None:
+                    self._refresh(rank, number in timed)
+
+    def _refresh(self, rank: RankState, timed: bool) -> None:
+        number = rank.rank
+        case = self._state.cases.get(rank.case) if rank.case else None
+        figures = self._figures.get(number)
+        if figures is None or figures.case is not case:
+            figures = self._figures[number] = RankFigures(number, case)
+            timed = True
+        median = figures.take_times() if timed else None
+        if median is not None and case is self._case:
+            self._medians[number] = median
+            self._stale = True
+        self._changes[number] = next(self._versions)
+
+    def _compare(self) -> None:
+        """Find the typical p50 again where a median has changed."""
+        self._catch_up()
+        if self._stale:
+            medians = self._medians.values()
+            middle = typical(medians) if len(medians) > 1 else None
+            if middle != self._typical:
+                self._typical = middle
+                self._moved = next(self._versions)
+            self._stale = False
+
+    def _skew(self, figures: RankFigures) -> float | None:
+        if figures.p50 is None or figures.case is not self._case or not self._typical:
+            return None
+        return figures.p50 / self._typical
 
 
-def _phase(rank: RankState) -> str:
-    """What the rank does, and how far it is: ``timing 40/100``."""
-    return f"{rank.phase} {rank.done}/{rank.total}" if rank.total else rank.phase
-
-
-def _check(case: CaseState | None, rank: int) -> str:
-    """``passed``, ``failed`` or nothing yet: all checks of the rank taken together."""
-    if case is None:
-        return ""
-    told = [
-        result.passed
-        for results in case.checks.values()
-        for (_, owner), result in results.items()
-        if owner == rank
-    ]
-    return "" if not told else "passed" if all(told) else "failed"
+def _row(rank: RankState, figures: RankFigures, skew: float | None) -> RankRow:
+    return RankRow(
+        rank=rank.rank,
+        host=rank.host,
+        place=figures.place,
+        phase=f"{rank.phase} {rank.done}/{rank.total}" if rank.total else rank.phase,
+        iterations=len(figures.times),
+        last=rank.last_ms,
+        p50=figures.p50,
+        p95=figures.percentile(0.95),
+        p99=figures.percentile(0.99),
+        skew=skew,
+        gb_s=figures.gb_s(rank.repeat),
+        check=figures.check(),
+    )

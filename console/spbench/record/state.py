@@ -32,6 +32,8 @@ class RankState:
     done: int = 0
     total: int = 0
     last_ms: float | None = None
+    timed: float = 0.0
+    """When its last times came, by its own clock."""
     heard: float = 0.0
 
 
@@ -200,16 +202,22 @@ class RunState:
 
     def _on_samples(self, event: Event) -> None:
         rank = self._rank(event)
-        of_metric = self.cases[event["case"]].samples.setdefault(event["metric"], {})
-        of_rank = of_metric.setdefault(event["rank"], {})
-        of_rank.setdefault(event["repeat"], array("d")).extend(event["values"])
+        samples = self.cases[event["case"]].samples
+        metric, number, repeat = event["metric"], event["rank"], event["repeat"]
+        try:  # most events add to samples that are there
+            samples[metric][number][repeat].extend(event["values"])
+        except KeyError:
+            of_rank = samples.setdefault(metric, {}).setdefault(number, {})
+            of_rank[repeat] = array("d", event["values"])
         if event["metric"] == "time_ms" and event["values"]:
             rank.last_ms = event["values"][-1]
+            rank.timed = event["time"]
 
     def _on_check(self, event: Event) -> None:
         self._rank(event)
         case = self.cases[event["case"]]
         place = (event["repeat"], event["rank"])
+        case.checked[event["rank"]] = event["passed"] and case.checked.get(event["rank"], True)
         result = CheckResult(
             event["passed"],
             event.get("max_abs_error"),

@@ -4,8 +4,16 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Protocol
+
+
+class Sorted(Protocol):
+    """Samples in ascending order."""
+
+    def __len__(self) -> int: ...
+    def __getitem__(self, index: int, /) -> float: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +30,7 @@ class Summary:
     stdev: float
 
 
-def percentile(ordered: Sequence[float], fraction: float) -> float:
+def percentile(ordered: Sorted, fraction: float) -> float:
     """Return the percentile of samples that are sorted and not empty.
 
     Linear interpolation at position ``fraction * (n - 1)``, numpy's default

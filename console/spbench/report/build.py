@@ -5,20 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime
 from typing import Any
 
 from spbench.errors import ExitCode
-from spbench.record.case_state import SKEW, CaseState
+from spbench.record.case_state import CaseState
+from spbench.record.recorded import recorded_case, settled
 from spbench.record.state import JobState, RankState, RunState
 from spbench.record.statistics import summarize
 from spbench.report.model import SCHEMA, Report
-
-_LOST = {
-    "waiting": ("skipped", "the console ended before this case"),
-    "running": ("error", "the console ended during this case"),
-}
-
+from spbench.report.times import timestamp
 
 _REFUSED = {
     ExitCode.NOTHING: "skipped",
@@ -85,13 +80,6 @@ def without_samples(report: dict[str, Any]) -> dict[str, Any]:
     return report | {"cases": [case | {"samples": {}} for case in report["cases"]]}
 
 
-def timestamp(seconds: float | None) -> str | None:
-    """Return seconds since the epoch as UTC, RFC 3339."""
-    if seconds is None:
-        return None
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
-
-
 def _reasons(cases: Iterable[CaseState]) -> list[str]:
     bad = ("error", "timeout")
     return [f"{case.id}: {case.reason}" for case in cases if case.status in bad]
@@ -110,31 +98,28 @@ def _versions(ranks: Iterable[RankState]) -> dict[str, Any]:
 
 
 def _case(case: CaseState, state: RunState) -> dict[str, Any]:
-    status, reason = _LOST.get(case.status, (case.status, None))
+    result = settled(recorded_case(case))
     job = state.jobs.get(case.job) if case.job is not None else None
     return {
         "id": case.id,
         "name": case.name,
         "benchmark": case.benchmark,
-        "params": dict(case.params),
+        "params": result.params,
         "np": case.np,
-        "status": status,
-        "reason": case.reason or reason,
+        "status": result.status,
+        "reason": result.reason,
         "traceback": case.traceback,
         "started": timestamp(case.started),
         "finished": timestamp(case.finished),
         "attempts": case.attempts,
         "warmup": case.params.get("warmup"),
         "launch": _launch(job) if job is not None else None,
-        "checks": [_check(name, case) for name in case.checks],
-        "metrics": _metrics(case),
-        "limits": {
-            name: {**limit, "unit": case.metrics[name].unit if name in case.metrics else ""}
-            for name, limit in case.limits.items()
-        },
+        "checks": [asdict(check) for check in result.checks],
+        "metrics": {name: asdict(metric) for name, metric in result.metrics.items()},
+        "limits": {name: asdict(limit) for name, limit in result.limits.items()},
         "choices": case.choices,
         "measurements": case.measurements,
-        "samples": {name: case.folded(name) for name in case.samples if name in case.metrics},
+        "samples": result.samples,
         "expectations": case.expectations,
         "ranks": _ranks(case),
     }
@@ -150,32 +135,6 @@ def _launch(job: JobState) -> dict[str, Any]:
         "job": job.number,
         "oversubscribed": job.oversubscribed,
     }
-
-
-def _check(name: str, case: CaseState) -> dict[str, Any]:
-    results = case.checks[name]
-    failed = {rank for (_, rank), result in results.items() if not result.passed}
-    ranks = {rank for _, rank in results}
-    worst = max(results.values(), key=lambda result: (not result.passed, result.error))
-    return {
-        "name": name,
-        "status": "failed" if failed else "passed",
-        "max_abs_error": worst.max_abs_error,
-        "tolerance": worst.tolerance,
-        "ranks_passed": len(ranks - failed),
-        "ranks_failed": len(failed),
-        "detail": worst.detail,
-    }
-
-
-def _metrics(case: CaseState) -> dict[str, Any]:
-    metrics = {}
-    for info in (*case.metrics.values(), SKEW):
-        summary = case.summary(info.name)
-        if summary is not None:
-            head = {"value": summary.p50, "unit": info.unit, "better": info.better}
-            metrics[info.name] = head | asdict(summary)
-    return metrics
 
 
 def _ranks(case: CaseState) -> list[dict[str, Any]]:

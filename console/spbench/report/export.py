@@ -1,0 +1,200 @@
+"""Recorded runs and comparisons as CSV, JSON and Markdown."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from typing import Any
+
+from spbench.errors import UsageError, did_you_mean
+from spbench.record.compare import Comparison
+from spbench.record.history import RunSummary
+from spbench.record.recorded import RecordedCase, RecordedRun
+from spbench.report.build import build_report, checked
+from spbench.report.tables import (
+    COMPARISON_COLUMNS,
+    FIGURE_COLUMNS,
+    RUN_COLUMNS,
+    comparison_remarks,
+    comparison_rows,
+    day_and_time,
+    notes,
+    run_rows,
+)
+from spbench.report.times import timestamp
+
+KINDS = ("csv", "json", "md")
+
+_STATISTICS = ("n", "min", "p50", "p95", "p99", "max", "mean", "stdev")
+
+
+def export_text(run: RecordedRun, kind: str) -> str:
+    """Return a run as text: ``csv`` (a row for each case and metric), ``json`` or ``md``.
+
+    JSON is the run's report, made of its events where it has none.
+
+    Raises:
+        UsageError: There is no such kind, or nothing was recorded of the run.
+    """
+    _check_kind(kind)
+    if kind == "json":
+        return _json(_report(run))
+    if kind == "csv":
+        return _csv(_run_records(run))
+    head = _one_line(run.summary)
+    return _markdown(head, RUN_COLUMNS, run_rows(run), run.findings)
+
+
+def export_comparison(comparison: Comparison, kind: str) -> str:
+    """Return a comparison as text: ``csv``, ``json`` or ``md``.
+
+    Raises:
+        UsageError: There is no such kind.
+    """
+    _check_kind(kind)
+    if kind == "json":
+        return _json(_comparison_object(comparison))
+    if kind == "csv":
+        return _csv(_comparison_records(comparison))
+    head = f"a: {_one_line(comparison.a)}; b: {_one_line(comparison.b)}"
+    rows = comparison_rows(comparison)
+    return _markdown(head, COMPARISON_COLUMNS, rows, comparison_remarks(comparison))
+
+
+def summary_object(summary: RunSummary) -> dict[str, Any]:
+    """Return a run in short as JSON has it, its times as UTC, RFC 3339."""
+    return {
+        "id": summary.id,
+        "suite": summary.suite,
+        "file": summary.file,
+        "started": timestamp(summary.started),
+        "finished": timestamp(summary.finished),
+        "duration_s": summary.duration_s,
+        "verdict": summary.verdict,
+        "exit_code": summary.exit_code,
+        "argv": list(summary.argv),
+        "host": summary.host,
+        "folder": str(summary.folder.path),
+    }
+
+
+def _check_kind(kind: str) -> None:
+    if kind not in KINDS:
+        near = did_you_mean(kind, KINDS)
+        raise UsageError(f"there is no format {kind!r}{near}; there are {', '.join(KINDS)}")
+
+
+def _report(run: RecordedRun) -> dict[str, Any]:
+    folder = run.summary.folder
+    with suppress(ValueError):  # there is none, or it is damaged: the events are the truth
+        return checked(folder.read_json("report.json"))
+    state = folder.replay()
+    if state.run is None:
+        raise UsageError(f"nothing was recorded of run {run.summary.id}: {folder.events} is empty")
+    return build_report(state)
+
+
+def _run_records(run: RecordedRun) -> list[dict[str, Any]]:
+    names = dict.fromkeys(name for case in run.cases.values() for name in case.params)
+    return [
+        {
+            **_head(run.summary, case),
+            **record,
+            **{f"params.{name}": _plain(case.params.get(name)) for name in names},
+        }
+        for case in run.cases.values()
+        for record in _metric_records(case)
+    ]
+
+
+def _head(summary: RunSummary, case: RecordedCase) -> dict[str, Any]:
+    return {
+        "run": summary.id,
+        "suite": summary.suite,
+        "started": timestamp(summary.started),
+        "host": summary.host,
+        "case": case.id,
+        "name": case.name,
+        "benchmark": case.benchmark,
+        "np": case.np,
+        "status": case.status,
+        "reason": case.reason,
+    }
+
+
+def _metric_records(case: RecordedCase) -> Iterator[dict[str, Any]]:
+    columns = ("metric", "unit", "better", "value", *_STATISTICS, "limit")
+    for name, metric in case.metrics.items():
+        limit = case.limits.get(name)
+        figures = asdict(metric) | {"metric": name, "limit": limit.value if limit else None}
+        yield {column: figures[column] for column in columns}
+    if not case.metrics:
+        yield dict.fromkeys(columns)
+
+
+def _plain(value: Any) -> Any:
+    return json.dumps(value) if isinstance(value, (list, dict)) else value
+
+
+def _comparison_records(comparison: Comparison) -> list[dict[str, Any]]:
+    columns = ("metric", "unit", "better", "a", "b", "ratio", "outcome")
+    empty = dict.fromkeys(columns)
+    records: list[dict[str, Any]] = []
+    for pair in comparison.cases:
+        for row in pair.rows:
+            figures = asdict(row)
+            told = {column: figures[column] for column in columns}
+            records.append({"case": pair.id, **told, "note": "; ".join(notes(pair, row))})
+        if not pair.rows:
+            records.append({"case": pair.id, **empty, "note": "; ".join(pair.remarks)})
+    for run, ids in (("a", comparison.only_a), ("b", comparison.only_b)):
+        records += [{"case": id_, **empty, "note": f"only in {run}"} for id_ in ids]
+    return records
+
+
+def _comparison_object(comparison: Comparison) -> dict[str, Any]:
+    return {
+        "a": summary_object(comparison.a),
+        "b": summary_object(comparison.b),
+        "cases": [asdict(pair) for pair in comparison.cases],
+        "only_a": list(comparison.only_a),
+        "only_b": list(comparison.only_b),
+    }
+
+
+def _one_line(summary: RunSummary) -> str:
+    where = f" on {summary.host}" if summary.host else ""
+    return f"{summary.id}, {summary.verdict}, {day_and_time(summary.started)}{where}"
+
+
+def _json(document: object) -> str:
+    return json.dumps(document, indent=1, allow_nan=False) + "\n"
+
+
+def _csv(records: Sequence[Mapping[str, Any]]) -> str:
+    text = io.StringIO()
+    if records:
+        writer = csv.DictWriter(text, list(records[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(records)
+    return text.getvalue()
+
+
+def _markdown(
+    head: str,
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    remarks: Iterable[str],
+) -> str:
+    rule = ["---:" if column in FIGURE_COLUMNS else "---" for column in columns]
+    lines = [f"| {' | '.join(map(_escaped, row))} |" for row in (columns, rule, *rows)]
+    below = [f"\n{remark}" for remark in remarks]
+    return "\n".join([f"{head}\n", *lines, *below]) + "\n"
+
+
+def _escaped(cell: str) -> str:
+    return " ".join(cell.split()).replace("|", "\\|")

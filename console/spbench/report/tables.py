@@ -1,0 +1,76 @@
+"""The tables of runs and comparisons, cell by cell, as every view shows them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from spbench.record.compare import CasePair, Comparison, MetricRow
+from spbench.record.figures import number
+from spbench.record.recorded import RecordedRun
+from spbench.report.times import timestamp
+
+RUN_COLUMNS = ("case", "status", "metric", "value", "unit", "p95", "p99", "n", "limit")
+COMPARISON_COLUMNS = ("case", "metric", "a", "b", "unit", "b/a", "outcome", "note")
+FIGURE_COLUMNS = frozenset({"value", "p95", "p99", "n", "limit", "a", "b", "b/a"})
+"""The columns of both tables that hold numbers."""
+
+
+def day_and_time(seconds: float | None) -> str:
+    """Return ``2026-11-01T08:30:00Z``, or ``unknown``."""
+    text = timestamp(seconds)
+    return f"{text[:19]}Z" if text else "unknown"
+
+
+def run_rows(run: RecordedRun) -> Iterator[tuple[str, ...]]:
+    """Yield the cells of `RUN_COLUMNS`: one row a metric; a case without any has one row."""
+    for case in run.cases.values():
+        for name, metric in case.metrics.items():
+            limit = case.limits.get(name)
+            figures = (metric.p95, metric.p99) if metric.n > 1 else (None, None)
+            yield (
+                *(case.id, case.status, name, number(metric.value), _unit(metric.unit)),
+                *map(_figure, figures),
+                str(metric.n),
+                _figure(limit.value if limit else None),
+            )
+        if not case.metrics:
+            yield (case.id, case.status, *[""] * (len(RUN_COLUMNS) - 2))
+
+
+def comparison_rows(comparison: Comparison) -> Iterator[tuple[str, ...]]:
+    """Yield the cells of `COMPARISON_COLUMNS`: one row a metric of the cases in both runs."""
+    for pair in comparison.cases:
+        for row in pair.rows:
+            yield _cells(pair, row)
+        if not pair.rows:
+            blank = [""] * (len(COMPARISON_COLUMNS) - 2)
+            yield (pair.id, *blank, "; ".join(pair.remarks))
+
+
+def comparison_remarks(comparison: Comparison) -> list[str]:
+    """Return what stands below the table: how the metrics came out, and unmatched cases."""
+    told = [f"b against a: {comparison.tally}."]
+    for run, ids in (("a", comparison.only_a), ("b", comparison.only_b)):
+        if ids:
+            told.append(f"Only in {run}: {', '.join(ids)}.")
+    return told
+
+
+def _cells(pair: CasePair, row: MetricRow) -> tuple[str, ...]:
+    ratio = "" if row.ratio is None else f"{number(row.ratio)}x"
+    note = "; ".join(notes(pair, row))
+    figures = (_figure(row.a), _figure(row.b), _unit(row.unit), ratio)
+    return (pair.id, row.metric, *figures, row.outcome or "", note)
+
+
+def notes(pair: CasePair, row: MetricRow) -> list[str]:
+    """Return what a reader of a row must know beside its numbers."""
+    return [note for note in (row.reason, *pair.remarks) if note]
+
+
+def _figure(value: float | None) -> str:
+    return "" if value is None else number(value)
+
+
+def _unit(unit: str) -> str:
+    return "" if unit == "1" else unit

@@ -1,0 +1,61 @@
+"""Made-up results of recorded runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from spbench.record.folder import RunFolder
+from spbench.record.history import RunSummary
+from spbench.record.recorded import RecordedCase, RecordedMetric, RecordedRun
+
+
+def summary(id="20260101-000000-made-up-0000", **changes):
+    fields = {
+        "folder": RunFolder(Path("nowhere") / id),
+        "id": id,
+        "suite": "made-up",
+        "file": "made-up.yaml",
+        "started": 1000.0,
+        "finished": 1002.5,
+        "verdict": "passed",
+        "exit_code": 0,
+        "argv": ("run", "made-up.yaml"),
+        "duration_s": 2.5,
+        "host": "login",
+    }
+    return RunSummary(**fields | changes)
+
+
+def figure(value, unit="ms", better="lower", n=3, spread=1.0):
+    """A metric whose least sample is ``spread`` below its median, and p95 as much above."""
+    ends = {"min": value - spread, "p95": value + spread, "p99": value + spread}
+    rest = {"p50": value, "max": value + spread, "mean": value, "stdev": spread}
+    return RecordedMetric(value=value, unit=unit, better=better, n=n, **ends, **rest)
+
+
+def case(id="a", metrics=None, **changes):
+    """A case by its id; metrics are figures, or numbers in ms."""
+    given = {"time_ms": 2.0} if metrics is None else metrics
+    figures = {
+        name: of if isinstance(of, RecordedMetric) else figure(of) for name, of in given.items()
+    }
+    fields = {
+        "id": id,
+        "name": id.partition("[")[0],
+        "benchmark": "made.up",
+        "params": {"halo_len": 1},
+        "np": 2,
+        "status": "passed",
+        "reason": None,
+        "metrics": figures,
+        "checks": [],
+        "limits": {},
+        "choices": {},
+        "samples": {},
+        "measurements": [],
+    }
+    return RecordedCase(**fields | changes)
+
+
+def run(*cases, **of_summary):
+    return RecordedRun(summary(**of_summary), {each.id: each for each in cases})

@@ -1,0 +1,226 @@
+import csv
+import json
+
+import jsonschema
+import pytest
+import typer
+from events import described, judged, measured, rank_event, recorded, run_end, started, whole_run
+
+from spbench.cli import compare, results
+from spbench.cli.app import run_command_line
+from spbench.cli.tables import aligned
+from spbench.report.model import report_schema
+
+
+@pytest.fixture
+def home(tmp_path):
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def spbench(home, capsys, monkeypatch):
+    """Run a command of recorded runs; return its exit code and what it wrote."""
+    app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
+    results.register(app)
+    compare.register(app)
+    monkeypatch.setattr("spbench.cli.app.app", app)
+    monkeypatch.setenv("SPBENCH_HOME", str(home))
+
+    def command(*words):
+        status = run_command_line(list(words))
+        return status, *capsys.readouterr()
+
+    return command
+
+
+def timed(time, *names):
+    """A run of these cases that took so long on both ranks."""
+    events = started(*(described(name, checks=[]) for name in names))
+    for name in names:
+        for rank in (0, 1):
+            events.append(rank_event("case_start", rank, case=name))
+            events.append(rank_event("samples", rank, case=name, values=[time]))
+        events.append(judged(name))
+    return [*events, run_end()]
+
+
+def made(home, events, name, **changes):
+    """Record a run under a name, so that runs of one second have an order."""
+    folder = recorded(home, events, **{"verdict": "passed", **changes})
+    folder.path.rename(folder.path.with_name(name))
+    return name
+
+
+def test_columns_stand_below_each_other():
+    rows = [("case", "a"), ("x", "10"), ("longer", "")]
+    assert aligned(rows, {1}) == ["case     a", "x       10", "longer"]
+
+
+# results list
+
+
+@pytest.fixture
+def two_runs(home):
+    first = made(home, timed(2.0, "a", "b"), "20260101-000000-x-0001", verdict="failed")
+    return first, made(home, timed(1.0, "b", "c"), "20260102-000000-x-0002")
+
+
+def test_a_filter_chooses_runs(spbench, two_runs):
+    status, out, err = spbench("results", "list", "verdict:failed", "made")
+    assert (status, err) == (0, "")
+    assert [line.split()[0] for line in out.splitlines()] == [two_runs[0]]
+
+
+def test_runs_are_listed_as_json(spbench, two_runs):
+    status, out, _ = spbench("results", "list", "--json")
+    assert status == 0
+    assert [(run["id"], run["verdict"]) for run in json.loads(out)] == [
+        (two_runs[0], "failed"),
+        (two_runs[1], "passed"),
+    ]
+
+
+def test_a_filter_that_fits_none_is_5(spbench, two_runs):
+    status, out, err = spbench("results", "list", "nothing", "--json")
+    assert (status, json.loads(out)) == (5, [])
+    assert err == "spbench: error: the filter 'nothing' fits none of the 2 runs\n"
+
+
+def test_a_filter_that_cannot_be_read_is_2(spbench, two_runs):
+    status, out, err = spbench("results", "list", "suit:x")
+    assert (status, out) == (2, "")
+    assert "did you mean suite?" in err
+
+
+def test_no_runs_are_an_empty_list(spbench):
+    assert spbench("results", "list", "--json") == (0, "[]\n", "")
+
+
+# results show --links
+
+
+def test_links_are_shown_as_matrices(spbench, home):
+    ends = [(rank, f"node{rank // 2}") for rank in range(4)]
+    pairs = [(one, other) for one in ends for other in ends if one < other]
+    latency = {pair: 2.0 if pair[0][1] == pair[1][1] else 5.0 for pair in pairs}
+    latency[ends[1], ends[2]] = 12.0
+    recorded(home, measured(latency, {}))
+    status, out, err = spbench("results", "show", "--links")
+    assert (status, err) == (0, "")
+    assert "passed    links" in out
+    assert out.endswith(
+        "links: latency_us, 8 B\n"
+        "rank  0   1   2  3\n"
+        "   0      2   5  5\n"
+        "   1  2      12  5\n"
+        "   2  5  12      2\n"
+        "   3  5   5   2\n"
+        "the worst pair of ranks on each two hosts\n"
+        "host   node0  node1\n"
+        "node0      2     12\n"
+        "node1     12      2\n"
+    )
+
+
+def test_a_slow_link_is_marked(spbench, home):
+    place = [(rank, "node") for rank in range(3)]
+    latency = {(place[0], place[1]): 2.0, (place[0], place[2]): 2.0, (place[1], place[2]): 9.0}
+    events = measured(latency, {})
+    events[0]["cases"][0]["benchmark"] = "link.pingpong"
+    recorded(home, events)
+    _, out, _ = spbench("results", "show", "--links")
+    assert "   1  2      9!\n   2  2  9!\n! at least 1.5x worse than is usual" in out
+
+
+def test_of_many_ranks_the_hosts_alone_are_shown(spbench, home, monkeypatch):
+    monkeypatch.setattr(results, "MOST_RANKS", 2)
+    latency = {((0, "x"), (1, "y")): 2.0, ((1, "y"), (2, "y")): 3.0}
+    recorded(home, measured(latency, {}))
+    _, out, _ = spbench("results", "show", "--links")
+    assert "rank  0" not in out
+    assert "host  x  y\nx        2\ny     2  3\n" in out
+
+
+def test_a_run_without_links_is_5(spbench, home):
+    recorded(home, whole_run()[:3])
+    status, out, err = spbench("results", "show", "--links")
+    assert (status, out) == (5, "")
+    assert "no case that measured links between ranks" in err
+    assert spbench("results", "show")[0] == 0
+
+
+# results export
+
+
+def test_a_run_is_exported_to_stdout(spbench, two_runs):
+    status, out, err = spbench("results", "export", "last~1")
+    assert (status, err) == (0, "")
+    rows = list(csv.DictReader(out.splitlines()))
+    assert [(row["case"], row["metric"], row["value"]) for row in rows[::2]] == [
+        ("a", "time_ms", "2.0"),
+        ("b", "time_ms", "2.0"),
+    ]
+
+
+def test_a_run_is_exported_to_a_file(spbench, two_runs, tmp_path):
+    path = tmp_path / "below" / "out.json"
+    words = ("results", "export", two_runs[0], "--format", "json", "--output", str(path))
+    assert spbench(*words) == (0, "", "")
+    report = json.loads(path.read_text())
+    jsonschema.validate(report, report_schema())
+    assert [case["id"] for case in report["cases"]] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "named"),
+    [
+        (["results", "export", "last", "--format", "xml"], 2, "no format 'xml'"),
+        (["results", "export", "2030"], 2, "no run '2030'"),
+        (["results", "export", "last", "-o", "/proc/none/x"], 4, "cannot write /proc/none/x"),
+        (["compare", "last", "2030"], 2, "no run '2030'"),
+        (["compare", "last"], 2, "'B'"),
+        (["compare", "last", "last~2"], 2, "none of them last~2"),
+        (["compare", "last", "last~1", "--format", "xml"], 2, "no format 'xml'"),
+    ],
+)
+def test_what_cannot_be_done_is_one_line(spbench, two_runs, words, status, named):
+    done, out, err = spbench(*words)
+    assert (done, out) == (status, "")
+    assert err.startswith("spbench: error: ")
+    assert (named.lower() in err.lower(), err.count("\n")) == (True, 1)
+
+
+# compare
+
+
+def test_two_runs_are_compared(spbench, two_runs):
+    status, out, err = spbench("compare", "last~1", "last")
+    assert (status, err) == (0, "")
+    first, second, empty, *table = out.splitlines()
+    assert first.split()[:2] == ["a", two_runs[0]]
+    assert second.split()[:2] == ["b", two_runs[1]]
+    assert empty == ""
+    assert table == [
+        "case  metric   a  b  unit   b/a  outcome  note",
+        "b     time_ms  2  1  ms    0.5x  better",
+        "b     skew     1  1          1x  alike",
+        "b against a: 1 better, 1 alike.",
+        "Only in a: a.",
+        "Only in b: c.",
+    ]
+
+
+@pytest.mark.parametrize("kind", ["csv", "md", "json"])
+def test_a_comparison_is_exported(spbench, two_runs, kind):
+    status, out, _ = spbench("compare", *two_runs, "--format", kind)
+    assert status == 0
+    assert "time_ms" in out
+    assert out.endswith("\n")
+
+
+def test_runs_without_a_common_case_are_5(spbench, home, two_runs):
+    made(home, timed(1.0, "d"), "20260103-000000-x-0003")
+    status, out, err = spbench("compare", "last~1", "last")
+    assert status == 5
+    assert "Only in a: b, c.\nOnly in b: d.\n" in out
+    assert "have no case in common" in err

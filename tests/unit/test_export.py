@@ -1,0 +1,220 @@
+import csv
+import io
+import json
+
+import jsonschema
+import pytest
+from events import measured, recorded, run_end, run_start, whole_run
+from results import case, figure, run
+
+from spbench.errors import UsageError
+from spbench.record.compare import compare
+from spbench.record.recorded import RecordedLimit, load_run
+from spbench.report.build import build_report
+from spbench.report.export import KINDS, export_comparison, export_text, summary_object
+from spbench.report.model import report_schema
+from spbench.report.tables import (
+    COMPARISON_COLUMNS,
+    RUN_COLUMNS,
+    comparison_remarks,
+    comparison_rows,
+    day_and_time,
+    run_rows,
+)
+
+
+def records(text):
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+LIMITED = case(
+    "a",
+    {"time_ms": figure(2.0, n=3), "rate": figure(1 / 3, "GB/s", "higher", n=1)},
+    params={"halo_len": 1, "sizes": [8, 64]},
+    limits={"rate": RecordedLimit(20.0, "GB/s", "memory.copy")},
+)
+LOST = case("b", {}, params={"method": "square"}, status="error", reason='rank 3 said "no",\nand')
+
+
+# CSV
+
+
+def test_csv_has_a_row_for_each_case_and_metric():
+    rows = records(export_text(run(LIMITED, LOST), "csv"))
+    assert [(row["case"], row["metric"]) for row in rows] == [
+        ("a", "time_ms"),
+        ("a", "rate"),
+        ("b", ""),
+    ]
+    rate = rows[1]
+    assert (float(rate["value"]), rate["unit"], rate["better"]) == (1 / 3, "GB/s", "higher")
+    assert (float(rate["limit"]), rate["n"]) == (20.0, "1")
+    assert (rate["run"], rate["suite"], rate["host"]) == (run().summary.id, "made-up", "login")
+    assert rate["started"] == "1970-01-01T00:16:40.000+00:00"
+    assert (rows[0]["min"], rows[0]["p95"], rows[0]["limit"]) == ("1.0", "3.0", "")
+
+
+def test_csv_has_a_column_for_each_parameter_of_any_case():
+    rows = records(export_text(run(LIMITED, LOST), "csv"))
+    assert [row["params.halo_len"] for row in rows] == ["1", "1", ""]
+    assert [row["params.method"] for row in rows] == ["", "", "square"]
+    assert json.loads(rows[0]["params.sizes"]) == [8, 64]
+
+
+def test_csv_tells_why_a_case_has_no_metrics():
+    lost = records(export_text(run(LIMITED, LOST), "csv"))[-1]
+    assert (lost["status"], lost["reason"], lost["value"]) == ("error", LOST.reason, "")
+
+
+def test_a_run_without_cases_is_an_empty_csv():
+    assert export_text(run(), "csv") == ""
+
+
+# JSON
+
+
+def test_json_is_the_report(tmp_path):
+    folder = recorded(tmp_path, whole_run(), verdict="passed")
+    report = build_report(folder.replay())
+    folder.write_json("report.json", report)
+    folder.events.unlink()
+    assert json.loads(export_text(load_run(folder), "json")) == report
+
+
+@pytest.mark.parametrize("content", [None, "{", "{}", '{"schema": "spbench.report/1"}'])
+def test_without_a_sound_report_json_is_made_of_the_events(tmp_path, content):
+    folder = recorded(tmp_path, whole_run()[:-1])
+    if content is not None:
+        folder.report.write_text(content)
+    report = json.loads(export_text(load_run(folder), "json"))
+    jsonschema.validate(report, report_schema())
+    assert (report["run"]["finished"], report["cases"][0]["status"]) == (None, "passed")
+
+
+def test_a_run_of_which_nothing_was_recorded_has_no_json(tmp_path):
+    folder = recorded(tmp_path, [])
+    with pytest.raises(UsageError, match=f"nothing was recorded of run {folder.id}"):
+        export_text(load_run(folder), "json")
+
+
+def test_a_run_in_short_is_json(tmp_path):
+    told = summary_object(run().summary)
+    assert json.loads(json.dumps(told)) == told
+    assert (told["started"], told["finished"]) == (
+        "1970-01-01T00:16:40.000+00:00",
+        "1970-01-01T00:16:42.500+00:00",
+    )
+    assert (told["verdict"], told["argv"]) == ("passed", ["run", "made-up.yaml"])
+
+
+# Markdown
+
+
+def test_markdown_is_a_table():
+    head, empty, *lines = export_text(run(LIMITED, LOST), "md").splitlines()
+    assert head == "20260101-000000-made-up-0000, passed, 1970-01-01T00:16:40Z on login"
+    assert empty == ""
+    assert lines == [
+        "| case | status | metric | value | unit | p95 | p99 | n | limit |",
+        "| --- | --- | --- | ---: | --- | ---: | ---: | ---: | ---: |",
+        "| a | passed | time_ms | 2 | ms | 3 | 3 | 3 |  |",
+        "| a | passed | rate | 0.333 | GB/s |  |  | 1 | 20 |",
+        "| b | error |  |  |  |  |  |  |  |",
+    ]
+
+
+def test_markdown_tells_the_findings_and_escapes_bars(tmp_path):
+    folder = recorded(tmp_path, [run_start(), run_end(findings=["All alike."])])
+    assert export_text(load_run(folder), "md").endswith("\n\nAll alike.\n")
+    assert "| a\\|b | passed |" in export_text(run(case("a|b")), "md")
+
+
+# Tables
+
+
+def test_every_row_has_the_tables_columns():
+    assert {len(row) for row in run_rows(run(LIMITED, LOST))} == {len(RUN_COLUMNS)}
+    comparison = compare(run(LIMITED, LOST), run(LIMITED, LOST))
+    assert {len(row) for row in comparison_rows(comparison)} == {len(COMPARISON_COLUMNS)}
+
+
+def test_a_unit_of_1_is_not_shown():
+    [row] = run_rows(run(case("a", {"skew": figure(1.5, "1", n=1)})))
+    assert row == ("a", "passed", "skew", "1.5", "", "", "", "1", "")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(None, "unknown"), (1e9, "2001-09-09T01:46:40Z"), (0.0, None)]
+)
+def test_days_are_utc(seconds, text):
+    assert day_and_time(seconds) == (text or "1970-01-01T00:00:00Z")
+
+
+# Comparisons
+
+
+@pytest.fixture
+def comparison():
+    a = run(case("a", {"m": 2.0, "gone": 1.0}), case("b"), case("lost", {}, status="error"), id="A")
+    b = run(case("a", {"m": 1.0}, np=4), case("c"), case("lost", {}, status="error"), id="B")
+    return compare(a, b)
+
+
+def test_a_comparison_is_a_table(comparison):
+    assert list(comparison_rows(comparison)) == [
+        ("a", "m", "2", "1", "ms", "0.5x", "better", "2 ranks in a, 4 in b"),
+        ("a", "gone", "1", "", "ms", "", "", "not measured in b; 2 ranks in a, 4 in b"),
+        ("lost", "", "", "", "", "", "", "error in a, error in b"),
+    ]
+    assert comparison_remarks(comparison) == [
+        "b against a: 1 better, 1 not judged.",
+        "Only in a: b.",
+        "Only in b: c.",
+    ]
+
+
+def test_a_comparison_is_markdown(comparison):
+    text = export_comparison(comparison, "md")
+    assert text.startswith("a: A, passed, 1970-01-01T00:16:40Z on login; b: B, passed, ")
+    assert "| a | m | 2 | 1 | ms | 0.5x | better | 2 ranks in a, 4 in b |\n" in text
+    assert text.endswith("\n\nOnly in a: b.\n\nOnly in b: c.\n")
+
+
+def test_a_comparison_is_csv(comparison):
+    rows = records(export_comparison(comparison, "csv"))
+    assert [(row["case"], row["metric"], row["note"]) for row in rows] == [
+        ("a", "m", "2 ranks in a, 4 in b"),
+        ("a", "gone", "not measured in b; 2 ranks in a, 4 in b"),
+        ("lost", "", "error in a, error in b"),
+        ("b", "", "only in a"),
+        ("c", "", "only in b"),
+    ]
+    assert (rows[0]["a"], rows[0]["b"], rows[0]["ratio"]) == ("2.0", "1.0", "0.5")
+    assert (rows[0]["outcome"], rows[1]["ratio"]) == ("better", "")
+
+
+def test_a_comparison_is_json(comparison):
+    document = json.loads(export_comparison(comparison, "json"))
+    assert (document["a"]["id"], document["b"]["id"]) == ("A", "B")
+    assert (document["only_a"], document["only_b"]) == (["b"], ["c"])
+    first, second = document["cases"][0]["rows"]
+    assert (first["ratio"], first["outcome"], first["reason"]) == (0.5, "better", None)
+    assert (second["ratio"], second["outcome"], second["b"]) == (None, None, None)
+    assert document["cases"][0]["differences"] == ["2 ranks in a, 4 in b"]
+
+
+@pytest.mark.parametrize("export", [export_text, export_comparison])
+def test_an_unknown_kind_is_told_in_one_sentence(export):
+    what = run() if export is export_text else compare(run(), run())
+    for kind in KINDS:
+        if export is export_comparison or kind != "json":
+            export(what, kind)
+    with pytest.raises(UsageError, match=r"no format 'jsn' \(did you mean json\?\); there are csv"):
+        export(what, "jsn")
+
+
+def test_measurements_are_in_the_json_of_a_run(tmp_path):
+    pair = ((0, "node01"), (1, "node02"))
+    folder = recorded(tmp_path, measured({pair: 1.5}, {}))
+    report = json.loads(export_text(load_run(folder), "json"))
+    assert report["cases"][0]["measurements"][0]["value"] == 1.5

@@ -1,0 +1,307 @@
+import json
+from dataclasses import replace
+
+import pytest
+from events import (
+    TIME,
+    described,
+    judged,
+    measured,
+    metric,
+    rank_event,
+    recorded,
+    run_end,
+    run_start,
+    started,
+    whole_run,
+)
+from results import summary
+
+from spbench.errors import UsageError
+from spbench.record.folder import RunFolder, find_run
+from spbench.record.history import VERDICTS, select_runs, summaries, summary_of
+from spbench.record.recorded import load_run
+from spbench.report.build import build_report
+
+CONSOLE = {"pid": 1, "host": "x", "started": 5.0}
+
+
+@pytest.fixture
+def home(tmp_path):
+    return tmp_path / "home"
+
+
+def folder_of(home, content, name="20260101-000000-a-0000"):
+    path = home / "runs" / name
+    path.mkdir(parents=True)
+    text = content if isinstance(content, str) else json.dumps(content)
+    (path / "run.json").write_text(text)
+    return path
+
+
+# In short
+
+
+def test_a_run_is_told_in_short(home):
+    folder_of(
+        home,
+        {
+            "suite": "halo",
+            "file": "suites/halo.yaml",
+            "argv": ["run", "suites/halo.yaml"],
+            "console": {"pid": 1, "host": "login", "started": 1000.25},
+            "verdict": "failed",
+            "exit_code": 1,
+            "finished": 1003.5,
+        },
+    )
+    [found] = summaries(home)
+    assert found == summary(
+        folder=found.folder,
+        id="20260101-000000-a-0000",
+        suite="halo",
+        file="suites/halo.yaml",
+        argv=("run", "suites/halo.yaml"),
+        started=1000.25,
+        finished=1003.5,
+        duration_s=3.25,
+        verdict="failed",
+        exit_code=1,
+        host="login",
+    )
+
+
+def test_run_json_alone_is_read(home):
+    path = folder_of(home, {"suite": "halo", "verdict": "passed"})
+    (path / "report.json").mkdir()
+    (path / "events.jsonl").mkdir()
+    assert [(run.suite, run.verdict) for run in summaries(home)] == [("halo", "passed")]
+
+
+def test_the_oldest_run_comes_first(home):
+    names = [f"2026010{day}-000000-a-0000" for day in (3, 1, 2)]
+    for name in names:
+        folder_of(home, {}, name)
+    assert [run.id for run in summaries(home)] == sorted(names)
+
+
+def test_a_run_without_a_verdict_runs_as_long_as_its_console(home, monkeypatch):
+    alive, dead = (recorded(home, [run_start()]) for _ in range(2))
+    monkeypatch.setattr(RunFolder, "alive", lambda folder: folder == alive)
+    assert summary_of(alive).verdict == "running"
+    assert summary_of(dead).verdict == "unfinished"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[1]",
+        "{",
+        '{"console": 5, "suite": 7, "argv": "run", "exit_code": "0"}',
+        '{"console": {"started": "soon", "host": []}, "verdict": {"a": 1}}',
+        '{"console": {"started": 1e300}, "verdict": ["passed"], "finished": true}',
+        '{"console": {"started": Infinity}, "verdict": "splendid", "finished": NaN}',
+        '{"console": {"started": -1}}',
+    ],
+)
+def test_a_damaged_run_json_says_nothing(home, text):
+    found = summary_of(folder := find_run(home, folder_of(home, text).name))
+    nothing = dict.fromkeys(("file", "started", "finished", "exit_code", "duration_s", "host"))
+    empty = {"suite": "?", "verdict": "unfinished", "argv": ()}
+    assert found == summary(folder=folder, id=folder.id, **empty, **nothing)
+
+
+def test_a_run_that_goes_on_has_no_duration(home):
+    folder_of(home, {"console": CONSOLE})
+    assert [(run.started, run.duration_s) for run in summaries(home)] == [(5.0, None)]
+
+
+# The filter
+
+RUNS = [
+    summary("20261030-000000-halo-0001", suite="halo", started=1793318400.0, host="node01"),
+    summary("20261101-000000-links-0002", suite="links", started=1793491200.0, verdict="failed"),
+    summary("20261102-120000-halo-0003", suite="halo", started=1793620800.0, verdict="error"),
+    summary("20261103-000000-odd-0004", suite="odd", started=None, verdict="unfinished", host=None),
+]
+
+
+@pytest.mark.parametrize(
+    ("text", "places"),
+    [
+        ("", [0, 1, 2, 3]),
+        ("  ", [0, 1, 2, 3]),
+        ("halo", [0, 2]),
+        ("HALO", [0, 2]),
+        ("20261101", [1]),
+        ("failed", [1]),
+        ("node01", [0]),
+        ("halo error", [2]),
+        ("halo failed", []),
+        ("suite:hal", [0, 2]),
+        ("suite:0001", []),
+        ("host:node", [0]),
+        ("host:login", [1, 2]),
+        ("verdict:failed", [1]),
+        ("verdict:UNFINISHED", [3]),
+        ("since:2026-11-01", [1, 2]),
+        ("since:2026-11-02T12:00", [2]),
+        ("since:2026-11-02T13:00+01:00", [2]),
+        ("since:2026-11-02T12:01", []),
+        ("suite:halo verdict:error since:2026-11-01 0003", [2]),
+    ],
+)
+def test_every_word_of_a_filter_must_fit(text, places):
+    assert select_runs(RUNS, text) == [RUNS[place] for place in places]
+
+
+@pytest.mark.parametrize("verdict", VERDICTS)
+def test_every_verdict_can_be_asked_for(verdict):
+    of_each = [replace(RUNS[0], verdict=other) for other in VERDICTS]
+    assert [run.verdict for run in select_runs(of_each, f"verdict:{verdict}")] == [verdict]
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("suit:halo", "no filter is called suit: (did you mean suite?)"),
+        ("halo :x", "no filter is called :"),
+        ("verdict:faild", "did you mean failed?"),
+        ("host:", "host: has no value"),
+        ("since:yesterday", "since:yesterday names no day"),
+        ("since:2026-13-01", "since:2026-13-01 names no day"),
+    ],
+)
+def test_a_word_that_cannot_be_read_is_told_in_one_sentence(text, named):
+    with pytest.raises(UsageError) as caught:
+        select_runs(RUNS, text)
+    assert named in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_runs_before_the_last_are_counted_back(home):
+    names = [f"2026010{day}-000000-a-0000" for day in (1, 2, 3)]
+    for name in names:
+        folder_of(home, {}, name)
+    assert [find_run(home, f"last~{back}").id for back in (0, 1, 2)] == names[::-1]
+    with pytest.raises(UsageError, match=r"there are 3 runs under .*, none of them last~3"):
+        find_run(home, "last~3")
+
+
+# What it measured
+
+
+def reported(home, events):
+    """A run with its report, as the engine leaves it."""
+    folder = recorded(home, events, verdict="passed", console=CONSOLE)
+    folder.write_json("report.json", build_report(folder.replay()))
+    return folder
+
+
+def rich_run():
+    """A run of which every field of a case is told."""
+    choice = rank_event("choice", 0)
+    *events, last = whole_run()
+    return [*events[:-4], choice, *events[-4:], last]
+
+
+def test_report_and_events_tell_the_same(home):
+    folder = reported(home, rich_run())
+    by_report = load_run(folder)
+    folder.report.unlink()
+    assert load_run(folder) == by_report
+    case = by_report.cases["a"]
+    assert case.metrics["time_ms"].value == case.metrics["time_ms"].p50 == 2.0
+    assert (case.metrics["time_ms"].unit, case.metrics["time_ms"].max) == ("ms", 4.0)
+    assert case.metrics["bandwidth"].better == "higher"
+    assert case.limits["bandwidth"].value == 20.0
+    assert case.choices["transport"].value == "shm"
+    assert [check.ranks_passed for check in case.checks] == [2]
+    assert case.samples == {"time_ms": [[2.0, 2.0, 4.0]]}
+    assert case.measurements[0]["target"] == 1
+    assert by_report.findings == ("All alike.",)
+
+
+def test_the_report_is_read_where_there_is_one(home):
+    folder = reported(home, whole_run())
+    folder.events.unlink()
+    assert load_run(folder).cases["a"].status == "passed"
+
+
+def test_a_report_of_before_there_were_choices_is_read(home):
+    folder = reported(home, whole_run())
+    folder.events.unlink()
+    report = folder.read_json("report.json")
+    for part in ("choices", "samples", "measurements"):
+        del report["cases"][0][part]
+    del report["run"]["findings"]
+    folder.write_json("report.json", report)
+    assert load_run(folder).cases["a"].choices == {}
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda report: report.clear(),
+        lambda report: report.update(cases=[1]),
+        lambda report: report["cases"][0].pop("params"),
+        lambda report: report["cases"][0]["metrics"]["time_ms"].update(p50=None),
+        lambda report: report["cases"][0]["checks"][0].update(more=1),
+    ],
+)
+def test_events_stand_in_for_a_damaged_report(home, damage):
+    folder = reported(home, whole_run())
+    whole = load_run(folder)
+    report = folder.read_json("report.json")
+    damage(report)
+    folder.write_json("report.json", report)
+    assert load_run(folder) == whole
+
+
+def test_a_torn_report_and_a_damaged_log_are_told(home):
+    folder = reported(home, whole_run())
+    folder.report.write_text("{")
+    folder.events.write_text("garbage\n")
+    with pytest.raises(UsageError, match="this is no event of a run"):
+        load_run(folder)
+
+
+def test_a_run_without_anything_recorded_has_no_cases(home):
+    folder = recorded(home, [])
+    folder.events.unlink()
+    assert load_run(folder).cases == {}
+
+
+def half_a_run():
+    cases = [described("a"), described("b"), described("c")]
+    return [*started(*cases), judged("a"), rank_event("case_start", 0, case="b")]
+
+
+def test_a_run_that_goes_on_keeps_its_cases_phases(home, monkeypatch):
+    monkeypatch.setattr(RunFolder, "alive", lambda _: True)
+    run = load_run(recorded(home, half_a_run()))
+    assert [case.status for case in run.cases.values()] == ["passed", "running", "waiting"]
+
+
+def test_a_run_whose_console_was_killed_has_verdicts(home):
+    run = load_run(recorded(home, half_a_run(), console=CONSOLE))
+    assert [case.status for case in run.cases.values()] == ["passed", "error", "skipped"]
+    assert run.cases["b"].reason == "the console ended during this case"
+
+
+def test_a_metric_that_was_not_measured_is_left_out(home):
+    what = described(metrics=[TIME, metric("rate")])
+    events = [*started(what), rank_event("metric", 0, name="rate", value=None), run_end()]
+    assert load_run(reported(home, events)).cases["a"].metrics == {}
+
+
+def test_errors_of_a_run_are_told(home):
+    events = [*started(), judged("a", "error", "why"), run_end("error", 4, ["no host"])]
+    assert load_run(recorded(home, events)).errors == ("no host",)
+
+
+def test_links_are_among_the_measurements(home):
+    pair = ((0, "node01"), (1, "node02"))
+    run = load_run(recorded(home, measured({pair: 1.5}, {pair: 9.0})))
+    assert [row["value"] for row in run.cases["links"].measurements] == [1.5, 9.0]

@@ -1,0 +1,64 @@
+import random
+from array import array
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spbench.record import ordered
+from spbench.record.ordered import Ordered
+from spbench.record.statistics import percentile, summarize
+
+value = st.floats(-1e9, 1e9) | st.integers(0, 5).map(float)
+batches = st.lists(st.lists(value, max_size=12), max_size=12)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small_blocks():
+    """Blocks so short that a few samples fill many."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ordered, "BLOCK", 4)
+        patch.setattr(ordered, "FEW", 3)
+        yield
+
+
+def of(batches):
+    samples = Ordered()
+    for batch in batches:
+        samples.add(array("d", batch))
+    return samples
+
+
+@settings(deadline=None)
+@given(batches)
+def test_samples_are_in_order_however_they_come(batches):
+    expected = sorted(value for batch in batches for value in batch)
+    samples = of(batches)
+    assert [samples[index] for index in range(len(samples))] == expected
+    with pytest.raises(IndexError):
+        samples[len(samples)]
+    assert all(0 < len(block) <= 2 * ordered.BLOCK for block in samples._blocks)
+
+
+@settings(deadline=None)
+@given(batches.filter(any), value)
+def test_what_is_told_of_them_is_exact(batches, limit):
+    values = [value for batch in batches for value in batch]
+    samples, summary = of(batches), summarize(values)
+    assert (samples.least, samples.greatest) == (summary.min, summary.max)
+    told = [samples.percentile(part) for part in (0.5, 0.95, 0.99)]
+    assert told == [summary.p50, summary.p95, summary.p99]
+    assert samples.below(limit) == sum(value < limit for value in values)
+    assert samples.below(values[0]) == sum(value < values[0] for value in values)
+
+
+def test_thousands_of_samples_stay_in_order():
+    made = random.Random(7)
+    values = [made.gauss(10.0, 1.0) for _ in range(5000)]
+    samples = of([values[:3000], *([value] for value in values[3000:4000]), values[4000:]])
+    assert samples.percentile(0.95) == percentile(sorted(values), 0.95)
+
+
+def test_nothing_is_no_sample():
+    assert len(Ordered()) == 0
+    assert Ordered().below(1.0) == 0

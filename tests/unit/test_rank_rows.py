@@ -1,0 +1,300 @@
+import pytest
+from events import TIME, described, job_start, metric, rank_event, run_start, started
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spbench.record.rank_rows import RankRow, RankRows
+from spbench.record.state import RunState
+from spbench.record.statistics import summarize, typical
+
+
+class Watched:
+    """A state and its rows, which take events together."""
+
+    def __init__(self, *events):
+        self.state = RunState()
+        self.rows = RankRows(self.state)
+        self.take(*events)
+
+    def take(self, *events):
+        for event in events:
+            self.state.apply(event)
+            self.rows.take(event)
+
+    def row(self, rank=0):
+        return self.rows.row(rank)
+
+    def all_rows(self):
+        """The rows as they are, and as they are made from the state at once."""
+        rows = self.rows.rows()
+        assert rows == RankRows(self.state).rows()
+        return rows
+
+
+def times(rank, *values, **fields):
+    return rank_event("samples", rank, values=list(values), **fields)
+
+
+def test_a_row_tells_a_rank_in_its_case():
+    what = described(
+        metrics=[TIME, metric("bandwidth", "GB/s", "higher", "min")],
+        places=[{"tile": "0,0"}, {"tile": "0,1", "stage": 1}],
+    )
+    watched = Watched(
+        *started(what, hosts=("node01", "node02")),
+        times(0, 1.0, 3.0, 2.0),
+        times(1, 4.0, 8.0),
+        rank_event("progress", 1, done=2, total=4),
+        rank_event("check", 1),
+        rank_event("metric", 1, value=12.5),
+    )
+    assert watched.row(1) == RankRow(
+        rank=1,
+        host="node02",
+        place="tile 0,1 stage 1",
+        phase="timing 2/4",
+        iterations=2,
+        last=8.0,
+        p50=6.0,
+        p95=pytest.approx(7.8),
+        p99=pytest.approx(7.96),
+        skew=3.0,
+        gb_s=12.5,
+        check="passed",
+    )
+    assert watched.row(0).skew == 1.0
+    assert watched.rows.medians() == {0: 2.0, 1: 6.0}
+    assert watched.rows.typical() == 2.0
+    assert watched.rows.iterations(0) == 3
+
+
+def test_a_rank_without_times_has_no_figures():
+    watched = Watched(*started()[:-1])
+    assert watched.row(0).phase == "setup"
+    last = watched.row(1)
+    assert last == RankRow(1, "node01", "", "ready", 0, None, None, None, None, None, None, "")
+    assert (watched.rows.medians(), watched.rows.typical()) == ({}, None)
+
+
+def test_one_rank_has_no_skew():
+    watched = Watched(*started(hosts=["node01"]), times(0, 1.0))
+    assert (watched.row().p50, watched.row().skew, watched.rows.typical()) == (1.0, None, None)
+
+
+def test_ranks_that_take_no_time_have_no_skew():
+    watched = Watched(*started(), times(0, 0.0), times(1, 0.0))
+    assert [row.skew for row in watched.all_rows()] == [None, None]
+
+
+def test_ranks_are_in_order_whenever_they_come():
+    events = started(hosts=["node01"] * 12)
+    watched = Watched(events[0], events[1], *reversed(events[2:14]))
+    assert list(watched.rows.ranks()) == list(range(12))
+    assert [row.rank for row in watched.rows.rows()] == list(range(12))
+
+
+batches = st.lists(
+    st.tuples(
+        st.integers(0, 3),
+        st.integers(0, 1),
+        st.lists(st.floats(1e-3, 1e6) | st.integers(1, 4).map(float), min_size=1, max_size=5),
+        st.booleans(),
+    ),
+    max_size=25,
+)
+
+
+@settings(deadline=None)
+@given(batches)
+def test_figures_are_those_of_all_times_whenever_they_are_asked_for(batches):
+    watched = Watched(*started(described(np=4, repeat=2), hosts=["node01"] * 4))
+    given_by = {rank: [] for rank in range(4)}
+    for rank, repeat, values, look in batches:
+        watched.take(times(rank, *values, repeat=repeat))
+        given_by[rank] += values
+        if look:
+            watched.all_rows()
+    summaries = {rank: summarize(values) for rank, values in given_by.items() if values}
+    medians = [summary.p50 for summary in summaries.values()]
+    middle = typical(medians) if len(medians) > 1 else None
+    assert watched.rows.typical() == middle
+    for row in watched.all_rows():
+        summary = summaries.get(row.rank)
+        figures = (row.iterations, row.p50, row.p95, row.p99)
+        if summary is None:
+            assert figures == (0, None, None, None)
+        else:
+            assert figures == (summary.n, summary.p50, summary.p95, summary.p99)
+        assert row.skew == (summary.p50 / middle if summary and middle else None)
+
+
+def test_times_that_came_before_the_rows_are_in_them():
+    state = RunState()
+    for event in [*started(), times(0, 1.0, 2.0), times(1, 4.0)]:
+        state.apply(event)
+    rows = RankRows(state)
+    assert [row.p50 for row in rows.rows()] == [1.5, 4.0]
+    assert rows.row(1).skew == pytest.approx(4 / 1.5)
+    assert rows.case is state.cases["a"]
+
+
+# Versions
+
+
+def test_a_row_stays_until_something_of_it_changes():
+    watched = Watched(*started(), times(0, 1.0), times(1, 2.0))
+    row, version = watched.row(1), watched.rows.version(1)
+    watched.take(rank_event("heartbeat", 1), rank_event("progress", 0))
+    assert watched.row(1) is row
+    assert watched.rows.version(1) == version
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        times(1, 3.0),
+        rank_event("progress", 1),
+        rank_event("check", 1, passed=False),
+        rank_event("case_end", 1),
+        times(0, 0.5),  # the typical rank's median is another one, and with it the skew
+    ],
+)
+def test_a_rows_version_grows_when_it_changes(event):
+    watched = Watched(*started(), times(0, 1.0), times(1, 2.0))
+    row, version = watched.row(1), watched.rows.version(1)
+    watched.take(event)
+    assert watched.rows.version(1) > version
+    assert watched.row(1) != row
+
+
+def test_versions_grow_over_jobs():
+    watched = Watched(*started(), times(0, 1.0))
+    version = watched.rows.version(0)
+    watched.take(*started()[1:])
+    assert watched.rows.version(0) > version
+
+
+# Cases and jobs
+
+
+def both():
+    return described("a"), described("b")
+
+
+def test_a_rank_that_goes_on_to_the_next_case_begins_anew():
+    watched = Watched(*started(*both()), times(0, 1.0), times(1, 2.0), rank_event("check", 0))
+    assert watched.row(0).check == "passed"
+    before = watched.row(1)
+    watched.take(rank_event("case_start", 0, case="b"))
+    first = watched.row(0)
+    assert (first.iterations, first.p50, first.last, first.check) == (0, None, None, "")
+    # The other one is still in the first case: it keeps its figures, with nothing to compare.
+    assert watched.row(1) != before
+    assert (watched.row(1).p50, watched.row(1).skew) == (2.0, None)
+    watched.take(rank_event("case_start", 1, case="b"))
+    watched.take(times(0, 5.0, case="b"), times(1, 10.0, case="b"))
+    assert [(row.p50, row.skew) for row in watched.all_rows()] == [(5.0, 1.0), (10.0, 2.0)]
+    assert watched.rows.case is watched.state.cases["b"]
+
+
+def test_a_rank_that_comes_late_to_a_case_does_not_bring_it_back():
+    watched = Watched(*started(*both())[:-1])
+    watched.take(rank_event("case_start", 0, case="b"), times(0, 5.0, case="b"))
+    watched.take(rank_event("case_start", 1, case="a"))
+    assert watched.rows.case is watched.state.cases["b"]
+    assert watched.rows.medians() == {0: 5.0}
+
+
+def test_repeats_are_taken_together():
+    watched = Watched(*started(described(repeat=2)), times(0, 1.0), rank_event("check", 0))
+    watched.take(rank_event("case_start", 0, repeat=1), times(0, 3.0, 5.0, repeat=1))
+    row = watched.row(0)
+    assert (row.iterations, row.p50, row.last, row.check) == (3, 3.0, 5.0, "passed")
+
+
+def test_a_new_job_has_new_rows():
+    watched = Watched(run_start(*both()), *started(*both())[1:], times(0, 1.0))
+    assert len(watched.rows.rows()) == 2
+    watched.take(job_start("b"))
+    assert (watched.rows.rows(), watched.rows.medians(), watched.rows.case) == ([], {}, None)
+    watched.take(rank_event("ready", 1), rank_event("case_start", 1, case="b"))
+    assert [row.rank for row in watched.all_rows()] == [1]
+
+
+def test_a_rank_that_was_lost_before_it_was_known_is_no_row():
+    lost = {"event": "rank_lost", "time": 1.0, "rank": 1, "host": "node01", "reason": "dead"}
+    watched = Watched(run_start(), job_start(), lost)
+    assert watched.rows.rows() == []
+
+
+# Checks and rates
+
+
+@pytest.mark.parametrize(
+    ("told", "word"),
+    [([], ""), ([True], "passed"), ([True, False], "failed"), ([False, True], "failed")],
+)
+def test_checks_are_taken_together(told, word):
+    checks = [rank_event("check", 0, name=f"c{n}", passed=ok) for n, ok in enumerate(told)]
+    assert Watched(*started(), *checks).row(0).check == word
+    assert Watched(*started(), *checks).row(1).check == ""
+
+
+RATES = [TIME, metric("rate", "1"), metric("up", "GB/s"), metric("down", "GB/s")]
+
+
+def test_the_rate_is_the_newest_of_the_first_metric_in_gb_s():
+    watched = Watched(*started(described(metrics=RATES, repeat=2)))
+    assert watched.row().gb_s is None
+    watched.take(rank_event("metric", 0, name="rate", value=1.0))
+    watched.take(rank_event("metric", 0, name="down", value=2.0))
+    assert watched.row().gb_s is None
+    watched.take(rank_event("metric", 0, name="up", value=3.0))
+    assert watched.row().gb_s == 3.0
+    watched.take(rank_event("case_start", 0, repeat=1))
+    assert watched.row().gb_s == 3.0
+    watched.take(rank_event("metric", 0, name="up", value=4.0, repeat=1))
+    assert watched.row().gb_s == 4.0
+    watched.take(rank_event("metric", 0, name="up", value=None, repeat=1))
+    assert watched.row().gb_s is None
+
+
+def test_the_rate_is_the_last_sample_where_there_are_samples():
+    watched = Watched(*started(described(metrics=RATES, repeat=2)))
+    watched.take(times(0, 7.0, 8.0, metric="up"), times(0, 9.0, 6.0, metric="up", repeat=1))
+    assert (watched.row(0).gb_s, watched.row(1).gb_s) == (6.0, None)
+
+
+def test_a_case_without_such_a_metric_has_no_rate():
+    watched = Watched(*started(), rank_event("metric", 0, name="up", value=3.0))
+    assert watched.row().gb_s is None
+
+
+# Slowest and distribution
+
+
+def test_the_slowest_ranks_come_first_and_those_without_times_last():
+    watched = Watched(*started(hosts=["node01"] * 5))
+    watched.take(times(1, 1.0), times(3, 9.0), times(4, 5.0))
+    assert [row.rank for row in watched.rows.slowest(2)] == [3, 4]
+    assert [row.rank for row in watched.rows.slowest(4)] == [3, 4, 1, 0]
+    assert [row.rank for row in watched.rows.slowest(9)] == [3, 4, 1, 0, 2]
+
+
+def test_times_are_spread_over_one_rank_or_all_of_the_case():
+    watched = Watched(*started(*both()), times(0, 1.0, 2.0), times(1, 4.0))
+    one, every = watched.rows.distribution(0), watched.rows.distribution()
+    assert (len(one), one.greatest) == (2, 2.0)
+    assert (len(every), every.greatest) == (3, 4.0)
+    watched.take(times(1, 8.0))
+    assert len(watched.rows.distribution()) == 4
+    watched.take(rank_event("case_start", 0, case="b"), rank_event("case_start", 1, case="b"))
+    assert watched.rows.distribution() is None
+    assert watched.rows.distribution(0) is None
+    watched.take(times(1, 3.0, case="b"))
+    assert len(watched.rows.distribution()) == 1
+
+
+def test_nothing_is_spread_before_a_case():
+    watched = Watched(run_start(), job_start())
+    assert (watched.rows.distribution(), watched.rows.distribution(3)) == (None, None)
