@@ -262,6 +262,12 @@ def test_nothing_selected_is_5_and_the_report_says_so(spbench, tmp_path):
     assert report["run"]["argv"] == ["run", HALO, "-k", "nothing", "--json", str(path)]
 
 
+def test_a_case_must_be_named_and_fit_the_words(spbench):
+    done = spbench("run", HALO, "--case", "small", "-k", "uneven")
+    assert done.status == 5
+    assert "-k 'uneven' selects none of the 3 cases" in done.refusal
+
+
 @pytest.mark.parametrize("word", ["--bogus", "more.yaml"])
 def test_a_run_of_unknown_words_writes_its_report_as_well(spbench, tmp_path, word):
     path = tmp_path / "report.json"
@@ -311,6 +317,7 @@ def test_a_refused_run_leaves_json_alone_on_stdout(spbench):
         (["--inject", "slow@lrge"], "did you mean large"),
         (["--launcher", "mpirum"], "mpirum"),
         (["-k", "small and"], "it ends where a word"),
+        (["--case", "smal"], "did you mean small?"),
     ],
 )
 def test_a_run_of_wrong_words_is_refused(spbench, home, tmp_path, words, named):

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from spbench.errors import ExitCode, NothingSelected, UsageError
-from spbench.suites import load, load_text, plant, select
+from spbench.suites import load, load_text, named, plant, select
 
 TEXT = """\
 schema: spbench.suite/1
@@ -72,6 +72,34 @@ def test_nothing_selected():
     with pytest.raises(NothingSelected, match="-k 'nowhere' selects none of the 5 cases") as caught:
         select(CASES, "nowhere")
     assert caught.value.exit_code == ExitCode.NOTHING
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ([S1], [S1]),
+        (["Copy", V3], [V3, COPY]),
+        (["tiles"], [V1, V3, S1, S3]),
+        (["tiles", S1], [V1, V3, S1, S3]),
+    ],
+)
+def test_named(words, expected):
+    assert [case.id for case in named(CASES, words)] == expected
+
+
+@pytest.mark.parametrize(
+    ("word", "told"),
+    [
+        ("tile", "--case tile: no case is called so (did you mean tiles?)"),
+        ("copy", "--case copy: no case is called so (did you mean Copy?)"),
+        ("halo_len=1", "--case halo_len=1: no case is called so"),
+        ("", "--case : no case is called so"),
+    ],
+)
+def test_a_case_is_named_exactly(word, told):
+    with pytest.raises(UsageError) as caught:
+        named(CASES, ["Copy", word])
+    assert str(caught.value).startswith(told)
 
 
 def planted(text, cases=CASES):

@@ -14,34 +14,21 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol, TextIO
 
 import typer
 
+from spbench.cli.request import (
+    CaseOption,
+    ExcludeOption,
+    HomeOption,
+    HostfileOption,
+    HostsOption,
+    KeywordOption,
+    LauncherOption,
+    SetOption,
+    request_from,
+)
 from spbench.errors import ExitCode, SpbenchError, UsageError
 
 if TYPE_CHECKING:
     from spbench.record.state import Event, RunState
-
-HostfileOption = Annotated[
-    Path | None, typer.Option("--hostfile", help="Hosts, in any launcher's dialect.")
-]
-HostsOption = Annotated[
-    str | None, typer.Option("--hosts", help="Hosts, as node[01-08]:4,other.", metavar="LIST")
-]
-ExcludeOption = Annotated[
-    str | None, typer.Option("--exclude-hosts", help="Hosts to leave out.", metavar="LIST")
-]
-LauncherOption = Annotated[
-    str | None,
-    typer.Option("--launcher", help="mpirun_rsh, hydra, openmpi, srun or auto.", metavar="L"),
-]
-KeywordOption = Annotated[
-    str | None, typer.Option("-k", help="Cases to run: words with and, or, not.", metavar="EXPR")
-]
-SetOption = Annotated[
-    list[str] | None,
-    typer.Option("--set", help="key=value: a suite key or a parameter.", metavar="KEY=VALUE"),
-]
-HomeOption = Annotated[
-    Path | None, typer.Option("--home", help="Folder of the runs (SPBENCH_HOME, .spbench).")
-]
 
 
 class RunView(Protocol):
@@ -69,6 +56,7 @@ def run(
     exclude_hosts: ExcludeOption = None,
     launcher: LauncherOption = None,
     keyword: KeywordOption = None,
+    cases: CaseOption = None,
     overrides: SetOption = None,
     inject: Annotated[
         str | None,
@@ -92,25 +80,24 @@ def run(
     verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Ranks and commands.")] = False,
 ) -> None:
     """Run a suite on real MPI ranks."""
-    from spbench.engine.plan import Request, plan
-    from spbench.record.folder import home_of
+    from spbench.engine.plan import plan
 
     verbosity = -1 if quiet else int(verbose)
     exit_code = ExitCode.PASSED
     try:
-        request = Request(
-            suite=suite,
-            home=home_of(home, os.environ),
-            environ=dict(os.environ),
-            argv=tuple(sys.argv[1:]),
-            overrides=tuple(overrides or ()),
-            keyword=keyword,
-            inject=inject,
+        request = request_from(
+            suite,
             hostfile=hostfile,
             hosts=hosts,
             exclude_hosts=exclude_hosts,
             launcher=launcher,
+            keyword=keyword,
+            cases=cases,
+            overrides=overrides,
+            home=home,
+            inject=inject,
             budget=None if budget is None else seconds(budget),
+            argv=sys.argv[1:],
         )
         if dry_run and json_target is not None:
             raise UsageError("--dry-run runs nothing that --json could report; give one of the two")

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
-import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from spbench.cli.run import (
+from spbench.cli.request import (
+    CaseOption,
     ExcludeOption,
     HomeOption,
     HostfileOption,
@@ -19,6 +18,7 @@ from spbench.cli.run import (
     KeywordOption,
     LauncherOption,
     SetOption,
+    request_from,
 )
 from spbench.errors import ExitCode, UsageError, did_you_mean
 
@@ -118,45 +118,33 @@ def command_(
     exclude_hosts: ExcludeOption = None,
     launcher: LauncherOption = None,
     keyword: KeywordOption = None,
+    cases: CaseOption = None,
     overrides: SetOption = None,
     home: HomeOption = None,
 ) -> None:
     """Print the launch line of each job exactly as run, and each case's line by hand."""
-    from spbench.engine.plan import Request, plan
-    from spbench.record.folder import home_of
+    from spbench.engine.plan import plan
 
-    print_commands(
-        plan(
-            Request(
-                suite=suite,
-                home=home_of(home, os.environ),
-                environ=dict(os.environ),
-                overrides=tuple(overrides or ()),
-                keyword=keyword,
-                hostfile=hostfile,
-                hosts=hosts,
-                exclude_hosts=exclude_hosts,
-                launcher=launcher,
-            )
-        )
+    request = request_from(
+        suite,
+        hostfile=hostfile,
+        hosts=hosts,
+        exclude_hosts=exclude_hosts,
+        launcher=launcher,
+        keyword=keyword,
+        cases=cases,
+        overrides=overrides,
+        home=home,
     )
+    print_commands(plan(request))
 
 
 def print_commands(planned: RunPlan) -> None:
     """Print each job's launch line, and below it the line by hand of each of its cases."""
-    from spbench.engine.plan import added_environment, by_hand, launches
+    from spbench.engine.commands import command_lines
 
-    for job, launch in zip(planned.jobs, launches(planned), strict=True):
-        added = [
-            f"{name}={shlex.quote(v)}" for name, v in added_environment(planned, launch).items()
-        ]
-        print(f"# job {job.number}: {job.np} ranks, {len(job.cases)} cases, {launch.version}")
-        if added:
-            print(f"# in its environment: {' '.join(added)}")
-        print(shlex.join(launch.command.argv))
-        for case, line in by_hand(planned, job):
-            print(f"#   by hand, {case.id}")
-            print(" ".join([*added, shlex.join(line)]))
+    for line in command_lines(planned):
+        print(line)
 
 
 def completion(

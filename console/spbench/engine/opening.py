@@ -8,6 +8,7 @@ import time
 from typing import Any
 
 from spbench.engine.plan import RunPlan
+from spbench.record.folder import working_folder
 from spbench.suites import Case
 
 
@@ -18,6 +19,7 @@ def run_json(plan: RunPlan, run_id: str, environment: dict[str, Any]) -> dict[st
         "suite": plan.suite.name,
         "file": str(plan.request.suite),
         "argv": list(plan.request.argv),
+        "cwd": working_folder(),
         "console": {"pid": os.getpid(), "host": socket.gethostname(), "started": time.time()},
         "environment": environment,
         "seed": _seed(plan),

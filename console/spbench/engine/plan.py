@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from spbench.errors import MissingError, UsageError
-from spbench.launch.hosts import Hosts, parse_hosts, read_hostfile
+from spbench.errors import MissingError
+from spbench.launch.hostfiles import given_hosts
+from spbench.launch.hosts import Hosts
 from spbench.launch.jobs import HostsOf, Job, Launch, group, hosts_for, prepare
 from spbench.launch.program import by_hand_arguments
 from spbench.launch.reach import unreachable
-from spbench.suites import Case, Suite, load, plant, select
+from spbench.suites import Case, Suite, load, named, plant, select
 from spbench_workers.protocol import ENV_COLLECTOR, ENV_RUN, ENV_TOKEN
 
 PRIVATE_NAMES = dict.fromkeys((ENV_COLLECTOR, ENV_TOKEN, ENV_RUN), "")
@@ -28,6 +29,7 @@ class Request:
     argv: tuple[str, ...] = ()
     overrides: tuple[str, ...] = ()
     keyword: str | None = None
+    cases: tuple[str, ...] = ()
     inject: str | None = None
     hostfile: Path | None = None
     hosts: str | None = None
@@ -57,23 +59,30 @@ def plan(request: Request) -> RunPlan:
         UsageError: Something of it is wrong.
         NothingSelected: No case is left.
     """
-    overrides = request.overrides
-    if request.launcher is not None:
-        overrides = (*overrides, f"launch.launcher={request.launcher}")
-    suite = load(request.suite, overrides)
-    cases = select(suite.cases, request.keyword) if request.keyword else suite.cases
+    return plan_suite(request, load(request.suite, settings_of(request)))
+
+
+def settings_of(request: Request) -> tuple[str, ...]:
+    """Return what a request sets in its suite, as ``--set`` takes it."""
+    chosen = () if request.launcher is None else (f"launch.launcher={request.launcher}",)
+    return (*request.overrides, *chosen)
+
+
+def plan_suite(request: Request, suite: Suite) -> RunPlan:
+    """Return the plan of a suite that was read with `settings_of` the request.
+
+    Raises:
+        UsageError: Something of the request is wrong.
+        NothingSelected: No case is left.
+    """
+    cases = named(suite.cases, request.cases) if request.cases else suite.cases
+    cases = select(cases, request.keyword) if request.keyword else cases
     if request.inject:
         cases = plant(cases, request.inject)
-    hosts_of = hosts_for(_given_hosts(request), suite.path.parent, request.exclude_hosts)
+    hosts_of = hosts_for(
+        given_hosts(request.hostfile, request.hosts), suite.path.parent, request.exclude_hosts
+    )
     return RunPlan(request, suite, group(cases, hosts_of), hosts_of)
-
-
-def _given_hosts(request: Request) -> Hosts | None:
-    if request.hostfile is not None and request.hosts is not None:
-        raise UsageError("--hostfile and --hosts both name hosts; give one of them")
-    if request.hostfile is not None:
-        return read_hostfile(request.hostfile)
-    return parse_hosts(request.hosts) if request.hosts is not None else None
 
 
 def launches(run: RunPlan) -> list[Launch]:

@@ -3,7 +3,7 @@
 from spbench.suites.case import DERIVED_METRICS, SCHEMA, STATISTICS, Case, Expectation, Suite
 from spbench.suites.inject import faults_of, plant
 from spbench.suites.loader import load, load_text
-from spbench.suites.select import select
+from spbench.suites.select import named, select
 from spbench.suites.settings import LAUNCHERS, LaunchSettings
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "faults_of",
     "load",
     "load_text",
+    "named",
     "plant",
     "select",
 ]

@@ -110,7 +110,7 @@ def expand(entry: Entry, findings: Findings) -> list[Case]:
         makes = f"the sweep makes {entry.sweep.size} cases; one entry may make {MAX_CASES}"
         findings.at_value(entry.path, f"{entry.name}: {makes}")
         return []
-    points = _kept(entry, findings)
+    points, line = _kept(entry, findings), findings.line(entry.path)
     refused: dict[tuple[str, str | None], list[str]] = {}
     misfits: dict[tuple[KeyPath, int, str], list[Point]] = {}
     cases: dict[str, Case] = {}
@@ -120,7 +120,7 @@ def expand(entry: Entry, findings: Findings) -> list[Case]:
             findings.at_key((*entry.path, "zip"), f"zip makes {identity} twice")
             continue
         try:
-            case = _complete(entry, identity, point, findings.line(entry.path))
+            case = _complete(entry, identity, point, line)
         except _Misfit as misfit:
             misfits.setdefault(misfit.told, []).append(point)
         except ExceptionGroup as group:

@@ -8,12 +8,20 @@ from spbench.errors import did_you_mean
 from spbench.suites.case import DERIVED_METRICS, STATISTICS, Expectation
 from spbench.suites.findings import Findings
 from spbench.suites.yaml_nodes import KeyPath
-from spbench_workers.catalog import Benchmark
+from spbench_workers.catalog import Benchmark, Metric
+
+
+def metrics_of(benchmark: Benchmark) -> tuple[Metric, ...]:
+    """Return the metrics that an expectation on a benchmark can name: its own, then the report's.
+
+    Each may be followed by one of `STATISTICS`, as ``time_ms.p95``.
+    """
+    return (*benchmark.metrics, *DERIVED_METRICS)
 
 
 def metric_names(benchmark: Benchmark) -> list[str]:
-    """Return the metrics that an expectation on a benchmark can name."""
-    return [metric.name for metric in (*benchmark.metrics, *DERIVED_METRICS)]
+    """Return the names of `metrics_of`."""
+    return [metric.name for metric in metrics_of(benchmark)]
 
 
 def read_expectations(

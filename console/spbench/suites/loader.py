@@ -30,7 +30,7 @@ def load(path: Path, overrides: Sequence[str] = (), inject: str | None = None) -
         UsageError: The file cannot be read, or an override or the fault is wrong.
         SuiteError: The file has errors; it holds them all.
     """
-    return load_text(_read(path), path, overrides, inject)
+    return load_text(read_file(path), path, overrides, inject)
 
 
 def load_text(
@@ -66,7 +66,12 @@ def load_text(
     return Suite(path, text, file.name, file.description, file.launch, planted)
 
 
-def _read(path: Path) -> str:
+def read_file(path: Path) -> str:
+    """Return the text of a suite file.
+
+    Raises:
+        UsageError: It cannot be read, or is no text.
+    """
     try:
         with path.open("rb") as file:
             raw = file.read(MAX_BYTES + 1)

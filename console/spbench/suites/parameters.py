@@ -129,20 +129,30 @@ class ParameterReader:
 
     def _item(self, param: Param | None, value: Any, path: KeyPath) -> Item | None:
         """Return a value as read, None after telling why it is wrong; no parameter means np."""
-        name = param.name if param else "np"
-        if value is None:
-            self._findings.at_value(path, f"{name} is empty: give it a value or leave it out")
-            return None
-        if param is None:
-            if type(value) is int and value >= 1:
-                return Item(value, show(value), path)
-            self._findings.at_value(path, f"np must be a whole number from 1, not {shown(value)}")
-            return None
         try:
-            read = param.read(value)
+            return read_item(param, value, path)
         except ValueError as error:
-            near = did_you_mean(str(value), param.choices) if param.kind == "choice" else ""
-            self._findings.at_value(path, f"{name}: {error}{near}")
+            self._findings.at_value(path, str(error))
             return None
-        as_given = param.kind in ("bytes", "bytes_list")  # 64KiB says more than 65536
-        return Item(read, show(value if as_given else read), path)
+
+
+def read_item(param: Param | None, value: Any, path: KeyPath = ()) -> Item:
+    """Return a value as its parameter reads it; no parameter means np.
+
+    Raises:
+        ValueError: It is wrong; the text names the parameter and says why.
+    """
+    name = param.name if param else "np"
+    if value is None:
+        raise ValueError(f"{name} is empty: give it a value or leave it out")
+    if param is None:
+        if type(value) is int and value >= 1:
+            return Item(value, show(value), path)
+        raise ValueError(f"np must be a whole number from 1, not {shown(value)}")
+    try:
+        read = param.read(value)
+    except ValueError as error:
+        near = did_you_mean(str(value), param.choices) if param.kind == "choice" else ""
+        raise ValueError(f"{name}: {error}{near}") from None
+    as_given = param.kind in ("bytes", "bytes_list")  # 64KiB says more than 65536
+    return Item(read, show(value if as_given else read), path)

@@ -1,16 +1,29 @@
-"""``-k EXPR``: chooses cases by words in their names, as in pytest."""
+"""``--case ID`` and ``-k EXPR``: chooses cases by name, or by words in it as pytest does."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
 
-from spbench.errors import NothingSelected, UsageError
+from spbench.errors import NothingSelected, UsageError, did_you_mean
 from spbench.suites.case import Case
 
 MAX_DEPTH = 100
 _TOKEN = re.compile(r"[()]|[^\s()]+")
 _Test = Callable[[str], bool]
+
+
+def named(cases: Sequence[Case], words: Sequence[str]) -> tuple[Case, ...]:
+    """Return the cases that the words name: one by its id, all points of a sweep by their name.
+
+    Raises:
+        UsageError: A word names none of them.
+    """
+    known = dict.fromkeys(word for case in cases for word in (case.id, case.name))
+    for word in words:
+        if word not in known:
+            raise UsageError(f"--case {word}: no case is called so{did_you_mean(word, known)}")
+    return tuple(case for case in cases if case.id in words or case.name in words)
 
 
 def select(cases: Sequence[Case], expression: str) -> tuple[Case, ...]:

@@ -8,11 +8,12 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from spbench.errors import did_you_mean
+from spbench.errors import SuiteError, did_you_mean
+from spbench.suites.case import SCHEMA
 from spbench.suites.findings import Findings
 from spbench.suites.model import Bound, CaseEntry, SuiteFile
 from spbench.suites.settings import LaunchSettings
-from spbench.suites.yaml_nodes import KeyPath
+from spbench.suites.yaml_nodes import Document, KeyPath, Mark, Node
 
 _EXPECTED = {
     "string_type": "text",
@@ -44,6 +45,18 @@ def check_shape(data: Mapping[str, Any], findings: Findings) -> SuiteFile | None
             grouped.setdefault(_within(data, detail), []).append(detail)
     for path, details in grouped.items():
         _tell(path, details, findings)
+    return None
+
+
+def complaint(**part: Any) -> str | None:
+    """Return the first thing that is wrong in the shape of these keys of a suite, if any is."""
+    findings = Findings("", Document(Node(Mark(1, 1), None)))
+    entry = {"name": "case", "benchmark": "benchmark"}
+    check_shape({"schema": SCHEMA, "name": "suite", "cases": [entry], **part}, findings)
+    try:
+        findings.raise_if_any()
+    except SuiteError as error:
+        return error.diagnostics[0].message
     return None
 
 

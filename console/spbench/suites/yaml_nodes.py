@@ -67,6 +67,7 @@ class Node:
         text: A scalar as it is written, without its quotes; None for lists and mappings.
         flow: Whether a list or mapping is written in brackets.
         size: Nodes in it, itself included and aliases written out.
+        end: Where the text after it begins; a block ends with the last value in it.
     """
 
     mark: Mark
@@ -74,6 +75,7 @@ class Node:
     text: str | None = None
     flow: bool = True
     size: int = 1
+    end: Mark = field(default=Mark(1, 1))
 
     @property
     def data(self) -> Any:
@@ -196,7 +198,7 @@ class _Builder:
         node = self._anchors[event.anchor]
         if node is None:
             raise YamlError(mark, f"the alias *{event.anchor} stands inside its own anchor")
-        return replace(node, mark=mark)
+        return replace(node, mark=mark, end=_mark(event.end_mark))
 
     def _scalar(self, event: Any) -> Node:
         text, mark = event.value, _mark(event.start_mark)
@@ -209,7 +211,7 @@ class _Builder:
         except ValueError:
             self._blame(event, "the number has too many digits")
             value = None
-        return Node(mark, value, text)
+        return Node(mark, value, text, end=_mark(event.end_mark))
 
     def _tagged(self, event: Any, text: str) -> Scalar:
         kind = event.tag.removeprefix(_TAG)
@@ -238,20 +240,23 @@ class _Builder:
         while not isinstance(item := next(self._events), yaml.SequenceEndEvent):
             items.append(self._node(item, depth + 1))
             size += items[-1].size
-        return Node(_mark(event.start_mark), items, None, event.flow_style, size)
+        end = items[-1].end if items and not event.flow_style else _mark(item.end_mark)
+        return Node(_mark(event.start_mark), items, None, event.flow_style, size, end)
 
     def _mapping(self, event: Any, depth: int) -> Node:
         if event.tag not in (None, "!", _TAG + "map"):
             self._refuse_tag(event)
         entries: dict[str, tuple[Mark, Node]] = {}
-        size = 1
+        size, end = 1, _mark(event.end_mark)
         while not isinstance(item := next(self._events), yaml.MappingEndEvent):
             key = self._node(item, depth + 1)
             value = self._node(next(self._events), depth + 1)
             size += value.size + 1
+            end = value.end
             if self._usable(key, entries):
                 entries[key.content] = key.mark, value
-        return Node(_mark(event.start_mark), entries, None, event.flow_style, size)
+        end = _mark(item.end_mark) if event.flow_style else end
+        return Node(_mark(event.start_mark), entries, None, event.flow_style, size, end)
 
     def _usable(self, key: Node, entries: dict[str, tuple[Mark, Node]]) -> bool:
         if not isinstance(key.content, str):

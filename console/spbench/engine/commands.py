@@ -1,0 +1,84 @@
+"""The launch line of each job exactly as run, and the line by hand of each of its cases."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from spbench.engine.plan import RunPlan, added_environment, by_hand, launches
+from spbench.launch.jobs import Job, Launch
+from spbench.suites import Case
+
+
+@dataclass(frozen=True, slots=True)
+class JobCommand:
+    """How a job is launched, in words that a shell takes.
+
+    Attributes:
+        version: The launcher's program and version.
+        added: What the launch adds to the environment, ``NAME=value``.
+        line: The launch line; what only a running console knows is not in it.
+        by_hand: Ids of cases, each with the line that runs it alone and without the console.
+    """
+
+    job: Job
+    version: str
+    added: tuple[str, ...]
+    line: str
+    by_hand: tuple[tuple[str, str], ...]
+
+    @property
+    def heading(self) -> str:
+        """The job in one line: its ranks, its cases, its launcher."""
+        job = self.job
+        return f"job {job.number}: {job.np} ranks, {len(job.cases)} cases, {self.version}"
+
+
+def commands(run: RunPlan) -> list[JobCommand]:
+    """Return the commands of a run's jobs, in their order.
+
+    Raises:
+        MissingError: A launcher, an MPI library or slots are missing.
+        UsageError: A launcher cannot express something.
+    """
+    return [
+        _command(run, job, launch, job.cases)
+        for job, launch in zip(run.jobs, launches(run), strict=True)
+    ]
+
+
+def case_command(run: RunPlan, case_id: str) -> JobCommand:
+    """Return the command of the job that a case runs in, and of its cases that one's by hand.
+
+    Raises:
+        SpbenchError: As for `commands`.
+    """
+    job, case = next((job, c) for job in run.jobs for c in job.cases if c.id == case_id)
+    [launch] = launches(replace(run, jobs=(job,)))
+    return _command(run, job, launch, (case,))
+
+
+def _command(run: RunPlan, job: Job, launch: Launch, cases: tuple[Case, ...]) -> JobCommand:
+    added = added_environment(run, launch)
+    words = [f"{name}={shlex.quote(value)}" for name, value in added.items()]
+    lines = by_hand(run, replace(job, cases=cases))
+    by_id = [(case.id, " ".join([*words, shlex.join(line)])) for case, line in lines]
+    line = shlex.join(launch.command.argv)
+    return JobCommand(job, launch.version, tuple(words), line, tuple(by_id))
+
+
+def command_lines(run: RunPlan) -> Iterator[str]:
+    """Yield the commands as a script that may be read and run.
+
+    Raises:
+        SpbenchError: As for `commands`.
+    """
+    for command in commands(run):
+        yield f"# {command.heading}"
+        if command.added:
+            yield f"# in its environment: {' '.join(command.added)}"
+        yield command.line
+        for case, line in command.by_hand:
+            yield f"#   by hand, {case}"
+            yield line

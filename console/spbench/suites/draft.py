@@ -1,0 +1,90 @@
+"""A case entry as a form holds it, and as it is read from and written into a suite's text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from spbench.suites.overrides import as_written
+from spbench.suites.writing import key_lines, plain
+from spbench.suites.yaml_nodes import Node
+
+Swept = Mapping[str, Sequence[Any]]
+
+_BLOCKS = ("matrix", "zip", "expect")
+"""Sections that are easier to read and to change with one line for each key."""
+
+
+@dataclass(frozen=True, slots=True)
+class CaseDraft:
+    """One entry of ``cases:``, not checked: what it holds is what stands in the file.
+
+    Attributes:
+        np: Ranks; None where they follow from the parameters.
+        expect: Metric or metric.statistic to its bounds, ``{"max": 5.0}``.
+        launch: The case's own launch settings; values of ``env`` are text.
+        comment: The comment above the entry, line by line and without its marks.
+    """
+
+    name: str
+    benchmark: str
+    params: Mapping[str, Any] = field(default_factory=dict)
+    matrix: Swept = field(default_factory=dict)
+    zip: Swept = field(default_factory=dict)
+    exclude: Sequence[Mapping[str, Any]] = ()
+    np: int | None = None
+    repeat: int = 1
+    expect: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    launch: Mapping[str, Any] = field(default_factory=dict)
+    comment: str | None = None
+
+
+def entry_data(draft: CaseDraft) -> dict[str, Any]:
+    """Return the keys of the entry with their values, those left out that say nothing."""
+    keys = {
+        "name": draft.name,
+        "benchmark": draft.benchmark,
+        "np": draft.np,
+        "params": draft.params,
+        "matrix": draft.matrix,
+        "zip": draft.zip,
+        "exclude": draft.exclude,
+        "repeat": draft.repeat if draft.repeat != 1 else None,
+        "expect": draft.expect,
+        "launch": draft.launch,
+    }
+    said = {key: plain(value) for key, value in keys.items()}
+    return {
+        key: value
+        for key, value in said.items()
+        if key in ("name", "benchmark") or value not in (None, {}, [])
+    }
+
+
+def section_lines(key: str, value: Any, indent: int) -> list[str]:
+    """Return the lines of one key of an entry."""
+    return key_lines(key, value, indent, block=key in _BLOCKS)
+
+
+def comment_lines(draft: CaseDraft, indent: int) -> list[str]:
+    """Return the lines of the comment above an entry."""
+    return [f"{' ' * indent}# {line}".rstrip() for line in (draft.comment or "").splitlines()]
+
+
+def draft_at(node: Node, comment: str | None) -> CaseDraft:
+    """Return the entry that a node holds, which must have the shape of one."""
+    data: dict[str, Any] = node.data
+    launch = data.get("launch", {})
+    if env := _below(node, "launch", "env"):
+        launch = launch | {"env": as_written(env)}
+    return CaseDraft(**data | {"launch": launch, "comment": comment})
+
+
+def _below(node: Node, *keys: str) -> Node | None:
+    for key in keys:
+        child = node.children().get(key)
+        if child is None:
+            return None
+        node = child[1]
+    return node

@@ -1,0 +1,65 @@
+"""One thing that a form asks for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from spbench_workers.catalog import Param
+
+FieldKind = Literal[
+    "int", "float", "bool", "choice", "pair", "bytes", "bytes_list", "text", "lines", "env"
+]
+_SAID: dict[FieldKind, str] = {
+    "int": "a whole number",
+    "float": "a number",
+    "pair": "N or RxC",
+    "bytes": "bytes such as 65536 or 64KiB",
+    "bytes_list": "bytes with commas between",
+    "text": "text",
+    "lines": "one a line",
+    "env": "NAME=VALUE, one a line",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One thing that a form asks for.
+
+    Attributes:
+        default: What holds where nothing is typed; empty where other fields decide.
+        accepts: What may be typed, in words: ``a whole number, 1 to 1000``.
+        choices: Words to choose from; with kind ``int`` a number may stand in their place.
+        param: Its parameter; None for np and for settings.
+        path: Where a setting stands in a suite; empty for parameters and np, which can be swept.
+    """
+
+    name: str
+    kind: FieldKind
+    help: str
+    default: str
+    accepts: str
+    choices: tuple[str, ...] = ()
+    minimum: float | None = None
+    maximum: float | None = None
+    param: Param | None = None
+    path: tuple[str, ...] = ()
+
+    @property
+    def can_sweep(self) -> bool:
+        """Whether a case may run over a list of its values."""
+        return not self.path
+
+
+def accepted(kind: FieldKind, choices: tuple[str, ...], bounds: str) -> str:
+    """Return in words what a field takes."""
+    said = [", ".join(choices)] if choices else []
+    said += [_SAID[kind]] if kind in _SAID else []
+    return ", ".join(filter(None, [" or ".join(said), bounds]))
+
+
+def between(least: str | None, most: str | None) -> str:
+    """Return bounds in words; empty where there are none."""
+    if least is not None and most is not None:
+        return f"{least} to {most}"
+    return f"from {least}" if least is not None else f"up to {most}" if most is not None else ""

@@ -1,0 +1,161 @@
+"""Where the entries of ``cases:`` stand in a suite's text, line by line."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from dataclasses import dataclass
+
+from spbench.errors import UsageError
+from spbench.suites.yaml_nodes import Document, Mark, Node, YamlError, compose
+
+BYTE_ORDER_MARK = "\ufeff"
+_BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
+_LONE_DASH = re.compile(r" *-\s*(#.*)?")
+
+
+class Page:
+    """A text by its lines, counted from 1 and ended where YAML ends them."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.newline = "\r\n" if "\r\n" in text else "\n"
+        self._starts = [0, *(found.end() for found in _BREAK.finditer(text))]
+
+    def start(self, number: int) -> int:
+        """Return where a line begins; after the last line, the end of the text."""
+        return self._starts[number - 1] if number <= len(self._starts) else len(self.text)
+
+    def line(self, number: int) -> str:
+        """Return a line without its end."""
+        return self.text[self.start(number) : self.start(number + 1)].rstrip("\r\n\x85\u2028\u2029")
+
+    def line_of(self, offset: int) -> int:
+        """Return the line on which a character stands."""
+        return bisect_right(self._starts, offset)
+
+    def offset(self, mark: Mark) -> int:
+        """Return the characters before a mark."""
+        return self.start(mark.line) + mark.column - 1
+
+    def end(self, node: Node) -> int:
+        """Return where a node's own text ends, without the lines that a block scalar swallows."""
+        return len(self.text[: self.offset(node.end)].rstrip())
+
+    def last_line(self, node: Node) -> int:
+        """Return the line on which a node ends."""
+        return self.line_of(self.end(node) - 1)
+
+    def is_blank(self, number: int) -> bool:
+        """Say whether a line of the text is empty."""
+        return number <= len(self._starts) and not self.line(number).strip()
+
+    def comment_indent(self, number: int) -> int | None:
+        """Return the columns before a line's ``#``; None where it is no line of comment."""
+        line = self.line(number)
+        bare = line.lstrip()
+        return len(line) - len(bare) if bare.startswith("#") else None
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The lines of an entry.
+
+    Attributes:
+        top: The first line of the comment directly above it; ``first`` where there is none.
+        first: The line of its dash.
+        last: Its last line, comments that are indented as a part of it included.
+        indent: Columns before its dash.
+    """
+
+    top: int
+    first: int
+    last: int
+    indent: int
+
+
+class Outline:
+    """The places of a suite's cases.
+
+    Attributes:
+        cases: The node of ``cases:``; None where there is no such key.
+        items: The nodes of the entries; empty where ``cases:`` is no list of lines.
+        spans: Their lines.
+    """
+
+    def __init__(self, text: str) -> None:
+        """Read the text.
+
+        Raises:
+            UsageError: It is no YAML.
+        """
+        self.page = Page(text.removeprefix(BYTE_ORDER_MARK))
+        self.document = _document(self.page.text)
+        self.cases = self.document.find(("cases",))
+        written = self.cases is not None and isinstance(self.cases.content, list)
+        self.items: list[Node] = []
+        if self.cases is not None and written and not self.cases.flow:
+            self.items = self.cases.content
+        self.spans: list[Span] = []
+        for item in self.items:
+            self.spans.append(self._span(item))
+
+    def entry_at(self, line: int) -> int | None:
+        """Return the entry that spans a line, its comment included; None between entries."""
+        found = (at for at, span in enumerate(self.spans) if span.top <= line <= span.last)
+        return next(found, None)
+
+    def last_before(self, line: int) -> int | None:
+        """Return the last entry that begins on a line or above it, None above the first."""
+        begun = [at for at, span in enumerate(self.spans) if span.top <= line]
+        return begun[-1] if begun else None
+
+    def item(self, index: int) -> Node:
+        """Return an entry's node.
+
+        Raises:
+            UsageError: There is no such entry.
+        """
+        if not 0 <= index < len(self.items):
+            raise UsageError(f"there is no case entry {index + 1}; the text has {len(self.items)}")
+        return self.items[index]
+
+    def comment(self, index: int) -> str | None:
+        """Return the comment above an entry, without its marks."""
+        span = self.spans[index]
+        lines = [self.page.line(number).strip()[1:] for number in range(span.top, span.first)]
+        return "\n".join(line.removeprefix(" ") for line in lines) or None
+
+    @property
+    def spaced(self) -> bool:
+        """Whether blank lines stand between the entries, as in the shipped suites."""
+        pairs = zip(self.spans, self.spans[1:], strict=False)
+        between = [self.page.is_blank(after.top - 1) for _, after in pairs]
+        return any(between) or not between
+
+    def _span(self, item: Node) -> Span:
+        page, first = self.page, item.mark.line
+        if page.line(first)[: item.mark.column - 1].strip() != "-":
+            first -= 1
+            while first > 1 and not _LONE_DASH.fullmatch(page.line(first)):
+                first -= 1
+        indent = len(page.line(first)) - len(page.line(first).lstrip())
+        top, before = first, self.spans[-1].last if self.spans else 0
+        while top - 1 > before and _within(page.comment_indent(top - 1), indent):
+            top -= 1
+        last = page.last_line(item)
+        while (deep := page.comment_indent(last + 1)) is not None and deep > indent:
+            last += 1
+        return Span(top, first, last, indent)
+
+
+def _within(comment: int | None, indent: int) -> bool:
+    return comment is not None and comment <= indent
+
+
+def _document(text: str) -> Document:
+    try:
+        return compose(text)
+    except YamlError as error:
+        where = f"line {error.mark.line} cannot be read: {error}"
+        raise UsageError(f"{where}; mend it before the form changes the text") from None

@@ -1,0 +1,157 @@
+"""What is typed into a form, read as YAML reads it and refused with the loader's own sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any
+
+from spbench.errors import UsageError
+from spbench.suites import ranges
+from spbench.suites.field import Field
+from spbench.suites.parameters import read_item
+from spbench.suites.scalars import core_scalar
+from spbench.suites.wording import complaint
+from spbench.suites.writing import flow, scalar
+from spbench.suites.yaml_nodes import YamlError, compose
+
+_RANGED = ("int", "float", "pair", "bytes")
+
+
+def read_text(field: Field, text: str) -> Any:
+    """Return what is typed as it is to stand in a suite.
+
+    Raises:
+        UsageError: The loader would refuse it; this is its sentence.
+    """
+    text = text.strip()
+    if not text:
+        raise _empty(field)
+    if field.kind == "lines":
+        return _checked(field, [line.strip() for line in text.splitlines() if line.strip()])
+    if field.kind == "env":
+        return _checked(field, _variables(field, text))
+    if field.kind == "bytes_list":
+        return _checked(field, [_scalar(field, part.strip()) for part in text.split(",")])
+    return _checked(field, text if field.kind == "text" else _scalar(field, text))
+
+
+def text_of(field: Field, value: Any) -> str:
+    """Return a value of a suite as one would type it for `read_text`."""
+    if isinstance(value, Mapping):
+        return "\n".join(f"{key}={item}" for key, item in value.items())
+    if isinstance(value, (list, tuple)):
+        return ("\n" if field.kind == "lines" else ", ").join(map(str, value))
+    return value if isinstance(value, str) else scalar(value)
+
+
+def read_sweep(field: Field, text: str) -> list[Any]:
+    """Return the values of a sweep as they are to stand in a suite.
+
+    ``64, 128, 256`` are values; ``64..1024 *2`` and ``1..9 +2`` are values in short.
+
+    Raises:
+        UsageError: The loader would refuse one of them, or they are none or too many.
+    """
+    if not field.can_sweep:
+        raise UsageError(f"{field.name} takes one value; only parameters and np can be swept")
+    values = [value for item in _items(field, text) for value in _expanded(field, item)]
+    if not values:
+        raise _empty(field)
+    if len(values) > ranges.MAX_VALUES:
+        most = f"a sweep has at most {ranges.MAX_VALUES}"
+        raise UsageError(f"{field.name}: these are {len(values)} values; {most}")
+    return values
+
+
+def sweep_text(values: Iterable[Any]) -> str:
+    """Return the values of a sweep as one would type them for `read_sweep`."""
+    return ", ".join(map(flow, values))
+
+
+def _empty(field: Field) -> UsageError:
+    return UsageError(f"{field.name} is empty: give it a value or leave it out")
+
+
+def _scalar(field: Field, text: str) -> Any:
+    try:
+        return core_scalar(text)
+    except ValueError:
+        raise UsageError(f"{field.name}: the number has too many digits") from None
+
+
+def _variables(field: Field, text: str) -> dict[str, str]:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    for line in lines:
+        if "=" not in line:
+            raise UsageError(f"{field.name}: {line!r} is no NAME=VALUE")
+    return {name.strip(): value for name, _, value in (line.partition("=") for line in lines)}
+
+
+def _checked(field: Field, value: Any) -> Any:
+    """Return a value once the loader takes it, a whole number as one.
+
+    Raises:
+        UsageError: It does not.
+    """
+    if not field.path:
+        read = _read(field, value)
+        return read if field.kind == "int" else value
+    *above, name = field.path[1:]
+    part = {name: value}
+    for key in reversed(above):
+        part = {key: part}
+    case = {"name": "case", "benchmark": "benchmark"}
+    suite = {"launch": part} if field.path[0] == "launch" else {"cases": [case | part]}
+    if wrong := complaint(**suite):
+        raise UsageError(wrong)
+    return value
+
+
+def _read(field: Field, value: Any) -> Any:
+    """Return a value of a parameter or of np in its own type."""
+    try:
+        return read_item(field.param, value).value
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+
+
+def _items(field: Field, text: str) -> list[Any]:
+    try:
+        document = compose(f"[{text}]")
+    except YamlError:
+        document = None
+    if document is None or document.problems or not isinstance(document.root.content, list):
+        how = "write values with commas between, or FIRST..LAST *FACTOR"
+        raise UsageError(f"{field.name}: {text.strip()!r} cannot be read; {how}")
+    return list(document.root.data)
+
+
+def _expanded(field: Field, item: Any) -> list[Any]:
+    parts = ranges.parts_of(item) if isinstance(item, str) and field.kind in _RANGED else None
+    if parts is None:
+        return [_checked(field, item)]
+    first, last, how, by = parts
+    ends = [_read(field, _scalar(field, word)) for word in (first, last)]
+    try:
+        least, most = (ranges.number(str(end)) for end in ends)
+        amount = ranges.number(_step(field, by) if how == "+" else by)
+        numbers = ranges.values(least, most, how, amount)
+    except ValueError as error:
+        raise UsageError(f"{field.name}: {error}") from None
+    return [_checked(field, _value(field, number)) for number in numbers]
+
+
+def _step(field: Field, by: str) -> str:
+    """Return a step as a number; one of bytes may have a unit, and be below the least value."""
+    if field.kind != "bytes" or field.param is None:
+        return by
+    return str(replace(field.param, minimum=None, maximum=None).read(by))
+
+
+def _value(field: Field, number: Decimal) -> int | float | str:
+    whole = number == number.to_integral_value()
+    if field.kind == "bytes" and whole:
+        return ranges.bytes_text(int(number))
+    return int(number) if whole and field.kind != "float" else float(number)

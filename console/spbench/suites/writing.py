@@ -1,0 +1,99 @@
+"""Plain data as YAML text, in the style of the shipped suites; the loader reads the same back."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from spbench.suites.scalars import core_scalar
+
+WIDTH = 100
+"""Columns that a line keeps within where its values allow."""
+
+_PLAIN = re.compile(r"[A-Za-z0-9_./+-]+( [A-Za-z0-9_./+-]+)*")
+_DASHES = re.compile(r"[-.+]+( .*)?")
+_TO_ESCAPE = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
+
+
+def plain(value: Any) -> Any:
+    """Return a value as dicts, lists and scalars of one's own."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    return list(map(plain, value)) if isinstance(value, (list, tuple)) else value
+
+
+def scalar(value: bool | int | float | str | None) -> str:
+    """Return a scalar as it stands in YAML 1.2; text is quoted where it would read as another."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float):
+        return {"inf": ".inf", "-inf": "-.inf", "nan": ".nan"}.get(repr(value), repr(value))
+    return _text(value) if isinstance(value, str) else str(value)
+
+
+def _text(text: str) -> str:
+    if _PLAIN.fullmatch(text) and not _DASHES.fullmatch(text) and _stays_text(text):
+        return text
+    # JSON's quoting is YAML's as well, but for characters that YAML takes for ends of lines.
+    return _TO_ESCAPE.sub(lambda found: f"\\u{ord(found[0]):04x}", _quoted(text))
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _stays_text(text: str) -> bool:
+    try:
+        return isinstance(core_scalar(text), str)
+    except ValueError:
+        return False
+
+
+def flow(value: Any) -> str:
+    """Return a value on one line, lists and mappings in brackets."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{scalar(key)}: {flow(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(map(flow, value)) + "]"
+    return scalar(value)
+
+
+def key_lines(key: str, value: Any, indent: int, block: bool = False) -> list[str]:
+    """Return the lines of a key with its value, indented by ``indent`` columns.
+
+    The value stands on the key's line where it is short enough, else below it. A mapping that is
+    to be a ``block`` has one line for each of its keys.
+    """
+    head = " " * indent + scalar(key) + ":"
+    one = f"{head} {flow(value)}"
+    if not value or not isinstance(value, (Mapping, list, tuple)):
+        return [one]
+    if isinstance(value, Mapping) and block:
+        return [head, *_key_by_key(value, indent + 2)]
+    below = " " * (indent + 2) + flow(value)
+    if len(one) <= WIDTH:
+        return [one]
+    if len(below) <= WIDTH:
+        return [head, below]
+    if isinstance(value, Mapping):
+        return [head, *_key_by_key(value, indent + 2)]
+    return [head, *_wrapped(value, indent + 2)]
+
+
+def _key_by_key(value: Mapping[str, Any], indent: int) -> list[str]:
+    return [line for key, item in value.items() for line in key_lines(key, item, indent)]
+
+
+def _wrapped(items: Sequence[Any], indent: int) -> list[str]:
+    """Return a list in brackets over as many lines as it needs."""
+    lines = [" " * indent + "["]
+    for number, item in enumerate(items, 1):
+        word = flow(item) + ("," if number < len(items) else "]")
+        if len(lines[-1]) + 1 + len(word) > WIDTH and number > 1:
+            lines.append(" " * indent)
+        lines[-1] += word if number == 1 else f" {word}"
+    return lines

@@ -1,0 +1,280 @@
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from events import recorded, run_start
+
+from spbench.cli.app import run_command_line
+from spbench.engine import background
+from spbench.engine.background import again, cancel, run_words, running, start, started_in
+from spbench.errors import ExitCode, FailedRunError, UsageError
+
+ROOT = Path(__file__).parents[2]
+HALO = ROOT / "suites" / "halo.yaml"
+PATIENCE = 30.0
+
+CONSOLE = f"""\
+#!{sys.executable} -IS
+import json, os, signal, socket, sys, time
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+home = sys.argv[sys.argv.index("--home") + 1]
+folder = os.path.join(home, "runs", "20260101-000000-made-up-0000")
+os.makedirs(folder)
+console = {{"pid": os.getpid(), "host": socket.gethostname(), "started": time.time()}}
+run = {{"argv": sys.argv[3:], "cwd": os.getcwd(), "console": console}}
+with open(os.path.join(folder, "draft"), "w") as file:
+    json.dump(run, file)
+os.rename(os.path.join(folder, "draft"), os.path.join(folder, "run.json"))
+print("begun", sys.stdin.read(), os.environ.get("LETTER"), flush=True)
+signal.sigwait([signal.SIGINT])
+sys.exit(130)
+"""
+"""A console that makes its run's folder, and ends by Ctrl-C; it runs nothing."""
+
+
+@pytest.fixture
+def home(tmp_path):
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def stand_in(tmp_path):
+    program = tmp_path / "console"
+    program.write_text(CONSOLE)
+    program.chmod(0o755)
+    return str(program)
+
+
+@pytest.fixture
+def console(stand_in, monkeypatch):
+    monkeypatch.setattr(sys, "executable", stand_in)
+
+
+@pytest.fixture
+def begin(home, tmp_path):
+    """Starts runs, and ends those that a test leaves over."""
+    started = []
+
+    def begin(*words, **environ):
+        launched = start(words, home, os.environ | environ, tmp_path)
+        started.append(launched)
+        return launched
+
+    yield begin
+    for launched in started:
+        if launched.ended() is None:
+            os.kill(launched.pid, signal.SIGKILL)
+            until(launched.ended)
+
+
+def until(look):
+    """The first thing that a look gives, for which others' processes need their time."""
+    deadline = time.monotonic() + PATIENCE
+    while (seen := look()) is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    return seen
+
+
+# Real runs that are refused
+
+
+def test_the_errors_of_a_suite_are_the_complaint(begin, home, tmp_path):
+    bad = tmp_path / "bad.yaml"
+    bad.write_text("schema: spbench.suite/1\nname: s\ncases:\n  - {name: a, benchmark: b}\n")
+    launched = begin("bad.yaml")
+    assert launched.complaint() is None
+    assert until(launched.ended) is ExitCode.USAGE
+    assert launched.folder() is None
+    assert launched.complaint().startswith("bad.yaml:4:26: error: unknown benchmark 'b'")
+    assert launched.log.parent == home / "console"
+
+
+def test_a_missing_launcher_is_the_complaint(begin):
+    launched = begin(*run_words(HALO, launcher="mpirun_rsh"), PATH="")
+    assert until(launched.ended) is ExitCode.MISSING
+    assert launched.complaint().startswith("launcher mpirun_rsh is not installed")
+
+
+# A run that goes on
+
+
+@pytest.mark.usefixtures("console")
+def test_a_run_is_found_by_its_console(begin, home, tmp_path):
+    recorded(home, [run_start()])
+    launched = begin("a.yaml", LETTER="x")
+    folder = until(launched.folder)
+    assert folder.path == home / "runs" / "20260101-000000-made-up-0000"
+    assert (launched.ended(), launched.complaint()) == (None, None)
+    assert os.getsid(launched.pid) == launched.pid
+    until(lambda: launched.log.read_text() or None)
+    assert launched.log.read_text() == "begun  x\n"
+    assert running(home) == [folder]
+    run = folder.read_json("run.json")
+    assert run["argv"] == ["run", "a.yaml", "--headless", "--home", str(home)]
+    assert again(folder) == ("a.yaml",)
+    assert started_in(folder) == tmp_path
+
+
+@pytest.mark.usefixtures("console")
+def test_a_run_is_cancelled_as_by_ctrl_c(begin, home):
+    launched = begin("a.yaml")
+    folder = until(launched.folder)
+    cancel(folder)
+    assert until(launched.ended) is ExitCode.INTERRUPTED
+    assert launched.complaint() is None
+    assert running(home) == []
+    with pytest.raises(UsageError, match="has ended; there is nothing to cancel"):
+        cancel(folder)
+
+
+def test_a_run_is_cancelled_before_it_has_a_folder(begin, monkeypatch, tmp_path):
+    program = tmp_path / "sleeper"
+    program.write_text("#!/bin/sh\nexec sleep 60\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(program))
+    launched = begin("a.yaml")
+    launched.cancel()
+    assert until(launched.ended) == -signal.SIGINT
+    assert launched.complaint() == "the run ended with status -2 and said nothing"
+    launched.cancel()
+
+
+def test_folders_of_others_are_read_only_once(begin, home, monkeypatch, tmp_path):
+    monkeypatch.setattr(sys, "executable", "/bin/true")
+    launched = begin("a.yaml")
+    other = recorded(home, [run_start()])
+    half = home / "runs" / "half"
+    half.mkdir()
+    read = []
+    plain = background.RunFolder.read_json
+    monkeypatch.setattr(
+        background.RunFolder,
+        "read_json",
+        lambda folder, name: (read.append(folder.id), plain(folder, name))[1],
+    )
+    assert [launched.folder(), launched.folder()] == [None, None]
+    assert sorted(read) == sorted([other.id, "half", "half"])
+    until(launched.ended)
+
+
+def test_a_run_that_cannot_be_started_says_why(home, tmp_path):
+    with pytest.raises(FailedRunError, match=r"cannot start a run with .*: No such file"):
+        start((), home, {}, tmp_path / "missing")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(FailedRunError, match=r"cannot write .*: Not a directory"):
+        start((), tmp_path / "file", {}, tmp_path)
+
+
+def test_the_runs_of_other_hosts_and_of_the_past_do_not_go_on(home):
+    here = {"pid": os.getpid(), "host": socket.gethostname(), "started": 1000.0}
+    past = recorded(home, [run_start()], console=here)
+    elsewhere = recorded(home, [run_start()], console=here | {"host": "node07"})
+    assert running(home) == []
+    with pytest.raises(UsageError, match="has ended; there is nothing to cancel"):
+        cancel(past)
+    with pytest.raises(UsageError, match="runs on node07; cancel it there"):
+        cancel(elsewhere)
+
+
+@pytest.mark.usefixtures("console")
+def test_a_console_with_a_report_is_at_its_end(begin, home):
+    launched = begin("a.yaml")
+    folder = until(launched.folder)
+    assert running(home) == [folder]
+    folder.write_json("report.json", {})
+    assert running(home) == []
+
+
+def test_a_run_outlives_the_process_that_started_it(home, stand_in):
+    program = (
+        "import os, sys\nfrom pathlib import Path\nfrom spbench.engine.background import start\n"
+        "sys.executable, home = sys.argv[1:]\n"
+        "print(start(['a.yaml'], Path(home), os.environ, Path.cwd()).pid)\n"
+    )
+    words = [sys.executable, "-c", program, stand_in, str(home)]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    folder = until(lambda: next(iter(running(home)), None))
+    assert folder.read_json("run.json")["console"]["pid"] == int(done.stdout)
+    cancel(folder)
+    assert until(lambda: not running(home) or None)
+
+
+# Words
+
+
+ASKED = {
+    "keyword": "small and not square",
+    "case": "small[slice_method=square]",
+    "inject": "slow@small",
+    "hostfile": Path("my hosts"),
+    "hosts": "node[01-02]:4",
+    "exclude_hosts": "node02",
+    "launcher": "hydra",
+    "overrides": ("halo_len=2", "launch.timeout=3"),
+}
+
+
+@pytest.fixture
+def requested(monkeypatch):
+    """Reads words as ``spbench run`` does; gives the request that it would plan."""
+
+    def read(*words):
+        seen = []
+
+        def plan(request):
+            seen.append(request)
+            raise UsageError("enough")
+
+        monkeypatch.setattr("spbench.engine.plan.plan", plan)
+        monkeypatch.setattr(sys, "argv", ["spbench", "run", *words])
+        assert run_command_line(["run", *words]) == ExitCode.USAGE
+        return seen[0]
+
+    return read
+
+
+def test_words_ask_for_what_was_asked(requested):
+    request = requested(*run_words(Path("s.yaml"), **ASKED), "--headless", "--home", "h")
+    for name, value in ASKED.items():
+        got = request.cases[0] if name == "case" else getattr(request, name)
+        assert got == value
+    assert (request.suite, request.home) == (Path("s.yaml"), Path("h"))
+
+
+def test_what_is_not_asked_is_not_said(requested):
+    assert run_words(HALO) == (str(HALO),)
+    assert requested(*run_words(Path("-k.yaml"))).suite == Path("-k.yaml")
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (["run", "s.yaml"], ("s.yaml",)),
+        (["run", "--headless", "--home", "h", "s.yaml", "-k", "a b"], ("s.yaml", "-k", "a b")),
+        (["run", "s.yaml", "--home=h", "--json", "-", "--no-samples"], ("s.yaml",)),
+        (["run", "s.yaml", "--json=r.json", "--budget", "5m"], ("s.yaml", "--budget", "5m")),
+        (["run", "s.yaml", "--home"], ("s.yaml",)),
+        ([], ("suites/s.yaml",)),
+        (None, ("suites/s.yaml",)),
+    ],
+)
+def test_a_run_again_asks_for_the_same_elsewhere(home, argv, words):
+    folder = recorded(home, [], argv=argv, file="suites/s.yaml")
+    assert again(folder) == words
+
+
+def test_a_run_that_does_not_say_what_it_was_is_not_run_again(home):
+    with pytest.raises(UsageError, match="does not say what it was asked for"):
+        again(recorded(home, []))
+
+
+def test_the_folder_of_a_run_that_is_gone_is_this_one(home, tmp_path):
+    assert started_in(recorded(home, [], cwd=str(tmp_path))) == tmp_path
+    assert started_in(recorded(home, [], cwd=str(tmp_path / "gone"))) == Path.cwd()
+    assert started_in(recorded(home, [])) == Path.cwd()

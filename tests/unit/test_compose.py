@@ -1,0 +1,558 @@
+import difflib
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spbench.errors import UsageError
+from spbench.suites import load_text, yaml_nodes
+from spbench.suites.compose import (
+    CaseDraft,
+    Edited,
+    draft_of,
+    entry_at,
+    insert_case,
+    remove_case,
+    replace_case,
+)
+from spbench.suites.draft import draft_at
+from spbench.suites.outline import Outline
+from spbench.suites.rewrite import comments
+from spbench.suites.writing import WIDTH, flow, key_lines, scalar
+
+SUITES = Path(__file__).parents[2] / "suites"
+SHIPPED = {path.stem: path.read_text() for path in sorted(SUITES.glob("*.yaml"))}
+HALO = SHIPPED["halo"]
+
+LINK = CaseDraft("mine", "link.pingpong", {"pairs": "all", "sizes": [8, "64KiB"]}, np=2)
+TILES = CaseDraft(
+    "tiles",
+    "halo.exchange",
+    {"image_size": 256, "num_spatial_parts": 4},
+    matrix={"slice_method": ["vertical", "square"], "halo_len": [1, 3]},
+    exclude=[{"slice_method": "square", "halo_len": 1}],
+    repeat=2,
+    expect={"time_ms.p50": {"max": 5.0}},
+    launch={"timeout": 30, "env": {"A": "1"}},
+    comment="Two lines\nof a remark.",
+)
+
+WORDS = st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), max_size=8)
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | WORDS
+MISLEADING = (
+    "no null 010 1e3 .5 ~ - -x ... x: #b = << 0o10 a,b [x] { *a &a !t %d @ ` ? x\x85y \ufeff é"
+)
+PLAIN_WORDS = st.sampled_from([*MISLEADING.split(" "), "", " a", "- x", "x: y", "a #b"])
+VALUES = st.recursive(
+    SCALARS | PLAIN_WORDS,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(WORDS, inner, max_size=4),
+    max_leaves=12,
+)
+NAMES = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,9}", fullmatch=True)
+KEYS = st.sampled_from(["image_size", "halo_len", "a key", "np", "on"])
+SECTION = st.dictionaries(KEYS, SCALARS | PLAIN_WORDS, max_size=3)
+SWEPT = st.dictionaries(KEYS, st.lists(SCALARS | PLAIN_WORDS, min_size=1, max_size=30), max_size=3)
+LINES = st.text(st.characters(codec="ascii", categories=["L", "N", "P"]), min_size=1, max_size=20)
+DRAFTS = st.builds(
+    CaseDraft,
+    name=NAMES,
+    benchmark=NAMES,
+    params=SECTION,
+    matrix=SWEPT,
+    zip=SWEPT,
+    exclude=st.lists(st.dictionaries(KEYS, SCALARS, min_size=1), max_size=2),
+    np=st.none() | st.integers(1, 9),
+    repeat=st.integers(1, 3),
+    expect=st.dictionaries(
+        NAMES, st.dictionaries(st.sampled_from(["max", "min"]), st.integers(), min_size=1)
+    ),
+    launch=st.fixed_dictionaries(
+        {}, optional={"timeout": st.floats(1, 99), "env": st.dictionaries(NAMES, WORDS)}
+    ),
+    comment=st.none() | st.lists(LINES, min_size=1, max_size=3).map("\n".join),
+)
+
+
+def sorted_keys(value):
+    if not isinstance(value, dict):
+        return value
+    return {key: sorted_keys(value[key]) for key in sorted(value)}
+
+
+def whole(draft):
+    """A draft as text, alike for equal ones: NaN included, keys sorted where order is nothing."""
+    parts = {name: getattr(draft, name) for name in CaseDraft.__slots__}
+    parts |= {name: sorted_keys(parts[name]) for name in ("params", "expect", "launch")}
+    return repr(parts | {"exclude": list(draft.exclude)})
+
+
+def written(head, *lines):
+    return "\n".join([head, *lines, ""])
+
+
+def text_of(*lines):
+    return written("schema: spbench.suite/1\nname: s", *lines)
+
+
+# Scalars
+
+
+@given(SCALARS | PLAIN_WORDS)
+def test_a_scalar_reads_back_as_itself(value):
+    for text in (f"a: {scalar(value)}", f"[{scalar(value)}]", f"{{a: {scalar(value)}}}"):
+        document = yaml_nodes.compose(text)
+        (read,) = document.root.data.values() if text[0] != "[" else document.root.data
+        assert document.problems == ()
+        assert repr(read) == repr(value)
+
+
+@given(st.dictionaries(WORDS.filter(lambda key: key != "<<"), VALUES, max_size=3))
+def test_values_read_back_as_themselves(data):
+    data = {key: value for key, value in data.items() if "<<" not in repr(value)}
+    text = "\n".join(line for key, value in data.items() for line in key_lines(key, value, 0))
+    assert repr(yaml_nodes.compose(text).root.data or {}) == repr(data)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("65x96", "65x96"),
+        ("64KiB", "64KiB"),
+        ("on", "on"),
+        ("--map-by core", "--map-by core"),
+        ("010", '"010"'),
+        ("null", '"null"'),
+        ("a: b", '"a: b"'),
+        ("é\x85", '"é\\u0085"'),
+        (True, "true"),
+        (None, "null"),
+        (1e-05, "1e-05"),
+        (-math.inf, "-.inf"),
+    ],
+)
+def test_scalars_are_plain_where_they_can_be(value, expected):
+    assert scalar(value) == expected
+
+
+def test_what_does_not_fit_on_a_line_stands_below_its_key():
+    long = {f"parameter_{number}": number for number in range(5)}
+    assert key_lines("params", long, 14) == [
+        "              params:",
+        f"                {flow(long)}",
+    ]
+    many = key_lines("sizes", list(range(100)), 2)
+    assert many[:2] == ["  sizes:", "    [" + ", ".join(map(str, range(26))) + ","]
+    assert max(map(len, many)) <= WIDTH
+
+
+# New entries
+
+
+def test_an_entry_looks_as_in_the_shipped_suites():
+    edited = insert_case(text_of("cases:", "  - {name: a, benchmark: b}"), TILES)
+    assert edited.line == 8
+    assert edited.text == text_of(
+        "cases:",
+        "  - {name: a, benchmark: b}",
+        "",
+        "  # Two lines",
+        "  # of a remark.",
+        "  - name: tiles",
+        "    benchmark: halo.exchange",
+        "    params: {image_size: 256, num_spatial_parts: 4}",
+        "    matrix:",
+        "      slice_method: [vertical, square]",
+        "      halo_len: [1, 3]",
+        "    exclude: [{slice_method: square, halo_len: 1}]",
+        "    repeat: 2",
+        "    expect:",
+        "      time_ms.p50: {max: 5.0}",
+        '    launch: {timeout: 30, env: {A: "1"}}',
+    )
+
+
+@pytest.mark.parametrize("name", ["halo", "links"])
+def test_the_shipped_entries_are_written_as_they_stand(name):
+    text, again = SHIPPED[name], ""
+    for index in range(text.count("- name:")):
+        again = insert_case(again, draft_of(text, index)).text
+    assert again.partition("cases:\n")[2] == text.partition("cases:\n")[2]
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.sampled_from(sorted(SHIPPED)), DRAFTS, st.none() | st.integers(1, 60))
+def test_a_new_entry_reads_back_and_goes_again_without_a_trace(name, draft, after):
+    text = SHIPPED[name]
+    edited = insert_case(text, draft, after)
+    index = entry_at(edited.text, edited.line)
+    assert whole(drafted(edited.text, index)) == whole(draft)
+    assert remove_case(edited.text, index).text == text
+
+
+def drafted(text, index):
+    """As draft_of, of entries whose values the model of suites would refuse."""
+    outline = Outline(text)
+    return draft_at(outline.items[index], outline.comment(index))
+
+
+AROUND = text_of(
+    "launch: {timeout: 9}  # short",  # line 3
+    "cases:",
+    "  # about a",
+    "  - name: a",
+    "    benchmark: memory.copy  # the copy",  # line 7
+    "    # a's own",
+    "",
+    "  # A new part",  # line 10
+    "",
+    "  # about b",
+    "  - name: b",  # line 13
+    "    benchmark: memory.copy",
+    "",
+    "# the end",
+)
+
+
+@pytest.mark.parametrize(
+    ("after", "above"),
+    [(None, 14), (1, 14), (4, 14), (5, 8), (7, 8), (9, 8), (11, 8), (12, 14), (14, 14), (99, 14)],
+)
+def test_a_new_entry_stands_below_the_one_of_the_line(after, above):
+    lines = AROUND.splitlines()
+    new = ["", *insert_case("", LINK).text.splitlines()[3:]]
+    edited = insert_case(AROUND, LINK, after)
+    assert edited.text.splitlines() == [*lines[:above], *new, *lines[above:]]
+    assert edited.line == above + 2
+
+
+@pytest.mark.parametrize(
+    ("line", "index"),
+    [(4, None), (5, 0), (8, 0), (9, None), (10, None), (12, 1), (14, 1), (16, None), (99, None)],
+)
+def test_an_entry_spans_its_lines_and_the_comment_above_it(line, index):
+    assert entry_at(AROUND, line) == index
+
+
+def test_broken_text_has_no_entries():
+    assert entry_at("cases: [", 1) is None
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (
+            ["cases:", "- name: a", "  benchmark: b", "- name: c", "  benchmark: d"],
+            ["- name: mine", "  benchmark: link.pingpong", "  np: 2"],
+        ),
+        (
+            ["cases:", "    -   name: a", "        benchmark: b"],
+            ["", "    - name: mine", "      benchmark: link.pingpong", "      np: 2"],
+        ),
+        (
+            ["cases:", "  -", "    # why", "    name: a", "    benchmark: b"],
+            ["", "  - name: mine", "    benchmark: link.pingpong", "    np: 2"],
+        ),
+        (
+            ["cases: &all  # all", "  - &a {name: a, benchmark: b}", "  - *a"],
+            ["  - name: mine", "    benchmark: link.pingpong", "    np: 2"],
+        ),
+        (
+            ["cases:  # none", "# the end"],
+            None,
+        ),
+    ],
+)
+def test_the_files_own_style_is_kept(before, after):
+    edited = insert_case(text_of(*before), replace(LINK, params={}))
+    if after is None:
+        after = ["  - name: mine", "    benchmark: link.pingpong", "    np: 2"]
+        before, end = before[:1], before[1:]
+        assert edited.text == text_of(*before, *after, *end)
+    else:
+        assert edited.text == text_of(*before, *after)
+
+
+@pytest.mark.parametrize("empty", ["cases:", "cases: []", "cases: ~", "cases:\n  [ ]"])
+def test_an_empty_list_is_begun(empty):
+    edited = insert_case(text_of(empty + "  # soon", "description: d"), replace(LINK, params={}))
+    assert edited.line == 4
+    assert edited.text == text_of(
+        "cases:  # soon",
+        "  - name: mine",
+        "    benchmark: link.pingpong",
+        "    np: 2",
+        "description: d",
+    )
+
+
+def test_an_empty_text_gets_the_head_of_a_suite():
+    edited = insert_case("", LINK, suite="links")
+    assert edited == Edited(
+        "schema: spbench.suite/1\nname: links\ncases:\n  - name: mine\n"
+        "    benchmark: link.pingpong\n    np: 2\n    params: {pairs: all, sizes: [8, 64KiB]}\n",
+        4,
+    )
+    assert load_text(edited.text, Path("s.yaml")).cases[0].np == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "head"),
+    [
+        ("# mine\n\n", "schema: spbench.suite/1\nname: suite\ncases:\n"),
+        ("---\n", "schema: spbench.suite/1\nname: suite\ncases:\n"),
+        ("name: s\n", "schema: spbench.suite/1\ncases:\n"),
+        ("schema: spbench.suite/1\nname: s  # x\n# so\n", "cases:\n"),
+    ],
+)
+def test_what_a_head_lacks_is_added_below(text, head):
+    edited = insert_case(text, LINK)
+    assert edited.text.startswith(text + head + "  - name: mine\n")
+    assert load_text(edited.text, Path("s.yaml")).cases[0].name == "mine"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        text_of("cases:", "  - {name: a, benchmark: b}")[:-1],
+        text_of("cases:")[:-1],
+        "name: s",
+    ],
+)
+def test_a_last_line_without_end_stays_so(text):
+    edited = insert_case(text, replace(LINK, params={}))
+    assert edited.text.startswith(text + "\n")
+    assert edited.text.endswith("np: 2")
+    index = entry_at(edited.text, edited.line)
+    assert replace_case(edited.text, index, LINK).text == edited.text + (
+        "\n    params: {pairs: all, sizes: [8, 64KiB]}"
+    )
+
+
+def test_windows_line_ends_and_the_byte_order_mark_stay():
+    text = "\ufeff" + HALO.replace("\n", "\r\n")
+    edited = insert_case(text, LINK, 12)
+    assert edited.text.replace("\r\n", "").count("\n") == 0
+    assert edited.text.replace("\r\n", "\n") == "\ufeff" + insert_case(HALO, LINK, 12).text
+    assert remove_case(edited.text, 1).text == text
+    renamed = replace_case(text, 0, replace(draft_of(text, 0), np=4, comment="New.\nTwo."))
+    assert renamed.text.replace("\r\n", "").count("\n") == 0
+    assert draft_of(renamed.text, 0).comment == "New.\nTwo."
+
+
+# Changed entries
+
+COMMENTED = text_of(
+    "cases:",
+    "  # first",
+    "  - name: a  # its name",
+    "    benchmark: halo.exchange",
+    "    params:  # of the image",
+    "      # side",
+    "      image_size: 0x40  # pixels",
+    "      halo_len: 3",
+    "    matrix:",
+    "      slice_method: [vertical,  # strips",
+    "                     square]  # both",
+    "      # behind",
+    "    repeat: 1",
+    "    # before expect",
+    "    expect:",
+    "      skew: {max: 3}   # at most three times",
+    "",
+    "  # second",
+    "  - {name: b, benchmark: memory.copy}  # short",
+)
+
+
+def changed(text, index, **changes):
+    return replace_case(text, index, replace(draft_of(text, index), **changes)).text
+
+
+def difference(before, after):
+    """The lines that go and the lines that come, in their order."""
+    lines = difflib.ndiff(before.splitlines(), after.splitlines())
+    return [line for line in lines if line[0] in "+-"]
+
+
+def test_an_unchanged_draft_changes_nothing():
+    for text in (*SHIPPED.values(), COMMENTED, AROUND):
+        for index in range(text.count("name: ") - 1):
+            assert replace_case(text, index, draft_of(text, index)).text == text
+
+
+@pytest.mark.parametrize(
+    ("changes", "lines"),
+    [
+        ({"name": "c"}, ["-   - name: a  # its name", "+   - name: c  # its name"]),
+        ({"np": 4}, ["+     np: 4"]),
+        ({"repeat": 3}, ["-     repeat: 1", "+     repeat: 3"]),
+        ({"comment": None}, ["-   # first"]),
+        ({"comment": "new\nold"}, ["-   # first", "+   # new", "+   # old"]),
+        ({"expect": {}}, ["-     expect:", "-       skew: {max: 3}   # at most three times"]),
+        (
+            {"expect": {"skew": {"max": 4}, "time_ms": {"max": 1.5}}},
+            [
+                "-       skew: {max: 3}   # at most three times",
+                "+       skew: {max: 4}   # at most three times",
+                "+       time_ms: {max: 1.5}",
+            ],
+        ),
+        (
+            {"params": {"halo_len": 3, "image_size": 128}},
+            ["-       image_size: 0x40  # pixels", "+       image_size: 128  # pixels"],
+        ),
+        ({"params": {"image_size": 64}}, ["-       halo_len: 3"]),
+        (
+            {"expect": {"skew": {"max": 3}, "time_ms": {"max": 1.5}}, "launch": {"bind": "x"}},
+            ["+       time_ms: {max: 1.5}", "+     launch: {bind: x}"],
+        ),
+        (
+            {"matrix": {"slice_method": ["square"]}, "zip": {"seed": [1]}, "launch": {"bind": "x"}},
+            [
+                "+       # strips",
+                "-       slice_method: [vertical,  # strips",
+                "-                      square]  # both",
+                "+       slice_method: [square]  # both",
+                "+     zip:",
+                "+       seed: [1]",
+                "+     launch: {bind: x}",
+            ],
+        ),
+    ],
+)
+def test_only_what_changes_is_written(changes, lines):
+    assert sorted(difference(COMMENTED, changed(COMMENTED, 0, **changes))) == sorted(lines)
+
+
+def test_keys_of_a_sweep_keep_their_order():
+    added = changed(COMMENTED, 0, matrix={"seed": [1], "slice_method": ["vertical", "square"]})
+    assert list(draft_of(added, 0).matrix) == ["seed", "slice_method"]
+    assert "# strips" in added
+    below = changed(COMMENTED, 0, matrix={"slice_method": ["vertical", "square"], "seed": [1]})
+    assert difference(COMMENTED, below) == ["+       seed: [1]"]
+
+
+def test_an_entry_in_braces_is_changed():
+    assert changed(COMMENTED, 1, np=2).endswith(
+        "  - {name: b, benchmark: memory.copy, np: 2}  # short\n"
+    )
+    long = {"size": "64KiB", "warmup": 1, "iterations": 2, "seed": 7, "device": "cpu"}
+    added = changed(COMMENTED, 1, params=long, expect={"skew": {"max": 3}})
+    assert "  - name: b\n    benchmark: memory.copy\n    params: {size: 64KiB," in added
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.sampled_from([*SHIPPED.values(), COMMENTED]), st.data())
+def test_a_changed_entry_reads_back_and_all_else_stays(text, data):
+    index = data.draw(st.integers(0, text.count("name: ") - 2))
+    before, drawn = draft_of(text, index), data.draw(DRAFTS)
+    names = data.draw(st.sets(st.sampled_from(CaseDraft.__slots__)))
+    draft = replace(before, **{name: getattr(drawn, name) for name in names})
+    edited = replace_case(text, index, draft)
+    assert whole(drafted(edited.text, index)) == whole(draft)
+    assert entry_at(edited.text, edited.line) == index
+    around = text.split("\n\n")
+    assert all(part in edited.text for at, part in enumerate(around) if at != index)
+
+
+def test_a_value_that_is_no_plain_text_is_compared_with_its_type():
+    text = text_of("cases:", "  - {name: a, benchmark: memory.copy, params: {warmup: 1}}")
+    assert "warmup: 1.0" in changed(text, 0, params={"warmup": 1.0})
+    assert "warmup: true" in changed(text, 0, params={"warmup": True})
+
+
+def test_the_environment_is_text_however_it_is_written():
+    lines = ["cases:", "  - name: a", "    benchmark: b", "    launch:", "      env: {A: 1, B: on}"]
+    text = text_of(*lines)
+    draft = draft_of(text, 0)
+    assert draft.launch == {"env": {"A": "1", "B": "on"}}
+    assert replace_case(text, 0, replace(draft, np=2)).text == text_of(
+        *lines[:3], "    np: 2", *lines[3:]
+    )
+
+
+# Removed entries
+
+
+def test_a_removed_entry_takes_its_comment_along():
+    lines = AROUND.splitlines()
+    edited = remove_case(AROUND, 0)
+    assert edited == Edited("\n".join([*lines[:4], *lines[9:], ""]), 5)
+    assert remove_case(AROUND, 1).text == "\n".join([*lines[:10], *lines[14:], ""])
+
+
+def test_the_only_entry_leaves_an_empty_list():
+    text = insert_case("", TILES).text
+    assert remove_case(text, 0).text == "schema: spbench.suite/1\nname: suite\ncases:\n"
+    assert insert_case(remove_case(text, 0).text, TILES).text == text
+
+
+# Refusals
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (text_of("cases: [{name: a, benchmark: b}]"), "line 3: cases is written in brackets; "),
+        (text_of("cases: [ # none", "  ]"), "line 3: remove the brackets"),
+        (text_of("cases: {a: 1}"), "line 3: cases is no list; "),
+        (text_of("cases: 3"), "line 3: cases is no list; "),
+        ("{name: s}", "the whole suite stands in braces; "),
+        ("- a", "the text is no suite: "),
+        (text_of("cases:", "  - [a"), "cannot be read: this is no YAML: "),
+        ("name: s\n...\n", "the form cannot change this case without harm"),
+    ],
+)
+def test_a_text_that_cannot_take_an_entry(text, told):
+    with pytest.raises(UsageError) as caught:
+        insert_case(text, LINK)
+    assert told in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+ANCHORED = text_of(
+    "cases:",
+    "  - {name: a, benchmark: halo.exchange, params: &p {halo_len: 1}}",
+    "  - {name: b, benchmark: halo.exchange, params: *p}",
+)
+
+
+def test_an_anchor_that_others_name_is_not_lost():
+    with pytest.raises(UsageError, match="without harm to the rest"):
+        remove_case(ANCHORED, 0)
+    with pytest.raises(UsageError, match="without harm to the rest"):
+        changed(ANCHORED, 0, params={"halo_len": 2})
+    assert changed(ANCHORED, 1, params={"halo_len": 2}) == ANCHORED.replace("*p", "{halo_len: 2}")
+
+
+@pytest.mark.parametrize(
+    ("entry", "told"),
+    [
+        ("{name: a, benchmark: b, parms: {}}", "line 4: unknown key 'parms' in the case (did you"),
+        ("{name: a}", "line 4: the case lacks the key 'benchmark'"),
+        ("{name: a, benchmark: b, matrix: {x: 1}}", "line 4: matrix.x must be a list, not 1"),
+        ("7", "line 4: a case must be a mapping, not 7"),
+    ],
+)
+def test_a_misshapen_entry_is_not_edited(entry, told):
+    text = text_of("cases:", f"  - {entry}")
+    for edit in (lambda: draft_of(text, 0), lambda: replace_case(text, 0, LINK)):
+        with pytest.raises(UsageError) as caught:
+            edit()
+        assert str(caught.value).startswith(told)
+    assert draft_of(insert_case(text, LINK).text, 1) == LINK
+
+
+@pytest.mark.parametrize("index", [-1, 7])
+def test_there_are_only_so_many_entries(index):
+    for edit in (draft_of, remove_case, lambda text, at: replace_case(text, at, LINK)):
+        with pytest.raises(UsageError, match=r"there is no case entry .*; the text has 7"):
+            edit(HALO, index)
+
+
+def test_comments_are_told_from_text():
+    text = "# a\na: '# no'  # b\nb: |\n  # no\n# c\nd: [x#no, # d\n  y]\n"
+    assert [comment for _, comment in comments(text)] == ["# a", "# b", "# c", "# d"]

@@ -1,0 +1,57 @@
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spbench.suites import load
+from spbench.suites.check import examine
+
+SUITES = Path(__file__).parents[2] / "suites"
+HALO = SUITES / "halo.yaml"
+PATH = Path("mine.yaml")
+
+
+def test_a_good_text_gives_its_suite():
+    examined = examine(HALO.read_text(), HALO)
+    assert examined.suite == load(HALO)
+    assert examined.diagnostics == ()
+
+
+def test_overrides_are_taken():
+    examined = examine(HALO.read_text(), HALO, ["iterations=7"])
+    assert {case.params["iterations"] for case in examined.suite.cases} == {7}
+
+
+def test_all_errors_come_with_their_places():
+    text = HALO.read_text().replace("name: small", "name: large").replace("[off, on]", "[off, of]")
+    examined = examine(text, PATH)
+    assert examined.suite is None
+    assert [(error.file, error.line) for error in examined.diagnostics] == [
+        ("mine.yaml", 15),
+        ("mine.yaml", 36),
+    ]
+    assert "stands twice" in examined.diagnostics[0].message
+
+
+def test_what_has_no_place_stands_at_the_first_line():
+    (error,) = examine(HALO.read_text(), PATH, ["halo_lenn=1"]).diagnostics
+    assert (error.file, error.line, error.column) == ("mine.yaml", 1, 1)
+    assert "did you mean halo_len?" in error.message
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.integers(0, len(HALO.read_text())), st.text(max_size=6))
+def test_no_state_of_typing_raises(at, typed):
+    text = HALO.read_text()
+    for state in (text[:at] + typed, text[:at] + typed + text[at:]):
+        examined = examine(state, PATH)
+        assert (examined.suite is None) == bool(examined.diagnostics)
+
+
+def test_the_shortest_texts_are_told_apart():
+    (empty,) = examine("", PATH).diagnostics
+    assert "the file is empty" in empty.message
+    (broken,) = examine("a: [", PATH).diagnostics
+    assert "this is no YAML" in broken.message
+    (binary,) = examine("a: \0", PATH).diagnostics
+    assert (binary.line, binary.column) == (1, 4)

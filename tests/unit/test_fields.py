@@ -1,0 +1,248 @@
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spbench.errors import UsageError
+from spbench.suites import LAUNCHERS, LaunchSettings, load_text
+from spbench.suites.compose import CaseDraft, insert_case
+from spbench.suites.fields import (
+    bound_fields,
+    case_fields,
+    fields_of,
+    launch_fields,
+    metrics_of,
+    read_sweep,
+    read_text,
+    sweep_text,
+    text_of,
+)
+from spbench_workers.catalog import BENCHMARKS, Benchmark, Metric, Param
+
+
+def by_name(fields):
+    return {field.name: field for field in fields}
+
+
+TILES = by_name(fields_of(BENCHMARKS["halo.compute"]))
+LINK = by_name(fields_of(BENCHMARKS["link.pingpong"]))
+MEMORY = by_name(fields_of(BENCHMARKS["memory.copy"]))
+LAUNCH = by_name(launch_fields())
+CASE = by_name(case_fields())
+MAX, MIN = bound_fields("time_ms.p95")
+SIDE = Param("side", "float", 0.5, "length of a side", minimum=0.25)
+MADE_UP = Benchmark(
+    name="made.up",
+    summary="a benchmark of a later issue",
+    module="nowhere",
+    params=(
+        Param("flavour", "choice", None, "how it tastes", choices=("sweet", "sour")),
+        Param("depth", "int", 3, "how deep it goes", minimum=1, maximum=9),
+        Param("volume", "bytes", 1 << 20, "how much"),
+        SIDE,
+    ),
+    metrics=(Metric("taste", "1", "higher", "what one says"),),
+    checks=("bite",),
+)
+
+
+# What a form shows
+
+
+def test_every_parameter_of_every_benchmark_has_a_field():
+    for benchmark in BENCHMARKS.values():
+        fields = fields_of(benchmark)
+        assert [field.name for field in fields] == [param.name for param in benchmark.params]
+        assert all(field.help and field.accepts and field.can_sweep for field in fields)
+
+
+@pytest.mark.parametrize(
+    ("field", "kind", "default", "accepts"),
+    [
+        (TILES["image_size"], "pair", "1024", "N or RxC, up to 1048576"),
+        (TILES["batch_size"], "int", "1", "a whole number, from 1"),
+        (TILES["iterations"], "int", "20", "a whole number, 1 to 10000000"),
+        (TILES["slice_method"], "choice", "", "vertical, horizontal, square"),
+        (TILES["overlap"], "bool", "on", "on, off"),
+        (LINK["sizes"], "bytes_list", "8, 1KiB, 64KiB, 1MiB, 4MiB", None),
+        (MEMORY["size"], "bytes", "64MiB", "bytes such as 65536 or 64KiB, 8 to 16GiB"),
+        (LAUNCH["launcher"], "choice", "auto", ", ".join(["auto", *LAUNCHERS])),
+        (LAUNCH["threads"], "int", "auto", "auto or a whole number, from 1"),
+        (LAUNCH["ranks_per_host"], "int", "", "a whole number, from 1"),
+        (LAUNCH["timeout"], "float", "120", "a number, above 0"),
+        (LAUNCH["setup"], "lines", "", "one a line"),
+        (LAUNCH["env"], "env", "", "NAME=VALUE, one a line"),
+        (LAUNCH["python"], "text", "", "text"),
+        (CASE["repeat"], "int", "1", "a whole number, 1 to 1000"),
+        (CASE["np"], "int", "", "a whole number, from 1"),
+        (MAX, "float", "", "a number"),
+    ],
+    ids=lambda value: getattr(value, "name", None),
+)
+def test_a_field_says_what_it_takes(field, kind, default, accepts):
+    assert (field.kind, field.default) == (kind, default)
+    assert accepts in (field.accepts, None)
+
+
+def test_every_launch_setting_has_a_field():
+    assert list(LAUNCH) == list(LaunchSettings.model_fields)
+    assert all(field.help and not field.can_sweep for field in LAUNCH.values())
+    assert (CASE["repeat"].minimum, CASE["repeat"].maximum) == (1, 1000)
+
+
+def test_expectations_name_the_benchmarks_metrics_and_the_reports():
+    metrics = metrics_of(BENCHMARKS["memory.copy"])
+    assert [(metric.name, metric.unit) for metric in metrics] == [
+        ("time_ms", "ms"),
+        ("bandwidth_gb_s", "GB/s"),
+        ("skew", "1"),
+    ]
+
+
+def test_a_benchmark_of_a_later_issue_needs_no_change(monkeypatch):
+    monkeypatch.setitem(BENCHMARKS, "made.up", MADE_UP)
+    fields = by_name(fields_of(BENCHMARKS["made.up"]))
+    params = {
+        "flavour": read_text(fields["flavour"], "sour"),
+        "volume": read_text(fields["volume"], "3MiB"),
+    }
+    matrix = {"depth": read_sweep(fields["depth"], "1..9 *3")}
+    taste, _skew = metrics_of(BENCHMARKS["made.up"])
+    least = bound_fields(taste.name)[1]
+    expect = {taste.name: {"min": read_text(least, "0.5")}}
+    draft = CaseDraft("mine", "made.up", params, matrix, expect=expect, np=2)
+    cases = load_text(insert_case("", draft).text, Path("s.yaml")).cases
+    assert [case.id for case in cases] == [f"mine[depth={depth}]" for depth in (1, 3, 9)]
+    assert cases[0].params == {"flavour": "sour", "depth": 1, "volume": 3 << 20, "side": 0.5}
+    assert cases[0].expect[0].metric == "taste"
+
+
+# What is typed
+
+
+@pytest.mark.parametrize(
+    ("field", "text", "value"),
+    [
+        (TILES["image_size"], " 65x96 ", "65x96"),
+        (TILES["image_size"], "256", 256),
+        (TILES["iterations"], "1e3", 1000),
+        (TILES["overlap"], "off", "off"),
+        (TILES["overlap"], "true", True),
+        (LINK["sizes"], "8, 64KiB", [8, "64KiB"]),
+        (LINK["sizes"], "8", [8]),
+        (LAUNCH["threads"], "auto", "auto"),
+        (LAUNCH["threads"], "4", 4),
+        (LAUNCH["python"], "3", "3"),
+        (LAUNCH["setup"], "module load a\n\n  export B=1  ", ["module load a", "export B=1"]),
+        (LAUNCH["env"], "A=1\nB=x=y\nC=", {"A": "1", "B": "x=y", "C": ""}),
+        (CASE["np"], "8", 8),
+        (MAX, "2.5", 2.5),
+    ],
+)
+def test_what_is_typed_is_what_stands_in_the_suite(field, text, value):
+    read = read_text(field, text)
+    assert repr(read) == repr(value)
+    assert repr(read_text(field, text_of(field, read))) == repr(value)
+
+
+@pytest.mark.parametrize(
+    ("field", "text", "told"),
+    [
+        (TILES["halo_len"], " ", "halo_len is empty: give it a value or leave it out"),
+        (TILES["halo_len"], "0", "halo_len: 0 is below the least value, 1"),
+        (TILES["halo_len"], "3.5", "halo_len: 3.5 is not a whole number"),
+        (TILES["halo_len"], "9" * 5000, "halo_len: the number has too many digits"),
+        (TILES["dtype"], "bf61", "dtype: 'bf61' is none of fp32, fp64, fp16, bf16 (did you mean"),
+        (LINK["sizes"], "8, x", "sizes: 'x' is no number of bytes"),
+        (LAUNCH["launcher"], "opnmpi", "launch.launcher must be auto, mpirun_rsh, hydra, "),
+        (LAUNCH["timeout"], "0", "launch.timeout must be above 0, not 0"),
+        (LAUNCH["env"], "A", "env: 'A' is no NAME=VALUE"),
+        (LAUNCH["env"], "1A=2", "'1A' cannot name an environment variable"),
+        (CASE["name"], "a b", "name is 'a b'; use letters, digits"),
+        (CASE["np"], "0", "np must be a whole number from 1, not 0"),
+        (MIN, "few", "expect.time_ms.p95.min must be a number, not 'few'"),
+    ],
+)
+def test_what_the_loader_would_refuse_is_refused_in_its_words(field, text, told):
+    with pytest.raises(UsageError) as caught:
+        read_text(field, text)
+    assert str(caught.value).startswith(told)
+
+
+@pytest.mark.parametrize(
+    ("field", "text", "values"),
+    [
+        (TILES["image_size"], "64, 128, 65x96", [64, 128, "65x96"]),
+        (TILES["image_size"], "64..1024 *2", [64, 128, 256, 512, 1024]),
+        (TILES["image_size"], "64..1000*2", [64, 128, 256, 512]),
+        (TILES["halo_len"], "1..9 +2, 20", [1, 3, 5, 7, 9, 20]),
+        (TILES["halo_len"], "1..3", [1, 2, 3]),
+        (TILES["halo_len"], "4..4 *2", [4]),
+        (TILES["overlap"], "on, off", ["on", "off"]),
+        (MEMORY["size"], "8..1MiB *128", [8, "1KiB", "128KiB"]),
+        (MEMORY["size"], "1KiB..2KiB +512B", ["1KiB", 1536, "2KiB"]),
+        (MEMORY["size"], "8..16 +4", [8, 12, 16]),
+        (LINK["sizes"], "[8, 64KiB], [8]", [[8, "64KiB"], [8]]),
+        (CASE["np"], "2..8 *2", [2, 4, 8]),
+    ],
+)
+def test_a_sweep_is_a_list_or_a_range(field, text, values):
+    read = read_sweep(field, text)
+    assert repr(read) == repr(values)
+    assert read_sweep(field, sweep_text(read)) == values
+
+
+def test_steps_of_a_range_do_not_drift():
+    (field,) = (field for field in fields_of(MADE_UP) if field.name == "side")
+    values = [0.25, 0.35, 0.45, 0.55, 0.65, 0.75, 0.85, 0.95]
+    assert read_sweep(field, "0.25..1 +0.1") == values
+
+
+@pytest.mark.parametrize(
+    ("field", "text", "told"),
+    [
+        (TILES["halo_len"], "", "halo_len is empty: give it a value or leave it out"),
+        (TILES["halo_len"], "1,,2", "halo_len: '1,,2' cannot be read; write values with commas"),
+        (TILES["halo_len"], "1], [2", "halo_len: '1], [2' cannot be read"),
+        (TILES["halo_len"], "0..4", "halo_len: 0 is below the least value, 1"),
+        (TILES["halo_len"], "4..1", "halo_len: 4..1 +1 does not rise from its first to its last"),
+        (TILES["halo_len"], "1..4 *1", "halo_len: 1..4 *1 does not rise"),
+        (TILES["halo_len"], "1..4 +0", "halo_len: 1..4 +0 does not rise"),
+        (TILES["seed"], "0..4 *2", "seed: 0..4 *2 does not rise"),
+        (TILES["halo_len"], "1..4 *two", "halo_len: 'two' is no number; write FIRST..LAST"),
+        (TILES["halo_len"], "1..4 *inf", "halo_len: 'inf' is no finite number"),
+        (TILES["halo_len"], "1..4 +0.5", "halo_len: 1.5 is not a whole number"),
+        (TILES["image_size"], "8x8..64 *2", "image_size: '8x8' is no number"),
+        (TILES["halo_len"], "1..1001", "halo_len: 1..1001 +1 makes more than 1000 values"),
+        (TILES["halo_len"], "1..600, 1..600", "halo_len: these are 1200 values; a sweep has at"),
+        (TILES["dtype"], "fp32..bf16", "dtype: 'fp32..bf16' is none of"),
+        (MEMORY["size"], "8..64 +x", "size: 'x' is no number of bytes"),
+        (LAUNCH["timeout"], "1, 2", "timeout takes one value; only parameters and np can"),
+    ],
+)
+def test_a_sweep_that_cannot_be_is_refused(field, text, told):
+    with pytest.raises(UsageError) as caught:
+        read_sweep(field, text)
+    assert str(caught.value).startswith(told)
+
+
+def test_a_thousand_values_are_not_too_many():
+    assert read_sweep(TILES["halo_len"], "1..1000")[-1] == 1000
+    assert read_sweep(TILES["halo_len"], "1..10 *1e999999") == [1]
+
+
+def refusal(read, field, text):
+    """What is said to a text; the field's name where it is read."""
+    try:
+        read(field, text)
+    except UsageError as error:
+        return str(error)
+    return field.name
+
+
+@given(st.text(max_size=20))
+def test_any_text_is_read_or_refused_in_a_sentence(text):
+    for field in (TILES["image_size"], MEMORY["size"], LINK["sizes"], TILES["dtype"], CASE["np"]):
+        for read in (read_text, read_sweep):
+            assert field.name in refusal(read, field, text)
