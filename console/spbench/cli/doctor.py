@@ -1,15 +1,27 @@
-"""``spbench doctor``: what this machine has, what it lacks, and the command that mends it."""
+"""``spbench doctor``: what this machine or hosts have, what they lack, and what mends it."""
 
 from __future__ import annotations
 
+import json
 import os
-from typing import Annotated
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from spbench.errors import ExitCode
+from spbench.cli.request import HostfileOption, HostsOption
+from spbench.errors import ExitCode, UsageError
+
+if TYPE_CHECKING:
+    from spbench.launch.doctor import Finding
+    from spbench.launch.hosts import Hosts
+    from spbench.launch.survey import HostFacts
 
 WIDTH = 12
+RANKS = 4
+_LONGEST = len("unreachable")
+_GLYPHS = {"ok": "✓", "note": "!", "missing": "✗", "unreachable": "✗"}
 
 
 def register(app: typer.Typer) -> None:
@@ -22,17 +34,102 @@ def doctor(
         str | None, typer.Option("--python", help="Interpreter of the ranks.", metavar="PATH")
     ] = None,
     ranks: Annotated[
-        int, typer.Option("--ranks", help="Ranks that you mean to run here.", min=1)
-    ] = 4,
+        int | None,
+        typer.Option(
+            "--ranks", help="Ranks that you mean to run here.", min=1, show_default=str(RANKS)
+        ),
+    ] = None,
+    hostfile: HostfileOption = None,
+    hosts: HostsOption = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One JSON object: this machine and the hosts.")
+    ] = False,
 ) -> None:
-    """Name launchers, MPI library, torch, devices and cores, and what is missing."""
-    from spbench.launch.doctor import examine
+    """Name launchers, MPI library, torch, devices and cores, and what is missing.
 
-    findings = examine(python, ranks, os.environ)
-    for finding in findings:
-        glyph = {"ok": "✓", "note": "!", "missing": "✗"}[finding.status]
-        print(f"{glyph} {finding.status:<8} {finding.subject:<{WIDTH}} {finding.text}")
-        if finding.mend:
-            print(f"  {'':<8} {'':<{WIDTH}} mend: {finding.mend}")
-    if any(finding.status == "missing" for finding in findings):
+    With hosts: what each of them has, lacks, and has different from the others.
+    """
+    from spbench.launch.doctor import examine
+    from spbench.launch.hostfiles import given_hosts
+
+    named = given_hosts(hostfile, hosts)
+    if named is not None and ranks is not None:
+        raise UsageError("--ranks is about this machine; with hosts, their slots say how many")
+    machine = examine(python, ranks or RANKS, os.environ) if as_json or named is None else []
+    surveyed = _surveyed(named, python) if named is not None else []
+    if as_json:
+        _print_json(machine, surveyed)
+    elif named is None:
+        for finding in machine:
+            _print_finding(finding, finding.subject, finding.text)
+    else:
+        _print_hosts(surveyed)
+    judged: Sequence[Finding | HostFacts] = machine if named is None else surveyed
+    if any(item.status in ("missing", "unreachable") for item in judged):
         raise typer.Exit(ExitCode.MISSING)
+
+
+def _surveyed(hosts: Hosts, python: str | None) -> list[HostFacts]:
+    """Return the facts of the hosts, in the order in which they were named."""
+    import asyncio
+
+    from spbench.launch.survey import survey
+    from spbench.suites.settings import LaunchSettings
+
+    async def arrived() -> dict[str, HostFacts]:
+        return {facts.host: facts async for facts in survey(hosts.names, settings, os.environ)}
+
+    settings = LaunchSettings.model_validate({"python": python} if python else {})
+    found = asyncio.run(arrived())
+    return [found[name] for name in hosts.names]
+
+
+def _print_json(machine: Sequence[Finding], hosts: Sequence[HostFacts]) -> None:
+    from spbench.launch.differences import differences
+
+    told = {
+        "machine": [asdict(finding) for finding in machine],
+        "hosts": [asdict(facts) for facts in hosts],
+        "differences": [asdict(finding) for finding in differences(hosts)],
+    }
+    print(json.dumps(told, indent=1, allow_nan=False))
+
+
+def _print_hosts(hosts: Sequence[HostFacts]) -> None:
+    from spbench.launch.differences import differences
+    from spbench.launch.host_facts import findings_of
+    from spbench.launch.host_names import fold
+
+    rows = [_cells(facts) for facts in hosts if facts.cores is not None]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    width = max(WIDTH, *(len(facts.host) for facts in hosts))
+    for facts in hosts:
+        padded = (f"{cell:<{room}}" for cell, room in zip(_cells(facts), widths, strict=False))
+        told = facts.reason if facts.cores is None else "  ".join(padded)
+        glyph = _GLYPHS[facts.status]
+        print(f"{glyph} {facts.status:<{_LONGEST}} {facts.host:<{width}} {told}".rstrip())
+    for finding, names in findings_of(hosts).items():
+        _print_finding(finding, fold(names), f"{finding.subject}: {finding.text}", width, _LONGEST)
+    for finding in differences(hosts):
+        _print_finding(finding, finding.subject, finding.text, width, _LONGEST)
+
+
+def _cells(facts: HostFacts) -> list[str]:
+    return [
+        f"{facts.cores} cores",
+        f"{facts.memory_gib or '?'} GiB, {facts.free_gib or '?'} free",
+        f"load {facts.load}",
+        facts.devices,
+        facts.links or "no adapter",
+        facts.mpi or "no MPI",
+        f"torch {facts.torch}" if facts.torch else "no torch",
+        f"Python {facts.python}",
+    ]
+
+
+def _print_finding(
+    finding: Finding, about: str, text: str, width: int = WIDTH, status_width: int = 8
+) -> None:
+    print(f"{_GLYPHS[finding.status]} {finding.status:<{status_width}} {about:<{width}} {text}")
+    if finding.mend:
+        print(f"  {'':<{status_width}} {'':<{width}} mend: {finding.mend}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import json
 import os
 import signal
 import subprocess
@@ -17,8 +16,20 @@ from typing import Any, cast
 
 from spbench.errors import MissingError
 from spbench.launch.base import Launcher
+from spbench.launch.mpi_probe import PROBE, MpiLibrary, library_in, probed_in
 from spbench.launch.program import interpreter, wrapped
 from spbench.suites.settings import LAUNCHERS, LaunchSettings
+
+__all__ = [
+    "PREFERENCE",
+    "Found",
+    "MpiLibrary",
+    "abandon_probes",
+    "find_launcher",
+    "launcher_named",
+    "mismatch",
+    "mpi_library",
+]
 
 PREFERENCE: Mapping[str, tuple[str, ...]] = {
     "openmpi": ("openmpi",),
@@ -29,60 +40,9 @@ PREFERENCE: Mapping[str, tuple[str, ...]] = {
 }
 """The launchers of each MPI library, best first."""
 
-_TITLES = {
-    "openmpi": "Open MPI",
-    "mpich": "MPICH",
-    "intelmpi": "Intel MPI",
-    "mvapich": "MVAPICH",
-    "mvapich2": "MVAPICH2",
-}
 _EXTRAS = {"openmpi": "openmpi", "mpich": "mpich", "intelmpi": "intelmpi"}
-# what a library's version text holds; MVAPICH2's holds MVAPICH, so the order counts
-_MARKS = (
-    ("Open MPI", "openmpi"),
-    ("Intel(R) MPI", "intelmpi"),
-    ("MVAPICH2", "mvapich2"),
-    ("MVAPICH", "mvapich"),
-    ("MPICH", "mpich"),
-)
 _PATIENCE = 30.0
 _probes: set[subprocess.Popen[str]] = set()
-
-# torch takes a second to import, and MPI_Init may need a launcher: neither happens here
-_PROBE = """
-import importlib.metadata, importlib.util, json
-found = {"mpi4py": None, "library": None, "torch": None, "error": None, "worker": False}
-found["worker"] = importlib.util.find_spec("spbench_workers") is not None
-try:
-    found["torch"] = importlib.metadata.version("torch")
-except importlib.metadata.PackageNotFoundError:
-    pass
-try:
-    import mpi4py
-    found["mpi4py"] = mpi4py.__version__
-    mpi4py.rc.initialize = False
-    mpi4py.rc.finalize = False
-    from mpi4py import MPI
-    found["library"] = MPI.Get_library_version().splitlines()[0].strip("\\0 ")
-except Exception as error:
-    found["error"] = f"{type(error).__name__}: {error}"
-print("spbench-probe " + json.dumps(found))
-"""
-
-
-@dataclass(frozen=True, slots=True)
-class MpiLibrary:
-    """The MPI library that the ranks load, and the versions beside it."""
-
-    name: str
-    version_text: str
-    mpi4py: str = ""
-    torch: str | None = None
-
-    @property
-    def title(self) -> str:
-        """Its name as its makers write it."""
-        return _TITLES.get(self.name, self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,35 +70,13 @@ def mpi_library(python: str, settings: LaunchSettings | None = None) -> MpiLibra
         MissingError: The interpreter does not run, or mpi4py or its MPI library is missing.
     """
     settings = settings or LaunchSettings.model_validate({})
-    argv = wrapped(settings, (python, "-c", _PROBE))
+    argv = wrapped(settings, (python, "-c", PROBE))
     return _probed(python, argv, tuple(settings.env.items()))
 
 
 @lru_cache
 def _probed(python: str, argv: tuple[str, ...], env: tuple[tuple[str, str], ...]) -> MpiLibrary:
-    found = _run_probe(python, argv, {**os.environ, **dict(env)})
-    if found["mpi4py"] is None:
-        raise MissingError(
-            f"{python} has no mpi4py: {python} -m pip install 'spbench[workers,mpi]'"
-        )
-    if found["library"] is None:
-        raise MissingError(
-            f"mpi4py of {python} finds no MPI library ({found['error']}): "
-            f"{python} -m pip install 'spbench[workers,mpi]', or load the cluster's MPI module"
-        )
-    if not found["worker"]:
-        raise MissingError(
-            f"{python} has no spbench_workers: {python} -m pip install 'spbench[workers,mpi]', or "
-            f"set launch.env.PYTHONPATH to its folder"
-        )
-    text = str(found["library"]).split(", package:")[0]
-    name = next((name for mark, name in _MARKS if mark in text), None)
-    if name is None:
-        raise MissingError(
-            f"{python} loads an MPI library that spbench does not know, {text!r}: "
-            f"known are {', '.join(_TITLES.values())}"
-        )
-    return MpiLibrary(name, text, str(found["mpi4py"]), found["torch"])
+    return library_in(python, _run_probe(python, argv, {**os.environ, **dict(env)}))
 
 
 def _run_probe(python: str, argv: tuple[str, ...], env: Mapping[str, str]) -> dict[str, Any]:
@@ -154,10 +92,9 @@ def _run_probe(python: str, argv: tuple[str, ...], env: Mapping[str, str]) -> di
             f"{python} did not tell its MPI library within {_PATIENCE:g} s; check launch.python, "
             f"launch.setup and launch.container"
         ) from None
-    for line in stdout.splitlines():
-        if line.startswith("spbench-probe "):
-            found: dict[str, Any] = json.loads(line.removeprefix("spbench-probe "))
-            return found
+    found = probed_in(stdout)
+    if found is not None:
+        return found
     last = (stderr.strip().splitlines() or ["it printed nothing"])[-1]
     raise MissingError(
         f"{python} cannot be asked for its MPI library, exit status {status}: {last}; "

@@ -9,12 +9,11 @@ from typing import Literal
 
 from spbench.errors import MissingError
 from spbench.launch.detect import MpiLibrary, find_launcher, mismatch, mpi_library
+from spbench.launch.mpi_probe import INSTALL
 from spbench.launch.placement import cores
 from spbench.launch.program import interpreter
 from spbench.suites.settings import LAUNCHERS, LaunchSettings
 from spbench_workers import devices_of_host
-
-_WORKERS = "pip install 'spbench[workers,mpi]'"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,15 +40,19 @@ def examine(python: str | None, ranks: int, env: Mapping[str, str]) -> list[Find
     return [*findings, *_machine(ranks)]
 
 
+def no_torch(mend: str = INSTALL) -> Finding:
+    """Return what is said of an interpreter of ranks that has no torch."""
+    text = "the halo, memory and compute benchmarks need it"
+    return Finding("missing", "torch", text, mend)
+
+
 def _software(library: MpiLibrary) -> Iterator[Finding]:
     yield Finding("ok", "MPI library", library.version_text)
     yield Finding("ok", "mpi4py", library.mpi4py)
     if library.torch:
         yield Finding("ok", "torch", library.torch)
     else:
-        yield Finding(
-            "missing", "torch", "the halo, memory and compute benchmarks need it", _WORKERS
-        )
+        yield no_torch()
 
 
 def _launchers(

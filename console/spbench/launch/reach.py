@@ -10,8 +10,11 @@ from collections.abc import Iterable
 from spbench.launch.placement import is_local
 
 DEADLINE = 8.0
-_AT_ONCE = 64
-_SSH = ("ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=5")
+"""Seconds that a host has for its answer."""
+AT_ONCE = 64
+"""Hosts that are asked at the same time, at most."""
+UNKNOWN_NAME = "its name does not resolve"
+SSH = ("ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=5")
 
 
 async def unreachable(hosts: Iterable[str]) -> dict[str, str]:
@@ -21,7 +24,7 @@ async def unreachable(hosts: Iterable[str]) -> dict[str, str]:
     8 s.
     """
     names = [host for host in dict.fromkeys(hosts) if not is_local(host)]
-    gate = asyncio.Semaphore(_AT_ONCE)
+    gate = asyncio.Semaphore(AT_ONCE)
 
     async def ask(host: str) -> str | None:
         async with gate:
@@ -36,10 +39,15 @@ async def unreachable(hosts: Iterable[str]) -> dict[str, str]:
 
 async def _trouble(host: str) -> str | None:
     ssh = await _ssh_trouble(host)
-    # a name may be an alias of ssh's configuration, so the resolver alone does not decide
-    if ssh is not None and not await _resolves(host):
-        return "its name does not resolve"
-    return ssh
+    return None if ssh is None else await reason(host, ssh)
+
+
+async def reason(host: str, ssh: str) -> str:
+    """Return why ssh cannot reach a host, in few words, where ssh itself has said so much.
+
+    A name may be an alias of ssh's configuration, so the resolver alone does not decide.
+    """
+    return ssh if await _resolves(host) else UNKNOWN_NAME
 
 
 async def _resolves(host: str) -> bool:
@@ -53,7 +61,7 @@ async def _resolves(host: str) -> bool:
 async def _ssh_trouble(host: str) -> str | None:
     try:
         process = await asyncio.create_subprocess_exec(
-            *_SSH,
+            *SSH,
             host,
             "true",
             stdin=asyncio.subprocess.DEVNULL,

@@ -1,0 +1,195 @@
+"""What a host has said of itself, and what of it stands in a run's way."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from spbench import __version__
+from spbench.launch.doctor import Finding, no_torch
+from spbench.launch.host_question import PROBE_PATIENCE
+from spbench.launch.mpi_probe import INSTALL, LackingError, library_in, probed_in
+from spbench.launch.reach import UNKNOWN_NAME
+from spbench_workers import devices_of_host
+
+CLOCK_TOLERANCE = 1.0
+"""Seconds that a host's clock may differ from this machine's."""
+_OLDEST_PYTHON = (3, 11)
+_CHECK_LAUNCH = "check launch.python, launch.setup and launch.container"
+
+
+@dataclass(frozen=True, slots=True)
+class Adapter:
+    """One port of an InfiniBand or RoCE adapter, in the kernel's words."""
+
+    name: str
+    port: str
+    state: str
+    rate: str
+
+
+@dataclass(frozen=True, slots=True)
+class HostFacts:
+    """One host: None and () stand for what it has not told.
+
+    ``status`` is that of the worst finding, and ``reason`` its text. Versions are those of the
+    ranks' interpreter; ``clock_s`` is how far its clock is ahead of this machine's.
+    """
+
+    host: str
+    status: Literal["ok", "note", "missing", "unreachable"]
+    reason: str = ""
+    findings: tuple[Finding, ...] = ()
+    cores: int | None = None
+    memory_gib: float | None = None
+    free_gib: float | None = None
+    load: float | None = None
+    gpus: tuple[str, ...] = ()
+    adapters: tuple[Adapter, ...] = ()
+    interpreter: str | None = None
+    python: str | None = None
+    mpi: str | None = None
+    mpi4py: str | None = None
+    torch: str | None = None
+    spbench: str | None = None
+    clock_s: float | None = None
+
+    @property
+    def devices(self) -> str:
+        """``2 x NVIDIA H200``, or ``cpu``."""
+        return devices_of_host.counted(list(self.gpus)) or "cpu"
+
+    @property
+    def links(self) -> str:
+        """``2 x 400 Gb/sec (4X NDR), 1 x DOWN``; nothing where there is no adapter."""
+        ports = (port.rate if port.state == "ACTIVE" else port.state for port in self.adapters)
+        return devices_of_host.counted(list(ports))
+
+
+def findings_of(hosts: Iterable[HostFacts]) -> dict[Finding, list[str]]:
+    """Return each finding, and the hosts that it is true of."""
+    found: dict[Finding, list[str]] = {}
+    for facts in hosts:
+        for finding in facts.findings:
+            found.setdefault(finding, []).append(facts.host)
+    return found
+
+
+def unreached(host: str, reason: str) -> HostFacts:
+    """Return the facts of a host that did not answer."""
+    finding = Finding("missing", "ssh", reason, _way_in(host, reason))
+    return HostFacts(host, "unreachable", reason, (finding,))
+
+
+def _way_in(host: str, reason: str) -> str:
+    if reason == UNKNOWN_NAME:
+        return f"correct the name, or give it an address in /etc/hosts or ~/.ssh/config: {host}"
+    if "cannot run here" in reason:
+        return "install ssh on this machine (openssh-client), or correct its PATH"
+    if "permission denied" in reason.lower():
+        return f"let ssh in without a password: ssh-copy-id {host}"
+    if "host key verification failed" in reason.lower():
+        return f"accept its key once: ssh {host} true"
+    return f"see that it is up and that this ends at once: ssh -o BatchMode=yes {host} true"
+
+
+def mute(host: str, python: str, why: str) -> HostFacts:
+    """Return the facts of a host that can be reached, and on which no Python answers."""
+    text = f"neither {python} nor python3 answers: {why}"
+    finding = Finding("missing", "python", text, _CHECK_LAUNCH)
+    return HostFacts(host, "missing", text, (finding,))
+
+
+def facts_of(host: str, python: str, answer: Mapping[str, Any], clock_s: float | None) -> HostFacts:
+    """Return the facts of a host, from its answer to `host_question.program`.
+
+    Args:
+        host: Its name in the hostfile.
+        python: The interpreter that was asked for.
+        answer: The fields of its first line.
+        clock_s: How far its clock is ahead of this machine's.
+    """
+    probe = answer["probe"]
+    found = (probed_in(probe["stdout"]) if probe else None) or {}
+    adapters = tuple(Adapter(**fields) for fields in answer["adapters"])
+    findings = (
+        *(_interpreter(python, answer) or _software(python, probe, found)),
+        *_versions(python, found),
+        *_clock(clock_s),
+        *_ports(adapters),
+    )
+    worst = next((f for f in findings if f.status == "missing"), next(iter(findings), None))
+    return HostFacts(
+        host,
+        worst.status if worst else "ok",
+        f"{worst.subject}: {worst.text}" if worst else "",
+        findings,
+        **{name: answer[name] for name in ("cores", "memory_gib", "free_gib", "load")},
+        gpus=tuple(answer["gpus"]),
+        adapters=adapters,
+        interpreter=answer["interpreter"],
+        python=answer["python"],
+        mpi=_library_text(found),
+        **{name: found.get(name) for name in ("mpi4py", "torch", "spbench")},
+        clock_s=clock_s,
+    )
+
+
+def _library_text(found: Mapping[str, Any]) -> str | None:
+    text = found.get("library")
+    return " ".join(str(text).split(", package:")[0].split()) if text else None
+
+
+def _interpreter(python: str, answer: Mapping[str, Any]) -> tuple[Finding, ...]:
+    """What speaks against the interpreter itself: then its packages do not matter."""
+    version = answer["python"]
+    if answer["probe"] is None:
+        text = f"{python} is not there; python3 ({version}) answered instead"
+        mend = "make it there under the same path, or name another with launch.python"
+        return (Finding("missing", "python", text, mend),)
+    if tuple(map(int, re.findall(r"\d+", version)[:2])) < _OLDEST_PYTHON:
+        text = f"{python} is Python {version}; ranks need 3.11 or newer"
+        return (Finding("missing", "python", text, "name a newer one with launch.python"),)
+    return ()
+
+
+def _software(python: str, probe: Mapping[str, Any], found: Mapping[str, Any]) -> Iterator[Finding]:
+    if not found:
+        yield Finding("missing", "MPI library", _untold(python, probe), _CHECK_LAUNCH)
+        return
+    try:
+        library_in(python, found)
+    except LackingError as error:
+        yield Finding("missing", "MPI library", error.what, error.mend)
+    if not found["torch"]:
+        yield no_torch(f"{python} -m {INSTALL}")
+
+
+def _untold(python: str, probe: Mapping[str, Any]) -> str:
+    if probe["status"] is None:
+        return f"{python} did not tell its MPI library within {PROBE_PATIENCE} s"
+    last = (probe["stderr"].strip().splitlines() or ["it printed nothing"])[-1]
+    return f"{python} cannot be asked for its MPI library, exit status {probe['status']}: {last}"
+
+
+def _versions(python: str, found: Mapping[str, Any]) -> Iterator[Finding]:
+    there = found.get("spbench")
+    if there and there != __version__:
+        mend = f"{python} -m {INSTALL.replace(']', f']=={__version__}')}"
+        yield Finding("note", "spbench", f"{there} there, {__version__} here", mend)
+
+
+def _clock(clock_s: float | None) -> Iterator[Finding]:
+    if clock_s is not None and abs(clock_s) > CLOCK_TOLERANCE:
+        side = "ahead of" if clock_s > 0 else "behind"
+        text = f"{abs(clock_s):.1f} s {side} this machine's: times in its logs are off by as much"
+        yield Finding("note", "clock", text, "let chrony or ntpd set the clocks of both")
+
+
+def _ports(adapters: Sequence[Adapter]) -> Iterator[Finding]:
+    if adapters and not any(port.state == "ACTIVE" for port in adapters):
+        names = ", ".join(f"{port.name}:{port.port} {port.state}" for port in adapters)
+        text = f"no port is active ({names}): MPI takes a slower way"
+        yield Finding("note", "adapters", text, "look at cable, switch port and subnet manager")

@@ -1,0 +1,115 @@
+"""What an interpreter says of its MPI library: the question, and how its answer is read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from spbench.errors import MissingError
+
+INSTALL = "pip install 'spbench[workers,mpi]'"
+
+# torch takes a second to import, and MPI_Init may need a launcher: neither happens here
+PROBE = """
+import importlib.metadata, importlib.util, json
+found = {"mpi4py": None, "library": None, "torch": None, "error": None, "worker": False}
+found["worker"] = importlib.util.find_spec("spbench_workers") is not None
+try:
+    found["torch"] = importlib.metadata.version("torch")
+except importlib.metadata.PackageNotFoundError:
+    pass
+try:
+    import spbench
+    found["spbench"] = spbench.__version__
+except Exception:
+    found["spbench"] = None
+try:
+    import mpi4py
+    found["mpi4py"] = mpi4py.__version__
+    mpi4py.rc.initialize = False
+    mpi4py.rc.finalize = False
+    from mpi4py import MPI
+    found["library"] = MPI.Get_library_version().splitlines()[0].strip("\\0 ")
+except Exception as error:
+    found["error"] = f"{type(error).__name__}: {error}"
+print("spbench-probe " + json.dumps(found))
+"""
+
+_TITLES = {
+    "openmpi": "Open MPI",
+    "mpich": "MPICH",
+    "intelmpi": "Intel MPI",
+    "mvapich": "MVAPICH",
+    "mvapich2": "MVAPICH2",
+}
+# what a library's version text holds; MVAPICH2's holds MVAPICH, so the order counts
+_MARKS = (
+    ("Open MPI", "openmpi"),
+    ("Intel(R) MPI", "intelmpi"),
+    ("MVAPICH2", "mvapich2"),
+    ("MVAPICH", "mvapich"),
+    ("MPICH", "mpich"),
+)
+
+
+class LackingError(MissingError):
+    """What an interpreter lacks, and what mends it."""
+
+    def __init__(self, what: str, mend: str) -> None:
+        super().__init__(f"{what}: {mend}")
+        self.what = what
+        self.mend = mend
+
+
+@dataclass(frozen=True, slots=True)
+class MpiLibrary:
+    """The MPI library that the ranks load, and the versions beside it."""
+
+    name: str
+    version_text: str
+    mpi4py: str = ""
+    torch: str | None = None
+
+    @property
+    def title(self) -> str:
+        """Its name as its makers write it."""
+        return _TITLES.get(self.name, self.name)
+
+
+def probed_in(stdout: str) -> dict[str, Any] | None:
+    """Return what the probe found, from among whatever else was printed; None: nothing."""
+    for line in stdout.splitlines():
+        if line.startswith("spbench-probe "):
+            found: dict[str, Any] = json.loads(line.removeprefix("spbench-probe "))
+            return found
+    return None
+
+
+def library_in(python: str, found: Mapping[str, Any]) -> MpiLibrary:
+    """Return the library that a probe found.
+
+    Raises:
+        LackingError: mpi4py, its MPI library or the workers are missing.
+    """
+    if found["mpi4py"] is None:
+        raise LackingError(f"{python} has no mpi4py", f"{python} -m {INSTALL}")
+    if found["library"] is None:
+        raise LackingError(
+            f"mpi4py of {python} finds no MPI library ({found['error']})",
+            f"{python} -m {INSTALL}, or load the cluster's MPI module",
+        )
+    if not found["worker"]:
+        raise LackingError(
+            f"{python} has no spbench_workers",
+            f"{python} -m {INSTALL}, or set launch.env.PYTHONPATH to its folder",
+        )
+    text = str(found["library"]).split(", package:")[0]
+    name = next((name for mark, name in _MARKS if mark in text), None)
+    if name is None:
+        raise LackingError(
+            f"{python} loads an MPI library that spbench does not know, {text!r}",
+            f"use one of {', '.join(_TITLES.values())}",
+        )
+    return MpiLibrary(name, text, str(found["mpi4py"]), found["torch"])

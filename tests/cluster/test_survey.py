@@ -1,0 +1,65 @@
+"""What hosts say of themselves over the real ssh and sshd."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hosts import NetHosts
+
+from running import SPBENCH
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(60)]
+
+
+def doctor(hosts: NetHosts, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [SPBENCH, "doctor", *words],
+        env=os.environ | {"PATH": f"{hosts.bin}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+    )
+
+
+def test_two_hosts_tell_what_they_have_and_one_is_down(hosts: NetHosts) -> None:
+    one, two, lost = hosts.hosts
+    # the second by a name that only ssh knows
+    with hosts.cut(lost):
+        done = doctor(hosts, "--hosts", f"{one.address},{two.name},{lost.address}", "--json")
+    assert (done.returncode, done.stderr) == (3, "")
+    first, second, third = json.loads(done.stdout)["hosts"]
+    for facts in (first, second):
+        assert facts["status"] != "unreachable", facts["reason"]
+        assert facts["cores"] == len(os.sched_getaffinity(0))
+        assert Path(facts["interpreter"]).parent == Path(sys.executable).parent
+        assert facts["mpi"]
+        assert abs(facts["clock_s"]) < 0.5
+    assert [first["host"], second["host"]] == [one.address, two.name]
+    assert (third["status"], third["cores"]) == ("unreachable", None)
+    assert third["findings"][0]["mend"]
+    left = [pid for host in hosts.hosts for pid in host.pids if "spbench" in command_of(pid)]
+    assert left == []
+
+
+def test_an_interpreter_that_no_host_has_is_one_finding(hosts: NetHosts, tmp_path) -> None:
+    (tmp_path / "hosts").write_text(hosts.lines())
+    done = doctor(hosts, "--hostfile", str(tmp_path / "hosts"), "--python", "/opt/nowhere/python")
+    assert (done.returncode, done.stderr) == (3, "")
+    lines = done.stdout.splitlines()
+    assert [line.split()[2] for line in lines[:3]] == [host.address for host in hosts.hosts]
+    assert all("cores" in line for line in lines[:3])
+    assert len([line for line in lines if "/opt/nowhere/python is not there" in line]) == 1
+
+
+def command_of(pid: int) -> str:
+    try:
+        with open(f"/proc/{pid}/cmdline") as file:
+            return file.read()
+    except OSError:
+        return ""

@@ -1,0 +1,60 @@
+"""Hosts behind a stand-in for ssh: what each has is written by the test."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from pathlib import Path
+
+STANDIN = Path(__file__).parents[1] / "standins" / "strict_ssh"
+MPI_MODULE = "def Get_library_version():\n    return {library!r}\n"
+
+
+class SshHosts:
+    """Makes hosts, in a folder, and the environment in which ``ssh`` reaches them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        (folder / "hosts").mkdir(parents=True)
+        (folder / "bin").mkdir()
+        (folder / "bin/ssh").symlink_to(STANDIN)
+        (folder / "bin/python3").symlink_to(sys.executable)
+        self.env = {
+            **os.environ,
+            "PATH": f"{folder}/bin:/usr/bin:/bin",
+            "STANDIN_SSH_HOSTS": str(folder / "hosts"),
+        }
+
+    def add(self, name: str, *lines: str) -> None:
+        """Make a host that runs shell lines before any command."""
+        (self.folder / "hosts" / name).write_text("\n".join(lines))
+
+    def equip(
+        self,
+        name: str,
+        *lines: str,
+        library: str = "Open MPI v5.0.11, package: Open MPI",
+        torch: str = "2.6.0",
+        spbench: str | None = None,
+        more: str = "",
+    ) -> Path:
+        """Make a host whose interpreter finds these versions before the installed ones.
+
+        ``more`` is what Python runs there at its start. Returns the folder of its packages.
+        """
+        packages = self.folder / "packages" / name
+        rc = "class rc:\n    pass\n"
+        texts = {
+            "mpi4py/__init__.py": f"__version__ = '4.1.0'\n{rc}",
+            "mpi4py/MPI.py": MPI_MODULE.format(library=library),
+            f"torch-{torch}.dist-info/METADATA": f"Name: torch\nVersion: {torch}\n",
+            "sitecustomize.py": more,
+        }
+        if spbench is not None:
+            texts["spbench/__init__.py"] = f"__version__ = {spbench!r}\n"
+        for path, text in texts.items():
+            (packages / path).parent.mkdir(parents=True, exist_ok=True)
+            (packages / path).write_text(text)
+        self.add(name, f"export PYTHONPATH={shlex.quote(str(packages))}", *lines)
+        return packages

@@ -1,0 +1,134 @@
+"""``spbench doctor`` over hosts, with a stand-in for ssh."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+from ssh_hosts import SshHosts
+
+from spbench.cli.app import run_command_line
+from spbench.launch import reach
+
+
+@pytest.fixture
+def ssh(tmp_path, monkeypatch) -> SshHosts:
+    async def resolves(host: str) -> bool:
+        return host != "nowhere"
+
+    monkeypatch.setattr(reach, "_resolves", resolves)
+    made = SshHosts(tmp_path / "ssh")
+    for name in ("PATH", "STANDIN_SSH_HOSTS"):
+        monkeypatch.setenv(name, made.env[name])
+    return made
+
+
+@pytest.fixture
+def doctor(ssh, capsys):
+    def run(*words: str) -> tuple[int, str, str]:
+        status = run_command_line(["doctor", *words])
+        return status, *capsys.readouterr()
+
+    return run
+
+
+def test_hosts_that_are_well_have_one_line_each(ssh, doctor, tmp_path):
+    for name in ("node1", "longer-name-2"):
+        ssh.equip(name)
+    (tmp_path / "hosts").write_text("longer-name-2 slots=4\nnode1\n")
+    status, out, err = doctor("--hostfile", str(tmp_path / "hosts"))
+    assert (status, err) == (0, "")
+    first, second = out.splitlines()
+    assert first.startswith("✓ ok          longer-name-2 ")
+    assert second.startswith("✓ ok          node1         ")
+    for word in (" cores", " free", "load", "Open MPI v5.0.11", "torch 2.6.0", "Python 3"):
+        assert first.index(word) == second.index(word)
+
+
+def test_findings_stand_below_the_hosts_with_their_mends(ssh, doctor):
+    for name in ("node1", "node2", "node3"):
+        ssh.equip(name, torch="2.5.1" if name == "node3" else "2.6.0")
+    status, out, _ = doctor("--hosts", "node[1-3],nowhere")
+    assert status == 3
+    lines = out.splitlines()
+    assert [line.split()[1:3] for line in lines[:4]] == [
+        ["ok", "node1"],
+        ["ok", "node2"],
+        ["ok", "node3"],
+        ["unreachable", "nowhere"],
+    ]
+    assert lines[3].endswith("its name does not resolve")
+    assert lines[4:] == [
+        "✗ missing     nowhere      ssh: its name does not resolve",
+        "                           mend: correct the name, or give it an address in /etc/hosts or "
+        "~/.ssh/config: nowhere",
+        "! note        torch        node3 has torch 2.5.1, the others 2.6.0",
+    ]
+
+
+def test_a_note_alone_is_no_failure(ssh, doctor):
+    ssh.equip("node1", spbench="0.0.1")
+    status, out, _ = doctor("--hosts", "node1")
+    assert status == 0
+    assert out.splitlines()[0].startswith("! note        node1 ")
+    assert "spbench: 0.0.1 there" in out
+
+
+def test_a_host_that_lacks_something(ssh, doctor):
+    packages = ssh.equip("node1")
+    (packages / "mpi4py/__init__.py").write_text("raise ImportError('no mpi4py here')")
+    status, out, _ = doctor("--hosts", "node1")
+    assert status == 3
+    assert out.startswith("✗ missing     node1 ")
+    assert "MPI library: " in out
+    assert "mend: " in out
+
+
+def test_json_is_alone_on_stdout(ssh, doctor):
+    ssh.equip("node1", "echo Welcome")
+    ssh.equip("node2", torch="2.5")
+    status, out, err = doctor("--hosts", "node1,node2,nowhere", "--json")
+    assert (status, err) == (3, "")
+    told = json.loads(out)
+    assert list(told) == ["machine", "hosts", "differences"]
+    assert {"python", "cores"} <= {finding["subject"] for finding in told["machine"]}
+    one, two, lost = told["hosts"]
+    assert (one["host"], one["status"], one["mpi"]) == ("node1", "ok", "Open MPI v5.0.11")
+    assert one["cores"] == len(os.sched_getaffinity(0))
+    assert (lost["status"], lost["cores"]) == ("unreachable", None)
+    assert lost["findings"][0]["mend"]
+    assert two["torch"] == "2.5"
+    assert [finding["subject"] for finding in told["differences"]] == ["torch"]
+
+
+def test_json_without_hosts(doctor):
+    status, out, _ = doctor("--json", "--ranks", "100000")
+    told = json.loads(out)
+    assert (told["hosts"], told["differences"]) == ([], [])
+    missing = [finding for finding in told["machine"] if finding["status"] == "missing"]
+    assert status == (3 if missing else 0)
+    assert told["machine"][-1]["text"].startswith("100000 ranks would share")
+
+
+def test_the_interpreter_is_the_one_that_was_named(ssh, doctor):
+    ssh.equip("node1", f"PATH={ssh.folder}/bin:$PATH")
+    status, out, _ = doctor("--hosts", "node1", "--python", "/opt/py")
+    assert status == 3
+    assert "/opt/py is not there; python3" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--hosts", "a", "--hostfile", "b"], "--hostfile and --hosts both name hosts"),
+        (["--hosts", "a", "--ranks", "2"], "--ranks is about this machine"),
+        (["--hostfile", "/nowhere/hosts"], "/nowhere/hosts:1: error: cannot read the hostfile"),
+        (["--hosts", "no[de"], "no[de"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused(doctor, words, sentence):
+    status, out, err = doctor(*words, "--json")
+    assert (status, out) == (2, "")
+    assert sentence in err
+    assert err.count("\n") == 1

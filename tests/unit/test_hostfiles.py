@@ -1,0 +1,71 @@
+"""Which files are taken for hostfiles."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from spbench.errors import UsageError
+from spbench.launch.hostfiles import given_hosts, hostfiles_near, read_near
+
+ROOT = Path(__file__).parents[2]
+
+
+def names(folder: Path) -> list[str]:
+    return [str(path.relative_to(folder)) for path in hostfiles_near(folder)]
+
+
+def test_what_looks_like_a_hostfile(tmp_path):
+    (tmp_path / "hostfiles/deeper").mkdir(parents=True)
+    for name in (
+        "b.hosts",
+        "hostfile",
+        "hostfile.old",
+        "x.hostfile",
+        "hosts",
+        "suite.yaml",
+        ".hidden.hosts",
+        "b.hosts~",
+        "hostfiles/any",
+        "hostfiles/.hidden",
+        "hostfiles/deeper/c.hosts",
+    ):
+        (tmp_path / name).write_text("node01\n")
+    os.mkfifo(tmp_path / "pipe.hosts")
+    assert names(tmp_path) == ["b.hosts", "hostfile", "hostfile.old", "x.hostfile", "hostfiles/any"]
+
+
+def test_where_there_is_none(tmp_path):
+    assert names(tmp_path) == []
+    assert names(tmp_path / "nowhere") == []
+
+
+def test_the_wrong_ones_are_listed_with_their_errors(tmp_path):
+    (tmp_path / "good.hosts").write_text("node[01-02] slots=4\n")
+    (tmp_path / "bad.hosts").write_text("node01:0\n")
+    (tmp_path / "lost.hosts").symlink_to(tmp_path / "nowhere")
+    (tmp_path / "raw.hosts").write_bytes(b"\xff\xfe")
+    bad, good, lost, raw = read_near(tmp_path)
+    assert good.hosts is not None
+    assert (good.hosts.slots, good.hosts.names, good.error) == (8, ("node01", "node02"), "")
+    assert [bad.hosts, lost.hosts, raw.hosts] == [None] * 3
+    assert "bad.hosts:1: error: bad count" in bad.error
+    assert "No such file" in lost.error
+    assert "UTF-8" in raw.error
+
+
+def test_the_examples_are_all_found_and_right():
+    found = read_near(ROOT)
+    assert {file.path.name for file in found} >= {"local.hosts", "slurm.hosts"}
+    assert [file.error for file in found if file.error] == []
+
+
+def test_the_hosts_that_were_given(tmp_path):
+    (tmp_path / "h").write_text("node01:2\n")
+    assert given_hosts(None, None) is None
+    assert given_hosts(tmp_path / "h", None).names == ("node01",)
+    assert given_hosts(None, "node[1-2]").names == ("node1", "node2")
+    with pytest.raises(UsageError, match="--hostfile and --hosts both name hosts"):
+        given_hosts(tmp_path / "h", "node1")
