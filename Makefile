@@ -16,7 +16,7 @@ test: lint types ## Install what tests need; lint, types, arrows and all tests t
 	$(BIN)/python -m pytest
 
 unit: $(VENV)/.test ## The fast tests only
-	$(BIN)/python -m pytest -m "not mpi and not cluster"
+	$(BIN)/python -m pytest -m "not mpi and not cluster and not screen"
 
 lint: $(VENV)/.test ## Style and the arrows between rooms
 	$(BIN)/ruff check .
@@ -39,5 +39,5 @@ $(VENV)/.run: $(VENV)/.python pyproject.toml constraints.txt
 	touch $@
 
 $(VENV)/.test: $(VENV)/.python pyproject.toml constraints.txt
-	$(INSTALL) --editable '.[workers,mpi,test,dev]'
+	$(INSTALL) --editable '.[workers,mpi,serve,test,dev]'
 	touch $@ $(VENV)/.run

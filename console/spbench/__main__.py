@@ -1,7 +1,9 @@
-"""The ``spbench`` command."""
+"""The ``spbench`` command: the only module that knows the command line and the console."""
 
 import os
 import sys
+from collections.abc import Sequence
+from typing import Any
 
 from spbench import __version__
 
@@ -11,11 +13,25 @@ def main() -> None:
     if sys.argv[1:] == ["--version"]:
         print(f"spbench {__version__}")
         return
-    from spbench.cli.app import run_command_line
+    from spbench.cli import console
+    from spbench.cli.app import app, run_command_line
 
+    console.register(app, _open_console, _serve_console)
     code = run_command_line()
     _flush()
     sys.exit(code)
+
+
+def _open_console(**asked: Any) -> int:
+    from spbench.tui.start import open_console
+
+    return open_console(**asked)
+
+
+def _serve_console(words: Sequence[str], **asked: Any) -> None:
+    from spbench.tui.web.start import serve_console
+
+    serve_console(words, **asked)
 
 
 def _flush() -> None:

@@ -11,7 +11,7 @@ from typing import cast
 import typer
 
 from spbench import __version__
-from spbench.cli import doctor, results, run, suites
+from spbench.cli import compare, doctor, results, run, suites
 from spbench.errors import ExitCode, SpbenchError, SuiteError
 
 ENV_COMPLETE = "_SPBENCH_COMPLETE"
@@ -36,6 +36,7 @@ run.register(app)
 suites.register(app)
 doctor.register(app)
 results.register(app)
+compare.register(app)
 
 # The base of all of Typer's errors of usage, which Typer does not export by a name of its own.
 _Usage = cast(type[typer.BadParameter], typer.BadParameter.__mro__[2])

@@ -15,6 +15,7 @@ GLYPHS = {
 
 def number(value: float) -> str:
     """Return a value in three figures, without an exponent as long as it is readable."""
-    if value == 0 or 1e-3 <= abs(value) < 1e3:
+    size = abs(value)
+    if size == 0 or 1e-3 <= size < 999.5:
         return f"{value:.3g}"
-    return f"{value:.0f}" if 1e3 <= abs(value) < 1e7 else f"{value:.2e}"
+    return f"{value:.0f}" if 999.5 <= size < 1e7 else f"{value:.2e}"

@@ -12,11 +12,13 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from spbench.errors import UsageError, did_you_mean
 from spbench.record.event_log import read_events, unwritable
-from spbench.record.state import RunState
+
+if TYPE_CHECKING:
+    from spbench.record.state import RunState
 
 DEFAULT_HOME = Path(".spbench")
 ENV_HOME = "SPBENCH_HOME"
@@ -108,6 +110,8 @@ class RunFolder:
         Raises:
             UsageError: The log cannot be read, or has a line that is no event of a run.
         """
+        from spbench.record.state import RunState  # what only lists runs need not wait for it
+
         state = RunState()
         line = 1
         try:

@@ -1,0 +1,145 @@
+"""How quick the console in the terminal is: start, keys, processor time, memory, replay.
+
+    python -m benchmarks.console [--rounds 9] [--seconds 20] [--ranks 4096] [--rate 1000]
+
+The console runs as a user runs it, in a terminal of its own (200x60), and is timed by what it
+writes there. While `benchmarks.made_up_run` writes events of so many ranks, keys are pressed: one
+is answered when its effect is on the terminal. The writer uses the other core.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import random
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from statistics import median, quantiles
+
+from benchmarks.goals import Figure, table
+from benchmarks.made_up_run import write_recorded
+from benchmarks.terminal import Terminal
+
+REPOSITORY = Path(__file__).parent.parent
+SPBENCH = str(Path(sys.executable).parent / "spbench")
+WARM_UP = 5.0
+"""Seconds after the run is watched that are not measured."""
+REPLAYED = 100_000
+SAMPLES = 1_000_000
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rounds", type=int, default=9, help="starts (default: 9)")
+    parser.add_argument("--seconds", type=float, default=20, help="of keys (default: 20)")
+    parser.add_argument("--ranks", type=int, default=4096)
+    parser.add_argument("--rate", type=int, default=1000, help="events a second")
+    words = parser.parse_args()
+    paint, page = first_paint(words.rounds)
+    figures = [
+        Figure("first paint", paint, "s", most=0.6),
+        Figure("the first page with its keys", page, "s"),
+    ]
+    answers, load = under_load(words.ranks, words.rate, words.seconds)
+    figures += [
+        Figure("a key's answer, p50", median(answers), "ms"),
+        Figure("a key's answer, p95", quantiles(answers, n=20)[-1], "ms", most=50),
+        Figure("processor time, of one core", load, "%", most=30),
+        Figure(f"replay of {REPLAYED:,} events", replay(), "s", most=3),
+    ]
+    print(f"{words.ranks:,} ranks, {words.rate:,} events a second, {len(answers)} keys")
+    print(table([*figures, *memory()]))
+
+
+def first_paint(rounds: int) -> tuple[float, float]:
+    """Return the median seconds from the command's start to its tabs, and to a whole page."""
+    paints, pages = [], []
+    with tempfile.TemporaryDirectory() as home:
+        for _ in range(rounds):
+            with Terminal([SPBENCH, "tui", "--home", home], REPOSITORY) as terminal:
+                paints.append(terminal.wait_for("Results"))
+                pages.append(terminal.wait_for("Palette"))
+    return median(paints), median(pages)
+
+
+def under_load(ranks: int, rate: int, seconds: float) -> tuple[list[float], float]:
+    """Return the times in ms of answers to keys, and the processor time in % of one core."""
+    with tempfile.TemporaryDirectory(prefix="spbench-") as home:
+        folder = Path(home, "runs", "20260101-000000-made-up-0000")
+        options = f"--ranks {ranks} --rate {rate} --seconds {seconds + 60}".split()
+        writer = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.made_up_run", str(folder), *options], cwd=REPOSITORY
+        )
+        try:
+            while not (folder / "events.jsonl").exists():
+                time.sleep(0.1)
+            with Terminal([SPBENCH, "tui", "--home", home], REPOSITORY) as terminal:
+                terminal.wait_for("Watch it")
+                terminal.press("y")
+                terminal.wait_for("timing|setup|node003")
+                time.sleep(WARM_UP)
+                return _press_keys(terminal, seconds)
+        finally:
+            writer.kill()
+            writer.wait()
+
+
+def _press_keys(terminal: Terminal, seconds: float) -> tuple[list[float], float]:
+    """Sort the table, and open and close the help, at random times."""
+    answers: list[float] = []
+    spent, started = terminal.processor_seconds(), time.monotonic()
+    while time.monotonic() - started < seconds:
+        for key, effect in (("s", "▲|▼"), ("\x1bOP", "Sort"), ("\x1b", "Results")):
+            time.sleep(random.uniform(0.2, 0.5))
+            terminal.forget()
+            terminal.press(key)
+            answers.append(1000 * terminal.wait_for(effect))
+    passed = time.monotonic() - started
+    return answers, 100 * (terminal.processor_seconds() - spent) / passed
+
+
+def replay() -> float:
+    """Return the seconds from the start of a replay at full speed to its verdict."""
+    with tempfile.TemporaryDirectory(prefix="spbench-") as home:
+        folder = Path(home, "runs", "20260101-000000-made-up-0000")
+        write_recorded(folder, 64, REPLAYED)
+        words = [SPBENCH, "replay", folder.name, "--speed", "max", "--home", home]
+        with Terminal(words, REPOSITORY) as terminal:
+            seconds = terminal.wait_for("passed 1/1")
+            terminal.press("q")
+        return seconds
+
+
+def memory() -> list[Figure]:
+    """Return how much the process grows with a million samples, in this process."""
+    from spbench.record.folder import RunFolder
+    from spbench.record.follow import recorded_events
+    from spbench.tui.feed import Feed, ReplaySource
+
+    with tempfile.TemporaryDirectory(prefix="spbench-") as home:
+        folder = RunFolder(Path(home, "made-up"))
+        write_recorded(folder.path, 64, SAMPLES // 10, values=10)
+        before = resident()
+        feed = Feed(folder, ReplaySource(recorded_events(folder.events), None))
+        asyncio.run(feed.follow())
+        grown = resident() - before
+        samples = sum(feed.rows.row(rank).iterations for rank in feed.rows.ranks())
+    return [Figure(f"memory for {samples:,} samples", grown, "MiB", most=64)]
+
+
+def resident() -> float:
+    """Return this process's memory in MiB."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize() / 2**20
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("TERM", "xterm-256color")
+    main()

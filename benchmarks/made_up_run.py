@@ -1,0 +1,133 @@
+"""A run that no ranks made: as many events as the console is to bear, written as a run writes them.
+
+    python -m benchmarks.made_up_run FOLDER --ranks 4096 --rate 1000 --seconds 60
+
+The folder is a run folder whose console is this process. Times are drawn at random, one host is
+slower than the rest; nothing of it is a measurement.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+CASE = "made-up"
+PER_HOST = 8
+SLOW_HOST = 3
+BATCHES = 20
+"""Writes a second."""
+
+Event = dict[str, Any]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--ranks", type=int, default=4096)
+    parser.add_argument("--rate", type=int, default=1000, help="samples events a second")
+    parser.add_argument("--seconds", type=float, default=60)
+    words = parser.parse_args()
+    write_live(words.folder, words.ranks, words.rate, words.seconds)
+
+
+def write_live(folder: Path, ranks: int, rate: int, seconds: float) -> None:
+    """Write the start of a run, then ``rate`` events a second for so long, then its end."""
+    begin(folder)
+    with (folder / "events.jsonl").open("ab", buffering=0) as log:
+        log.write(lines(opening(ranks, time.time())))
+        ends = time.monotonic() + seconds
+        due = time.monotonic()
+        while due < ends:
+            log.write(lines(samples(ranks, rate // BATCHES, time.time())))
+            due += 1 / BATCHES
+            time.sleep(max(0.0, due - time.monotonic()))
+        log.write(lines(closing(ranks, time.time())))
+
+
+def write_recorded(folder: Path, ranks: int, events: int, values: int = 1) -> None:
+    """Write a whole run with so many events of ``values`` samples each, 1,000 a second."""
+    begin(folder)
+    started = time.time() - events / 1000
+    with (folder / "events.jsonl").open("wb") as log:
+        log.write(lines(opening(ranks, started)))
+        for step in range(events // 100):
+            log.write(lines(samples(ranks, 100, started + step / 10, values)))
+        log.write(lines(closing(ranks, started + events / 1000)))
+
+
+def begin(folder: Path) -> None:
+    """Make the run folder; this process is its console."""
+    folder.mkdir(parents=True)
+    console = {"pid": os.getpid(), "host": socket.gethostname(), "started": time.time()}
+    run = {"id": folder.name, "suite": "made-up", "file": "made-up.yaml", "argv": [], "seed": 0}
+    (folder / "run.json").write_text(json.dumps(run | {"console": console, "environment": {}}))
+
+
+def opening(ranks: int, now: float) -> Iterator[Event]:
+    """Yield the events until every rank is in the case."""
+    metrics = [
+        {"name": "time_ms", "unit": "ms", "better": "lower", "fold": "max"},
+        {"name": "bandwidth_gb_s", "unit": "GB/s", "better": "higher", "fold": "min"},
+    ]
+    case = {"id": CASE, "name": CASE, "benchmark": "made.up", "params": {}, "np": ranks}
+    case |= {"repeat": 1, "inject": None, "measures": "rank", "metrics": metrics, "checks": []}
+    case |= {"expect": [], "places": [{"tile": rank} for rank in range(ranks)]}
+    run = {"id": "made-up", "suite": "made-up", "description": "", "argv": [], "seed": 0}
+    yield {"event": "run_start", "time": now, **run, "environment": {}, "cases": [case]}
+    job = {"job": 1, "launcher": "none", "version": "made up", "argv": [], "hostfile": None}
+    job |= {"env": {}, "np": ranks, "cases": [CASE], "oversubscribed": False}
+    yield {"event": "job_start", "time": now, **job}
+    for rank in range(ranks):
+        at = {"rank": rank, "seq": 0, "time": now, "job": 1}
+        yield {"event": "ready", **at, **_place(rank), "size": ranks, "versions": {}}
+        yield {"event": "case_start", **at, "case": CASE, "repeat": 0}
+
+
+def _place(rank: int) -> Event:
+    local = rank % PER_HOST
+    place = {"host": _host(rank), "pid": 1000 + rank, "local_rank": local, "cpus": [local]}
+    return place | {"numa": 0, "threads": 1, "device": "cpu", "fabric": "made-up"}
+
+
+def _host(rank: int) -> str:
+    return f"node{rank // PER_HOST:03d}"
+
+
+def samples(ranks: int, count: int, now: float, values: int = 1) -> Iterator[Event]:
+    """Yield samples of so many ranks drawn at random."""
+    for _ in range(count):
+        rank = random.randrange(ranks)
+        usual = 1.8 if rank // PER_HOST == SLOW_HOST else 1.0
+        times = [round(random.lognormvariate(0, 0.1) * usual, 4) for _ in range(values)]
+        at = {"rank": rank, "seq": 0, "time": now, "job": 1, "case": CASE, "repeat": 0}
+        yield {"event": "samples", **at, "metric": "time_ms", "values": times}
+
+
+def closing(ranks: int, now: float) -> Iterator[Event]:
+    """Yield the end of the case and of the run."""
+    for rank in range(ranks):
+        at = {"rank": rank, "seq": 0, "time": now, "job": 1}
+        yield {"event": "case_end", **at, "case": CASE, "repeat": 0, "status": "ok"}
+    judged = {"case": CASE, "status": "passed", "reason": None, "traceback": None}
+    yield {"event": "case_judged", "time": now, **judged, "expectations": []}
+    yield {"event": "job_end", "time": now, "job": 1, "reason": None}
+    end = {"verdict": "passed", "exit_code": 0, "errors": [], "findings": []}
+    yield {"event": "run_end", "time": now, **end}
+
+
+def lines(events: Iterator[Event]) -> bytes:
+    """Return events as the log has them."""
+    return b"".join(json.dumps(one, separators=(",", ":")).encode() + b"\n" for one in events)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,182 @@
+"""``spbench tui``, ``replay`` and ``serve``: the console, which only ``__main__`` can open."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Protocol
+
+import typer
+
+from spbench.cli.request import (
+    ExcludeOption,
+    HomeOption,
+    HostfileOption,
+    HostsOption,
+    LauncherOption,
+)
+from spbench.errors import UsageError
+
+if TYPE_CHECKING:
+    from spbench.record.folder import RunFolder
+
+LOOPBACK = "127.0.0.1"
+MAX_SPEED = "max"
+ReadonlyOption = Annotated[
+    bool, typer.Option("--readonly", help="Start, cancel and write nothing.")
+]
+
+
+class OpenConsole(Protocol):
+    """Opens the console in this terminal, and returns an exit code when it is closed."""
+
+    def __call__(
+        self,
+        *,
+        home: Path,
+        suite: Path | None = None,
+        recorded: RunFolder | None = None,
+        speed: float | None = 1.0,
+        readonly: bool = False,
+        hostfile: Path | None = None,
+        hosts: str | None = None,
+        exclude_hosts: str | None = None,
+        launcher: str | None = None,
+    ) -> int: ...
+
+
+class ServeConsole(Protocol):
+    """Serves ``spbench tui`` to browsers until a signal comes."""
+
+    def __call__(
+        self,
+        words: Sequence[str],
+        *,
+        host: str,
+        port: int,
+        with_token: bool,
+        tell: Callable[[str], None],
+    ) -> None: ...
+
+
+def register(app: typer.Typer, open_console: OpenConsole, serve_console: ServeConsole) -> None:
+    """Add the commands of this module."""
+    app.command()(_tui(open_console))
+    app.command()(_replay(open_console))
+    app.command()(_serve(serve_console))
+
+
+def _tui(open_console: OpenConsole) -> Callable[..., None]:
+    def tui(
+        suite: Annotated[Path | None, typer.Argument(help="A suite to open.")] = None,
+        demo: Annotated[bool, typer.Option("--demo", help="Play a recorded run.")] = False,
+        readonly: ReadonlyOption = False,
+        hostfile: HostfileOption = None,
+        hosts: HostsOption = None,
+        exclude_hosts: ExcludeOption = None,
+        launcher: LauncherOption = None,
+        home: HomeOption = None,
+    ) -> None:
+        """Open the console: compose suites, watch runs, compare results, look at hosts."""
+        from spbench.record.folder import home_of
+
+        _need_terminal("spbench run SUITE --headless")
+        recorded = None
+        if demo:
+            from spbench.record.demo import demo_run
+
+            recorded = demo_run()
+        code = open_console(
+            home=home_of(home, os.environ),
+            suite=suite,
+            recorded=recorded,
+            readonly=readonly,
+            hostfile=hostfile,
+            hosts=hosts,
+            exclude_hosts=exclude_hosts,
+            launcher=launcher,
+        )
+        raise typer.Exit(code)
+
+    return tui
+
+
+def _replay(open_console: OpenConsole) -> Callable[..., None]:
+    def replay(
+        run: Annotated[str, typer.Argument(help="A run's id, its beginning, or last.")] = "last",
+        speed: Annotated[
+            str | None,
+            typer.Option("--speed", help="1 is as it was, 10 ten times as fast.", metavar="X|max"),
+        ] = None,
+        headless: Annotated[bool, typer.Option("--headless", help="Plain lines.")] = False,
+        home: HomeOption = None,
+        verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Ranks too.")] = False,
+    ) -> None:
+        """Play a recorded run again: in the console, or as the lines that it printed."""
+        from spbench.record.folder import find_run, home_of
+
+        root = home_of(home, os.environ)
+        folder = find_run(root, run)
+        if headless or not _in_terminal():
+            from spbench.cli.replay import replay_lines
+
+            replay_lines(folder, speed_of(speed or MAX_SPEED), print, int(verbose))
+            return
+        code = open_console(home=root, recorded=folder, speed=speed_of(speed or "1"), readonly=True)
+        raise typer.Exit(code)
+
+    return replay
+
+
+def _serve(serve_console: ServeConsole) -> Callable[..., None]:
+    def serve(
+        suite: Annotated[Path | None, typer.Argument(help="A suite to open.")] = None,
+        host: Annotated[str, typer.Option("--host", help="Address to listen on.")] = LOOPBACK,
+        port: Annotated[
+            int, typer.Option("--port", help="Port; 0 takes any free one.", min=0, max=65535)
+        ] = 8000,
+        no_token: Annotated[
+            bool, typer.Option("--no-token", help="Let in who has no token, on loopback too.")
+        ] = False,
+        readonly: ReadonlyOption = False,
+        home: HomeOption = None,
+    ) -> None:
+        """Show the console in a browser, on loopback and behind a token."""
+        from spbench.record.folder import home_of
+
+        words = [] if suite is None else [str(suite)]
+        words += ["--home", str(home_of(home, os.environ)), *(["--readonly"] * readonly)]
+
+        def tell(address: str) -> None:
+            print(f"{address}\nOpen it in a browser; Ctrl-C ends the server.", flush=True)
+
+        serve_console(words, host=host, port=port, with_token=not no_token, tell=tell)
+
+    return serve
+
+
+def speed_of(text: str) -> float | None:
+    """Read a speed: a number above 0, or ``max`` (None).
+
+    Raises:
+        UsageError: It is neither.
+    """
+    if text == MAX_SPEED:
+        return None
+    if re.fullmatch(r"\d+(\.\d+)?x?", text) and (speed := float(text.rstrip("x"))) > 0:
+        return speed
+    raise UsageError(f"--speed {text}: write a number above 0 such as 0.5, 1 or 20, or max")
+
+
+def _in_terminal() -> bool:
+    if "TEXTUAL_DRIVER" in os.environ:  # a browser, as `serve` starts the console
+        return True
+    return sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def _need_terminal(instead: str) -> None:
+    if not _in_terminal():
+        raise UsageError(f"the console needs a terminal; without one use {instead}")

@@ -1,0 +1,82 @@
+"""Questions: yes or no, and one line of text."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical
+from textual.screen import ModalScreen
+from textual.widgets import Button, Input, Static
+
+
+class Confirm(ModalScreen[bool]):
+    """Asks a question; True where it is answered with yes."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("y", "answer(True)", "Yes", id="dialog.yes"),
+        Binding("n,escape", "answer(False)", "No", id="dialog.no"),
+        Binding("left,right", "app.focus_next", "Other", show=False, id="dialog.other"),
+    ]
+    DEFAULT_CSS = """
+    Confirm { align: center middle; }
+    Confirm > Vertical {
+        width: 64; max-width: 90%; height: auto; padding: 1 2; background: $panel;
+        border: round $primary;
+    }
+    Confirm Horizontal { height: auto; margin-top: 1; }
+    Confirm Button { margin-right: 2; }
+    """
+
+    def __init__(self, question: str, yes: str = "Yes", no: str = "No") -> None:
+        super().__init__()
+        self._question, self._yes, self._no = question, yes, no
+
+    def compose(self) -> ComposeResult:
+        with Vertical():
+            yield Static(self._question, markup=False)
+            with Horizontal():
+                yield Button(f"{self._no} (n)", id="no")
+                yield Button(f"{self._yes} (y)", id="yes", variant="warning")
+
+    def on_button_pressed(self, event: Button.Pressed) -> None:
+        """Answer as the button says."""
+        self.dismiss(event.button.id == "yes")
+
+    def action_answer(self, yes: bool) -> None:
+        """Answer by key."""
+        self.dismiss(yes)
+
+
+class AskLine(ModalScreen[str | None]):
+    """Asks for one line of text; None where it is left with Escape."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "leave", "Leave", id="dialog.leave"),
+    ]
+    DEFAULT_CSS = """
+    AskLine { align: center middle; }
+    AskLine > Vertical {
+        width: 72; max-width: 90%; height: auto; padding: 1 2; background: $panel;
+        border: round $primary;
+    }
+    AskLine Input { margin-top: 1; }
+    """
+
+    def __init__(self, question: str, text: str = "") -> None:
+        super().__init__()
+        self._question, self._text = question, text
+
+    def compose(self) -> ComposeResult:
+        with Vertical():
+            yield Static(self._question, markup=False)
+            yield Input(self._text, id="line")
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Give the line back."""
+        self.dismiss(event.value.strip() or None)
+
+    def action_leave(self) -> None:
+        """Give nothing back."""
+        self.dismiss(None)

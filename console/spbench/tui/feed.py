@@ -1,0 +1,175 @@
+"""A watched run: events from its folder, as they come or played again, and the state they make."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from spbench.errors import SpbenchError
+from spbench.record.folder import RunFolder
+from spbench.record.follow import EventTail
+from spbench.record.playback import Playback
+from spbench.record.rank_rows import RankRows
+from spbench.record.state import Event, RunState
+from spbench.record.stragglers import Stragglers
+
+INTERVAL = 0.1
+"""Seconds between two looks at the log, and the least between two batches of a replay."""
+BATCH_BYTES = 256 << 10
+BATCH_EVENTS = 2_000
+SLICE, BREATH = 0.008, 0.001
+"""Seconds of applying events at a stretch, and of leaving the loop to keys in between."""
+MOST_LOGS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """Something that a rank said."""
+
+    time: float
+    rank: int
+    level: str
+    message: str
+
+
+class Source(Protocol):
+    """Where a feed has its events from."""
+
+    def batches(self) -> AsyncIterator[Sequence[Event]]:
+        """Yield events in order, in batches; it ends when no more can come."""
+
+
+class LiveSource:
+    """Follows the event log of a run that may still be going on."""
+
+    def __init__(self, folder: RunFolder) -> None:
+        self._folder = folder
+        self._tail = EventTail(folder.events)
+
+    async def batches(self) -> AsyncIterator[Sequence[Event]]:
+        """Yield what is there, then what comes, until the run ends or its console is gone."""
+        alive = True
+        while True:
+            events = await asyncio.to_thread(self._tail.read, BATCH_BYTES)
+            if events:
+                yield events
+                if any(event["event"] == "run_end" for event in events):
+                    return
+            elif not alive:
+                return
+            else:
+                # Asked before the next read: what it wrote as its last is still seen.
+                alive = await asyncio.to_thread(self._folder.alive)
+            if self._tail.at_end:
+                await asyncio.sleep(INTERVAL)
+
+
+class ReplaySource:
+    """Plays a recorded run again.
+
+    Attributes:
+        playing: Whether it goes on; it can be stopped and started.
+        speed: How fast; None is as fast as can be. It can be changed.
+        played: The number of events played.
+    """
+
+    def __init__(self, events: Iterable[Event], speed: float | None) -> None:
+        self._playback = Playback(events, speed)
+        self._set_speed = speed
+        self.speed = speed
+        self.playing = True
+        self.played = 0
+
+    async def batches(self) -> AsyncIterator[Sequence[Event]]:
+        """Yield the events that are due, until all are played."""
+        done = False
+        while not done:
+            self._obey(time.monotonic())
+            due, done = await asyncio.to_thread(self._step, time.monotonic())
+            if due:
+                yield due
+            await asyncio.sleep(0 if len(due) == BATCH_EVENTS else INTERVAL)
+
+    def _obey(self, now: float) -> None:
+        """Do what was asked for since the last step, while no thread reads the events."""
+        if self.playing == self._playback.paused:
+            (self._playback.resume if self.playing else self._playback.pause)(now)
+        if self.speed != self._set_speed:
+            self._set_speed = self.speed
+            self._playback.set_speed(self.speed, now)
+
+    def _step(self, now: float) -> tuple[Sequence[Event], bool]:
+        due = self._playback.due(now, BATCH_EVENTS)
+        self.played = self._playback.position[0]
+        return due, self._playback.done
+
+
+class Feed:
+    """One watched run.
+
+    Attributes:
+        version: Grows with every change of the state.
+        now: The time of the newest event, in seconds since the epoch.
+        ended: Whether no more events can come.
+        failure: Why the log cannot be read further, in one sentence.
+    """
+
+    def __init__(self, folder: RunFolder, source: Source) -> None:
+        self.folder = folder
+        self.source = source
+        self.state = RunState()
+        self.rows = RankRows(self.state)
+        self.stragglers = Stragglers(self.rows, self.state)
+        self.logs: deque[LogLine] = deque(maxlen=MOST_LOGS)
+        self.said = 0
+        self.version = 0
+        self.events = 0
+        self.now = 0.0
+        self.ended = False
+        self.failure: str | None = None
+
+    @property
+    def status(self) -> str:
+        """The run's verdict, ``running``, or ``unfinished`` where its console was killed."""
+        run = self.state.run
+        if run is not None and run.verdict is not None:
+            return run.verdict
+        return "unfinished" if self.ended else "running"
+
+    async def follow(self) -> None:
+        """Take all events in until no more can come; what is wrong with them ends it too."""
+        try:
+            async for events in self.source.batches():
+                await self._take(events)
+        except SpbenchError as error:
+            self.failure = str(error)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            why = f"{type(error).__name__}: {error}"
+            self.failure = f"{self.folder.events}: event {self.events + 1} is none of a run ({why})"
+        self.ended = True
+        self.version += 1
+
+    async def _take(self, events: Sequence[Event]) -> None:
+        until = time.monotonic() + SLICE
+        for event in events:
+            self._apply(event)
+            if time.monotonic() > until:
+                self.version += 1
+                await asyncio.sleep(BREATH)
+                until = time.monotonic() + SLICE
+        self.stragglers.update()
+        self.version += 1
+
+    def _apply(self, event: Event) -> None:
+        self.state.apply(event)
+        self.rows.take(event)
+        self.events += 1
+        self.now = event["time"]
+        if event["event"] == "log":
+            self.said += 1
+            line = LogLine(event["time"], event["rank"], event["level"], event["message"])
+            self.logs.append(line)

@@ -1,0 +1,68 @@
+"""Help for the focused widget, and every key that works there."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from rich.table import Table
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.screen import ModalScreen, Screen
+from textual.widgets import Static
+
+
+class HelpScreen(ModalScreen[None]):
+    """What the focused widget is for, and the keys that work there."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,f1,q,question_mark", "app.pop_screen", "Close", id="help.close"),
+    ]
+    DEFAULT_CSS = """
+    HelpScreen { align: center middle; }
+    HelpScreen > VerticalScroll {
+        width: 84; max-width: 96%; height: auto; max-height: 90%; padding: 1 2;
+        background: $panel; border: round $primary;
+    }
+    """
+
+    def __init__(self, words: str, keys: list[tuple[str, str, str]]) -> None:
+        super().__init__()
+        self._words, self._keys = words, keys
+
+    def compose(self) -> ComposeResult:
+        with VerticalScroll():
+            yield Static(Text(self._words + "\n"))
+            yield Static(self._table())
+
+    def _table(self) -> Table:
+        table = Table(box=None, pad_edge=False, header_style="bold")
+        for title in ("key", "action", "id"):
+            table.add_column(title)
+        for row in self._keys:
+            table.add_row(*(Text(cell) for cell in row))
+        return table
+
+
+def help_of(screen: Screen[object]) -> str:
+    """Return the help of the focused widget, or of the nearest around it that has some."""
+    node = screen.focused or screen
+    for widget in node.ancestors_with_self:
+        words = getattr(widget, "HELP", "")
+        if isinstance(words, str) and words:
+            return words
+    return "No help here."
+
+
+def keys_of(screen: Screen[object]) -> list[tuple[str, str, str]]:
+    """Return key, action and id of every binding that works now."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for active in screen.active_bindings.values():
+        binding = active.binding
+        if active.enabled and binding.description:
+            key = screen.app.get_key_display(binding)
+            found.setdefault((binding.tooltip or binding.description, binding.id or ""), []).append(
+                key
+            )
+    return [(" ".join(keys), what, name) for (what, name), keys in found.items()]

@@ -1,0 +1,58 @@
+"""Hosts that are asked what they have, and what they have answered."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterable, Mapping
+from contextlib import aclosing
+from typing import cast
+
+from spbench.launch.doctor import Finding, examine
+from spbench.launch.survey import HostFacts, survey
+from spbench.suites.settings import LaunchSettings
+
+_RANKS = 4
+"""Ranks that doctor takes to be meant, where it is not told."""
+
+
+class Asking:
+    """What is known of hosts by name, and which of them are being asked.
+
+    Args:
+        env: The environment of ssh, and of the question to this machine.
+
+    Attributes:
+        machine: What doctor has found on this machine.
+        version: Grows with everything that becomes known.
+    """
+
+    def __init__(self, env: Mapping[str, str]) -> None:
+        self._env = env
+        self.facts: dict[str, HostFacts] = {}
+        self.asked: set[str] = set()
+        self.machine: list[Finding] = []
+        self.version = 0
+
+    async def ask(self, hosts: Iterable[str]) -> None:
+        """Ask hosts, except those that are being asked; when this is cancelled they all are."""
+        mine = {host: None for host in hosts if host not in self.asked}
+        self.asked.update(mine)
+        self.version += 1
+        answers = survey(mine, LaunchSettings(), self._env)
+        try:
+            async with aclosing(cast("AsyncGenerator[HostFacts, None]", answers)):
+                async for facts in answers:
+                    self.facts[facts.host] = facts
+                    self.asked.discard(facts.host)
+                    self.version += 1
+        finally:
+            self.asked.difference_update(mine)
+            self.version += 1
+
+    async def examine_machine(self, host: str) -> None:
+        """Ask this machine, which takes no ssh, and look for its launchers."""
+        found, _ = await asyncio.gather(
+            asyncio.to_thread(examine, None, _RANKS, self._env), self.ask([host])
+        )
+        self.machine = found
+        self.version += 1

@@ -1,0 +1,115 @@
+"""The hosts of one source, with what each has said of itself."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
+
+from spbench.launch.hosts import Hosts
+from spbench.launch.survey import HostFacts
+from spbench.record.figures import number
+from spbench.tui.widgets.table_columns import Cell, Column
+
+COLUMNS = (
+    Column("host", "host", 12, flexible=True),
+    Column("slots", "slots", 5, "right", rank=4),
+    Column("status", "status", 13),
+    Column("cores", "cores", 5, "right", rank=1),
+    Column("memory", "memory", 9, "right", rank=2),
+    Column("load", "load", 5, "right", rank=3),
+    Column("devices", "devices", 18, rank=5),
+    Column("mpi", "MPI", 18, rank=6),
+    Column("mpi4py", "mpi4py", 7, rank=10),
+    Column("torch", "torch", 8, rank=7),
+    Column("python", "Python", 7, rank=11),
+    Column("adapters", "adapters", 24, rank=9),
+    Column("note", "note", 18, rank=8),
+)
+_SIGNS = {"ok": "✓", "note": "!", "missing": "✗", "unreachable": "✗"}
+_STYLES = {"ok": "passed", "note": "slow", "missing": "failed", "unreachable": "failed"}
+_COLOURS = {"ok": "$text-success", "note": "$text-warning", "missing": "bold $text-error"}
+ASKING, NOT_ASKED = "asking", "not asked"
+_WORST_FIRST = ("unreachable", "missing", "note", ASKING, NOT_ASKED, "ok")
+
+
+class HostRows:
+    """Rows of hosts in the order in which ranks fill them.
+
+    Args:
+        facts: What is known of hosts, by name; grows as they answer.
+        asking: The hosts that are being asked.
+    """
+
+    def __init__(self, facts: Mapping[str, HostFacts], asking: set[str]) -> None:
+        self._facts = facts
+        self._asking = asking
+        self._slots: dict[str, int | None] = {}
+
+    def show(self, hosts: Hosts | None) -> None:
+        """Take the hosts of another source."""
+        self._slots = {}
+        for host in hosts.entries if hosts else ():
+            before = self._slots.get(host.name)
+            counts = [count for count in (before, host.slots) if count is not None]
+            self._slots[host.name] = sum(counts) if counts else None
+
+    def status(self, host: str) -> str:
+        """Return a host's status, or how far it was asked."""
+        if host in self._asking:
+            return ASKING
+        return self._facts[host].status if host in self._facts else NOT_ASKED
+
+    def keys(self) -> Sequence[Hashable]:
+        """Return the hosts' names."""
+        return list(self._slots)
+
+    def version(self, key: Hashable) -> Hashable:
+        """Return what changes when the host's cells do."""
+        return self.status(str(key)), id(self._facts.get(str(key)))
+
+    def cells(self, key: Hashable) -> Sequence[Cell | str]:
+        """Return the host's cells."""
+        host = str(key)
+        slots = self._slots[host]
+        head = (host, "" if slots is None else str(slots), status_cell(self.status(host)))
+        facts = self._facts.get(host)
+        if facts is None:
+            return (*head, *[""] * (len(COLUMNS) - len(head)))
+        return (
+            *head,
+            "" if facts.cores is None else str(facts.cores),
+            "" if facts.memory_gib is None else f"{number(facts.memory_gib)} GiB",
+            "" if facts.load is None else number(facts.load),
+            "" if facts.cores is None else facts.devices,
+            *(value or "" for value in (facts.mpi, facts.mpi4py, facts.torch, facts.python)),
+            facts.links,
+            Cell(facts.reason, "muted"),
+        )
+
+    def sort_value(self, key: Hashable, column: str) -> Any:
+        """Return what the host is sorted by; by status the worst come first."""
+        host = str(key)
+        if column in ("host", "slots", "status"):
+            worst = _WORST_FIRST.index(self.status(host))
+            return {"host": host, "slots": self._slots[host], "status": worst}[column]
+        facts = self._facts.get(host)
+        if facts is None:
+            return None
+        name = {"memory": "memory_gib", "adapters": "links", "note": "reason"}.get(column, column)
+        return getattr(facts, name)
+
+    def text(self, key: Hashable) -> str:
+        """Return all that a filter may look for."""
+        cells = (cell.text if isinstance(cell, Cell) else cell for cell in self.cells(key))
+        return " ".join(cells).lower()
+
+
+def status_cell(status: str) -> Cell:
+    """Return a host's status: sign, word and colour."""
+    sign = {ASKING: "…", NOT_ASKED: "·"}.get(status) or _SIGNS[status]
+    return Cell(f"{sign} {status}", _STYLES.get(status, "running" if status == ASKING else "muted"))
+
+
+def finding_span(status: str) -> tuple[str, str]:
+    """Return a finding's status behind its sign, and its colour."""
+    return f"{_SIGNS[status]} {status}", _COLOURS[status]

@@ -1,0 +1,150 @@
+"""The last measured links as a heat map."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.content import Content
+from textual.widgets import Static
+
+from spbench.record.figures import number
+from spbench.record.history import RunSummary
+from spbench.record.links import HostPair, LinkMatrix, LinkTable, Pair
+from spbench.report.tables import day_and_time
+from spbench.tui.widgets.heat_map import HeatMap, Matrix
+
+MOST_RANKS = 256
+"""Ranks of the largest matrix of ranks that is drawn; with more it is that of hosts."""
+NONE_YET = "No run here measured links between ranks yet; suites/links.yaml does."
+
+
+@dataclass(frozen=True, slots=True)
+class Map:
+    """A matrix as the heat map takes it."""
+
+    labels: list[str]
+    values: Matrix
+    slowness: Matrix | None
+
+
+class LinksPane(Vertical):
+    """One measurement at one message size, between ranks or between hosts."""
+
+    HELP: ClassVar[str] = """\
+The newest run that measured links between ranks: the darker, the slower than is usual of links
+within a host or between hosts. m shows the next measurement and message size, h the worst pair of
+ranks on each two hosts, or all ranks."""
+    DEFAULT_CSS = """
+    LinksPane { border-subtitle-color: $text-muted; }
+    LinksPane #measured, LinksPane #worst { height: auto; max-height: 2; color: $text-muted; }
+    LinksPane HeatMap { height: 1fr; }
+    """
+
+    def __init__(self) -> None:
+        super().__init__(classes="pane", id="links")
+        self.border_title = "Links"
+        self._matrix: LinkMatrix | None = None
+        self._at = 0
+        self._by_host = False
+
+    def compose(self) -> ComposeResult:
+        yield Static(NONE_YET, id="measured", markup=False)
+        yield HeatMap(id="map")
+        yield Static("", id="worst", markup=False)
+
+    def on_mount(self) -> None:
+        """Show no map before there is one."""
+        self.query_one(HeatMap).display = False
+
+    def show_matrix(self, found: tuple[RunSummary, LinkMatrix] | None) -> None:
+        """Show what a run measured."""
+        if found is not None:
+            run, self._matrix = found
+            self.border_title = Content(f"Links, {day_and_time(run.started)}")
+            self.border_subtitle = Content(f"{run.id} {self._matrix.case}")
+            self._draw()
+
+    def next_table(self) -> None:
+        """Show the next measurement or message size."""
+        if self._matrix:
+            self._at = (self._at + 1) % len(self._matrix.tables)
+            self._draw()
+
+    def swap(self) -> None:
+        """Show hosts instead of ranks, or ranks instead of hosts."""
+        self._by_host = not self._by_host
+        self._draw()
+
+    def _draw(self) -> None:
+        if self._matrix is not None:
+            self.run_worker(self._show(self._matrix), group="map", exclusive=True)
+
+    async def _show(self, matrix: LinkMatrix) -> None:
+        table = matrix.tables[min(self._at, len(matrix.tables) - 1)]
+        hosts = self._by_host or len(table.ranks) > MOST_RANKS
+        drawn = await asyncio.to_thread(_host_map if hosts else _rank_map, table)
+        chart = self.query_one(HeatMap)
+        chart.display = True
+        chart.update(drawn.labels, drawn.values, table.unit, table.better, slowness=drawn.slowness)
+        self.query_one("#measured", Static).update(self._words(matrix, table, hosts))
+        self.query_one("#worst", Static).update(worst_link(table))
+
+    def _words(self, matrix: LinkMatrix, table: LinkTable, hosts: bool) -> str:
+        many = len(matrix.tables)
+        which = f" (m: {matrix.tables.index(table) + 1} of {many})" if many > 1 else ""
+        between = "hosts, the worst pair of each two" if hosts else "ranks"
+        return f"{table.title}{which}, between {between}"
+
+
+def worst_link(table: LinkTable) -> str:
+    """Return the link that is slowest against what is usual of its kind, in a sentence."""
+    slowness = table.slowness()
+    if not slowness:
+        return ""
+    source, target = pair = max(slowness, key=lambda one: slowness[one])
+    kind = "within a host" if table.within_host(pair) else "between hosts"
+    ends = " to ".join(f"rank {rank}{_where(table, rank)}" for rank in (source, target))
+    unit = f" {table.unit}" if table.unit else ""
+    return (
+        f"Slowest: {ends}, {number(table.values[pair])}{unit}, "
+        f"{number(slowness[pair])}x worse than is usual {kind}."
+    )
+
+
+def _where(table: LinkTable, rank: int) -> str:
+    return f" on {table.hosts[rank]}" if rank in table.hosts else ""
+
+
+def _rank_map(table: LinkTable) -> Map:
+    ranks, slowness = table.ranks, table.slowness()
+    return Map(
+        [f"{rank} {table.hosts.get(rank, '')}".rstrip() for rank in ranks],
+        [[table.at(source, target) for target in ranks] for source in ranks],
+        [[_either(slowness, source, target) for target in ranks] for source in ranks],
+    )
+
+
+def _either(slowness: dict[Pair, float], source: int, target: int) -> float | None:
+    return slowness.get((source, target), slowness.get((target, source)))
+
+
+def _host_map(table: LinkTable) -> Map:
+    """The worst pair of ranks on each two hosts, both directions alike."""
+    values = table.by_host()
+    worst: dict[HostPair, float] = defaultdict(float)
+    for (source, target), ratio in table.slowness().items():
+        if source in table.hosts and target in table.hosts:
+            ends = table.hosts[source], table.hosts[target]
+            for pair in (ends, ends[::-1]):
+                worst[pair] = max(worst[pair], ratio)
+    hosts = list(dict.fromkeys(host for pair in values for host in pair))
+    return Map(
+        hosts,
+        [[values.get((one, other)) for other in hosts] for one in hosts],
+        [[worst.get((one, other)) for other in hosts] for one in hosts],
+    )

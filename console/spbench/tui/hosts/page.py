@@ -1,0 +1,220 @@
+"""The Hosts page: what hosts there are, what each has, and how fast the links between them are."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from collections.abc import Coroutine, Hashable
+from pathlib import Path
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Grid, Vertical
+
+from spbench.record.folder import list_runs
+from spbench.record.history import RunSummary
+from spbench.record.links import LinkMatrix, last_link_matrix
+from spbench.tui.hosts.asking import Asking
+from spbench.tui.hosts.findings_pane import FindingsPane
+from spbench.tui.hosts.hosts_pane import HostsPane
+from spbench.tui.hosts.links_pane import LinksPane
+from spbench.tui.hosts.sources import COLUMNS, Source, SourceRows, read_sources
+from spbench.tui.page import Page
+from spbench.tui.widgets.line_table import LineTable
+
+LOOK = 5.0
+"""Seconds between two looks at the hostfiles and the runs."""
+WIDE = 100
+"""Columns from which the sources take a third of them."""
+_WIDTHS: list[tuple[int, str]] | None = [(0, "-narrow"), (WIDE, "-wide")]
+
+Measured = tuple[tuple[str, bool], ...]
+"""The newest run, and whether it has ended; () without runs."""
+
+
+class SourcesPane(Vertical):
+    """This machine, the command line's hosts and the hostfiles near."""
+
+    HELP = """\
+Where hosts come from: this machine, the command line, and the hostfiles in the folder where the
+console was opened. u or enter makes runs that are started here use the hosts under the cursor; ●
+marks those in use. With this machine, a suite that names a hostfile uses that."""
+
+
+class HostsPage(Page):
+    """Hostfiles, what doctor knows of each host, and the links between them."""
+
+    NAME = "hosts"
+    HELP = """\
+The hosts there are to choose from, and what each has. d asks the hosts under the cursor what they
+have, over ssh; nothing is asked before. Below: what was found on one host and what mends it, and
+the links that were measured last."""
+    AUTO_FOCUS = "#sources"
+    HORIZONTAL_BREAKPOINTS = _WIDTHS
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("u", "use", "Use", id="hosts.use", tooltip="Use these hosts in runs from here"),
+        Binding("d", "examine", "Examine", id="hosts.examine", tooltip="Ask each of these hosts"),
+        Binding("slash", "filter", "Filter", id="hosts.filter", tooltip="Filter the hosts"),
+        Binding("m", "measure", "Measure", id="hosts.measure", tooltip="The next measurement"),
+        Binding("h", "swap", "Swap", id="hosts.swap", tooltip="Links of ranks, or of hosts"),
+        *(
+            Binding(key, action, title, show=False, id=f"hosts.{name}", tooltip=tooltip)
+            for key, action, title, name, tooltip in (
+                ("x", "examine_one", "Examine one", "examine-one", "Ask the host under the cursor"),
+                ("escape", "stop", "Stop", "stop", "Stop asking hosts"),
+            )
+        ),
+    ]
+    # not DEFAULT_CSS: the console's own rule gives lines of text a border
+    CSS = "HostsPane Input, HostsPane Input:focus { border: none; height: 1; padding: 0; }"
+    DEFAULT_CSS = """
+    HostsPage #body {
+        height: 1fr; grid-size: 2 2; grid-columns: 1fr 2fr; grid-rows: 2fr 3fr;
+    }
+    HostsPage.-narrow #body { grid-columns: 28 1fr; }
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._sources = SourceRows()
+        self._asking = Asking(self.console_app.opening.environ)
+        self._looked = -LOOK
+        self._shown: object = None
+        self._measured: Measured | None = None
+
+    def compose_body(self) -> ComposeResult:
+        """Return sources and hosts, and below them findings and links."""
+        with Grid(id="body"):
+            with SourcesPane(classes="pane") as pane:
+                pane.border_title = "Hostfiles"
+                yield LineTable(COLUMNS, self._sources, id="sources")
+            yield HostsPane(self._asking.facts, self._asking.asked)
+            yield FindingsPane()
+            yield LinksPane()
+
+    @property
+    def _table(self) -> LineTable:
+        return self.query_one("#sources", LineTable)
+
+    @property
+    def _hosts(self) -> HostsPane:
+        return self.query_one(HostsPane)
+
+    def _source(self) -> Source | None:
+        return self._sources.sources.get(self._table.cursor_key)
+
+    # What there is
+
+    def refresh_page(self) -> None:
+        """Show what has become known; every few seconds, look for hostfiles and measured links."""
+        if time.monotonic() - self._looked >= LOOK:
+            self._looked = time.monotonic()
+            self.run_worker(self._look(), group="look", exclusive=True)
+        shown = (self._asking.version, self._hosts.host, self.console_app.hosts)
+        if shown != self._shown:
+            self._shown = shown
+            self._tell()
+
+    async def _look(self) -> None:
+        opening = self.console_app.opening
+        read = await asyncio.to_thread(read_sources, opening)
+        found: dict[Hashable, Source] = {source.name: source for source in read}
+        if found != self._sources.sources:
+            self._show_sources(found)
+        measured, matrix = await asyncio.to_thread(_last_links, opening.home, self._measured)
+        if measured != self._measured:
+            self._measured = measured
+            self.query_one(LinksPane).show_matrix(matrix)
+
+    def _show_sources(self, found: dict[Hashable, Source]) -> None:
+        first = not self._sources.sources
+        self._sources.sources = found
+        self._table.update_rows()
+        self._show_source()
+        if first:
+            machine = next(iter(found.values())).hosts
+            self._start(self._asking.examine_machine(machine.names[0] if machine else "localhost"))
+
+    def _show_source(self) -> None:
+        source = self._source()
+        if source is not None:
+            self._hosts.show_source(source)
+
+    def _tell(self) -> None:
+        """Show what is known of the hosts by now."""
+        asked, hosts = self._asking.asked, self._hosts
+        self._sources.used = self.console_app.hosts
+        self._table.update_rows()
+        hosts.show_progress(f"asking {len(asked)}, esc stops" if asked else "")
+        source, facts = self._source(), self._asking.facts
+        names = source.hosts.names if source and source.hosts else ()
+        self.query_one(FindingsPane).show(
+            hosts.host,
+            facts.get(hosts.host or ""),
+            self._asking.machine if hosts.host == socket.gethostname() else (),
+            [facts[name] for name in names if name in facts],
+        )
+
+    def on_line_table_highlighted(self, event: LineTable.Highlighted) -> None:
+        """Show the hosts of the source under the cursor."""
+        if event.table is self._table:
+            self._show_source()
+
+    def on_line_table_chosen(self, event: LineTable.Chosen) -> None:
+        """Use a source, or ask a host."""
+        if event.table is self._table:
+            self.action_use()
+        else:
+            self.action_examine_one()
+
+    # Actions
+
+    def _start(self, asking: Coroutine[None, None, None]) -> None:
+        self.run_worker(asking, group="asking")
+
+    def action_use(self) -> None:
+        """Let runs that are started here use the hosts under the cursor."""
+        source = self._source()
+        if source is None or source.hosts is None:
+            self.notify("these are no hosts; mend the file first", severity="warning")
+            return
+        self.console_app.hosts = source.choice
+        self.notify(f"runs from here use {source.name}", markup=False)
+
+    def action_examine(self) -> None:
+        """Ask all hosts of the source under the cursor."""
+        source = self._source()
+        if source is not None and source.hosts is not None:
+            self._start(self._asking.ask(source.hosts.names))
+
+    def action_examine_one(self) -> None:
+        """Ask the host under the cursor."""
+        if self._hosts.host is not None:
+            self._start(self._asking.ask([self._hosts.host]))
+
+    def action_stop(self) -> None:
+        """Stop asking."""
+        self.workers.cancel_group(self, "asking")
+
+    def action_filter(self) -> None:
+        """Write a filter."""
+        self._hosts.open_filter()
+
+    def action_measure(self) -> None:
+        """Show the next measurement and message size."""
+        self.query_one(LinksPane).next_table()
+
+    def action_swap(self) -> None:
+        """Show the links between hosts, or those between ranks."""
+        self.query_one(LinksPane).swap()
+
+
+def _last_links(
+    home: Path, before: Measured | None
+) -> tuple[Measured, tuple[RunSummary, LinkMatrix] | None]:
+    """Return what tells that there may be other links than before, and those where it is so."""
+    runs = list_runs(home)[-1:]
+    measured = tuple((run.id, run.report.exists()) for run in runs)
+    return measured, None if measured == before else last_link_matrix(home)

@@ -1,0 +1,107 @@
+"""Where hosts come from: this machine, the command line, and the hostfiles near."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from spbench.errors import UsageError
+from spbench.launch.hostfiles import given_hosts, read_near
+from spbench.launch.hosts import Host, Hosts
+from spbench.launch.placement import cores
+from spbench.tui.app import HostChoice, Opening
+from spbench.tui.widgets.table_columns import Cell, Column
+
+THIS_MACHINE = "this machine"
+
+COLUMNS = (
+    Column("used", "", 1),
+    Column("name", "hosts of", 12, flexible=True),
+    Column("hosts", "hosts", 5, "right"),
+    Column("slots", "slots", 5, "right", rank=1),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Some hosts, or why there are none, and the choice that uses them.
+
+    ``name`` tells it from all others, ``title`` is short.
+    """
+
+    name: str
+    title: str
+    choice: HostChoice
+    hosts: Hosts | None = None
+    error: str = ""
+
+
+def read_sources(opening: Opening) -> list[Source]:
+    """Return all there are to choose from; takes time, for the files are read."""
+    machine = Hosts((Host(socket.gethostname(), cores()),), THIS_MACHINE)
+    found = [
+        Source(THIS_MACHINE, THIS_MACHINE, HostChoice(launcher=opening.hosts.launcher), machine)
+    ]
+    given = opening.hosts
+    if given.hostfile is not None or given.hosts is not None:
+        found.append(_given(given))
+    for near in read_near(opening.folder):
+        choice = HostChoice(near.path, launcher=given.launcher)
+        if near.path != given.hostfile:
+            found.append(Source(str(near.path), near.path.name, choice, near.hosts, near.error))
+    return found
+
+
+def _given(choice: HostChoice) -> Source:
+    """The hosts of the command line, without those that it leaves out."""
+    name = str(choice.hostfile or choice.hosts)
+    title = choice.hostfile.name if choice.hostfile else name
+    try:
+        hosts = given_hosts(choice.hostfile, choice.hosts)
+        if hosts is not None and choice.exclude_hosts:
+            hosts = hosts.excluding(choice.exclude_hosts)
+    except UsageError as error:
+        return Source(name, title, choice, error=str(error))
+    return Source(name, title, choice, hosts)
+
+
+class SourceRows:
+    """Rows of what there is to choose from."""
+
+    def __init__(self) -> None:
+        self.sources: dict[Hashable, Source] = {}
+        self.used: HostChoice | None = None
+
+    def keys(self) -> Sequence[Hashable]:
+        """Return the names."""
+        return list(self.sources)
+
+    def version(self, key: Hashable) -> Hashable:
+        """Return what changes when the cells do."""
+        source = self.sources[key]
+        return source.choice == self.used, source.error, source.hosts
+
+    def cells(self, key: Hashable) -> Sequence[Cell | str]:
+        """Return the mark of the hosts in use, the name, and how many there are."""
+        source = self.sources[key]
+        mark = Cell("●" if source.choice == self.used else "", "accent")
+        if source.hosts is None:
+            return mark, Cell(source.title, "muted"), Cell("✗", "failed"), Cell("wrong", "failed")
+        return mark, source.title, str(len(source.hosts.names)), str(source.hosts.slots)
+
+    def sort_value(self, key: Hashable, column: str) -> Any:
+        """Return what the row is sorted by."""
+        source = self.sources[key]
+        values = {
+            "used": source.choice == self.used,
+            "name": source.title,
+            "hosts": len(source.hosts.names) if source.hosts else None,
+            "slots": source.hosts.slots if source.hosts else None,
+        }
+        return values[column]
+
+    def text(self, key: Hashable) -> str:
+        """Return the name."""
+        return str(key).lower()

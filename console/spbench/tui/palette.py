@@ -1,0 +1,59 @@
+"""Every action as a command of the palette, under its area: ``run: cancel``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING
+
+from textual.app import SystemCommand
+from textual.binding import Binding
+from textual.screen import Screen
+
+if TYPE_CHECKING:
+    from spbench.tui.app import ConsoleApp
+
+
+def commands(app: ConsoleApp, screen: Screen[object]) -> Iterable[SystemCommand]:
+    """Return what works here, what the other pages can do, and the themes."""
+    told: set[str] = set()
+    for command in (*_active(app, screen), *_of_pages(app), *_themes(app)):
+        if command.title not in told:
+            told.add(command.title)
+            yield command
+
+
+def _active(app: ConsoleApp, screen: Screen[object]) -> Iterator[SystemCommand]:
+    for active in screen.active_bindings.values():
+        binding = active.binding
+        if active.enabled and binding.id:
+            run = partial(app.run_action, binding.action, active.node)
+            yield SystemCommand(_title(binding), binding.tooltip or binding.description, run)
+
+
+def _of_pages(app: ConsoleApp) -> Iterator[SystemCommand]:
+    """The pages' own actions: the page is shown first."""
+    from spbench.tui.app import PAGES
+
+    for entry in PAGES:
+        page = entry.load()
+        for binding in page.BINDINGS:
+            changes = isinstance(binding, Binding) and binding.action in page.CHANGES
+            if isinstance(binding, Binding) and binding.id and not (app.readonly and changes):
+                run = partial(_elsewhere, app, page.NAME, binding.action)
+                yield SystemCommand(_title(binding), binding.tooltip or binding.description, run)
+
+
+async def _elsewhere(app: ConsoleApp, page: str, action: str) -> None:
+    app.show_page(page)
+    await app.run_action(action, app.screen)
+
+
+def _themes(app: ConsoleApp) -> Iterator[SystemCommand]:
+    for name in app.available_themes:
+        yield SystemCommand(f"theme: {name}", "Use this theme", partial(app.choose_theme, name))
+
+
+def _title(binding: Binding) -> str:
+    area = (binding.id or "").partition(".")[0]
+    return f"{area}: {binding.description.lower()}"

@@ -1,0 +1,1 @@
+"""The Results page: recorded runs, two of them side by side, plots, export."""

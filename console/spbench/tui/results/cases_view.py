@@ -1,0 +1,171 @@
+"""The cases of one run."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any, ClassVar
+
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.content import Content
+from textual.events import Resize
+from textual.widgets import Static
+
+from spbench.record.recorded import RecordedCase, RecordedRun
+from spbench.tui.results.cells import (
+    ROOMY,
+    duration,
+    figure,
+    status_cell,
+    status_span,
+    without_keys,
+)
+from spbench.tui.widgets.line_table import LineTable
+from spbench.tui.widgets.table_columns import Cell, Column
+
+_COLUMNS = (
+    Column("status", "status", 11),
+    Column("id", "case", 30, flexible=True),
+    Column("np", "ranks", 5, "right", rank=3),
+    Column("time", "time ms", 8, "right"),
+    Column("limit", "limit ms", 8, "right", rank=1),
+    Column("checks", "checks", 6, "right", rank=2),
+    Column("reason", "reason", 30, rank=4),
+)
+_TIME = "time_ms"
+
+
+class CaseRows:
+    """Rows of the cases of one run, in the suite's order.
+
+    Args:
+        run: The run; None: no rows.
+        short: Whether ids are written without the keys of what is swept.
+    """
+
+    def __init__(self, run: RecordedRun | None = None, short: bool = False) -> None:
+        self._cases = dict(run.cases) if run else {}
+        self._short = short
+
+    def keys(self) -> Sequence[Hashable]:
+        """Return the cases' ids."""
+        return list(self._cases)
+
+    def version(self, key: Hashable) -> Hashable:
+        """Return nothing: what was recorded stays."""
+        return None
+
+    def cells(self, key: Hashable) -> Sequence[Cell | str]:
+        """Return the case's cells."""
+        case = self._of(key)
+        return (
+            status_cell(case.status),
+            without_keys(case.id) if self._short else case.id,
+            str(case.np),
+            figure(self.sort_value(key, "time")),
+            Cell(figure(self.sort_value(key, "limit")), "muted"),
+            _checks(case),
+            Cell(case.reason or "", "muted"),
+        )
+
+    def sort_value(self, key: Hashable, column: str) -> Any:
+        """Return what the case is sorted by."""
+        case = self._of(key)
+        time, limit = case.metrics.get(_TIME), case.limits.get(_TIME)
+        values = {
+            "time": time.value if time else None,
+            "limit": limit.value if limit else None,
+            "checks": _passed(case),
+        }
+        return values[column] if column in values else getattr(case, column)
+
+    def text(self, key: Hashable) -> str:
+        """Return nothing: these rows have no filter."""
+        return ""
+
+    def _of(self, key: Hashable) -> RecordedCase:
+        return self._cases[str(key)]
+
+
+def _passed(case: RecordedCase) -> int:
+    return sum(check.status == "passed" for check in case.checks)
+
+
+def _checks(case: RecordedCase) -> Cell:
+    if not case.checks:
+        return Cell("")
+    passed = _passed(case)
+    style = "passed" if passed == len(case.checks) else "failed"
+    return Cell(f"{passed}/{len(case.checks)}", style)
+
+
+class CasesView(Vertical):
+    """What a run measured, case by case."""
+
+    HELP: ClassVar[str] = """\
+The cases of the run under the cursor: verdict, ranks, the median time of an iteration beside the
+limit that was measured in the same job, and how many of its checks passed.
+Enter opens all that was measured of a case. The case under the cursor is the one that the plots
+show."""
+    DEFAULT_CSS = """
+    CasesView #run-words { height: auto; max-height: 5; }
+    CasesView #case-words { height: auto; max-height: 4; color: $text-muted; }
+    """
+
+    def __init__(self) -> None:
+        super().__init__(id="cases-view")
+        self.run: RecordedRun | None = None
+
+    def compose(self) -> ComposeResult:
+        yield Static("", id="run-words", markup=False)
+        yield LineTable(_COLUMNS, CaseRows(), id="cases", empty="no case was recorded")
+        yield Static("", id="case-words", markup=False)
+
+    @property
+    def table(self) -> LineTable:
+        """The table of the cases."""
+        return self.query_one(LineTable)
+
+    def chosen(self) -> RecordedCase | None:
+        """Return the case under the cursor."""
+        return self.run.cases.get(str(self.table.cursor_key)) if self.run else None
+
+    def show_run(self, run: RecordedRun | None, words: str = "") -> None:
+        """Show a run, or say in words why there is none."""
+        self.run = run
+        self.query_one("#run-words", Static).update(_words(run) if run else words)
+        self._show_rows()
+
+    def on_resize(self, event: Resize) -> None:
+        """Write ids as there is room for them."""
+        if event.size.width:
+            self._show_rows()
+
+    def _show_rows(self) -> None:
+        self.table.set_rows(CaseRows(self.run, self.size.width < ROOMY))
+        self._tell_case()
+
+    def on_line_table_highlighted(self, event: LineTable.Highlighted) -> None:
+        """Tell the case in full, which the table may have no room for."""
+        self._tell_case()
+
+    def _tell_case(self) -> None:
+        case = self.chosen()
+        words = [word for word in (case.id, case.reason) if word] if case else []
+        self.query_one("#case-words", Static).update("\n".join(words))
+
+
+def _words(run: RecordedRun) -> Content:
+    """A run in a few lines: verdict, how long, where, and what it says of the cluster."""
+    summary = run.summary
+    took = f" in {duration(summary.duration_s)}" if summary.duration_s is not None else ""
+    where = f" on {summary.host}" if summary.host else ""
+    errors = [f"error: {error}" for error in run.errors]
+    rest = "\n".join((f", {counted(run)}{took}{where}", *run.findings, *errors))
+    return Content.assemble(f"{summary.id}\n", status_span(summary.verdict), rest)
+
+
+def counted(run: RecordedRun) -> str:
+    """Return ``4 cases, 3 passed``."""
+    count, passed = len(run.cases), sum(c.status == "passed" for c in run.cases.values())
+    return f"{count} case{'s' * (count != 1)}, {passed} passed"

@@ -1,0 +1,86 @@
+"""Figures, moments and verdicts as cells of the page's tables."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+
+from spbench.record.figures import GLYPHS, number
+from spbench.record.history import RUNNING, UNFINISHED
+from spbench.tui.widgets.table_columns import Cell
+
+SIGNS = {**GLYPHS, RUNNING: "…", UNFINISHED: "!", "waiting": "·"}
+ROOMY = 100
+"""Columns of a table from which the ids of cases have room."""
+_STYLES = {UNFINISHED: "slow"}
+_COLOURS = {
+    "passed": "$text-success",
+    **dict.fromkeys(("failed", "error", "timeout"), "$text-error"),
+    UNFINISHED: "$text-warning",
+    RUNNING: "$text-primary",
+}
+_OUTCOMES = {
+    "better": ("▲", "passed"),
+    "worse": ("▼", "failed"),
+    "alike": ("=", "muted"),
+    "differs": ("≠", "accent"),
+}
+_RECENT = 300 * 86400.0
+_KEY = re.compile(r"(?<=[\[,])[^=,\[\]]+=")
+
+
+def status_words(status: str) -> str:
+    """Return a verdict or status behind its sign."""
+    return f"{SIGNS.get(status, '?')} {status}"
+
+
+def status_span(status: str) -> tuple[str, str]:
+    """Return a verdict or status behind its sign, and its colour."""
+    return status_words(status), _COLOURS.get(status, "$text-muted")
+
+
+def status_cell(status: str) -> Cell:
+    """Return a verdict or status: sign, word and colour."""
+    return Cell(status_words(status), _STYLES.get(status, status))
+
+
+def outcome_cell(outcome: str | None) -> Cell:
+    """Return what a metric has become: sign, word and colour; nothing where it was not judged."""
+    if outcome is None:
+        return Cell("")
+    sign, style = _OUTCOMES[outcome]
+    return Cell(f"{sign} {outcome}", style)
+
+
+def figure(value: float | None) -> str:
+    """Return a number in three figures, or nothing."""
+    return "" if value is None else number(value)
+
+
+def with_unit(value: float | None, unit: str) -> str:
+    """Return a number and its unit, ``1`` being none."""
+    return f"{figure(value)} {unit}" if unit not in ("", "1") else figure(value)
+
+
+def duration(seconds: float | None) -> str:
+    """Return ``2.5 s``, ``2:05`` or ``1:02:05``; nothing where it is not known."""
+    if seconds is None:
+        return ""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def moment(seconds: float | None, now: float) -> str:
+    """Return ``11-21 14:36`` (UTC), or the day with its year where that is long ago."""
+    if seconds is None:
+        return "unknown"
+    form = "%m-%d %H:%M" if 0 <= now - seconds < _RECENT else "%Y-%m-%d"
+    return datetime.fromtimestamp(seconds, UTC).strftime(form)
+
+
+def without_keys(case_id: str) -> str:
+    """Return ``exchange[square,3]`` of ``exchange[slice_method=square,halo_len=3]``."""
+    return _KEY.sub("", case_id)

@@ -1,0 +1,75 @@
+"""Reads in threads what a view shows, and gives it to the view."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from spbench.errors import SpbenchError
+from spbench.record.compare import compare
+from spbench.record.history import RunSummary
+from spbench.record.recorded import RecordedRun
+from spbench.tui.results.details import Details
+from spbench.tui.results.library import Library
+from spbench.tui.results.views import View
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is to be shown.
+
+    Attributes:
+        run: The run under the cursor.
+        other: The run that it is compared with, a, where there is one.
+        history: The runs over which a metric is plotted, in any order.
+    """
+
+    view: View
+    run: RunSummary
+    other: RunSummary | None
+    history: tuple[RunSummary, ...]
+
+
+async def fill(details: Details, library: Library, wanted: Wanted) -> None:
+    """Read what is wanted and show it; what cannot be read is told in its place."""
+    try:
+        run = await asyncio.to_thread(library.load, wanted.run.folder)
+    except SpbenchError as error:
+        details.show_nothing(str(error))
+        return
+    details.cases.show_run(run)
+    if wanted.view is View.COMPARE:
+        await _compare(details, library, run, wanted.other)
+    elif wanted.view is View.RUNS:
+        runs = await _read_all(details, library, wanted.history)
+        details.plot.show_runs(runs, details.cases.chosen())
+    elif wanted.view is View.PARAMETER:
+        details.plot.show_parameter(run, details.cases.chosen())
+
+
+async def _compare(
+    details: Details, library: Library, run: RecordedRun, other: RunSummary | None
+) -> None:
+    if other is None or other.id == run.summary.id:
+        details.compare.show_comparison(None)
+        return
+    try:
+        a = await asyncio.to_thread(library.load, other.folder)
+    except SpbenchError as error:
+        details.compare.show_comparison(None, str(error))
+        return
+    details.compare.show_comparison(await asyncio.to_thread(compare, a, run))
+
+
+async def _read_all(
+    details: Details, library: Library, history: tuple[RunSummary, ...]
+) -> list[RecordedRun]:
+    """Read run after run; those that cannot be read are passed over."""
+    runs = []
+    for count, summary in enumerate(history, 1):
+        details.show_reading(f"reading {count} of {len(history)} runs…")
+        try:
+            runs.append(await asyncio.to_thread(library.load, summary.folder))
+        except SpbenchError:
+            continue
+    return runs

@@ -1,0 +1,82 @@
+"""The runs under a home, and those read last in full: what has not changed is not read again."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import replace
+from pathlib import Path
+
+from spbench.record.figures import GLYPHS
+from spbench.record.folder import RunFolder, list_runs
+from spbench.record.history import RUNNING, RunSummary, summary_of
+from spbench.record.recorded import RecordedCase, RecordedRun, load_run
+
+MOST_KEPT = 256
+"""Runs that are kept in full, without their samples."""
+
+Stamp = tuple[int, int]
+"""When a file was changed, in ns, and its size."""
+
+
+class Library:
+    """Reads runs. `summaries` and `load` take time: call them in threads."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self._summaries: dict[str, tuple[Stamp, RunSummary]] = {}
+        self._loaded: OrderedDict[str, tuple[Stamp, RecordedRun]] = OrderedDict()
+
+    def summaries(self) -> list[RunSummary]:
+        """Return all runs in short, the newest first."""
+        before = self._summaries
+        self._summaries = {}
+        for folder in list_runs(self.home):
+            stamp = _stamp(folder.path / "run.json")
+            known = before.get(folder.id)
+            if known is None or known[0] != stamp or known[1].verdict not in GLYPHS:
+                known = (stamp, summary_of(folder))
+            self._summaries[folder.id] = known
+        return [summary for _, summary in reversed(self._summaries.values())]
+
+    def load(self, folder: RunFolder) -> RecordedRun:
+        """Return a run with its cases; their samples and measurements are left out.
+
+        Raises:
+            UsageError: It has no report, and its event log cannot be read.
+        """
+        stamp = _stamp(folder.report if folder.report.exists() else folder.events)
+        known = self._loaded.pop(folder.id, None)
+        if known is None or known[0] != stamp or known[1].summary.verdict not in GLYPHS:
+            run = load_run(folder)
+            known = (stamp, replace(run, cases={id_: _bare(of) for id_, of in run.cases.items()}))
+        self._loaded[folder.id] = known
+        while len(self._loaded) > MOST_KEPT:
+            self._loaded.popitem(last=False)
+        return known[1]
+
+    def passed(self, run_id: str) -> str:
+        """Return ``3/4``, the cases that passed of all; nothing where the run was not read yet."""
+        known = self._loaded.get(run_id)
+        if known is None:
+            return ""
+        cases = known[1].cases.values()
+        return f"{sum(case.status == 'passed' for case in cases)}/{len(cases)}"
+
+
+def run_before(runs: list[RunSummary], run: RunSummary) -> RunSummary | None:
+    """Return the last run of the same suite before this one, of runs that are the newest first."""
+    ids = [other.id for other in runs]
+    older = runs[ids.index(run.id) + 1 :] if run.id in ids else []
+    return next((o for o in older if o.suite == run.suite and o.verdict != RUNNING), None)
+
+
+def _bare(case: RecordedCase) -> RecordedCase:
+    return replace(case, samples={}, measurements=())
+
+
+def _stamp(path: Path) -> Stamp:
+    try:
+        status = path.stat()
+    except OSError:
+        return 0, 0
+    return status.st_mtime_ns, status.st_size

@@ -1,0 +1,269 @@
+"""The Results page: recorded runs at the left, what they measured at the right."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Container
+
+from spbench.record.history import RUNNING, RunSummary
+from spbench.tui.opening import open_recorded
+from spbench.tui.page import Page
+from spbench.tui.results.case_loading import open_case
+from spbench.tui.results.details import Details
+from spbench.tui.results.exporting import export
+from spbench.tui.results.filling import Wanted, fill
+from spbench.tui.results.library import Library, run_before
+from spbench.tui.results.runs_pane import RunsPane
+from spbench.tui.results.views import View, ViewTab
+from spbench.tui.widgets.line_table import LineTable
+
+LOOK = 2.0
+"""Seconds between two looks at the folder of the runs."""
+_SETTLED = 0.04
+"""Seconds that the cursor must stay on a run before it is read."""
+_SHARE = 4
+"""A run that goes on is read again after this many times as long as the reading took."""
+MOST_RUNS = 200
+"""Runs over which a metric is plotted, the newest."""
+WIDE = 110
+"""Columns from which the runs and what they measured stand side by side."""
+TALL = 40
+"""Lines from which there is room for more of each."""
+_WIDTHS: list[tuple[int, str]] | None = [(0, "-narrow"), (WIDE, "-side-by-side")]
+_HEIGHTS: list[tuple[int, str]] | None = [(0, "-short"), (TALL, "-tall")]
+
+
+class ResultsPage(Page):
+    """Runs with a filter, one run's cases, two runs side by side, plots, export."""
+
+    NAME = "results"
+    HELP = """\
+Recorded runs and what they measured. Tab goes from the runs to the view at the right, v to the
+next view: the cases of the run under the cursor, two runs side by side, a metric over runs, a
+metric over a swept parameter."""
+    CHANGES = frozenset({"export"})
+    AUTO_FOCUS = "#runs"
+    HORIZONTAL_BREAKPOINTS = _WIDTHS
+    VERTICAL_BREAKPOINTS = _HEIGHTS
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("o", "open", "Open", id="results.open", tooltip="Show the run on the Run page"),
+        Binding("space", "mark", "Mark", id="results.mark", tooltip="Mark the run to compare with"),
+        Binding("v", "view", "View", id="results.view", tooltip="Show the next view"),
+        Binding("slash", "filter", "Filter", id="results.filter", tooltip="Filter the runs"),
+        Binding(
+            "e", "export", "Export", id="results.export", tooltip="Write what is shown to a file"
+        ),
+        *(
+            Binding(key, action, title, show=False, id=f"results.{name}", tooltip=tooltip)
+            for key, action, title, name, tooltip in (
+                ("c", "compare", "Compare", "compare", "Compare the marked run with this one"),
+                ("m", "metric", "Metric", "metric", "Plot the next metric"),
+                ("p", "parameter", "Parameter", "parameter", "Plot over the next parameter"),
+                ("n", "case(1)", "Next case", "next-case", "Show the next case"),
+                ("N", "case(-1)", "Last case", "last-case", "Show the case before"),
+                ("r", "replay", "Replay", "replay", "Play the recorded run again"),
+                ("a", "attach", "Attach", "attach", "Watch a run that still goes on"),
+                ("y", "copy", "Copy id", "copy", "Copy the run's id"),
+            )
+        ),
+    ]
+    # not DEFAULT_CSS: the console's own rule gives lines of text a border
+    CSS = "RunsPane Input, RunsPane Input:focus { border: none; height: 1; padding: 0; }"
+    DEFAULT_CSS = """
+    ResultsPage #body { height: 1fr; layout: horizontal; }
+    ResultsPage.-narrow #body { layout: vertical; }
+    ResultsPage.-narrow RunsPane { width: 100%; height: 9; }
+    ResultsPage.-narrow.-tall RunsPane { height: 18; }
+    ResultsPage.-narrow Details { width: 100%; height: 1fr; }
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._library = Library(self.console_app.opening.home)
+        self._runs: list[RunSummary] = []
+        self._view = View.CASES
+        self._looked = self._filled_at = self._cost = -LOOK
+        self._filled: RunSummary | None = None
+
+    def compose_body(self) -> ComposeResult:
+        """Return the runs and the views."""
+        with Container(id="body"):
+            yield RunsPane(self._library.passed, str(self._library.home))
+            yield Details()
+
+    def on_mount(self) -> None:
+        """Show the first view."""
+        super().on_mount()
+        self._details.show_view(self._view)
+
+    @property
+    def _pane(self) -> RunsPane:
+        return self.query_one(RunsPane)
+
+    @property
+    def _details(self) -> Details:
+        return self.query_one(Details)
+
+    # The runs
+
+    def refresh_page(self) -> None:
+        """Look at the folder of the runs, every other second."""
+        if time.monotonic() - self._looked >= LOOK:
+            self._looked = time.monotonic()
+            self.run_worker(self._look(), group="look", exclusive=True)
+
+    async def _look(self) -> None:
+        runs = await asyncio.to_thread(self._library.summaries)
+        goes_on = any(run.verdict == RUNNING for run in runs)
+        if runs != self._runs or goes_on or not runs:
+            self._runs = runs
+            self._pane.show_runs(runs)
+        run = self._pane.highlighted()
+        rested = time.monotonic() - self._filled_at >= _SHARE * self._cost
+        if run != self._filled or (run and run.verdict == RUNNING and rested):
+            self._fill()
+
+    def on_runs_pane_changed(self) -> None:
+        """Plot over the runs that the filter shows."""
+        self._fill()
+
+    def on_line_table_highlighted(self, event: LineTable.Highlighted) -> None:
+        """Show the run under the cursor, or plot the case under it."""
+        if event.table is self._pane.table or self._view in (View.RUNS, View.PARAMETER):
+            self._fill()
+
+    def on_line_table_chosen(self, event: LineTable.Chosen) -> None:
+        """Open the run, or all of the case."""
+        if event.table is self._pane.table:
+            self.action_open()
+            return
+        case = self._details.case_of(event)
+        run = self._details.cases.run
+        if case and run:
+            self.run_worker(open_case(self.console_app, run, case), group="case")
+
+    # The views
+
+    def _fill(self) -> None:
+        self.run_worker(self._fill_view(), group="fill", exclusive=True)
+
+    async def _fill_view(self) -> None:
+        """Show what is wanted now; a run that was passed by is not read."""
+        await asyncio.sleep(_SETTLED)
+        run, details = self._pane.highlighted(), self._details
+        self._filled = run
+        if run is None:
+            details.show_nothing("no run is chosen")
+            return
+        began = time.monotonic()
+        details.show_reading("reading…")
+        await fill(details, self._library, self._wanted(run))
+        details.show_reading("")
+        self._pane.table.update_rows()
+        self._filled_at = time.monotonic()
+        self._cost = self._filled_at - began
+
+    def _wanted(self, run: RunSummary) -> Wanted:
+        marked = next((other for other in self._runs if other.id == self._pane.marked), None)
+        history = [other for other in self._pane.shown if other.suite == run.suite]
+        return Wanted(
+            self._view, run, marked or run_before(self._runs, run), tuple(history[:MOST_RUNS])
+        )
+
+    def _show(self, view: View) -> None:
+        self._view = view
+        self._details.show_view(view)
+        self._fill()
+
+    def on_view_tab_clicked(self, event: ViewTab.Clicked) -> None:
+        """Show the view."""
+        self._show(event.view)
+
+    def action_view(self) -> None:
+        """Show the next view."""
+        self._show(self._view.next())
+
+    def action_compare(self) -> None:
+        """Show two runs side by side."""
+        self._show(View.COMPARE)
+
+    def action_metric(self) -> None:
+        """Plot the next metric; the first time, plot one."""
+        if self._view in (View.RUNS, View.PARAMETER):
+            self._details.plot.next_metric()
+        else:
+            self._show(View.RUNS)
+
+    def action_parameter(self) -> None:
+        """Plot over the next swept parameter; the first time, over one."""
+        if self._view is View.PARAMETER:
+            self._details.plot.next_parameter()
+        else:
+            self._show(View.PARAMETER)
+
+    def action_case(self, way: int) -> None:
+        """Go to another case of the run."""
+        self._details.cases.table.action_move(way)
+
+    # What is done with a run
+
+    def _chosen(self) -> RunSummary | None:
+        run = self._pane.highlighted()
+        if run is None:
+            self.notify("no run is chosen", severity="warning")
+        return run
+
+    def action_mark(self) -> None:
+        """Mark the run as a, or take its mark away."""
+        run = self._chosen()
+        if run:
+            self._pane.mark(None if run.id == self._pane.marked else run.id)
+            self._fill()
+
+    def action_filter(self) -> None:
+        """Write a filter."""
+        self._pane.open_filter()
+
+    def action_open(self) -> None:
+        """Show the run on the Run page; one that goes on is followed there."""
+        run = self._chosen()
+        if run:
+            self.console_app.watch_run(run.folder)
+
+    def action_attach(self) -> None:
+        """Follow the run under the cursor if it goes on, else the newest that does."""
+        going = [run for run in self._runs if run.verdict == RUNNING]
+        run = self._pane.highlighted()
+        if going:
+            self.console_app.watch_run((run if run in going else going[0]).folder)
+        else:
+            self.notify("no run is going on", severity="warning")
+
+    def action_replay(self) -> None:
+        """Play the run again, as fast as it was."""
+        run = self._chosen()
+        if run and run.verdict == RUNNING:
+            self.notify("this run still goes on; o shows it", severity="warning")
+        elif run:
+            open_recorded(self.console_app, run.folder, 1.0)
+
+    def action_export(self) -> None:
+        """Write the run, or the comparison where that is shown, to a file."""
+        compared = self._details.compare.comparison if self._view is View.COMPARE else None
+        what = compared or self._details.cases.run
+        if what:
+            self.run_worker(export(self.console_app, what), group="export")
+        else:
+            self._chosen()
+
+    def action_copy(self) -> None:
+        """Copy the run's id."""
+        run = self._chosen()
+        if run:
+            self.app.copy_to_clipboard(run.id)
+            self.notify(f"copied {run.id}", markup=False)

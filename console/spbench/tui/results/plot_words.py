@@ -1,0 +1,80 @@
+"""The points of series as a plot takes them, and as words for those who cannot see it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from spbench.record.series import Point, Series
+from spbench.tui.results.cells import moment, with_unit
+from spbench.tui.widgets.plot import PlotPoint, PlotSeries
+
+_MOST_TOLD = 12
+"""Points of a series that are told in words."""
+
+
+def titled(series: Series) -> str:
+    """Return ``time_ms in ms``."""
+    return series.metric if series.unit in ("", "1") else f"{series.metric} in {series.unit}"
+
+
+def over_runs_points(series: Series, now: float) -> PlotSeries:
+    """Return a series over runs, run by run, each named by when it started."""
+    names = run_names(series, now)
+    points = [
+        PlotPoint(name, point.y, point.low, point.high)
+        for name, point in zip(names, series.points, strict=True)
+    ]
+    return PlotSeries("median, from the least to p95", points)
+
+
+def over_parameter_points(series: Series) -> PlotSeries:
+    """Return a series over a parameter, to scale where its values are numbers."""
+    points = [
+        PlotPoint(point.x if series.numeric else point.label, point.y, point.low, point.high)
+        for point in series.points
+    ]
+    return PlotSeries(series.name, points)
+
+
+def run_names(series: Series, now: float) -> list[str]:
+    """Return when each run started; the end of its id tells apart those of one minute."""
+    times = [moment(point.x, now) if series.numeric else point.run for point in series.points]
+    counts = Counter(times)
+    return [
+        f"{name} {point.run[-4:]}" if counts[name] > 1 else name
+        for name, point in zip(times, series.points, strict=True)
+    ]
+
+
+def over_runs_words(series: Series, now: float) -> list[str]:
+    """Return how a metric went over runs, in a few lines."""
+    names, points = run_names(series, now), series.points
+    told = dict(zip(names, points, strict=True))
+    ordered = sorted(told, key=lambda name: told[name].y, reverse=series.better == "higher")
+    shown = [("newest", names[-1]), ("best", ordered[0]), ("worst", ordered[-1])]
+    if series.better == "none":
+        shown = [("newest", names[-1]), ("least", ordered[0]), ("most", ordered[-1])]
+    words = ", ".join(f"{word} {_value(told[name], series)} ({name})" for word, name in shown)
+    count = f"{len(points)} run{'s' * (len(points) != 1)}"
+    newest = [f"{name} {_value(told[name], series)}" for name in names[: -_MOST_TOLD - 1 : -1]]
+    return [f"{count}{_better(series)}: {words}", f"From the newest: {', '.join(newest)}"]
+
+
+def over_parameter_words(series: Sequence[Series], parameter: str) -> list[str]:
+    """Return each series' values, one series a line."""
+    lines = [f"{titled(series[0])} over {parameter}{_better(series[0])}"]
+    for one in series:
+        told = [f"{point.label} {_value(point, one)}" for point in one.points[:_MOST_TOLD]]
+        more = len(one.points) - len(told)
+        lines.append(f"{one.name}: {', '.join(told)}" + (f" and {more} more" if more > 0 else ""))
+    return lines
+
+
+def _better(series: Series) -> str:
+    return "" if series.better == "none" else f", {series.better} is better"
+
+
+def _value(point: Point, series: Series) -> str:
+    verdict = "" if point.status == "passed" else f" {point.status}"
+    return f"{with_unit(point.y, series.unit)}{verdict}"

@@ -1,0 +1,65 @@
+"""The views of the page's right side, and the line that names them."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from textual import events
+from textual.app import ComposeResult
+from textual.containers import Horizontal
+from textual.message import Message
+from textual.widgets import Static
+
+
+class View(StrEnum):
+    """What the right side shows, in the order in which a key goes through them."""
+
+    CASES = "cases"
+    COMPARE = "compare"
+    RUNS = "over runs"
+    PARAMETER = "over parameter"
+
+    def next(self) -> View:
+        """Return the view after this one; after the last the first."""
+        views = list(View)
+        return views[(views.index(self) + 1) % len(views)]
+
+
+class ViewTab(Static):
+    """A view's name; a click shows it."""
+
+    class Clicked(Message):
+        """Someone clicked on a view's name."""
+
+        def __init__(self, view: View) -> None:
+            super().__init__()
+            self.view = view
+
+    def __init__(self, view: View) -> None:
+        super().__init__(f" {view} ", markup=False)
+        self.view = view
+
+    def on_click(self, event: events.Click) -> None:
+        """Ask for the view."""
+        event.stop()
+        self.post_message(self.Clicked(self.view))
+
+
+class ViewBar(Horizontal):
+    """The names of the views, the current one underlined."""
+
+    DEFAULT_CSS = """
+    ViewBar { height: 1; }
+    .-side-by-side ViewBar { margin-bottom: 1; }
+    ViewBar ViewTab { width: auto; margin-right: 1; color: $text-muted; }
+    ViewBar ViewTab:hover { background: $boost; }
+    ViewBar ViewTab.current { color: $text-primary; text-style: bold underline; }
+    """
+
+    def compose(self) -> ComposeResult:
+        yield from map(ViewTab, View)
+
+    def show(self, view: View) -> None:
+        """Name the current view."""
+        for tab in self.query(ViewTab):
+            tab.set_class(tab.view is view, "current")

@@ -1,0 +1,1 @@
+"""The Run page: cases, ranks, charts and words of the run that is watched."""

@@ -1,0 +1,162 @@
+"""The panes of the Run page, and how they share the screen at each size."""
+
+from __future__ import annotations
+
+from textual.app import ComposeResult
+from textual.containers import Container, Horizontal, Vertical
+from textual.geometry import Size
+from textual.widgets import Input, Static
+
+from spbench.tui.run import case_rows, rank_cells
+from spbench.tui.run.charts import HistogramPane, TimeLinePane
+from spbench.tui.run.log_view import LogView
+from spbench.tui.run.no_rows import NoRows
+from spbench.tui.run.pane import Pane
+from spbench.tui.run.words import WordsPanel
+from spbench.tui.widgets.line_table import LineTable
+from spbench.tui.widgets.rank_strip import RankStrip
+
+MEDIUM, WIDE, TALL = 100, 150, 32
+"""Columns from which charts stand side by side and cases beside ranks; lines for frames."""
+STRIP_LINES = 4
+NO_CASES, NO_RANKS = "waiting for the run to begin ...", "no rank has begun here"
+CASES, SHORT_CASES = 10, 5
+"""Lines that the cases take at most above the ranks, without frames in the second."""
+_SHOWN = {
+    "charts": ("histogram-pane", "time-line-pane"),
+    "histogram": ("histogram-pane",),
+    "time line": ("time-line-pane",),
+    "words": ("lower-words-pane",),
+    "logs": ("logs-pane",),
+    "none": (),
+}
+"""The panes of each panel below the ranks."""
+
+
+def panels_for(size: Size) -> tuple[str, ...]:
+    """Return the panels that there are at a size; the first is shown until another is chosen."""
+    if size.width >= WIDE:
+        panels: tuple[str, ...] = ("charts", "logs", "none")
+    elif size.width >= MEDIUM:
+        panels = ("charts", "words", "logs", "none")
+    else:
+        panels = ("words", "histogram", "time line", "logs", "none")
+    return panels if size.height >= TALL else ("none", *panels[:-1])
+
+
+class Body(Container):
+    """Cases and words at the left or above; strip, ranks, and a panel below them.
+
+    Attributes:
+        panel: The name of the panel that is shown.
+    """
+
+    DEFAULT_CSS = """
+    Body {
+        height: 1fr; layout: vertical;
+        & #left { height: 5; }
+        & #words-pane { display: none; }
+        & #cases-pane { height: 3fr; }
+        & #right { height: 1fr; }
+        & #strip { height: 2; margin: 0 2; }
+        & #ranks-pane { height: 3fr; min-height: 4; }
+        & #filter { display: none; height: 1; padding: 0 1; background: $boost; }
+        & #filter Static { width: 2; color: $text-accent; }
+        & #filter Input { height: 1; background: $boost; padding: 0; }
+        & #lower { height: 2fr; min-height: 7; }
+        & #lower > * { width: 1fr; height: 1fr; }
+        &.-short #strip { margin: 0; }
+        &.-wide { layout: horizontal; }
+        &.-wide #left { width: 74; height: 1fr; }
+        &.-wide #words-pane { display: block; height: 2fr; min-height: 6; }
+        &.-wide #right { width: 1fr; }
+    }
+    """
+
+    def __init__(self) -> None:
+        super().__init__(id="body")
+        self.panel = "none"
+        self._panels: tuple[str, ...] = ("none",)
+
+    def compose(self) -> ComposeResult:
+        with Vertical(id="left"):
+            yield Pane(
+                "cases",
+                LineTable(case_rows.COLUMNS, NoRows(), id="cases", empty=NO_CASES),
+                id="cases-pane",
+            )
+            yield Pane("words", WordsPanel(id="words"), id="words-pane")
+        with Vertical(id="right"):
+            yield RankStrip(id="strip")
+            yield Pane(
+                "ranks",
+                LineTable(rank_cells.COLUMNS, NoRows(), id="ranks", empty=NO_RANKS),
+                id="ranks-pane",
+            )
+            with Horizontal(id="filter"):
+                yield Static("/")
+                yield _FilterInput(placeholder="words that a rank's row must have")
+            with Horizontal(id="lower"):
+                yield HistogramPane()
+                yield TimeLinePane()
+                yield Pane("words", WordsPanel(id="lower-words"), id="lower-words-pane")
+                yield Pane("logs", LogView(id="logs"), id="logs-pane")
+
+    def fit(self, size: Size) -> None:
+        """Lay the panes out for a size of the screen."""
+        self.set_class(size.width >= WIDE, "-wide")
+        if size.width >= WIDE:
+            self.query_one("#left").styles.height = "1fr"
+        self.set_class(size.height < TALL, "-short")
+        for pane in self.query(Pane):
+            pane.frame(size.height >= TALL)
+        panels = panels_for(size)
+        if panels != self._panels:
+            self._panels = panels
+            self.show_panel(panels[0])
+
+    def next_panel(self) -> None:
+        """Show the next panel below the ranks; the last is none."""
+        self.show_panel(self._panels[(self._panels.index(self.panel) + 1) % len(self._panels)])
+
+    def show_panel(self, panel: str) -> None:
+        """Show a panel below the ranks, or none; by its name again, the first one."""
+        self.panel = panel if panel != self.panel else self._panels[0]
+        self.query_one("#lower").display = self.panel != "none"
+        for pane in self.query("#lower > *"):
+            pane.display = pane.id in _SHOWN[self.panel]
+
+    def open_filter(self) -> None:
+        """Ask for words that a rank's row must have."""
+        self.query_one("#filter").display = True
+        self.query_one(_FilterInput).focus()
+
+    def close_filter(self) -> bool:
+        """Show all ranks again; return whether there was a filter."""
+        line = self.query_one("#filter")
+        was_open, line.display = line.display, False
+        self.query_one(_FilterInput).clear()
+        return was_open
+
+    def make_room(self, cases: int, ranks: int) -> None:
+        """Let tables of few rows take no more lines than they need."""
+        short, zoomed = self.has_class("-short"), self.screen.maximized is not None
+        self.query_one("#cases-pane").styles.max_height = None if zoomed else cases + 3
+        if not self.has_class("-wide"):
+            most, frame = (SHORT_CASES, 1) if short else (CASES, 3)
+            self.query_one("#left").styles.height = min(most, cases + frame)
+        bound = None if zoomed or self.panel == "none" else ranks + 3
+        self.query_one("#ranks-pane").styles.max_height = bound
+        strip = self.query_one(RankStrip)
+        lines = -(-ranks // max(1, strip.size.width))
+        strip.styles.height = 1 + max(1, min(lines, 1 if short else STRIP_LINES))
+
+
+class _FilterInput(Input):
+    """A line without a frame."""
+
+    HELP = "Words that a rank's row must have: `node03`, `slow`, `failed`, `tile 0,1`. Enter keeps."
+
+    def on_mount(self) -> None:
+        # The rule for all inputs stands in the application's own sheet, which comes first.
+        self.styles.border = ("none", "transparent")

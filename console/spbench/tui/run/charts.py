@@ -1,0 +1,114 @@
+"""The charts of the page: how a metric's samples are spread, and how they came."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from spbench.record.case_state import CaseState
+from spbench.record.histogram import Histogram as Samples
+from spbench.record.histogram import bins
+from spbench.record.timeline import Timeline
+from spbench.tui.run.pane import Pane
+from spbench.tui.widgets.histogram import Histogram
+from spbench.tui.widgets.timeline import TimeLine
+
+KEPT = 8
+"""Metrics of cases and ranks whose samples stay counted after something else was shown."""
+MOST_BINS = 60
+_MARKS = {"p50": 0.50, "p95": 0.95, "p99": 0.99}
+
+
+class Counted:
+    """A metric's samples in a case, counted as they come, of one rank or of all."""
+
+    def __init__(self, case: CaseState, metric: str, rank: int | None) -> None:
+        self.case = case
+        self.samples = Samples(case, metric, rank)
+        self.timeline = Timeline(case, metric, rank)
+
+
+class CountedSamples:
+    """Keeps what was counted last, so that to look again costs only what is new."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[tuple[int, str, int | None], Counted] = OrderedDict()
+
+    def of(self, case: CaseState, metric: str, rank: int | None) -> Counted:
+        """Return the samples of a metric in a case."""
+        key = (id(case), metric, rank)
+        if key not in self._kept:
+            self._kept[key] = Counted(case, metric, rank)
+        self._kept.move_to_end(key)
+        while len(self._kept) > KEPT:
+            self._kept.popitem(last=False)
+        return self._kept[key]
+
+
+class ChartPane(Pane):
+    """A chart of a metric in its frame."""
+
+    def show(self, counted: Counted, metric: str, whose: str) -> None:
+        """Show a metric's samples; ``whose`` they are, in words."""
+        raise NotImplementedError
+
+    def clear(self) -> None:
+        """Show that there are no samples."""
+        raise NotImplementedError
+
+
+class HistogramPane(ChartPane):
+    """The histogram in its frame."""
+
+    def __init__(self) -> None:
+        super().__init__("samples", Histogram(id="histogram"), id="histogram-pane")
+
+    def show(self, counted: Counted, metric: str, whose: str) -> None:
+        """Show a metric's samples."""
+        chart, samples = self.query_one(Histogram), counted.samples
+        samples.update()
+        if not samples:
+            self.clear()
+            return
+        drawn = bins(samples, max(8, min(chart.size.width // 2, MOST_BINS)))
+        beyond = f", {drawn.beyond} beyond the bars" if drawn.beyond else ""
+        self.say(f"{metric} of {whose}{beyond}")
+        marks = {name: samples.percentile(part) for name, part in _MARKS.items()}
+        chart.update(drawn.edges, drawn.counts, counted.case.metrics[metric].unit, marks)
+
+    def clear(self) -> None:
+        self.say("samples")
+        self.query_one(Histogram).update((), (), "")
+
+
+class TimeLinePane(ChartPane):
+    """The time line in its frame."""
+
+    def __init__(self) -> None:
+        super().__init__("time line", TimeLine(id="time-line"), id="time-line-pane")
+
+    def show(self, counted: Counted, metric: str, whose: str) -> None:
+        """Show a metric, iteration by iteration."""
+        chart, info = self.query_one(TimeLine), counted.case.metrics[metric]
+        values = counted.timeline.points(max(16, 2 * chart.size.width))
+        folded = f"the {info.fold} of {whose}" if whose.startswith("all") else whose
+        self.say(f"{metric} by iteration")
+        chart.update(values, info.unit, info.better, folded, expected(counted.case, metric))
+
+    def clear(self) -> None:
+        self.say("time line")
+        self.query_one(TimeLine).update((), "", "none", "")
+
+
+def metrics_of(case: CaseState) -> list[str]:
+    """Return the metrics of a case that have samples, ``time_ms`` first."""
+    known = [name for name in case.metrics if name in case.samples or name in case.values]
+    return sorted(known, key=lambda name: name != "time_ms")
+
+
+def expected(case: CaseState, metric: str) -> float | None:
+    """Return the limit that the suite sets for a metric, if it does."""
+    for expect in case.expect:
+        name, _, _ = expect["metric"].partition(".")
+        if name == metric:
+            return float(expect["limit"])
+    return None

@@ -1,0 +1,131 @@
+"""All that is known of one case or rank, in a panel over the page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+from rich.table import Table
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical, VerticalScroll
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widgets import Static
+
+from spbench.record.case_state import CaseState, CheckResult
+from spbench.record.cores import fold_numbers
+from spbench.record.figures import number
+from spbench.record.judge import failed_checks
+from spbench.record.state import RankState
+from spbench.tui.run.cells import signed
+
+Line = tuple[str, str]
+"""What it is, and its text."""
+
+
+class Details(ModalScreen[None]):
+    """Names and texts below each other; a traceback stands last, as it came."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,enter,q", "app.pop_screen", "Close", id="details.close"),
+        Binding("y", "copy", "Copy", id="details.copy", tooltip="Copy it all"),
+    ]
+    DEFAULT_CSS = """
+    Details { align: center middle; }
+    Details > Vertical {
+        width: 110; max-width: 96%; height: auto; max-height: 90%; padding: 0 1;
+        background: $panel; border: round $primary; border-subtitle-color: $text-muted;
+    }
+    Details VerticalScroll { height: auto; max-height: 100%; }
+    Details Static { height: auto; }
+    """
+
+    def __init__(self, title: str, lines: list[Line], verbatim: str = "") -> None:
+        super().__init__()
+        self._title, self._lines, self._verbatim = title, lines, verbatim
+
+    def compose(self) -> ComposeResult:
+        with Vertical() as frame:
+            frame.border_title = Content(self._title)
+            frame.border_subtitle = Content("y copies  esc closes")
+            with VerticalScroll():
+                yield Static(self._table())
+                if self._verbatim:
+                    yield Static(self._verbatim, markup=False, classes="verbatim")
+
+    def _table(self) -> Table:
+        table = Table.grid(padding=(0, 2))
+        for name, text in self._lines:
+            table.add_row(Text(name, style="dim"), Text(text))
+        return table
+
+    def action_copy(self) -> None:
+        """Copy everything."""
+        text = "\n".join(f"{name}: {text}" for name, text in self._lines)
+        self.app.copy_to_clipboard("\n".join(filter(None, (self._title, text, self._verbatim))))
+        self.notify("copied", timeout=2)
+
+
+def case_details(case: CaseState) -> Details:
+    """Return what is known of a case, its traceback where it ended in an error."""
+    return Details(case.id, list(_case_lines(case)), case.traceback or "")
+
+
+def _case_lines(case: CaseState) -> Iterator[Line]:
+    yield "status", signed(case.status) + (f": {case.reason}" if case.reason else "")
+    yield "benchmark", f"{case.benchmark}, {case.np} ranks, {case.repeat} times"
+    yield "parameters", ", ".join(f"{name}={value}" for name, value in case.params.items())
+    if case.inject:
+        yield "planted fault", case.inject
+    for name, choice in case.choices.items():
+        yield name, f"{choice['value']} ({choice['reason']})"
+    for name, limit in case.limits.items():
+        unit = case.metrics[name].unit if name in case.metrics else ""
+        yield "limit", f"{name} {number(limit['value'])} {unit}, by {limit['measured_by']}"
+    for item in case.expectations:
+        value = "not measured" if item["value"] is None else number(item["value"])
+        wanted = f"{item['metric']} {item['op']} {number(item['limit'])}"
+        yield "expected", f"{signed(item['status'])}: {wanted}, it is {value}"
+    for sentence in set(failed_checks(case)) - {case.reason}:
+        yield "check", signed("failed") + f": {sentence}"
+    passed = [name for name in case.checks if _all_passed(case, name)]
+    if passed:
+        yield "checks", signed("passed") + f": {', '.join(passed)}"
+
+
+def _all_passed(case: CaseState, check: str) -> bool:
+    return all(result.passed for result in case.checks[check].values())
+
+
+def rank_details(case: CaseState | None, rank: int, live: RankState | None) -> Details:
+    """Return where a rank runs, and how its checks came out in a case."""
+    return Details(f"rank {rank}", list(_rank_lines(case, rank, live)))
+
+
+def _rank_lines(case: CaseState | None, rank: int, live: RankState | None) -> Iterator[Line]:
+    part = case.ranks.get(rank) if case else None
+    known = part or live
+    if known is not None:
+        yield "host", f"{known.host}, local rank {known.local_rank}"
+        yield "device", known.device or "not told"
+        yield "cores", fold_numbers(known.cpus) or "not told"
+    if part is not None and part.place:
+        yield "place", ", ".join(f"{name} {place}" for name, place in part.place.items())
+    if live is not None:
+        yield "process", f"{live.pid}, NUMA node {live.numa}, {live.threads} threads"
+        yield "fabric", live.fabric or "not told"
+        versions = (f"{name} {text}" for name, text in live.versions.items() if text)
+        yield "versions", ", ".join(versions)
+    for name, results in (case.checks if case else {}).items():
+        for (repeat, of), result in sorted(results.items()):
+            if of == rank:
+                yield "check", f"{name}, repeat {repeat}: {_checked(result)}"
+
+
+def _checked(result: CheckResult) -> str:
+    error = "not a number" if result.max_abs_error is None else number(result.max_abs_error)
+    where = f" at {result.detail}" if result.detail else ""
+    verdict = signed("passed" if result.passed else "failed")
+    return f"{verdict}, largest error {error}{where} (tolerance {number(result.tolerance)})"

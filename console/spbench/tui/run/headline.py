@@ -1,0 +1,139 @@
+"""The two lines above all: which run, how it stands, how far it is, and how it is played."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from textual.content import Content
+from textual.widgets import Static
+
+from spbench.tui.feed import Feed, ReplaySource
+from spbench.tui.run.cells import GOING_ON, signed
+from spbench.tui.run.replaying import replay_words
+from spbench.tui.run.words import MUTED, Word, colour
+from spbench.tui.widgets.fitting import cells, fit
+
+BAR = 16
+
+
+class Part(NamedTuple):
+    """A piece of a line; where there is no room for it, it is cut or else left out."""
+
+    text: str
+    style: str = ""
+    cut: bool = False
+
+
+class Rate:
+    """Events a second, over the last second or longer."""
+
+    def __init__(self) -> None:
+        self._since = 0.0
+        self._events = 0
+        self.value = 0.0
+
+    def look(self, events: int) -> None:
+        """Take in how many events have come by now."""
+        now = time.monotonic()
+        if not self._since:
+            self._since, self._events = now, events
+        elif now - self._since >= 1:
+            self.value = (events - self._events) / (now - self._since)
+            self._since, self._events = now, events
+
+
+class Headline(Static):
+    """What is always seen of the run, even while the page is paused."""
+
+    DEFAULT_CSS = (
+        "Headline { dock: top; height: 2; margin-top: 1; padding: 0 1; background: $boost; }"
+    )
+
+    def __init__(self) -> None:
+        super().__init__("", id="headline", markup=False)
+        self._rate = Rate()
+        self._hosts = (0, 0)
+        self._shown: object = None
+
+    def show(self, feed: Feed, paused: bool, worst: Word | None) -> None:
+        """Show a run.
+
+        Args:
+            feed: The run.
+            paused: Whether table and charts stand still.
+            worst: The most pressing sentence, where the page has no room for words.
+        """
+        self._rate.look(feed.events)
+        lines = (_first(feed, self._rate.value), self._second(feed, paused, worst))
+        width = max(1, self.content_size.width)
+        if (lines, width) != self._shown:
+            self._shown = lines, width
+            text = Content("\n").join(_fitting(line, width) for line in lines)
+            self.update(text, layout=False)
+
+    def _second(self, feed: Feed, paused: bool, worst: Word | None) -> list[Part]:
+        replay = replay_words(feed) if isinstance(feed.source, ReplaySource) else ""
+        parts = [Part("PAUSED" if paused else "", "bold reverse"), Part(replay, "$text-accent")]
+        if worst is not None:
+            return [*parts, Part(worst.line, colour(worst.kind), cut=True)]
+        return [*parts, *self._launched(feed)]
+
+    def _launched(self, feed: Feed) -> Iterator[Part]:
+        if not feed.state.jobs:
+            return
+        job = feed.state.jobs[max(feed.state.jobs)]
+        hosts = self._count_hosts(feed)
+        where = f" on {hosts} host{'s' * (hosts != 1)}" if hosts else ""
+        yield Part(f"job {job.number}: {job.np} ranks{where}")
+        if job.oversubscribed:
+            yield Part("more ranks than cores: times are not the hardware's", "$text-warning")
+        yield Part(f"{job.launcher}, {job.version}", MUTED)
+
+    def _count_hosts(self, feed: Feed) -> int:
+        """The number of hosts, counted again only where there are more ranks."""
+        ranks = feed.state.ranks
+        if len(ranks) != self._hosts[0]:
+            self._hosts = len(ranks), len({rank.host for rank in ranks.values()})
+        return self._hosts[1]
+
+
+def _first(feed: Feed, rate: float) -> list[Part]:
+    run, cases = feed.state.run, feed.state.cases.values()
+    if run is None:
+        why = feed.failure or "waiting for the run's first events ..."
+        return [Part(why, "$text-error" if feed.failure else MUTED, cut=True)]
+    done, total = sum(case.status not in GOING_ON for case in cases), len(cases)
+    filled = BAR * done // max(1, total)
+    return [
+        Part(run.suite, "bold", cut=True),
+        Part(signed(feed.status), f"bold {colour(feed.status)}"),
+        Part(f"{'█' * filled}{'░' * (BAR - filled)} {done}/{total} cases", "$text-primary"),
+        Part(_duration(max(0.0, (run.finished or feed.now) - run.started))),
+        Part("" if feed.ended else f"{rate:,.0f} events/s", MUTED),
+        Part(run.id, MUTED),
+    ]
+
+
+def _fitting(parts: Iterable[Part], width: int) -> Content:
+    """As many of the parts as fit in a line, the first ones first."""
+    chosen: list[tuple[str, str]] = []
+    room = width
+    for part in parts:
+        gap = "  " if chosen else ""
+        text = gap + part.text
+        if not part.text or (cells(text) > room and not part.cut):
+            continue
+        text = fit(text, room) if cells(text) > room else text
+        chosen.append((text, part.style))
+        room -= cells(text)
+    return Content.assemble(*chosen)
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s"

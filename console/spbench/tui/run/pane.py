@@ -1,0 +1,36 @@
+"""A frame with a title around a part of the page."""
+
+from __future__ import annotations
+
+from textual.containers import Vertical
+from textual.content import Content
+from textual.dom import DOMNode
+from textual.widget import Widget
+
+
+class Pane(Vertical):
+    """A frame that can fill the page; where there is no room it is drawn without its lines."""
+
+    ALLOW_MAXIMIZE = True
+    DEFAULT_CSS = "Pane.-maximized { height: 1fr; max-height: 100%; }"
+
+    def __init__(self, title: str, *children: Widget, id: str) -> None:
+        super().__init__(*children, id=id, classes="pane")
+        self._said = ""
+        self.say(title)
+
+    def say(self, title: str) -> None:
+        """Change the title."""
+        if title != self._said:
+            self._said = title
+            self.border_title = Content(title)  # not read as markup
+
+    def frame(self, lines: bool) -> None:
+        """Draw the frame's lines, or leave them out."""
+        self.set_class(lines, "pane")
+
+
+def pane_of(widget: DOMNode | None) -> Pane | None:
+    """Return the pane around a widget."""
+    nodes = widget.ancestors_with_self if widget is not None else ()
+    return next((node for node in nodes if isinstance(node, Pane)), None)

@@ -1,0 +1,78 @@
+"""A rank's row as cells: the same columns for ranks that run and for those of a judged case."""
+
+from __future__ import annotations
+
+from spbench.record.figures import number
+from spbench.record.findings import NOTABLE_RANK
+from spbench.record.rank_rows import RankRow
+from spbench.tui.run.cells import figure, status_cell
+from spbench.tui.widgets.table_columns import Cell, Column
+
+COLUMNS = (
+    Column("rank", "rank", 5, "right"),
+    Column("host", "host", 9, rank=2),
+    Column("place", "place", 8, rank=4, flexible=True),
+    Column("phase", "phase", 14, rank=1),
+    Column("iterations", "iters", 7, "right", rank=5),
+    Column("last", "last ms", 8, "right", rank=7),
+    Column("p50", "p50 ms", 8, "right"),
+    Column("p95", "p95 ms", 8, "right", rank=6),
+    Column("p99", "p99 ms", 8, "right", rank=3),
+    Column("skew", "skew", 10),
+    Column("gb_s", "GB/s", 7, "right", rank=5),
+    Column("check", "check", 8),
+)
+_PHASES = {"error": "error", "lost": "error", "failed": "failed", "ended": "muted", "done": "muted"}
+
+NO_CELLS: list[Cell | str] = [""] * len(COLUMNS)
+"""Of a rank that is not there."""
+
+
+def rank_cells(row: RankRow) -> list[Cell | str]:
+    """Return the cells of a row, in the columns' order."""
+    return [
+        str(row.rank),
+        row.host,
+        row.place,
+        Cell(row.phase, _PHASES.get(row.phase, "")),
+        str(row.iterations or ""),
+        *(figure(value) for value in (row.last, row.p50, row.p95, row.p99)),
+        _skew(row.skew),
+        figure(row.gb_s),
+        status_cell(row.check) if row.check else "",
+    ]
+
+
+def _skew(skew: float | None) -> Cell | str:
+    if skew is None:
+        return ""
+    if is_slow(skew):
+        return Cell(f"{skew:.2f}x slow", "slow")
+    return f"{skew:.2f}x"
+
+
+def is_slow(skew: float | None) -> bool:
+    """Whether a rank is so slow that it is named."""
+    return skew is not None and skew >= NOTABLE_RANK
+
+
+def row_text(row: RankRow) -> str:
+    """Return what a filter looks in: ``rank 7 node03 tile 0,1 timing slow failed``."""
+    slow = "slow" if is_slow(row.skew) else ""
+    return f"rank {row.rank} {row.host} {row.place} {row.phase} {slow} {row.check}".lower()
+
+
+def told(row: RankRow) -> str:
+    """Return a row as one line for the clipboard, figures with their names and units."""
+    figures = {
+        "last": row.last,
+        "p50": row.p50,
+        "p95": row.p95,
+        "p99": row.p99,
+    }
+    times = [f"{name} {number(value)} ms" for name, value in figures.items() if value is not None]
+    parts = [f"rank {row.rank} on {row.host}", row.place, row.phase, f"{row.iterations} iterations"]
+    skew = f"skew {row.skew:.2f}x" if row.skew is not None else ""
+    rate = f"{number(row.gb_s)} GB/s" if row.gb_s is not None else ""
+    check = f"checks {row.check}" if row.check else ""
+    return ", ".join(part for part in (*parts, *times, skew, rate, check) if part)

@@ -1,0 +1,154 @@
+"""The ranks of a case as rows of a table: as they run, or as the case has left them."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Mapping, Sequence
+from itertools import count
+from typing import Any, NamedTuple
+
+from spbench.record.case_state import CaseState
+from spbench.record.rank_rows import RankRow
+from spbench.tui.run.rank_cells import NO_CELLS, rank_cells, row_text
+from spbench.tui.widgets.table_columns import Cell
+
+_BROKEN = ("error", "lost")
+
+
+SLICE = 0.004
+"""Seconds that one look may take."""
+LOOKS = 10
+"""Looks for which rows are kept up to date after the last time that they were sorted by."""
+
+
+class _Drawn(NamedTuple):
+    stamp: int
+    version: int
+    cells: list[Cell | str]
+
+
+class RankSource(ABC):
+    """What table, strip and charts show; a rank that is not there any more has empty cells."""
+
+    def __init__(self) -> None:
+        self._drawn: dict[int, _Drawn] = {}
+        self._versions = count(1)
+        self._kept: dict[int, tuple[int, RankRow | None]] = {}
+        self._turn = 0
+        self._wanted = 0
+
+    @property
+    @abstractmethod
+    def case(self) -> CaseState | None:
+        """The case in which the ranks are compared; None before there is one."""
+
+    def look(self) -> None:
+        """Bring up to date what sorting and filtering need, thousands of rows in portions."""
+        if not self._wanted:
+            return
+        self._wanted -= 1
+        ranks, until = self.ranks(), time.monotonic() + SLICE
+        for _ in range(len(ranks)):
+            self._turn = (self._turn + 1) % len(ranks)
+            self._keep(ranks[self._turn])
+            if time.monotonic() > until:
+                break
+
+    def _keep(self, rank: int) -> RankRow | None:
+        known, stamp = self._kept.get(rank), self.stamp(rank)
+        if known is None or known[0] != stamp:
+            known = self._kept[rank] = stamp, self.row(rank)
+        return known[1]
+
+    def _kept_row(self, rank: int) -> RankRow | None:
+        """A row that may be of a moment ago: all rows anew would take too long."""
+        self._wanted = LOOKS
+        return self._kept[rank][1] if rank in self._kept else self._keep(rank)
+
+    @property
+    def busy(self) -> bool:
+        """Whether some ranks have no figures yet, and looking again brings more."""
+        return False
+
+    @abstractmethod
+    def ranks(self) -> Sequence[int]:
+        """Return the ranks' numbers, in order."""
+
+    @abstractmethod
+    def stamp(self, rank: int) -> int:
+        """Return a number that grows when the rank's row changes."""
+
+    @abstractmethod
+    def row(self, rank: int) -> RankRow | None:
+        """Return a rank's row; None where there is no such rank."""
+
+    @abstractmethod
+    def medians(self) -> Mapping[int, float]:
+        """Return the p50 of each rank that has times, in ms."""
+
+    @abstractmethod
+    def typical(self) -> float | None:
+        """Return the typical rank's p50 in ms."""
+
+    def ratios(self) -> list[float | None]:
+        """Return each rank's p50 over the typical one, at the rank's number."""
+        ranks, middle = self.ranks(), self.typical()
+        numbers = range(ranks[-1] + 1 if ranks else 0)
+        if not middle:
+            return [None] * len(numbers)
+        medians = map(self.medians().get, numbers)
+        return [None if median is None else median / middle for median in medians]
+
+    def failed(self) -> set[int]:
+        """Return the ranks that failed a check, ended in error or were lost."""
+        if self.case is None:
+            return set()
+        unequal = {rank for rank, passed in self.case.checked.items() if not passed}
+        return unequal | {
+            number for number, rank in self.case.ranks.items() if rank.status in _BROKEN
+        }
+
+    # What a table asks for
+
+    def keys(self) -> Sequence[Hashable]:
+        """Return the ranks."""
+        return self.ranks()
+
+    def version(self, key: Hashable) -> Hashable:
+        """Return what changes with the cells: a row that only differs unseen is not drawn again."""
+        return self._draw(_rank(key)).version
+
+    def cells(self, key: Hashable) -> Sequence[Cell | str]:
+        """Return a rank's cells."""
+        return self._draw(_rank(key)).cells
+
+    def _draw(self, rank: int) -> _Drawn:
+        known, stamp = self._drawn.get(rank), self.stamp(rank)
+        if known is None or known.stamp != stamp:
+            row = self.row(rank)
+            cells = rank_cells(row) if row else NO_CELLS
+            same = known is not None and known.cells == cells
+            version = known.version if known and same else next(self._versions)
+            known = self._drawn[rank] = _Drawn(stamp, version, cells)
+        return known
+
+    def sort_value(self, key: Hashable, column: str) -> Any:
+        """Return what a rank is sorted by; its row is made only where that is needed."""
+        if column == "rank":
+            return key
+        if column in ("p50", "skew"):
+            return self.medians().get(_rank(key))
+        row = self._kept_row(_rank(key))
+        value = getattr(row, column) if row else None
+        return None if value == "" else value
+
+    def text(self, key: Hashable) -> str:
+        """Return what a filter looks in."""
+        row = self._kept_row(_rank(key))
+        return row_text(row) if row else ""
+
+
+def _rank(key: Hashable) -> int:
+    assert isinstance(key, int)
+    return key

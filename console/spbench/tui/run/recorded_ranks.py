@@ -1,0 +1,91 @@
+"""The ranks of a case that does not run now, from what its state has kept."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+
+from spbench.record.case_state import CaseState
+from spbench.record.rank_figures import RankFigures
+from spbench.record.rank_rows import RankRow
+from spbench.record.statistics import typical
+from spbench.tui.run.rank_source import SLICE, RankSource
+
+_ENDED = {"ok": "done", "running": "unfinished"}
+
+
+class RecordedRanks(RankSource):
+    """A case's ranks; those that were not counted yet have no figures."""
+
+    def __init__(self, case: CaseState) -> None:
+        super().__init__()
+        self._case = case
+        self._ranks = sorted(case.ranks)
+        self._figures: dict[int, RankFigures] = {}
+        self._medians: dict[int, float] = {}
+        self._typical: float | None = None
+        self._waiting: Iterator[int] = iter(self._ranks)
+        self._looks = 0
+
+    @property
+    def case(self) -> CaseState:
+        return self._case
+
+    @property
+    def busy(self) -> bool:
+        return not self._looks
+
+    def look(self) -> None:
+        """Count a few more ranks; the typical one is known when all are counted."""
+        super().look()
+        until = time.monotonic() + SLICE
+        for rank in self._waiting:
+            self._count(rank)
+            if time.monotonic() > until:
+                return
+        if not self._looks:
+            self._looks = 1
+            self._typical = typical(self._medians.values()) if len(self._medians) > 1 else None
+
+    def _count(self, rank: int) -> None:
+        figures = self._figures[rank] = RankFigures(rank, self._case)
+        median = figures.take_times()
+        if median is not None:
+            self._medians[rank] = median
+
+    def ranks(self) -> Sequence[int]:
+        return self._ranks
+
+    def stamp(self, rank: int) -> int:
+        return self._looks + (rank in self._figures)
+
+    def row(self, rank: int) -> RankRow | None:
+        part = self._case.ranks.get(rank)
+        if part is None:
+            return None
+        figures = self._figures.get(rank) or RankFigures(rank, self._case)
+        return RankRow(
+            rank=rank,
+            host=part.host,
+            place=figures.place,
+            phase=_ENDED.get(part.status, part.status),
+            iterations=len(figures.times),
+            last=self._last(rank),
+            p50=figures.p50,
+            p95=figures.percentile(0.95),
+            p99=figures.percentile(0.99),
+            skew=figures.p50 / self._typical if figures.p50 and self._typical else None,
+            gb_s=figures.gb_s(self._case.repeat - 1),
+            check=figures.check(),
+        )
+
+    def _last(self, rank: int) -> float | None:
+        repeats = self._case.samples.get("time_ms", {}).get(rank)
+        values = repeats[max(repeats)] if repeats else None
+        return values[-1] if values else None
+
+    def medians(self) -> Mapping[int, float]:
+        return self._medians
+
+    def typical(self) -> float | None:
+        return self._typical

@@ -1,0 +1,198 @@
+"""Brings the panes up to date: each as often as it needs, and only where it is seen."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Hashable
+from functools import partial
+from time import monotonic
+
+from textual.widget import Widget
+
+from spbench.tui.run.body import Body
+from spbench.tui.run.charts import ChartPane
+from spbench.tui.run.log_view import LogView
+from spbench.tui.run.pane import Pane
+from spbench.tui.run.rank_cells import told
+from spbench.tui.run.rank_source import RankSource
+from spbench.tui.run.watched import Watched
+from spbench.tui.run.words import Word, WordsPanel
+from spbench.tui.widgets.line_table import LineTable
+from spbench.tui.widgets.rank_strip import RankStrip
+
+SLOWLY = 0.5
+"""Seconds between two looks at cases, strip, charts and words, at least."""
+AFTER = 1.2
+"""Seconds for which the panes are looked at after the last change: each has its own pace."""
+
+Part = Callable[[], None]
+
+
+class Showing:
+    """What the panes show of a run.
+
+    Attributes:
+        watched: The run, and what was chosen in it.
+        paused: Whether ranks, strip, charts, words and logs stand still.
+        words: The words that are shown.
+    """
+
+    def __init__(self, body: Body, watched: Watched) -> None:
+        self._body = body
+        self.watched = watched
+        self.cases = body.query_one("#cases", LineTable)
+        self.ranks = body.query_one("#ranks", LineTable)
+        self.strip = body.query_one(RankStrip)
+        self.paused = False
+        self.words: list[Word] = []
+        self._version = -1
+        self._until = 0.0
+        self._ticked = 0.0
+        charts = [partial(self._show_chart, pane) for pane in body.query(ChartPane)]
+        self._of_rank: list[Part] = [*charts, self._show_strip]
+        self._parts = deque([*self._of_rank, self._show_cases, self._show_words])
+        self._asked: set[Part] = set()
+        self._source: RankSource = watched.ranks
+        self._put: dict[LineTable, Hashable] = {}
+        self._strip_shows: object = None
+        self._slowest_first = False
+        self.ranks.paused, self.ranks.filter = False, ""
+        self.cases.set_rows(watched.cases)
+        self.ranks.set_rows(self._source)
+
+    def tick(self) -> None:
+        """Bring up to date what is due: the ranks each time, of the other parts one or two."""
+        now = monotonic()
+        passed, self._ticked = now - self._ticked, now
+        if self._version != self.watched.feed.version or self.watched.ranks.busy:
+            self._version = self.watched.feed.version
+            self._until = now + AFTER
+        if now <= self._until:
+            # One after another, so that no tick has to do them all.
+            share = round(len(self._parts) * passed / SLOWLY)
+            self._bring_up(max(1, min(share, len(self._parts))))
+
+    def all(self) -> None:
+        """Bring everything up to date at once: there is another run or another size."""
+        self._until = monotonic() + AFTER
+        self._asked.update(self._parts)
+        self._show_logs()
+        self._bring_up(len(self._parts))
+
+    def soon(self) -> None:
+        """Bring up to date first what is of the chosen rank, even while all stands still."""
+        self._until = monotonic() + AFTER
+        self._asked.update(self._of_rank)
+        self._show_logs()
+
+    def _bring_up(self, parts: int) -> None:
+        if not self.paused:
+            self._show_ranks()
+            self._show_logs()
+        for _ in range(parts):
+            part = next((part for part in self._parts if part in self._asked), self._parts[0])
+            self._parts.remove(part)
+            self._parts.append(part)
+            if not self.paused or part in self._asked or part == self._show_cases:
+                part()
+            self._asked.discard(part)
+
+    def pause(self, paused: bool) -> None:
+        """Let the ranks stand still, or go on."""
+        self.paused = self.ranks.paused = paused
+        self._until = monotonic() + AFTER
+
+    def filter(self, words: str) -> None:
+        """Show only the ranks whose rows have these words."""
+        before = self.ranks.cursor_key
+        self.ranks.filter = words
+        self._note(self.ranks, before)
+        self._until = monotonic() + AFTER
+
+    def sort_by_slowness(self) -> None:
+        """Let the slowest ranks stand first, or sort by number again."""
+        self._slowest_first = not self._slowest_first
+        self.ranks.sort_by("skew" if self._slowest_first else None, reverse=self._slowest_first)
+
+    def text_of(self, focused: Widget | None) -> str:
+        """Return what there is to copy: the words where they have the focus, else the row."""
+        if isinstance(focused, WordsPanel):
+            return "\n".join(word.text for word in self.words)
+        rank = self.ranks.cursor_key
+        row = self.watched.ranks.row(rank) if isinstance(rank, int) else None
+        return told(row) if row else ""
+
+    def chosen_by_reader(self, message: LineTable.Highlighted) -> bool:
+        """Whether a row was chosen by key or pointer, not by an update of the page."""
+        table = message.table
+        if self._put.get(table) == message.key:
+            del self._put[table]
+            return False
+        return table.has_focus and message.key == table.cursor_key
+
+    def put(self, table: LineTable, key: Hashable) -> None:
+        """Put a table's cursor on a row for the page."""
+        before = table.cursor_key
+        table.move_to(key)
+        self._note(table, before)
+
+    def _note(self, table: LineTable, before: Hashable) -> None:
+        if table.cursor_key != before:
+            self._put[table] = table.cursor_key
+
+    def _update(self, table: LineTable) -> None:
+        before = table.cursor_key
+        table.update_rows()
+        self._note(table, before)
+
+    def _show_cases(self) -> None:
+        watched = self.watched
+        watched.cases.look()
+        self._update(self.cases)
+        self._body.make_room(self.cases.total, self.ranks.total)
+        if watched.following and watched.running is not None:
+            self.put(self.cases, watched.running.id)
+
+    def _show_ranks(self) -> None:
+        source = self.watched.ranks
+        source.look()
+        if source is self._source:
+            self._update(self.ranks)
+        else:
+            self._source = source
+            before = self.ranks.cursor_key
+            self.ranks.set_rows(source)
+            self._note(self.ranks, before)
+        title = f"ranks of {source.case.id}" if source.case else "ranks"
+        if self.ranks.filter:
+            title += f", {self.ranks.shown} of {self.ranks.total} match {self.ranks.filter!r}"
+        self._body.query_one("#ranks-pane", Pane).say(title)
+
+    def _show_words(self) -> None:
+        self.words = self.watched.words.all()
+        for panel in self._body.query(WordsPanel):
+            if panel.is_on_screen:
+                panel.show(self.words)
+
+    def _show_strip(self) -> None:
+        source, rank = self._source, self.watched.rank
+        shows = (source.ratios(), source.failed(), rank)
+        if shows != self._strip_shows:
+            self._strip_shows = shows
+            self.strip.update(*shows)
+
+    def _show_chart(self, pane: ChartPane) -> None:
+        counted, metric = self.watched.samples(), self.watched.metric
+        if not pane.is_on_screen:
+            return
+        if counted is None or metric is None:
+            pane.clear()
+        else:
+            pane.show(counted, metric, self.watched.whose())
+
+    def _show_logs(self) -> None:
+        view, rank = self._body.query_one(LogView), self.watched.rank
+        if view.is_on_screen:
+            view.show(self.watched.feed, rank)
+            whose = "all ranks" if rank is None else f"rank {rank}"
+            self._body.query_one("#logs-pane", Pane).say(f"logs of {whose}")

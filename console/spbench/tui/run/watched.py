@@ -1,0 +1,94 @@
+"""What the page shows of a run: which case, which rank, which metric, and from where."""
+
+from __future__ import annotations
+
+from spbench.record.case_state import CaseState
+from spbench.tui.feed import Feed
+from spbench.tui.run.case_rows import CaseRows
+from spbench.tui.run.charts import Counted, CountedSamples, metrics_of
+from spbench.tui.run.live_ranks import LiveRanks
+from spbench.tui.run.rank_source import RankSource
+from spbench.tui.run.recorded_ranks import RecordedRanks
+from spbench.tui.run.words import Words
+
+
+class Watched:
+    """A run and what was chosen in it.
+
+    Attributes:
+        rank: The rank that charts and logs are of; None for all.
+        following: Whether the case that runs is shown, whichever it is.
+    """
+
+    def __init__(self, feed: Feed) -> None:
+        self.feed = feed
+        self.cases = CaseRows(feed)
+        self.words = Words(feed)
+        self.rank: int | None = None
+        self.following = True
+        self._chosen: str | None = None
+        self._metric = "time_ms"
+        self._live = LiveRanks(feed)
+        self._recorded: tuple[tuple[str, str], RecordedRanks] | None = None
+        self._samples = CountedSamples()
+
+    @property
+    def running(self) -> CaseState | None:
+        """The case that runs, or the one that was started last."""
+        return self.feed.rows.case
+
+    @property
+    def case(self) -> CaseState | None:
+        """The case that is shown."""
+        if self.following or self._chosen is None:
+            return self.running
+        return self.feed.state.cases.get(self._chosen)
+
+    def choose(self, case: str) -> None:
+        """Show a case from now on, whichever runs."""
+        self._chosen, self.following = case, False
+
+    @property
+    def ranks(self) -> RankSource:
+        """The ranks of the case that is shown: those that run, or what it has left."""
+        case = self.case
+        if case is None or case is self.running:
+            return self._live
+        key = (case.id, case.status)
+        if self._recorded is None or self._recorded[0] != key:
+            self._recorded = key, RecordedRanks(case)
+        return self._recorded[1]
+
+    @property
+    def metric(self) -> str | None:
+        """The metric that the charts show: the chosen one, or the first that has samples."""
+        known = metrics_of(self.case) if self.case else []
+        return self._metric if self._metric in known else next(iter(known), None)
+
+    def next_metric(self) -> str | None:
+        """Go on to the next metric that has samples, and return it."""
+        known = metrics_of(self.case) if self.case else []
+        if known:
+            at = known.index(self.metric or known[0])
+            self._metric = known[(at + 1) % len(known)]
+        return self.metric
+
+    def samples(self) -> Counted | None:
+        """Return the samples of the shown case, metric and rank; None where there is no case."""
+        case, metric = self.case, self.metric
+        if case is None or metric is None:
+            return None
+        return self._samples.of(case, metric, self.rank)
+
+    def whose(self) -> str:
+        """Return whose samples they are, in words."""
+        if self.rank is None:
+            return f"all {len(self.ranks.ranks())} ranks"
+        row = self.ranks.row(self.rank)
+        return f"rank {self.rank}" + (f" on {row.host}" if row else "")
+
+    def next_failed(self) -> int | None:
+        """Return the failed rank after the chosen one; after the last, the first again."""
+        failed = sorted(self.ranks.failed())
+        later = [rank for rank in failed if self.rank is None or rank > self.rank]
+        return next(iter(later or failed), None)

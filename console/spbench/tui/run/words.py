@@ -1,0 +1,169 @@
+"""What there is to say of a run, in sentences: who lags, what failed and why, what was found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from textual.containers import VerticalScroll
+from textual.content import Content
+from textual.widgets import Static
+
+from spbench.record.case_state import CaseState
+from spbench.record.cores import crowded
+from spbench.record.judge import failed_checks
+from spbench.tui.feed import Feed
+from spbench.tui.run.cells import signed
+
+MOST_STRAGGLERS = 12
+MUTED = "$foreground 60%"
+"""In a style, unlike in a rule, `$text-muted` would be as bright as any other text."""
+_COLOURS = {
+    "passed": "$text-success",
+    "failed": "$text-error",
+    "error": "$text-error",
+    "timeout": "$text-error",
+    "slow": "$text-warning",
+    "note": MUTED,
+    "running": "$text-primary",
+    "cancelled": MUTED,
+    "skipped": MUTED,
+    "unfinished": "$text-warning",
+}
+_SIGNS = {"slow": "▲ slow", "note": "•"}
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A sentence, and what it is about: ``failed`` and other verdicts, ``slow`` or ``note``."""
+
+    kind: str
+    about: str
+    sentence: str
+
+    @property
+    def sign(self) -> str:
+        """What kind of sentence it is, as glyph and word."""
+        return _SIGNS.get(self.kind) or signed(self.kind)
+
+    @property
+    def text(self) -> str:
+        """The sentence, and before it what it is about."""
+        return f"{self.about}: {self.sentence}" if self.about else self.sentence
+
+    @property
+    def line(self) -> str:
+        """The sentence with its sign."""
+        return f"{self.sign} {self.text}"
+
+    def content(self) -> Content:
+        """Return the line, its sign in its colour."""
+        return Content.assemble((self.sign, colour(self.kind)), f" {self.text}")
+
+
+def colour(kind: str) -> str:
+    """Return the style of a word's sign, or of a status."""
+    return _COLOURS.get(kind, "")
+
+
+class Words:
+    """Finds the words of a run; those of a judged case once."""
+
+    def __init__(self, feed: Feed) -> None:
+        self._feed = feed
+        self._judged: dict[str, tuple[Word, ...]] = {}
+        self._sharing: dict[int, str | None] = {}
+
+    def all(self) -> list[Word]:
+        """Return everything there is to say, the most pressing first."""
+        return [
+            *self._of_run(),
+            *self._stragglers(),
+            *(word for case in self._feed.state.cases.values() for word in self._of_case(case)),
+            *(Word("note", "", sentence) for sentence in self._feed.state.findings),
+            *self._notes(),
+        ]
+
+    def _of_run(self) -> Iterator[Word]:
+        feed = self._feed
+        if feed.failure:
+            yield Word("error", "", feed.failure)
+        elif feed.status == "unfinished":
+            why = "the run has no end: its console was killed; what it had measured is here"
+            yield Word("unfinished", "", why)
+        for error in feed.state.errors:
+            yield Word("error", "", error)
+
+    def _stragglers(self) -> Iterator[Word]:
+        if self._feed.ended:
+            return
+        found = self._feed.stragglers.sentences()
+        for sentence in found[:MOST_STRAGGLERS]:
+            yield Word("slow", "", sentence)
+        if len(found) > MOST_STRAGGLERS:
+            yield Word("slow", "", f"and {len(found) - MOST_STRAGGLERS} ranks more")
+
+    def _of_case(self, case: CaseState) -> tuple[Word, ...]:
+        if case.status in ("waiting", "passed"):
+            return ()
+        if case.status == "running":
+            return _failed(case) if not all(case.checked.values()) else ()
+        if case.id not in self._judged:
+            self._judged[case.id] = _judged(case)
+        return self._judged[case.id]
+
+    def _notes(self) -> Iterator[Word]:
+        jobs, ranks = self._feed.state.jobs, self._feed.state.ranks
+        job = jobs[max(jobs)] if jobs else None
+        if job is None:
+            return
+        if job.oversubscribed:
+            yield Word("note", "", "more ranks than cores: the times are not the hardware's")
+            return
+        if job.number not in self._sharing:
+            ready = [rank for rank in ranks.values() if rank.cpus]
+            if len(ready) == job.np:
+                self._sharing[job.number] = crowded(ready)
+        if sharing := self._sharing.get(job.number):
+            yield Word("note", "", sharing)
+
+
+def _failed(case: CaseState) -> tuple[Word, ...]:
+    return tuple(Word("failed", case.id, sentence) for sentence in failed_checks(case))
+
+
+def _judged(case: CaseState) -> tuple[Word, ...]:
+    """The reason of a case that has not passed, and each check that failed."""
+    words = _failed(case)
+    if case.reason and all(word.sentence != case.reason for word in words):
+        words = (Word(case.status, case.id, case.reason), *words)
+    return words or (Word(case.status, case.id, "no reason was given"),)
+
+
+class WordsPanel(VerticalScroll):
+    """The words, one below the other."""
+
+    HELP = """\
+What there is to say of the run: who lags behind and for how long, which checks failed on which
+ranks with the largest error and where, why cases did not pass, and what the run has found.
+y copies it all; up and down scroll."""
+    DEFAULT_CSS = """
+    WordsPanel { height: 1fr; scrollbar-size: 1 1; }
+    WordsPanel Static { height: auto; }
+    """
+
+    def __init__(self, id: str) -> None:
+        super().__init__(id=id)
+        self._text = Static("", markup=False)
+        self._shown: list[Word] | None = None
+
+    def compose(self) -> Iterator[Static]:
+        yield self._text
+
+    def show(self, words: list[Word]) -> None:
+        """Show these words."""
+        if words == self._shown:
+            return
+        self._shown = words
+        nothing = Content.assemble(("nothing stands out so far", MUTED))
+        self._text.update(Content("\n").join(word.content() for word in words) or nothing)

@@ -1,0 +1,38 @@
+"""Opens the console, as the command line asks for it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from spbench.tui.app import ConsoleApp, HostChoice, Opening
+
+if TYPE_CHECKING:
+    from spbench.record.folder import RunFolder
+
+
+def open_console(
+    *,
+    home: Path,
+    suite: Path | None = None,
+    recorded: RunFolder | None = None,
+    speed: float | None = 1.0,
+    readonly: bool = False,
+    hostfile: Path | None = None,
+    hosts: str | None = None,
+    exclude_hosts: str | None = None,
+    launcher: str | None = None,
+) -> int:
+    """Show the console until it is closed, and return an exit code."""
+    opening = Opening(
+        home=home,
+        environ=dict(os.environ),
+        suite=suite,
+        page="suites" if recorded is None else "run",
+        hosts=HostChoice(hostfile, hosts, exclude_hosts, launcher),
+        recorded=recorded,
+        speed=speed,
+        readonly=readonly,
+    )
+    return ConsoleApp(opening).run() or 0

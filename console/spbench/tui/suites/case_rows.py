@@ -1,0 +1,87 @@
+"""The cases that a text expands to, as rows of a table, and the lines that their entries span."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from spbench.suites import Case
+from spbench.suites.outline import Span
+from spbench.tui.widgets.table_columns import Cell, Column
+
+COLUMNS = (
+    Column("case", "case", 16, flexible=True),
+    Column("benchmark", "benchmark", 14, rank=2),
+    Column("ranks", "ranks", 5, align="right"),
+    Column("line", "line", 4, align="right", rank=1),
+)
+ALL_SLOTS = "all"
+"""Ranks of a case that runs on every slot of the hosts."""
+
+
+@dataclass(frozen=True, slots=True)
+class CaseRows:
+    """The rows; equal cases have equal rows, so that only changed ones are drawn again."""
+
+    cases: Sequence[Case] = ()
+    spans: Sequence[Span] = ()
+    current: bool = True
+    _by_id: dict[Hashable, Case] = field(init=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._by_id.update((case.id, case) for case in self.cases)
+
+    def case(self, key: Hashable) -> Case | None:
+        """Return a case by its id."""
+        return self._by_id.get(key)
+
+    def keys(self) -> Sequence[Hashable]:
+        """Return the ids, in the order of the file."""
+        return [case.id for case in self.cases]
+
+    def version(self, key: Hashable) -> Hashable:
+        """Return what the row shows."""
+        case = self._by_id[key]
+        return case.benchmark, case.np, self.line(case), self.current
+
+    def cells(self, key: Hashable) -> Sequence[Cell | str]:
+        """Return id, benchmark, ranks and line."""
+        case = self._by_id[key]
+        ranks = ALL_SLOTS if case.np is None else str(case.np)
+        style = "" if self.current else "muted"
+        return [
+            Cell(case.id, style),
+            Cell(case.benchmark, style or "accent"),
+            Cell(ranks, style),
+            Cell(str(self.line(case)), "muted"),
+        ]
+
+    def sort_value(self, key: Hashable, column: str) -> Any:
+        """Return what a column is sorted by; all slots are more than any number."""
+        case = self._by_id[key]
+        ranks = float("inf") if case.np is None else case.np
+        return {"benchmark": case.benchmark, "ranks": ranks, "line": case.line}.get(column, case.id)
+
+    def text(self, key: Hashable) -> str:
+        """Return id and benchmark."""
+        case = self._by_id[key]
+        return f"{case.id} {case.benchmark}".lower()
+
+    def line(self, case: Case) -> int:
+        """Return the line of the dash of a case's entry."""
+        span = self.span_at(case.line)
+        return span.first if span else case.line
+
+    def span_at(self, line: int) -> Span | None:
+        """Return the entry that spans a line, its comment included."""
+        at = bisect_right([span.top for span in self.spans], line) - 1
+        return self.spans[at] if at >= 0 and line <= self.spans[at].last else None
+
+    def at_line(self, line: int) -> Sequence[Hashable]:
+        """Return the ids of the cases that the entry at a line makes."""
+        span = self.span_at(line)
+        if span is None:
+            return ()
+        return [case.id for case in self.cases if span.first <= case.line <= span.last]

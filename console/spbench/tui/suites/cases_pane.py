@@ -1,0 +1,123 @@
+"""The cases that a suite expands to, and the command of the one that is chosen."""
+
+from __future__ import annotations
+
+import asyncio
+
+from textual import work
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.content import Content
+from textual.message import Message
+from textual.timer import Timer
+
+from spbench.suites import Case
+from spbench.tui.suites.case_rows import COLUMNS, CaseRows
+from spbench.tui.suites.command import NO_CASE, CommandPane
+from spbench.tui.suites.problems import counted
+from spbench.tui.suites.reading import Reading, command_of
+from spbench.tui.widgets.line_table import LineTable
+
+PAUSE = 0.1
+"""Seconds that a case is chosen for until its command is looked for."""
+
+
+class CasesPane(Vertical):
+    """Cases above, a command below."""
+
+    DEFAULT_CSS = """
+    CasesPane > #cases-frame { height: 1fr; }
+    CasesPane > CommandPane { height: auto; min-height: 5; max-height: 50%; }
+    """
+
+    class Chosen(Message):
+        """A case was chosen here; ``opened``: its line is to be edited."""
+
+        def __init__(self, line: int, opened: bool) -> None:
+            super().__init__()
+            self.line, self.opened = line, opened
+
+    def __init__(self, id: str) -> None:
+        super().__init__(id=id)
+        self._rows = CaseRows()
+        self._reading: Reading | None = None
+        self._pause: Timer | None = None
+        self._placed: object = None  # the row that the page, not the user, went to
+
+    def compose(self) -> ComposeResult:
+        with Vertical(id="cases-frame", classes="pane"):
+            yield LineTable(COLUMNS, self._rows, id="cases", empty="no cases yet")
+        yield CommandPane(id="command", classes="pane")
+
+    def on_mount(self) -> None:
+        """Say what stands here."""
+        self._entitle()
+
+    @property
+    def case(self) -> Case | None:
+        """The case under the cursor."""
+        return self._rows.case(self.query_one(LineTable).cursor_key)
+
+    def show(self, reading: Reading, line: int) -> None:
+        """Show the cases of a text; where it has errors, those of before stay, and say so."""
+        if reading.problems:
+            self._rows = CaseRows(self._rows.cases, self._rows.spans, current=False)
+        else:
+            self._rows = CaseRows(reading.cases, reading.spans)
+            self._reading = reading
+        self.query_one(LineTable).set_rows(self._rows)
+        self._entitle()
+        self.follow(line)
+        self._show_command()
+
+    def forget(self) -> None:
+        """Show no cases: another file was opened."""
+        self._rows, self._reading = CaseRows(), None
+        self.query_one(LineTable).set_rows(self._rows)
+        self.query_one(CommandPane).show(NO_CASE)
+
+    def follow(self, line: int) -> None:
+        """Choose the first case of the entry at a line, unless one of its cases is chosen."""
+        table, there = self.query_one(LineTable), self._rows.at_line(line)
+        if there and table.cursor_key not in there:
+            table.move_to(there[0])
+        self._placed = table.cursor_key
+
+    def _entitle(self) -> None:
+        cases, frame = self._rows.cases, self.query_one("#cases-frame")
+        title = counted(len(cases), "case") if cases else "Cases"
+        if not self._rows.current:
+            title += ", as before the errors" if cases else ", once the errors are mended"
+        frame.border_title = Content(title)
+
+    def on_line_table_highlighted(self, event: LineTable.Highlighted) -> None:
+        """Show the command of a case, and its line where the user went to it."""
+        event.stop()
+        self._show_command_soon()
+        if event.key != self._placed:
+            self._tell(opened=False)
+        self._placed = None
+
+    def on_line_table_chosen(self, event: LineTable.Chosen) -> None:
+        """Edit a case's line."""
+        event.stop()
+        self._tell(opened=True)
+
+    def _tell(self, opened: bool) -> None:
+        if self.case is not None:
+            self.post_message(self.Chosen(self._rows.line(self.case), opened))
+
+    def _show_command_soon(self) -> None:
+        if self._pause is not None:
+            self._pause.stop()
+        self._pause = self.set_timer(PAUSE, self._show_command)
+
+    def _show_command(self) -> None:
+        case, reading = self.case, self._reading
+        if case is not None and reading is not None:
+            self._command(reading, case)
+
+    @work(exclusive=True, group="command")
+    async def _command(self, reading: Reading, case: Case) -> None:
+        command = await asyncio.to_thread(command_of, reading, case.id)
+        self.query_one(CommandPane).show(command, case.id)

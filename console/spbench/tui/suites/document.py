@@ -1,0 +1,86 @@
+"""The suite file that is open: its text as read, and whether it changed since, here or on disk."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from spbench.errors import FailedRunError, UsageError
+from spbench.record.folder import write_whole
+from spbench.suites.case import SCHEMA
+from spbench.suites.loader import read_file
+from spbench.suites.writing import scalar
+
+
+@dataclass(frozen=True, slots=True)
+class SuiteDocument:
+    """A suite file as it was read or written last.
+
+    Attributes:
+        stored: Its text on disk; None where there is no file yet.
+    """
+
+    path: Path
+    stored: str | None
+
+    @property
+    def text(self) -> str:
+        """The text to edit: the file's, or the head of a new suite."""
+        return head(self.path) if self.stored is None else self.stored
+
+    def is_stale(self) -> bool:
+        """Say whether another program has changed, made or removed the file since."""
+        try:
+            return read_file(self.path) != self.stored
+        except UsageError:
+            return self.stored is not None or self.path.exists()
+
+    def holds(self, path: Path) -> bool:
+        """Say whether this is the file of that path, and as it is on disk now."""
+        return path.resolve() == self.path.resolve() and not self.is_stale()
+
+    def save(self, text: str) -> SuiteDocument:
+        """Write the text into the file, through links and with the permissions that it has.
+
+        Raises:
+            FailedRunError: It cannot be written.
+        """
+        target = self.path.resolve()
+        try:
+            mode = target.stat().st_mode if target.exists() else None
+            write_whole(target, text)
+            if mode is not None:
+                os.chmod(target, mode)
+        except OSError as error:
+            raise FailedRunError(f"cannot write {self.path}: {error.strerror or error}") from None
+        return SuiteDocument(self.path, text)
+
+
+def open_document(path: Path) -> SuiteDocument:
+    """Return a file to edit.
+
+    Raises:
+        UsageError: It cannot be read, or is no text.
+    """
+    return SuiteDocument(path, read_file(path))
+
+
+def new_document(path: Path) -> SuiteDocument:
+    """Return a suite that is not written yet.
+
+    Raises:
+        UsageError: The name is no YAML file's, or there is something of that name already.
+    """
+    if path.suffix not in (".yaml", ".yml"):
+        raise UsageError(f"{path} is no name of a suite; end it with .yaml")
+    if path.exists():
+        raise UsageError(f"{path} is there already; open it, or choose another name")
+    return SuiteDocument(path, None)
+
+
+def head(path: Path) -> str:
+    """Return the keys that each suite begins with; its cases are still to be written."""
+    name = "".join(letter if letter.isalnum() else "-" for letter in path.stem).strip("-")
+    name = name if name.isascii() and name else "suite"
+    return f"schema: {SCHEMA}\nname: {scalar(name)}\ndescription: ''\ncases:\n"

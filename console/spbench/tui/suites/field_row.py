@@ -1,0 +1,138 @@
+"""One line of the form: a name, what is typed, what it is for; and what is wrong with it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from textual.app import ComposeResult
+from textual.content import Content
+from textual.suggester import SuggestFromList
+from textual.visual import VisualType
+from textual.widget import Widget
+from textual.widgets import Input, TextArea
+
+from spbench.suites.fields import Field
+from spbench.tui.suites.editor import SIGN
+from spbench.tui.suites.typed_case import Expected, complaint_of
+from spbench.tui.widgets.fitting import fit
+
+NAME_WIDTH, BOX_WIDTH, BOUND_WIDTH = 20, 26, 10
+_SWEEP = "Several values make a sweep: 64, 128 or 64..1024 *2."
+_EXPECT = (
+    "expect: a metric, or a metric and a statistic as time_ms.p95, with the greatest and the "
+    "least value that the case may have."
+)
+
+
+class FormRow(Widget):
+    """A line of the form; it draws the words round its box itself: a form has many lines.
+
+    Attributes:
+        hint: What is shown at length while the row has the focus.
+    """
+
+    DEFAULT_CSS = f"""
+    FormRow {{ layout: vertical; height: auto; }}
+    FormRow Input, FormRow TextArea {{ width: {BOX_WIDTH}; margin-left: {NAME_WIDTH}; }}
+    FormRow.wrong Input, FormRow.wrong TextArea {{ margin: 0 0 1 {NAME_WIDTH}; }}
+    FormRow TextArea {{ height: auto; max-height: 4; padding: 0; }}
+    """
+
+    def __init__(self, name: str, about: str, hint: str, boxes: int = BOX_WIDTH) -> None:
+        super().__init__()
+        self.hint = hint
+        self._words, self._boxes = (name, about), boxes
+        self._complaint = ""
+
+    def complain(self, why: str | None) -> None:
+        """Show what is wrong, or nothing."""
+        if (why or "") != self._complaint:
+            self._complaint = why or ""
+            self.set_class(why is not None, "wrong")
+            self.refresh(layout=True)
+
+    def check(self) -> None:
+        """Say what is wrong with what is typed, where it can be said without the other rows."""
+
+    def render(self) -> VisualType:
+        """Return the words beside and below the box."""
+        name, about = self._words
+        width, height = self.size
+        shown = [
+            Content.styled(fit(f" {name}", NAME_WIDTH), "$text-primary"),
+            Content(" " * (self._boxes + 1)),
+            Content.styled(fit(about, width - NAME_WIDTH - self._boxes - 1), "$foreground-muted"),
+        ]
+        if self._complaint:
+            below = fit(f"{SIGN} {self._complaint}", width - NAME_WIDTH)
+            shown += [Content("\n" * (height - 1) + " " * NAME_WIDTH)]
+            shown += [Content.styled(below, "$text-error")]
+        return Content("").join(shown)
+
+
+class TextRow(FormRow):
+    """A row with one text, asked for by its ``key``."""
+
+    def __init__(self, key: str, about: str, text: str, lines: bool = False) -> None:
+        super().__init__(key, about, f"{key}: {about}.")
+        self.key = key
+        self._text, self._lines = text, lines
+
+    def compose(self) -> ComposeResult:
+        yield TextArea(self._text, compact=True) if self._lines else Input(self._text, compact=True)
+
+    @property
+    def text(self) -> str:
+        """What is typed."""
+        box = self.query_one("Input, TextArea")
+        return box.value if isinstance(box, Input) else str(getattr(box, "text", ""))
+
+
+class FieldRow(TextRow):
+    """A field of the catalog or of the suite's model."""
+
+    def __init__(self, field: Field, key: str, text: str) -> None:
+        super().__init__(key, field.help, text)
+        self.field = field
+        default = f" Default: {field.default}." if field.default else ""
+        sweep = f" {_SWEEP}" if field.can_sweep else ""
+        self._words = (field.name, field.help)
+        self.hint = f"{field.name}: {field.help} ({field.accepts}).{default}{sweep}"
+
+    def compose(self) -> ComposeResult:
+        field = self.field
+        if field.kind in ("lines", "env"):
+            yield TextArea(self._text, compact=True, placeholder=field.accepts)
+            return
+        known = SuggestFromList(field.choices, case_sensitive=False) if field.choices else None
+        placeholder = field.default or ("derived" if field.can_sweep else "")
+        yield Input(self._text, placeholder, suggester=known, compact=True)
+
+    def check(self) -> None:
+        """Say what the loader would."""
+        self.complain(complaint_of(self.field, self.text))
+
+
+class ExpectRow(FormRow):
+    """A metric and its bounds."""
+
+    DEFAULT_CSS = f"""
+    ExpectRow {{ layout: horizontal; }}
+    ExpectRow .bound, ExpectRow.wrong .bound {{ width: {BOUND_WIDTH}; margin: 0 0 0 1; }}
+    """
+
+    def __init__(self, names: Sequence[str], expected: Expected) -> None:
+        super().__init__("", "", _EXPECT, BOX_WIDTH + 2 * BOUND_WIDTH + 2)
+        self._names, self._first = names, expected
+
+    def compose(self) -> ComposeResult:
+        metric, most, least = self._first
+        yield Input(metric, "metric", suggester=SuggestFromList(self._names), compact=True)
+        yield Input(most, "max", compact=True, classes="bound")
+        yield Input(least, "min", compact=True, classes="bound")
+
+    @property
+    def expected(self) -> Expected:
+        """What is typed: metric, greatest and least value."""
+        metric, most, least = (box.value.strip() for box in self.query(Input))
+        return metric, most, least

@@ -1,0 +1,75 @@
+"""The suite files that a user may mean: found by how they begin, counted by the loader."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from spbench.errors import UsageError
+from spbench.suites.check import examine
+from spbench.suites.loader import read_file
+
+MOST_FILES = 500
+"""How many suites are listed of one folder."""
+_HEAD = 4096
+_BEGINS = re.compile(rb"^\s*schema\s*:\s*['\"]?spbench\.suite/", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What the loader said of a file: how many cases it makes, or how many errors it has."""
+
+    cases: int
+    errors: int
+
+
+def suite_files(folder: Path, opened: Path | None = None) -> dict[Path, tuple[Path, ...]]:
+    """Return the suites by their folder.
+
+    Args:
+        folder: Where the console was opened: its own suites, and those below its ``suites``.
+        opened: A suite that is open; it and its neighbours are listed too.
+    """
+    places = [*folder.glob("suites/**/*.y*ml"), *folder.glob("*.y*ml")]
+    if opened is not None:
+        places += [opened, *opened.parent.glob("*.y*ml")]
+    found: dict[Path, list[Path]] = {}
+    for path in _known(places, opened):
+        found.setdefault(path.parent, []).append(path)
+    return {place: tuple(sorted(paths)[:MOST_FILES]) for place, paths in found.items()}
+
+
+def same_file(paths: Iterable[Path], opened: Path | None) -> Path | None:
+    """Return which of the paths names the file that is open, however that was named."""
+    real = opened.resolve() if opened else None
+    return next((path for path in paths if path.resolve() == real), None)
+
+
+def _known(paths: Iterable[Path], opened: Path | None) -> Iterator[Path]:
+    """Yield those that begin as suites, each file once however it is named."""
+    told: set[Path] = set()
+    for path in paths:
+        real = path.resolve()
+        if real not in told and (path == opened or _begins_as_suite(path)):
+            told.add(real)
+            yield path
+
+
+def _begins_as_suite(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return _BEGINS.search(file.read(_HEAD)) is not None
+    except OSError:
+        return False
+
+
+def check_file(path: Path) -> Checked:
+    """Return what the loader says of a file; one that cannot be read has one error."""
+    try:
+        examined = examine(read_file(path), path)
+    except UsageError:
+        return Checked(0, 1)
+    cases = len(examined.suite.cases) if examined.suite else 0
+    return Checked(cases, len(examined.diagnostics))

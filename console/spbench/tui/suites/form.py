@@ -1,0 +1,236 @@
+"""The form of a case: its fields from the catalog, and what they would write."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from pathlib import Path
+from typing import ClassVar
+
+from textual import events, work
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.timer import Timer
+from textual.widgets import Button, Input, Static, TextArea
+
+from spbench.suites import STATISTICS
+from spbench.suites.compose import CaseDraft, Edited
+from spbench.suites.fields import Field, metrics_of
+from spbench.tui.suites import form_look
+from spbench.tui.suites.case_reader import Read, read_texts
+from spbench.tui.suites.editor import SIGN, SuiteEditor
+from spbench.tui.suites.field_row import ExpectRow, FieldRow, FormRow, TextRow
+from spbench.tui.suites.preview import Preview, Write, preview
+from spbench.tui.suites.typed_case import (
+    COMMENT,
+    EXCLUDE,
+    EXPECT,
+    IN_STEP,
+    LAUNCH,
+    CaseTexts,
+    Typed,
+)
+from spbench_workers.catalog import Benchmark
+
+PAUSE = 0.12
+"""Seconds without a key until the preview is made again."""
+NOTHING_EXPECTED = ("", "", "")
+
+
+class Fields(VerticalScroll, can_focus=False, inherit_bindings=False):
+    """The rows; up and down go from one to the next, where a field does not need them itself."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("down", "app.focus_next", "Next", id="form.next", tooltip="The next field"),
+        Binding("up", "app.focus_previous", "Before", id="form.before", tooltip="The field before"),
+    ]
+
+
+class CaseForm(ModalScreen[Edited | None]):
+    """Edits one case; gives the changed text back, or None where it is left.
+
+    Args:
+        benchmark: The case's benchmark.
+        draft: What the form shows at first.
+        write: Puts a draft into the text.
+        path: The suite's file.
+        verb: What the button says: ``Insert`` or ``Change``.
+    """
+
+    HELP = form_look.HELP
+    HORIZONTAL_BREAKPOINTS = form_look.SIZES
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding(
+            "ctrl+s", "write", "Write", id="form.write", tooltip="Write the case", priority=True
+        ),
+        Binding("escape", "leave", "Leave", id="form.leave", tooltip="Leave without a change"),
+    ]
+    CSS = form_look.CSS
+
+    def __init__(
+        self, benchmark: Benchmark, draft: CaseDraft, write: Write, path: Path, verb: str
+    ) -> None:
+        super().__init__()
+        self._texts = CaseTexts(benchmark, draft)
+        self._write, self._path, self._verb = write, path, verb
+        self._metrics = [metric.name for metric in metrics_of(benchmark)]
+        self._pause: Timer | None = None
+
+    # What it shows
+
+    def compose(self) -> ComposeResult:
+        benchmark = self._texts.benchmark
+        with Vertical(id="form") as frame:
+            frame.border_title = Content(f"{benchmark.name}: {benchmark.summary}")
+            with Horizontal(id="sides"):
+                with Fields(id="fields"):
+                    yield from self._rows()
+                with Vertical(id="outcome"):
+                    written = SuiteEditor(id="written")
+                    written.read_only, written.can_focus = True, False
+                    yield written
+                    yield Static("", id="words", markup=False)
+            yield Static("", id="hint", markup=False)
+            with Horizontal(id="buttons"):
+                yield Button("Leave (Esc)", id="leave", compact=True)
+                yield Button(f"{self._verb} (Ctrl+S)", "primary", id="write", compact=True)
+
+    def _rows(self) -> Iterable[Static | FormRow]:
+        form, texts = self._texts, self._texts.first.texts
+        yield Static("Case", classes="heading first")
+        yield from self._fields([form.name_field, form.np_field, form.repeat_field])
+        yield TextRow(COMMENT, "stands above the case", texts[COMMENT], lines=True)
+        yield Static("Parameters", classes="heading")
+        yield from self._fields(form.swept_fields[1:])
+        yield TextRow(IN_STEP, "swept names that change together", texts[IN_STEP])
+        yield TextRow(EXCLUDE, "points to leave out: {key: value}", texts[EXCLUDE])
+        yield Static("Expectations", classes="heading")
+        for expected in (*form.first.expect, NOTHING_EXPECTED):
+            yield self._expect_row(expected)
+        yield Static("Launch, where it differs from the suite's", classes="heading")
+        yield from self._fields(form.launch_fields, LAUNCH)
+
+    def _fields(self, fields: Iterable[Field], prefix: str = "") -> Iterable[FieldRow]:
+        for field in fields:
+            key = prefix + field.name
+            yield FieldRow(field, key, self._texts.first.texts.get(key, ""))
+
+    def _expect_row(self, expected: tuple[str, str, str]) -> ExpectRow:
+        names = [*self._metrics, *(f"{m}.{s}" for m in self._metrics for s in STATISTICS)]
+        return ExpectRow(names, expected)
+
+    # What is typed
+
+    @property
+    def typed(self) -> Typed:
+        """All texts as they are now."""
+        fields = self.query_one("#fields")
+        texts = {row.key: row.text for row in fields.query(TextRow)}
+        return Typed(texts, [row.expected for row in self._expected()])
+
+    def _expected(self) -> list[ExpectRow]:
+        return [row for row in self.query(ExpectRow) if any(row.expected)]
+
+    def on_mount(self) -> None:
+        """Show what the draft would write."""
+        self._look()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Check what is typed, and make the preview again."""
+        self._changed(event.input)
+
+    def on_text_area_changed(self, event: TextArea.Changed) -> None:
+        """Check what is typed, and make the preview again."""
+        self._changed(event.text_area)
+
+    def _changed(self, box: Input | TextArea) -> None:
+        row = next((row for row in box.ancestors if isinstance(row, FormRow)), None)
+        if row is not None:
+            row.check()
+        if isinstance(row, ExpectRow) and row is self.query(ExpectRow).last() and any(row.expected):
+            self.query_one("#fields").mount(self._expect_row(NOTHING_EXPECTED), after=row)
+        if row is not None:
+            self._look_soon()
+
+    def on_input_submitted(self) -> None:
+        """Go to the next field."""
+        self.focus_next()
+
+    def on_descendant_focus(self, event: events.DescendantFocus) -> None:
+        """Say at length what the field is for."""
+        rows = (row for row in event.widget.ancestors if isinstance(row, FormRow))
+        self.query_one("#hint", Static).update(next((row.hint for row in rows), ""))
+
+    # What it comes to
+
+    def _look_soon(self) -> None:
+        if self._pause is not None:
+            self._pause.stop()
+        self._pause = self.set_timer(PAUSE, self._look)
+
+    @work(exclusive=True, group="preview")
+    async def _look(self) -> None:
+        await self._outcome()
+
+    async def _outcome(self) -> Preview | None:
+        """Show what the texts come to, and return it; None where they cannot be read."""
+        read = read_texts(self._texts, self.typed)
+        self._complain(read)
+        if read.draft is None:
+            self._say_problems(read.complaints.values())
+            return None
+        made = await asyncio.to_thread(preview, read.draft, self._write, self._path)
+        written = self.query_one("#written", SuiteEditor)
+        if written.text != made.lines:
+            written.line_number_start = made.first
+            written.load_text(made.lines)
+        if made.problems:
+            self._say_problems(made.problems)
+        else:
+            self._say(made.words)
+        return made
+
+    def _complain(self, read: Read) -> None:
+        told = dict(read.complaints)
+        for row in self.query(TextRow):
+            row.complain(told.get(row.key))
+        for number, expected in enumerate(self._expected()):
+            expected.complain(told.get(f"{EXPECT}{number}"))
+
+    def _say_problems(self, problems: Iterable[str]) -> None:
+        self._say("\n".join(f"{SIGN} {problem}" for problem in problems), wrong=True)
+
+    def _say(self, words: str, wrong: bool = False) -> None:
+        said = self.query_one("#words", Static)
+        said.set_class(wrong, "wrong")
+        said.update(words)
+
+    # Actions
+
+    def on_button_pressed(self, event: Button.Pressed) -> None:
+        """Do what the button says."""
+        if event.button.id == "write":
+            self.action_write()
+        else:
+            self.action_leave()
+
+    def action_write(self) -> None:
+        """Give the changed text back, if the case is right."""
+        if self._pause is not None:
+            self._pause.stop()  # the preview that it waits for would take the place of this
+        self._give_back()
+
+    @work(exclusive=True, group="preview")
+    async def _give_back(self) -> None:
+        made = await self._outcome()
+        if made is not None and made.edited is not None and not made.problems:
+            self.dismiss(made.edited)
+        else:
+            self.app.notify("mend what is marked ✗ first", severity="error", timeout=4)
+
+    def action_leave(self) -> None:
+        """Leave the text as it is."""
+        self.dismiss(None)

@@ -1,0 +1,71 @@
+"""What a form's draft would write, and what the loader makes of it there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from spbench.errors import SpbenchError
+from spbench.suites import Case
+from spbench.suites.check import Examined, examine
+from spbench.suites.compose import CaseDraft, Edited, insert_case
+from spbench.suites.outline import Outline, Span
+from spbench.tui.suites.problems import counted
+
+Write = Callable[[CaseDraft], Edited]
+"""Puts a draft into the text that is edited; UsageError where it cannot."""
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """A draft as it would stand in the text.
+
+    Attributes:
+        edited: The changed text; None where it cannot be changed, for which ``problems`` say why.
+        lines: The entry's own lines.
+        first: The number of the first of them.
+        cases: What the entry expands to; empty where there are problems.
+    """
+
+    edited: Edited | None
+    lines: str = ""
+    first: int = 1
+    problems: Sequence[str] = ()
+    cases: Sequence[Case] = ()
+
+    @property
+    def words(self) -> str:
+        """How many cases the entry makes, on how many ranks."""
+        ranks = {case.np for case in self.cases}
+        if not ranks or self.problems:
+            return ""
+        known = sorted(np for np in ranks if np is not None)
+        said = " or ".join(map(str, known)) if len(known) < 4 else f"{known[0]} to {known[-1]}"
+        on = "all slots" if None in ranks else f"{said} ranks"
+        return f"{counted(len(self.cases), 'case')} on {on}"
+
+
+def preview(draft: CaseDraft, write: Write, path: Path) -> Preview:
+    """Return what a draft would write and expand to; ``path`` is the suite's file."""
+    try:
+        edited = write(draft)
+        alone = insert_case("", draft)
+    except SpbenchError as error:
+        return Preview(None, problems=(str(error),))
+    outline = Outline(edited.text)
+    span = next(span for span in outline.spans if span.first == edited.line)
+    lines = [outline.page.line(number) for number in range(span.top, span.last + 1)]
+    whole = examine(edited.text, path)
+    problems = tuple(found.message for found in whole.diagnostics if _within(span, found.line))
+    # The count is the entry's own, whatever is wrong elsewhere in the file.
+    cases = _cases(examine(alone.text, path))
+    return Preview(edited, "\n".join(lines), span.top, problems, cases)
+
+
+def _within(span: Span, line: int) -> bool:
+    return span.top <= line <= span.last
+
+
+def _cases(examined: Examined) -> Sequence[Case]:
+    return examined.suite.cases if examined.suite else ()

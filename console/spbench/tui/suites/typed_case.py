@@ -1,0 +1,124 @@
+"""A case as its form holds it, text by text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from spbench.errors import SpbenchError
+from spbench.suites.compose import CaseDraft
+from spbench.suites.fields import (
+    Field,
+    case_fields,
+    fields_of,
+    launch_fields,
+    read_sweep,
+    read_text,
+    sweep_text,
+    text_of,
+)
+from spbench.suites.writing import flow
+from spbench_workers.catalog import Benchmark
+
+IN_STEP, EXCLUDE, COMMENT = "in step", "exclude", "comment"
+"""Names of the texts that no field of the catalog or of the suite's model stands behind."""
+LAUNCH, EXPECT = "launch.", "expect."
+"""Begin the names of the texts of launch settings, and of expectations by their row."""
+
+Expected = tuple[str, str, str]
+"""A metric or metric.statistic, its greatest and its least value, as typed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Typed:
+    """All texts of a form."""
+
+    texts: Mapping[str, str]
+    expect: Sequence[Expected] = ()
+
+
+def sweeps(field: Field, text: str) -> bool:
+    """Say whether a text gives a field several values: commas, a range, or lists of lists."""
+    if not field.can_sweep:
+        return False
+    if field.kind == "bytes_list":
+        return text.lstrip().startswith("[")
+    return "," in text or ".." in text
+
+
+def complaint_of(field: Field, text: str) -> str | None:
+    """Return why the loader refuses what is typed, None where it does not or nothing is."""
+    if not text.strip():
+        return None
+    try:
+        read_sweep(field, text) if sweeps(field, text) else read_text(field, text)
+    except SpbenchError as error:
+        return str(error)
+    return None
+
+
+class CaseTexts:
+    """Turns a draft of a benchmark into texts, and texts into a draft."""
+
+    def __init__(self, benchmark: Benchmark, draft: CaseDraft) -> None:
+        self.benchmark = benchmark
+        self.draft = draft
+        self.name_field, self.np_field, self.repeat_field = case_fields()
+        self.swept_fields = (self.np_field, *fields_of(benchmark))
+        self.launch_fields = launch_fields()
+
+    @cached_property
+    def first(self) -> Typed:
+        """The draft as texts."""
+        draft = self.draft
+        texts = {
+            self.name_field.name: draft.name,
+            self.repeat_field.name: "" if draft.repeat == 1 else str(draft.repeat),
+            **{field.name: self._text(field) for field in self.swept_fields},
+            **{
+                LAUNCH + field.name: text_of(field, draft.launch[field.name])
+                for field in self.launch_fields
+                if field.name in draft.launch
+            },
+            IN_STEP: ", ".join(draft.zip),
+            EXCLUDE: ", ".join(map(flow, draft.exclude)),
+            COMMENT: draft.comment or "",
+        }
+        expect = [
+            (metric, _bound(bounds.get("max")), _bound(bounds.get("min")))
+            for metric, bounds in draft.expect.items()
+        ]
+        return Typed(texts, expect)
+
+    def key(self, section: Mapping[str, Any], name: str) -> str | None:
+        """Return under which name or alias a section has a parameter."""
+        return next((key for key in section if self.named(key) == name), None)
+
+    def named(self, key: str) -> str:
+        """Return the parameter's own name for a name or alias."""
+        param = self.benchmark.param(key)
+        return param.name if param else key
+
+    def _text(self, field: Field) -> str:
+        draft = self.draft
+        for swept in (draft.matrix, draft.zip):
+            if key := self.key(swept, field.name):
+                return _swept_text(field, swept[key])
+        if field is self.np_field:
+            return "" if draft.np is None else str(draft.np)
+        key = self.key(draft.params, field.name)
+        return text_of(field, draft.params[key]) if key else ""
+
+
+def _swept_text(field: Field, values: Sequence[Any]) -> str:
+    """Return a sweep as typed, in a way that tells it from one value."""
+    if field.kind == "bytes_list":
+        values = [value if isinstance(value, list) else [value] for value in values]
+    text = sweep_text(values)
+    return text if sweeps(field, text) else f"{text},"
+
+
+def _bound(value: float | None) -> str:
+    return "" if value is None else flow(value)

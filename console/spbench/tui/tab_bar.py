@@ -1,0 +1,74 @@
+"""The line at the top: the pages by digit, and how the watched run stands."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from textual import events
+from textual.app import ComposeResult
+from textual.containers import Horizontal
+from textual.message import Message
+from textual.widgets import Static
+
+from spbench.record.figures import GLYPHS
+
+if TYPE_CHECKING:
+    from spbench.tui.feed import Feed
+
+RUNNING = "…"
+
+
+class Tab(Static):
+    """A page's digit and name; a click opens it."""
+
+    class Clicked(Message):
+        """Someone clicked on a tab."""
+
+        def __init__(self, page: str) -> None:
+            super().__init__()
+            self.page = page
+
+    def __init__(self, digit: int, page: str, title: str, current: bool) -> None:
+        super().__init__(f" {digit} {title} ", markup=False, classes="current" if current else "")
+        self.page = page
+
+    def on_click(self, event: events.Click) -> None:
+        """Ask for the page."""
+        event.stop()
+        self.post_message(self.Clicked(self.page))
+
+
+class TabBar(Horizontal):
+    """The tabs at the left, the run's status at the right."""
+
+    DEFAULT_CSS = """
+    TabBar { height: 1; background: $panel; dock: top; }
+    TabBar Tab { width: auto; color: $text-muted; }
+    TabBar Tab:hover { background: $boost; }
+    TabBar Tab.current { background: $primary; color: $background; text-style: bold reverse; }
+    TabBar Tab.current:ansi { text-style: reverse; }
+    TabBar #status { width: 1fr; content-align-horizontal: right; padding-right: 1; }
+    """
+
+    def __init__(self, pages: list[tuple[str, str]], current: str) -> None:
+        super().__init__()
+        self._pages, self._current = pages, current
+
+    def compose(self) -> ComposeResult:
+        for digit, (page, title) in enumerate(self._pages, 1):
+            yield Tab(digit, page, title, page == self._current)
+        yield Static("", id="status", markup=False)
+
+    def show(self, text: str) -> None:
+        """Show how things stand, at the right."""
+        self.query_one("#status", Static).update(text)
+
+
+def run_status(feed: Feed | None) -> str:
+    """Return how the watched run stands, in a few words."""
+    if feed is None or feed.state.run is None:
+        return ""
+    cases = feed.state.cases.values()
+    done = sum(case.status not in ("waiting", "running") for case in cases)
+    glyph = GLYPHS.get(feed.status, RUNNING)
+    return f"{feed.state.run.suite} {glyph} {feed.status} {done}/{len(feed.state.cases)}"

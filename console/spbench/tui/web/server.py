@@ -1,0 +1,125 @@
+"""Serves the console to browsers: each tab runs one of its own, and none without the token."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import hmac
+import signal
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import aiohttp_jinja2
+from aiohttp import web
+from textual_serve.server import Server, to_int
+
+from spbench.errors import UsageError
+
+COOKIE = "spbench_token"
+_POLICY = (
+    "default-src 'self'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; "
+    "img-src 'self' data:; connect-src 'self' ws: wss:; frame-ancestors 'none'"
+)
+"""The browser itself refuses to ask any other host, whatever a page contains."""
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class ConsoleServer(Server):
+    """textual-serve with a token, our own page, and addresses as the browser wrote them.
+
+    Args:
+        command: The shell line that each browser tab runs.
+        token: What a browser must show; None: nothing.
+    """
+
+    def __init__(self, command: str, token: str | None) -> None:
+        super().__init__(command, title="spbench", templates_path=Path(__file__).parent)
+        self._token = token
+
+    async def _make_app(self) -> web.Application:
+        app = await super()._make_app()
+
+        @web.middleware
+        async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
+            return await self._guard(request, handler)
+
+        app.middlewares.append(guard)
+        return app
+
+    async def on_startup(self, app: web.Application) -> None:
+        """Say nothing: the command says where it serves."""
+
+    async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Refuse who has no token, and pages of other sites that would use this browser's."""
+        shown = request.query.get("token") or request.cookies.get(COOKIE, "")
+        if self._token is not None and not _equal(shown, self._token):
+            text = (
+                "This console needs its token: open the whole address that spbench serve wrote.\n"
+            )
+            raise web.HTTPForbidden(text=text)
+        origin = request.headers.get("Origin")
+        if origin is not None and urlsplit(origin).netloc != request.host:
+            raise web.HTTPForbidden(text="This console is not for pages of other sites.\n")
+        response = await handler(request)
+        if not response.prepared:
+            response.headers["Content-Security-Policy"] = _POLICY
+            response.headers["Referrer-Policy"] = "no-referrer"
+            if self._token is not None:
+                response.set_cookie(COOKIE, self._token, httponly=True, samesite="Strict")
+        return response
+
+    @aiohttp_jinja2.template("app_index.html")
+    async def handle_index(self, request: web.Request) -> dict[str, Any]:
+        """Return the page's context; through a tunnel the browser's own address counts."""
+        socket = "wss" if request.scheme == "https" else "ws"
+        return {
+            "font_size": to_int(request.query.get("fontsize", "16"), 16),
+            "app_websocket_url": f"{socket}://{request.host}/ws",
+            "config": {"static": {"url": "/static/"}},
+            "application": {"name": self.title},
+        }
+
+    async def run(self, host: str, port: int, tell: Callable[[str], None]) -> None:
+        """Serve until a signal comes; ``tell`` is told the address once it can be opened.
+
+        Raises:
+            UsageError: The address cannot be listened on.
+        """
+        runner = web.AppRunner(await self._make_app(), handle_signals=False, shutdown_timeout=2.0)
+        await runner.setup()
+        try:
+            site = web.TCPSite(runner, host, port)
+            try:
+                await site.start()
+            except OSError as error:
+                raise UsageError(_why(host, port, error)) from None
+            tell(self._address(runner.addresses[0]))
+            await _signalled()
+        finally:
+            await runner.cleanup()
+
+    def _address(self, bound: Sequence[Any]) -> str:
+        host = f"[{bound[0]}]" if ":" in str(bound[0]) else bound[0]
+        token = "" if self._token is None else f"?token={self._token}"
+        return f"http://{host}:{bound[1]}/{token}"
+
+
+def _equal(shown: str, token: str) -> bool:
+    return hmac.compare_digest(shown.encode(errors="replace"), token.encode())
+
+
+def _why(host: str, port: int, error: OSError) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return f"port {port} of {host} is taken; choose another with --port, or 0 for any free one"
+    return f"cannot listen on {host}:{port}: {error.strerror or error}"
+
+
+async def _signalled() -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    await stop.wait()

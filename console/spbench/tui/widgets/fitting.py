@@ -1,0 +1,46 @@
+"""Text made to take an exact number of a terminal's cells."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+from rich.cells import cell_len, set_cell_size
+
+Align = Literal["left", "right"]
+_CUT = "…"
+
+
+def clean(text: str) -> str:
+    """Return the text without what would move a terminal's cursor or change its colours."""
+    if text.isprintable():
+        return text
+    return "".join(letter if letter.isprintable() else "?" for letter in text)
+
+
+def cells(text: str) -> int:
+    """Return how many cells of a terminal the text takes."""
+    return len(text) if text.isascii() else cell_len(text)
+
+
+def fit(text: str, width: int, align: Align = "left") -> str:
+    """Return the text in exactly so many cells; what is cut off is marked by an ellipsis."""
+    if width <= 0:
+        return ""
+    text = clean(text)
+    size = cells(text)
+    if size > width:
+        return set_cell_size(text, width - 1) + _CUT
+    pad = " " * (width - size)
+    return pad + text if align == "right" else text + pad
+
+
+def phrases(parts: Iterable[str], width: int) -> str:
+    """Return as many of the phrases as fit, the first ones first; empty ones are left out."""
+    first, *rest = [clean(part) for part in parts if part] or [""]
+    line = first
+    for part in rest:
+        if cells(line) + 2 + cells(part) > width:
+            break
+        line += f", {part}"
+    return line if cells(line) <= width else fit(line, width)

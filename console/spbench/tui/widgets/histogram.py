@@ -1,0 +1,149 @@
+"""How samples are spread, as upright bars."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from typing import ClassVar
+
+from textual.geometry import Offset
+
+from spbench.record.figures import number
+from spbench.tui.widgets.chart import Chart
+from spbench.tui.widgets.dots import Piece
+from spbench.tui.widgets.fitting import cells, fit, phrases
+from spbench.tui.widgets.scale import amount
+
+_BLOCKS, _ASCII = " ▁▂▃▄▅▆▇█", " .#"
+
+
+class Histogram(Chart):
+    """Bars of the samples' counts, an axis with marks, and the figures in words."""
+
+    HELP: ClassVar[str] = (
+        "How the samples are spread: each bar counts those between two values.\n"
+        "The axis runs from the smallest to the largest; ▲ marks p50 and the like.\n"
+        "Left, right, home, end or a click choose a bar and read it out (◆); escape lets it go."
+    )
+
+    _edges: Sequence[float] = ()
+    _counts: Sequence[int] = ()
+    _unit = ""
+    _marks: Mapping[str, float] = {}
+
+    def update(
+        self,
+        edges: Sequence[float],
+        counts: Sequence[int],
+        unit: str,
+        marks: Mapping[str, float] | None = None,
+    ) -> None:
+        """Show other samples.
+
+        Args:
+            edges: The bins' ends, ascending: one more than counts, or none at all.
+            counts: How many samples lie in each bin.
+            unit: The unit of the edges and marks.
+            marks: Values to mark on the axis, by name, the most important first.
+
+        Raises:
+            ValueError: If the numbers of edges and counts do not match.
+        """
+        if len(edges) != len(counts) + 1 and (edges or counts):
+            raise ValueError(f"{len(counts)} bins have {len(counts) + 1} edges, not {len(edges)}")
+        self._edges, self._counts = tuple(edges), tuple(counts)
+        self._unit, self._marks = unit, dict(marks or {})
+        self.redraw()
+
+    def stops(self) -> int:
+        """Return the number of bins."""
+        return len(self._counts)
+
+    def stride(self) -> int:
+        """Return how many bins a cell stands for, at least."""
+        return max(1, self.stops() // max(1, self.size.width))
+
+    def stop_at(self, at: Offset) -> int | None:
+        """Return the first bin of a cell's column."""
+        return self._bins(at.x, self.size.width)[0] if self.stops() else None
+
+    def draw(self, width: int, height: int) -> list[list[Piece]]:
+        """Return bars, axis and words, as many of the three as there are lines for."""
+        if not sum(self._counts):
+            return [[(fit("no samples yet", width), "none")]]
+        words: list[Piece] = [(phrases(self._phrases(), width), "words")]
+        if height == 1:
+            return [words]
+        rows = height - (2 if height > 2 else 1)
+        return [*self._bars(width, rows), *([self._axis(width)] if height > 2 else []), words]
+
+    def _bins(self, x: int, width: int) -> tuple[int, int]:
+        """The bins of a column of cells: one, or a few where there are more bins than cells."""
+        start = x * self.stops() // width
+        return start, max(start + 1, (x + 1) * self.stops() // width)
+
+    def _bars(self, width: int, rows: int) -> list[list[Piece]]:
+        """The lines of the bars, from the top."""
+        glyphs = _ASCII if self.ascii else _BLOCKS
+        steps, most, columns = len(glyphs) - 1, max(self._counts), []
+        for x in range(width):
+            start, end = self._bins(x, width)
+            count = sum(self._counts[start:end]) / (end - start)
+            # A bar with any sample is seen, however low it is.
+            full = max(round(count * rows * steps / most), 1) if count else 0
+            chosen = self.cursor is not None and start <= self.cursor < end
+            columns.append((full, "mark" if chosen else "line"))
+        return [
+            [(glyphs[max(0, min(steps, full - row * steps))], style) for full, style in columns]
+            for row in reversed(range(rows))
+        ]
+
+    def _axis(self, width: int) -> list[Piece]:
+        """The smallest and the largest value, and marks between them where there is room."""
+        low, high = number(self._edges[0]), number(self._edges[-1])
+        line, pointer = ["-" if self.ascii else "─"] * width, "^" if self.ascii else "▲"
+        taken = [False] * width
+        for text, at in ((low, 0), (high, width - cells(high))):
+            _write(line, taken, text, at)
+        for name, value in self._marks.items():
+            at = max(0, min(self.stops() - 1, bisect_right(self._edges, value) - 1))
+            place = self._middle(at, width)
+            label = pointer + name
+            if not _write(line, taken, label, place):
+                _write(line, taken, name + pointer, place - cells(name))
+        if self.cursor is not None:
+            line[self._middle(self.cursor, width)] = "@" if self.ascii else "◆"
+        return [("".join(line), "axis")]
+
+    def _middle(self, at: int, width: int) -> int:
+        """The middle of a bin's columns of cells."""
+        first, last = -(-at * width // self.stops()), ((at + 1) * width - 1) // self.stops()
+        return min(last, (first + last) // 2)
+
+    def _phrases(self) -> Iterator[str]:
+        counts, total = self._counts, sum(self._counts)
+        if self.cursor is not None:
+            end = min(self.cursor + self.stride(), self.stops())
+            count = sum(counts[self.cursor : end])
+            yield f"{self._range(self.cursor, end)}: {count} of {total} samples"
+            yield f"{100 * count / total:.3g} %"
+            return
+        for name, value in self._marks.items():
+            yield f"{name} {amount(value, self._unit)}"
+        yield f"{total} samples from {self._range(0, self.stops())}"
+        most = max(range(self.stops()), key=lambda at: counts[at])
+        yield f"most in {self._range(most, most + 1)}"
+
+    def _range(self, start: int, end: int) -> str:
+        low, high = self._edges[start], self._edges[end]
+        return f"{number(low)} to {amount(high, self._unit)}"
+
+
+def _write(line: list[str], taken: list[bool], text: str, at: int) -> bool:
+    """Write a text into a line, if all its cells and one at each side are free."""
+    end = at + len(text)
+    if at < 0 or end > len(line) or any(taken[max(0, at - 1) : end + 1]):
+        return False
+    line[at:end] = text
+    taken[at:end] = [True] * len(text)
+    return True

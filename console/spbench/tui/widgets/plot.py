@@ -1,0 +1,216 @@
+"""Several series of points over numbers or categories."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from textual.binding import Binding, BindingType
+from textual.geometry import Offset
+
+from spbench.record.figures import number
+from spbench.tui.widgets.axes import below, beside, label_width
+from spbench.tui.widgets.chart import SERIES, Chart
+from spbench.tui.widgets.dots import Dots, Piece
+from spbench.tui.widgets.fitting import phrases
+from spbench.tui.widgets.scale import Scale, finite, scale_of, tick_words
+
+_GLYPHS, _ASCII = "●▲■◆○△", "ox+#%@"
+
+
+@dataclass(frozen=True, slots=True)
+class PlotPoint:
+    """A point; ``low`` and ``high`` are how far off it may be, drawn as an upright line."""
+
+    x: float | str
+    y: float
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PlotSeries:
+    """Points that belong together, joined by a line."""
+
+    name: str
+    points: Sequence[PlotPoint]
+
+
+@dataclass(frozen=True, slots=True)
+class _Spot:
+    """A point as it is drawn: which series it is of, where it lies, and what it stands for."""
+
+    series: int
+    x: float
+    y: float
+    point: PlotPoint
+
+
+class Plot(Chart):
+    """Points by series, each with a glyph of its own beside its colour, and axes with numbers."""
+
+    HELP: ClassVar[str] = (
+        "Points by series; each series has its own sign, named in the first line.\n"
+        "Left and right go from point to point and read it out; up and down change the series.\n"
+        "Home, end and a click choose a point, escape lets it go. (log): an axis of powers."
+    )
+    HEIGHT: ClassVar[int] = 14
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up", "series(-1)", "Up", show=False, id="plot.up", tooltip="The series before"),
+        Binding("down", "series(1)", "Down", show=False, id="plot.down", tooltip="The next series"),
+    ]
+
+    _series: Sequence[PlotSeries] = ()
+    _spots: Sequence[_Spot] = ()
+    _categories: Sequence[str] = ()
+    _titles = ("", "")
+    _scales = (Scale(0, 1), Scale(0, 1))
+
+    def update(
+        self,
+        series: Sequence[PlotSeries],
+        x_title: str,
+        y_title: str,
+        x_log: bool | None = None,
+        y_log: bool | None = None,
+    ) -> None:
+        """Show other points.
+
+        Args:
+            series: The series; where any x is text, all are categories in the order they come.
+            x_title: What x is, with its unit.
+            y_title: What y is, with its unit.
+            x_log: Whether x is logarithmic; None: where its range is wide.
+            y_log: The same for y.
+        """
+        self._series, self._titles = tuple(series), (x_title, y_title)
+        points = [(at, point) for at, one in enumerate(series) for point in one.points]
+        points = [(at, point) for at, point in points if _drawable(point)]
+        self._categories = _categories([point.x for _, point in points])
+        spots = [_Spot(at, self._number(point.x), point.y, point) for at, point in points]
+        self._spots = sorted(spots, key=lambda spot: (spot.series, spot.x))
+        heights = [y for spot in spots for y in (spot.y, spot.point.low, spot.point.high)]
+        self._scales = (
+            scale_of((spot.x for spot in spots), False if self._categories else x_log),
+            scale_of((y for y in heights if finite(y) is not None and y is not None), y_log),
+        )
+        self.redraw()
+
+    def stops(self) -> int:
+        """Return the number of points."""
+        return len(self._spots)
+
+    def stop_at(self, at: Offset) -> int | None:
+        """Return the point nearest to a cell."""
+        if not self._spots or self.size.height < 4:
+            return None
+        dots, margin = self._frame(*self.size)
+
+        def distance(stop: int) -> float:
+            column, row = self._dot(self._spots[stop], dots)
+            x = column * dots.width // dots.columns + margin
+            y = (dots.rows - 1 - row) * dots.height // dots.rows + 1
+            return abs(x - at.x) + 2.0 * abs(y - at.y)  # cells are twice as high as they are wide
+
+        return min(range(self.stops()), key=distance)
+
+    def action_series(self, way: int) -> None:
+        """Move to the point of the next series that is nearest in x."""
+        if self.cursor is None:
+            self.action_step(way)
+            return
+        now = self._spots[self.cursor]
+        others = [spot.series for spot in self._spots if (spot.series - now.series) * way > 0]
+        if others:
+            target = min(others) if way > 0 else max(others)
+            near = [at for at, spot in enumerate(self._spots) if spot.series == target]
+            self.move_to(min(near, key=lambda at: abs(self._spots[at].x - now.x)))
+
+    def draw(self, width: int, height: int) -> list[list[Piece]]:
+        """Return legend, picture, numbers below it and words; below four lines words alone."""
+        if not self._spots:
+            return [[(phrases([self._titles[1], "no points yet"], width), "none")]]
+        words: list[Piece] = [(phrases(self._phrases(), width), "words")]
+        if height < 4:
+            return [words] if height == 1 else [self._legend(), words]
+        dots, margin = self._frame(width, height)
+        self._picture(dots)
+        lines = beside(self._scales[1], dots.height, dots.lines(), margin)
+        return [self._legend(), *lines, [(self._below(dots, margin), "axis")], words]
+
+    def _frame(self, width: int, height: int) -> tuple[Dots, int]:
+        """An empty picture, and the cells left of it."""
+        margin = label_width(self._scales[1], height - 3, width)
+        return Dots(width - margin, height - 3, self.ascii), margin
+
+    def _picture(self, dots: Dots) -> None:
+        before: _Spot | None = None
+        for spot in self._spots:
+            column, row = self._dot(spot, dots)
+            style = f"series-{spot.series % SERIES}"
+            if before is not None and before.series == spot.series:
+                dots.join(self._dot(before, dots), (column, row), style)
+            low, high = finite(spot.point.low), finite(spot.point.high)
+            rows = [
+                self._scales[1].place(y, dots.rows) for y in (low, high, spot.y) if y is not None
+            ]
+            dots.rise(column, min(rows), max(rows), style)
+            before = spot
+        for at, spot in enumerate(self._spots):
+            style = f"series-{spot.series % SERIES}" + (" cursor" if at == self.cursor else "")
+            dots.put(*self._dot(spot, dots), self._glyph(spot.series), style)
+        if self.cursor is not None:  # on top of the points that share its cell
+            spot = self._spots[self.cursor]
+            style = f"series-{spot.series % SERIES} cursor"
+            dots.put(*self._dot(spot, dots), self._glyph(spot.series), style)
+
+    def _dot(self, spot: _Spot, dots: Dots) -> tuple[int, int]:
+        across, up = self._scales
+        return across.place(spot.x, dots.columns), up.place(spot.y, dots.rows)
+
+    def _glyph(self, series: int) -> str:
+        return (_ASCII if self.ascii else _GLYPHS)[series % SERIES]
+
+    def _legend(self) -> list[Piece]:
+        log = " (log)" if self._scales[1].log else ""
+        pieces: list[Piece] = [(f"{self._titles[1]}{log}", "title")]
+        for at, series in enumerate(self._series):
+            pieces.append((f"  {self._glyph(at)} {series.name}", f"series-{at % SERIES}"))
+        return pieces
+
+    def _below(self, dots: Dots, margin: int) -> str:
+        scale = self._scales[0]
+        if self._categories:
+            marks = [(float(at), name) for at, name in enumerate(self._categories)]
+        else:
+            ticks = scale.ticks(max(2, dots.width // 12))
+            marks = list(zip(ticks, tick_words(ticks, scale.log), strict=True))
+        places = [(margin + scale.place(value, dots.width), word) for value, word in marks]
+        return below(places, margin + dots.width)
+
+    def _phrases(self) -> list[str]:
+        x_title, y_title = self._titles
+        if self.cursor is None:
+            log = " (log)" if self._scales[0].log else ""
+            return [f"across: {x_title}{log}", "left and right read the points out"]
+        spot = self._spots[self.cursor]
+        x = spot.point.x if isinstance(spot.point.x, str) else number(spot.point.x)
+        low, high = finite(spot.point.low), finite(spot.point.high)
+        span = "" if low is None or high is None else f" ({number(low)} to {number(high)})"
+        name = self._series[spot.series].name
+        return [f"{name}: {x_title} {x}", f"{y_title} {number(spot.y)}{span}"]
+
+    def _number(self, x: float | str) -> float:
+        return float(self._categories.index(str(x)) if self._categories else x)
+
+
+def _drawable(point: PlotPoint) -> bool:
+    return finite(point.y) is not None and (isinstance(point.x, str) or finite(point.x) is not None)
+
+
+def _categories(values: Sequence[float | str]) -> list[str]:
+    """The categories in the order they come; none where all are numbers."""
+    if not any(isinstance(value, str) for value in values):
+        return []
+    return list(dict.fromkeys(str(value) for value in values))

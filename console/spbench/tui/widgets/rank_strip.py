@@ -1,0 +1,197 @@
+"""All ranks at a glance: a cell for each, or for several, darker where it is slower."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from textual.binding import Binding, BindingType
+from textual.events import MouseMove
+from textual.geometry import Offset
+from textual.message import Message
+
+from spbench.record.findings import NOTABLE_RANK
+from spbench.tui.widgets.chart import Chart
+from spbench.tui.widgets.dots import Piece
+from spbench.tui.widgets.fitting import phrases
+from spbench.tui.widgets.scale import finite
+from spbench.tui.widgets.steps import mark, usual
+
+_WIDEST = 3
+"""Cells of the terminal that one rank takes at most, where there are few."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """How ranks are put in cells: ``each`` ranks in one, ``wide`` columns of the terminal."""
+
+    ranks: int
+    each: int
+    wide: int
+    in_line: int
+
+    @property
+    def count(self) -> int:
+        """The number of cells."""
+        return -(-self.ranks // self.each)
+
+    def of(self, cell: int) -> range:
+        """Return the ranks of a cell."""
+        return range(cell * self.each, min((cell + 1) * self.each, self.ranks))
+
+
+def cells_for(ranks: int, width: int, lines: int) -> Cells:
+    """Return cells for all ranks in so many lines, as wide as a single line allows."""
+    width, lines = max(1, width), max(1, lines)
+    each = max(1, -(-ranks // (width * lines)))
+    wide = max(1, min(_WIDEST, width // max(1, -(-ranks // each))))
+    return Cells(ranks, each, wide, width // wide)
+
+
+class RankStrip(Chart):
+    """The ranks in order; of several in one cell the worst is shown: failed, then slowest."""
+
+    HELP: ClassVar[str] = (
+        "All ranks in order: ░ as fast as is usual, ▒ and ▓ slower, █ far slower, ✗ failed,\n"
+        "· not measured yet, ◆ chosen. Where there are many, a cell shows the worst of several.\n"
+        "Arrows, home, end or a click choose a rank; the last line tells about it."
+    )
+    HEIGHT: ClassVar[int] = 2
+    LETS_GO: ClassVar[bool] = False
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up", "line(-1)", "Up", show=False, id="ranks.up", tooltip="The line above"),
+        Binding("down", "line(1)", "Down", show=False, id="ranks.down", tooltip="The line below"),
+        Binding("enter", "choose", "Choose", show=False, id="ranks.choose", tooltip="This rank"),
+    ]
+
+    class Chosen(Message):
+        """The reader chose a rank."""
+
+        def __init__(self, strip: RankStrip, rank: int) -> None:
+            super().__init__()
+            self.strip, self.rank = strip, rank
+
+        @property
+        def control(self) -> RankStrip:
+            """The strip."""
+            return self.strip
+
+    _ratios: Sequence[float | None] = ()
+    _failed: Container[int] = ()
+    _selected: int | None = None
+
+    def update(
+        self, ratios: Sequence[float | None], failed: Container[int], selected: int | None
+    ) -> None:
+        """Show the ranks as they are now.
+
+        Args:
+            ratios: By rank: its time over the typical rank's; None where it has none.
+            failed: The ranks that failed.
+            selected: The rank that is looked at elsewhere; the cursor follows it.
+        """
+        self._ratios = [finite(ratio) for ratio in ratios]
+        self._failed = failed
+        self._selected = selected
+        self._follow(self._cells())
+        self.redraw()
+
+    def stops(self) -> int:
+        """Return the number of cells."""
+        return self._cells().count
+
+    def stop_at(self, at: Offset) -> int | None:
+        """Return the cell under the pointer."""
+        cells = self._cells()
+        column = at.x // cells.wide
+        stop = at.y * cells.in_line + column
+        return stop if column < cells.in_line and 0 <= stop < cells.count else None
+
+    def moved(self) -> None:
+        """Choose the worst rank of the cell."""
+        if self.cursor is not None:
+            self._selected = self._worst(self._cells().of(self.cursor))
+            self.action_choose()
+
+    def action_choose(self) -> None:
+        """Choose the rank that the cursor tells about."""
+        if self._selected is not None:
+            self.redraw()
+            self.post_message(self.Chosen(self, self._selected))
+
+    def action_line(self, way: int) -> None:
+        """Move the cursor by a line, where there is one."""
+        cells = self._cells()
+        at = (self.cursor or 0) + way * cells.in_line
+        if 0 <= at < cells.count:
+            self.move_to(at)
+
+    def on_mouse_move(self, event: MouseMove) -> None:
+        """Tell about the cell under the pointer."""
+        at = event.get_content_offset(self)
+        stop = None if at is None else self.stop_at(at)
+        self.tooltip = None if stop is None else self._about(self._cells().of(stop))
+
+    def draw(self, width: int, height: int) -> list[list[Piece]]:
+        """Return the cells, and below them one line in words where there is room for it."""
+        if not self._ratios:
+            return [[(phrases(["no ranks yet"], width), "none")]]
+        cells = self._cells()
+        self._follow(cells)
+        stops = range(cells.count)
+        lines = [
+            [self._cell(stop, cells) for stop in stops[start : start + cells.in_line]]
+            for start in range(0, len(stops), cells.in_line)
+        ]
+        if height > 1:
+            lines.append([(phrases(self._phrases(cells), width), "words")])
+        return lines
+
+    def _cells(self) -> Cells:
+        """Cells for the size of now: the last line is for words."""
+        return cells_for(len(self._ratios), self.size.width, self.size.height - 1)
+
+    def _follow(self, cells: Cells) -> None:
+        """Put the cursor on the cell of the selected rank."""
+        selected = self._selected
+        known = selected is not None and 0 <= selected < cells.ranks
+        self.cursor = selected // cells.each if selected is not None and known else None
+
+    def _cell(self, stop: int, cells: Cells) -> Piece:
+        worst = self._worst(cells.of(stop))
+        ratio, failed = self._ratios[worst], worst in self._failed
+        glyph, style = mark(ratio, NOTABLE_RANK, failed=failed, ascii=self.ascii)
+        if stop != self.cursor:
+            return glyph * cells.wide, style
+        # Reverse alone would turn a dark glyph into a light one.
+        return ("@" if self.ascii else "◆") + glyph * (cells.wide - 1), f"{style} cursor"
+
+    def _worst(self, ranks: range) -> int:
+        """The rank to look at: one that failed, else the slowest, else any; the first of equals."""
+        return max(ranks, key=self._badness) if len(ranks) > 1 else ranks[0]
+
+    def _badness(self, rank: int) -> tuple[bool, float]:
+        ratio = self._ratios[rank]
+        return rank in self._failed, -1.0 if ratio is None else ratio
+
+    def _phrases(self, cells: Cells) -> list[str]:
+        ranks = range(len(self._ratios))
+        failed = sum(rank in self._failed for rank in ranks)
+        if self.cursor is not None:
+            return [self._about(cells.of(self.cursor))]
+        return [
+            f"{len(ranks)} ranks, worst: {self._about(ranks)}",
+            f"{failed} failed" * bool(failed),
+        ]
+
+    def _about(self, ranks: range) -> str:
+        chosen = self._selected
+        rank = chosen if chosen is not None and chosen in ranks else self._worst(ranks)
+        ratio, words = self._ratios[rank], [f"rank {rank}"]
+        if rank in self._failed:
+            words.append("failed")
+        words.append("no time yet" if ratio is None else usual(ratio))
+        if 1 < len(ranks) < len(self._ratios):
+            words.append(f"of ranks {ranks[0]} to {ranks[-1]} in this cell")
+        return ", ".join(words)

@@ -1,0 +1,40 @@
+"""How much slower something is than is usual of its kind, in four steps."""
+
+from __future__ import annotations
+
+from spbench.record.figures import number
+
+_GLYPHS, _ASCII = "░▒▓█", "-+*#"
+_FAILED, _NONE = "✗", "·"
+_FAILED_ASCII, _NONE_ASCII = "!", "."
+
+
+def step(ratio: float, notable: float) -> int:
+    """Return 0 for the usual, 1 for a third of the way to notable, 2 for notable, 3 for far more.
+
+    Args:
+        ratio: The times that it is slower; 1 is the usual.
+        notable: The ratio from which on a reader should be told; above 1.
+    """
+    excess = (ratio - 1) / (notable - 1)
+    return 3 if excess >= 3 else 2 if excess >= 1 else 1 if excess >= 1 / 3 else 0
+
+
+def mark(
+    ratio: float | None, notable: float, *, failed: bool = False, ascii: bool = False
+) -> tuple[str, str]:
+    """Return the glyph of a ratio and the word of its style in a chart.
+
+    Darker is slower, ``·`` is not known, ``✗`` has failed.
+    """
+    if failed:
+        return _FAILED_ASCII if ascii else _FAILED, "failed"
+    if ratio is None:
+        return _NONE_ASCII if ascii else _NONE, "none"
+    at = step(ratio, notable)
+    return (_ASCII if ascii else _GLYPHS)[at], f"step-{at}"
+
+
+def usual(ratio: float) -> str:
+    """Return a ratio in words: ``1.8x the usual``."""
+    return f"{number(ratio)}x the usual"

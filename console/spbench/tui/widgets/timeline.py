@@ -1,0 +1,176 @@
+"""A figure over time, as a line of dots."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from textual.geometry import Offset
+
+from spbench.tui.widgets.axes import beside, label_width
+from spbench.tui.widgets.chart import Chart
+from spbench.tui.widgets.dots import Dots, Piece
+from spbench.tui.widgets.fitting import phrases
+from spbench.tui.widgets.scale import Scale, amount, finite, scale_of
+
+_FAR = 4
+"""A limit this many times the largest value away would press the line flat: words tell it."""
+
+
+@dataclass(slots=True)
+class _Span:
+    """The values that share a column of dots."""
+
+    first: float
+    last: float
+    low: float
+    high: float
+    after_gap: bool
+
+
+class TimeLine(Chart):
+    """The values from the oldest at the left, the limit as a dashed line, and both in words."""
+
+    HELP: ClassVar[str] = (
+        "The figure as it was measured, the oldest at the left; the dashed line is its limit.\n"
+        "Where there are more values than dots, a dot column goes from the least to the most.\n"
+        "Left, right, home, end or a click choose a value and read it out; escape lets it go."
+    )
+
+    _values: Sequence[float | None] = ()
+    _unit = ""
+    _better = "none"
+    _title = ""
+    _limit: float | None = None
+
+    def update(
+        self,
+        values: Sequence[float | None],
+        unit: str,
+        better: str,
+        title: str,
+        limit: float | None = None,
+    ) -> None:
+        """Show other values.
+
+        Args:
+            values: The values, the oldest first; None where there is a gap.
+            unit: Their unit.
+            better: ``lower``, ``higher`` or ``none``: which of them are the worse ones.
+            title: What they are.
+            limit: The worst that is allowed; None where nothing is said about it.
+        """
+        self._values = [finite(value) for value in values]
+        self._unit, self._better, self._title = unit, better, title
+        self._limit = finite(limit)
+        self.redraw()
+
+    def stops(self) -> int:
+        """Return the number of values."""
+        return len(self._values)
+
+    def stride(self) -> int:
+        """Return how many values share a cell."""
+        return max(1, self.stops() // max(1, self._graph_width()))
+
+    def stop_at(self, at: Offset) -> int | None:
+        """Return the value nearest to a cell's column."""
+        width = self._graph_width()
+        if not self._values:
+            return None
+        x = max(0, min(width - 1, at.x - (self.size.width - width)))
+        return round(x / max(1, width - 1) * (self.stops() - 1))
+
+    def draw(self, width: int, height: int) -> list[list[Piece]]:
+        """Return title, graph and words; the title and then the graph go where there is no room."""
+        known = [value for value in self._values if value is not None]
+        if not known:
+            return [[(phrases([self._title, "no values yet"], width), "none")]]
+        words: list[Piece] = [(phrases(self._phrases(known), width), "words")]
+        if height == 1:
+            return [words]
+        rows = height - (2 if height > 2 else 1)
+        scale = self._scale(known)
+        graph = self._graph(scale, self._graph_width(), rows)
+        lines = beside(scale, rows, graph.lines(), self.size.width - graph.width)
+        return [*([self.title_line(self._title, width)] if height > 2 else []), *lines, words]
+
+    def _graph_width(self) -> int:
+        known = [value for value in self._values if value is not None]
+        rows = max(1, self.size.height - 2)
+        return max(1, self.size.width - label_width(self._scale(known), rows, self.size.width))
+
+    def _scale(self, known: list[float]) -> Scale:
+        limit = self._limit
+        if known and limit is not None:
+            reach = max(abs(value) for value in known) * _FAR
+            if abs(limit) <= reach:
+                return scale_of([*known, limit], log=False)
+        return scale_of(known, log=False)
+
+    def _graph(self, scale: Scale, width: int, height: int) -> Dots:
+        dots = Dots(width, height, self.ascii)
+        before: tuple[int, int] | None = None
+        for x, span in self._spans(dots.columns).items():
+            style = "over" if self._is_over(span.low) or self._is_over(span.high) else "line"
+            ends = (span.first, span.last, span.low, span.high)
+            first, last, low, high = (scale.place(value, dots.rows) for value in ends)
+            if before is not None and not span.after_gap:
+                if x > before[0] + 1:
+                    dots.join(before, (x, first), style)
+                else:
+                    low, high = min(low, before[1]), max(high, before[1])
+            dots.rise(x, low, high, style)
+            before = x, last
+        if self.cursor is not None:
+            self._mark(dots, scale)
+        if self._limit is not None and scale.low <= self._limit <= scale.high:
+            dots.dash(scale.place(self._limit, dots.rows), "limit")
+        return dots
+
+    def _spans(self, columns: int) -> dict[int, _Span]:
+        spans: dict[int, _Span] = {}
+        gap = True
+        for at, value in enumerate(self._values):
+            if value is not None:
+                x = self._column(at, columns)
+                span = spans.get(x)
+                if span is None:
+                    span = spans[x] = _Span(value, value, value, value, gap)
+                span.last = value
+                span.low, span.high = min(span.low, value), max(span.high, value)
+            gap = value is None
+        return spans
+
+    def _column(self, at: int, columns: int) -> int:
+        return at * (columns - 1) // max(1, self.stops() - 1)
+
+    def _mark(self, dots: Dots, scale: Scale) -> None:
+        assert self.cursor is not None
+        value = self._values[self.cursor]
+        row = 0 if value is None else scale.place(value, dots.rows)
+        dots.put(self._column(self.cursor, dots.columns), row, "+" if self.ascii else "◆", "cursor")
+
+    def _is_over(self, value: float) -> bool:
+        if self._limit is None or self._better == "none":
+            return False
+        return value > self._limit if self._better == "lower" else value < self._limit
+
+    def _phrases(self, known: list[float]) -> Iterator[str]:
+        if self.cursor is not None:
+            value = self._values[self.cursor]
+            what = "no value" if value is None else amount(value, self._unit)
+            yield f"{self.cursor + 1} of {self.stops()}: {what}"
+            yield "over the limit" if value is not None and self._is_over(value) else ""
+            return
+        yield f"last {amount(known[-1], self._unit)}"
+        if self._better == "none":
+            yield f"{amount(min(known), self._unit)} to {amount(max(known), self._unit)}"
+        else:
+            worst = max(known) if self._better == "lower" else min(known)
+            yield f"worst {amount(worst, self._unit)}"
+        if self._limit is not None:
+            over = sum(map(self._is_over, known))
+            yield f"limit {amount(self._limit, self._unit)}"
+            yield f"{over} of {len(known)} beyond it" if over else "none beyond it"

@@ -1,0 +1,26 @@
+"""What the tests of the console share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+ARTEFACTS = Path(__file__).parents[2] / "test-artefacts"
+
+
+@pytest.fixture
+def artefacts() -> Path:
+    """A folder for pictures that are kept after the tests."""
+    ARTEFACTS.mkdir(exist_ok=True)
+    return ARTEFACTS
+
+
+@pytest.fixture(autouse=True)
+def still(monkeypatch):
+    """Nothing moves by itself: no blinking cursor, no animation."""
+    monkeypatch.setenv("TEXTUAL_ANIMATIONS", "none")
+    from textual.widgets import Input, TextArea
+
+    monkeypatch.setattr(Input, "cursor_blink", False, raising=False)
+    monkeypatch.setattr(TextArea, "cursor_blink", False, raising=False)

@@ -1,0 +1,31 @@
+"""How tests drive the console: its application, and waiting for what it shows."""
+
+from __future__ import annotations
+
+import time
+
+from spbench.tui.app import ConsoleApp, Opening
+
+DEADLINE = 20.0
+SIZES = ((80, 24), (200, 60))
+
+
+def console(folder, **asked):
+    """The console with a home and settings of its own, both in ``folder``."""
+    environ = asked.pop("environ", {}) | {"SPBENCH_CONFIG": str(folder / "console.yaml")}
+    home = asked.pop("home", folder / "home")
+    return ConsoleApp(Opening(home=home, environ=environ, folder=folder, **asked))
+
+
+async def until(pilot, condition, deadline=DEADLINE):
+    """Let the application go on until the condition holds."""
+    ends = time.monotonic() + deadline
+    while not condition():
+        assert time.monotonic() < ends, f"not within {deadline:g} s; shown:\n{shown(pilot.app)}"
+        await pilot.pause(0.02)
+
+
+def shown(app):
+    """What is on the screen, line by line."""
+    strips = app.screen._compositor.render_strips()
+    return "\n".join("".join(segment.text for segment in strip).rstrip() for strip in strips)

@@ -1,0 +1,142 @@
+"""What all pages share: tabs, keys, help, the palette, themes, and leaving."""
+
+import asyncio
+
+import pytest
+from driving import SIZES, console, shown, until
+from textual.binding import Binding
+
+from spbench.tui.app import PAGES
+from spbench.tui.dialogs import Confirm
+from spbench.tui.help import HelpScreen
+from spbench.tui.palette import commands
+from spbench.tui.settings import load_settings
+from spbench.tui.themes import THEMES
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_each_page_opens_by_its_digit_and_by_a_click(tmp_path, size):
+    app = console(tmp_path, page="run")
+    async with app.run_test(size=size) as pilot:
+        for digit, entry in enumerate(PAGES, 1):
+            await pilot.press(str(digit))
+            await until(pilot, lambda name=entry.name: app.current_mode == name)
+            await until(pilot, lambda: "Palette" in shown(app))
+            app.screen.set_focus(None)
+        await pilot.click(offset=(14, 0))
+        await until(pilot, lambda: app.current_mode == "run")
+
+
+@pytest.mark.parametrize("page", [entry.name for entry in PAGES])
+async def test_the_footer_has_at_most_eight_keys_and_each_action_its_id_and_words(tmp_path, page):
+    app = console(tmp_path, page=page)
+    async with app.run_test(size=(200, 60)) as pilot:
+        await until(pilot, lambda: "Palette" in shown(app))
+        bindings = [active.binding for active in app.screen.active_bindings.values()]
+        ours = {binding.id: binding for binding in bindings if binding.id}
+        assert len([binding for binding in ours.values() if binding.show]) <= 8
+        assert all(binding.tooltip and binding.description for binding in ours.values())
+        own = [binding for binding in type(app.screen).BINDINGS if isinstance(binding, Binding)]
+        assert own
+        assert all(binding.id and binding.id.startswith(f"{page}.") for binding in own)
+
+
+async def test_help_is_that_of_the_focused_widget_and_tells_its_keys(tmp_path):
+    app = console(tmp_path, page="results")
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(pilot, lambda: app.focused is not None)
+        words = app.focused.HELP
+        await pilot.press("f1")
+        await until(pilot, lambda: isinstance(app.screen, HelpScreen))
+        text = shown(app)
+        assert words.split("\n")[0][:40] in text
+        assert "Quit the console" in text
+        await pilot.press("escape")
+        await until(pilot, lambda: not isinstance(app.screen, HelpScreen))
+
+
+async def test_the_palette_has_every_action_of_every_page_and_each_theme(tmp_path):
+    app = console(tmp_path, page="run")
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.pause()
+        titles = [command.title for command in commands(app, app.screen)]
+        assert len(titles) == len(set(titles))
+        for entry in PAGES:
+            for binding in entry.load().BINDINGS:
+                assert any(
+                    title == f"{entry.name}: {binding.description.lower()}" for title in titles
+                ), binding
+        assert {f"theme: {theme.name}" for theme in THEMES} <= set(titles)
+
+
+async def test_a_command_of_another_page_shows_that_page_first(tmp_path):
+    app = console(tmp_path, page="run")
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.pause()
+        found = {command.title: command for command in commands(app, app.screen)}
+        await found["results: filter"].callback()
+        await until(pilot, lambda: app.current_mode == "results")
+
+
+async def test_a_theme_is_remembered_and_keys_can_be_mapped_anew(tmp_path):
+    app = console(tmp_path, page="run")
+    async with app.run_test(size=(80, 24)) as pilot:
+        app.choose_theme("spbench-light")
+        await until(pilot, lambda: (tmp_path / "console.yaml").exists())
+    kept = load_settings(tmp_path / "console.yaml")
+    assert kept.theme == "spbench-light"
+    (tmp_path / "console.yaml").write_text("theme: spbench-light\nkeys: {app.results: f9}\n")
+    again = console(tmp_path, page="run")
+    async with again.run_test(size=(80, 24)) as pilot:
+        assert again.theme == "spbench-light"
+        await pilot.press("f9")
+        await until(pilot, lambda: again.current_mode == "results")
+
+
+async def test_wrong_settings_are_told_and_the_console_opens_all_the_same(tmp_path):
+    (tmp_path / "console.yaml").write_text("refresh_hz: 1000\n")
+    app = console(tmp_path, page="run")
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(pilot, lambda: "refresh_hz" in shown(app))
+
+
+class GoingOn:
+    """A source of events that has none and does not end."""
+
+    async def batches(self):
+        await asyncio.Event().wait()
+        yield []
+
+
+@pytest.mark.parametrize(("key", "leaves"), [("y", True), ("n", False)])
+async def test_quitting_asks_while_a_run_goes_on(tmp_path, monkeypatch, key, leaves):
+    from spbench.record.folder import RunFolder
+
+    app = console(tmp_path, page="run")
+    monkeypatch.setattr(type(app), "run_goes_on", lambda self: True)
+    async with app.run_test(size=(80, 24)) as pilot:
+        app.watch_run(RunFolder(tmp_path / "a-run"), GoingOn())
+        await pilot.pause()
+        await pilot.press("q")
+        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        assert "goes on without the console" in shown(app)
+        await pilot.press(key)
+        await pilot.pause()
+        assert (app.return_value == 0) == leaves
+        assert isinstance(app.screen, Confirm) is False
+
+
+async def test_quitting_without_a_run_asks_nothing(tmp_path):
+    app = console(tmp_path, page="run")
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("q")
+        await pilot.pause()
+    assert app.return_value == 0
+
+
+async def test_without_colours_words_and_signs_stay(tmp_path, monkeypatch):
+    monkeypatch.setenv("NO_COLOR", "1")
+    app = console(tmp_path, page="results")
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: "Palette" in shown(app))
+        assert app.no_color

@@ -1,0 +1,97 @@
+"""The console in a real browser over `spbench serve`: Chromium without a window."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+pytestmark = [
+    pytest.mark.screen,
+    pytest.mark.skipif(CHROMIUM is None or DRIVER is None, reason="chromium is not installed"),
+]
+SPBENCH = Path(sys.executable).parent / "spbench"
+REPOSITORY = Path(__file__).parents[2]
+PICTURE = "spbench-serve.png"
+
+
+@pytest.fixture
+def address(tmp_path, monkeypatch):
+    """The address that `spbench serve` tells; the server ends by Ctrl-C and leaves nothing."""
+    monkeypatch.setenv("SPBENCH_CONFIG", str(tmp_path / "console.yaml"))
+    words = [SPBENCH, "serve", REPOSITORY / "suites" / "smoke.yaml", "--port", "0"]
+    with subprocess.Popen(
+        [*map(str, words), "--home", str(tmp_path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as server:
+        yield server.stdout.readline().strip()
+        server.send_signal(signal.SIGINT)
+        assert server.wait(20) == 0, server.stderr.read()
+
+
+@pytest.fixture
+def browser(tmp_path):
+    from selenium import webdriver
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = CHROMIUM
+    for word in ("--headless=new", "--no-sandbox", "--disable-gpu", "--window-size=1400,900"):
+        options.add_argument(word)
+    options.add_argument(f"--user-data-dir={tmp_path / 'profile'}")
+    options.set_capability("goog:loggingPrefs", {"performance": "ALL", "browser": "ALL"})
+    service = webdriver.ChromeService(executable_path=DRIVER)
+    driver = webdriver.Chrome(options=options, service=service)
+    yield driver
+    driver.quit()
+
+
+def wait_for(what, seconds=30):
+    ends = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < ends
+        time.sleep(0.1)
+
+
+@pytest.mark.timeout(180)
+def test_keys_reach_the_console_in_a_browser_and_no_other_host_is_asked(
+    address, browser, tmp_path, artefacts
+):
+    from selenium.webdriver.common.by import By
+    from selenium.webdriver.common.keys import Keys
+
+    browser.get("about:blank")
+    browser.get_log("performance")  # what it asked for before, as its own first page
+    browser.get(address)
+    wait_for(lambda: browser.find_elements(By.CSS_SELECTOR, "body.-first-byte"))
+    keyboard = browser.find_element(By.CSS_SELECTOR, "textarea.xterm-helper-textarea")
+    settings = tmp_path / "console.yaml"
+    time.sleep(3)  # the terminal is a canvas: what it shows cannot be asked for
+    dark = browser.get_screenshot_as_png()
+    keyboard.send_keys(Keys.CONTROL, "p")
+    time.sleep(1)
+    keyboard.send_keys("theme: spbench-light")
+    time.sleep(1)
+    keyboard.send_keys(Keys.ENTER)
+    wait_for(settings.exists)
+    assert "spbench-light" in settings.read_text()
+    time.sleep(1)
+    browser.save_screenshot(str(artefacts / PICTURE))
+    assert (artefacts / PICTURE).read_bytes() != dark
+    own = re.match(r"http://([^/]+)/", address)[1]
+    asked = [
+        found
+        for entry in browser.get_log("performance")
+        for found in re.findall(r'"url":"(?:https?|wss?)://([^/"]+)', entry["message"])
+    ]
+    assert set(asked) == {own}
+    refused = [entry["message"] for entry in browser.get_log("browser")]
+    assert not [line for line in refused if "Content Security Policy" in line], refused

@@ -1,0 +1,489 @@
+"""The Results page, driven by keys and by the mouse, over runs of a made-up benchmark."""
+
+import json
+import threading
+
+import pytest
+from driving import SIZES, console, shown, until
+
+from spbench.engine import background
+from spbench.record.folder import RunFolder
+from spbench.tui.dialogs import Confirm
+from spbench.tui.results import library as library_module
+from spbench.tui.results import page as page_module
+from spbench.tui.results.case_screen import CaseScreen
+from spbench.tui.results.export_dialog import ExportDialog
+from spbench.tui.results.library import Library, run_before
+from spbench.tui.results.runs_pane import RunsPane
+from unit.events import (
+    TIME,
+    described,
+    job_end,
+    judged,
+    metric,
+    rank_event,
+    recorded,
+    run_end,
+    started,
+)
+
+MIDDLE = (120, 40)
+WARPS = metric("warps", "1/s", "higher", "min")
+WIDTHS = (1, 2, 4)
+
+
+def case_of(width, mode):
+    return described(
+        f"made[width={width},mode={mode}]",
+        name="made",
+        benchmark="made.up",
+        params={"width": width, "mode": mode, "warmup": 1},
+        metrics=[TIME, WARPS],
+        checks=["sum"],
+        expect=[{"metric": "time_ms.p50", "op": "max", "limit": 5.0}],
+    )
+
+
+def samples_of(case, ms, fails):
+    """What both ranks say of a case that takes so long, and its verdict."""
+    told = {"case": case["id"]}
+    limit = {"name": "time_ms", "value": ms / 2, "measured_by": "one process alone"}
+    return [
+        *(rank_event("case_start", rank, **told) for rank in (0, 1)),
+        *(rank_event("samples", rank, values=[ms, ms], **told) for rank in (0, 1)),
+        *(rank_event("metric", rank, name="warps", value=10 * ms, **told) for rank in (0, 1)),
+        *(
+            rank_event(
+                "check",
+                rank,
+                name="sum",
+                passed=not (fails and rank),
+                max_abs_error=0.5 if fails else 0.0,
+                **told,
+            )
+            for rank in (0, 1)
+        ),
+        rank_event("metric", 0, **limit, **told),
+        judged(
+            case["id"],
+            "failed" if fails else "passed",
+            "check sum failed on rank 1 on node01" if fails else None,
+            expectations=[
+                {
+                    "metric": "time_ms.p50",
+                    "op": "max",
+                    "limit": 5.0,
+                    "value": ms,
+                    "status": "passed",
+                }
+            ],
+        ),
+    ]
+
+
+def a_run(home, day, ms, *, suite="made-up", fails=False, ends=True):
+    """Record a run of that day in January that takes ``ms`` times the width in each case."""
+    cases = [case_of(width, mode) for mode in ("a", "b") for width in WIDTHS]
+    events = [event for event in started(*cases) if event["event"] != "case_start"]
+    for case in cases:
+        events += samples_of(case, ms * case["params"]["width"], fails and case is cases[1])
+    verdict = "failed" if fails else "passed"
+    if ends:
+        events += [job_end(), run_end(verdict, int(fails))]
+    folder = recorded(home, events)
+    named = RunFolder(folder.path.with_name(f"200101{day:02}-083000-{suite}"))
+    folder.path.rename(named.path)
+    begun = 978337800.0 + 86400 * (day - 1)
+    run = named.read_json("run.json") | {"suite": suite, "id": named.id, "argv": ["run", "x.yaml"]}
+    run["console"] = {"pid": 1, "host": "login", "started": begun}
+    run |= {"verdict": verdict, "exit_code": int(fails), "finished": begun + 65} if ends else {}
+    named.write_json("run.json", run)
+    return named
+
+
+@pytest.fixture
+def home(tmp_path):
+    """Three runs: the second is twice as slow as the first, the third as fast, and it failed."""
+    home = tmp_path / "home"
+    for day, ms, fails in ((1, 1.0, False), (2, 2.0, False), (3, 1.02, True)):
+        a_run(home, day, ms, fails=fails)
+    return home
+
+
+@pytest.fixture
+def going(monkeypatch):
+    """Take the runs whose ids have this in them as going on; no question is asked about them."""
+    monkeypatch.setattr(RunFolder, "alive", lambda folder: "going" in folder.id)
+    monkeypatch.setattr(background, "running", lambda home: [])
+
+
+def opened(tmp_path, **asked):
+    return console(tmp_path, page="results", **asked)
+
+
+def words_of(app, widget):
+    """What a widget tells, however its lines are broken."""
+    return str(app.screen.query_one(widget).render())
+
+
+async def ready(pilot):
+    """Wait until the run under the cursor is shown."""
+    app = pilot.app
+    await until(pilot, lambda: app.current_mode == "results" and app.screen.query("#cases"))
+    await until(pilot, lambda: settled(app.screen))
+    return app.screen
+
+
+def settled(page):
+    run, cases = page.query_one(RunsPane).highlighted(), page._details.cases
+    return run is not None and cases.run is not None and cases.run.summary.id == run.id
+
+
+def row_of(app, text):
+    """The line of the screen that holds a text."""
+    return next((line for line in shown(app).splitlines() if text in line), "")
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_a_walk_through_every_view(tmp_path, home, size):
+    app = opened(tmp_path)
+    async with app.run_test(size=size) as pilot:
+        page = await ready(pilot)
+        assert [run.id[:8] for run in page._pane.shown] == ["20010103", "20010102", "20010101"]
+        await until(pilot, lambda: "✗ failed, 6 cases, 5 passed in 1:05 on login" in shown(app))
+        await until(pilot, lambda: "5/6" in row_of(app, "2001-01-03"))
+        assert "✗ failed" in row_of(app, "2001-01-03")
+        assert "✓ passed" in row_of(app, "2001-01-02")
+        await pilot.press("tab", "down")
+        await until(pilot, lambda: "check sum failed on rank 1" in words_of(app, "#case-words"))
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, CaseScreen))
+        await until(pilot, lambda: "✗ failed  made.up on 2 ranks" in shown(app))
+        await pilot.press("end")
+        await until(pilot, lambda: "mpirun -n 2" in shown(app))
+        await pilot.press("escape", "shift+tab", "end", "space", "up", "c")
+        await compared(pilot, "20010101", "20010102")
+        assert "2x ▼ worse" in row_of(app, "time_ms  ")
+        assert "2x ▲ better" in row_of(app, "warps  ")
+        assert "= alike" in row_of(app, "skew  ")
+        assert "b against a: 6 better, 6 worse, 6 alike." in shown(app)
+        assert " a 2001-01-01" in shown(app)
+        chart = page._details.plot.chart
+        await pilot.press("m")
+        await until(pilot, lambda: chart.stops() == 3)
+        words = words_of(app, "#plot-words")
+        assert "3 runs, lower is better: newest 2.04 ms failed (2001-01-03), best 2 ms" in words
+        await pilot.press("p")
+        await until(pilot, lambda: chart.stops() == 6)
+        assert "of made over width (p: 1 of 2)" in shown(app)
+
+
+async def compared(pilot, a, b):
+    """Wait until the comparison of these two days is shown."""
+    view = pilot.app.screen._details.compare
+
+    def there():
+        found = view.comparison
+        return found is not None and (found.a.id[:8], found.b.id[:8]) == (a, b)
+
+    await until(pilot, there)
+    await until(pilot, lambda: "b against a" in shown(pilot.app))
+
+
+async def test_without_runs_the_page_says_where_it_looked(tmp_path):
+    app = opened(tmp_path)
+    async with app.run_test(size=(80, 24), notifications=True) as pilot:
+        await until(pilot, lambda: "no run under" in shown(app))
+        await pilot.press("space", "o", "r", "e", "y", "c", "m", "p", "a")
+        await until(pilot, lambda: "no run is going on" in shown(app))
+        assert app.current_mode == "results"
+
+
+async def test_runs_that_begin_go_on_and_end_show_up_by_themselves(
+    tmp_path, home, going, monkeypatch
+):
+    monkeypatch.setattr(page_module, "LOOK", 0.05)
+    app = opened(tmp_path)
+    async with app.run_test(size=MIDDLE) as pilot:
+        page = await ready(pilot)
+        new = a_run(home, 4, 3.0, suite="going", ends=False)
+        lines = new.events.read_bytes().splitlines(keepends=True)
+        new.events.write_bytes(b"".join(lines[:12]))
+        await until(pilot, lambda: "… running" in row_of(app, "2001-01-04"))
+        assert page._pane.highlighted().id.startswith("20010103"), "the cursor stays on its run"
+        await pilot.press("home")
+        await until(pilot, lambda: "… running, 6 cases, 0 passed" in shown(app))
+        new.events.write_bytes(b"".join(lines))
+        await until(pilot, lambda: "… running, 6 cases, 6 passed" in shown(app))
+        new.write_json("run.json", new.read_json("run.json") | {"verdict": "passed"})
+        await until(pilot, lambda: "✓ passed" in row_of(app, "2001-01-04"))
+
+
+async def test_a_filter_selects_and_a_wrong_one_is_told(tmp_path, home):
+    a_run(home, 5, 1.0, suite="other")
+    app = opened(tmp_path)
+    async with app.run_test(size=MIDDLE) as pilot:
+        page = await ready(pilot)
+        await pilot.press("slash")
+        app.focused.value = "suite:made verdict:faile"
+        await until(pilot, lambda: "no verdict is called 'faile'" in words_of(app, "#message"))
+        assert len(page._pane.shown) == 4, "until it is right, the last filter stays"
+        await pilot.press("d")
+        await until(pilot, lambda: len(page._pane.shown) == 1)
+        assert "1 of 4" in shown(app)
+        app.focused.value = "none"
+        await until(pilot, lambda: "fits none of the 4 runs" in words_of(app, "#message"))
+        await until(pilot, lambda: "no run is chosen" in shown(app))
+        await pilot.press("enter")
+        assert app.focused is page._pane.table
+        await pilot.press("slash", "escape")
+        await until(pilot, lambda: len(page._pane.shown) == 4)
+        assert words_of(app, "#message") == ""
+        assert app.focused is page._pane.table
+
+
+async def test_a_case_tells_percentiles_limits_checks_and_expectations(tmp_path, home):
+    app = opened(tmp_path)
+    async with app.run_test(size=(200, 60)) as pilot:
+        await ready(pilot)
+        await pilot.press("tab", "down", "enter")
+        await until(pilot, lambda: isinstance(app.screen, CaseScreen))
+        await until(pilot, lambda: "one process alone" in shown(app))
+        figures = row_of(app, "time_ms ").split()
+        assert figures[figures.index("ms") :][:8] == ["ms", "2", *["2.04"] * 5, "lower"]
+        assert "1.02 ms" in row_of(app, "one process alone")
+        assert "✗ failed" in row_of(app, "sum  ")
+        assert "max 5" in row_of(app, "time_ms.p50")
+        assert "width" in shown(app)
+        assert "Launched by Open MPI" in shown(app)
+
+
+async def test_without_a_mark_the_run_before_of_the_same_suite_is_a(tmp_path, home):
+    a_run(home, 4, 1.0, suite="other")
+    a_run(home, 5, 1.0)
+    app = opened(tmp_path)
+    async with app.run_test(size=MIDDLE) as pilot:
+        page = await ready(pilot)
+        await pilot.press("space")
+        assert page._pane.marked == page._pane.highlighted().id
+        await pilot.press("space", "c")
+        assert page._pane.marked is None
+        await compared(pilot, "20010103", "20010105")
+        note = page._details.compare.rows.note(("made[width=2,mode=a]", "time_ms"))
+        assert "check sum failed in a" in note
+        await pilot.press("tab", "down", "down", "down", "enter")
+        await until(pilot, lambda: isinstance(app.screen, CaseScreen))
+        assert app.screen._case.id == "made[width=2,mode=a]"
+        await pilot.press("escape", "shift+tab", "end")
+        await until(pilot, lambda: "Nothing to compare with" in shown(app))
+
+
+async def test_plots_follow_metric_parameter_case_and_filter(tmp_path, home):
+    a_run(home, 4, 9.0, suite="other")
+    app = opened(tmp_path)
+    async with app.run_test(size=MIDDLE) as pilot:
+        page = await ready(pilot)
+        chart = page._details.plot.chart
+
+        def points():
+            return [(spot.series, spot.point.x, spot.point.y) for spot in chart._spots]
+
+        await pilot.press("down", "m")
+        await until(pilot, lambda: [y for _, _, y in points()] == [1.0, 2.0, 1.02])
+        assert "time_ms (m: 1 of 3) of made[width=1,mode=a]" in shown(app)
+        await pilot.press("n", "m")
+        await until(pilot, lambda: [y for _, _, y in points()] == [20.0, 40.0, 20.4])
+        await until(pilot, lambda: "warps (m: 2 of 3) of made[width=2,mode=a]" in shown(app))
+        await pilot.press("N", "slash")
+        app.focused.value = "since:2001-01-02"
+        await until(pilot, lambda: [y for _, _, y in points()] == [20.0, 10.2])
+        await pilot.press("escape", "p", "m", "m")
+        await until(pilot, lambda: "time_ms (m: 1 of 3) of made over width" in shown(app))
+        await until(pilot, lambda: points()[:2] == [(0, 1.0, 1.02), (0, 2.0, 2.04)])
+        assert "mode=b: 1 1.02 ms, 2 2.04 ms, 4 4.08 ms" in words_of(app, "#plot-words")
+        await pilot.press("p")
+        await until(pilot, lambda: "over mode (p: 2 of 2)" in shown(app))
+        assert {x for _, x, _ in points()} == {"a", "b"}
+        await pilot.press("tab", "right", "right")
+        await until(pilot, lambda: "mode b, time_ms in ms 1.02 (" in shown(app))
+
+
+async def test_what_cannot_be_plotted_or_read_is_told(tmp_path):
+    home = tmp_path / "home"
+    broken = a_run(home, 1, 1.0)
+    broken.events.write_text("{}\n")
+    empty = [*started(described(metrics=[])), judged(status="error"), run_end("error", 4)]
+    recorded(home, empty, verdict="error")
+    app = opened(tmp_path)
+    async with app.run_test(size=MIDDLE) as pilot:
+        page = await ready(pilot)
+        await pilot.press("p")
+        await until(pilot, lambda: "a measured nothing" in shown(app))
+        for view in ("cases", "compare", "over runs"):
+            await pilot.press("v")
+            assert page._view == view
+        await pilot.press("end")
+        await until(pilot, lambda: "is no event of a run" in words_of(app, "#plotted"))
+        await pilot.click("ViewTab:first-of-type")
+        await until(pilot, lambda: page._view == "cases")
+        assert "is no event of a run" in words_of(app, "#run-words")
+
+
+# What is done with a run
+
+
+async def test_a_run_opens_on_the_run_page(tmp_path, home):
+    app = opened(tmp_path)
+    async with app.run_test(size=MIDDLE) as pilot:
+        await ready(pilot)
+        await pilot.press("down", "o")
+        await until(pilot, lambda: app.current_mode == "run")
+        assert app.feed.folder.id.startswith("20010102")
+        await until(pilot, lambda: app.feed.status == "passed")
+        await pilot.press("3", "down", "enter")
+        await until(pilot, lambda: app.feed.folder.id.startswith("20010101"))
+
+
+async def test_attaching_takes_a_run_that_goes_on_and_replay_one_that_has_ended(
+    tmp_path, home, going, monkeypatch
+):
+    watched, played = [], []
+    for day in (4, 5):
+        a_run(home, day, 1.0, suite="going", ends=False)
+    monkeypatch.setattr(
+        page_module, "open_recorded", lambda app, folder, speed: played.append((folder.id, speed))
+    )
+    app = opened(tmp_path)
+    monkeypatch.setattr(app, "watch_run", lambda folder: watched.append(folder.id[:8]))
+    async with app.run_test(size=MIDDLE, notifications=True) as pilot:
+        await ready(pilot)
+        await pilot.press("end", "a", "r", "y", "home", "down", "a")
+        assert watched == ["20010105", "20010104"]
+        assert played == [("20010101-083000-made-up", 1.0)]
+        assert app.clipboard == "20010101-083000-made-up"
+        await pilot.press("r")
+        await until(pilot, lambda: "still goes on" in shown(app))
+        assert len(played) == 1
+
+
+async def asked_for_export(pilot):
+    await pilot.press("e")
+    await until(pilot, lambda: isinstance(pilot.app.screen, ExportDialog))
+
+
+async def test_a_run_is_exported_in_the_format_of_the_ending(tmp_path, home):
+    app = opened(tmp_path)
+    async with app.run_test(size=(80, 24), notifications=True) as pilot:
+        page = await ready(pilot)
+        await asked_for_export(pilot)
+        await pilot.press("escape")
+        await until(pilot, lambda: app.screen is page)
+        await asked_for_export(pilot)
+        await pilot.press("enter")
+        written = tmp_path / "20010103-083000-made-up.csv"
+        await until(pilot, written.exists)
+        assert written.read_text().startswith("run,suite,started")
+        await asked_for_export(pilot)
+        app.focused.value = f"{tmp_path}/mine.json"
+        await pilot.press("enter")
+        await until(pilot, (tmp_path / "mine.json").exists)
+        assert json.loads((tmp_path / "mine.json").read_text())["schema"] == "spbench.report/1"
+        await asked_for_export(pilot)
+        app.focused.value = f"{written}/x.csv"
+        await pilot.press("enter")
+        await until(pilot, lambda: "cannot write" in shown(app))
+        assert sorted(path.name for path in tmp_path.glob("*.*")) == [written.name, "mine.json"]
+
+
+async def test_a_file_that_is_there_is_replaced_only_after_a_yes(tmp_path, home):
+    there = tmp_path / "20010102-083000-made-up--20010103-083000-made-up.md"
+    there.write_text("mine")
+    app = opened(tmp_path)
+    async with app.run_test(size=MIDDLE) as pilot:
+        page = await ready(pilot)
+        await pilot.press("c")
+        await compared(pilot, "20010102", "20010103")
+        for answer in "ny":
+            assert there.read_text() == "mine"
+            await asked_for_export(pilot)
+            await pilot.press("shift+tab", "down", "down", "enter", "tab", "enter")
+            await until(pilot, lambda: isinstance(app.screen, Confirm))
+            await pilot.press(answer)
+            await until(pilot, lambda: app.screen is page)
+        await until(pilot, lambda: "| made[width=1,mode=a] | time_ms" in there.read_text())
+
+
+async def test_readonly_exports_nothing(tmp_path, home):
+    app = opened(tmp_path, readonly=True)
+    async with app.run_test(size=MIDDLE) as pilot:
+        page = await ready(pilot)
+        await pilot.press("e")
+        await pilot.pause()
+        assert app.screen is page
+        assert "Export" not in shown(app)
+        assert "readonly" in shown(app)
+
+
+async def test_of_runs_passed_by_only_the_last_is_shown(tmp_path, home, monkeypatch):
+    monkeypatch.setattr(page_module, "_SETTLED", 0.0)
+    held, loads = threading.Event(), []
+    load = Library.load
+
+    def slowly(library, folder):
+        loads.append(folder.id[:8])
+        if folder.id.startswith("20010102"):
+            held.wait(10)
+        return load(library, folder)
+
+    app = opened(tmp_path)
+    async with app.run_test(size=MIDDLE) as pilot:
+        page = await ready(pilot)
+        monkeypatch.setattr(Library, "load", slowly)
+        await pilot.press("down")
+        await until(pilot, lambda: loads == ["20010102"])
+        await pilot.press("down")
+        await until(pilot, lambda: settled(page))
+        held.set()
+        await pilot.pause(0.05)
+        assert page._details.cases.run.summary.id.startswith("20010101")
+
+
+# The library
+
+
+def test_a_run_is_read_again_only_when_it_has_changed(home, monkeypatch):
+    reads = []
+    load = library_module.load_run
+
+    def read(folder):
+        reads.append(folder.id)
+        return load(folder)
+
+    monkeypatch.setattr(library_module, "load_run", read)
+    library = Library(home)
+    folder = library.summaries()[0].folder
+    first = library.load(folder)
+    assert library.load(folder) is first
+    assert first.cases["made[width=1,mode=a]"].samples == {}
+    folder.write_json("report.json", {})
+    assert library.load(folder) is not first
+    assert len(reads) == 2
+    assert library.passed(folder.id) == "5/6"
+    assert library.passed("unknown") == ""
+
+
+def test_the_library_keeps_no_more_than_its_share(home, monkeypatch):
+    monkeypatch.setattr(library_module, "MOST_KEPT", 2)
+    library = Library(home)
+    for summary in library.summaries():
+        library.load(summary.folder)
+    kept = [library.passed(run.id) for run in library.summaries()]
+    assert kept == ["", "6/6", "6/6"]
+
+
+def test_the_run_before_is_of_the_same_suite(home):
+    a_run(home, 4, 1.0, suite="other")
+    runs = Library(home).summaries()
+    assert run_before(runs, runs[0]) is None
+    assert run_before(runs, runs[1]) is runs[2]
+    assert run_before(runs, runs[3]) is None

@@ -1,0 +1,716 @@
+"""The Run page over made-up runs: as they run, as they ended, and played again."""
+
+import asyncio
+from contextlib import asynccontextmanager
+
+import pytest
+from driving import SIZES, console, shown, until
+from textual.widgets import Footer
+
+from spbench.engine import background
+from spbench.errors import UsageError
+from spbench.record.folder import RunFolder
+from spbench.tui.dialogs import Confirm
+from spbench.tui.feed import LiveSource, ReplaySource
+from spbench.tui.run.details import Details
+from spbench.tui.run.headline import Headline
+from spbench.tui.run.replaying import SPEEDS
+from spbench.tui.widgets.histogram import Histogram
+from spbench.tui.widgets.line_table import LineTable
+from spbench.tui.widgets.rank_strip import RankStrip
+from spbench.tui.widgets.timeline import TimeLine
+from unit.events import (
+    TIME,
+    console_event,
+    described,
+    job_end,
+    job_start,
+    judged,
+    metric,
+    rank_event,
+    run_end,
+    run_start,
+    started,
+    whole_run,
+)
+
+NARROW, MIDDLE, WIDE = (80, 24), (120, 40), (200, 60)
+WARPS = metric("warps", "1/s", "higher", "min")
+HOSTS = ("node01", "node01", "node02", "node03")
+
+
+class Script(LiveSource):
+    """A run that goes on: its events come when a test says so."""
+
+    def __init__(self, folder, events):
+        super().__init__(folder)
+        self._batches = asyncio.Queue()
+        self.say(*events)
+
+    def say(self, *events):
+        self._batches.put_nowait(list(events))
+
+    def end(self):
+        self._batches.put_nowait(None)
+
+    async def batches(self):
+        while (events := await self._batches.get()) is not None:
+            yield events
+
+
+def made_up(case="warp", **changes):
+    """A case of a benchmark that nobody has ever heard of."""
+    np = changes.pop("np", len(HOSTS))
+    return described(
+        case,
+        np,
+        benchmark="warp.drive",
+        metrics=[TIME, WARPS],
+        checks=["sum"],
+        places=[{"shard": rank} for rank in range(np)],
+        **changes,
+    )
+
+
+def samples(times, case="warp", **fields):
+    """A batch of times of each rank, in ms."""
+    return [
+        rank_event("samples", rank, case=case, values=values, **fields)
+        for rank, values in enumerate(times)
+    ]
+
+
+def going_on():
+    """Four ranks, of which the last is slow, in the first of two cases."""
+    times = [[2.0, 2.1], [2.0, 2.2], [2.1, 2.0], [6.0, 6.2]]
+    progress = [
+        rank_event("progress", rank, case="warp", phase="timing", done=2, total=8)
+        for rank in range(4)
+    ]
+    return [*started(made_up(), made_up("next"), hosts=HOSTS), *progress, *samples(times)]
+
+
+def sums(case="warp", failed=(2,)):
+    """The check of each rank, in which some have failed."""
+    return [
+        rank_event(
+            "check",
+            rank,
+            case=case,
+            name="sum",
+            passed=rank not in failed,
+            max_abs_error=0.25 if rank in failed else 0.0,
+            tolerance=1e-3,
+            detail="row 7" if rank in failed else "",
+        )
+        for rank in range(4)
+    ]
+
+
+def warps(case="warp"):
+    return [
+        rank_event("samples", rank, case=case, metric="warps", values=[9.0 + rank] * 2)
+        for rank in range(4)
+    ]
+
+
+def ended_case(case="warp", status="failed", reason="check sum failed", **fields):
+    ends = [rank_event("case_end", rank, case=case) for rank in range(4)]
+    return [*ends, judged(case, status, reason, **fields)]
+
+
+class Watching:
+    """The console that watches a run; its page and what is on it."""
+
+    def __init__(self, app, pilot, source):
+        self.app, self.pilot, self.source = app, pilot, source
+
+    @property
+    def page(self):
+        return self.app.screen
+
+    def table(self, name):
+        return self.page.query_one(f"#{name}", LineTable)
+
+    @property
+    def ranks(self):
+        return list(self.table("ranks")._order.keys)
+
+    def title(self, pane):
+        return self.page.query_one(f"#{pane}-pane")._border_title.plain
+
+    async def press(self, *keys):
+        await self.pilot.press(*keys)
+
+    async def until(self, condition):
+        await until(self.pilot, condition)
+
+    async def sees(self, *words):
+        await self.until(lambda: all(word in shown(self.app) for word in words))
+
+    async def focus(self, name):
+        self.page.query_one(f"#{name}").focus()
+        await self.pilot.pause()
+
+
+@pytest.fixture
+def opened(tmp_path):
+    """Open the console at a size, on a run of these events."""
+
+    @asynccontextmanager
+    async def open_it(size, events, source=None, **asked):
+        app = console(tmp_path, page="run", **asked)
+        async with app.run_test(size=size, notifications=True) as pilot:
+            folder = RunFolder(tmp_path / "home" / "runs" / "made-up-run")
+            source = source or Script(folder, events)
+            app.watch_run(folder, source)
+            await until(
+                pilot, lambda: [line for line in app.screen.query(Headline) if line.display]
+            )
+            yield Watching(app, pilot, source)
+
+    return open_it
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_without_a_run_it_says_how_to_come_to_one(tmp_path, size):
+    app = console(tmp_path, page="run")
+    async with app.run_test(size=size) as pilot:
+        await until(pilot, lambda: "No run is watched" in shown(app))
+        assert "compose a suite" in shown(app)
+        for key in ("space", "slash", "x", "r", "n", "y", "l", "v", "p", "plus", "escape", "z"):
+            await pilot.press(key)
+        assert app.screen.NAME == "run"
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_a_run_that_has_passed(opened, size):
+    async with opened(size, whole_run()) as run:
+        await run.sees("made-up", "✓ passed", "1/1 cases", "tile 0,0", "2/2", "3.96")
+        assert "openmpi, Open MPI 5.0" in shown(run.app)
+        if size == NARROW:
+            await run.press("v")
+        await run.sees("All alike.")
+
+
+@pytest.mark.parametrize("size", [NARROW, MIDDLE, WIDE])
+async def test_a_benchmark_never_seen_before_shows_as_it_runs(opened, size):
+    async with opened(size, [*going_on(), *sums(failed=())]) as run:
+        await run.sees("… running", "· waiting", "25%", "node03", "slow", "4/4", "✓ passed")
+        assert run.title("ranks") == "ranks of warp"
+        assert run.table("cases").cursor_key == "warp"
+        strip = run.page.query_one(RankStrip)
+        await run.until(lambda: strip._ratios and strip._ratios[3] > 2.8)
+        if size != NARROW:
+            await run.sees("shard 3", "time_ms of all 4 ranks", "time_ms by iteration")
+            await run.press("w")
+        run.source.say(*warps())
+        await run.press("m" if size != NARROW else "v")
+        await run.until(lambda: size == NARROW or run.title("time-line") == "warps by iteration")
+
+
+async def test_the_footer_has_five_keys_of_the_page_at_most(opened):
+    async with opened(WIDE, going_on()) as run:
+        await run.until(lambda: "Cancel" in shown(run.app))
+        shown_keys = [
+            active.binding.id
+            for active in run.page.active_bindings.values()
+            if active.binding.show and (active.binding.id or "").startswith("run.")
+        ]
+        assert len(shown_keys) == 5
+        assert run.page.query(Footer)
+
+
+async def test_a_slow_rank_is_named_with_how_long(opened):
+    async with opened(WIDE, started(made_up(), hosts=HOSTS)) as run:
+        for second in range(8):
+            batch = samples([[2.0], [2.0], [2.0], [4.0]], time=1000.0 + second)
+            run.source.say(*batch)
+            await run.until(lambda: run.source._batches.empty())
+            await run.pilot.pause(0.02)
+        await run.sees("▲ slow rank 3 on node03 is 2.0x the median for")
+        await run.focus("words")
+        await run.press("y")
+        assert "rank 3 on node03 is 2.0x the median" in run.app.clipboard
+
+
+async def test_while_paused_the_ranks_stand_still_and_the_counters_go_on(opened):
+    async with opened(WIDE, going_on()) as run:
+        await run.sees("6.10", "0/2 cases")
+        await run.press("space")
+        await run.sees("PAUSED")
+        drawn = run.page.query_one(Histogram)._counts
+        later = rank_event("heartbeat", 0, time=1011.0)
+        run.source.say(*samples([[50.0] * 9] * 4), *sums(), *ended_case(), later)
+        await run.sees("1/2 cases", "✗ failed", "11 s")
+        assert "50.0" not in shown(run.app)
+        assert run.page.query_one(Histogram)._counts == drawn
+        await run.press("space")
+        await run.sees("50.0")
+        await run.until(lambda: sum(run.page.query_one(Histogram)._counts) == 44)
+        assert "PAUSED" not in shown(run.app)
+
+
+async def test_while_paused_another_rank_can_still_be_looked_at(opened):
+    async with opened(WIDE, going_on()) as run:
+        await run.sees("time_ms of all 4 ranks")
+        await run.press("space", "down")
+        await run.until(lambda: run.title("histogram") == "time_ms of rank 1 on node01")
+        assert run.table("ranks").paused
+
+
+@pytest.mark.parametrize("size", [NARROW, WIDE])
+async def test_the_filter_shows_ranks_that_match_and_escape_shows_all(opened, size):
+    async with opened(size, going_on()) as run:
+        await run.until(lambda: run.ranks == [0, 1, 2, 3])
+        await run.press("slash", *"node01")
+        await run.until(lambda: run.ranks == [0, 1])
+        if size == WIDE:
+            await run.until(lambda: "2 of 4 match 'node01'" in run.title("ranks"))
+        await run.press("enter", "down")
+        await run.until(lambda: run.table("ranks").has_focus and run.table("ranks").cursor_key == 1)
+        await run.press("slash", *[*["backspace"] * 6, *"slow"])
+        await run.until(lambda: run.ranks == [3])
+        await run.press("escape")
+        await run.until(lambda: run.ranks == [0, 1, 2, 3])
+        assert run.table("ranks").has_focus
+        assert not run.page.query_one("#filter").display
+
+
+async def test_ranks_are_sorted_by_slowness_by_heading_and_by_key(opened):
+    async with opened(WIDE, going_on()) as run:
+        await run.until(lambda: len(run.ranks) == 4)
+        await run.press("o")
+        await run.until(lambda: run.ranks[0] == 3)
+        await run.press("o")
+        await run.until(lambda: run.ranks == [0, 1, 2, 3])
+        await run.press("s", "s")
+        await run.until(lambda: run.table("ranks")._order.sort == "host")
+        await run.press("S")
+        await run.until(lambda: run.ranks[0] == 3)
+        for column in ("p95", "last", "iterations", "check"):
+            run.table("ranks").sort_by(column, reverse=True)
+            await run.until(lambda: sorted(run.ranks) == [0, 1, 2, 3])
+        run.table("ranks").sort_by("p95", reverse=True)
+        await run.until(lambda: run.ranks[0] == 3)
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_a_failed_check_is_named_with_its_largest_error_and_where(opened, size):
+    async with opened(size, [*going_on(), *sums()]) as run:
+        await run.sees("check sum failed on rank 2 on node02", "largest error", "✗ failed")
+        if size == NARROW:
+            await run.press("v")
+        await run.sees("largest error", "0.25 at row 7", "(tolerance 0.001)")
+        await run.press("n")
+        await run.until(lambda: run.table("ranks").cursor_key == 2)
+        await run.press("n")
+        await run.until(lambda: run.table("ranks").cursor_key == 2)
+        strip = run.page.query_one(RankStrip)
+        await run.until(lambda: strip._failed == {2} and strip._selected == 2)
+
+
+async def test_where_none_has_failed_the_key_says_so(opened):
+    async with opened(WIDE, going_on()) as run:
+        await run.until(lambda: len(run.ranks) == 4)
+        await run.press("n")
+        await run.sees("no rank has failed")
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_a_judged_case_shows_the_ranks_it_has_left_and_f_follows_again(opened, size):
+    second = [rank_event("case_start", rank, case="next") for rank in range(4)]
+    times = samples([[30.0], [31.0], [32.0], [33.0]], "next")
+    async with opened(size, [*going_on(), *sums(), *ended_case(), *second, *times]) as run:
+        await run.until(lambda: run.table("cases").cursor_key == "next")
+        await run.sees("31.0")
+        await run.focus("cases")
+        await run.press("up")
+        await run.until(lambda: run.title("ranks") == "ranks of warp")
+        await run.sees("done", "2.05", "✗ failed")
+        assert "31.0 " not in shown(run.app).replace("~31.0", "")
+        assert run.table("cases").cursor_key == "warp"
+        await run.press("f")
+        await run.until(lambda: run.title("ranks") == "ranks of next")
+        assert run.table("cases").cursor_key == "next"
+
+
+async def test_the_case_that_runs_is_followed_from_one_to_the_next(opened):
+    async with opened(WIDE, going_on()) as run:
+        await run.until(lambda: run.table("cases").cursor_key == "warp")
+        run.source.say(*ended_case(status="passed", reason=None))
+        run.source.say(*(rank_event("case_start", rank, case="next") for rank in range(4)))
+        await run.until(lambda: run.title("ranks") == "ranks of next")
+        await run.until(lambda: run.table("cases").cursor_key == "next")
+
+
+async def test_a_judged_case_has_the_time_of_its_slowest_ranks_beside_its_limit(opened):
+    limit = rank_event(
+        "metric", 0, case="warp", name="time_ms", value=1.25, measured_by="one alone"
+    )
+    async with opened(WIDE, going_on()) as run:
+        await run.sees("~2.05")
+        run.source.say(limit, *sums(failed=()), *ended_case(status="passed", reason=None))
+        await run.sees("6.10", "1.25", "✓ passed", "4/4")
+
+
+async def test_charts_are_of_the_chosen_rank_and_metric_or_of_all(opened):
+    async with opened(WIDE, [*going_on(), *warps()]) as run:
+        await run.until(lambda: run.title("histogram") == "time_ms of all 4 ranks")
+        line = run.page.query_one(TimeLine)
+        assert line._values == [6.0, 6.2]
+        await run.press("down", "down")
+        await run.until(lambda: run.title("histogram") == "time_ms of rank 2 on node02")
+        await run.until(lambda: line._values == [2.1, 2.0])
+        await run.press("m")
+        await run.until(lambda: run.title("time-line") == "warps by iteration")
+        await run.until(
+            lambda: (line._values, line._unit, line._better) == ([11, 11], "1/s", "higher")
+        )
+        await run.press("escape")
+        await run.until(lambda: run.title("histogram") == "warps of all 4 ranks")
+        await run.until(lambda: line._values == [9.0, 9.0])
+        await run.press("m")
+        await run.until(lambda: run.title("histogram") == "time_ms of all 4 ranks")
+
+
+async def test_a_rank_is_chosen_in_the_strip_too(opened):
+    async with opened(WIDE, going_on()) as run:
+        await run.until(lambda: run.page.query_one(RankStrip).stops() == 4)
+        await run.focus("strip")
+        await run.press("end")
+        await run.until(lambda: run.table("ranks").cursor_key == 3)
+        await run.until(lambda: run.title("histogram") == "time_ms of rank 3 on node03")
+        await run.press("escape")
+        await run.until(lambda: run.title("histogram") == "time_ms of all 4 ranks")
+
+
+async def test_the_limit_of_the_suite_is_drawn(opened):
+    expect = [{"metric": "time_ms.p50", "op": "max", "limit": 5.0}]
+    times = samples([[2.0]] * 4)
+    async with opened(WIDE, [*started(made_up(expect=expect), hosts=HOSTS), *times]) as run:
+        await run.sees("limit 5 ms")
+
+
+def said(count):
+    return [
+        rank_event("log", number % 4, level="info", message=f"said {number}", time=1000.0 + number)
+        for number in range(count)
+    ]
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_logs_of_a_rank_or_of_all_take_the_place_of_the_charts(opened, size):
+    async with opened(size, [*going_on(), *said(101)]) as run:
+        await run.until(lambda: len(run.ranks) == 4)
+        await run.press("l")
+        await run.sees("said 99", "said 100")
+        await run.press("down")
+        await run.until(lambda: "said 97" in shown(run.app) and "said 100" not in shown(run.app))
+        assert "said 98" not in shown(run.app)
+        await run.press("escape")
+        await run.sees("said 100")
+        await run.press("l")
+        await run.until(lambda: "said 100" not in shown(run.app))
+
+
+async def test_logs_scroll_and_stay_where_they_are_read(opened):
+    async with opened(WIDE, [*going_on(), *said(101)]) as run:
+        await run.until(lambda: len(run.ranks) == 4)
+        await run.press("l")
+        await run.sees("said 100")
+        await run.focus("logs")
+        await run.press("up", "up")
+        await run.until(lambda: "said 99" not in shown(run.app) and "said 98" in shown(run.app))
+        run.source.say(rank_event("log", 0, level="error", message="said 101\nand more"))
+        await run.until(lambda: run.app.feed.said == 102)
+        await run.press("down")
+        await run.until(lambda: "said 99" in shown(run.app) and "said 100" not in shown(run.app))
+        await run.press("pageup")
+        await run.until(lambda: "said 99" not in shown(run.app))
+        await run.press("end")
+        await run.sees("said 101", "and more")
+        await run.press("pageup", "pagedown")
+        await run.sees("said 101")
+
+
+async def test_at_a_small_size_a_key_goes_through_the_panels(opened):
+    async with opened(NARROW, [*going_on(), *sums(), *said(3)]) as run:
+        await run.sees("check sum failed")
+        seen = []
+        for _ in range(5):
+            await run.press("v")
+            await run.pilot.pause()
+            panes = run.page.query("#lower > *")
+            seen.append([pane.id for pane in panes if pane.is_on_screen])
+        assert seen == [
+            ["lower-words-pane"],
+            ["histogram-pane"],
+            ["time-line-pane"],
+            ["logs-pane"],
+            [],
+        ]
+
+
+async def test_what_is_hidden_is_not_drawn(opened, monkeypatch):
+    calls = []
+    for widget in (Histogram, TimeLine):
+        monkeypatch.setattr(widget, "update", lambda self, *_: calls.append(type(self)))
+    async with opened(NARROW, going_on()) as run:
+        run.source.say(*samples([[2.0]] * 4))
+        await run.sees("timing 2/8")
+        for _ in range(30):
+            await run.pilot.pause(0.02)
+        assert calls == []
+        await run.press("v", "v")
+        await run.until(lambda: Histogram in calls)
+        assert TimeLine not in calls
+
+
+async def test_a_case_that_ended_in_an_error_shows_its_traceback(opened):
+    traceback = "Traceback (most recent call last):\n" + "\n".join(
+        f'  File "warp.py", line {line}, in drive [red]' for line in range(80)
+    )
+    error = {"status": "error", "error": {"traceback": traceback}}
+    events = [
+        *going_on(),
+        rank_event("case_end", 1, case="warp", **error),
+        judged("warp", "error", "rank 1 on node01: ValueError: no warp"),
+    ]
+    async with opened(WIDE, events) as run:
+        await run.sees("✗ error", "rank 1 on node01: ValueError: no warp")
+        await run.focus("cases")
+        await run.press("enter")
+        await run.until(lambda: isinstance(run.app.screen, Details))
+        await run.sees("warp.drive, 4 ranks", "Traceback (most recent", "line 1, in drive [red]")
+        assert "line 79," not in shown(run.app)
+        await run.press("end")
+        await run.sees("line 79,")
+        await run.press("y")
+        assert "line 40, in drive" in run.app.clipboard
+        await run.press("escape")
+        await run.until(lambda: not isinstance(run.app.screen, Details))
+        await run.press("n")
+        await run.until(lambda: run.table("ranks").cursor_key == 1)
+
+
+async def test_where_a_rank_runs_and_how_its_checks_came_out(opened):
+    async with opened(WIDE, [*going_on(), *sums()]) as run:
+        await run.until(lambda: len(run.ranks) == 4)
+        await run.press("n", "enter")
+        await run.until(lambda: isinstance(run.app.screen, Details))
+        await run.sees(
+            "node02, local rank 0", "0-1", "self,sm", "sum, repeat 0: ✗ failed", "at row 7"
+        )
+
+
+async def test_several_jobs_each_with_its_own_ranks(opened):
+    small = made_up("small", np=2)
+    events = [
+        run_start(made_up(), small),
+        job_start("warp", np=4),
+        *(rank_event("ready", rank, host=host) for rank, host in enumerate(HOSTS)),
+        *(rank_event("case_start", rank, case="warp") for rank in range(4)),
+        *samples([[2.0]] * 4),
+        *ended_case(status="passed", reason=None),
+        job_end(),
+    ]
+    async with opened(WIDE, events) as run:
+        await run.until(lambda: run.ranks == [0, 1, 2, 3])
+        run.source.say({**job_start("small", np=2), "job": 2})
+        await run.sees("job 2: 2 ranks")
+        run.source.say(*(rank_event("ready", rank, host="node09") for rank in range(2)))
+        run.source.say(*(rank_event("case_start", rank, case="small") for rank in range(2)))
+        await run.until(lambda: run.ranks == [0, 1])
+        await run.sees("node09", "on 1 host")
+        await run.focus("cases")
+        await run.press("home")
+        await run.until(lambda: run.ranks == [0, 1, 2, 3])
+        await run.sees("node03")
+
+
+async def test_cancelled_and_skipped_cases(opened):
+    events = [
+        *going_on(),
+        judged("warp", "cancelled", "the run was cancelled"),
+        judged("next", "skipped", "the run was cancelled before it"),
+        job_end("cancelled"),
+        run_end("cancelled", 130, errors=["interrupted by SIGINT"]),
+    ]
+    async with opened(WIDE, events) as run:
+        await run.sees("- cancelled", "- skipped", "2/2 cases", "interrupted by SIGINT")
+        await run.focus("cases")
+        await run.press("down")
+        await run.sees("no rank has begun here", "ranks of next")
+
+
+async def test_a_run_whose_console_was_killed_is_unfinished(opened):
+    async with opened(WIDE, going_on()) as run:
+        await run.sees("… running", "Cancel")
+        run.source.end()
+        await run.sees("! unfinished", "its console was killed")
+        await run.until(lambda: "Cancel" not in shown(run.app))
+
+
+async def test_a_log_that_is_none_of_a_run_says_where(opened):
+    async with opened(WIDE, [*going_on(), rank_event("samples", 0, case="nowhere")]) as run:
+        await run.sees("event 22 is none of a run")
+
+
+async def test_oversubscribed_ranks_are_noted(opened):
+    start = console_event("job_start") | job_start("warp", np=4) | {"oversubscribed": True}
+    async with opened(MIDDLE, [run_start(made_up()), start]) as run:
+        await run.sees("more ranks than cores")
+
+
+async def test_names_from_outside_are_not_read_as_markup(opened):
+    hosts = ("[red]a[/]", "[/b]")
+    case = made_up("case[width=1,mode=[bold]]", np=2)
+    log = rank_event("log", 0, level="error", message="[/x] \x1b[31m")
+    times = samples([[1.0], [2.0]], case["id"])
+    async with opened(WIDE, [*started(case, hosts=hosts), *times, log]) as run:
+        await run.sees("[red]a[/]", "[/b]", "ranks of case[width=1,mode=[bold]]")
+        await run.press("down", "l")
+        await run.until(lambda: run.title("logs") == "logs of rank 1")
+        await run.press("up")
+        await run.sees("[/x] ?[31m")
+
+
+def replayed(pause=0.05):
+    """A run in which each rank gives its times one by one."""
+    events = started(made_up(), hosts=HOSTS)
+    for step in range(400):
+        events += samples([[2.0]] * 4, time=1001.0 + step * pause)
+    return [*events, *ended_case(status="passed", reason=None), job_end(), run_end()]
+
+
+async def test_a_replay_is_stopped_and_played_faster_and_slower(opened):
+    source = ReplaySource(replayed(), 1.0)
+    async with opened(WIDE, [], source) as run:
+        await run.sees("▶ 1x at")
+        assert "Cancel" not in shown(run.app)
+        await run.press("p")
+        await run.until(lambda: "⏸ 1x" in shown(run.app) and not source.playing)
+        await run.pilot.pause(0.25)
+        before = source.played
+        await run.pilot.pause(0.25)
+        assert source.played == before
+        await run.press("minus")
+        await run.sees("⏸ 0.5x")
+        await run.press(*["plus"] * 3)
+        await run.sees("⏸ 5x")
+        assert source.speed == 5.0
+        await run.press("p")
+        await run.until(lambda: source.played > before)
+        await run.press(*["plus"] * len(SPEEDS))
+        await run.sees("■ played", "✓ passed")
+        assert source.speed is None
+
+
+async def test_cancel_asks_and_lets_the_run_end(opened, monkeypatch):
+    cancelled = []
+    monkeypatch.setattr(background, "cancel", cancelled.append)
+    async with opened(WIDE, going_on()) as run:
+        await run.sees("Cancel")
+        for key in ("n", "escape"):
+            await run.press("x")
+            await run.until(lambda: isinstance(run.app.screen, Confirm))
+            await run.press(key)
+            await run.until(lambda: not isinstance(run.app.screen, Confirm))
+        assert cancelled == []
+        await run.press("x", "y")
+        await run.until(lambda: cancelled == [run.app.feed.folder])
+        await run.sees("being cancelled")
+
+
+async def test_what_cannot_be_cancelled_is_told(opened, monkeypatch):
+    def refuse(folder):
+        raise UsageError("run a runs on node09; cancel it there")
+
+    monkeypatch.setattr(background, "cancel", refuse)
+    async with opened(WIDE, going_on()) as run:
+        await run.sees("Cancel")
+        await run.press("x", "y")
+        await run.sees("cancel it there")
+
+
+async def test_again_asks_and_starts_the_same_run_where_it_was_started(
+    opened, monkeypatch, tmp_path
+):
+    asked, begun = [], []
+    monkeypatch.setattr(background, "again", lambda folder: asked.append(folder) or ("a.yaml",))
+    monkeypatch.setattr(background, "started_in", lambda folder: tmp_path)
+    async with opened(WIDE, whole_run()) as run:
+        monkeypatch.setattr(run.app, "start_run", lambda *words: begun.append(words))
+        await run.sees("✓ passed")
+        await run.press("r", "n")
+        assert asked == []
+        await run.press("r", "y")
+        await run.until(lambda: begun == [(("a.yaml",), tmp_path)])
+        assert asked == [run.app.feed.folder]
+
+
+async def test_readonly_neither_cancels_nor_starts(opened):
+    async with opened(WIDE, going_on(), readonly=True) as run:
+        await run.sees("Pause")
+        await run.press("x", "r")
+        await run.pilot.pause()
+        assert not isinstance(run.app.screen, Confirm)
+        assert "Cancel" not in shown(run.app)
+
+
+async def test_the_chosen_row_is_copied_with_names_and_units(opened):
+    async with opened(WIDE, [*going_on(), *sums()]) as run:
+        await run.until(lambda: len(run.ranks) == 4)
+        await run.press("end", "y")
+        expected = "rank 3 on node03, shard 3, timing 2/8, 2 iterations, last 6.2 ms, p50 6.1 ms"
+        assert run.app.clipboard.startswith(expected)
+        assert "skew 2.98x, checks passed" in run.app.clipboard
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_the_focused_pane_fills_the_page_and_gives_room_again(opened, size):
+    async with opened(size, going_on()) as run:
+        await run.until(lambda: len(run.ranks) == 4)
+        before = run.table("ranks").size
+        await run.press("z")
+        await run.until(lambda: run.table("ranks").size.width > before.width or size == NARROW)
+        await run.until(lambda: run.table("ranks").size.height > size[1] - 8)
+        assert "made-up" in shown(run.app)
+        await run.press("z")
+        await run.until(lambda: run.table("ranks").size == before)
+
+
+async def test_another_run_takes_the_place_of_the_first(opened, tmp_path):
+    async with opened(WIDE, going_on()) as run:
+        await run.sees("warp")
+        folder = RunFolder(tmp_path / "home" / "runs" / "other")
+        run.app.watch_run(folder, Script(folder, whole_run()))
+        await run.sees("✓ passed", "tile 0,1")
+        assert "warp" not in shown(run.app)
+
+
+async def test_the_panes_follow_the_size_of_the_terminal(opened):
+    async with opened(WIDE, [*going_on(), *sums()]) as run:
+        await run.sees("words", "check sum failed")
+        await run.pilot.resize_terminal(*NARROW)
+        await run.until(lambda: not run.page.query_one("#words-pane").is_on_screen)
+        await run.sees("check sum failed", "node03")
+        await run.pilot.resize_terminal(*WIDE)
+        await run.until(lambda: run.page.query_one("#words-pane").is_on_screen)
+        await run.sees("time_ms of all 4 ranks")
+
+
+async def test_thousands_of_ranks_all_have_their_rows_and_the_slow_one_stands_out(opened):
+    np = 2000
+    hosts = [f"node{rank // 64:02d}" for rank in range(np)]
+    times = [[2.0 + (rank % 7) / 100, 2.0] for rank in range(np)]
+    times[1234] = [9.0, 9.0]
+    async with opened(WIDE, [*started(made_up(np=np), hosts=hosts), *samples(times)]) as run:
+        await run.until(lambda: len(run.ranks) == np)
+        await run.press("o")
+        await run.until(lambda: run.ranks[0] == 1234)
+        await run.sees("4.50x slow", "worst: rank 1234")
+        run.source.say(*ended_case(status="passed", reason=None))
+        run.source.say(rank_event("case_start", 0, case="warp"))
+        await run.sees("1/1 cases")

@@ -1,0 +1,165 @@
+"""The texts of a case's form, and the draft that they come to."""
+
+from dataclasses import replace
+
+import pytest
+
+from spbench.suites.check import examine
+from spbench.suites.compose import CaseDraft, insert_case
+from spbench.tui.suites.case_reader import read_texts
+from spbench.tui.suites.typed_case import CaseTexts, Typed
+from spbench_workers.catalog import BENCHMARKS, Param
+
+FULL = CaseDraft(
+    name="all",
+    benchmark="halo.exchange",
+    params={"batch_size": 2, "dtype": "fp64", "warmup": 0},
+    matrix={"image_size": [64, "64x96"], "halo_len": [1]},
+    zip={"iterations": [5, 10], "seed": [1, 2]},
+    exclude=[{"image_size": 64, "seed": 1}],
+    repeat=2,
+    expect={"time_ms.p95": {"max": 5.0}, "skew": {"max": 3, "min": 0.5}},
+    launch={"bind": "core", "env": {"A": "1"}, "args": ["--x", "--y"]},
+    comment="Two lines\nabove.",
+)
+
+
+def form_of(draft):
+    return CaseTexts(BENCHMARKS[draft.benchmark], draft)
+
+
+def changed(draft, expect=None, **texts):
+    """What a form reads when these of its texts are typed anew."""
+    form = form_of(draft)
+    texts = {name.replace("__", " "): text for name, text in texts.items()}
+    expect = form.first.expect if expect is None else expect
+    return read_texts(form, Typed({**form.first.texts, **texts}, expect))
+
+
+def drafted(draft, **texts):
+    read = changed(draft, **texts)
+    assert read.complaints == {}
+    return read.draft
+
+
+def test_what_is_not_touched_stays_as_it_is():
+    assert drafted(FULL) == FULL
+
+
+@pytest.mark.parametrize(
+    ("matrix", "params"),
+    [
+        ({"sizes": [["8", "1KiB"], [64]]}, {}),
+        ({"sizes": [8]}, {}),
+        ({"pairs": ["all"]}, {"sizes": [8, "64KiB"]}),
+        ({"np": [2, 4]}, {"iterations": "5"}),
+    ],
+)
+def test_sweeps_of_lists_and_of_one_value_are_told_from_values(matrix, params):
+    draft = CaseDraft("links", "link.pingpong", params, matrix)
+    assert drafted(draft) == draft
+    form = form_of(draft)
+    anew = {name: f"{text} " for name, text in form.first.texts.items()}
+    assert read_texts(form, Typed(anew)).draft == draft
+
+
+def test_one_value_several_values_and_none():
+    draft = drafted(FULL, image_size="128", batch_size="1, 2, 4", dtype="", in_channels="3")
+    assert draft.params == {"warmup": 0, "image_size": 128, "in_channels": 3}
+    assert draft.matrix == {"halo_len": [1], "batch_size": [1, 2, 4]}
+
+
+def test_a_range_is_written_as_its_values():
+    assert drafted(FULL, halo_len="1..8 *2").matrix["halo_len"] == [1, 2, 4, 8]
+
+
+def test_names_in_step_go_to_zip_and_back():
+    draft = drafted(FULL, in__step="halo_len, image_size", halo_len="1, 2")
+    assert list(draft.zip) == ["image_size", "halo_len"]
+    assert list(draft.matrix) == ["iterations", "seed"]
+    assert changed(FULL, in__step="dtype").complaints == {
+        "in step": "'dtype' has no list of values above"
+    }
+
+
+def test_an_alias_keeps_the_name_that_it_has_in_the_file():
+    known = BENCHMARKS["memory.copy"]
+    size = Param("image_size", "int", 32, "pixels", aliases=("size_of_image",))
+    form = CaseTexts(
+        replace(known, params=(size,)), CaseDraft("case", "memory.copy", {"size_of_image": 64})
+    )
+    assert form.first.texts["image_size"] == "64"
+    read = read_texts(form, Typed({**form.first.texts, "image_size": "128"}))
+    assert read.draft.params == {"size_of_image": 128}
+
+
+def test_np_one_or_several():
+    plain = CaseDraft("links", "link.pingpong", np=2)
+    assert drafted(plain, np="4").np == 4
+    swept = drafted(plain, np="2, 4")
+    assert (swept.np, swept.matrix) == (None, {"np": [2, 4]})
+    assert drafted(swept, np="").matrix == {}
+
+
+def test_points_to_leave_out():
+    draft = drafted(FULL, exclude="{seed: 2, image_size: 64x96}, {halo_len: 1}")
+    assert draft.exclude == [{"seed": 2, "image_size": "64x96"}, {"halo_len": 1}]
+    for text in ("seed=1", "{seed: 1", "[1]"):
+        assert list(changed(FULL, exclude=text).complaints) == ["exclude"]
+
+
+def test_launch_settings_and_variables():
+    draft = drafted(FULL, **{"launch.bind": "", "launch.env": "A=1\nB=x=y", "launch.timeout": "9"})
+    assert draft.launch == {"env": {"A": "1", "B": "x=y"}, "args": ["--x", "--y"], "timeout": 9}
+
+
+def test_expectations():
+    read = changed(FULL, expect=[("time_ms", "", "1.5"), ("skew.max", "2", "")])
+    assert read.draft.expect == {"time_ms": {"min": 1.5}, "skew.max": {"max": 2}}
+
+
+@pytest.mark.parametrize(
+    ("row", "sentence"),
+    [
+        (("", "1", ""), "name the metric"),
+        (("time_ms", "", ""), "time_ms has no bound: give max, min or both"),
+        (("time_ms", "x", ""), "must be a number"),
+        (("skew", "1", ""), "skew stands twice"),
+    ],
+)
+def test_an_expectation_that_cannot_be_judged_is_refused(row, sentence):
+    read = changed(FULL, expect=[("skew", "1", ""), row])
+    assert read.draft is None
+    assert sentence in read.complaints["expect.1"]
+
+
+@pytest.mark.parametrize(
+    ("texts", "sentence"),
+    [
+        ({"name": ""}, "name is empty"),
+        ({"name": "no spaces"}, "use letters, digits"),
+        ({"repeat": "0"}, "repeat must be at least 1, not 0"),
+        ({"halo_len": "1, x"}, "halo_len: 'x' is not a whole number"),
+        ({"dtype": "fp23"}, "did you mean fp32?"),
+        ({"launch.bind": "cores"}, "did you mean core?"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_with_the_loaders_sentence(texts, sentence):
+    read = changed(FULL, **texts)
+    assert read.draft is None
+    assert list(read.complaints) == list(texts)
+    assert sentence in next(iter(read.complaints.values()))
+
+
+def test_repeat_and_comment_can_be_taken_away():
+    draft = drafted(FULL, repeat="", comment="")
+    assert (draft.repeat, draft.comment) == (1, None)
+
+
+@pytest.mark.parametrize("benchmark", BENCHMARKS)
+def test_the_form_of_every_benchmark_begins_with_a_case_that_the_loader_takes(benchmark, tmp_path):
+    draft = CaseDraft("case", benchmark)
+    typed = form_of(draft).first
+    assert all(text == "" for name, text in typed.texts.items() if name != "name")
+    text = insert_case("", drafted(draft)).text
+    assert examine(text, tmp_path / "suite.yaml").diagnostics == ()

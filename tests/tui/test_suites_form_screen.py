@@ -1,0 +1,128 @@
+"""The form of a case: composed and edited on the screen, and written into the text."""
+
+from dataclasses import replace
+
+import pytest
+from driving import SIZES, shown, until
+from suites_driving import (
+    AT_FIRST,
+    SIZE,
+    SUITE,
+    choose,
+    complaints,
+    editor,
+    fill,
+    ids,
+    in_form,
+    opened,
+    ready,
+    to_line,
+    written,
+)
+from textual.widgets import Input
+
+from spbench.tui.suites.cases_pane import CasesPane
+from spbench.tui.suites.field_row import ExpectRow
+from spbench.tui.suites.form import CaseForm
+from spbench.tui.suites.page import SuitesPage
+from spbench_workers.catalog import BENCHMARKS, Param
+
+
+@pytest.fixture
+def suite(tmp_path):
+    return written(tmp_path)
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_a_sweep_composed_in_the_form_is_written_below_the_case_at_the_cursor(suite, size):
+    app = opened(suite)
+    async with app.run_test(size=size) as pilot:
+        await ready(pilot)
+        await to_line(pilot, AT_FIRST)
+        await pilot.press("c")
+        await choose(pilot, "o.exch")
+        form = await in_form(pilot)
+        await fill(pilot, "image_size", "64, 128")
+        await fill(pilot, "halo_len", "1..3 +2")
+        await fill(pilot, "num_spatial_parts", "4")
+        await until(pilot, lambda: "4 cases on 4 ranks" in shown(app))
+        form.query(ExpectRow).first().query(Input).first().value = "time_ms.p95"
+        form.query(ExpectRow).first().query(".bound").first(Input).value = "5"
+        await pilot.press("ctrl+s")
+        await ready(pilot, 7)
+        before, after = SUITE.split("\n  # The second")
+        assert editor(app).text == (
+            f"{before}\n"
+            "  - name: exchange\n"
+            "    benchmark: halo.exchange\n"
+            "    params: {num_spatial_parts: 4}\n"
+            "    matrix:\n"
+            "      image_size: [64, 128]\n"
+            "      halo_len: [1, 3]\n"
+            "    expect:\n"
+            "      time_ms.p95: {max: 5}\n"
+            f"\n  # The second{after}"
+        )
+        assert ids(app)[1:3] == [f"exchange[image_size=64,halo_len={n}]" for n in (1, 3)]
+        assert app.screen.query_one(CasesPane).case.name == "exchange"
+        await pilot.press("ctrl+z") if app.focused is editor(app) else editor(app).undo()
+        await ready(pilot, 3)
+        assert editor(app).text == SUITE
+
+
+async def test_the_form_says_what_the_loader_would_say_and_writes_nothing_wrong(suite):
+    app = opened(suite)
+    async with app.run_test(size=SIZE) as pilot:
+        await ready(pilot)
+        await pilot.press("f4")
+        await choose(pilot, "o.exch")
+        await in_form(pilot)
+        await fill(pilot, "halo_len", "1, x")
+        await until(pilot, lambda: "✗ halo_len: 'x' is not a whole number" in shown(app))
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: "mend what is marked ✗ first" in complaints(app))
+        assert isinstance(app.screen, CaseForm)
+        await fill(pilot, "halo_len", "1")
+        await fill(pilot, "name", "second")
+        await until(pilot, lambda: "the case name 'second' stands twice" in shown(app))
+        await pilot.press("ctrl+s", "escape")
+        await until(pilot, lambda: isinstance(app.screen, SuitesPage))
+        assert editor(app).text == SUITE
+
+
+async def test_a_case_is_edited_in_the_form_and_all_else_stays_as_it_is_written(suite):
+    app = opened(suite)
+    async with app.run_test(size=SIZE) as pilot:
+        await ready(pilot)
+        await to_line(pilot, AT_FIRST)
+        await pilot.press("e")
+        await in_form(pilot)
+        await fill(pilot, "image_size", "96")
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: isinstance(app.screen, SuitesPage))
+        assert editor(app).text == SUITE.replace("image_size: 64", "image_size: 96")
+
+
+async def test_a_benchmark_that_is_new_in_the_catalog_is_in_the_list_and_in_the_form(
+    suite, monkeypatch
+):
+    known = BENCHMARKS["memory.copy"]
+    flavour = Param("flavour", "choice", "sweet", "what it tastes of", choices=("sweet", "sour"))
+    made_up = replace(
+        known, name="made.up", summary="a benchmark of a test", params=(*known.params, flavour)
+    )
+    monkeypatch.setitem(BENCHMARKS, "made.up", made_up)
+    app = opened(suite)
+    async with app.run_test(size=SIZE) as pilot:
+        await ready(pilot)
+        await pilot.press("c")
+        await until(pilot, lambda: "a benchmark of a test" in shown(app))
+        await choose(pilot, "made")
+        await in_form(pilot)
+        assert "what it tastes of" in shown(app)
+        await fill(pilot, "flavour", "sweet, sour")
+        await fill(pilot, "np", "2")
+        await until(pilot, lambda: "2 cases on 2 ranks" in shown(app))
+        await pilot.press("ctrl+s")
+        await ready(pilot, 5)
+        assert "up[flavour=sour]" in ids(app)

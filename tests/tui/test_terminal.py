@@ -1,0 +1,116 @@
+"""The console in a real terminal: tmux sends the keys and reads the screen back."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+pytestmark = [
+    pytest.mark.screen,
+    pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed"),
+]
+SPBENCH = Path(sys.executable).parent / "spbench"
+REPOSITORY = Path(__file__).parents[2]
+
+
+class Tmux:
+    """A tmux server of its own with one terminal that runs a command."""
+
+    def __init__(self, folder: Path, width: int, height: int, words: list[str], **env: str) -> None:
+        self._socket = str(folder / "tmux")
+        environ = os.environ | {"SPBENCH_CONFIG": str(folder / "console.yaml")} | env
+        line = f"{shlex.join(words)}; echo left with $?; exec cat"
+        size = ("-x", str(width), "-y", str(height))
+        self._do("-f", "/dev/null", "new-session", "-d", *size, line, env=environ)
+
+    def _do(self, *words: str, env: dict[str, str] | None = None) -> str:
+        command = ("tmux", "-S", self._socket, *words)
+        done = subprocess.run(command, capture_output=True, text=True, check=True, env=env)
+        return done.stdout
+
+    def press(self, *keys: str) -> None:
+        self._do("send-keys", *keys)
+
+    def screen(self, *options: str) -> str:
+        return self._do("capture-pane", "-p", *options)
+
+    def wait_for(self, text: str, gone: bool = False) -> str:
+        ends = time.monotonic() + 30
+        while (text in (screen := self.screen())) == gone:
+            assert time.monotonic() < ends, (
+                f"{text!r} did not {'go' if gone else 'come'}:\n{screen}"
+            )
+            time.sleep(0.05)
+        return screen
+
+    def close(self) -> None:
+        subprocess.run(("tmux", "-S", self._socket, "kill-server"), check=False)
+
+
+@pytest.fixture
+def tmux(tmp_path):
+    opened = []
+
+    def open_(words, width=120, height=40, **env):
+        opened.append(Tmux(tmp_path, width, height, [str(word) for word in words], **env))
+        return opened[-1]
+
+    yield open_
+    for one in opened:
+        one.close()
+
+
+def test_keys_reach_the_console_and_its_screen_can_be_read_back(tmux, tmp_path):
+    terminal = tmux([SPBENCH, "tui", REPOSITORY / "suites" / "smoke.yaml", "--home", tmp_path])
+    screen = terminal.wait_for("link.pingpong")
+    assert "smoke.yaml" in screen
+    terminal.press("F1")
+    terminal.wait_for("Focus Next")
+    terminal.press("Escape")
+    terminal.wait_for("Focus Next", gone=True)
+    terminal.press("C-p")
+    terminal.wait_for("Search for commands")
+    terminal.press("theme: spbench-l", "Enter")
+    time.sleep(0.3)
+    terminal.press("C-q")
+    terminal.wait_for("left with 0")
+    assert "spbench-light" in (tmp_path / "console.yaml").read_text()
+
+
+def test_the_demo_plays_without_mpi_and_needs_no_colour(tmux, tmp_path):
+    terminal = tmux([SPBENCH, "tui", "--demo", "--home", tmp_path], 80, 24, NO_COLOR="1")
+    terminal.wait_for("node01")
+    terminal.wait_for("✓ passed")
+    coloured = [word for word in terminal.screen("-e").split("\x1b[") if word.startswith("38;")]
+    assert coloured == [] or all("m" in word for word in coloured)
+    terminal.press("q")
+    terminal.wait_for("left with 0")
+
+
+def test_a_recorded_run_is_replayed_at_full_speed_to_its_verdict(tmux, tmp_path):
+    runs = tmp_path / "home" / "runs"
+    runs.mkdir(parents=True)
+    demo = Path(__import__("spbench").__file__).parent / "demo"
+    shutil.copytree(demo, runs / "20260101-000000-demo-0000")
+    home = ("--home", tmp_path / "home")
+    terminal = tmux([SPBENCH, "replay", "last", "--speed", "max", *home], 200, 60)
+    screen = terminal.wait_for("largest error")
+    assert "failed 8/8" in screen
+    assert "damaged" in screen
+    terminal.press("q")
+    terminal.wait_for("left with 0")
+
+
+def test_a_killed_console_leaves_the_run_alone(tmux, tmp_path):
+    """A terminal that is closed takes the console with it, and nothing else."""
+    terminal = tmux([SPBENCH, "tui", "--home", tmp_path])
+    terminal.wait_for("Suites")
+    terminal.close()
+    assert not (tmp_path / "console.yaml").exists()

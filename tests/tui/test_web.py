@@ -1,0 +1,101 @@
+"""The server of the console in a browser: who gets in, and what the page may ask for."""
+
+import asyncio
+import re
+from contextlib import asynccontextmanager
+
+import aiohttp
+import pytest
+
+pytest.importorskip("textual_serve", reason="the extra `serve` is not installed")
+
+from spbench.errors import UsageError
+from spbench.tui.web.server import ConsoleServer
+
+TOKEN = "a-token"
+
+
+@asynccontextmanager
+async def serving(token=TOKEN, command="true"):
+    """The address of a running server, as it tells it."""
+    told = asyncio.get_running_loop().create_future()
+    server = ConsoleServer(command, token)
+    task = asyncio.create_task(server.run("127.0.0.1", 0, told.set_result))
+    try:
+        await asyncio.wait({task, told}, timeout=10, return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            task.result()
+        yield told.result()
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def status_of(address, **options):
+    jar = aiohttp.CookieJar(unsafe=True)
+    async with (
+        aiohttp.ClientSession(cookie_jar=jar) as session,
+        session.get(address, **options) as got,
+    ):
+        return got.status
+
+
+async def test_the_told_address_opens_the_page_and_no_other_does():
+    async with serving() as address:
+        bare = address.partition("?")[0]
+        assert await status_of(address) == 200
+        assert await status_of(bare) == 403
+        assert await status_of(bare + "?token=a-tokem") == 403
+        for path in ("ws", "static/js/textual.js", "download/x"):
+            assert await status_of(bare + path) == 403
+
+
+async def test_a_browser_that_showed_the_token_need_not_show_it_again():
+    async with (
+        serving() as address,
+        aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as session,
+    ):
+        bare = address.partition("?")[0]
+        async with session.get(address) as page:
+            assert page.status == 200
+        async with session.get(bare + "static/js/textual.js") as script:
+            assert script.status == 200
+
+
+async def test_without_a_token_anyone_on_this_host_gets_in():
+    async with serving(token=None) as address:
+        assert "token" not in address
+        assert await status_of(address) == 200
+
+
+async def test_a_page_of_another_site_does_not_get_in():
+    async with serving(token=None) as address:
+        host = address.removeprefix("http://").rstrip("/")
+        assert await status_of(address, headers={"Origin": "http://evil.example"}) == 403
+        assert await status_of(address, headers={"Origin": f"http://{host}"}) == 200
+
+
+async def test_the_page_asks_no_other_host_for_anything():
+    async with serving() as address, aiohttp.ClientSession() as session:
+        async with session.get(address) as got:
+            page, policy = await got.text(), got.headers["Content-Security-Policy"]
+        assert "default-src 'self'" in policy
+        own = address.partition("?")[0].removeprefix("http://").rstrip("/")
+        asked = re.findall(r"(?:https?|wss?)://([^/\"']+)", page)
+        assert asked == [own]
+
+
+async def test_through_a_tunnel_the_page_uses_the_browsers_own_address():
+    async with (
+        serving() as address,
+        aiohttp.ClientSession() as session,
+        session.get(address, headers={"Host": "localhost:9999"}) as got,
+    ):
+        assert "ws://localhost:9999/ws" in await got.text()
+
+
+async def test_a_taken_port_is_one_sentence():
+    async with serving() as address:
+        port = int(re.search(r":(\d+)/", address)[1])
+        with pytest.raises(UsageError, match=f"port {port} of 127.0.0.1 is taken; choose another"):
+            await ConsoleServer("true", None).run("127.0.0.1", port, print)

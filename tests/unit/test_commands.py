@@ -1,0 +1,75 @@
+"""The commands that a suite's jobs are launched with, and those of their cases by hand."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+
+import pytest
+
+from spbench.engine.commands import case_command, command_lines, commands
+from spbench.engine.plan import Request, plan
+from spbench.errors import MissingError
+from spbench.launch import jobs
+from spbench.launch.detect import MpiLibrary
+
+SUITE = """\
+schema: spbench.suite/1
+name: two-jobs
+launch: {{python: {python}, launcher: {launcher}, env: {{NAME: "a b"}}}}
+cases:
+  - {{name: pair, benchmark: link.pingpong, np: 2, matrix: {{iterations: [5, 6]}}}}
+  - {{name: copy, benchmark: memory.copy, np: 1}}
+"""
+
+
+@pytest.fixture
+def request_of(monkeypatch, tmp_path):
+    """Makes requests for the suite, beside an mpirun that only tells its version."""
+    mpirun = tmp_path / "venv/mpirun"
+    mpirun.parent.mkdir()
+    mpirun.write_text("#!/bin/sh\necho 'mpirun (Open MPI) 5.0.11'\n")
+    mpirun.chmod(0o755)
+    monkeypatch.setattr(jobs, "mpi_library", lambda *_: MpiLibrary("openmpi", "Open MPI v5.0.11"))
+
+    def make(launcher="openmpi"):
+        path = tmp_path / "suite.yaml"
+        path.write_text(SUITE.format(python=tmp_path / "venv/python", launcher=launcher))
+        return Request(path, tmp_path / "home", {"PATH": ""})
+
+    return make
+
+
+def test_each_job_has_one_line_and_each_case_its_own_by_hand(request_of):
+    first, second = commands(plan(request_of()))
+    assert first.heading == "job 1: 2 ranks, 2 cases, Open MPI 5.0.11"
+    assert second.heading == "job 2: 1 ranks, 1 cases, Open MPI 5.0.11"
+    assert "-n 2" in first.line
+    assert [case for case, _ in first.by_hand] == ["pair[iterations=5]", "pair[iterations=6]"]
+    for command in (first, second):
+        for _, by_hand in command.by_hand:
+            assert by_hand.startswith(" ".join([*command.added, command.line]))
+    assert first.by_hand[1][1].endswith("link.pingpong --iterations 6")
+
+
+def test_a_cases_command_is_that_of_its_job_with_its_own_line_by_hand(request_of):
+    planned = plan(request_of())
+    whole = commands(planned)
+    for job, case in ((0, "pair[iterations=6]"), (1, "copy")):
+        command = case_command(planned, case)
+        assert (command.heading, command.line) == (whole[job].heading, whole[job].line)
+        assert command.by_hand == ((case, dict(whole[job].by_hand)[case]),)
+
+
+def test_the_lines_are_a_script_that_a_shell_reads(request_of):
+    planned = plan(request_of())
+    lines = list(command_lines(planned))
+    subprocess.run(["sh", "-n"], input="\n".join(lines), text=True, check=True)
+    told = [shlex.split(line) for line in lines if not line.startswith("#")]
+    assert len(told) == 5
+    assert sum(line.startswith("#   by hand, ") for line in lines) == 3
+
+
+def test_a_missing_launcher_is_told_before_any_line(request_of):
+    with pytest.raises(MissingError, match="srun"):
+        next(command_lines(plan(request_of("srun"))))

@@ -1,0 +1,524 @@
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from textual.app import App
+from textual.geometry import Size
+
+from spbench.tui.widgets.axes import below
+from spbench.tui.widgets.dots import Dots
+from spbench.tui.widgets.fitting import cells
+from spbench.tui.widgets.heat_map import HeatMap
+from spbench.tui.widgets.histogram import Histogram
+from spbench.tui.widgets.line_table import LineTable
+from spbench.tui.widgets.plot import Plot, PlotPoint, PlotSeries
+from spbench.tui.widgets.rank_strip import RankStrip, cells_for
+from spbench.tui.widgets.scale import Scale, scale_of, tick_words
+from spbench.tui.widgets.steps import mark, step
+from spbench.tui.widgets.timeline import TimeLine
+
+CHARTS = (RankStrip, Histogram, TimeLine, Plot, HeatMap)
+
+
+class Shown(App):
+    BINDINGS = [("escape", "leave", "Leave")]  # noqa: RUF012
+
+    def __init__(self, chart):
+        super().__init__()
+        self.chart = chart
+        self.heard = []
+
+    def compose(self):
+        yield self.chart
+
+    def on_mount(self):
+        self.chart.focus()
+
+    def on_rank_strip_chosen(self, message):
+        assert message.control is self.chart
+        self.heard.append(message.rank)
+
+    def action_leave(self):
+        self.heard.append("left")
+
+
+def lines(chart):
+    return [chart.render_line(y).text.rstrip() for y in range(chart.size.height)]
+
+
+def words(chart):
+    return next(line for line in reversed(lines(chart)) if line)
+
+
+# Ranks
+
+
+async def test_ranks_are_told_apart_without_colour():
+    strip = RankStrip()
+    strip.update([1.0, 1.15, 1.4, 2.5, None, 1.0], {5}, None)
+    async with Shown(strip).run_test(size=(80, 24)) as pilot:
+        await pilot.pause()
+        assert lines(strip)[:2] == [
+            "░░░▒▒▒▓▓▓███···✗✗✗",
+            "6 ranks, worst: rank 5, failed, 1x the usual, 1 failed",
+        ]
+
+
+async def test_keys_and_clicks_choose_ranks():
+    strip = RankStrip()
+    strip.update([1.0] * 40, {7}, None)
+    app = Shown(strip)
+    async with app.run_test(size=(10, 6)) as pilot:
+        await pilot.press("right", "right", "down", "end", "up", "home", "left", "enter")
+        assert app.heard == [0, 1, 11, 39, 29, 0, 0, 0]
+        await pilot.click(RankStrip, offset=(7, 0))
+        assert app.heard[-1] == 7
+        assert lines(strip)[0] == "░░░░░░░◆░░"
+        await pilot.click(RankStrip, offset=(7, 4))  # the line in words
+        assert len(app.heard) == 9
+        await pilot.press("escape")
+        assert app.heard[-1] == "left"
+
+
+async def test_a_cell_of_many_ranks_stands_for_the_worst_of_them():
+    strip = RankStrip()
+    ratios = [1.0] * 4096
+    ratios[1000], ratios[2000], ratios[2001] = 1.5, 2.0, 3.0
+    strip.update(ratios, {3000}, None)
+    app = Shown(strip)
+    async with app.run_test(size=(80, 3)) as pilot:
+        await pilot.pause()
+        each = math.ceil(4096 / 160)
+        drawn = "".join(line.ljust(80) for line in lines(strip)[:2])
+        assert drawn[1000 // each] == "▓"
+        assert drawn[2000 // each] == "█"
+        assert drawn[3000 // each] == "✗"
+        assert drawn.count("░") == math.ceil(4096 / each) - 3
+        await pilot.hover(RankStrip, offset=(2000 // each, 0))
+        assert str(strip.tooltip).startswith("rank 2001, 3x the usual, of ranks ")
+        await pilot.click(RankStrip, offset=(2000 // each, 0))
+        assert app.heard == [2001]
+        assert words(strip).startswith("rank 2001, 3x the usual")
+
+
+async def test_the_selected_rank_stays_selected_at_another_size():
+    strip = RankStrip()
+    strip.update([1.0] * 60, (), 59)
+    async with Shown(strip).run_test(size=(80, 4)) as pilot:
+        await pilot.pause()
+        assert lines(strip)[0] == "░" * 59 + "◆"
+        await pilot.resize_terminal(20, 2)
+        await pilot.pause()
+        assert lines(strip)[0] == "░" * 19 + "◆"
+        strip.update([1.0] * 60, (), 999)
+        assert strip.cursor is None
+
+
+@given(st.integers(0, 5000), st.integers(0, 250), st.integers(-1, 60))
+def test_every_rank_is_in_one_cell_and_all_cells_have_room(ranks, width, height):
+    held = cells_for(ranks, width, height)
+    assert [rank for cell in range(held.count) for rank in held.of(cell)] == list(range(ranks))
+    used = math.ceil(held.count / held.in_line)
+    assert used <= max(1, height)
+    assert held.in_line * held.wide <= max(1, width)
+
+
+def test_steps_rise_with_the_ratio_and_two_is_notable():
+    assert [step(ratio, 1.3) for ratio in (0.5, 1, 1.09, 1.11, 1.29, 1.31, 1.89, 1.91)] == [
+        *(0, 0, 0, 1, 1, 2, 2, 3)
+    ]
+    shown = [mark(ratio, 1.3, ascii=True)[0] for ratio in (1, 1.2, 1.5, 3, None)]
+    assert shown == ["-", "+", "*", "#", "."]
+    assert mark(1, 1.3, failed=True, ascii=True) == ("!", "failed")
+
+
+# Histograms
+
+
+async def test_bars_are_as_high_as_the_counts():
+    chart = Histogram()
+    chart.update([0, 1, 2, 3, 4], [0, 2, 16, 1], "ms", {"p50": 2.5, "p95": 2.9})
+    async with Shown(chart).run_test(size=(40, 4)) as pilot:
+        await pilot.pause()
+        upper, lower, axis, said = lines(chart)
+        assert upper == " " * 20 + "█" * 10
+        assert lower == " " * 10 + "▂" * 10 + "█" * 10 + "▁" * 10
+        assert axis.startswith("0─")
+        assert axis.endswith("─4")
+        assert axis.index("▲p50") in range(20, 30)
+        assert said == "p50 2.5 ms, p95 2.9 ms"
+
+
+async def test_keys_and_clicks_read_bars_out_and_escape_lets_go():
+    chart = Histogram()
+    chart.update([0, 1, 2, 3, 4], [0, 2, 16, 1], "ms", {"p50": 2.5})
+    app = Shown(chart)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("right", "right", "right")
+        assert words(chart) == "2 to 3 ms: 16 of 19 samples, 84.2 %"
+        assert "◆" in lines(chart)[-2][40:60]
+        await pilot.press("end")
+        assert words(chart).startswith("3 to 4 ms: 1 of 19")
+        await pilot.click(Histogram, offset=(25, 3))
+        assert words(chart).startswith("1 to 2 ms: 2 of 19")
+        await pilot.press("escape")
+        assert words(chart) == "p50 2.5 ms, 19 samples from 0 to 4 ms, most in 2 to 3 ms"
+        assert app.heard == []
+        await pilot.press("escape")
+        assert app.heard == ["left"]
+
+
+async def test_a_single_sample_among_thousands_is_seen():
+    chart = Histogram(ascii=True)
+    chart.update(list(range(11)), [9000, *[0] * 8, 1], "")
+    async with Shown(chart).run_test(size=(200, 60)) as pilot:
+        await pilot.pause()
+        assert lines(chart)[57] == "#" * 20 + " " * 160 + "." * 20
+        assert chart.render_line(58).text.isascii()
+
+
+async def test_a_title_without_figures_says_so():
+    for chart, said in (
+        (Histogram(), "no samples yet"),
+        (TimeLine(), "no values yet"),
+        (Plot(), "no points yet"),
+        (HeatMap(), "nothing measured yet"),
+        (RankStrip(), "no ranks yet"),
+    ):
+        app = Shown(chart)
+        async with app.run_test(size=(80, 24)) as pilot:
+            await pilot.press("right", "home", "escape")
+            assert lines(chart)[0] == said
+            assert chart.cursor is None
+
+
+def test_edges_that_do_not_match_the_counts_are_refused():
+    with pytest.raises(ValueError, match="2 bins have 3 edges, not 2"):
+        Histogram().update([1, 2], [1, 1], "ms")
+
+
+# Time lines
+
+
+async def test_a_time_line_rises_and_tells_last_worst_and_limit():
+    chart = TimeLine()
+    chart.update([1, 2, 3, None, 8], "ms", "lower", "time_ms", limit=4)
+    async with Shown(chart).run_test(size=(80, 10)) as pilot:
+        await pilot.pause()
+        title, *graph, said = lines(chart)
+        assert title == "time_ms"
+        assert said == "last 8 ms, worst 8 ms, limit 4 ms, 1 of 4 beyond it"
+        assert graph[0].startswith("8┤")
+        assert graph[0].endswith(("⢀", "⠈", "⠁", "⠐", "⢸", "⡀"))
+        assert sum("╌" * 10 in line for line in graph) == 1
+        gap = [line[62:78].strip("╌ ") for line in graph]
+        assert not any(gap)  # nothing joins the values beside the one that is missing
+        over = [segment.style for segment in chart.render_line(1) if segment.text.strip()]
+        assert over[-1].bold
+
+
+async def test_a_spike_is_seen_however_many_values_there_are():
+    chart = TimeLine(ascii=True)
+    chart.update([1.0] * 3000 + [9.0] + [1.0] * 3000, "ms", "lower", "time_ms")
+    async with Shown(chart).run_test(size=(80, 10)) as pilot:
+        await pilot.pause()
+        assert lines(chart)[1].count("*") == 1
+        assert "".join(lines(chart)[1:-1]).isprintable()
+        assert words(chart) == "last 1 ms, worst 9 ms"
+
+
+async def test_the_worst_of_a_rate_is_its_least():
+    chart = TimeLine()
+    chart.update([11.0, 12.0, 4.0, 11.5], "GB/s", "higher", "bandwidth", limit=5)
+    async with Shown(chart).run_test(size=(80, 10)) as pilot:
+        await pilot.pause()
+        assert words(chart) == "last 11.5 GB/s, worst 4 GB/s, limit 5 GB/s, 1 of 4 beyond it"
+        await pilot.press("right", "right", "right")
+        assert words(chart) == "3 of 4: 4 GB/s, over the limit"
+        assert any("◆" in line for line in lines(chart))
+        await pilot.click(TimeLine, offset=(79, 4))
+        assert words(chart) == "4 of 4: 11.5 GB/s"
+
+
+async def test_a_limit_far_away_is_told_but_not_drawn():
+    chart = TimeLine()
+    chart.update([1.0, 2.0], "1", "lower", "ratio", limit=1000)
+    async with Shown(chart).run_test(size=(80, 10)) as pilot:
+        await pilot.pause()
+        assert words(chart) == "last 2, worst 2, limit 1000, none beyond it"
+        assert not any("╌" in line for line in lines(chart))
+
+
+# Plots
+
+SERIES = [
+    PlotSeries("main", [PlotPoint(2**at, 64 / 2**at, 60 / 2**at, 70 / 2**at) for at in range(3)]),
+    PlotSeries("branch", [PlotPoint(2**at, 80 / 2**at) for at in range(3)]),
+]
+
+
+async def test_points_are_read_out_one_by_one_and_by_series():
+    chart = Plot()
+    chart.update(SERIES, "ranks", "time_ms p50")
+    async with Shown(chart).run_test(size=(80, 24)) as pilot:
+        await pilot.pause()
+        assert lines(chart)[0] == "time_ms p50  ● main  ▲ branch"
+        assert "".join(lines(chart)[1:]).count("●") == 3
+        await pilot.press("right")
+        assert words(chart) == "main: ranks 1, time_ms p50 64 (60 to 70)"
+        await pilot.press("right", "down")
+        assert words(chart) == "branch: ranks 2, time_ms p50 40"
+        await pilot.press("down", "end")
+        assert words(chart) == "branch: ranks 4, time_ms p50 20"
+        await pilot.press("up", "home", "left")
+        assert words(chart).startswith("main: ranks 1,")
+
+
+async def test_a_click_reads_the_nearest_point_out():
+    chart = Plot()
+    chart.update(SERIES, "ranks", "time_ms p50")
+    async with Shown(chart).run_test(size=(80, 24)) as pilot:
+        await pilot.pause()
+        y, line = next(
+            (y, line) for y, line in enumerate(lines(chart)[1:], 1) if line.endswith("▲")
+        )
+        await pilot.click(Plot, offset=(len(line) - 3, y))
+        assert words(chart) == "branch: ranks 4, time_ms p50 20"
+
+
+async def test_a_wide_range_is_drawn_in_powers_unless_told_otherwise():
+    points = [PlotPoint(10.0**at, 10.0**at) for at in range(4)]
+    chart = Plot()
+    async with Shown(chart).run_test(size=(80, 24)) as pilot:
+        chart.update([PlotSeries("a", points)], "bytes", "GB/s", y_log=False)
+        await pilot.pause()
+        assert words(chart).startswith("across: bytes (log)")
+        assert lines(chart)[-2].split() == ["1", "10", "100", "1000"]
+        assert lines(chart)[0].startswith("GB/s  ●")
+        chart.update([PlotSeries("a", [*points, PlotPoint(-1, 1)])], "bytes", "GB/s", x_log=True)
+        await pilot.pause()
+        assert words(chart).startswith("across: bytes, ")
+
+
+async def test_categories_stand_in_the_order_they_come():
+    chart = Plot(ascii=True)
+    points = [PlotPoint("vertical", 3.0), PlotPoint("square", 2.0), PlotPoint("horizontal", 4.0)]
+    chart.update([PlotSeries("halo", points)], "slice_method", "time_ms")
+    async with Shown(chart).run_test(size=(80, 24)) as pilot:
+        await pilot.pause()
+        assert lines(chart)[-2].split() == ["vertical", "square", "horizontal"]
+        assert all(line.isascii() or "┤" in line or "│" in line for line in lines(chart))
+        await pilot.press("right", "right")
+        assert words(chart) == "halo: slice_method square, time_ms 2"
+
+
+# Heat maps
+
+LABELS = ["node01", "node02", "node03"]
+LINKS = [[None, 11.0, 12.0], [11.0, None, 2.0], [12.0, 11.5, None]]
+
+
+async def test_a_link_is_named_with_its_figure_and_the_usual():
+    chart = HeatMap()
+    chart.update(LABELS, LINKS, "GB/s", "higher")
+    async with Shown(chart).run_test(size=(80, 24)) as pilot:
+        await pilot.pause()
+        assert [line.split() for line in lines(chart)[:4]] == [
+            ["1", "2", "3"],
+            ["node01", "·", "11░", "12░"],
+            ["node02", "11░", "·", "2█"],
+            ["node03", "12░", "11.5░", "·"],
+        ]
+        assert words(chart).startswith("3 x 3, 11.5 GB/s is usual")
+        await pilot.press("right", "right", "right", "down")
+        assert words(chart) == "node02 -> node03: 2 GB/s, 0.174x the usual"
+        assert "2█◂" in lines(chart)[2]
+        await pilot.press("left", "up", "down", "down")
+        assert words(chart) == "node03 -> node02: 11.5 GB/s, 1x the usual"
+        await pilot.press("down", "home")
+        assert words(chart) == "node01 -> node01: not measured"
+        await pilot.click(HeatMap, offset=(lines(chart)[2].index("2█"), 2))
+        assert words(chart).startswith("node02 -> node03")
+        await pilot.press("escape")
+        assert words(chart).startswith("3 x 3")
+
+
+async def test_slowness_by_kind_beats_the_usual_of_all():
+    chart = HeatMap()
+    chart.update(["a", "b"], [[4.0, 1.0], [1.0, 4.0]], "us", "lower", slowness=[[1, 1], [2, 1]])
+    async with Shown(chart).run_test(size=(80, 24)) as pilot:
+        await pilot.press("home")
+        assert words(chart) == "a -> a: 4 us, 1x the usual"
+        assert lines(chart)[1].split() == ["a", "4░◂", "1░"]
+        assert lines(chart)[2].split() == ["b", "1▓", "4░"]
+
+
+async def test_a_map_that_is_larger_than_the_widget_scrolls():
+    many = [f"node{at:02d}" for at in range(60)]
+    chart = HeatMap()
+    values = [[float(row + column) for column in range(60)] for row in range(60)]
+    chart.update(many, values, "", "none")
+    async with Shown(chart).run_test(size=(80, 24)) as pilot:
+        await pilot.pause()
+        assert lines(chart)[1].startswith("node00 ░ ░")
+        await pilot.press("end")
+        assert words(chart).startswith("node59 -> node59: 118, ")
+        assert lines(chart)[-2].startswith("node59 ")
+        assert lines(chart)[-2].endswith("░◂")
+        chart.on_mouse_scroll_up(_wheel())
+        await pilot.pause()
+        assert lines(chart)[-2].startswith("node58 ")
+        await pilot.resize_terminal(200, 60)
+        await pilot.pause()
+        assert lines(chart)[-2].startswith("node59 ")
+
+
+def _wheel():
+    from textual.events import MouseScrollUp
+
+    return MouseScrollUp(None, 1, 1, 0, -1, 0, False, False, False)
+
+
+def test_a_matrix_that_does_not_match_its_labels_is_refused():
+    with pytest.raises(ValueError, match="the matrix is not 3 rows of 3"):
+        HeatMap().update(LABELS, LINKS[:2], "", "")
+    with pytest.raises(ValueError, match="the matrix is not 3 rows of 3"):
+        HeatMap().update(LABELS, LINKS, "", "", slowness=[[1.0]])
+
+
+# All of them
+
+
+@pytest.mark.parametrize("kind", [*CHARTS, LineTable])
+def test_every_widget_says_what_it_is_for_and_every_key_can_be_remapped(kind):
+    assert 2 <= len(kind.HELP.splitlines()) <= 6
+    assert max(map(len, kind.HELP.splitlines())) <= 100
+    own = [binding for binding in kind.BINDINGS if binding]
+    assert all(b.id and b.tooltip and b.description and not b.show for b in own)
+    assert len({b.id for b in own}) == len(own)
+
+
+figures = st.floats(allow_nan=False, allow_infinity=False)
+maybe = st.none() | figures
+width, height = st.integers(1, 90), st.integers(1, 12)
+SLOW = settings(deadline=None, max_examples=60)
+
+
+def drawn(kind, columns, rows, *data, cursor=None, ascii=False):
+    """What a chart of that size draws, as text; nothing of it is wider or higher."""
+
+    class Sized(kind):
+        size = Size(columns, rows)
+
+    chart = Sized(ascii=ascii)
+    chart.update(*data)
+    if cursor is not None and chart.stops():
+        chart.cursor = cursor % chart.stops()
+    texts = ["".join(text for text, _ in line) for line in chart.draw(columns, rows)]
+    assert len(texts) <= rows
+    assert texts
+    if kind is not Plot:  # a legend is cut as it is drawn
+        assert all(cells(text) <= max(columns, 10) for text in texts)
+    return texts
+
+
+@given(width, height, st.lists(maybe, max_size=200), maybe, st.integers(0, 300), st.booleans())
+@SLOW
+def test_a_time_line_draws_any_values(columns, rows, values, limit, cursor, ascii):
+    drawn(TimeLine, columns, rows, values, "ms", "lower", "t", limit, cursor=cursor, ascii=ascii)
+
+
+@given(width, height, st.lists(st.integers(0, 10**9), max_size=120), figures, st.integers(0, 200))
+@SLOW
+def test_a_histogram_draws_any_counts(columns, rows, counts, first, cursor):
+    edges = [first + at for at in range(len(counts) + 1)] if counts else []
+    drawn(Histogram, columns, rows, edges, counts, "ms", {"p50": first}, cursor=cursor)
+
+
+@given(
+    width,
+    height,
+    st.lists(
+        st.lists(st.builds(PlotPoint, figures, figures, maybe, maybe), max_size=5), max_size=8
+    ),
+    st.sampled_from([None, True, False]),
+    st.integers(0, 50),
+)
+@SLOW
+def test_a_plot_draws_any_points(columns, rows, series, log, cursor):
+    named = [PlotSeries(str(at), points) for at, points in enumerate(series)]
+    drawn(Plot, columns, rows, named, "x", "y", log, log, cursor=cursor)
+
+
+@given(width, height, st.data())
+@SLOW
+def test_a_heat_map_draws_any_matrix(columns, rows, data):
+    many, across = data.draw(st.integers(0, 9)), data.draw(st.integers(0, 9))
+    row = st.lists(maybe, min_size=across, max_size=across)
+    values = data.draw(st.lists(row, min_size=many, max_size=many))
+    labels = data.draw(st.lists(st.text(max_size=6), min_size=many, max_size=many))
+    better = data.draw(st.sampled_from(["lower", "higher", "none"]))
+    names = [f"c{at}" for at in range(across)]
+    cursor = data.draw(st.none() | st.integers(0, 99))
+    drawn(HeatMap, columns, rows, labels, values, "ms", better, names, cursor=cursor)
+
+
+@given(width, height, st.lists(st.none() | st.floats(0, 1e9), max_size=300), st.integers(0, 400))
+@SLOW
+def test_a_rank_strip_draws_any_ratios(columns, rows, ratios, selected):
+    texts = drawn(RankStrip, columns, rows, ratios, {3, 4}, selected)
+    assert not ratios or ("◆" in "".join(texts)) == (selected < len(ratios))
+
+
+@given(figures, figures, figures, st.integers(1, 200))
+def test_a_scale_keeps_the_order_and_its_ends(a, b, value, count):
+    low, high = min(a, b), max(a, b)
+    scale = Scale(low, high)
+    assert scale.place(value, count) in range(count)
+    if low < high:
+        assert scale.place(low, count) == 0
+        assert scale.place(high, count) == count - 1
+
+
+@given(st.lists(figures, max_size=4), st.sampled_from([None, True, False]), st.integers(1, 12))
+def test_ticks_are_few_rising_and_within_the_scale(values, log, most):
+    scale = scale_of(values, log)
+    ticks = scale.ticks(most)
+    assert 1 <= len(ticks) <= max(2, most)
+    assert ticks == sorted(ticks)
+    slack = 1e-9 * max(abs(scale.low), abs(scale.high))
+    assert all(scale.low - slack <= tick <= scale.high + slack for tick in ticks)
+    assert len(tick_words(ticks, scale.log)) == len(ticks)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "expected"),
+    [
+        (0, 10, ["0", "5", "10"]),
+        (10.2, 12.4, ["10.5", "11.0", "11.5", "12.0"]),
+        (0.001, 0.0022, ["0.0010", "0.0015", "0.0020"]),
+        (1000, 4000, ["1000", "2000", "3000", "4000"]),
+    ],
+)
+def test_ticks_are_round_and_told_apart(low, high, expected):
+    assert tick_words(Scale(low, high).ticks(4)) == expected
+
+
+@given(st.lists(st.tuples(st.integers(0, 80), st.text("abc1", min_size=1, max_size=9)), max_size=8))
+def test_words_below_an_axis_do_not_run_into_each_other(places):
+    line = below(sorted(places), 80)
+    assert len(line) <= 80
+    told = [word for _, word in sorted(places)]
+    assert all(word in told for word in line.split())
+
+
+def test_dots_are_put_from_the_bottom_left():
+    dots = Dots(2, 1)
+    dots.set(0, 0, "a")
+    dots.rise(3, 0, 3, "b")
+    assert dots.lines() == [[("⡀", "a"), ("⢸", "b")]]
+    plain = Dots(3, 2, ascii=True)
+    plain.join((0, 0), (2, 1), "a")
+    plain.put(2, 0, "o", "b")
+    assert plain.lines() == [[("  ", ""), ("*", "a")], [("**", "a"), ("o", "b")]]
