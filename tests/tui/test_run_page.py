@@ -136,6 +136,11 @@ class Watching:
     def ranks(self):
         return list(self.table("ranks")._order.keys)
 
+    def row(self, rank):
+        """The cells of a rank that the table shows."""
+        cells = self.table("ranks")._order.rows.cells(rank)
+        return [cell if isinstance(cell, str) else cell.text for cell in cells]
+
     def title(self, pane):
         return self.page.query_one(f"#{pane}-pane")._border_title.plain
 
@@ -243,10 +248,10 @@ async def test_while_paused_the_ranks_stand_still_and_the_counters_go_on(opened)
         later = rank_event("heartbeat", 0, time=1011.0)
         run.source.say(*samples([[50.0] * 9] * 4), *sums(), *ended_case(), later)
         await run.sees("1/2 cases", "✗ failed", "11 s")
-        assert "50.0" not in shown(run.app)
+        assert run.row(3)[6] == "6.10"
         assert run.page.query_one(Histogram)._counts == drawn
         await run.press("space")
-        await run.sees("50.0")
+        await run.until(lambda: run.row(3)[6] == "50.0")
         await run.until(lambda: sum(run.page.query_one(Histogram)._counts) == 44)
         assert "PAUSED" not in shown(run.app)
 
@@ -554,7 +559,7 @@ async def test_a_run_whose_console_was_killed_is_unfinished(opened):
 
 async def test_a_log_that_is_none_of_a_run_says_where(opened):
     async with opened(WIDE, [*going_on(), rank_event("samples", 0, case="nowhere")]) as run:
-        await run.sees("event 22 is none of a run")
+        await run.sees("event 19 is none of a run")
 
 
 async def test_oversubscribed_ranks_are_noted(opened):
@@ -671,7 +676,7 @@ async def test_the_chosen_row_is_copied_with_names_and_units(opened):
 @pytest.mark.parametrize("size", SIZES)
 async def test_the_focused_pane_fills_the_page_and_gives_room_again(opened, size):
     async with opened(size, going_on()) as run:
-        await run.until(lambda: len(run.ranks) == 4)
+        await run.until(lambda: 5 <= run.table("ranks").size.height <= size[1] - 8)
         before = run.table("ranks").size
         await run.press("z")
         await run.until(lambda: run.table("ranks").size.width > before.width or size == NARROW)
@@ -710,7 +715,7 @@ async def test_thousands_of_ranks_all_have_their_rows_and_the_slow_one_stands_ou
         await run.until(lambda: len(run.ranks) == np)
         await run.press("o")
         await run.until(lambda: run.ranks[0] == 1234)
-        await run.sees("4.50x slow", "worst: rank 1234")
+        await run.sees("x slow", "worst: rank 1234, 4.")
         run.source.say(*ended_case(status="passed", reason=None))
         run.source.say(rank_event("case_start", 0, case="warp"))
         await run.sees("1/1 cases")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -72,10 +73,6 @@ class PageEntry:
     title: str
     load: Callable[[], type[Page]]
 
-    def make(self) -> Page:
-        """Return a new page."""
-        return self.load()()
-
 
 def _suites() -> type[Page]:
     from spbench.tui.suites.page import SuitesPage
@@ -116,10 +113,11 @@ class ConsoleApp(App[int]):
     Attributes:
         feed: The run that is watched, None before there is one.
         hosts: The hosts that runs started here use.
+        pages: The pages that were shown so far, by name.
     """
 
     TITLE = "spbench"
-    CSS_PATH = "console.tcss"
+    CSS_PATH = Path(__file__).with_name("console.tcss")
     ENABLE_COMMAND_PALETTE = True
     BINDINGS: ClassVar[list[BindingType]] = [
         *(
@@ -147,6 +145,7 @@ class ConsoleApp(App[int]):
         self.opening = opening
         self.hosts = opening.hosts
         self.feed: Feed | None = None
+        self.pages: dict[str, Page] = {}
         self._following: asyncio.Task[None] | None = None
         self._settings_path = settings_path(opening.environ)
         self._complaint: str | None = None
@@ -182,14 +181,19 @@ class ConsoleApp(App[int]):
         self.theme_changed_signal.subscribe(self, self._remember_theme)
         self.set_keymap(self.settings.keys)
         for entry in PAGES:
-            self.add_mode(entry.name, entry.make)
+            self.add_mode(entry.name, partial(self._make_page, entry))
         self.call_after_refresh(self._open)
 
-    def _open(self) -> None:
+    def _make_page(self, entry: PageEntry) -> Page:
+        page = self.pages[entry.name] = entry.load()()
+        return page
+
+    async def _open(self) -> None:
         """Load and show the first page; the frame around it is on the terminal by now."""
         from spbench.tui.opening import offer_to_attach, open_recorded
 
-        self.show_page(self.opening.page)
+        if self.current_mode == "_default":  # no key was quicker
+            await self.switch_mode(self.opening.page)
         if self._complaint:
             self.notify(self._complaint, severity="error", timeout=10, markup=False)
         if self.opening.recorded is not None:

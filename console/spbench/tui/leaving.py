@@ -1,4 +1,4 @@
-"""Quitting: a run that goes on is asked about, for it need not end with the console."""
+"""Quitting: what was not saved is asked about, and a run that goes on without the console."""
 
 from __future__ import annotations
 
@@ -11,8 +11,14 @@ if TYPE_CHECKING:
 
 
 def leave(app: ConsoleApp) -> None:
-    """Quit at once, or ask where a watched run is still going on."""
-    if not app.run_goes_on():
+    """Quit at once, or ask where something would be lost or goes on."""
+    reasons = [told for page in app.pages.values() if (told := page.unsaved())]
+    if app.run_goes_on():
+        reasons.append(
+            "The run goes on without the console; `spbench tui` offers to watch it again. "
+            "(To end the run itself, cancel it on the Run page.)"
+        )
+    if not reasons:
         app.exit(0)
         return
 
@@ -20,8 +26,4 @@ def leave(app: ConsoleApp) -> None:
         if yes:
             app.exit(0)
 
-    question = (
-        "The run goes on without the console; `spbench tui` offers to watch it again. "
-        "Quit? (To end the run itself, cancel it on the Run page.)"
-    )
-    app.push_screen(Confirm(question, "Quit", "Stay"), answer)
+    app.push_screen(Confirm(" ".join([*reasons, "Quit?"]), "Quit", "Stay"), answer)

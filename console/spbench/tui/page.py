@@ -61,7 +61,7 @@ class Page(Screen[None]):
         self.console_app.show_page(event.page)
 
     def _tick(self) -> None:
-        if not self.is_current or not self.is_mounted:
+        if not (self.is_active and self.is_mounted and self.app.is_running):
             return
         self.query_one(TabBar).show(self._status())
         self.refresh_page()
@@ -73,6 +73,10 @@ class Page(Screen[None]):
 
     def refresh_page(self) -> None:
         """Bring what is shown up to date; cheap where nothing has changed."""
+
+    def unsaved(self) -> str | None:
+        """Return what would be lost by quitting, as the begin of a sentence; None: nothing."""
+        return None
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Refuse what changes something, where the console was opened with --readonly."""

@@ -45,7 +45,8 @@ def _of_pages(app: ConsoleApp) -> Iterator[SystemCommand]:
 
 
 async def _elsewhere(app: ConsoleApp, page: str, action: str) -> None:
-    app.show_page(page)
+    if app.current_mode != page:
+        await app.switch_mode(page)
     await app.run_action(action, app.screen)
 
 

@@ -53,6 +53,7 @@ class TabBar(Horizontal):
     def __init__(self, pages: list[tuple[str, str]], current: str) -> None:
         super().__init__()
         self._pages, self._current = pages, current
+        self._shown = ""
 
     def compose(self) -> ComposeResult:
         for digit, (page, title) in enumerate(self._pages, 1):
@@ -60,8 +61,10 @@ class TabBar(Horizontal):
         yield Static("", id="status", markup=False)
 
     def show(self, text: str) -> None:
-        """Show how things stand, at the right."""
-        self.query_one("#status", Static).update(text)
+        """Show how things stand, at the right; laid out anew only where that has changed."""
+        if text != self._shown:
+            self._shown = text
+            self.query_one("#status", Static).update(text)
 
 
 def run_status(feed: Feed | None) -> str:

@@ -88,6 +88,8 @@ ranks on each two hosts, or all ranks."""
         table = matrix.tables[min(self._at, len(matrix.tables) - 1)]
         hosts = self._by_host or len(table.ranks) > MOST_RANKS
         drawn = await asyncio.to_thread(_host_map if hosts else _rank_map, table)
+        if not self.app.is_running:
+            return
         chart = self.query_one(HeatMap)
         chart.display = True
         chart.update(drawn.labels, drawn.values, table.unit, table.better, slowness=drawn.slowness)

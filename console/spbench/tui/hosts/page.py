@@ -120,11 +120,13 @@ the links that were measured last."""
     async def _look(self) -> None:
         opening = self.console_app.opening
         read = await asyncio.to_thread(read_sources, opening)
+        if not self.app.is_running:
+            return
         found: dict[Hashable, Source] = {source.name: source for source in read}
         if found != self._sources.sources:
             self._show_sources(found)
         measured, matrix = await asyncio.to_thread(_last_links, opening.home, self._measured)
-        if measured != self._measured:
+        if measured != self._measured and self.app.is_running:
             self._measured = measured
             self.query_one(LinksPane).show_matrix(matrix)
 

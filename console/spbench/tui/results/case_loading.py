@@ -23,7 +23,8 @@ async def open_case(app: ConsoleApp, run: RecordedRun, case: RecordedCase) -> No
         told = await asyncio.to_thread(_told, run, case.id)
     except SpbenchError as error:
         app.notify(str(error), severity="warning", markup=False)
-    app.push_screen(CaseScreen(case, told))
+    if app.is_running:
+        app.push_screen(CaseScreen(case, told))
 
 
 def _told(run: RecordedRun, case_id: str) -> Mapping[str, Any]:

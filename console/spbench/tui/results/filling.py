@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ParamSpec, TypeVar
 
 from spbench.errors import SpbenchError
 from spbench.record.compare import compare
@@ -12,6 +14,9 @@ from spbench.record.recorded import RecordedRun
 from spbench.tui.results.details import Details
 from spbench.tui.results.library import Library
 from spbench.tui.results.views import View
+
+_Given = ParamSpec("_Given")
+_Answer = TypeVar("_Answer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +38,7 @@ class Wanted:
 async def fill(details: Details, library: Library, wanted: Wanted) -> None:
     """Read what is wanted and show it; what cannot be read is told in its place."""
     try:
-        run = await asyncio.to_thread(library.load, wanted.run.folder)
+        run = await _aside(details, library.load, wanted.run.folder)
     except SpbenchError as error:
         details.show_nothing(str(error))
         return
@@ -54,11 +59,11 @@ async def _compare(
         details.compare.show_comparison(None)
         return
     try:
-        a = await asyncio.to_thread(library.load, other.folder)
+        a = await _aside(details, library.load, other.folder)
     except SpbenchError as error:
         details.compare.show_comparison(None, str(error))
         return
-    details.compare.show_comparison(await asyncio.to_thread(compare, a, run))
+    details.compare.show_comparison(await _aside(details, compare, a, run))
 
 
 async def _read_all(
@@ -69,7 +74,20 @@ async def _read_all(
     for count, summary in enumerate(history, 1):
         details.show_reading(f"reading {count} of {len(history)} runs…")
         try:
-            runs.append(await asyncio.to_thread(library.load, summary.folder))
+            runs.append(await _aside(details, library.load, summary.folder))
         except SpbenchError:
             continue
     return runs
+
+
+async def _aside(
+    details: Details,
+    function: Callable[_Given, _Answer],
+    *given: _Given.args,
+    **named: _Given.kwargs,
+) -> _Answer:
+    """Call a function in a thread; what comes back once the console closes finds no view."""
+    answer = await asyncio.to_thread(function, *given, **named)
+    if not details.app.is_running:
+        raise asyncio.CancelledError
+    return answer

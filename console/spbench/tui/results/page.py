@@ -7,12 +7,13 @@ import time
 from typing import ClassVar
 
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Container
 
 from spbench.record.history import RUNNING, RunSummary
 from spbench.tui.opening import open_recorded
 from spbench.tui.page import Page
+from spbench.tui.results import keys
 from spbench.tui.results.case_loading import open_case
 from spbench.tui.results.details import Details
 from spbench.tui.results.exporting import export
@@ -42,36 +43,12 @@ class ResultsPage(Page):
     """Runs with a filter, one run's cases, two runs side by side, plots, export."""
 
     NAME = "results"
-    HELP = """\
-Recorded runs and what they measured. Tab goes from the runs to the view at the right, v to the
-next view: the cases of the run under the cursor, two runs side by side, a metric over runs, a
-metric over a swept parameter."""
+    HELP = keys.HELP
     CHANGES = frozenset({"export"})
     AUTO_FOCUS = "#runs"
     HORIZONTAL_BREAKPOINTS = _WIDTHS
     VERTICAL_BREAKPOINTS = _HEIGHTS
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("o", "open", "Open", id="results.open", tooltip="Show the run on the Run page"),
-        Binding("space", "mark", "Mark", id="results.mark", tooltip="Mark the run to compare with"),
-        Binding("v", "view", "View", id="results.view", tooltip="Show the next view"),
-        Binding("slash", "filter", "Filter", id="results.filter", tooltip="Filter the runs"),
-        Binding(
-            "e", "export", "Export", id="results.export", tooltip="Write what is shown to a file"
-        ),
-        *(
-            Binding(key, action, title, show=False, id=f"results.{name}", tooltip=tooltip)
-            for key, action, title, name, tooltip in (
-                ("c", "compare", "Compare", "compare", "Compare the marked run with this one"),
-                ("m", "metric", "Metric", "metric", "Plot the next metric"),
-                ("p", "parameter", "Parameter", "parameter", "Plot over the next parameter"),
-                ("n", "case(1)", "Next case", "next-case", "Show the next case"),
-                ("N", "case(-1)", "Last case", "last-case", "Show the case before"),
-                ("r", "replay", "Replay", "replay", "Play the recorded run again"),
-                ("a", "attach", "Attach", "attach", "Watch a run that still goes on"),
-                ("y", "copy", "Copy id", "copy", "Copy the run's id"),
-            )
-        ),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = keys.KEYS
     # not DEFAULT_CSS: the console's own rule gives lines of text a border
     CSS = "RunsPane Input, RunsPane Input:focus { border: none; height: 1; padding: 0; }"
     DEFAULT_CSS = """
@@ -96,11 +73,6 @@ metric over a swept parameter."""
             yield RunsPane(self._library.passed, str(self._library.home))
             yield Details()
 
-    def on_mount(self) -> None:
-        """Show the first view."""
-        super().on_mount()
-        self._details.show_view(self._view)
-
     @property
     def _pane(self) -> RunsPane:
         return self.query_one(RunsPane)
@@ -119,6 +91,8 @@ metric over a swept parameter."""
 
     async def _look(self) -> None:
         runs = await asyncio.to_thread(self._library.summaries)
+        if not self.app.is_running:
+            return
         goes_on = any(run.verdict == RUNNING for run in runs)
         if runs != self._runs or goes_on or not runs:
             self._runs = runs
@@ -155,6 +129,8 @@ metric over a swept parameter."""
     async def _fill_view(self) -> None:
         """Show what is wanted now; a run that was passed by is not read."""
         await asyncio.sleep(_SETTLED)
+        if not self.app.is_running:
+            return
         run, details = self._pane.highlighted(), self._details
         self._filled = run
         if run is None:

@@ -26,7 +26,7 @@ class View(StrEnum):
 
 
 class ViewTab(Static):
-    """A view's name; a click shows it."""
+    """A view's name; a click shows it. The first view is the current one to begin with."""
 
     class Clicked(Message):
         """Someone clicked on a view's name."""
@@ -36,7 +36,8 @@ class ViewTab(Static):
             self.view = view
 
     def __init__(self, view: View) -> None:
-        super().__init__(f" {view} ", markup=False)
+        first = view is View.CASES
+        super().__init__(f" {view} ", markup=False, classes="current" if first else "")
         self.view = view
 
     def on_click(self, event: events.Click) -> None:

@@ -19,6 +19,8 @@ from spbench.tui.widgets.rank_strip import RankStrip
 MEDIUM, WIDE, TALL = 100, 150, 32
 """Columns from which charts stand side by side and cases beside ranks; lines for frames."""
 STRIP_LINES = 4
+SHARE, LEAST = 0.58, 4
+"""The part of a column that its table takes at most, and the fewest lines of it."""
 NO_CASES, NO_RANKS = "waiting for the run to begin ...", "no rank has begun here"
 CASES, SHORT_CASES = 10, 5
 """Lines that the cases take at most above the ranks, without frames in the second."""
@@ -56,19 +58,19 @@ class Body(Container):
         height: 1fr; layout: vertical;
         & #left { height: 5; }
         & #words-pane { display: none; }
-        & #cases-pane { height: 3fr; }
+        & #cases-pane { height: 1fr; }
         & #right { height: 1fr; }
         & #strip { height: 2; margin: 0 2; }
-        & #ranks-pane { height: 3fr; min-height: 4; }
+        & #ranks-pane { height: 1fr; }
         & #filter { display: none; height: 1; padding: 0 1; background: $boost; }
         & #filter Static { width: 2; color: $text-accent; }
         & #filter Input { height: 1; background: $boost; padding: 0; }
-        & #lower { height: 2fr; min-height: 7; }
+        & #lower { height: 1fr; }
         & #lower > * { width: 1fr; height: 1fr; }
         &.-short #strip { margin: 0; }
         &.-wide { layout: horizontal; }
         &.-wide #left { width: 74; height: 1fr; }
-        &.-wide #words-pane { display: block; height: 2fr; min-height: 6; }
+        &.-wide #words-pane { display: block; height: 1fr; }
         &.-wide #right { width: 1fr; }
     }
     """
@@ -140,16 +142,23 @@ class Body(Container):
 
     def make_room(self, cases: int, ranks: int) -> None:
         """Let tables of few rows take no more lines than they need."""
-        short, zoomed = self.has_class("-short"), self.screen.maximized is not None
-        self.query_one("#cases-pane").styles.max_height = None if zoomed else cases + 3
-        if not self.has_class("-wide"):
-            most, frame = (SHORT_CASES, 1) if short else (CASES, 3)
-            self.query_one("#left").styles.height = min(most, cases + frame)
-        bound = None if zoomed or self.panel == "none" else ranks + 3
-        self.query_one("#ranks-pane").styles.max_height = bound
+        short, wide = self.has_class("-short"), self.has_class("-wide")
+        frame = 1 if short else 3
+        left, right = self.query_one("#left"), self.query_one("#right")
+        if not wide:
+            left.styles.height = min(SHORT_CASES if short else CASES, cases + frame)
         strip = self.query_one(RankStrip)
         lines = -(-ranks // max(1, strip.size.width))
         strip.styles.height = 1 + max(1, min(lines, 1 if short else STRIP_LINES))
+        self._bound("#cases-pane", cases + frame, left.size.height if wide else 0)
+        charted = right.size.height if self.panel != "none" else 0
+        self._bound("#ranks-pane", ranks + frame, charted)
+
+    def _bound(self, pane: str, wanted: int, shared: int) -> None:
+        """Give a pane the lines it wants, a share of what there is at most; all where none is."""
+        lines = max(LEAST, min(wanted, round(shared * SHARE))) if shared else "1fr"
+        zoomed = self.screen.maximized is not None
+        self.query_one(pane).styles.height = "1fr" if zoomed else lines
 
 
 class _FilterInput(Input):

@@ -198,6 +198,7 @@ class RunPage(Page):
         """Show the running case, and each that comes after it."""
         self._watched.following = True
         self._show_case()
+        self.showing.all()
 
     def action_slowest(self) -> None:
         """Sort by slowness, or by number again."""

@@ -19,6 +19,7 @@ from spbench.tui.run.watched import Watched
 from spbench.tui.run.words import Word, WordsPanel
 from spbench.tui.widgets.line_table import LineTable
 from spbench.tui.widgets.rank_strip import RankStrip
+from spbench.tui.widgets.table_columns import Rows
 
 SLOWLY = 0.5
 """Seconds between two looks at cases, strip, charts and words, at least."""
@@ -57,8 +58,8 @@ class Showing:
         self._strip_shows: object = None
         self._slowest_first = False
         self.ranks.paused, self.ranks.filter = False, ""
-        self.cases.set_rows(watched.cases)
-        self.ranks.set_rows(self._source)
+        self._set_rows(self.cases, watched.cases)
+        self._set_rows(self.ranks, self._source)
 
     def tick(self) -> None:
         """Bring up to date what is due: the ranks each time, of the other parts one or two."""
@@ -140,6 +141,11 @@ class Showing:
         if table.cursor_key != before:
             self._put[table] = table.cursor_key
 
+    def _set_rows(self, table: LineTable, rows: Rows) -> None:
+        before = table.cursor_key
+        table.set_rows(rows)
+        self._note(table, before)
+
     def _update(self, table: LineTable) -> None:
         before = table.cursor_key
         table.update_rows()
@@ -160,9 +166,7 @@ class Showing:
             self._update(self.ranks)
         else:
             self._source = source
-            before = self.ranks.cursor_key
-            self.ranks.set_rows(source)
-            self._note(self.ranks, before)
+            self._set_rows(self.ranks, source)
         title = f"ranks of {source.case.id}" if source.case else "ranks"
         if self.ranks.filter:
             title += f", {self.ranks.shown} of {self.ranks.total} match {self.ranks.filter!r}"

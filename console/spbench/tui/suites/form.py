@@ -219,11 +219,9 @@ class CaseForm(ModalScreen[Edited | None]):
 
     def action_write(self) -> None:
         """Give the changed text back, if the case is right."""
-        if self._pause is not None:
-            self._pause.stop()  # the preview that it waits for would take the place of this
         self._give_back()
 
-    @work(exclusive=True, group="preview")
+    @work(exclusive=True, group="write")
     async def _give_back(self) -> None:
         made = await self._outcome()
         if made is not None and made.edited is not None and not made.problems:

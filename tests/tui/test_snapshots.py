@@ -1,0 +1,126 @@
+"""Each page at two sizes and in two themes, as it must look; docs/console.md shows these pictures.
+
+After a change that is meant: SPBENCH_SNAPSHOTS=write pytest tests/tui/test_snapshots.py, and look.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import socket
+from pathlib import Path
+
+import pytest
+from driving import SIZES, console, shown, until
+
+from spbench.engine.commands import JobCommand
+from spbench.launch.doctor import Finding
+from spbench.launch.survey import HostFacts
+from spbench.record.demo import demo_run
+from spbench.tui.dialogs import Confirm
+from spbench.tui.hosts import asking, sources
+from spbench.tui.suites import reading
+
+SNAPSHOTS = Path(__file__).parent / "snapshots"
+SUITES = Path(__file__).parents[2] / "suites"
+RUNS = ("20261120-181500-demo-0001", "20261121-153544-demo-0002")
+NODE = {"cores": 64, "memory_gib": 251.4, "free_gib": 240.0, "load": 0.5, "python": "3.11.2"}
+NODE |= {"mpi": "Open MPI v5.0.11", "mpi4py": "4.1.2", "torch": "2.13.0", "gpus": ("H200",) * 8}
+
+
+def command_of(run, case_id):
+    """What `spbench command` would print on some cluster."""
+    by_hand = "mpirun -n 4 python -m mpi4py -m spbench_workers halo.exchange --image-size 256"
+    line = "mpirun -n 4 --bind-to core python -m mpi4py -m spbench_workers"
+    return JobCommand(run.jobs[0], "Open MPI 5.0.11", (), line, ((case_id, by_hand),))
+
+
+async def survey(hosts, settings, env):
+    for host in hosts:
+        late = Finding(
+            "note", "clock", "3.1 s ahead of this machine's", "let chrony set the clocks"
+        )
+        noted = (late,) if host == "node03" else ()
+        yield HostFacts(host, "note" if noted else "ok", late.text if noted else "", noted, **NODE)
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """A folder with suites, hostfiles and two runs, the same on every machine."""
+    shutil.copytree(SUITES, tmp_path / "suites")
+    (tmp_path / "hostfiles").mkdir()
+    (tmp_path / "hostfiles" / "cluster.hosts").write_text("node[01-04]:2\n")
+    for run in RUNS:
+        shutil.copytree(demo_run().path, tmp_path / "home" / "runs" / run)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(reading, "case_command", command_of)
+    monkeypatch.setattr(asking, "survey", survey)
+    monkeypatch.setattr(asking, "examine", lambda python, ranks, env: [])
+    monkeypatch.setattr(sources, "cores", lambda: 8)
+    monkeypatch.setattr(socket, "gethostname", lambda: "login")
+    return tmp_path
+
+
+async def suites(pilot):
+    await until(pilot, lambda: "Command of" in shown(pilot.app))
+    await until(pilot, lambda: len(re.findall(r"\d+ cases", shown(pilot.app))) >= 4)
+
+
+async def suites_narrow(pilot):
+    await until(pilot, lambda: "halo.exchange" in shown(pilot.app))
+
+
+async def run(pilot):
+    await until(pilot, lambda: pilot.app.feed is not None and pilot.app.feed.ended)
+    await until(pilot, lambda: "✗ failed" in shown(pilot.app) and "8/8" in shown(pilot.app))
+
+
+async def results(pilot):
+    await until(pilot, lambda: "memory" in shown(pilot.app))
+    await pilot.press("c")
+    await until(pilot, lambda: "b/a" in shown(pilot.app))
+
+
+async def hosts(pilot):
+    await until(pilot, lambda: "cluster.hosts" in shown(pilot.app))
+    await pilot.press("down", "d")
+    await until(pilot, lambda: "node04" in shown(pilot.app))
+
+
+READY = {"suites": suites, "run": run, "results": results, "hosts": hosts}
+
+
+@pytest.mark.parametrize("theme", ["spbench-dark", "spbench-light"])
+@pytest.mark.parametrize("size", SIZES, ids=lambda size: "{}x{}".format(*size))
+@pytest.mark.parametrize("page", READY)
+async def test_a_page_looks_as_it_did(place, page, size, theme, artefacts):
+    (place / "console.yaml").write_text(f"theme: {theme}\n")
+    asked = {"suite": place / "suites" / "halo.yaml"} if page == "suites" else {}
+    if page == "run":
+        asked = {"recorded": demo_run(), "speed": None}
+    app = console(place, page=page, **asked)
+    async with app.run_test(size=size) as pilot:
+        ready = suites_narrow if (page, size) == ("suites", SIZES[0]) else READY[page]
+        await until(pilot, lambda: "Palette" in shown(app) or "Help" in shown(app))
+        await ready(pilot)
+        assert not isinstance(app.screen, Confirm)
+        picture = await settled(pilot)
+    name = f"{page}-{size[0]}x{size[1]}-{theme}.svg"
+    if os.environ.get("SPBENCH_SNAPSHOTS") == "write":
+        (SNAPSHOTS / name).write_text(picture)
+    if not (SNAPSHOTS / name).exists() or (SNAPSHOTS / name).read_text() != picture:
+        (artefacts / name).write_text(picture)
+        pytest.fail(f"{artefacts / name} differs from {SNAPSHOTS / name}; look at both")
+
+
+async def settled(pilot):
+    """The picture once it does not change any more; it asks no other host for its fonts."""
+    before = ""
+    for _ in range(40):
+        await pilot.pause(0.25)
+        picture = pilot.app.export_screenshot(title="spbench")
+        if picture == before:
+            break
+        before = picture
+    return re.sub(r"@font-face \{.*?\}\s*", "", before, flags=re.DOTALL)
