@@ -472,6 +472,8 @@ def test_a_run_is_read_again_only_when_it_has_changed(home, monkeypatch):
     assert len(reads) == 2
     assert library.passed(folder.id) == "5/6"
     assert library.passed("unknown") == ""
+    folder.write_json("run.json", folder.read_json("run.json") | {"verdict": "cancelled"})
+    assert library.summaries()[0].verdict == "cancelled"
 
 
 def test_the_library_keeps_no_more_than_its_share(home, monkeypatch):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -18,6 +19,18 @@ pytestmark = [
 ]
 SPBENCH = Path(sys.executable).parent / "spbench"
 REPOSITORY = Path(__file__).parents[2]
+
+
+PAGES = (REPOSITORY / "README.md", REPOSITORY / "docs" / "console.md")
+
+
+def commands_of_the_docs():
+    """Each command of the pages' ``text`` blocks: they need a terminal, or do not end."""
+    texts = [page.read_text() for page in PAGES]
+    blocks = [
+        block for text in texts for block in re.findall(r"```text\n(.*?)```", text, re.DOTALL)
+    ]
+    return sorted({line for block in blocks for line in block.splitlines()})
 
 
 class Tmux:
@@ -82,6 +95,21 @@ def test_keys_reach_the_console_and_its_screen_can_be_read_back(tmux, tmp_path):
     terminal.press("C-q")
     terminal.wait_for("left with 0")
     assert "spbench-light" in (tmp_path / "console.yaml").read_text()
+
+
+@pytest.mark.parametrize("line", commands_of_the_docs())
+def test_the_commands_of_the_docs_open_the_console(tmux, tmp_path, line, monkeypatch):
+    monkeypatch.chdir(REPOSITORY)
+    name, *words = shlex.split(line)
+    assert name == "spbench"
+    terminal = tmux([SPBENCH, *words], SPBENCH_HOME=str(tmp_path))
+    if words[0] == "serve":
+        terminal.wait_for("http://127.0.0.1:8000/?token=")
+        terminal.press("C-c")
+    else:
+        terminal.wait_for("Palette")
+        terminal.press("C-q")
+    terminal.wait_for("left with 0")
 
 
 def test_the_demo_plays_without_mpi_and_needs_no_colour(tmux, tmp_path):

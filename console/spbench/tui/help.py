@@ -46,13 +46,11 @@ class HelpScreen(ModalScreen[None]):
 
 
 def help_of(screen: Screen[object]) -> str:
-    """Return the help of the focused widget, or of the nearest around it that has some."""
+    """Return the help of the focused widget, then of the pane and the page around it."""
     node = screen.focused or screen
-    for widget in node.ancestors_with_self:
-        words = getattr(widget, "HELP", "")
-        if isinstance(words, str) and words:
-            return words
-    return "No help here."
+    told = [getattr(widget, "HELP", "") for widget in node.ancestors_with_self]
+    words = [one.strip() for one in told if isinstance(one, str) and one.strip()]
+    return "\n\n".join(dict.fromkeys(words)) or "No help here."
 
 
 def keys_of(screen: Screen[object]) -> list[tuple[str, str, str]]:
