@@ -6,9 +6,9 @@ import pytest
 from driving import SIZES, console, shown, until
 from textual.binding import Binding
 
-from spbench.tui.app import PAGES
 from spbench.tui.dialogs import Confirm
 from spbench.tui.help import HelpScreen
+from spbench.tui.pages import PAGES
 from spbench.tui.palette import commands
 from spbench.tui.settings import load_settings
 from spbench.tui.themes import THEMES

@@ -224,3 +224,46 @@ def test_runs_without_a_common_case_are_5(spbench, home, two_runs):
     assert status == 5
     assert "Only in a: b, c.\nOnly in b: d.\n" in out
     assert "have no case in common" in err
+
+
+# results series
+
+
+def test_a_metric_over_runs_the_oldest_first(spbench, two_runs):
+    status, out, err = spbench("results", "series", "b")
+    assert (status, err) == (0, "")
+    heading, names, *rows = (line.split() for line in out.splitlines())
+    assert heading[:2] == ["b:", "time_ms"]
+    assert names == ["over", "value", "least", "p95", "verdict"]
+    assert [row[:2] for row in rows] == [[two_runs[0], "2"], [two_runs[1], "1"]]
+
+
+def test_a_metric_over_the_runs_of_a_filter(spbench, two_runs):
+    _, out, _ = spbench("results", "series", "b", "--filter", "verdict:failed")
+    assert [line.split()[0] for line in out.splitlines()[2:]] == [two_runs[0]]
+
+
+def test_a_metric_over_a_swept_parameter_of_a_run(spbench, home):
+    cases = [
+        described(f"a[halo_len={n}]", name="a", params={"halo_len": n}, checks=[]) for n in (4, 1)
+    ]
+    events = started(*cases)
+    for case in cases:
+        for rank in (0, 1):
+            events.append(rank_event("case_start", rank, case=case["id"]))
+            values = [float(case["params"]["halo_len"])]
+            events.append(rank_event("samples", rank, case=case["id"], values=values))
+        events.append(judged(case["id"]))
+    made(home, [*events, run_end()], "20260101-000000-x-0001")
+    status, out, _ = spbench("results", "series", "a", "time_ms", "--over", "halo_len")
+    assert status == 0
+    assert [line.split()[:2] for line in out.splitlines()[2:]] == [["1", "1"], ["4", "4"]]
+    status, _, err = spbench("results", "series", "a", "--over", "halo")
+    assert status == 2
+    assert "do not sweep it (did you mean halo_len?)" in err
+
+
+def test_a_series_of_nothing_is_told(spbench, two_runs):
+    status, out, err = spbench("results", "series", "b", "speed")
+    assert (status, out) == (5, "")
+    assert "no run has a case 'b' with the metric 'speed'" in err

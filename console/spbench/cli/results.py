@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from spbench.cli import series
 from spbench.cli.request import HomeOption
 from spbench.errors import NothingSelected
 
@@ -27,6 +28,7 @@ group = typer.Typer(help="The runs of a home folder.", no_args_is_help=True)
 
 def register(app: typer.Typer) -> None:
     """Add the commands of this module."""
+    series.register(group)
     app.add_typer(group, name="results")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -15,6 +15,7 @@ from textual.screen import Screen
 from textual.widgets import Footer
 
 from spbench.errors import SpbenchError
+from spbench.tui.pages import PAGES, PageEntry
 from spbench.tui.settings import Settings, load_settings, save_settings, settings_path
 from spbench.tui.tab_bar import TabBar
 from spbench.tui.themes import DEFAULT, THEMES
@@ -63,48 +64,6 @@ class Opening:
     recorded: RunFolder | None = None
     speed: float | None = 1.0
     readonly: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class PageEntry:
-    """A page: its tab's title, and its class, whose module is loaded when it is first needed."""
-
-    name: str
-    title: str
-    load: Callable[[], type[Page]]
-
-
-def _suites() -> type[Page]:
-    from spbench.tui.suites.page import SuitesPage
-
-    return SuitesPage
-
-
-def _run() -> type[Page]:
-    from spbench.tui.run.page import RunPage
-
-    return RunPage
-
-
-def _results() -> type[Page]:
-    from spbench.tui.results.page import ResultsPage
-
-    return ResultsPage
-
-
-def _hosts() -> type[Page]:
-    from spbench.tui.hosts.page import HostsPage
-
-    return HostsPage
-
-
-PAGES = (
-    PageEntry("suites", "Suites", _suites),
-    PageEntry("run", "Run", _run),
-    PageEntry("results", "Results", _results),
-    PageEntry("hosts", "Hosts", _hosts),
-)
-"""In the order of their digits."""
 
 
 class ConsoleApp(App[int]):

@@ -10,6 +10,8 @@ from textual.app import SystemCommand
 from textual.binding import Binding
 from textual.screen import Screen
 
+from spbench.tui.pages import PAGES
+
 if TYPE_CHECKING:
     from spbench.tui.app import ConsoleApp
 
@@ -33,8 +35,6 @@ def _active(app: ConsoleApp, screen: Screen[object]) -> Iterator[SystemCommand]:
 
 def _of_pages(app: ConsoleApp) -> Iterator[SystemCommand]:
     """The pages' own actions: the page is shown first."""
-    from spbench.tui.app import PAGES
-
     for entry in PAGES:
         page = entry.load()
         for binding in page.BINDINGS:
