@@ -1,6 +1,6 @@
 """How quick the console in the terminal is: start, keys, processor time, memory, replay.
 
-    python -m benchmarks.console [--rounds 9] [--seconds 20] [--ranks 4096] [--rate 1000]
+    python -m benchmarks.console [--rounds 9] [--seconds 60] [--ranks 4096] [--rate 1000]
 
 The console runs as a user runs it, in a terminal of its own (200x60), and is timed by what it
 writes there. While `benchmarks.made_up_run` writes events of so many ranks, keys are pressed: one
@@ -18,6 +18,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median, quantiles
 
@@ -29,6 +31,10 @@ REPOSITORY = Path(__file__).parent.parent
 SPBENCH = str(Path(sys.executable).parent / "spbench")
 WARM_UP = 5.0
 """Seconds after the run is watched that are not measured."""
+F1 = "\x1bOP"
+TABLE_KEYS = (("s", "▲|▼"), ("j", "▸"), ("S", "▲|▼"), ("k", "▸"))
+"""Sort by the next column, a row down, turn the order round, a row up: and what then appears."""
+HELP_KEYS = ((F1, "Sort"), (F1, "Results"))
 REPLAYED = 100_000
 SAMPLES = 1_000_000
 
@@ -38,7 +44,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--rounds", type=int, default=9, help="starts (default: 9)")
-    parser.add_argument("--seconds", type=float, default=20, help="of keys (default: 20)")
+    parser.add_argument("--seconds", type=float, default=60, help="of keys (default: 60)")
     parser.add_argument("--ranks", type=int, default=4096)
     parser.add_argument("--rate", type=int, default=1000, help="events a second")
     words = parser.parse_args()
@@ -47,14 +53,17 @@ def main() -> None:
         Figure("first paint", paint, "s", most=0.6),
         Figure("the first page with its keys", page, "s"),
     ]
-    answers, load = under_load(words.ranks, words.rate, words.seconds)
+    watching = under_load(words.ranks, words.rate, words.seconds)
     figures += [
-        Figure("a key's answer, p50", median(answers), "ms"),
-        Figure("a key's answer, p95", quantiles(answers, n=20)[-1], "ms", most=50),
-        Figure("processor time, of one core", load, "%", most=30),
+        Figure("a key's answer, p50", median(watching.answers), "ms"),
+        Figure("a key's answer, p95", quantiles(watching.answers, n=20)[-1], "ms", most=50),
+        Figure("processor time, of one core", watching.load, "%", most=30),
+        Figure("help opened or closed, p50", median(watching.help), "ms"),
+        Figure("help opened or closed, p95", quantiles(watching.help, n=20)[-1], "ms"),
         Figure(f"replay of {REPLAYED:,} events", replay(), "s", most=3),
     ]
-    print(f"{words.ranks:,} ranks, {words.rate:,} events a second, {len(answers)} keys")
+    keys = len(watching.answers)
+    print(f"{words.ranks:,} ranks, {words.rate:,} events a second, {keys} keys")
     print(table([*figures, *memory()]))
 
 
@@ -69,11 +78,26 @@ def first_paint(rounds: int) -> tuple[float, float]:
     return median(paints), median(pages)
 
 
-def under_load(ranks: int, rate: int, seconds: float) -> tuple[list[float], float]:
-    """Return the times in ms of answers to keys, and the processor time in % of one core."""
+@dataclass(frozen=True, slots=True)
+class Watching:
+    """What watching a large run costs.
+
+    Attributes:
+        answers: Times in ms of answers to the table's keys.
+        load: Processor time in % of one core meanwhile.
+        help: Times in ms to open the help over the page, and to close it again.
+    """
+
+    answers: list[float]
+    load: float
+    help: list[float]
+
+
+def under_load(ranks: int, rate: int, seconds: float) -> Watching:
+    """Return what it costs to watch a run of so many ranks and events a second."""
     with tempfile.TemporaryDirectory(prefix="spbench-") as home:
         folder = Path(home, "runs", "20260101-000000-made-up-0000")
-        options = f"--ranks {ranks} --rate {rate} --seconds {seconds + 60}".split()
+        options = f"--ranks {ranks} --rate {rate} --seconds {2 * seconds + 60}".split()
         writer = subprocess.Popen(
             [sys.executable, "-m", "benchmarks.made_up_run", str(folder), *options], cwd=REPOSITORY
         )
@@ -84,25 +108,27 @@ def under_load(ranks: int, rate: int, seconds: float) -> tuple[list[float], floa
                 terminal.wait_for("Watch it")
                 terminal.press("y")
                 terminal.wait_for("timing|setup|node003")
-                time.sleep(WARM_UP)
-                return _press_keys(terminal, seconds)
+                terminal.rest(WARM_UP)
+                spent, started = terminal.processor_seconds(), time.monotonic()
+                answers = _press(terminal, TABLE_KEYS, seconds)
+                passed = time.monotonic() - started
+                load = 100 * (terminal.processor_seconds() - spent) / passed
+                return Watching(answers, load, _press(terminal, HELP_KEYS, seconds))
         finally:
             writer.kill()
             writer.wait()
 
 
-def _press_keys(terminal: Terminal, seconds: float) -> tuple[list[float], float]:
-    """Sort the table, and open and close the help, at random times."""
+def _press(terminal: Terminal, keys: Sequence[tuple[str, str]], seconds: float) -> list[float]:
+    """Press keys at random times for so long; return the ms until each one's effect is shown."""
     answers: list[float] = []
-    spent, started = terminal.processor_seconds(), time.monotonic()
-    while time.monotonic() - started < seconds:
-        for key, effect in (("s", "▲|▼"), ("\x1bOP", "Sort"), ("\x1b", "Results")):
-            time.sleep(random.uniform(0.2, 0.5))
-            terminal.forget()
+    ends = time.monotonic() + seconds
+    while time.monotonic() < ends:
+        for key, effect in keys:
+            terminal.rest(random.uniform(0.2, 0.5))
             terminal.press(key)
             answers.append(1000 * terminal.wait_for(effect))
-    passed = time.monotonic() - started
-    return answers, 100 * (terminal.processor_seconds() - spent) / passed
+    return answers
 
 
 def replay() -> float:

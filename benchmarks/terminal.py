@@ -55,10 +55,12 @@ class Terminal:
         self._since = time.monotonic()
         os.write(self._file, key.encode())
 
-    def forget(self) -> None:
-        """Look only at what is written from now on."""
-        while select.select([self._file], [], [], 0)[0] and os.read(self._file, 1 << 16):
-            pass
+    def rest(self, seconds: float) -> None:
+        """Press nothing for so long, read on as a terminal does, and forget what was read."""
+        ends = time.monotonic() + seconds
+        while (left := ends - time.monotonic()) > 0:
+            if select.select([self._file], [], [], left)[0]:
+                os.read(self._file, 1 << 16)
         self._seen = b""
 
     def wait_for(self, pattern: str) -> float:

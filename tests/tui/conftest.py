@@ -24,3 +24,10 @@ def still(monkeypatch):
 
     monkeypatch.setattr(Input, "cursor_blink", False, raising=False)
     monkeypatch.setattr(TextArea, "cursor_blink", False, raising=False)
+
+
+def pytest_collection_modifyitems(items):
+    """All of these drive the console."""
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent):
+            item.add_marker("screen")

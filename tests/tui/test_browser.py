@@ -14,7 +14,6 @@ import pytest
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 pytestmark = [
-    pytest.mark.screen,
     pytest.mark.skipif(CHROMIUM is None or DRIVER is None, reason="chromium is not installed"),
 ]
 SPBENCH = Path(sys.executable).parent / "spbench"

@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 pytestmark = [
-    pytest.mark.screen,
     pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed"),
 ]
 SPBENCH = Path(sys.executable).parent / "spbench"
@@ -85,9 +84,9 @@ def test_keys_reach_the_console_and_its_screen_can_be_read_back(tmux, tmp_path):
     screen = terminal.wait_for("link.pingpong")
     assert "smoke.yaml" in screen
     terminal.press("F1")
-    terminal.wait_for("Focus Next")
+    terminal.wait_for("Sort by the next column")
     terminal.press("Escape")
-    terminal.wait_for("Focus Next", gone=True)
+    terminal.wait_for("Sort by the next column", gone=True)
     terminal.press("C-p")
     terminal.wait_for("Search for commands")
     terminal.press("theme: spbench-l", "Enter")

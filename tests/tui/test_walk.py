@@ -16,7 +16,7 @@ from spbench.tui.suites.field_row import TextRow
 from spbench.tui.suites.form import CaseForm
 from spbench.tui.suites.page import SuitesPage
 
-pytestmark = [pytest.mark.mpi, pytest.mark.screen, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.mpi, pytest.mark.timeout(300)]
 
 SUITE = """\
 schema: spbench.suite/1

@@ -65,6 +65,14 @@ def test_runs_of_the_same_second_have_folders_of_their_own(home):
     assert len({create(home, "a").id for _ in range(20)}) == 20
 
 
+def test_an_id_that_is_taken_is_not_used_again(home, monkeypatch):
+    ends = iter(("0000", "0000", "0001"))
+    monkeypatch.setattr("spbench.record.folder.secrets.token_hex", lambda _: next(ends))
+    monkeypatch.setattr("spbench.record.folder.time.strftime", lambda *_: "20260101-000000")
+    names = [create(home, "a").id for _ in range(2)]
+    assert names == ["20260101-000000-a-0000", "20260101-000000-a-0001"]
+
+
 def test_runs_are_listed_by_age_and_only_where_they_are_runs(home):
     names = ["20260102-000000-b-0000", "20260101-000000-a-0000"]
     for name in names:

@@ -25,6 +25,8 @@ _MOST_LINES = 20
 _VALUED = ("--home", "--json")
 _BARE = ("--headless", "--no-samples")
 """Options, with a value or without, that say where a run goes and not what it does."""
+_started: list[subprocess.Popen[bytes]] = []
+"""Consoles that were started here, held until they have ended, whoever still watches them."""
 
 
 class Launched:
@@ -116,6 +118,7 @@ def start(words: Sequence[str], home: Path, environ: Mapping[str, str], cwd: Pat
         except (OSError, ValueError) as error:
             why = getattr(error, "strerror", None) or error
             raise FailedRunError(f"cannot start a run with {argv[0]} in {cwd}: {why}") from None
+    _started[:] = [other for other in _started if other.poll() is None] + [process]
     return Launched(process, home, log, seen)
 
 

@@ -169,12 +169,15 @@ def create(home: Path, suite: str) -> RunFolder:
     """
     slug = re.sub(r"[^a-z0-9]+", "-", suite.lower()).strip("-")[:24] or "run"
     stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
-    path = home / "runs" / f"{stamp}-{slug}-{secrets.token_hex(2)}"
-    try:
-        path.mkdir(parents=True)
-    except OSError as error:
-        raise unwritable(path, error) from None
-    return RunFolder(path)
+    while True:
+        path = home / "runs" / f"{stamp}-{slug}-{secrets.token_hex(2)}"
+        try:
+            path.mkdir(parents=True)
+        except OSError as error:
+            if path.is_dir():
+                continue  # a run of the same second has the id: one chance in 65,536
+            raise unwritable(path, error) from None
+        return RunFolder(path)
 
 
 def list_runs(home: Path) -> list[RunFolder]:

@@ -20,7 +20,7 @@ class HelpScreen(ModalScreen[None]):
         Binding("escape,f1,q,question_mark", "app.pop_screen", "Close", id="help.close"),
     ]
     DEFAULT_CSS = """
-    HelpScreen { align: center middle; }
+    HelpScreen { align: center middle; background: $background; }
     HelpScreen > VerticalScroll {
         width: 84; max-width: 96%; height: auto; max-height: 90%; padding: 1 2;
         background: $panel; border: round $primary;

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import ComposeResult
 from textual.screen import Screen
 from textual.widgets import Footer
+from textual.worker import WorkerError
 
 from spbench.tui.tab_bar import Tab, TabBar, run_status
 
@@ -52,6 +54,20 @@ class Page(Screen[None]):
         """Begin to draw."""
         self.set_interval(1 / self.console_app.settings.refresh_hz, self._tick)
 
+    async def on_unmount(self) -> None:
+        """Wait for the end of what the page does: a second cancel would leave processes behind."""
+        self.cancel_work()
+        for worker in [worker for worker in self.workers if worker.node is self]:
+            with suppress(WorkerError):
+                await worker.wait()
+
+    def cancel_work(self, group: str | None = None) -> None:
+        """Cancel what the page does, all of it or one group; what is cancelled already ends."""
+        for worker in self.workers:
+            ours = worker.node is self and group in (None, worker.group)
+            if ours and not worker.is_cancelled:
+                worker.cancel()
+
     def on_screen_resume(self) -> None:
         """Bring the page up to date at once when it is shown again."""
         self.call_after_refresh(self._tick)
@@ -61,7 +77,7 @@ class Page(Screen[None]):
         self.console_app.show_page(event.page)
 
     def _tick(self) -> None:
-        if not (self.is_active and self.is_mounted and self.app.is_running):
+        if not (self.is_current and self.is_mounted and self.app.is_running):
             return
         self.query_one(TabBar).show(self._status())
         self.refresh_page()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -35,4 +36,15 @@ def open_console(
         speed=speed,
         readonly=readonly,
     )
+    _collect_seldom()
     return ConsoleApp(opening).run() or 0
+
+
+def _collect_seldom() -> None:
+    """Let Python look for garbage cycles less often.
+
+    With the rows of 4,096 ranks a full collection takes 160 ms, in which no key is answered; by
+    default there is one every few seconds.
+    """
+    gc.freeze()  # what is imported by now stays
+    gc.set_threshold(20_000, 20, 50)

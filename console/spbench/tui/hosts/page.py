@@ -198,7 +198,7 @@ the links that were measured last."""
 
     def action_stop(self) -> None:
         """Stop asking."""
-        self.workers.cancel_group(self, "asking")
+        self.cancel_work("asking")
 
     def action_filter(self) -> None:
         """Write a filter."""

@@ -170,7 +170,6 @@ class RunPage(Page):
     def action_pause(self) -> None:
         """Hold what is shown of the ranks, or let it go on."""
         self.showing.pause(not self.showing.paused)
-        self._show_headline()
 
     def action_filter(self) -> None:
         """Ask for words that a rank's row must have."""
@@ -231,17 +230,17 @@ class RunPage(Page):
         if self.maximized is not None:
             self.minimize()
         elif pane is not None:
+            # Set before: a page that one pane fills does not notice its new height.
+            pane.styles.height = "1fr"
             self.maximize(pane, container=False)
 
     def action_play(self) -> None:
         """Stop a replay, or let it go on."""
         replaying.toggle(self._watched.feed)
-        self._show_headline()
 
     def action_speed(self, faster: bool) -> None:
         """Play a replay faster or slower."""
         replaying.change_speed(self._watched.feed, faster)
-        self._show_headline()
 
     def action_back(self) -> None:
         """Leave the filter, and then the chosen rank."""
