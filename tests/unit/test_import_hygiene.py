@@ -47,7 +47,13 @@ def packages(modules):
 
 @pytest.mark.parametrize(
     "words",
-    [["--version"], ["validate", "suites/halo.yaml"], ["benchmarks"], ["schema", "report"]],
+    [
+        ["--version"],
+        ["validate", "suites/halo.yaml"],
+        ["benchmarks"],
+        ["networks"],
+        ["schema", "report"],
+    ],
     ids=lambda words: words[0],
 )
 def test_a_command_that_needs_no_torch_imports_none(words):
@@ -63,7 +69,7 @@ def test_the_version_needs_nothing_but_the_standard_library():
     }
 
 
-@pytest.mark.parametrize("name", ["protocol", "catalog", "layout", "channel"])
+@pytest.mark.parametrize("name", ["protocol", "catalog", "layout", "networks", "channel"])
 def test_what_both_sides_share_imports_the_standard_library_only(name):
     found = packages(modules_after(IMPORTS, f"spbench_workers.{name}"))
     assert not found & (HEAVY | {"spbench", "pydantic", "yaml", "typer"})

@@ -11,7 +11,7 @@ from typing import cast
 import typer
 
 from spbench import __version__
-from spbench.cli import compare, doctor, results, run, suites
+from spbench.cli import compare, doctor, networks, results, run, suites
 from spbench.errors import ExitCode, SpbenchError, SuiteError
 
 ENV_COMPLETE = "_SPBENCH_COMPLETE"
@@ -34,6 +34,7 @@ app = typer.Typer(
 )
 run.register(app)
 suites.register(app)
+networks.register(app)
 doctor.register(app)
 results.register(app)
 compare.register(app)

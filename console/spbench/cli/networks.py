@@ -1,0 +1,116 @@
+"""``spbench networks``: the networks whose gradients can be measured, and their parameters."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from spbench.cli.tables import aligned
+from spbench.errors import UsageError
+
+if TYPE_CHECKING:
+    from spbench_workers.networks import Parameter
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command of this module."""
+    app.command()(networks)
+
+
+def networks(
+    name: Annotated[str | None, typer.Argument(help="One network.")] = None,
+    num_layers: Annotated[int | None, typer.Option("--num-layers", help="Its depth.")] = None,
+    image_shape: Annotated[
+        str | None, typer.Option("--image-shape", help="As 3,224,224.", metavar="C,H,W")
+    ] = None,
+    num_classes: Annotated[
+        int | None,
+        typer.Option("--num-classes", help="Width of its last layer.", show_default="1000"),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON in place of a table.")] = False,
+) -> None:
+    """List the networks, or the weights and biases of one in the order of their keys."""
+    if name is not None:
+        shape = None if image_shape is None else _shape(image_shape)
+        found = _parameters(name, num_layers, shape, num_classes)
+        (_print_json if as_json else _print_table)(found)
+    elif (num_layers, image_shape, num_classes) != (None, None, None):
+        raise UsageError("these options are about one network: name it, as spbench networks resnet")
+    else:
+        _list(as_json)
+
+
+def _shape(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(number) for number in text.split(","))
+    except ValueError:
+        raise UsageError(f"--image-shape: {text!r} is not C,H,W, as 3,224,224") from None
+
+
+def _parameters(
+    name: str, num_layers: int | None, shape: tuple[int, ...] | None, num_classes: int | None
+) -> list[Parameter]:
+    from spbench_workers.networks import NetworkError, parameters
+
+    try:
+        return parameters(name, num_layers, shape, 1000 if num_classes is None else num_classes)
+    except NetworkError as error:
+        if error.param == "network":
+            raise UsageError(f"{error}; see spbench networks") from None
+        raise UsageError(f"--{error.param.replace('_', '-')}: {error}") from None
+
+
+def _print_json(found: list[Parameter]) -> None:
+    from spbench_workers.networks import total_mb
+
+    told = {
+        "num_arrays": len(found),
+        "total_mb": total_mb(found),
+        "shapes": [list(param.shape) for param in found],
+        "names": [param.name for param in found],
+    }
+    print(json.dumps(told))
+
+
+def _print_table(found: list[Parameter]) -> None:
+    from spbench_workers.networks import total_mb
+
+    print(f"num of arrays = {len(found)}, total size = {total_mb(found):.6f} MB")
+    rows = [
+        (str(key), param.name, _text(param.shape), str(param.elements))
+        for key, param in enumerate(found)
+    ]
+    print("\n".join(aligned([("key", "name", "shape", "elements"), *rows], right=(0, 3))))
+
+
+def _list(as_json: bool) -> None:
+    from spbench_workers.networks import NETWORKS
+
+    if as_json:
+        told = [
+            {
+                "name": network.name,
+                "help": network.help,
+                "depths": network.depths,
+                "num_layers": network.num_layers or None,
+                "image_shape": network.image_shape,
+            }
+            for network in NETWORKS.values()
+        ]
+        print(json.dumps(told, indent=1))
+        return
+    rows = [
+        (network.name, network.help, _text(network.depths), _text(network.image_shape))
+        for network in NETWORKS.values()
+    ]
+    print("\n".join(aligned([("name", "what it is", "depths", "image shape"), *rows])))
+    for network in NETWORKS.values():
+        if network.small_height:
+            images = f"images up to {network.small_height} pixels high"
+            print(f"{network.name} for {images}: depths {network.small_depths}")
+
+
+def _text(numbers: tuple[int, ...]) -> str:
+    return ",".join(map(str, numbers))
