@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import time
 
+from textual.events import Key
+from textual.keys import _character_to_key
+
 from spbench.tui.app import ConsoleApp, Opening
 
 DEADLINE = 20.0
@@ -23,6 +26,12 @@ async def until(pilot, condition, deadline=DEADLINE):
     while not condition():
         assert time.monotonic() < ends, f"not within {deadline:g} s; shown:\n{shown(pilot.app)}"
         await pilot.pause(0.02)
+
+
+def in_one_write(app, text):
+    """Type a text as a terminal hands over what comes at once: no key waits for the one before."""
+    for letter in text:
+        app.post_message(Key(_character_to_key(letter), letter))
 
 
 def shown(app):

@@ -1,17 +1,29 @@
 """What all pages share: tabs, keys, help, the palette, themes, and leaving."""
 
 import asyncio
+from dataclasses import replace
+from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from driving import SIZES, console, shown, until
 from textual.binding import Binding
 
+from spbench.engine import background
+from spbench.errors import UsageError
+from spbench.tui import start
+from spbench.tui.app import ConsoleApp, HostChoice
 from spbench.tui.dialogs import Confirm
 from spbench.tui.help import HelpScreen
 from spbench.tui.pages import PAGES
 from spbench.tui.palette import commands
-from spbench.tui.settings import load_settings
 from spbench.tui.themes import THEMES
+from unit.events import recorded, run_start
+
+
+def told(app, words):
+    """Whether a notification says these words."""
+    return any(words in note.message for note in app._notifications)
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -83,8 +95,7 @@ async def test_a_theme_is_remembered_and_keys_can_be_mapped_anew(tmp_path):
     async with app.run_test(size=(80, 24)) as pilot:
         app.choose_theme("spbench-light")
         await until(pilot, lambda: (tmp_path / "console.yaml").exists())
-    kept = load_settings(tmp_path / "console.yaml")
-    assert kept.theme == "spbench-light"
+    assert (tmp_path / "console.yaml").read_text() == "theme: spbench-light\n"
     (tmp_path / "console.yaml").write_text("theme: spbench-light\nkeys: {app.results: f9}\n")
     again = console(tmp_path, page="run")
     async with again.run_test(size=(80, 24)) as pilot:
@@ -93,11 +104,131 @@ async def test_a_theme_is_remembered_and_keys_can_be_mapped_anew(tmp_path):
         await until(pilot, lambda: again.current_mode == "results")
 
 
-async def test_wrong_settings_are_told_and_the_console_opens_all_the_same(tmp_path):
-    (tmp_path / "console.yaml").write_text("refresh_hz: 1000\n")
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("refresh_hz: 1000", "refresh_hz: 1000 is not"),
+        ("them: x  # mine", "there is no setting 'them'"),
+        ("theme: nosuch", "there is no theme 'nosuch'"),
+        ("keys: {run.cancl: X}", "there is no action 'run.cancl' (did you mean run.cancel?)"),
+    ],
+)
+async def test_wrong_settings_are_told_and_their_file_is_left_alone(tmp_path, text, sentence):
+    file = tmp_path / "console.yaml"
+    file.write_text(text)
     app = console(tmp_path, page="run")
-    async with app.run_test(size=(120, 40), notifications=True) as pilot:
-        await until(pilot, lambda: "refresh_hz" in shown(app))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: told(app, sentence))
+        assert app.theme == "spbench-dark"
+        app.choose_theme("spbench-light")
+        await until(pilot, lambda: told(app, "mend"))
+        assert app.theme == "spbench-light"
+    assert file.read_text() == text
+
+
+async def test_readonly_remembers_no_theme(tmp_path):
+    app = console(tmp_path, page="run", readonly=True)
+    async with app.run_test(size=(80, 24)) as pilot:
+        app.choose_theme("spbench-light")
+        await pilot.pause()
+        assert app.theme == "spbench-light"
+    assert not (tmp_path / "console.yaml").exists()
+
+
+class Starting:
+    """A run that is being started: it has a folder, or ends without one, when a test says so."""
+
+    def __init__(self, monkeypatch, home):
+        self.begun, self.found, self.status = [], None, None
+        self.home = home
+        monkeypatch.setattr(background, "start", self.start)
+
+    def start(self, words, home, environ, cwd):
+        self.begun.append((words, cwd))
+        return self
+
+    def appear(self):
+        self.found = recorded(self.home, [run_start()])
+
+    def folder(self):
+        return self.found
+
+    def ended(self):
+        return self.status
+
+    def complaint(self):
+        return "mpirun is not installed"
+
+
+async def test_a_run_that_is_started_shows_its_page_at_once_and_no_other_is_started(
+    tmp_path, monkeypatch
+):
+    run = Starting(monkeypatch, tmp_path / "home")
+    app = console(tmp_path)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(pilot, lambda: "Palette" in shown(app))
+        app.start_run(("a.yaml",))
+        await until(pilot, lambda: app.current_mode == "run")
+        await until(pilot, lambda: "… starting a run" in shown(app))
+        app.start_run(("b.yaml",))
+        await until(pilot, lambda: told(app, "another run is just being started"))
+        app.show_page("results")
+        await until(pilot, lambda: app.current_mode == "results")
+        run.appear()
+        await until(pilot, lambda: app.feed is not None)
+        await until(pilot, lambda: "starting a run" not in shown(app))
+        assert app.feed.folder == run.found
+        assert app.current_mode == "results"
+        assert run.begun == [(("a.yaml",), tmp_path)]
+
+
+async def test_a_run_that_cannot_be_started_says_why_and_another_may_be(tmp_path, monkeypatch):
+    run = Starting(monkeypatch, tmp_path / "home")
+    run.status = 3
+    app = console(tmp_path)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(pilot, lambda: "Palette" in shown(app))
+        for count in (1, 2):
+            app.start_run(("a.yaml",))
+            await until(pilot, lambda: not app.starting)
+            assert len(run.begun) == count
+        await until(pilot, lambda: told(app, "mpirun is not installed"))
+
+
+async def test_a_folder_that_is_deleted_leaves_the_console_as_it_is(tmp_path, monkeypatch):
+    suite = Path(__file__).parents[2] / "suites" / "smoke.yaml"
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    opened = []
+    monkeypatch.setattr(start, "_collect_seldom", lambda: None)
+    monkeypatch.setattr(start, "ConsoleApp", lambda opening: opened.append(opening) or Mock())
+    start.open_console(home=Path(".spbench"), suite=suite, hostfile=Path("a.hosts"))
+    [opening] = opened
+    assert (opening.folder, opening.home) == (folder, folder / ".spbench")
+    assert opening.hosts.hostfile == folder / "a.hosts"
+    environ = {"SPBENCH_CONFIG": str(tmp_path / "console.yaml")}
+    app = ConsoleApp(replace(opening, environ=environ, hosts=HostChoice()))
+    async with app.run_test(size=(200, 60)) as pilot:
+        await until(pilot, lambda: "link.pingpong" in shown(app))
+        folder.rmdir()
+        await pilot.press("f4", "escape", "ctrl+s", "down")
+        await until(pilot, lambda: "was deleted" in shown(app))
+        await pilot.press("f6")
+        await until(pilot, lambda: told(app, f"cannot start a run in {folder}"))
+        for digit, entry in enumerate(PAGES, 1):
+            await pilot.press(str(digit))
+            await until(pilot, lambda name=entry.name: app.current_mode == name)
+            await pilot.pause()
+
+
+def test_a_folder_that_is_gone_already_is_one_sentence(tmp_path, monkeypatch):
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    folder.rmdir()
+    with pytest.raises(UsageError, match="was deleted"):
+        start.open_console(home=tmp_path)
 
 
 class GoingOn:
@@ -124,6 +255,16 @@ async def test_quitting_asks_while_a_run_goes_on(tmp_path, monkeypatch, key, lea
         await pilot.pause()
         assert (app.return_value == 0) == leaves
         assert isinstance(app.screen, Confirm) is False
+
+
+async def test_quitting_asks_while_a_run_that_is_not_watched_goes_on(tmp_path, monkeypatch):
+    monkeypatch.setattr(background, "any_started", lambda: True)
+    app = console(tmp_path, page="run")
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: "No run is watched" in shown(app))
+        await pilot.press("q")
+        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        assert "A run goes on without the console" in shown(app)
 
 
 async def test_quitting_without_a_run_asks_nothing(tmp_path):

@@ -1,18 +1,23 @@
 """The Hosts page, driven by keys, over made-up hosts that a stand-in asks."""
 
 import asyncio
+import os
 import socket
+import threading
 
 import pytest
-from driving import SIZES, console, shown, until
+from driving import SIZES, console, in_one_write, shown, until
 
+from spbench.launch import doctor
 from spbench.launch.doctor import Finding
 from spbench.launch.survey import HostFacts
+from spbench.record.links import link_matrices
+from spbench.record.recorded import load_run
 from spbench.tui.app import HostChoice
 from spbench.tui.hosts import asking as asking_module
 from spbench.tui.hosts import page as page_module
 from spbench.tui.hosts.findings_pane import FindingsPane
-from spbench.tui.hosts.links_pane import LinksPane
+from spbench.tui.hosts.links_pane import LinksPane, worst_link
 from spbench.tui.widgets.heat_map import HeatMap
 from unit.events import measured, recorded, run_end
 
@@ -135,6 +140,56 @@ async def test_hosts_are_asked_only_when_one_says_so(folder, survey, size):
         await until(pilot, lambda: "The hosts differ" in findings(app))
         await until(pilot, lambda: "node03 has 32 cores, the others 64" in findings(app))
         assert page._hosts.host == "node02"
+
+
+async def test_keys_that_come_right_behind_the_filters_reach_it(folder, survey):
+    app = console(folder, page="hosts")
+    async with app.run_test(size=(120, 40)) as pilot:
+        await ready(pilot)
+        in_one_write(app, "/mdx/q")
+        await until(pilot, lambda: getattr(app.focused, "value", "") == "mdx/q")
+        assert survey.asked == [[MACHINE]]
+
+
+async def test_a_look_that_takes_long_is_not_begun_again_beside_itself(folder, survey, monkeypatch):
+    monkeypatch.setattr(page_module, "LOOK", 0.01)
+    begun, go_on = [], threading.Event()
+
+    def slowly(home, before):
+        begun.append(home)
+        go_on.wait(10)
+        return (), None
+
+    monkeypatch.setattr(page_module, "_last_links", slowly)
+    app = console(folder, page="hosts")
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(pilot, lambda: begun)
+        await pilot.pause(0.3)
+        assert len(begun) == 1
+        go_on.set()
+        await until(pilot, lambda: len(begun) > 2)
+
+
+async def test_this_machine_is_examined_for_no_number_of_ranks(folder, survey, monkeypatch):
+    monkeypatch.setattr(asking_module, "examine", doctor.examine)
+    monkeypatch.setattr(doctor, "cores", lambda: 2)
+    app = console(folder, page="hosts")
+    async with app.run_test(size=(120, 40)) as pilot:
+        page = await ready(pilot)
+        assert "2 of" in " ".join(f.text for f in page._asking.machine) or os.cpu_count() == 2
+        assert not [f for f in page._asking.machine if "would share" in f.text]
+
+
+def test_a_link_that_is_as_fast_as_the_others_is_not_called_worse(tmp_path):
+    latency = {((0, "a"), (1, "a")): 2.0, ((0, "a"), (2, "a")): 2.0, ((1, "a"), (2, "a")): 2.02}
+    events = [*measured(latency, {}), run_end()]
+    next(event["cases"] for event in events if event["event"] == "run_start")[0]["benchmark"] = (
+        "link.pingpong"
+    )
+    run = load_run(recorded(tmp_path, events, verdict="passed"))
+    (matrix,) = link_matrices(run)
+    (table,) = matrix.tables
+    assert worst_link(table).endswith("2.02 us, as is usual within a host.")
 
 
 async def test_one_host_is_asked_alone_and_asking_can_be_stopped(folder, survey):

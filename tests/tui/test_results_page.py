@@ -4,13 +4,16 @@ import json
 import threading
 
 import pytest
-from driving import SIZES, console, shown, until
+from driving import SIZES, console, in_one_write, shown, until
 
 from spbench.engine import background
 from spbench.record.folder import RunFolder
+from spbench.record.recorded import load_run
+from spbench.report.export import export_text
 from spbench.tui.dialogs import Confirm
 from spbench.tui.results import library as library_module
 from spbench.tui.results import page as page_module
+from spbench.tui.results import watching
 from spbench.tui.results.case_screen import CaseScreen
 from spbench.tui.results.export_dialog import ExportDialog
 from spbench.tui.results.library import Library, run_before
@@ -219,6 +222,27 @@ async def test_runs_that_begin_go_on_and_end_show_up_by_themselves(
         await until(pilot, lambda: "✓ passed" in row_of(app, "2001-01-04"))
 
 
+async def test_a_look_that_takes_long_is_not_begun_again_beside_itself(tmp_path, home, monkeypatch):
+    monkeypatch.setattr(page_module, "LOOK", 0.01)
+    begun, go_on = [], threading.Event()
+    read = library_module.summary_of
+
+    def slowly(folder):
+        begun.append(folder.id)
+        go_on.wait(10)
+        return read(folder)
+
+    monkeypatch.setattr(library_module, "summary_of", slowly)
+    app = opened(tmp_path)
+    async with app.run_test(size=MIDDLE) as pilot:
+        await until(pilot, lambda: begun)
+        await pilot.pause(0.3)
+        assert len(begun) == 1
+        go_on.set()
+        page = await ready(pilot)
+        assert len(page._pane.shown) == len(begun) == 3
+
+
 async def test_a_filter_selects_and_a_wrong_one_is_told(tmp_path, home):
     a_run(home, 5, 1.0, suite="other")
     app = opened(tmp_path)
@@ -240,6 +264,39 @@ async def test_a_filter_selects_and_a_wrong_one_is_told(tmp_path, home):
         await until(pilot, lambda: len(page._pane.shown) == 4)
         assert words_of(app, "#message") == ""
         assert app.focused is page._pane.table
+
+
+async def test_keys_that_come_right_behind_the_filters_reach_it(tmp_path, home):
+    app = opened(tmp_path)
+    async with app.run_test(size=MIDDLE) as pilot:
+        page = await ready(pilot)
+        in_one_write(app, "/verdict:failed")
+        await until(pilot, lambda: len(page._pane.shown) == 1)
+        assert app.current_mode == "results"
+
+
+async def test_runs_in_view_tell_how_many_passed_before_they_are_visited(tmp_path, home):
+    for day in (1, 2, 3):
+        folder = Library(home).summaries()[day - 1].folder
+        folder.write_text("report.json", export_text(load_run(folder), "json"))
+    app = opened(tmp_path)
+    async with app.run_test(size=(200, 60)) as pilot:
+        await ready(pilot)
+        await until(pilot, lambda: "6/6" in row_of(app, " 2001-01-01"))
+        await until(pilot, lambda: "5/6" in row_of(app, " 2001-01-03"))
+        assert "1:05" in row_of(app, " 2001-01-01")
+        assert "login" in row_of(app, " 2001-01-01").split("││")[0]
+        assert "took" in row_of(app, "started UTC")
+
+
+async def test_the_chosen_format_is_told_by_a_sign(tmp_path, home):
+    app = opened(tmp_path)
+    async with app.run_test(size=MIDDLE) as pilot:
+        await ready(pilot)
+        await asked_for_export(pilot)
+        await until(pilot, lambda: "●" in row_of(app, " CSV,") and "○" in row_of(app, " JSON,"))
+        app.focused.value = "x.json"
+        await until(pilot, lambda: "○" in row_of(app, " CSV,") and "●" in row_of(app, " JSON,"))
 
 
 async def test_a_case_tells_percentiles_limits_checks_and_expectations(tmp_path, home):
@@ -353,7 +410,7 @@ async def test_attaching_takes_a_run_that_goes_on_and_replay_one_that_has_ended(
     for day in (4, 5):
         a_run(home, day, 1.0, suite="going", ends=False)
     monkeypatch.setattr(
-        page_module, "open_recorded", lambda app, folder, speed: played.append((folder.id, speed))
+        watching, "open_recorded", lambda app, folder, speed: played.append((folder.id, speed))
     )
     app = opened(tmp_path)
     monkeypatch.setattr(app, "watch_run", lambda folder: watched.append(folder.id[:8]))

@@ -1,10 +1,12 @@
 """The Run page over made-up runs: as they run, as they ended, and played again."""
 
 import asyncio
+import json
+import os
 from contextlib import asynccontextmanager
 
 import pytest
-from driving import SIZES, console, shown, until
+from driving import SIZES, console, in_one_write, shown, until
 
 from spbench.engine import background
 from spbench.errors import UsageError
@@ -20,12 +22,14 @@ from spbench.tui.widgets.rank_strip import RankStrip
 from spbench.tui.widgets.timeline import TimeLine
 from unit.events import (
     TIME,
+    console_event,
     described,
     job_end,
     job_start,
     judged,
     metric,
     rank_event,
+    recorded,
     run_end,
     run_start,
     started,
@@ -167,6 +171,13 @@ class Watching:
         await self.pilot.pause()
 
 
+def startable(folder, where):
+    """Give a run a suite, so that it can be started again."""
+    (where / "a.yaml").touch()
+    folder.path.mkdir(parents=True)
+    folder.write_json("run.json", {"file": "a.yaml", "cwd": str(where)})
+
+
 @pytest.fixture
 def opened(tmp_path):
     """Open the console at a size, on a run of these events."""
@@ -176,6 +187,7 @@ def opened(tmp_path):
         app = console(tmp_path, page="run", **asked)
         async with app.run_test(size=size, notifications=True) as pilot:
             folder = RunFolder(tmp_path / "home" / "runs" / "made-up-run")
+            startable(folder, tmp_path)
             source = source or Script(folder, events)
             app.watch_run(folder, source)
             await until(
@@ -255,6 +267,14 @@ async def test_while_paused_the_ranks_stand_still_and_the_counters_go_on(opened)
         assert "PAUSED" not in shown(run.app)
 
 
+async def test_keys_that_come_right_behind_the_filters_reach_it(opened):
+    async with opened(WIDE, going_on()) as run:
+        await run.until(lambda: run.ranks == [0, 1, 2, 3])
+        in_one_write(run.app, "/e01 no/")
+        await run.until(lambda: run.page.query_one("#filter Input").value == "e01 no/")
+        assert "PAUSED" not in shown(run.app)
+
+
 async def test_the_filter_shows_ranks_that_match_and_escape_shows_all(opened):
     async with opened(WIDE, going_on()) as run:
         await run.until(lambda: run.ranks == [0, 1, 2, 3])
@@ -269,6 +289,23 @@ async def test_the_filter_shows_ranks_that_match_and_escape_shows_all(opened):
         await run.until(lambda: run.ranks == [0, 1, 2, 3])
         assert run.table("ranks").has_focus
         assert not run.page.query_one("#filter").display
+
+
+async def test_the_key_for_the_slowest_looks_at_the_order_that_there_is(opened, tmp_path):
+    async with opened(WIDE, going_on()) as run:
+        await run.until(lambda: len(run.ranks) == 4)
+        await run.press("o")
+        await run.until(lambda: run.ranks[0] == 3)
+        await run.press(*["s"] * 20)
+        run.table("ranks").sort_by("host")
+        await run.press("o")
+        await run.until(lambda: run.ranks[0] == 3)
+        folder = RunFolder(tmp_path / "home" / "runs" / "other")
+        run.app.watch_run(folder, Script(folder, going_on()))
+        await run.until(lambda: run.page.opened is run.app.feed)
+        await run.until(lambda: run.ranks == [3, 1, 2, 0] or run.ranks[:1] == [3])
+        await run.press("o")
+        await run.until(lambda: run.ranks == [0, 1, 2, 3])
 
 
 async def test_ranks_are_sorted_by_slowness_and_by_key_and_a_row_is_copied(opened):
@@ -301,7 +338,7 @@ async def test_a_failed_check_is_named_with_its_largest_error_and_where(opened, 
         await run.sees("check sum failed on rank 2 on node02", "largest error", "✗ failed")
         if size == NARROW:
             await run.press("v")
-        await run.sees("largest error", "0.25 at row 7", "(tolerance 0.001)")
+        await run.sees("largest error", "0.25", "(tolerance", "0.001): row 7")
         await run.press("n")
         await run.until(lambda: run.table("ranks").cursor_key == 2)
         await run.press("n")
@@ -410,6 +447,15 @@ async def test_logs_scroll_and_stay_where_they_are_read(opened):
         await run.sees("said 101")
 
 
+async def test_wide_letters_of_logs_are_all_shown(opened):
+    told = rank_event("log", 0, level="info", message="漢字" * 200 + "end")
+    async with opened(MIDDLE, [*going_on(), told]) as run:
+        await run.until(lambda: len(run.ranks) == 4)
+        await run.press("l")
+        await run.sees("end")
+        assert shown(run.app).count("漢") == 200
+
+
 async def test_at_a_small_size_a_key_goes_through_panels_and_hidden_ones_are_not_drawn(
     opened, monkeypatch
 ):
@@ -460,7 +506,7 @@ async def test_a_case_that_ended_in_an_error_shows_its_traceback(opened):
         await run.press("enter")
         await run.until(lambda: isinstance(run.app.screen, Details))
         await run.sees("node01, local rank 1", "0-1", "self,sm")
-        await run.sees("sum, repeat 0: ✗ failed, largest error 0.25 at row 7")
+        await run.sees("sum, repeat 0: ✗ failed, largest error 0.25 (tolerance 0.001): row 7")
 
 
 async def test_several_jobs_each_with_its_own_ranks(opened):
@@ -511,6 +557,58 @@ async def test_a_run_whose_console_was_killed_is_unfinished(opened):
         run.source.end()
         await run.sees("! unfinished", "its console was killed")
         await run.until(lambda: "Cancel" not in shown(run.app))
+        await run.until(lambda: "made-up ! unfinished 0/2" in shown(run.app).splitlines()[0])
+        await run.until(lambda: all(run.row(rank)[3] == "unfinished" for rank in range(4)))
+        await run.until(lambda: "…" not in shown(run.app) and "waiting" not in shown(run.app))
+        await run.focus("cases")
+        await run.press("enter")
+        await run.until(lambda: isinstance(run.app.screen, Details))
+        await run.sees("status", "! unfinished")
+        assert "running" not in shown(run.app)
+
+
+async def test_what_was_held_goes_on_when_the_run_ends(opened):
+    async with opened(WIDE, going_on()) as run:
+        await run.sees("6.10")
+        await run.press("space")
+        await run.sees("PAUSED")
+        run.source.say(*samples([[50.0] * 9] * 4), *sums(), *ended_case(), run_end("failed", 1))
+        run.source.end()
+        await run.sees("✗ failed", "check sum failed on rank 2")
+        await run.until(lambda: "PAUSED" not in shown(run.app) and run.row(3)[6] == "50.0")
+
+
+async def test_the_headline_forgets_the_run_before(opened, tmp_path):
+    async with opened(WIDE, going_on()) as run:
+        await run.sees("4 ranks on 3 hosts")
+        headline = run.page.query_one(Headline)
+        headline._rate.value = 154.0
+        headline._rate._events = 10**6
+        events = started(made_up(), hosts=["node01"] * 4)
+        folder = RunFolder(tmp_path / "home" / "runs" / "other")
+        run.app.watch_run(folder, Script(folder, events))
+        await run.sees("4 ranks on 1 host", " 0 events/s")
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_cases_that_differ_in_what_is_swept_can_be_told_apart(opened, size):
+    ids = [f"exchange[grid={grid},halo_len=3]" for grid in ("1x8", "2x4", "8x1")]
+    async with opened(size, started(*map(made_up, ids), hosts=HOSTS)) as run:
+        await run.sees("1x8", "2x4", "8x1")
+
+
+async def test_a_run_of_another_host_is_followed_and_not_cancelled_from_here(opened, tmp_path):
+    folder = recorded(tmp_path / "home", going_on(), console={"pid": 1, "host": "node09"})
+    async with opened(WIDE, [], LiveSource(folder)) as run:
+        await run.sees("… running on node09", "as far as its log tells")
+        await run.until(lambda: "Cancel" not in shown(run.app))
+        assert not run.app.feed.ended
+        with folder.events.open("ab") as log:
+            log.write(json.dumps(console_event("log", rank=0, level="info", message="x")).encode())
+            log.write(b"\n")
+        await run.until(lambda: run.app.feed.said == 1)
+        os.utime(folder.events, (1000.0, 1000.0))
+        await run.sees("! unfinished", "nothing came from its console on node09")
 
 
 async def test_a_log_that_is_none_of_a_run_says_where(opened):
@@ -601,6 +699,16 @@ async def test_again_asks_and_starts_the_same_run_where_it_was_started(
         await run.asked("r", answer="y")
         await run.until(lambda: begun == [(("a.yaml",), tmp_path)])
         assert asked == [run.app.feed.folder]
+
+
+async def test_a_run_whose_suite_is_not_there_is_not_offered_again(opened, tmp_path):
+    async with opened(WIDE, whole_run()) as run:
+        await run.sees("✓ passed", "Again")
+        (tmp_path / "a.yaml").unlink()
+        run.app.watch_run(run.app.feed.folder, Script(run.app.feed.folder, whole_run()))
+        await run.until(lambda: "Again" not in shown(run.app))
+        await run.press("r")
+        assert not isinstance(run.app.screen, Confirm)
 
 
 async def test_readonly_neither_cancels_nor_starts(opened):

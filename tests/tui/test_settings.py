@@ -3,25 +3,39 @@
 import pytest
 
 from spbench.errors import UsageError
-from spbench.tui.settings import Settings, load_settings, save_settings, settings_path
-
-
-def test_without_a_file_there_are_the_defaults(tmp_path):
-    assert load_settings(tmp_path / "none.yaml") == Settings()
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [
-        Settings(),
-        Settings(theme="spbench-light"),
-        Settings(refresh_hz=2, keys={"run.cancel": "X,delete"}),
-    ],
+from spbench.tui.palette import action_ids
+from spbench.tui.settings import (
+    Settings,
+    keep_theme,
+    load_settings,
+    settings_path,
+    unknown_actions,
 )
-def test_what_is_saved_is_read_back(tmp_path, settings):
-    path = tmp_path / "deep" / "console.yaml"
-    save_settings(path, settings)
-    assert load_settings(path) == settings
+
+THEMES = ("spbench-dark", "spbench-light")
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "console.yaml"
+
+
+def load(path):
+    return load_settings(path, THEMES)
+
+
+def test_without_a_file_there_are_the_defaults(path):
+    assert load(path).settings == Settings()
+    assert load(path).complaints == ()
+
+
+def test_a_file_says_all(path):
+    path.write_text(
+        "theme: spbench-light\nrefresh_hz: 2\nkeys: {run.cancel: 'X, delete,ctrl+f5,/'}"
+    )
+    keys = {"run.cancel": "X, delete,ctrl+f5,/"}
+    assert load(path).settings == Settings("spbench-light", 2, keys)
+    assert load(path).complaints == ()
 
 
 @pytest.mark.parametrize(
@@ -31,19 +45,88 @@ def test_what_is_saved_is_read_back(tmp_path, settings):
         ("refresh_hz: true", "refresh_hz: True is not a number"),
         ("them: dark", "there is no setting 'them' (did you mean theme?)"),
         ("theme: 3", "theme: 3 is not a text"),
+        ("theme: spbench-lite", "theme: there is no theme 'spbench-lite' (did you mean spbench-li"),
+        ("theme: q", "theme: there is no theme 'q'; the palette (ctrl+p) lists them"),
         ("keys: [a]", "keys: ['a'] is no mapping"),
         ("keys: {run.cancel: 1}", "keys.run.cancel: 1 is not a text"),
+        ("keys: {run.pause: notakey foo}", "keys.run.pause: 'notakey foo' is no key"),
+        (
+            "keys: {run.pause: 'x,delet'}",
+            "keys.run.pause: 'delet' is no key (did you mean delete?)",
+        ),
+        ("keys: {run.pause: ctl+x}", "keys.run.pause: 'ctl+x' is no key"),
+        ("keys: {run.pause: ''}", "keys.run.pause: '' is no key; write keys as x, f5 or ctrl+x"),
         ("a: [", "this is no YAML file"),
         ("- a", "the file holds no mapping"),
     ],
 )
-def test_a_wrong_file_is_one_sentence_with_its_place(tmp_path, text, told):
-    path = tmp_path / "console.yaml"
+def test_a_wrong_file_is_one_sentence_with_its_place(path, text, told):
     path.write_text(text)
-    with pytest.raises(UsageError) as caught:
-        load_settings(path)
-    assert str(caught.value).startswith(f"{path}: error: {told}")
-    assert "\n" not in str(caught.value)
+    loaded = load(path)
+    assert loaded.settings == Settings()
+    [sentence] = loaded.complaints
+    assert sentence.startswith(f"{path}: error: {told}")
+    assert "\n" not in sentence
+
+
+def test_what_is_right_is_taken_beside_what_is_wrong(path):
+    path.write_text("them: x\nrefresh_hz: 4\nkeys: {run.pause: no such key, run.cancel: X}\n")
+    loaded = load(path)
+    assert loaded.settings == Settings(refresh_hz=4, keys={"run.cancel": "X"})
+    assert len(loaded.complaints) == 2
+
+
+@pytest.mark.parametrize("key", ["slash", "question_mark", "+", "ctrl+shift+left", "é", "alt+x"])
+def test_names_of_keys_are_taken(path, key):
+    path.write_text(f"keys: {{run.pause: {key!r}}}")
+    assert load(path).complaints == ()
+
+
+def test_keys_of_no_action_are_told(path):
+    settings = Settings(keys={"run.cancl": "X", "run.cancel": "X", "zzz": "Y"})
+    assert unknown_actions(path, settings, action_ids()) == (
+        f"{path}: error: keys: there is no action 'run.cancl' (did you mean run.cancel?)",
+        f"{path}: error: keys: there is no action 'zzz'; F1 shows the ids",
+    )
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("", "theme: spbench-light\n"),
+        ("# mine\n", "# mine\ntheme: spbench-light\n"),
+        ("{}\n", "{theme: spbench-light}\n"),
+        ("{refresh_hz: 4}", "{theme: spbench-light, refresh_hz: 4}"),
+        ("refresh_hz: 4", "refresh_hz: 4\ntheme: spbench-light\n"),
+        ("refresh_hz: 4\r\n", "refresh_hz: 4\r\ntheme: spbench-light\r\n"),
+        (
+            "# mine\ntheme: 'spbench-dark'  # at night\nkeys:\n  run.cancel: X\n",
+            "# mine\ntheme: spbench-light  # at night\nkeys:\n  run.cancel: X\n",
+        ),
+    ],
+)
+def test_a_theme_is_kept_and_all_else_stays_as_it_is_written(path, before, after):
+    path.write_bytes(before.encode())
+    keep_theme(path, "spbench-light")
+    assert path.read_bytes().decode() == after
+    assert load(path).settings.theme == "spbench-light"
+
+
+def test_a_theme_is_kept_in_a_folder_to_be_made_and_through_a_link(tmp_path):
+    kept = tmp_path / "deep" / "kept.yaml"
+    link = tmp_path / "console.yaml"
+    link.symlink_to(kept)
+    keep_theme(link, "spbench-light")
+    assert link.is_symlink()
+    assert kept.read_text() == "theme: spbench-light\n"
+
+
+@pytest.mark.parametrize("text", ["- a\n", "a: [", "refresh_hz: 4\n...\n"])
+def test_a_file_that_cannot_be_changed_safely_is_left_alone(path, text):
+    path.write_text(text)
+    with pytest.raises(UsageError, match=str(path)):
+        keep_theme(path, "spbench-light")
+    assert path.read_text() == text
 
 
 def test_the_place_is_the_users_config_folder_or_what_the_environment_says(tmp_path, monkeypatch):

@@ -22,9 +22,10 @@ from suites_driving import (
 from textual.widgets import Input
 
 from spbench.tui.suites.cases_pane import CasesPane
-from spbench.tui.suites.field_row import ExpectRow
+from spbench.tui.suites.field_row import ExpectRow, Lines, TextRow
 from spbench.tui.suites.form import CaseForm
 from spbench.tui.suites.page import SuitesPage
+from spbench.tui.suites.typed_case import COMMENT
 from spbench_workers.catalog import BENCHMARKS, Param
 
 
@@ -77,17 +78,45 @@ async def test_the_form_says_what_the_loader_would_say_and_writes_nothing_wrong(
         await pilot.press("f4")
         await choose(pilot, "o.exch")
         await in_form(pilot)
-        await fill(pilot, "halo_len", "1, x")
+        row = await fill(pilot, "halo_len", "1, x")
         await until(pilot, lambda: "✗ halo_len: 'x' is not a whole number" in shown(app))
+        app.screen.query_one("#write").focus()
         await pilot.press("ctrl+s")
-        await until(pilot, lambda: "mend what is marked ✗ first" in complaints(app))
+        await until(pilot, lambda: app.focused is row.query_one(Input))
         assert isinstance(app.screen, CaseForm)
+        assert complaints(app) == []  # they would cover the buttons
         await fill(pilot, "halo_len", "1")
         await fill(pilot, "name", "second")
         await until(pilot, lambda: "the case name 'second' stands twice" in shown(app))
         await pilot.press("ctrl+s", "escape")
         await until(pilot, lambda: isinstance(app.screen, SuitesPage))
         assert editor(app).text == SUITE
+
+
+async def test_up_and_down_leave_a_box_of_lines_at_its_ends(suite):
+    app = opened(suite)
+    async with app.run_test(size=SIZE) as pilot:
+        await ready(pilot)
+        await to_line(pilot, AT_FIRST)
+        await pilot.press("e")
+        form = await in_form(pilot)
+        box = next(row for row in form.query(TextRow) if row.key == COMMENT).query_one(Lines)
+        box.focus()
+        box.text = "one\ntwo " + "and more " * 8
+        await pilot.press("down")
+        assert app.focused is box
+        await pilot.press("down")
+        assert app.focused is box  # the second line is wrapped
+        box.move_cursor(box.document.end)
+        await pilot.press("down")
+        assert app.focused is not box
+        await pilot.press("up")
+        assert app.focused is box
+        box.move_cursor((0, 0))
+        await pilot.press("shift+up")
+        assert app.focused is box
+        await pilot.press("up")
+        assert app.focused is not box
 
 
 async def test_a_case_is_edited_in_the_form_and_all_else_stays_as_it_is_written(suite):

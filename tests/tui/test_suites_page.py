@@ -185,7 +185,7 @@ async def test_a_file_that_changed_on_disk_is_written_over_only_after_a_question
         await ready(pilot)
         theirs = SUITE + "# theirs\n"
         suite.write_text(theirs)
-        await pilot.press("r")
+        await pilot.press("f5")
         await until(pilot, lambda: any("changed on disk" in note for note in complaints(app)))
         assert app.started == []
         await type_over(pilot, 1, "# mine")
@@ -247,11 +247,11 @@ async def test_all_or_one_case_is_run_with_the_hosts_that_were_chosen(suite):
     async with app.run_test(size=SIZE) as pilot:
         await ready(pilot)
         options = ("--hosts", "localhost:4", "--launcher", "openmpi")
-        await pilot.press("r")
+        await pilot.press("f5")
         await until(pilot, lambda: len(app.started) == 1)
         await to_line(pilot, AT_SECOND)
         await until(pilot, lambda: app.screen.query_one(CasesPane).case.name == "second")
-        await pilot.press("R")
+        await pilot.press("f6")
         await until(pilot, lambda: len(app.started) == 2)
         await pilot.press("i")
         await choose(pilot, "slow")
@@ -262,6 +262,15 @@ async def test_all_or_one_case_is_run_with_the_hosts_that_were_chosen(suite):
             (str(suite), *one, *options),
             (str(suite), *one, "--inject", "slow", *options),
         ]
+
+
+async def test_no_letter_starts_a_run(suite):
+    app = opened(suite)
+    async with app.run_test(size=SIZE) as pilot:
+        await ready(pilot)
+        await pilot.press("r", "R", "f5")
+        await until(pilot, lambda: app.started != [])
+        assert app.started == [(str(suite),)]
 
 
 async def test_a_text_with_errors_is_not_run_and_one_that_changed_is_saved_first(suite):
@@ -284,7 +293,7 @@ async def test_readonly_shows_all_and_changes_nothing(suite):
     async with app.run_test(size=SIZE) as pilot:
         await ready(pilot)
         editor(app).focus()
-        await pilot.press("x", "c", "e", "r", "R", "i", "n", "delete", "ctrl+s", "f4", "f5", "f8")
+        await pilot.press("x", "c", "e", "i", "n", "delete", "ctrl+s", "f4", "f5", "f6", "f8")
         await pilot.pause()
         assert isinstance(app.screen, SuitesPage)
         assert editor(app).text == suite.read_text() == SUITE
@@ -299,7 +308,7 @@ async def test_without_a_suite_the_files_are_shown_and_one_opens_by_enter_or_a_c
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: "other.yaml  3 cases" in shown(app))
         assert "No suite is open" in shown(app)
-        await pilot.press("r", "c")
+        await pilot.press("f5", "c")
         await until(pilot, lambda: len(complaints(app)) == 2)
         await pilot.press("enter")
         await ready(pilot)
@@ -343,6 +352,7 @@ async def test_faults_of_the_case_are_offered_and_the_list_narrows(suite):
         everything = found.option_count
         assert "corrupt-halo" in shown(app)
         assert "the last rank sleeps for ever" in shown(app)
+        assert "the last rank does so in halo.exchange; a check must find it" in shown(app)
         await pilot.press(*"halo", "down", "up")
         await until(pilot, lambda: 0 < found.option_count < everything)
         await pilot.press("escape")

@@ -59,6 +59,7 @@ class Walker:
     async def run_all(self):
         await self.pilot.press("f5")
         await self.until(lambda: isinstance(self.app.screen, RunPage))
+        await self.until(lambda: self.app.feed is not None)
         return self.app.feed
 
     async def plant(self, words):

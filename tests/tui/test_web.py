@@ -3,12 +3,16 @@
 import asyncio
 import re
 from contextlib import asynccontextmanager
+from unittest.mock import Mock
 
 import aiohttp
 import pytest
+import typer
+from typer.testing import CliRunner
 
 pytest.importorskip("textual_serve", reason="the extra `serve` is not installed")
 
+from spbench.cli import console
 from spbench.errors import UsageError
 from spbench.tui.web.server import ConsoleServer
 
@@ -16,11 +20,11 @@ TOKEN = "a-token"
 
 
 @asynccontextmanager
-async def serving(token=TOKEN, command="true"):
+async def serving(token=TOKEN, command="true", host="127.0.0.1"):
     """The address of a running server, as it tells it."""
     told = asyncio.get_running_loop().create_future()
     server = ConsoleServer(command, token)
-    task = asyncio.create_task(server.run("127.0.0.1", 0, told.set_result))
+    task = asyncio.create_task(server.run(host, 0, told.set_result))
     try:
         await asyncio.wait({task, told}, timeout=10, return_when=asyncio.FIRST_COMPLETED)
         if task.done():
@@ -38,6 +42,21 @@ async def status_of(address, **options):
         session.get(address, **options) as got,
     ):
         return got.status
+
+
+def test_the_console_in_the_browser_is_opened_as_the_command_line_says(tmp_path):
+    app, served = typer.Typer(), []
+    console.register(app, Mock(), lambda words, **asked: served.append((words, asked)))
+    hosts = ["--hostfile", "a.hosts", "--exclude-hosts", "node03", "--launcher", "hydra"]
+    options = ["--readonly", "--home", str(tmp_path), *hosts]
+    runner = CliRunner()
+    assert runner.invoke(app, ["serve", "a.yaml", "--port", "0", *options]).exit_code == 0
+    assert runner.invoke(app, ["serve", "--no-token", "--hosts", "node01:4"]).exit_code == 0
+    assert [words for words, _ in served] == [
+        ["a.yaml", *options],
+        ["--home", ".spbench", "--hosts", "node01:4"],
+    ]
+    assert [asked["with_token"] for _, asked in served] == [True, False]
 
 
 async def test_the_told_address_opens_the_page_and_no_other_does():
@@ -66,6 +85,26 @@ async def test_without_a_token_anyone_on_this_host_gets_in():
     async with serving(token=None) as address:
         assert "token" not in address
         assert await status_of(address) == 200
+
+
+@pytest.mark.parametrize("name", ["localhost", "127.0.0.1:80", "[::1]:9999"])
+async def test_without_a_token_a_name_of_this_machine_gets_in(name):
+    async with serving(token=None) as address:
+        assert await status_of(address, headers={"Host": name}) == 200
+
+
+@pytest.mark.parametrize("name", ["evil.example", "evil.example:80", "127.0.0.1.evil.example", "["])
+async def test_without_a_token_a_name_that_others_chose_does_not_get_in(name):
+    async with serving(token=None) as address:
+        assert await status_of(address, headers={"Host": name}) == 403
+    async with serving() as address:
+        assert await status_of(address, headers={"Host": name}) == 200
+
+
+async def test_who_serves_to_all_addresses_is_reached_by_any_name():
+    async with serving(token=None, host="0.0.0.0") as address:
+        address = address.replace("0.0.0.0", "127.0.0.1")
+        assert await status_of(address, headers={"Host": "login.example"}) == 200
 
 
 async def test_a_page_of_another_site_does_not_get_in():

@@ -11,7 +11,15 @@ from events import recorded, run_start
 
 from spbench.cli.app import run_command_line
 from spbench.engine import background
-from spbench.engine.background import again, cancel, run_words, running, start, started_in
+from spbench.engine.background import (
+    again,
+    any_started,
+    cancel,
+    run_words,
+    running,
+    start,
+    started_in,
+)
 from spbench.errors import ExitCode, FailedRunError, UsageError
 
 ROOT = Path(__file__).parents[2]
@@ -124,9 +132,11 @@ def test_a_run_is_found_by_its_console(begin, home, tmp_path):
 @pytest.mark.usefixtures("console")
 def test_a_run_is_cancelled_as_by_ctrl_c(begin, home):
     launched = begin("a.yaml")
+    assert any_started()
     folder = until(launched.folder)
     cancel(folder)
     assert until(launched.ended) is ExitCode.INTERRUPTED
+    assert not any_started()
     assert launched.complaint() is None
     assert running(home) == []
     with pytest.raises(UsageError, match="has ended; there is nothing to cancel"):
@@ -163,9 +173,13 @@ def test_folders_of_others_are_read_only_once(begin, home, monkeypatch, tmp_path
     until(launched.ended)
 
 
-def test_a_run_that_cannot_be_started_says_why(home, tmp_path):
-    with pytest.raises(FailedRunError, match=r"cannot start a run with .*: No such file"):
+def test_a_run_that_cannot_be_started_says_why(home, tmp_path, monkeypatch):
+    with pytest.raises(FailedRunError, match=r"cannot start a run in .*/missing: there is no such"):
         start((), home, {}, tmp_path / "missing")
+    assert not home.exists()
+    monkeypatch.setattr(sys, "executable", "/no/python")
+    with pytest.raises(FailedRunError, match=r"cannot start a run with .*: No such file"):
+        start((), home, {}, tmp_path)
     (tmp_path / "file").write_text("")
     with pytest.raises(FailedRunError, match=r"cannot write .*: Not a directory"):
         start((), tmp_path / "file", {}, tmp_path)
@@ -274,7 +288,7 @@ def test_a_run_that_does_not_say_what_it_was_is_not_run_again(home):
         again(recorded(home, []))
 
 
-def test_the_folder_of_a_run_that_is_gone_is_this_one(home, tmp_path):
+def test_the_folder_of_a_run_is_none_where_it_is_gone_or_not_known(home, tmp_path):
     assert started_in(recorded(home, [], cwd=str(tmp_path))) == tmp_path
-    assert started_in(recorded(home, [], cwd=str(tmp_path / "gone"))) == Path.cwd()
-    assert started_in(recorded(home, [])) == Path.cwd()
+    assert started_in(recorded(home, [], cwd=str(tmp_path / "gone"))) is None
+    assert started_in(recorded(home, [])) is None

@@ -13,6 +13,7 @@ from events import console_event, recorded, run_end, run_start, whole_run
 from spbench.errors import ExitCode, FailedRunError, UsageError
 from spbench.record.event_log import EventLog, encode, read_events
 from spbench.record.folder import (
+    QUIET,
     RunFolder,
     create,
     find_run,
@@ -275,8 +276,21 @@ def test_a_run_lives_as_long_as_its_console(home, console):
     assert not folder.alive()
 
 
-def test_a_console_of_another_host_is_not_known_to_live(home, console):
-    assert not recorded(home, SHORT_RUN, **place_of(console, host="elsewhere")).alive()
+def test_of_a_console_on_another_host_only_the_log_tells(home, console):
+    folder = recorded(home, SHORT_RUN, **place_of(console, host="elsewhere"))
+    assert folder.elsewhere() == "elsewhere"
+    assert folder.alive() is None
+    long_ago = time.time() - QUIET - 60
+    os.utime(folder.events, (long_ago, long_ago))
+    assert folder.alive() is False
+    folder.events.unlink()
+    assert folder.alive() is None, "it has not begun to write"
+
+
+def test_a_console_of_this_host_is_not_elsewhere(home, console, tmp_path):
+    assert recorded(home, SHORT_RUN, **place_of(console)).elsewhere() is None
+    assert recorded(home, SHORT_RUN, **place_of(console, host=None)).elsewhere() is None
+    assert RunFolder(tmp_path).elsewhere() is None
 
 
 def test_another_program_of_that_number_is_no_console(home, console):

@@ -1,4 +1,5 @@
 import json
+import socket
 from dataclasses import replace
 
 import pytest
@@ -86,10 +87,11 @@ def test_the_oldest_run_comes_first(home):
 
 
 def test_a_run_without_a_verdict_runs_as_long_as_its_console(home, monkeypatch):
-    alive, dead = (recorded(home, [run_start()]) for _ in range(2))
-    monkeypatch.setattr(RunFolder, "alive", lambda folder: folder == alive)
-    assert summary_of(alive).verdict == "running"
-    assert summary_of(dead).verdict == "unfinished"
+    alive, dead, afar = (recorded(home, [run_start()]) for _ in range(3))
+    known = {alive: True, dead: False, afar: None}
+    monkeypatch.setattr(RunFolder, "alive", lambda folder: known[folder])
+    verdicts = [summary_of(folder).verdict for folder in known]
+    assert verdicts == ["running", "unfinished", "running"]
 
 
 @pytest.mark.parametrize(
@@ -285,7 +287,8 @@ def test_a_run_that_goes_on_keeps_its_cases_phases(home, monkeypatch):
 
 
 def test_a_run_whose_console_was_killed_has_verdicts(home):
-    run = load_run(recorded(home, half_a_run(), console=CONSOLE))
+    here = CONSOLE | {"host": socket.gethostname()}
+    run = load_run(recorded(home, half_a_run(), console=here))
     assert [case.status for case in run.cases.values()] == ["passed", "error", "skipped"]
     assert run.cases["b"].reason == "the console ended during this case"
 

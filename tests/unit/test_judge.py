@@ -48,7 +48,7 @@ def test_a_failed_check_names_rank_host_error_and_place():
     verdict = judged_case(*checks(True, False, detail="row 3", tolerance=0.25))
     assert verdict.status == "failed"
     assert verdict.reason == (
-        "check halo failed on rank 1 on node02: largest error 0.5 at row 3 (tolerance 0.25)"
+        "check halo failed on rank 1 on node02: largest error 0.5 (tolerance 0.25): row 3"
     )
 
 
@@ -64,7 +64,8 @@ def test_the_worst_rank_is_the_one_that_is_told():
         for rank, error in enumerate([1.0, 7.0, 2.0])
     ]
     verdict = judged_case(*events, hosts=["node01"] * 3)
-    assert verdict.reason.startswith("check halo failed on ranks 0, 1, 2: largest error 7 at by 1")
+    told = "check halo failed on ranks 0, 1, 2: largest error 7 (tolerance 0): by 1"
+    assert verdict.reason.startswith(told)
 
 
 def test_a_declared_check_that_no_rank_reports_is_an_error():

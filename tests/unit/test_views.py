@@ -3,7 +3,16 @@
 import io
 
 import pytest
-from events import described, rank_event, recorded, started, whole_run
+from events import (
+    described,
+    judged,
+    rank_event,
+    recorded,
+    run_end,
+    run_start,
+    started,
+    whole_run,
+)
 from rich.console import Console
 
 from spbench.cli.lines import Lines, case_line
@@ -180,6 +189,19 @@ def test_a_replay_prints_what_the_run_printed(tmp_path, verbosity):
     assert printed[-1].startswith("passed: 1 passed in")
 
 
+def test_what_a_rank_says_cannot_move_the_cursor(tmp_path):
+    said = [
+        rank_event("log", 0, level="error", message="\x1b[2Jone\r\n\ttwo"),
+        rank_event("case_start", 0),
+        judged("a", "error", "rank 0: \x1b]0;x\x07"),
+    ]
+    printed = replayed(recorded(tmp_path, [run_start(), *said, run_end("error", 4)]))
+    assert "        rank 0: ?[2Jone\n        two" in printed
+    assert "        rank 0: ?]0;x?" in printed
+    assert "1 case" in printed[1]
+    assert "1 cases" not in printed[1]
+
+
 def test_a_replay_at_a_high_speed_ends_alike(tmp_path):
     folder = recorded(tmp_path, whole_run())
     assert replayed(folder, 1e9) == replayed(folder)
@@ -191,6 +213,19 @@ def test_a_replay_at_a_high_speed_ends_alike(tmp_path):
 def test_a_replay_of_a_run_without_an_end_says_so(tmp_path, monkeypatch, pid, end):
     monkeypatch.setattr(RunFolder, "alive", lambda folder: pid is None)
     folder = recorded(tmp_path, whole_run()[:-1])
+    assert replayed(folder)[-1] == f"unfinished: {end}; events: {folder.events}"
+
+
+@pytest.mark.parametrize(
+    ("alive", "end"),
+    [
+        (None, "still running on node09, as far as its log tells"),
+        (False, "nothing came from the console on node09 for long"),
+    ],
+)
+def test_a_replay_of_a_run_of_another_host_says_what_is_known(tmp_path, monkeypatch, alive, end):
+    monkeypatch.setattr(RunFolder, "alive", lambda folder: alive)
+    folder = recorded(tmp_path, whole_run()[:-1], console={"host": "node09"})
     assert replayed(folder)[-1] == f"unfinished: {end}; events: {folder.events}"
 
 

@@ -142,13 +142,25 @@ def _serve(serve_console: ServeConsole) -> Callable[..., None]:
             bool, typer.Option("--no-token", help="Let in who has no token, on loopback too.")
         ] = False,
         readonly: ReadonlyOption = False,
+        hostfile: HostfileOption = None,
+        hosts: HostsOption = None,
+        exclude_hosts: ExcludeOption = None,
+        launcher: LauncherOption = None,
         home: HomeOption = None,
     ) -> None:
         """Show the console in a browser, on loopback and behind a token."""
         from spbench.record.folder import home_of
 
-        words = [] if suite is None else [str(suite)]
-        words += ["--home", str(home_of(home, os.environ)), *(["--readonly"] * readonly)]
+        options = {
+            "--home": home_of(home, os.environ),
+            "--hostfile": hostfile,
+            "--hosts": hosts,
+            "--exclude-hosts": exclude_hosts,
+            "--launcher": launcher,
+        }
+        given = [(name, str(value)) for name, value in options.items() if value is not None]
+        words = [*([] if suite is None else [str(suite)]), *(["--readonly"] * readonly)]
+        words += [word for option in given for word in option]
 
         def tell(address: str) -> None:
             print(f"{address}\nOpen it in a browser; Ctrl-C ends the server.", flush=True)

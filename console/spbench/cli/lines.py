@@ -7,7 +7,7 @@ from typing import Any
 
 from spbench.record.case_state import CaseState
 from spbench.record.cores import crowded, fold_numbers
-from spbench.record.figures import GLYPHS, number
+from spbench.record.figures import GLYPHS, clean, number
 from spbench.record.rank_rows import RankRows
 from spbench.record.state import RankState, RunState
 from spbench.record.stragglers import Stragglers
@@ -33,7 +33,7 @@ class Lines:
         columns: int | None = None,
     ) -> None:
         self._state = state
-        self._write = write
+        self._output = write
         self._verbosity = verbosity
         self._columns = columns
         self.rows = RankRows(state)
@@ -70,6 +70,9 @@ class Lines:
     def close(self) -> None:
         """Nothing is held open."""
 
+    def _write(self, text: str) -> None:
+        self._output(printable(text))
+
     def _tell_stragglers(self) -> None:
         """Name each rank or host that lags, once a case."""
         case = self.rows.case
@@ -85,7 +88,8 @@ class Lines:
         self._width = min(MOST_WIDTH, max(len(case["id"]) for case in event["cases"]))
         what = f": {event['description']}" if event["description"] else ""
         self._write(f"{event['suite']}{what}")
-        self._write(f"run {event['id']}, {len(event['cases'])} cases")
+        count = len(event["cases"])
+        self._write(f"run {event['id']}, {count} case{'s' * (count != 1)}")
 
     def _on_job_start(self, event: Mapping[str, Any]) -> None:
         self._ready, self._look_at = 0, 0.0
@@ -120,8 +124,13 @@ class Lines:
     def _on_log(self, event: Mapping[str, Any]) -> None:
         if event["level"] == "where":
             return
-        if self._verbosity > 0 or event["level"] != "info":
+        if self._verbosity > 0 or event["level"] not in ("info", "line"):
             self._write(f"        rank {event['rank']}: {event['message']}")
+
+
+def printable(text: str) -> str:
+    """Return lines without what would move a terminal's cursor: ranks may say anything."""
+    return "\n".join(clean(line.expandtabs()) for line in text.splitlines())
 
 
 def case_line(case: CaseState, width: int = 0, room: int | None = None) -> str:

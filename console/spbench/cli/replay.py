@@ -34,7 +34,13 @@ def replay_lines(
 
 def unfinished(folder: RunFolder) -> str:
     """Return the last line of a run whose events do not tell its end."""
-    end = "still running" if folder.alive() else "the console ended before the run did"
+    alive, host = folder.alive(), folder.elsewhere()
+    if alive is None:
+        end = f"still running on {host}, as far as its log tells"
+    elif host is not None:
+        end = f"nothing came from the console on {host} for long"
+    else:
+        end = "still running" if alive else "the console ended before the run did"
     return f"unfinished: {end}; events: {folder.events}"
 
 

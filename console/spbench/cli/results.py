@@ -85,20 +85,20 @@ def show(
 
 
 def _show_cases(folder: RunFolder) -> None:
-    from spbench.cli.lines import MOST_WIDTH, Lines, case_line
+    from spbench.cli.lines import MOST_WIDTH, Lines, case_line, printable
+    from spbench.cli.replay import unfinished
 
     state = folder.replay()
     width = min(MOST_WIDTH, max(map(len, state.cases), default=0))
     for case in state.cases.values():
         print(case_line(case, width))
         if case.reason:
-            print(f"        {case.reason}")
+            print(printable(f"        {case.reason}"))
     ended = state.run is not None and state.run.finished is not None
     if ended:
         Lines(state, print, 0).finish(f"report: {folder.report}")
     else:
-        end = "still running" if folder.alive() else "the console ended before the run did"
-        print(f"unfinished: {end}; events: {folder.events}")
+        print(unfinished(folder))
 
 
 def _matrices(folder: RunFolder) -> list[LinkMatrix]:

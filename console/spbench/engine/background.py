@@ -92,8 +92,10 @@ def start(words: Sequence[str], home: Path, environ: Mapping[str, str], cwd: Pat
     """Start ``spbench run`` with these words, of `run_words` or `again`.
 
     Raises:
-        FailedRunError: Its log cannot be written, or its process not started.
+        FailedRunError: Its folder is gone, its log cannot be written, or its process not started.
     """
+    if not cwd.is_dir():  # else the log would make it again
+        raise FailedRunError(f"cannot start a run in {cwd}: there is no such folder any more")
     home = home.absolute()
     argv = (sys.executable, "-m", "spbench", "run", *words, "--headless", "--home", str(home))
     seen = _names(home / "runs")
@@ -126,6 +128,11 @@ def running(home: Path) -> list[RunFolder]:
     """Return the runs under a home whose consoles live on this host, the oldest first."""
     unfinished = (folder for folder in list_runs(home) if not folder.report.exists())
     return [folder for folder in unfinished if folder.alive()]
+
+
+def any_started() -> bool:
+    """Whether a run that this process has started still goes on."""
+    return any(process.poll() is None for process in _started)
 
 
 def cancel(folder: RunFolder) -> None:
@@ -192,10 +199,10 @@ def again(folder: RunFolder) -> tuple[str, ...]:
     raise UsageError(f"run {folder.id} does not say what it was asked for; start it by its suite")
 
 
-def started_in(folder: RunFolder) -> Path:
-    """Return the folder in which a run was started, to which its words refer; else this one."""
+def started_in(folder: RunFolder) -> Path | None:
+    """Return the folder in which a run was started, to which its words refer; None: it is gone."""
     cwd = folder.read_json("run.json").get("cwd")
-    return Path(cwd) if isinstance(cwd, str) and Path(cwd).is_dir() else Path.cwd()
+    return Path(cwd) if isinstance(cwd, str) and Path(cwd).is_dir() else None
 
 
 def _without_place(words: list[str]) -> Iterable[str]:

@@ -176,7 +176,9 @@ def _no_ratio(a: float, b: float) -> str | None:
     zero = [run for run, value in (("a", a), ("b", b)) if value == 0]
     if zero:
         return "0 in " + " and ".join(zero)
-    return "of opposite signs" if (a < 0) != (b < 0) else None
+    if a < 0 and b < 0:
+        return "below 0 in a and b"
+    return "of opposite signs" if a < 0 or b < 0 else None
 
 
 def _outcome(a: float, b: float, better: str) -> Outcome:

@@ -13,6 +13,13 @@ GLYPHS = {
 """A verdict's sign; its word always stands beside it."""
 
 
+def clean(text: str) -> str:
+    """Return the text without what would move a terminal's cursor or change its colours."""
+    if text.isprintable():
+        return text
+    return "".join(letter if letter.isprintable() else "?" for letter in text)
+
+
 def number(value: float) -> str:
     """Return a value in three figures, without an exponent as long as it is readable."""
     size = abs(value)

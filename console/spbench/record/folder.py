@@ -22,6 +22,11 @@ if TYPE_CHECKING:
 
 DEFAULT_HOME = Path(".spbench")
 ENV_HOME = "SPBENCH_HOME"
+QUIET = 600.0
+"""Seconds without an event after which a run on another host is taken to have lost its console.
+
+Ranks give a heartbeat a second, but a launch may take minutes, and clocks of hosts may differ.
+"""
 _CLOCK_SLACK = 10.0
 """Seconds by which the kernel's clock, kept since boot, may differ from that of the day."""
 _START_TICKS = 19
@@ -92,10 +97,15 @@ class RunFolder:
             return {}
         return content if isinstance(content, dict) else {}
 
-    def alive(self) -> bool:
-        """Whether the console that writes this run still runs, as far as this host can tell."""
-        console = self.read_json("run.json").get("console")
-        if not isinstance(console, dict) or console.get("host") != socket.gethostname():
+    def alive(self) -> bool | None:
+        """Whether the console that writes this run still runs.
+
+        None where it is on another host: only the log tells then, which has grown lately.
+        """
+        console = self._console()
+        if self.elsewhere() is not None:
+            return None if self._grows() else False
+        if console.get("host") != socket.gethostname():
             return False
         begun = process_start(console.get("pid"))
         started = console.get("started")
@@ -103,6 +113,22 @@ class RunFolder:
             return False
         # A later process may have the number; the console's own began before it wrote the folder.
         return begun <= started + _CLOCK_SLACK
+
+    def elsewhere(self) -> str | None:
+        """Return the host of the console that writes this run, where that is another than this."""
+        host = self._console().get("host")
+        return host if isinstance(host, str) and host != socket.gethostname() else None
+
+    def _console(self) -> dict[str, Any]:
+        console = self.read_json("run.json").get("console")
+        return console if isinstance(console, dict) else {}
+
+    def _grows(self) -> bool:
+        """Whether the log has grown lately; before there is one, run.json is as good."""
+        log = self.events if self.events.exists() else self.path / "run.json"
+        with suppress(OSError):
+            return time.time() - log.stat().st_mtime < QUIET
+        return False
 
     def replay(self) -> RunState:
         """Return the state to which the recorded events lead.

@@ -13,7 +13,7 @@ from spbench.record.figures import GLYPHS
 from spbench.record.folder import RunFolder, list_runs
 
 RUNNING, UNFINISHED = "running", "unfinished"
-"""In place of a verdict: its console still runs, or ended before the run did."""
+"""In place of a verdict: its console still runs, so far as is known, or ended before the run."""
 VERDICTS = (*GLYPHS, RUNNING, UNFINISHED)
 UNKNOWN = "?"
 
@@ -74,7 +74,7 @@ def summary_of(folder: RunFolder) -> RunSummary:
 def _verdict(folder: RunFolder, recorded: Any) -> str:
     if isinstance(recorded, str) and recorded in GLYPHS:
         return recorded
-    return RUNNING if folder.alive() else UNFINISHED
+    return UNFINISHED if folder.alive() is False else RUNNING
 
 
 def _between(started: float | None, finished: float | None) -> float | None:

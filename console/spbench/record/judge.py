@@ -63,10 +63,10 @@ def failed_checks(case: CaseState) -> list[str]:
             ),
         )
         error = "not a number" if worst.max_abs_error is None else f"{worst.max_abs_error:.3g}"
-        where = f" at {worst.detail}" if worst.detail else ""
+        where = f": {worst.detail}" if worst.detail else ""
         sentences.append(
-            f"check {name} failed on {name_ranks(case, ranks)}: largest error {error}{where} "
-            f"(tolerance {worst.tolerance:.3g})"
+            f"check {name} failed on {name_ranks(case, ranks)}: largest error {error} "
+            f"(tolerance {worst.tolerance:.3g}){where}"
         )
     return sentences
 

@@ -14,11 +14,11 @@ from textual.binding import Binding, BindingType
 from textual.screen import Screen
 from textual.widgets import Footer
 
-from spbench.errors import SpbenchError
+from spbench.errors import SpbenchError, UsageError
 from spbench.tui.pages import PAGES, PageEntry
-from spbench.tui.settings import Settings, load_settings, save_settings, settings_path
+from spbench.tui.settings import keep_theme, load_settings, settings_path, unknown_actions
 from spbench.tui.tab_bar import TabBar
-from spbench.tui.themes import DEFAULT, THEMES
+from spbench.tui.themes import THEMES
 
 if TYPE_CHECKING:
     from spbench.record.folder import RunFolder
@@ -49,7 +49,7 @@ class Opening:
     Attributes:
         home: The folder of the runs.
         environ: The environment that runs are started in.
-        folder: Where suites and hostfiles are looked for.
+        folder: Where suites and hostfiles are looked for, and runs are started; absolute.
         suite: A suite to open.
         page: The page to show first.
         recorded: A recorded run to play again, and how fast; None: as fast as it can be read.
@@ -57,7 +57,7 @@ class Opening:
 
     home: Path
     environ: Mapping[str, str]
-    folder: Path = field(default_factory=Path)
+    folder: Path = field(default_factory=Path.cwd)
     suite: Path | None = None
     page: str = "suites"
     hosts: HostChoice = HostChoice()
@@ -71,6 +71,7 @@ class ConsoleApp(App[int]):
 
     Attributes:
         feed: The run that is watched, None before there is one.
+        starting: Whether a run is being started that has no folder yet.
         hosts: The hosts that runs started here use.
         pages: The pages that were shown so far, by name.
     """
@@ -104,20 +105,14 @@ class ConsoleApp(App[int]):
         self.opening = opening
         self.hosts = opening.hosts
         self.feed: Feed | None = None
+        self.starting = False
         self.pages: dict[str, Page] = {}
         self._following: asyncio.Task[None] | None = None
-        self._settings_path = settings_path(opening.environ)
-        self._complaint: str | None = None
-        self.settings = self._read_settings()
         for theme in THEMES:
             self.register_theme(theme)
-
-    def _read_settings(self) -> Settings:
-        try:
-            return load_settings(self._settings_path)
-        except SpbenchError as error:
-            self._complaint = str(error)
-            return Settings()
+        self._settings_path = settings_path(opening.environ)
+        loaded = load_settings(self._settings_path, self.available_themes.keys())
+        self.settings, self._complaints = loaded.settings, loaded.complaints
 
     @property
     def readonly(self) -> bool:
@@ -135,9 +130,7 @@ class ConsoleApp(App[int]):
 
     def on_mount(self) -> None:
         """Show the first page, and offer what is still going on."""
-        known = self.settings.theme in self.available_themes
-        self.theme = self.settings.theme if known else DEFAULT
-        self.theme_changed_signal.subscribe(self, self._remember_theme)
+        self.theme = self.settings.theme
         self.set_keymap(self.settings.keys)
         for entry in PAGES:
             self.add_mode(entry.name, partial(self._make_page, entry))
@@ -150,27 +143,32 @@ class ConsoleApp(App[int]):
     async def _open(self) -> None:
         """Load and show the first page; the frame around it is on the terminal by now."""
         from spbench.tui.opening import offer_to_attach, open_recorded
+        from spbench.tui.palette import action_ids
 
         if self.current_mode == "_default":  # no key was quicker
             await self.switch_mode(self.opening.page)
-        if self._complaint:
-            self.notify(self._complaint, severity="error", timeout=10, markup=False)
         if self.opening.recorded is not None:
             open_recorded(self, self.opening.recorded, self.opening.speed)
         else:
             offer_to_attach(self)
+        if self.settings.keys:
+            known = await asyncio.to_thread(action_ids)  # it loads all pages
+            self._complaints += unknown_actions(self._settings_path, self.settings, known)
+        for complaint in self._complaints:
+            self.notify(complaint, severity="error", timeout=10, markup=False)
 
     # The watched run
 
-    def watch_run(self, folder: RunFolder, source: Source | None = None) -> None:
-        """Follow a run from its folder, or from another source of its events, and show it."""
+    def watch_run(self, folder: RunFolder, source: Source | None = None, show: bool = True) -> None:
+        """Follow a run from its folder, or from another source of its events; show its page too."""
         from spbench.tui.feed import Feed, LiveSource
 
         if self._following is not None:
             self._following.cancel()
         self.feed = Feed(folder, source or LiveSource(folder))
         self._following = asyncio.create_task(self.feed.follow())
-        self.show_page("run")
+        if show:
+            self.show_page("run")
 
     def run_goes_on(self) -> bool:
         """Whether the watched run is one that still runs."""
@@ -180,16 +178,20 @@ class ConsoleApp(App[int]):
         return feed is not None and not feed.ended and isinstance(feed.source, LiveSource)
 
     def start_run(self, words: Sequence[str], folder: Path | None = None) -> None:
-        """Start a run in a session of its own and watch it.
+        """Start a run in a session of its own and watch it; another has to wait for that.
 
         Args:
-            words: What follows ``spbench``.
+            words: What follows ``spbench run``.
             folder: Where it starts; None: where the console did.
         """
         from spbench.tui.opening import launch
 
-        start = launch(self, tuple(words), folder or Path.cwd())
-        self.run_worker(start, group="launch", exit_on_error=False)
+        if self.starting:
+            self.notify("not started: another run is just being started", severity="warning")
+            return
+        self.starting = True
+        self.show_page("run")
+        self.run_worker(launch(self, tuple(words), folder or self.opening.folder), group="launch")
 
     # Actions
 
@@ -230,18 +232,16 @@ class ConsoleApp(App[int]):
     # What is remembered
 
     def choose_theme(self, name: str) -> None:
-        """Use a theme from now on."""
+        """Use a theme, and the next time too, unless nothing may be written."""
         self.theme = name
-
-    def _remember_theme(self, theme: object) -> None:
-        self.remember(replace(self.settings, theme=self.theme))
-
-    def remember(self, settings: Settings) -> None:
-        """Keep settings for the next time."""
-        if settings == self.settings:
+        if self.readonly or name == self.settings.theme:
             return
-        self.settings = settings
         try:
-            save_settings(self._settings_path, settings)
+            if self._complaints:
+                raise UsageError(f"mend {self._settings_path} first; it was left as it is")
+            keep_theme(self._settings_path, name)
         except SpbenchError as error:
-            self.notify(str(error), severity="warning", markup=False)
+            why = str(error)
+            self.notify(why, title="theme not remembered", severity="warning", markup=False)
+        else:
+            self.settings = replace(self.settings, theme=name)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from spbench.errors import SpbenchError
+from spbench.record.case_state import CaseState
 from spbench.record.folder import RunFolder
 from spbench.record.follow import EventTail
 from spbench.record.playback import Playback
@@ -44,22 +45,28 @@ class Source(Protocol):
 
 
 class LiveSource:
-    """Follows the event log of a run that may still be going on."""
+    """Follows the event log of a run that may still be going on.
+
+    Attributes:
+        elsewhere: The host of the run's console, where that is another than this.
+    """
 
     def __init__(self, folder: RunFolder) -> None:
+        self.elsewhere: str | None = None
         self._folder = folder
         self._tail = EventTail(folder.events)
 
     async def batches(self) -> AsyncIterator[Sequence[Event]]:
         """Yield what is there, then what comes, until the run ends or its console is gone."""
-        alive = True
+        self.elsewhere = await asyncio.to_thread(self._folder.elsewhere)
+        alive: bool | None = True
         while True:
             events = await asyncio.to_thread(self._tail.read, BATCH_BYTES)
             if events:
                 yield events
                 if any(event["event"] == "run_end" for event in events):
                     return
-            elif not alive:
+            elif alive is False:
                 return
             else:
                 # Asked before the next read: what it wrote as its last is still seen.
@@ -139,6 +146,16 @@ class Feed:
         if run is not None and run.verdict is not None:
             return run.verdict
         return "unfinished" if self.ended else "running"
+
+    def status_of(self, case: CaseState) -> str:
+        """Return how a case stands; one that a killed console has left is ``unfinished`` too."""
+        left = self.status == "unfinished" and case.status in ("waiting", "running")
+        return "unfinished" if left else case.status
+
+    @property
+    def elsewhere(self) -> str | None:
+        """The host of the run's console, where that is another than this."""
+        return self.source.elsewhere if isinstance(self.source, LiveSource) else None
 
     async def follow(self) -> None:
         """Take all events in until no more can come; what is wrong with them ends it too."""

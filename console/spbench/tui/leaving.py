@@ -1,9 +1,10 @@
-"""Quitting: what was not saved is asked about, and a run that goes on without the console."""
+"""Quitting: what was not saved is asked about, and runs that go on without the console."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from spbench.engine import background
 from spbench.tui.dialogs import Confirm
 
 if TYPE_CHECKING:
@@ -13,9 +14,9 @@ if TYPE_CHECKING:
 def leave(app: ConsoleApp) -> None:
     """Quit at once, or ask where something would be lost or goes on."""
     reasons = [told for page in app.pages.values() if (told := page.unsaved())]
-    if app.run_goes_on():
+    if app.run_goes_on() or background.any_started():
         reasons.append(
-            "The run goes on without the console; `spbench tui` offers to watch it again. "
+            "A run goes on without the console; `spbench tui` offers to watch it again. "
             "(To end the run itself, cancel it on the Run page.)"
         )
     if not reasons:

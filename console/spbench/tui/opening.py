@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spbench.engine import background
-from spbench.errors import SpbenchError
+from spbench.errors import FailedRunError, SpbenchError
 from spbench.record.folder import RunFolder
 from spbench.record.follow import recorded_events
 from spbench.tui.dialogs import Confirm
@@ -26,23 +26,21 @@ async def launch(app: ConsoleApp, words: tuple[str, ...], where: Path) -> None:
         launched = await asyncio.to_thread(
             background.start, words, opening.home, opening.environ, where
         )
-        folder = await _folder_of(launched)
+        app.watch_run(await _folder_of(launched), show=False)
     except SpbenchError as error:
-        app.notify(str(error), severity="error", timeout=10, markup=False)
-        return
-    if folder is not None:
-        app.watch_run(folder)
-    else:
-        why = launched.complaint() or "the run ended before it had begun"
-        app.notify(why, title="not started", severity="error", timeout=15, markup=False)
+        app.notify(str(error), title="not started", severity="error", timeout=15, markup=False)
+    finally:
+        app.starting = False
 
 
-async def _folder_of(launched: background.Launched) -> RunFolder | None:
+async def _folder_of(launched: background.Launched) -> RunFolder:
     while True:
         ended = launched.ended() is not None
         folder = await asyncio.to_thread(launched.folder)
-        if folder is not None or ended:
+        if folder is not None:
             return folder
+        if ended:
+            raise FailedRunError(launched.complaint() or "the run ended before it had begun")
         await asyncio.sleep(LOOK)
 
 

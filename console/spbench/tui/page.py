@@ -84,7 +84,8 @@ class Page(Screen[None]):
 
     def _status(self) -> str:
         app = self.console_app
-        parts = [run_status(app.feed), app.hosts.words(), "readonly" if app.readonly else ""]
+        run = "… starting a run" if app.starting else run_status(app.feed)
+        parts = [run, app.hosts.words(), "readonly" if app.readonly else ""]
         return "  ".join(part for part in parts if part)
 
     def refresh_page(self) -> None:

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 
 from textual.app import SystemCommand
 from textual.binding import Binding
+from textual.dom import DOMNode
 from textual.screen import Screen
 
+from spbench.tui.help import HelpScreen
 from spbench.tui.pages import PAGES
 
 if TYPE_CHECKING:
@@ -48,6 +50,21 @@ async def _elsewhere(app: ConsoleApp, page: str, action: str) -> None:
     if app.current_mode != page:
         await app.switch_mode(page)
     await app.run_action(action, app.screen)
+
+
+def action_ids() -> frozenset[str]:
+    """Return the id of every action of the console, of all that can have the focus."""
+    for entry in PAGES:
+        entry.load()
+    kinds = (HelpScreen, *_kinds(DOMNode))  # all others were loaded with the pages
+    bindings = (binding for kind in kinds for binding in vars(kind).get("BINDINGS", ()))
+    return frozenset(one.id for one in bindings if isinstance(one, Binding) and one.id)
+
+
+def _kinds(kind: type[DOMNode]) -> Iterator[type[DOMNode]]:
+    yield kind
+    for narrower in kind.__subclasses__():
+        yield from _kinds(narrower)
 
 
 def _themes(app: ConsoleApp) -> Iterator[SystemCommand]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,14 @@ class Settings:
     keys: Mapping[str, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What is right in a file of settings; and in sentences what is wrong, which is left out."""
+
+    settings: Settings
+    complaints: tuple[str, ...] = ()
+
+
 def settings_path(environ: Mapping[str, str]) -> Path:
     """Return where the settings are kept: SPBENCH_CONFIG, or the user's config folder."""
     given = environ.get(ENV_CONFIG)
@@ -40,67 +48,140 @@ def settings_path(environ: Mapping[str, str]) -> Path:
     return user_config_path("spbench") / "console.yaml"
 
 
-def load_settings(path: Path) -> Settings:
-    """Return the settings of a file; the defaults where there is none.
+def load_settings(path: Path, themes: Collection[str]) -> Loaded:
+    """Return the settings of a file, for what it lacks the defaults.
 
-    Raises:
-        UsageError: The file cannot be read or has something wrong in it.
+    Args:
+        path: The file; there may be none.
+        themes: The names of the themes there are.
     """
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-        return _read({} if content is None else content)
+        content = _content(_text_of(path), path)
+    except UsageError as error:
+        return Loaded(Settings(), (str(error),))
+    settings, told = _read(content)
+    if settings.theme not in themes:
+        near = did_you_mean(settings.theme, themes) or "; the palette (ctrl+p) lists them"
+        told.append(f"theme: there is no theme {settings.theme!r}{near}")
+        settings = replace(settings, theme=Settings().theme)
+    return Loaded(settings, _placed(path, told))
+
+
+def unknown_actions(path: Path, settings: Settings, ids: Collection[str]) -> tuple[str, ...]:
+    """Return in a sentence each what has keys in the file and is none of the actions' ids."""
+    told = []
+    for action in settings.keys:
+        if action not in ids:
+            near = did_you_mean(action, ids) or "; F1 shows the ids"
+            told.append(f"keys: there is no action {action!r}{near}")
+    return _placed(path, told)
+
+
+def _text_of(path: Path) -> str:
+    try:
+        return path.read_bytes().decode("utf-8-sig")
     except FileNotFoundError:
-        return Settings()
+        return ""
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror or error}") from None
-    except (yaml.YAMLError, UnicodeDecodeError):
-        raise UsageError(f"{path}: error: this is no YAML file; mend or remove it") from None
-    except ValueError as error:
-        raise UsageError(f"{path}: error: {error}") from None
+    except UnicodeDecodeError:
+        raise _no_yaml(path) from None
 
 
-def _read(content: Any) -> Settings:
+def _content(text: str, path: Path) -> Any:
+    try:
+        content = yaml.safe_load(text)
+    except yaml.YAMLError:
+        raise _no_yaml(path) from None
+    return {} if content is None else content
+
+
+def _no_yaml(path: Path) -> UsageError:
+    return UsageError(f"{path}: error: this is no YAML file; mend or remove it")
+
+
+def _placed(path: Path, told: Iterable[str]) -> tuple[str, ...]:
+    return tuple(f"{path}: error: {why}" for why in told)
+
+
+def _read(content: Any) -> tuple[Settings, list[str]]:
     if not isinstance(content, dict):
-        raise ValueError("the file holds no mapping of settings")
-    settings = Settings()
+        return Settings(), ["the file holds no mapping of settings"]
+    settings, told = Settings(), list[str]()
     names = [one.name for one in fields(Settings)]
     for name, value in content.items():
         if name not in names:
             near = did_you_mean(str(name), names) or f" (there are {', '.join(names)})"
-            raise ValueError(f"there is no setting {name!r}{near}")
-        settings = replace(settings, **{name: _CHECKS[name](name, value)})
-    return settings
+            told.append(f"there is no setting {name!r}{near}")
+            continue
+        try:
+            settings = replace(settings, **{name: _CHECKS[name](name, value, told)})
+        except ValueError as error:
+            told.append(str(error))
+    return settings, told
 
 
-def _text(name: str, value: Any) -> str:
+def _text(name: str, value: Any, _: list[str]) -> str:
     if not isinstance(value, str):
         raise ValueError(f"{name}: {value!r} is not a text")
     return value
 
 
-def _rate(name: str, value: Any) -> float:
+def _rate(name: str, value: Any, _: list[str]) -> float:
     if type(value) not in (int, float) or not LEAST_HZ <= value <= MOST_HZ:
         raise ValueError(f"{name}: {value!r} is not a number from {LEAST_HZ:g} to {MOST_HZ:g}")
     return float(value)
 
 
-def _keys(name: str, value: Any) -> dict[str, str]:
+def _keys(name: str, value: Any, told: list[str]) -> dict[str, str]:
+    """Take the right entries, and tell of the others."""
     if not isinstance(value, dict):
         raise ValueError(f"{name}: {value!r} is no mapping of actions' ids to keys")
-    return {_text(name, action): _text(f"{name}.{action}", keys) for action, keys in value.items()}
+    from spbench.tui.key_names import refuse_unknown_keys
+
+    taken = {}
+    for action, keys in value.items():
+        try:
+            action = _text(name, action, told)
+            refuse_unknown_keys(_text(f"{name}.{action}", keys, told), f"{name}.{action}")
+            taken[action] = keys
+        except ValueError as error:
+            told.append(str(error))
+    return taken
 
 
-_CHECKS: dict[str, Callable[[str, Any], Any]] = {"theme": _text, "refresh_hz": _rate, "keys": _keys}
+_CHECKS: dict[str, Callable[[str, Any, list[str]], Any]] = {
+    "theme": _text,
+    "refresh_hz": _rate,
+    "keys": _keys,
+}
+"""What checks a setting: it raises ValueError, or tells what it leaves out."""
 
 
-def save_settings(path: Path, settings: Settings) -> None:
-    """Write what differs from the defaults.
+def keep_theme(path: Path, theme: str) -> None:
+    """Write a theme into the file of settings, in which all else stays as it is written.
 
     Raises:
-        SpbenchError: The file cannot be written.
+        SpbenchError: The file cannot be read, changed or written.
     """
     from spbench.record.folder import write_whole
 
-    usual = asdict(Settings())
-    changed = {name: value for name, value in asdict(settings).items() if value != usual[name]}
-    write_whole(path, yaml.safe_dump(changed, sort_keys=True) if changed else "{}\n")
+    text = _text_of(path)
+    content, changed = _content(text, path), _with_theme(text, theme)
+    if not isinstance(content, dict) or _content(changed, path) != {**content, "theme": theme}:
+        raise UsageError(f"cannot change {path}; write `theme: {theme}` into it yourself")
+    write_whole(path.resolve(), changed)
+
+
+def _with_theme(text: str, theme: str) -> str:
+    root = yaml.compose(text, yaml.SafeLoader)
+    entries = root.value if isinstance(root, yaml.MappingNode) else []
+    for key, value in entries:
+        if key.value == "theme":
+            return text[: value.start_mark.index] + theme + text[value.end_mark.index :]
+    if isinstance(root, yaml.MappingNode) and root.flow_style:
+        at = root.start_mark.index + 1
+        return f"{text[:at]}theme: {theme}{', ' if entries else ''}{text[at:]}"
+    newline = "\r\n" if "\r\n" in text else "\n"
+    ended = text if not text or text.endswith("\n") else text + newline
+    return f"{ended}{' ' * (root.start_mark.column if root else 0)}theme: {theme}{newline}"

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from spbench.record.folder import working_folder
 from spbench.tui.app import ConsoleApp, HostChoice, Opening
 
 if TYPE_CHECKING:
@@ -25,10 +26,19 @@ def open_console(
     exclude_hosts: str | None = None,
     launcher: str | None = None,
 ) -> int:
-    """Show the console until it is closed, and return an exit code."""
+    """Show the console until it is closed, and return an exit code.
+
+    Raises:
+        UsageError: The folder in which it is opened was deleted.
+    """
+    # What is named from here is still meant when this folder is moved or deleted.
+    folder = Path(working_folder())
+    suite = None if suite is None else folder / suite
+    hostfile = None if hostfile is None else folder / hostfile
     opening = Opening(
-        home=home,
+        home=folder / home,
         environ=dict(os.environ),
+        folder=folder,
         suite=suite,
         page="suites" if recorded is None else "run",
         hosts=HostChoice(hostfile, hosts, exclude_hosts, launcher),

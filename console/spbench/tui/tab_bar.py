@@ -10,12 +10,10 @@ from textual.containers import Horizontal
 from textual.message import Message
 from textual.widgets import Static
 
-from spbench.record.figures import GLYPHS
+from spbench.tui.signs import signed
 
 if TYPE_CHECKING:
     from spbench.tui.feed import Feed
-
-RUNNING = "…"
 
 
 class Tab(Static):
@@ -73,5 +71,4 @@ def run_status(feed: Feed | None) -> str:
         return ""
     cases = feed.state.cases.values()
     done = sum(case.status not in ("waiting", "running") for case in cases)
-    glyph = GLYPHS.get(feed.status, RUNNING)
-    return f"{feed.state.run.suite} {glyph} {feed.status} {done}/{len(feed.state.cases)}"
+    return f"{feed.state.run.suite} {signed(feed.status)} {done}/{len(feed.state.cases)}"

@@ -11,8 +11,8 @@ from spbench.launch.doctor import Finding, examine
 from spbench.launch.survey import HostFacts, survey
 from spbench.suites.settings import LaunchSettings
 
-_RANKS = 4
-"""Ranks that doctor takes to be meant, where it is not told."""
+_RANKS = 1
+"""Ranks that doctor looks for room for: nobody has said yet how many there will be."""
 
 
 class Asking:

@@ -85,7 +85,8 @@ the one under the cursor, escape stops asking. What was found, and what mends it
         """Let the reader write a filter."""
         line = self.query_one(Input)
         line.add_class("open")
-        line.focus()
+        # Not `focus`, which waits: keys that came with this one are for the line already.
+        self.screen.set_focus(line)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Leave the key to the page where there is no filter."""

@@ -12,6 +12,7 @@ from textual.containers import Vertical
 from textual.content import Content
 from textual.widgets import Static
 
+from spbench.record.compare import ALIKE
 from spbench.record.figures import number
 from spbench.record.history import RunSummary
 from spbench.record.links import HostPair, LinkMatrix, LinkTable, Pair
@@ -112,10 +113,9 @@ def worst_link(table: LinkTable) -> str:
     kind = "within a host" if table.within_host(pair) else "between hosts"
     ends = " to ".join(f"rank {rank}{_where(table, rank)}" for rank in (source, target))
     unit = f" {table.unit}" if table.unit else ""
-    return (
-        f"Slowest: {ends}, {number(table.values[pair])}{unit}, "
-        f"{number(slowness[pair])}x worse than is usual {kind}."
-    )
+    ratio = slowness[pair]
+    worse = f"{number(ratio)}x worse than is usual" if ratio > 1 + ALIKE else "as is usual"
+    return f"Slowest: {ends}, {number(table.values[pair])}{unit}, {worse} {kind}."
 
 
 def _where(table: LinkTable, rank: int) -> str:

@@ -12,6 +12,8 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Grid, Vertical
+from textual.widgets import Input
+from textual.worker import Worker
 
 from spbench.record.folder import list_runs
 from spbench.record.history import RunSummary
@@ -56,7 +58,13 @@ the links that were measured last."""
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("u", "use", "Use", id="hosts.use", tooltip="Use these hosts in runs from here"),
         Binding("d", "examine", "Examine", id="hosts.examine", tooltip="Ask each of these hosts"),
-        Binding("slash", "filter", "Filter", id="hosts.filter", tooltip="Filter the hosts"),
+        # Priority lets the keys that come right behind it reach the filter.
+        Binding(
+            *("slash", "filter", "Filter"),
+            id="hosts.filter",
+            tooltip="Filter the hosts",
+            priority=True,
+        ),
         Binding("m", "measure", "Measure", id="hosts.measure", tooltip="The next measurement"),
         Binding("h", "swap", "Swap", id="hosts.swap", tooltip="Links of ranks, or of hosts"),
         *(
@@ -80,6 +88,7 @@ the links that were measured last."""
         super().__init__()
         self._sources = SourceRows()
         self._asking = Asking(self.console_app.opening.environ)
+        self._looking: Worker[None] | None = None
         self._looked = -LOOK
         self._shown: object = None
         self._measured: Measured | None = None
@@ -109,9 +118,9 @@ the links that were measured last."""
 
     def refresh_page(self) -> None:
         """Show what has become known; every few seconds, look for hostfiles and measured links."""
-        if time.monotonic() - self._looked >= LOOK:
-            self._looked = time.monotonic()
-            self.run_worker(self._look(), group="look", exclusive=True)
+        looking = self._looking is not None and not self._looking.is_finished
+        if not looking and time.monotonic() - self._looked >= LOOK:
+            self._looking = self.run_worker(self._look(), group="look")
         shown = (self._asking.version, self._hosts.host, self.console_app.hosts)
         if shown != self._shown:
             self._shown = shown
@@ -129,6 +138,7 @@ the links that were measured last."""
         if measured != self._measured and self.app.is_running:
             self._measured = measured
             self.query_one(LinksPane).show_matrix(matrix)
+        self._looked = time.monotonic()
 
     def _show_sources(self, found: dict[Hashable, Source]) -> None:
         first = not self._sources.sources
@@ -172,6 +182,12 @@ the links that were measured last."""
             self.action_examine_one()
 
     # Actions
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Leave the filter's key to the filter where that is open."""
+        if action == "filter" and isinstance(self.focused, Input):
+            return False
+        return super().check_action(action, parameters)
 
     def _start(self, asking: Coroutine[None, None, None]) -> None:
         self.run_worker(asking, group="asking")

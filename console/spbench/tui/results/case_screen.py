@@ -18,7 +18,8 @@ from textual.widgets import Static
 
 from spbench.record.recorded import RecordedCase
 from spbench.suites.expand import show
-from spbench.tui.results.cells import figure, status_span, status_words, with_unit
+from spbench.tui.results.cells import figure, status_span, with_unit
+from spbench.tui.signs import signed
 
 
 class CaseScreen(ModalScreen[None]):
@@ -111,7 +112,7 @@ def _checks(case: RecordedCase) -> Table:
     for check in case.checks:
         ranks = f"{check.ranks_passed}/{check.ranks_passed + check.ranks_failed}"
         error = "not a number" if check.max_abs_error is None else f"{check.max_abs_error:.3g}"
-        words = (check.name, status_words(check.status), check.detail)
+        words = (check.name, signed(check.status), check.detail)
         _row(table, *words, error, f"{check.tolerance:.3g}", ranks)
     return table
 
@@ -120,7 +121,7 @@ def _expectations(told: Mapping[str, Any]) -> Table:
     table = _table("metric", "came out", "expected", "measured", left=2)
     for item in told.get("expectations", ()):
         expected = f"{item['op']} {item['limit']:g}"
-        came_out = status_words(item["status"])
+        came_out = signed(item["status"])
         _row(table, item["metric"], came_out, expected, figure(item["value"]) or "nothing")
     return table
 

@@ -12,14 +12,8 @@ from textual.events import Resize
 from textual.widgets import Static
 
 from spbench.record.recorded import RecordedCase, RecordedRun
-from spbench.tui.results.cells import (
-    ROOMY,
-    duration,
-    figure,
-    status_cell,
-    status_span,
-    without_keys,
-)
+from spbench.tui.results.cells import duration, figure, status_span
+from spbench.tui.signs import ROOMY, status_cell, without_keys
 from spbench.tui.widgets.line_table import LineTable
 from spbench.tui.widgets.table_columns import Cell, Column
 

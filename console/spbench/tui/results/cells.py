@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from datetime import UTC, datetime
 
-from spbench.record.figures import GLYPHS, number
+from spbench.record.figures import number
 from spbench.record.history import RUNNING, UNFINISHED
+from spbench.tui.signs import signed
 from spbench.tui.widgets.table_columns import Cell
 
-SIGNS = {**GLYPHS, RUNNING: "…", UNFINISHED: "!", "waiting": "·"}
-ROOMY = 100
-"""Columns of a table from which the ids of cases have room."""
-_STYLES = {UNFINISHED: "slow"}
 _COLOURS = {
     "passed": "$text-success",
     **dict.fromkeys(("failed", "error", "timeout"), "$text-error"),
@@ -26,22 +22,11 @@ _OUTCOMES = {
     "differs": ("≠", "accent"),
 }
 _RECENT = 300 * 86400.0
-_KEY = re.compile(r"(?<=[\[,])[^=,\[\]]+=")
-
-
-def status_words(status: str) -> str:
-    """Return a verdict or status behind its sign."""
-    return f"{SIGNS.get(status, '?')} {status}"
 
 
 def status_span(status: str) -> tuple[str, str]:
     """Return a verdict or status behind its sign, and its colour."""
-    return status_words(status), _COLOURS.get(status, "$text-muted")
-
-
-def status_cell(status: str) -> Cell:
-    """Return a verdict or status: sign, word and colour."""
-    return Cell(status_words(status), _STYLES.get(status, status))
+    return signed(status), _COLOURS.get(status, "$text-muted")
 
 
 def outcome_cell(outcome: str | None) -> Cell:
@@ -79,8 +64,3 @@ def moment(seconds: float | None, now: float) -> str:
         return "unknown"
     form = "%m-%d %H:%M" if 0 <= now - seconds < _RECENT else "%Y-%m-%d"
     return datetime.fromtimestamp(seconds, UTC).strftime(form)
-
-
-def without_keys(case_id: str) -> str:
-    """Return ``exchange[square,3]`` of ``exchange[slice_method=square,halo_len=3]``."""
-    return _KEY.sub("", case_id)

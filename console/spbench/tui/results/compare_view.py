@@ -15,15 +15,16 @@ from spbench.record.compare import CasePair, Comparison, MetricRow
 from spbench.record.figures import number
 from spbench.record.history import RunSummary
 from spbench.report.tables import comparison_remarks, notes
-from spbench.tui.results.cells import ROOMY, figure, outcome_cell, status_span, without_keys
+from spbench.tui.results.cells import figure, outcome_cell, status_span
+from spbench.tui.signs import ROOMY, without_keys
 from spbench.tui.widgets.line_table import LineTable
 from spbench.tui.widgets.table_columns import Cell, Column
 
 _COLUMNS = (
-    Column("case", "case", 20, flexible=True),
-    Column("metric", "metric", 14),
-    Column("a", "a", 7, "right"),
-    Column("b", "b", 7, "right"),
+    Column("case", "case", 14, flexible=True),
+    Column("metric", "metric", 19),
+    Column("a", "a", 8, "right"),
+    Column("b", "b", 8, "right"),
     Column("unit", "unit", 6, rank=2),
     Column("ratio", "b/a", 7, "right"),
     Column("outcome", "b is", 9),

@@ -7,7 +7,8 @@ from textual.containers import Vertical
 from textual.content import Content
 from textual.widgets import ContentSwitcher
 
-from spbench.record.recorded import RecordedCase
+from spbench.record.compare import Comparison
+from spbench.record.recorded import RecordedCase, RecordedRun
 from spbench.tui.results.cases_view import CasesView
 from spbench.tui.results.compare_view import CompareView
 from spbench.tui.results.plot_view import PlotView
@@ -26,7 +27,7 @@ class Details(Vertical):
     """The views, of which one is shown."""
 
     DEFAULT_CSS = """
-    Details { width: 2fr; height: 1fr; border-subtitle-color: $text-muted; }
+    Details { width: 1fr; height: 1fr; border-subtitle-color: $text-muted; }
     Details ContentSwitcher { height: 1fr; }
     Details ContentSwitcher > * { height: 1fr; }
     """
@@ -74,6 +75,11 @@ class Details(Vertical):
         key = chosen.key
         case_id = self.compare.rows.case_of(key) if chosen.table is self.compare.table else str(key)
         return self.cases.run.cases.get(case_id) if self.cases.run else None
+
+    def recorded(self, view: View) -> RecordedRun | Comparison | None:
+        """Return what a view shows: a comparison, or the run under the cursor."""
+        compared = self.compare.comparison if view is View.COMPARE else None
+        return compared or self.cases.run
 
     def show_nothing(self, why: str) -> None:
         """Say in every view why there is nothing to show."""

@@ -9,6 +9,7 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
+from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Button, Input, RadioButton, RadioSet, Static
 
@@ -27,6 +28,15 @@ class Export:
 
     kind: str
     path: Path
+
+
+class _Format(RadioButton):
+    """A format whose sign tells that it is chosen, and not its colour alone."""
+
+    def render(self) -> Content:
+        """Return sign and title."""
+        self.BUTTON_INNER = "●" if self.value else "○"
+        return super().render()
 
 
 class ExportDialog(ModalScreen[Export | None]):
@@ -61,7 +71,7 @@ class ExportDialog(ModalScreen[Export | None]):
             yield Static(f"Export {self._what} as", markup=False)
             with RadioSet(id="kind"):
                 for kind in KINDS:
-                    yield RadioButton(_TITLES.get(kind, kind), value=kind == KINDS[0], id=kind)
+                    yield _Format(_TITLES.get(kind, kind), value=kind == KINDS[0], id=kind)
             yield Input(f"{self._stem}.{KINDS[0]}", id="path")
             with Horizontal():
                 yield Button("Leave (esc)", id="leave")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ParamSpec, TypeVar
 
@@ -14,6 +14,9 @@ from spbench.record.recorded import RecordedRun
 from spbench.tui.results.details import Details
 from spbench.tui.results.library import Library
 from spbench.tui.results.views import View
+
+MOST_RUNS = 200
+"""Runs over which a metric is plotted."""
 
 _Given = ParamSpec("_Given")
 _Answer = TypeVar("_Answer")
@@ -33,6 +36,11 @@ class Wanted:
     run: RunSummary
     other: RunSummary | None
     history: tuple[RunSummary, ...]
+
+
+def of_suite(runs: Sequence[RunSummary], suite: str) -> tuple[RunSummary, ...]:
+    """Return the runs of a suite over which a metric is plotted, the newest of them."""
+    return tuple(run for run in runs if run.suite == suite)[:MOST_RUNS]
 
 
 async def fill(details: Details, library: Library, wanted: Wanted) -> None:

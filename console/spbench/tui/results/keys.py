@@ -13,7 +13,13 @@ KEYS: list[BindingType] = [
     Binding("o", "open", "Open", id="results.open", tooltip="Show the run on the Run page"),
     Binding("space", "mark", "Mark", id="results.mark", tooltip="Mark the run to compare with"),
     Binding("v", "view", "View", id="results.view", tooltip="Show the next view"),
-    Binding("slash", "filter", "Filter", id="results.filter", tooltip="Filter the runs"),
+    # Priority lets the keys that come right behind it reach the filter.
+    Binding(
+        *("slash", "filter", "Filter"),
+        id="results.filter",
+        tooltip="Filter the runs",
+        priority=True,
+    ),
     Binding("e", "export", "Export", id="results.export", tooltip="Write what is shown to a file"),
     *(
         Binding(key, action, title, show=False, id=f"results.{name}", tooltip=tooltip)

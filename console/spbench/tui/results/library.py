@@ -28,15 +28,15 @@ class Library:
 
     def summaries(self) -> list[RunSummary]:
         """Return all runs in short, the newest first."""
-        before = self._summaries
-        self._summaries = {}
+        found = {}
         for folder in list_runs(self.home):
             stamp = _stamp(folder.path / "run.json")
-            known = before.get(folder.id)
+            known = self._summaries.get(folder.id)
             if known is None or known[0] != stamp or known[1].verdict not in GLYPHS:
                 known = (stamp, summary_of(folder))
-            self._summaries[folder.id] = known
-        return [summary for _, summary in reversed(self._summaries.values())]
+            found[folder.id] = known
+        self._summaries = found
+        return [summary for _, summary in reversed(found.values())]
 
     def load(self, folder: RunFolder) -> RecordedRun:
         """Return a run with its cases; their samples and measurements are left out.

@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable
 from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Container
+from textual.widgets import Input
+from textual.worker import Worker
 
 from spbench.record.history import RUNNING, RunSummary
-from spbench.tui.opening import open_recorded
 from spbench.tui.page import Page
 from spbench.tui.results import keys
 from spbench.tui.results.case_loading import open_case
+from spbench.tui.results.counting import Counting
 from spbench.tui.results.details import Details
 from spbench.tui.results.exporting import export
-from spbench.tui.results.filling import Wanted, fill
+from spbench.tui.results.filling import Wanted, fill, of_suite
 from spbench.tui.results.library import Library, run_before
 from spbench.tui.results.runs_pane import RunsPane
 from spbench.tui.results.views import View, ViewTab
+from spbench.tui.results.watching import attach, replay
 from spbench.tui.widgets.line_table import LineTable
 
 LOOK = 2.0
@@ -29,8 +33,6 @@ _SETTLED = 0.04
 """Seconds that the cursor must stay on a run before it is read."""
 _SHARE = 4
 """A run that goes on is read again after this many times as long as the reading took."""
-MOST_RUNS = 200
-"""Runs over which a metric is plotted, the newest."""
 WIDE = 110
 """Columns from which the runs and what they measured stand side by side."""
 TALL = 40
@@ -62,8 +64,10 @@ class ResultsPage(Page):
     def __init__(self) -> None:
         super().__init__()
         self._library = Library(self.console_app.opening.home)
+        self._counting = Counting(self._library)
         self._runs: list[RunSummary] = []
         self._view = View.CASES
+        self._looking: Worker[None] | None = None
         self._looked = self._filled_at = self._cost = -LOOK
         self._filled: RunSummary | None = None
 
@@ -85,12 +89,13 @@ class ResultsPage(Page):
 
     def refresh_page(self) -> None:
         """Look at the folder of the runs, every other second."""
-        if time.monotonic() - self._looked >= LOOK:
-            self._looked = time.monotonic()
-            self.run_worker(self._look(), group="look", exclusive=True)
+        looking = self._looking is not None and not self._looking.is_finished
+        if not looking and time.monotonic() - self._looked >= LOOK:
+            self._looking = self.run_worker(self._look(), group="look")
 
     async def _look(self) -> None:
         runs = await asyncio.to_thread(self._library.summaries)
+        self._looked = time.monotonic()
         if not self.app.is_running:
             return
         goes_on = any(run.verdict == RUNNING for run in runs)
@@ -101,6 +106,8 @@ class ResultsPage(Page):
         rested = time.monotonic() - self._filled_at >= _SHARE * self._cost
         if run != self._filled or (run and run.verdict == RUNNING and rested):
             self._fill()
+        table = self._pane.table
+        await self._counting.count(self._pane.shown, table.in_view, table.update_rows)
 
     def on_runs_pane_changed(self) -> None:
         """Plot over the runs that the filter shows."""
@@ -124,7 +131,9 @@ class ResultsPage(Page):
     # The views
 
     def _fill(self) -> None:
-        self.run_worker(self._fill_view(), group="fill", exclusive=True)
+        # Not a coroutine: of one that is cancelled before it begins, Python complains.
+        fill_view: Callable[[], Awaitable[None]] = self._fill_view
+        self.run_worker(fill_view, group="fill", exclusive=True)
 
     async def _fill_view(self) -> None:
         """Show what is wanted now; a run that was passed by is not read."""
@@ -146,10 +155,8 @@ class ResultsPage(Page):
 
     def _wanted(self, run: RunSummary) -> Wanted:
         marked = next((other for other in self._runs if other.id == self._pane.marked), None)
-        history = [other for other in self._pane.shown if other.suite == run.suite]
-        return Wanted(
-            self._view, run, marked or run_before(self._runs, run), tuple(history[:MOST_RUNS])
-        )
+        other = marked or run_before(self._runs, run)
+        return Wanted(self._view, run, other, of_suite(self._pane.shown, run.suite))
 
     def _show(self, view: View) -> None:
         self._view = view
@@ -188,6 +195,12 @@ class ResultsPage(Page):
 
     # What is done with a run
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Leave the filter's key to the filter where that is open."""
+        if action == "filter" and isinstance(self.focused, Input):
+            return False
+        return super().check_action(action, parameters)
+
     def _chosen(self) -> RunSummary | None:
         run = self._pane.highlighted()
         if run is None:
@@ -213,25 +226,17 @@ class ResultsPage(Page):
 
     def action_attach(self) -> None:
         """Follow the run under the cursor if it goes on, else the newest that does."""
-        going = [run for run in self._runs if run.verdict == RUNNING]
-        run = self._pane.highlighted()
-        if going:
-            self.console_app.watch_run((run if run in going else going[0]).folder)
-        else:
-            self.notify("no run is going on", severity="warning")
+        attach(self.console_app, self._runs, self._pane.highlighted())
 
     def action_replay(self) -> None:
         """Play the run again, as fast as it was."""
         run = self._chosen()
-        if run and run.verdict == RUNNING:
-            self.notify("this run still goes on; o shows it", severity="warning")
-        elif run:
-            open_recorded(self.console_app, run.folder, 1.0)
+        if run:
+            replay(self.console_app, run)
 
     def action_export(self) -> None:
         """Write the run, or the comparison where that is shown, to a file."""
-        compared = self._details.compare.comparison if self._view is View.COMPARE else None
-        what = compared or self._details.cases.run
+        what = self._details.recorded(self._view)
         if what:
             self.run_worker(export(self.console_app, what), group="export")
         else:

@@ -6,7 +6,8 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from spbench.record.history import RUNNING, RunSummary
-from spbench.tui.results.cells import duration, moment, status_cell
+from spbench.tui.results.cells import duration, moment
+from spbench.tui.signs import status_cell
 from spbench.tui.widgets.table_columns import Cell, Column
 
 COLUMNS = (

@@ -42,7 +42,7 @@ Space marks a run as a; the one under the cursor, b, is compared with it."""
         ),
     ]
     DEFAULT_CSS = """
-    RunsPane { width: 1fr; min-width: 44; height: 1fr; border-subtitle-color: $text-muted; }
+    RunsPane { width: 36%; min-width: 44; height: 1fr; border-subtitle-color: $text-muted; }
     RunsPane Input { display: none; }
     RunsPane Input.open { display: block; }
     RunsPane #message { display: none; height: auto; color: $text-muted; }
@@ -96,7 +96,8 @@ Space marks a run as a; the one under the cursor, b, is compared with it."""
         """Let the reader write a filter."""
         line = self.query_one(Input)
         line.add_class("open")
-        line.focus()
+        # Not `focus`, which waits: keys that came with this one are for the line already.
+        self.screen.set_focus(line)
 
     def action_leave_filter(self) -> None:
         """Show all runs again, and go back to them."""

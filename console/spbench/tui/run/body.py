@@ -69,7 +69,7 @@ class Body(Container):
         & #lower > * { width: 1fr; height: 1fr; }
         &.-short #strip { margin: 0; }
         &.-wide { layout: horizontal; }
-        &.-wide #left { width: 74; height: 1fr; }
+        &.-wide #left { width: 40%; min-width: 74; height: 1fr; }
         &.-wide #words-pane { display: block; height: 1fr; }
         &.-wide #right { width: 1fr; }
     }
@@ -131,7 +131,8 @@ class Body(Container):
     def open_filter(self) -> None:
         """Ask for words that a rank's row must have."""
         self.query_one("#filter").display = True
-        self.query_one(_FilterInput).focus()
+        # Not `focus`, which waits: keys that came with this one are for the line already.
+        self.screen.set_focus(self.query_one(_FilterInput))
 
     def close_filter(self) -> bool:
         """Show all ranks again; return whether there was a filter."""

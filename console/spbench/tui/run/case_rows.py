@@ -9,11 +9,12 @@ from typing import Any
 
 from spbench.record.case_state import CaseState
 from spbench.tui.feed import Feed
-from spbench.tui.run.cells import GOING_ON, figure, status_cell
+from spbench.tui.run.cells import GOING_ON, figure
+from spbench.tui.signs import status_cell, without_keys
 from spbench.tui.widgets.table_columns import Cell, Column
 
 COLUMNS = (
-    Column("status", "status", 11),
+    Column("status", "status", 12),
     Column("case", "case", 12, flexible=True),
     Column("ranks", "ranks", 5, "right", rank=2),
     Column("progress", "done", 5, "right"),
@@ -28,7 +29,8 @@ class CaseRow:
     """A case as its row shows it.
 
     Attributes:
-        done: The part of its iterations that its ranks have done, while it runs.
+        short: Whether its id is written without the keys of what is swept.
+        done: The part of its iterations that its ranks have done, until it is judged.
         p50: Its time in ms; while it runs, the typical rank's, and ``so_far`` is set.
         limit: What the hardware allows, in ms.
         checks: How many ranks have passed all their checks, and how many have reported any.
@@ -36,6 +38,7 @@ class CaseRow:
 
     status: str
     id: str
+    short: bool
     ranks: int
     done: float | None
     p50: float | None
@@ -49,7 +52,7 @@ class CaseRow:
         about = "~" if self.so_far and self.p50 is not None else ""
         return [
             status_cell(self.status),
-            self.id,
+            without_keys(self.id) if self.short else self.id,
             str(self.ranks),
             "" if self.done is None else f"{self.done:.0%}",
             about + figure(self.p50),
@@ -67,9 +70,14 @@ class CaseRow:
 
 
 class CaseRows:
-    """The rows of all cases; those that are judged are made once."""
+    """The rows of all cases; those that are judged are made once.
+
+    Attributes:
+        short: Whether ids are written without the keys of what is swept.
+    """
 
     def __init__(self, feed: Feed) -> None:
+        self.short = False
         self._feed = feed
         self._rows: dict[str, CaseRow] = {}
         self._medians: dict[str, float | None] = {}
@@ -77,8 +85,8 @@ class CaseRows:
     def look(self) -> None:
         """Make the rows again of the cases that may have changed."""
         for case in self._feed.state.cases.values():
-            known = self._rows.get(case.id)
-            if known is None or case.status == "running" or known.status != case.status:
+            known, now = self._rows.get(case.id), (self._feed.status_of(case), self.short)
+            if case.status == "running" or known is None or (known.status, known.short) != now:
                 self._rows[case.id] = self._row(case)
 
     async def find_medians(self) -> None:
@@ -105,8 +113,9 @@ class CaseRows:
         running = case.status == "running"
         here = running and case is self._feed.rows.case
         return CaseRow(
-            status=case.status,
+            status=self._feed.status_of(case),
             id=case.id,
+            short=self.short,
             ranks=case.np,
             done=self._done(case) if running else None,
             p50=self._feed.rows.typical() if here else self._medians.get(case.id),

@@ -1,22 +1,11 @@
-"""What cells of both tables have in common: statuses and figures."""
+"""What cells of both tables have in common: figures."""
 
 from __future__ import annotations
 
-from spbench.record.figures import GLYPHS, number
-from spbench.tui.widgets.table_columns import Cell
+from spbench.record.figures import number
 
-GOING_ON = {"running": "…", "waiting": "·"}
-"""The signs of cases that have no verdict yet."""
-
-
-def signed(status: str) -> str:
-    """Return a status as glyph and word."""
-    return f"{GLYPHS.get(status) or GOING_ON.get(status, '!')} {status}"
-
-
-def status_cell(status: str) -> Cell:
-    """Return a status as glyph and word, in its colour."""
-    return Cell(signed(status), status)
+GOING_ON = ("running", "waiting")
+"""The statuses of cases that have no verdict yet."""
 
 
 def figure(value: float | None) -> str:

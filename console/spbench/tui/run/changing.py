@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spbench.engine import background
@@ -26,6 +27,12 @@ def again(app: ConsoleApp, folder: RunFolder) -> None:
     more = " The one that is watched goes on." if app.run_goes_on() else ""
     question = f"Start {folder.id} again, as a new run?{more}"
     _ask(app, Confirm(question, "Start", "Leave it"), lambda: _again(app, folder))
+
+
+def startable(folder: RunFolder, here: Path) -> bool:
+    """Whether the suite of a run is there, so that it can be started again; looks at files."""
+    file = folder.read_json("run.json").get("file")
+    return isinstance(file, str) and ((background.started_in(folder) or here) / file).is_file()
 
 
 def _ask(app: ConsoleApp, question: Confirm, do: Callable[[], Awaitable[None]]) -> None:

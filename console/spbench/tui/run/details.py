@@ -19,7 +19,9 @@ from spbench.record.cores import fold_numbers
 from spbench.record.figures import number
 from spbench.record.judge import failed_checks
 from spbench.record.state import RankState
-from spbench.tui.run.cells import signed
+from spbench.tui.feed import Feed
+from spbench.tui.run.watched import Watched
+from spbench.tui.signs import signed
 
 Line = tuple[str, str]
 """What it is, and its text."""
@@ -68,13 +70,14 @@ class Details(ModalScreen[None]):
         self.notify("copied", timeout=2)
 
 
-def case_details(case: CaseState) -> Details:
+def case_details(feed: Feed, case_id: str) -> Details:
     """Return what is known of a case, its traceback where it ended in an error."""
-    return Details(case.id, list(_case_lines(case)), case.traceback or "")
+    case = feed.state.cases[case_id]
+    return Details(case_id, list(_case_lines(case, feed.status_of(case))), case.traceback or "")
 
 
-def _case_lines(case: CaseState) -> Iterator[Line]:
-    yield "status", signed(case.status) + (f": {case.reason}" if case.reason else "")
+def _case_lines(case: CaseState, status: str) -> Iterator[Line]:
+    yield "status", signed(status) + (f": {case.reason}" if case.reason else "")
     yield "benchmark", f"{case.benchmark}, {case.np} ranks, {case.repeat} times"
     yield "parameters", ", ".join(f"{name}={value}" for name, value in case.params.items())
     if case.inject:
@@ -99,8 +102,10 @@ def _all_passed(case: CaseState, check: str) -> bool:
     return all(result.passed for result in case.checks[check].values())
 
 
-def rank_details(case: CaseState | None, rank: int, live: RankState | None) -> Details:
-    """Return where a rank runs, and how its checks came out in a case."""
+def rank_details(watched: Watched, rank: int) -> Details:
+    """Return where a rank runs, and how its checks came out in the case that is shown."""
+    case = watched.case
+    live = watched.feed.state.ranks.get(rank) if case is watched.running else None
     return Details(f"rank {rank}", list(_rank_lines(case, rank, live)))
 
 
@@ -126,6 +131,6 @@ def _rank_lines(case: CaseState | None, rank: int, live: RankState | None) -> It
 
 def _checked(result: CheckResult) -> str:
     error = "not a number" if result.max_abs_error is None else number(result.max_abs_error)
-    where = f" at {result.detail}" if result.detail else ""
+    where = f": {result.detail}" if result.detail else ""
     verdict = signed("passed" if result.passed else "failed")
-    return f"{verdict}, largest error {error}{where} (tolerance {number(result.tolerance)})"
+    return f"{verdict}, largest error {error} (tolerance {number(result.tolerance)}){where}"

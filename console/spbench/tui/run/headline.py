@@ -9,10 +9,12 @@ from typing import NamedTuple
 from textual.content import Content
 from textual.widgets import Static
 
+from spbench.record.state import RunState
 from spbench.tui.feed import Feed, ReplaySource
-from spbench.tui.run.cells import GOING_ON, signed
+from spbench.tui.run.cells import GOING_ON
 from spbench.tui.run.replaying import replay_words
 from spbench.tui.run.words import MUTED, Word, colour
+from spbench.tui.signs import signed
 from spbench.tui.widgets.fitting import cells, fit
 
 BAR = 16
@@ -53,8 +55,8 @@ class Headline(Static):
 
     def __init__(self) -> None:
         super().__init__("", id="headline", markup=False)
+        self._feed: Feed | None = None
         self._rate = Rate()
-        self._hosts = (0, 0)
         self._shown: object = None
 
     def show(self, feed: Feed, paused: bool, worst: Word | None) -> None:
@@ -65,38 +67,15 @@ class Headline(Static):
             paused: Whether table and charts stand still.
             worst: The most pressing sentence, where the page has no room for words.
         """
+        if feed is not self._feed:
+            self._feed, self._rate = feed, Rate()
         self._rate.look(feed.events)
-        lines = (_first(feed, self._rate.value), self._second(feed, paused, worst))
+        lines = (_first(feed, self._rate.value), _second(feed, paused, worst))
         width = max(1, self.content_size.width)
         if (lines, width) != self._shown:
             self._shown = lines, width
             text = Content("\n").join(_fitting(line, width) for line in lines)
             self.update(text, layout=False)
-
-    def _second(self, feed: Feed, paused: bool, worst: Word | None) -> list[Part]:
-        replay = replay_words(feed) if isinstance(feed.source, ReplaySource) else ""
-        parts = [Part("PAUSED" if paused else "", "bold reverse"), Part(replay, "$text-accent")]
-        if worst is not None:
-            return [*parts, Part(worst.line, colour(worst.kind), cut=True)]
-        return [*parts, *self._launched(feed)]
-
-    def _launched(self, feed: Feed) -> Iterator[Part]:
-        if not feed.state.jobs:
-            return
-        job = feed.state.jobs[max(feed.state.jobs)]
-        hosts = self._count_hosts(feed)
-        where = f" on {hosts} host{'s' * (hosts != 1)}" if hosts else ""
-        yield Part(f"job {job.number}: {job.np} ranks{where}")
-        if job.oversubscribed:
-            yield Part("more ranks than cores: times are not the hardware's", "$text-warning")
-        yield Part(f"{job.launcher}, {job.version}", MUTED)
-
-    def _count_hosts(self, feed: Feed) -> int:
-        """The number of hosts, counted again only where there are more ranks."""
-        ranks = feed.state.ranks
-        if len(ranks) != self._hosts[0]:
-            self._hosts = len(ranks), len({rank.host for rank in ranks.values()})
-        return self._hosts[1]
 
 
 def _first(feed: Feed, rate: float) -> list[Part]:
@@ -108,12 +87,36 @@ def _first(feed: Feed, rate: float) -> list[Part]:
     filled = BAR * done // max(1, total)
     return [
         Part(run.suite, "bold", cut=True),
-        Part(signed(feed.status), f"bold {colour(feed.status)}"),
+        Part(signed(feed.status) + _elsewhere(feed), f"bold {colour(feed.status)}"),
         Part(f"{'█' * filled}{'░' * (BAR - filled)} {done}/{total} cases", "$text-primary"),
         Part(_duration(max(0.0, (run.finished or feed.now) - run.started))),
         Part("" if feed.ended else f"{rate:,.0f} events/s", MUTED),
         Part(run.id, MUTED),
     ]
+
+
+def _second(feed: Feed, paused: bool, worst: Word | None) -> list[Part]:
+    replay = replay_words(feed) if isinstance(feed.source, ReplaySource) else ""
+    parts = [Part("PAUSED" if paused else "", "bold reverse"), Part(replay, "$text-accent")]
+    if worst is not None:
+        return [*parts, Part(worst.line, colour(worst.kind), cut=True)]
+    return [*parts, *_launched(feed.state)]
+
+
+def _launched(state: RunState) -> Iterator[Part]:
+    if not state.jobs:
+        return
+    job = state.jobs[max(state.jobs)]
+    hosts = len({rank.host for rank in state.ranks.values()})
+    where = f" on {hosts} host{'s' * (hosts != 1)}" if hosts else ""
+    yield Part(f"job {job.number}: {job.np} ranks{where}")
+    if job.oversubscribed:
+        yield Part("more ranks than cores: times are not the hardware's", "$text-warning")
+    yield Part(f"{job.launcher}, {job.version}", MUTED)
+
+
+def _elsewhere(feed: Feed) -> str:
+    return f" on {feed.elsewhere}" if feed.elsewhere and not feed.ended else ""
 
 
 def _fitting(parts: Iterable[Part], width: int) -> Content:

@@ -19,9 +19,13 @@ No run is watched.
 A run that is started in a shell is found too: `spbench run SUITE` there, then open the console.
 `spbench tui --demo` plays a recorded run and needs no MPI."""
 
+STARTING = "… starting the run"
+
 
 def _key(keys: str, action: str, name: str, id: str, tooltip: str, show: bool = False) -> Binding:
-    return Binding(keys, action, name, show=show, id=f"run.{id}", tooltip=tooltip)
+    # Priority lets the keys that come right behind / reach the filter.
+    first = action == "filter"
+    return Binding(keys, action, name, show, id=f"run.{id}", tooltip=tooltip, priority=first)
 
 
 KEYS: list[BindingType] = [

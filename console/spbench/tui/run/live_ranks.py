@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from spbench.record.case_state import CaseState
 from spbench.record.rank_rows import RankRow
 from spbench.tui.feed import Feed
 from spbench.tui.run.rank_source import RankSource
+
+_OVER = ("done", "error", "lost", "ended")
 
 
 class LiveRanks(RankSource):
@@ -15,6 +18,7 @@ class LiveRanks(RankSource):
 
     def __init__(self, feed: Feed) -> None:
         super().__init__()
+        self._feed = feed
         self._rows = feed.rows
         self._state = feed.state
 
@@ -26,11 +30,20 @@ class LiveRanks(RankSource):
         return self._rows.ranks()
 
     def stamp(self, rank: int) -> int:
-        return self._rows.version(rank) if rank in self._state.ranks else 0
+        version = self._rows.version(rank) if rank in self._state.ranks else 0
+        return version + self._left
 
     def row(self, rank: int) -> RankRow | None:
         # A table may still ask for the ranks of the job before.
-        return self._rows.row(rank) if rank in self._state.ranks else None
+        row = self._rows.row(rank) if rank in self._state.ranks else None
+        if row is not None and self._left and row.phase not in _OVER:
+            return replace(row, phase="unfinished")
+        return row
+
+    @property
+    def _left(self) -> bool:
+        """Whether a killed console has left the ranks as they were; no event comes any more."""
+        return self._feed.status == "unfinished"
 
     def medians(self) -> Mapping[int, float]:
         return self._rows.medians()

@@ -14,7 +14,7 @@ from textual.widget import Widget
 
 from spbench.tui.feed import Feed, LogLine
 from spbench.tui.widgets.component_styles import ComponentStyles
-from spbench.tui.widgets.fitting import fit
+from spbench.tui.widgets.fitting import fit, wrap
 
 _LEVELS = {"error": "failed", "warning": "slow", "where": "muted"}
 
@@ -120,11 +120,7 @@ Up, down, page up and page down scroll; End goes back to the newest lines and st
         clock = datetime.fromtimestamp(line.time).strftime("%H:%M:%S")
         head = f"{clock} rank {line.rank:<4} "
         room = max(8, width - len(head))
-        pieces = [
-            text[start : start + room]
-            for text in line.message.splitlines() or [""]
-            for start in range(0, max(1, len(text)), room)
-        ]
+        pieces = [piece for text in line.message.splitlines() or [""] for piece in wrap(text, room)]
         style = self._style(_LEVELS.get(line.level, ""))
         first = [Segment(head, self._style("rank")), Segment(fit(pieces[0], room), style)]
         more = [

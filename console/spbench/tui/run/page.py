@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -9,13 +10,14 @@ from textual.binding import BindingType
 from textual.events import Resize
 from textual.widgets import Input, Static
 
-from spbench.tui.feed import Feed, ReplaySource
+from spbench.tui.feed import Feed
 from spbench.tui.page import Page
 from spbench.tui.run import changing, keys, replaying
 from spbench.tui.run.body import Body
 from spbench.tui.run.details import case_details, rank_details
 from spbench.tui.run.headline import Headline
-from spbench.tui.run.pane import pane_of
+from spbench.tui.run.offering import offered
+from spbench.tui.run.pane import zoom
 from spbench.tui.run.showing import Showing
 from spbench.tui.run.watched import Watched
 from spbench.tui.widgets.line_table import LineTable
@@ -23,7 +25,12 @@ from spbench.tui.widgets.rank_strip import RankStrip
 
 
 class RunPage(Page):
-    """Cases and ranks, charts, words and logs of the watched run."""
+    """Cases and ranks, charts, words and logs of the watched run.
+
+    Attributes:
+        opened: The run that is shown; None before there is one.
+        startable: Whether it can be started again.
+    """
 
     NAME = "run"
     HELP = keys.HELP
@@ -37,7 +44,8 @@ class RunPage(Page):
 
     def __init__(self) -> None:
         self._showing: Showing | None = None
-        self._opened: Feed | None = None
+        self.opened: Feed | None = None
+        self.startable = False
         self._keys_for: object = None
         super().__init__()
 
@@ -63,13 +71,15 @@ class RunPage(Page):
         """Take in what the feed has by now."""
         feed = self.console_app.feed
         if feed is None:
+            starting = self.console_app.starting
+            self.query_one("#no-run", Static).update(keys.STARTING if starting else keys.NO_RUN)
             return
-        if self._opened is not feed:
+        if self.opened is not feed:
             self._open(feed)
         self.showing.tick()
         self._show_headline()
         self._find_medians()
-        keys_for = (self.console_app.run_goes_on(), feed)
+        keys_for = (self.console_app.run_goes_on(), feed, feed.elsewhere, self.startable)
         if keys_for != self._keys_for:
             self._keys_for = keys_for
             self.refresh_bindings()
@@ -81,9 +91,16 @@ class RunPage(Page):
         self.query_one(Headline).display = body.display = True
         body.fit(self.size)
         body.close_filter()
-        self._opened, self._showing = feed, Showing(body, Watched(feed))
+        self.opened, self._showing = feed, Showing(body, Watched(feed))
         self._showing.ranks.focus()
         self.call_after_refresh(self._showing.all)
+        self.startable = False
+        self.run_worker(self._find_suite(feed), group="suite", exclusive=True)
+
+    async def _find_suite(self, feed: Feed) -> None:
+        """Offer to start the run again where its suite is there."""
+        here = self.console_app.opening.folder
+        self.startable = await asyncio.to_thread(changing.startable, feed.folder, here)
 
     def _show_headline(self) -> None:
         body, words = self.query_one(Body), self.showing.words
@@ -128,13 +145,10 @@ class RunPage(Page):
 
     def on_line_table_chosen(self, message: LineTable.Chosen) -> None:
         """Tell all that is known of a case or a rank."""
-        state = self._watched.feed.state
         if message.table is self.showing.cases:
-            self.app.push_screen(case_details(state.cases[str(message.key)]))
+            self.app.push_screen(case_details(self._watched.feed, str(message.key)))
         elif isinstance(message.key, int):
-            case, rank = self._watched.case, message.key
-            live = state.ranks.get(rank) if case is self._watched.running else None
-            self.app.push_screen(rank_details(case, rank, live))
+            self.app.push_screen(rank_details(self._watched, message.key))
 
     def on_rank_strip_chosen(self, message: RankStrip.Chosen) -> None:
         """Show the rank everywhere."""
@@ -158,14 +172,7 @@ class RunPage(Page):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Leave out what there is no run for, and what is only for runs of another kind."""
-        feed = self.console_app.feed
-        if action in keys.NEED_RUN and self._showing is None:
-            return False
-        if action in keys.REPLAY and not (feed and isinstance(feed.source, ReplaySource)):
-            return False
-        if action == "cancel" and not self.console_app.run_goes_on():
-            return False
-        return super().check_action(action, parameters)
+        return offered(self, action) and super().check_action(action, parameters)
 
     def action_pause(self) -> None:
         """Hold what is shown of the ranks, or let it go on."""
@@ -226,13 +233,7 @@ class RunPage(Page):
 
     def action_zoom(self) -> None:
         """Let the pane that has the focus fill the page, or give the others room again."""
-        pane = pane_of(self.focused)
-        if self.maximized is not None:
-            self.minimize()
-        elif pane is not None:
-            # Set before: a page that one pane fills does not notice its new height.
-            pane.styles.height = "1fr"
-            self.maximize(pane, container=False)
+        zoom(self)
 
     def action_play(self) -> None:
         """Stop a replay, or let it go on."""

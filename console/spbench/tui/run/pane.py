@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from textual.containers import Vertical
 from textual.content import Content
-from textual.dom import DOMNode
+from textual.screen import Screen
 from textual.widget import Widget
 
 
@@ -30,7 +30,13 @@ class Pane(Vertical):
         self.set_class(lines, "pane")
 
 
-def pane_of(widget: DOMNode | None) -> Pane | None:
-    """Return the pane around a widget."""
-    nodes = widget.ancestors_with_self if widget is not None else ()
-    return next((node for node in nodes if isinstance(node, Pane)), None)
+def zoom(page: Screen[None]) -> None:
+    """Let the pane that has the focus fill the page, or give the others room again."""
+    nodes = page.focused.ancestors_with_self if page.focused is not None else ()
+    pane = next((node for node in nodes if isinstance(node, Pane)), None)
+    if page.maximized is not None:
+        page.minimize()
+    elif pane is not None:
+        # Set before: a page that one pane fills does not notice its new height.
+        pane.styles.height = "1fr"
+        page.maximize(pane, container=False)

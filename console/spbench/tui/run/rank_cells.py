@@ -5,7 +5,8 @@ from __future__ import annotations
 from spbench.record.figures import number
 from spbench.record.findings import NOTABLE_RANK
 from spbench.record.rank_rows import RankRow
-from spbench.tui.run.cells import figure, status_cell
+from spbench.tui.run.cells import figure
+from spbench.tui.signs import status_cell
 from spbench.tui.widgets.table_columns import Cell, Column
 
 COLUMNS = (
@@ -22,7 +23,12 @@ COLUMNS = (
     Column("gb_s", "GB/s", 7, "right", rank=5),
     Column("check", "check", 8),
 )
-_PHASES = {"error": "error", "lost": "error", "failed": "failed", "ended": "muted", "done": "muted"}
+_PHASES = {
+    **dict.fromkeys(("error", "lost"), "error"),
+    **dict.fromkeys(("ended", "done"), "muted"),
+    "failed": "failed",
+    "unfinished": "slow",
+}
 
 NO_CELLS: list[Cell | str] = [""] * len(COLUMNS)
 """Of a rank that is not there."""

@@ -17,6 +17,7 @@ from spbench.tui.run.rank_cells import told
 from spbench.tui.run.rank_source import RankSource
 from spbench.tui.run.watched import Watched
 from spbench.tui.run.words import Word, WordsPanel
+from spbench.tui.signs import ROOMY
 from spbench.tui.widgets.line_table import LineTable
 from spbench.tui.widgets.rank_strip import RankStrip
 from spbench.tui.widgets.table_columns import Rows
@@ -56,7 +57,7 @@ class Showing:
         self._source: RankSource = watched.ranks
         self._put: dict[LineTable, Hashable] = {}
         self._strip_shows: object = None
-        self._slowest_first = False
+        self._ended = False
         self.ranks.paused, self.ranks.filter = False, ""
         self._set_rows(self.cases, watched.cases)
         self._set_rows(self.ranks, self._source)
@@ -65,6 +66,9 @@ class Showing:
         """Bring up to date what is due: the ranks each time, of the other parts one or two."""
         now = monotonic()
         passed, self._ticked = now - self._ticked, now
+        if self.watched.feed.ended and not self._ended:
+            self._ended = True
+            self.pause(False)  # nothing moves any more, and what came while it was held is shown
         if self._version != self.watched.feed.version or self.watched.ranks.busy:
             self._version = self.watched.feed.version
             self._until = now + AFTER
@@ -112,8 +116,8 @@ class Showing:
 
     def sort_by_slowness(self) -> None:
         """Let the slowest ranks stand first, or sort by number again."""
-        self._slowest_first = not self._slowest_first
-        self.ranks.sort_by("skew" if self._slowest_first else None, reverse=self._slowest_first)
+        slowest_first = self.ranks.sorted_by == ("skew", True)
+        self.ranks.sort_by(*((None, False) if slowest_first else ("skew", True)))
 
     def text_of(self, focused: Widget | None) -> str:
         """Return what there is to copy: the words where they have the focus, else the row."""
@@ -153,6 +157,7 @@ class Showing:
 
     def _show_cases(self) -> None:
         watched = self.watched
+        watched.cases.short = self.cases.size.width < ROOMY
         watched.cases.look()
         self._update(self.cases)
         self._body.make_room(self.cases.total, self.ranks.total)

@@ -13,7 +13,7 @@ from spbench.record.case_state import CaseState
 from spbench.record.cores import crowded
 from spbench.record.judge import failed_checks
 from spbench.tui.feed import Feed
-from spbench.tui.run.cells import signed
+from spbench.tui.signs import signed
 
 MOST_STRAGGLERS = 12
 MUTED = "$foreground 60%"
@@ -89,8 +89,7 @@ class Words:
         if feed.failure:
             yield Word("error", "", feed.failure)
         elif feed.status == "unfinished":
-            why = "the run has no end: its console was killed; what it had measured is here"
-            yield Word("unfinished", "", why)
+            yield Word("unfinished", "", _why_unfinished(feed.elsewhere))
         for error in feed.state.errors:
             yield Word("error", "", error)
 
@@ -113,6 +112,9 @@ class Words:
         return self._judged[case.id]
 
     def _notes(self) -> Iterator[Word]:
+        if self._feed.elsewhere and not self._feed.ended:
+            told = f"the run goes on on {self._feed.elsewhere}, as far as its log tells"
+            yield Word("note", "", f"{told}; it can be cancelled there")
         jobs, ranks = self._feed.state.jobs, self._feed.state.ranks
         job = jobs[max(jobs)] if jobs else None
         if job is None:
@@ -126,6 +128,11 @@ class Words:
                 self._sharing[job.number] = crowded(ready)
         if sharing := self._sharing.get(job.number):
             yield Word("note", "", sharing)
+
+
+def _why_unfinished(host: str | None) -> str:
+    gone = f"nothing came from its console on {host} for long" if host else "its console was killed"
+    return f"the run has no end: {gone}; what it had measured is here"
 
 
 def _failed(case: CaseState) -> tuple[Word, ...]:

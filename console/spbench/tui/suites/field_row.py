@@ -24,6 +24,27 @@ _EXPECT = (
 )
 
 
+class Lines(TextArea):
+    """A box of several lines; up at its first and down at its last go to the next field."""
+
+    def __init__(self, text: str, placeholder: str = "") -> None:
+        super().__init__(text, compact=True, placeholder=placeholder)
+
+    def action_cursor_up(self, select: bool = False) -> None:
+        """Go a line up, from the first to the field before."""
+        if self.navigator.is_first_wrapped_line(self.cursor_location) and not select:
+            self.screen.focus_previous()
+        else:
+            super().action_cursor_up(select)
+
+    def action_cursor_down(self, select: bool = False) -> None:
+        """Go a line down, from the last to the next field."""
+        if self.navigator.is_last_wrapped_line(self.cursor_location) and not select:
+            self.screen.focus_next()
+        else:
+            super().action_cursor_down(select)
+
+
 class FormRow(Widget):
     """A line of the form; it draws the words round its box itself: a form has many lines.
 
@@ -79,7 +100,7 @@ class TextRow(FormRow):
         self._text, self._lines = text, lines
 
     def compose(self) -> ComposeResult:
-        yield TextArea(self._text, compact=True) if self._lines else Input(self._text, compact=True)
+        yield Lines(self._text) if self._lines else Input(self._text, compact=True)
 
     @property
     def text(self) -> str:
@@ -102,7 +123,7 @@ class FieldRow(TextRow):
     def compose(self) -> ComposeResult:
         field = self.field
         if field.kind in ("lines", "env"):
-            yield TextArea(self._text, compact=True, placeholder=field.accepts)
+            yield Lines(self._text, field.accepts)
             return
         known = SuggestFromList(field.choices, case_sensitive=False) if field.choices else None
         placeholder = field.default or ("derived" if field.can_sweep else "")

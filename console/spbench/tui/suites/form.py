@@ -226,8 +226,8 @@ class CaseForm(ModalScreen[Edited | None]):
         made = await self._outcome()
         if made is not None and made.edited is not None and not made.problems:
             self.dismiss(made.edited)
-        else:
-            self.app.notify("mend what is marked ✗ first", severity="error", timeout=4)
+        elif wrong := self.query("FormRow.wrong"):
+            wrong.first().query("Input, TextArea").first().focus()
 
     def action_leave(self) -> None:
         """Leave the text as it is."""

@@ -8,7 +8,8 @@ HELP = """\
 Compose a suite, see the cases that it expands to and the exact launch command of each, and run
 it. On the left the suite files, then the text with its problems, then the cases and the command
 of the chosen one: the case at the cursor is chosen, and choosing a case goes to its line.
-Letters work wherever no text is typed; in the editor use the function keys, or Escape first."""
+Letters work wherever no text is typed; in the editor use the function keys, or Escape first.
+What starts a run at once has no letter: F5 and F6."""
 
 
 def _key(keys: str, action: str, name: str, id: str, tooltip: str, show: bool = False) -> Binding:
@@ -18,8 +19,8 @@ def _key(keys: str, action: str, name: str, id: str, tooltip: str, show: bool = 
 KEYS: list[BindingType] = [
     _key("f2,t", "toggle_files", "Files", "files", "Show or hide the suite files", show=True),
     _key("f4,c", "compose", "Compose", "compose", "Add a case with a form", show=True),
-    _key("f5,r", "run_all", "Run all", "run-all", "Save, and run the whole suite", show=True),
-    _key("f6,R", "run_case", "Run case", "run-case", "Save, and run the chosen case", show=True),
+    _key("f5", "run_all", "Run all", "run-all", "Save, and run the whole suite", show=True),
+    _key("f6", "run_case", "Run case", "run-case", "Save, and run the chosen case", show=True),
     _key("ctrl+s", "save", "Save", "save", "Write the text into its file"),
     _key("f3,e", "edit", "Edit case", "edit", "Edit the case at the cursor in a form"),
     _key("f7,i", "inject", "Plant a fault", "inject", "Run the chosen case with a planted fault"),

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from spbench.engine.commands import JobCommand, case_command
 from spbench.engine.plan import Request, RunPlan, plan_suite, settings_of
 from spbench.errors import Diagnostic, SpbenchError, UsageError
+from spbench.record.folder import working_folder
 from spbench.suites import Case, load_text
 from spbench.suites.check import Examined, examine
 from spbench.suites.outline import Outline, Span
@@ -66,6 +67,7 @@ def command_of(reading: Reading, case: str) -> JobCommand | str:
     if reading.plan is None:
         return reading.refusal
     try:
+        working_folder()  # a launch line is one for this folder
         return case_command(reading.plan, case)
     except SpbenchError as error:
         return str(error)

@@ -33,7 +33,7 @@ async def run_with_fault(page: SuitesPage) -> None:
     case = chosen_case(page)
     if case is None:
         return
-    own = f"a fault of {case.benchmark}"
+    own = f"the last rank does so in {case.benchmark}; a check must find it"
     choices = [Choice(name, COMMON_FAULTS.get(name, own)) for name in faults_of(case)]
     title = f"Fault to plant in {case.id}; the run must find it"
     fault = await page.app.push_screen_wait(Chooser(title, choices))

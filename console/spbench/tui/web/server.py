@@ -7,6 +7,7 @@ import errno
 import hmac
 import signal
 from collections.abc import Awaitable, Callable, Sequence
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -38,6 +39,7 @@ class ConsoleServer(Server):
     def __init__(self, command: str, token: str | None) -> None:
         super().__init__(command, title="spbench", templates_path=Path(__file__).parent)
         self._token = token
+        self._loopback = True
 
     async def _make_app(self) -> web.Application:
         app = await super()._make_app()
@@ -60,6 +62,9 @@ class ConsoleServer(Server):
                 "This console needs its token: open the whole address that spbench serve wrote.\n"
             )
             raise web.HTTPForbidden(text=text)
+        # With no token, a page whose name an attacker lets point to this machine would get in.
+        if self._token is None and self._loopback and not _is_loopback(_name(request.host)):
+            raise web.HTTPForbidden(text="Open this console as localhost, or serve it elsewhere.\n")
         origin = request.headers.get("Origin")
         if origin is not None and urlsplit(origin).netloc != request.host:
             raise web.HTTPForbidden(text="This console is not for pages of other sites.\n")
@@ -96,7 +101,9 @@ class ConsoleServer(Server):
                 await site.start()
             except OSError as error:
                 raise UsageError(_why(host, port, error)) from None
-            tell(self._address(runner.addresses[0]))
+            bound = runner.addresses[0]
+            self._loopback = _is_loopback(str(bound[0]))
+            tell(self._address(bound))
             await _signalled()
         finally:
             await runner.cleanup()
@@ -109,6 +116,21 @@ class ConsoleServer(Server):
 
 def _equal(shown: str, token: str) -> bool:
     return hmac.compare_digest(shown.encode(errors="replace"), token.encode())
+
+
+def _name(host: str) -> str:
+    """The name in a Host header, without its port; empty where there is none."""
+    try:
+        return urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return ""
+
+
+def _is_loopback(name: str) -> bool:
+    try:
+        return name == "localhost" or ip_address(name).is_loopback
+    except ValueError:
+        return False
 
 
 def _why(host: str, port: int, error: OSError) -> str:

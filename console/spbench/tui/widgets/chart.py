@@ -11,9 +11,10 @@ from textual.geometry import Offset, Size
 from textual.strip import Strip
 from textual.widget import Widget
 
+from spbench.record.figures import clean
 from spbench.tui.widgets.component_styles import ComponentStyles, merged
 from spbench.tui.widgets.dots import Piece
-from spbench.tui.widgets.fitting import clean, fit
+from spbench.tui.widgets.fitting import fit
 
 SERIES = 6
 """Series that have a colour of their own; further ones begin again."""

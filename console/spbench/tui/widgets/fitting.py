@@ -5,17 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal
 
-from rich.cells import cell_len, set_cell_size
+from rich.cells import cell_len, chop_cells, set_cell_size
+
+from spbench.record.figures import clean
 
 Align = Literal["left", "right"]
 _CUT = "…"
-
-
-def clean(text: str) -> str:
-    """Return the text without what would move a terminal's cursor or change its colours."""
-    if text.isprintable():
-        return text
-    return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
 def cells(text: str) -> int:
@@ -33,6 +28,14 @@ def fit(text: str, width: int, align: Align = "left") -> str:
         return set_cell_size(text, width - 1) + _CUT
     pad = " " * (width - size)
     return pad + text if align == "right" else text + pad
+
+
+def wrap(text: str, width: int) -> list[str]:
+    """Return the text in lines of at most so many cells, at least one."""
+    text = clean(text)
+    if text.isascii():
+        return [text[start : start + width] for start in range(0, max(1, len(text)), width)]
+    return chop_cells(text, width)
 
 
 def phrases(parts: Iterable[str], width: int) -> str:

@@ -103,9 +103,20 @@ class LineTable(TableView, can_focus=True):
         return self._order.total
 
     @property
+    def in_view(self) -> Sequence[Hashable]:
+        """The keys of the rows that are seen, from above."""
+        top = self.scroll_offset.y
+        return self._order.keys[top : top + self._lines]
+
+    @property
     def cursor_key(self) -> Hashable | None:
         """The key of the row under the cursor; None where there is no row."""
         return self._cursor_key
+
+    @property
+    def sorted_by(self) -> tuple[str | None, bool]:
+        """The column that the table is sorted by, and whether the order is turned round."""
+        return self._order.sort, self._order.reverse
 
     def update_rows(self) -> None:
         """Look at the rows again, and repaint the lines in view that have changed."""

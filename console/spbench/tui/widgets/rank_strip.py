@@ -180,10 +180,9 @@ class RankStrip(Chart):
         failed = sum(rank in self._failed for rank in ranks)
         if self.cursor is not None:
             return [self._about(cells.of(self.cursor))]
-        return [
-            f"{len(ranks)} ranks, worst: {self._about(ranks)}",
-            f"{failed} failed" * bool(failed),
-        ]
+        nothing = not failed and all(ratio is None for ratio in self._ratios)
+        told = "no time yet" if nothing else f"worst: {self._about(ranks)}"
+        return [f"{len(ranks)} ranks, {told}", f"{failed} failed" * bool(failed)]
 
     def _about(self, ranks: range) -> str:
         chosen = self._selected

@@ -1,0 +1,39 @@
+"""Reads the runs whose rows are in view, so that each tells how many of its cases passed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Hashable, Iterable
+
+from spbench.errors import SpbenchError
+from spbench.record.history import RUNNING, RunSummary
+from spbench.tui.results.library import Library
+
+MOST_BYTES = 1 << 20
+"""The largest report that is read unasked: a larger one would hold up the keys."""
+
+
+class Counting:
+    """Knows which runs were tried: one that cannot be read is not tried again and again."""
+
+    def __init__(self, library: Library) -> None:
+        self._library = library
+        self._tried: set[str] = set()
+
+    async def count(
+        self, runs: Iterable[RunSummary], in_view: Iterable[Hashable], show: Callable[[], None]
+    ) -> None:
+        """Read the ended runs in view that were not read yet, one by one, and show each."""
+        keys = set(in_view)
+        for run in runs:
+            if run.id in keys and run.verdict != RUNNING and run.id not in self._tried:
+                self._tried.add(run.id)
+                await asyncio.to_thread(self._read, run)
+                show()
+
+    def _read(self, run: RunSummary) -> None:
+        try:
+            if run.folder.report.stat().st_size <= MOST_BYTES:
+                self._library.load(run.folder)
+        except (OSError, SpbenchError):
+            return  # its row tells nothing, and the run itself tells why when it is looked at

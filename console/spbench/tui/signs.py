@@ -1,0 +1,29 @@
+"""Statuses and the ids of cases, as every page writes them."""
+
+from __future__ import annotations
+
+import re
+
+from spbench.record.figures import GLYPHS
+from spbench.tui.widgets.table_columns import Cell
+
+SIGNS = {**GLYPHS, "running": "…", "waiting": "·", "unfinished": "!"}
+ROOMY = 100
+"""Columns of a table from which the ids of cases have room."""
+_STYLES = {"unfinished": "slow"}
+_KEY = re.compile(r"(?<=[\[,])[^=,\[\]]+=")
+
+
+def signed(status: str) -> str:
+    """Return a verdict or status behind its sign."""
+    return f"{SIGNS.get(status, '?')} {status}"
+
+
+def status_cell(status: str) -> Cell:
+    """Return a verdict or status: sign, word and colour."""
+    return Cell(signed(status), _STYLES.get(status, status))
+
+
+def without_keys(case_id: str) -> str:
+    """Return ``exchange[square,3]`` of ``exchange[slice_method=square,halo_len=3]``."""
+    return _KEY.sub("", case_id)
