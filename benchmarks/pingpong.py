@@ -51,11 +51,11 @@ def missing(what: str) -> str:
     sys.exit(MISSING_STATUS)
 
 
-def build(mpicc: str, program: Path) -> Path:
-    command = [mpicc, "-O2", "-std=c99", str(SOURCE), "-o", str(program)]
+def build(mpicc: str, program: Path, source: Path = SOURCE) -> Path:
+    command = [mpicc, "-O2", "-std=c99", str(source), "-o", str(program)]
     built = subprocess.run(command, capture_output=True, text=True, check=False)
     if built.returncode:
-        missing(f"{mpicc} cannot build {SOURCE.name} (is a C compiler there?): {built.stderr}")
+        missing(f"{mpicc} cannot build {source.name} (is a C compiler there?): {built.stderr}")
     return program
 
 

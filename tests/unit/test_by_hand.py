@@ -2,13 +2,13 @@
 
 import pytest
 
-from spbench_workers.by_hand import PrintingChannel, parser_of, read_words
+from spbench_workers.by_hand import OwnLinesChannel, PrintingChannel, parser_of, read_words
 from spbench_workers.catalog import BENCHMARKS
 
 
 def test_words_become_parameters():
     words = "halo.exchange --image-size 1024 --halo-len 3 --num-spatial-parts 4 --slice-method"
-    entry, params, inject = read_words([*words.split(), "vertical"], 4)
+    entry, [params], inject = read_words([*words.split(), "vertical"], 4)
     assert entry.name == "halo.exchange"
     assert (params["image_size"], params["halo_len"], params["grid"]) == (1024, 3, "1x4")
     assert inject is None
@@ -73,3 +73,24 @@ def test_a_failed_check_is_said_and_kept(error, said, capsys):
     assert capsys.readouterr().out == (
         f"Validation failed Rank:0 halo: largest error {said}: row 3\n"
     )
+
+
+def test_a_benchmark_with_lines_of_its_own_prints_only_those_and_what_failed(capsys):
+    for rank in (0, 1):
+        channel = OwnLinesChannel(rank)
+        channel.send("samples", metric="time_ms", values=[1.0])
+        channel.send("metric", name="count", value=3)
+        channel.send("choice", name="model", value="holds", reason="it does")
+        channel.send("check", name="exact", passed=True)
+        channel.send("log", level="info", message="not a line")
+        channel.send("log", level="line", message=f"# a line of rank {rank}")
+        channel.send(
+            "check", name="bound", passed=False, max_abs_error=2.0, detail=f"element {rank}"
+        )
+        channel.close()
+        assert channel.failed
+    assert capsys.readouterr().out.splitlines() == [
+        "# a line of rank 0",
+        "Validation failed Rank:0 bound: largest error 2: element 0",
+        "Validation failed Rank:1 bound: largest error 2: element 1",
+    ]

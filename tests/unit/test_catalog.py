@@ -3,7 +3,9 @@
 import importlib
 import json
 import math
+from dataclasses import replace
 
+import jsonschema
 import pytest
 
 from spbench_workers.catalog import BENCHMARKS, COMMON_FAULTS
@@ -38,6 +40,9 @@ def read(kind, value, **fields):
         ("bytes_list", "8,1KiB,1M", [8, 1024, 1000000]),
         ("bytes_list", [8, "1KiB"], [8, 1024]),
         ("bytes_list", 8, [8]),
+        ("ints", "0, 2,1", [0, 2, 1]),
+        ("ints", [3, "4"], [3, 4]),
+        ("ints", 5, [5]),
     ],
 )
 def test_values_are_read(kind, value, expected):
@@ -69,6 +74,9 @@ def test_values_are_read(kind, value, expected):
         ("bytes", 1.5),
         ("bytes_list", []),
         ("bytes_list", "8,,9"),
+        ("ints", "0,x"),
+        ("ints", [0.5]),
+        ("ints", []),
     ],
 )
 def test_other_values_are_refused(kind, value):
@@ -90,6 +98,27 @@ def test_a_choice_has_further_spellings():
     assert choice.json_schema()["enum"] == ["a", "b", "fp_16"]
     with pytest.raises(ValueError, match="'c' is none of a, b"):
         choice.read("c")
+
+
+def test_several_choices_are_a_list():
+    several = Param("p", "choices", "a", "", choices=("a", "b"), spellings={"B": "b"})
+    assert several.read("a, B") == several.read(["a", "b"]) == ["a", "b"]
+    assert several.read("b") == ["b"]
+    for value, told in (("a,c", "'c' is none of a, b"), ("b,B", "b stands twice"), ([], "empty")):
+        with pytest.raises(ValueError, match=told):
+            several.read(value)
+    schema = jsonschema.Draft202012Validator(several.json_schema())
+    assert all(schema.is_valid(value) for value in ("a", "a,b", ["a", "B"]))
+    assert not any(schema.is_valid(value) for value in (1, ["c"], {"a": 1}))
+
+
+def test_a_benchmark_is_one_case_unless_it_says_otherwise():
+    entry = BENCHMARKS["memory.copy"]
+    assert entry.cases({"size": 64}) == [({}, entry.complete({"size": 64}))]
+    twice = replace(entry, points=lambda _: [{"size": 8, "seed": None}, {"size": 16}])
+    cases = twice.cases({"size": 64, "seed": 3})
+    assert [differs for differs, _ in cases] == [{"size": 8}, {"size": 16}]
+    assert [(params["size"], params["seed"]) for _, params in cases] == [(8, 0), (16, 3)]
 
 
 def test_all_wrong_parameters_are_named_at_once():
@@ -229,7 +258,8 @@ def test_sizes_must_rise():
 def test_every_entry_holds_together(entry):
     names = [param.name for param in entry.params]
     assert len(set(names)) == len(names)
-    assert {"warmup", "iterations", "seed"} <= set(names)
+    assert "seed" in names
+    assert {"warmup", "iterations"} <= set(names) or "num_batches" in names
     assert entry.metrics[0].name == "time_ms"
     assert entry.checks
     assert entry.faults

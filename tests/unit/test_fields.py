@@ -28,6 +28,7 @@ def by_name(fields):
 TILES = by_name(fields_of(BENCHMARKS["halo.compute"]))
 LINK = by_name(fields_of(BENCHMARKS["link.pingpong"]))
 MEMORY = by_name(fields_of(BENCHMARKS["memory.copy"]))
+SWEEP = by_name(fields_of(BENCHMARKS["allreduce.sweep"]))
 LAUNCH = by_name(launch_fields())
 CASE = by_name(case_fields())
 MAX, MIN = bound_fields("time_ms.p95")
@@ -66,6 +67,8 @@ def test_every_parameter_of_every_benchmark_has_a_field():
         (TILES["slice_method"], "choice", "", "vertical, horizontal, square"),
         (TILES["overlap"], "bool", "on", "on, off"),
         (LINK["sizes"], "bytes_list", "8, 1KiB, 64KiB, 1MiB, 4MiB", None),
+        (SWEEP["order"], "ints", "", "whole numbers with commas between, from 0"),
+        (SWEEP["algorithm"], "choices", "native", None),
         (MEMORY["size"], "bytes", "64MiB", "bytes such as 65536 or 64KiB, 8 to 16GiB"),
         (LAUNCH["launcher"], "choice", "auto", ", ".join(["auto", *LAUNCHERS])),
         (LAUNCH["threads"], "int", "auto", "auto or a whole number, from 1"),
@@ -131,6 +134,8 @@ def test_a_benchmark_of_a_later_issue_needs_no_change(monkeypatch):
         (TILES["overlap"], "true", True),
         (LINK["sizes"], "8, 64KiB", [8, "64KiB"]),
         (LINK["sizes"], "8", [8]),
+        (SWEEP["algorithm"], "native, ring", ["native", "ring"]),
+        (SWEEP["order"], "1,0", [1, 0]),
         (LAUNCH["threads"], "auto", "auto"),
         (LAUNCH["threads"], "4", 4),
         (LAUNCH["python"], "3", "3"),
@@ -155,6 +160,8 @@ def test_what_is_typed_is_what_stands_in_the_suite(field, text, value):
         (TILES["halo_len"], "9" * 5000, "halo_len: the number has too many digits"),
         (TILES["dtype"], "bf61", "dtype: 'bf61' is none of fp32, fp64, fp16, bf16 (did you mean"),
         (LINK["sizes"], "8, x", "sizes: 'x' is no number of bytes"),
+        (SWEEP["algorithm"], "ring, rnig", "algorithm: 'rnig' is none of native, gloo"),
+        (SWEEP["order"], "1, x", "order: 'x' is not a whole number"),
         (LAUNCH["launcher"], "opnmpi", "launch.launcher must be auto, mpirun_rsh, hydra, "),
         (LAUNCH["timeout"], "0", "launch.timeout must be above 0, not 0"),
         (LAUNCH["env"], "A", "env: 'A' is no NAME=VALUE"),
@@ -184,6 +191,8 @@ def test_what_the_loader_would_refuse_is_refused_in_its_words(field, text, told)
         (MEMORY["size"], "1KiB..2KiB +512B", ["1KiB", 1536, "2KiB"]),
         (MEMORY["size"], "8..16 +4", [8, 12, 16]),
         (LINK["sizes"], "[8, 64KiB], [8]", [[8, "64KiB"], [8]]),
+        (SWEEP["algorithm"], "[ring, flat], native", [["ring", "flat"], "native"]),
+        (SWEEP["order"], "[0, 1], [1, 0]", [[0, 1], [1, 0]]),
         (CASE["np"], "2..8 *2", [2, 4, 8]),
     ],
 )

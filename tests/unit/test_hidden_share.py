@@ -1,8 +1,8 @@
-"""How much of an exchange overlap hides."""
+"""How much of a communication overlap hides."""
 
 import pytest
 
-from spbench_workers.halo.conv_times import hidden_share
+from spbench_workers.timing import hidden_share
 
 
 @pytest.mark.parametrize(

@@ -169,3 +169,38 @@ def test_a_sweep_without_end_is_refused_before_it_is_made():
 def test_repeat_does_not_multiply_cases():
     (case,) = cases_of("{name: a, benchmark: memory.copy, repeat: 5}")
     assert (case.id, case.repeat) == ("a", 5)
+
+
+SWEEP = "benchmark: allreduce.sweep, params: {min_bytes: 8, max_bytes: 64, factor: 8"
+
+
+def test_a_benchmark_makes_cases_of_its_own():
+    cases = cases_of(f"{{name: a, {SWEEP}, algorithm: [native, ring]}}, np: 2}}")
+    assert [case.id for case in cases] == [
+        f"a[algorithm={name},size={size}]" for name in ("native", "ring") for size in (8, 64)
+    ]
+    assert [case.params["algorithm"] for case in cases] == ["native", "native", "ring", "ring"]
+    assert cases[0].params["min_bytes"] is None
+
+
+def test_its_own_keys_come_after_the_swept_ones():
+    ids = ids_of(f"{{name: a, {SWEEP}, algorithm: ring}}, matrix: {{dtype: [fp64, bf16]}}}}")
+    assert ids == [f"a[dtype={d},size={s}]" for d in ("fp64", "bf16") for s in (8, 64)]
+    # What is swept already keeps its place.
+    ids = ids_of(f"{{name: a, {SWEEP}}}, matrix: {{algorithm: [[ring, flat], chain]}}}}")
+    assert ids == [f"a[algorithm={a},size={s}]" for a in ("ring", "flat", "chain") for s in (8, 64)]
+
+
+def test_each_of_its_own_cases_must_fit_the_ranks():
+    with pytest.raises(
+        SuiteError, match=r"np is 3, but .* with algorithm=muji_4,size=8 and 1 more"
+    ):
+        ids_of(f"{{name: a, {SWEEP}, algorithm: [ring, muji_4]}}, np: 3}}")
+
+
+def test_its_own_cases_count():
+    many = "{min_bytes: 0, max_bytes: 1GiB, factor: 1.01}"
+    seeds = ", ".join(map(str, range(10)))
+    sweep = f"params: {many}, matrix: {{seed: [{seeds}]}}"
+    with pytest.raises(SuiteError, match="cases; one entry may make 10000"):
+        ids_of(f"{{name: a, benchmark: allreduce.sweep, {sweep}}}")

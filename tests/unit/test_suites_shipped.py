@@ -10,6 +10,7 @@ import yaml
 from spbench.suites import DERIVED_METRICS, load
 from spbench.suites.json_schema import suite_schema
 from spbench_workers.catalog import BENCHMARKS
+from spbench_workers.catalog.allreduce import COLLECTIVES, LIBRARIES, SCHEDULED
 
 ROOT = Path(__file__).parents[2]
 SHIPPED = sorted((ROOT / "suites").glob("*.yaml"))
@@ -94,6 +95,30 @@ def test_halo_suite():
     assert {case.params["halo_len"] for case in big} == {3}
     assert {case.params["slice_method"] for case in big} == {"vertical", "square"}
     assert {"4x1", "1x4", "2x2"} == {case.params["grid"] for case in cases}
+
+
+def test_allreduce_suite():
+    cases = load(ROOT / "suites" / "allreduce.yaml").cases
+    assert {case.benchmark for case in cases} == {"allreduce.sweep"}
+    assert {case.np for case in cases} == {2, 4}
+    assert {case.params["collective"] for case in cases} == set(COLLECTIVES)
+    assert {case.params["mode"] for case in cases} == {"blocking", "persistent", "nonblocking"}
+    assert {case.params["size"] for case in cases} >= {8, 4096, 1 << 20}
+    # nccl needs GPUs; what is drawn for other numbers of ranks, and flat's other name, are left.
+    left_out = {"nccl", "muji_2", "muji_8", "muji_fallback"}
+    assert {case.params["algorithm"] for case in cases} == {*SCHEDULED, *LIBRARIES} - left_out
+
+
+def test_kvstore_suite():
+    cases = load(ROOT / "suites" / "kvstore.yaml").cases
+    assert {case.benchmark for case in cases} == {"kvstore.push_pull"}
+    assert {case.np for case in cases} == {2, 3, 4, 5}
+    stores = {"local", "device", "dist_sync", "dist_device_sync", "dist_async", "allreduce"}
+    assert {case.params["kv_store"] for case in cases} == stores
+    assert {case.params["bucket"] for case in cases} == {None, "tensor", "fused", "sliced", "flat"}
+    assert {case.params["gc_type"] for case in cases} == {"none", "2bit", "1bit"}
+    assert {case.params["optimizer"] for case in cases} == {"none", "sgd", "adam"}
+    assert {case.params["sharding"] for case in cases} == {None, "hash", "balanced"}
 
 
 def test_smoke_suite_runs_each_benchmark_on_two_ranks():

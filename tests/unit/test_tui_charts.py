@@ -115,6 +115,17 @@ async def test_the_selected_rank_stays_selected_at_another_size():
         assert strip.cursor is None
 
 
+async def test_before_any_time_no_rank_is_called_the_worst():
+    strip = RankStrip()
+    async with Shown(strip).run_test(size=(80, 24)) as pilot:
+        strip.update([None, None], set(), None)
+        await pilot.pause()
+        assert words(strip) == "2 ranks, no time yet"
+        strip.update([None, None], {1}, None)
+        await pilot.pause()
+        assert words(strip) == "2 ranks, worst: rank 1, failed, no time yet, 1 failed"
+
+
 @given(st.integers(0, 5000), st.integers(0, 250), st.integers(-1, 60))
 def test_every_rank_is_in_one_cell_and_all_cells_have_room(ranks, width, height):
     held = cells_for(ranks, width, height)

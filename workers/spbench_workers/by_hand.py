@@ -78,6 +78,27 @@ class PrintingChannel:
         sys.stdout.flush()
 
 
+class OwnLinesChannel(PrintingChannel):
+    """Prints what the benchmark itself says on rank 0, and the checks that failed."""
+
+    def close(self) -> None:
+        """Nothing is left to print."""
+
+    def _print_check(self, name: str, passed: bool, **fields: Any) -> None:
+        if not passed:
+            super()._print_check(name, passed, **fields)
+
+    def _print_metric(self, name: str, value: float | None, **fields: Any) -> None:
+        """The benchmark's own lines have it."""
+
+    def _print_choice(self, name: str, value: str, reason: str, **_: Any) -> None:
+        """The benchmark's own lines have it."""
+
+    def _print_log(self, message: str, level: str = "line", **_: Any) -> None:
+        if level == "line" and self.rank == 0:
+            self._line(message)
+
+
 class _Parser(argparse.ArgumentParser):
     """Raises what is wrong instead of printing it: every rank reads the words, one speaks."""
 
@@ -112,13 +133,13 @@ def main(words: list[str]) -> None:
         agree(world.comm, {"words": words})
         if {"-h", "--help"} & set(words):
             _help(world, words)
-        entry, params, inject = read_words(words, world.size)
+        entry, cases, inject = read_words(words, world.size)
     except (ValueError, DisagreementError) as error:
         if world.rank == 0:
             sys.stderr.write(f"spbench_workers: error: {error}\n")
         _leave(world, USAGE_STATUS)
     try:
-        failed = _run(world, entry, params, inject)
+        failed = _run(world, entry, cases, inject)
     except CannotRunError as error:
         # Other ranks may be in the midst of a message to this one.
         sys.stderr.write(f"spbench_workers: error: rank {world.rank}: {error}\n")
@@ -127,8 +148,8 @@ def main(words: list[str]) -> None:
     _leave(world, int(failed))
 
 
-def read_words(words: list[str], size: int) -> tuple[Benchmark, Params, str | None]:
-    """Return the benchmark, its parameters and the fault to plant.
+def read_words(words: list[str], size: int) -> tuple[Benchmark, list[Params], str | None]:
+    """Return the benchmark, the parameters of its cases and the fault to plant.
 
     Args:
         words: The command line: a benchmark's name and its flags.
@@ -141,16 +162,22 @@ def read_words(words: list[str], size: int) -> tuple[Benchmark, Params, str | No
     given = vars(parser_of(entry).parse_args(words[1:]))
     inject = given.pop("inject")
     try:
-        params = entry.complete(given)
+        cases = entry.cases(given)
     except ExceptionGroup as group:
         raise ValueError("; ".join(str(error) for error in group.exceptions)) from None
+    for differs, params in cases:
+        _check_ranks(entry, differs, params, size)
+    return entry, [params for _, params in cases], inject
+
+
+def _check_ranks(entry: Benchmark, differs: Params, params: Params, size: int) -> None:
     ranks = entry.ranks(params)
     if ranks.exact not in (None, size) or size < ranks.minimum:
         needed = ranks.exact if ranks.exact is not None else f"at least {ranks.minimum}"
-        raise ValueError(
-            f"{entry.name} with these parameters runs on {needed} ranks, not on {size}"
+        which = (
+            ", ".join(f"{name} {value}" for name, value in differs.items()) or "these parameters"
         )
-    return entry, params, inject
+        raise ValueError(f"{entry.name} with {which} runs on {needed} ranks, not on {size}")
 
 
 def _entry(name: str) -> Benchmark:
@@ -179,15 +206,27 @@ def _leave(world: World, status: int) -> NoReturn:
     sys.exit(status)
 
 
-def _run(world: World, entry: Benchmark, params: Params, inject: str | None) -> bool:
-    """Run the case; return whether a check failed on any rank."""
-    channel = PrintingChannel(world.rank, named=len(entry.checks) > 1)
-    sys.stdout.write(f"rank : {world.rank} size:  {world.size}\n")
-    sys.stdout.flush()
+def _run(world: World, entry: Benchmark, cases: list[Params], inject: str | None) -> bool:
+    """Run the cases one after another; return whether a check failed on any rank."""
+    if not entry.own_lines:
+        sys.stdout.write(f"rank : {world.rank} size:  {world.size}\n")
+        sys.stdout.flush()
     runner = load_runners([entry.name])[entry.name]
-    context = Context(
-        world, channel, case=entry.name, benchmark=entry.name, params=params, inject=inject
-    )
-    runner(context)
-    channel.close()
-    return bool(world.comm.allreduce(int(channel.failed)))
+    failed = False
+    for index, params in enumerate(cases):
+        kind = OwnLinesChannel if entry.own_lines else PrintingChannel
+        channel = kind(world.rank, named=len(entry.checks) > 1)
+        context = Context(
+            world,
+            channel,
+            case=entry.name,
+            benchmark=entry.name,
+            params=params,
+            inject=inject,
+            first=index == 0,
+            last=index == len(cases) - 1,
+        )
+        runner(context)
+        channel.close()
+        failed |= channel.failed
+    return bool(world.comm.allreduce(int(failed)))

@@ -82,6 +82,17 @@ def crowded(comm: MPI.Intracomm) -> bool:
     return any(len(ranks) > len(set().union(*ranks)) for ranks in hosts.values())
 
 
+def on_one_host(comm: MPI.Intracomm) -> bool:
+    """Whether all ranks can share memory. All ranks must call it, and all get the same answer."""
+    from mpi4py import MPI
+
+    local = comm.Split_type(MPI.COMM_TYPE_SHARED)
+    size = local.size
+    local.Free()
+    smallest: int = comm.allreduce(size, op=MPI.MIN)
+    return smallest == comm.size
+
+
 REST_INTERVAL = 0.0005
 """Seconds that a resting rank sleeps between two looks."""
 

@@ -22,6 +22,8 @@ class Context:
     Attributes:
         world: The ranks of the job, and this rank's place among them.
         params: The benchmark's parameters, complete and checked.
+        first: Whether no case of this benchmark comes directly before.
+        last: Whether no case of this benchmark comes directly after.
     """
 
     def __init__(
@@ -34,9 +36,12 @@ class Context:
         params: Params,
         repeat: int = 0,
         inject: str | None = None,
+        first: bool = True,
+        last: bool = True,
     ) -> None:
         self.world = world
         self.params = params
+        self.first, self.last = first, last
         self.entry = BENCHMARKS[benchmark]
         self._channel = channel
         self._inject = inject
@@ -129,3 +134,10 @@ class Context:
     def log(self, message: str, level: str = "info") -> None:
         """Say something in one line."""
         self._channel.send("log", **self._ids, level=level, message=message)
+
+    def say(self, line: str) -> None:
+        """Say a line of the benchmark's own, which by hand is printed as it is.
+
+        The benchmark's entry has ``own_lines``, and rank 0 says them.
+        """
+        self.log(line, level="line")

@@ -35,8 +35,10 @@ def serve() -> None:
     except BaseException as error:
         channel.send("log", level="error", message=_sentence(error), traceback=_trace())
         raise
-    for case in cases:
-        run_case(world, channel, case, runners[case["benchmark"]])
+    names = [None, *(case["benchmark"] for case in cases), None]
+    for case, before, name, after in zip(cases, names, names[1:], names[2:], strict=False):
+        ends = {"first": before != name, "last": after != name}
+        run_case(world, channel, case, runners[name], **ends)
     world.comm.Barrier()
     channel.close()
 
@@ -88,8 +90,19 @@ def load_runners(benchmarks: Any) -> dict[str, Runner]:
     return runners
 
 
-def run_case(world: World, channel: Channel, case: dict[str, Any], runner: Runner) -> None:
-    """Run one case; an exception is told to the console, with its traceback, and raised again."""
+def run_case(
+    world: World,
+    channel: Channel,
+    case: dict[str, Any],
+    runner: Runner,
+    *,
+    first: bool = True,
+    last: bool = True,
+) -> None:
+    """Run one case; an exception is told to the console, with its traceback, and raised again.
+
+    ``first`` and ``last`` are those of the case's `Context`.
+    """
     context = Context(
         world,
         channel,
@@ -98,6 +111,8 @@ def run_case(world: World, channel: Channel, case: dict[str, Any], runner: Runne
         params=case["params"],
         repeat=case["repeat"],
         inject=case.get("inject"),
+        first=first,
+        last=last,
     )
     context.start()
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from array import array
 from collections.abc import Callable
+from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
 
 MAX_BATCH = 20_000
 """Samples in one event: well below the longest line."""
+SAMPLE_SECONDS = 100e-6
+"""A sample of a short call takes about as long: so many calls that the clock's cost is nothing."""
+MAX_CALLS = 10_000
 
 
 def measure(
@@ -81,3 +85,29 @@ def time_batch(
             times[index] = (perf_counter() - start) * scale
     finally:
         gc.enable()
+
+
+def calls_of(seconds: float) -> int:
+    """Return how many calls, each of so many seconds, make a sample."""
+    return max(1, min(MAX_CALLS, round(SAMPLE_SECONDS / max(seconds, 1e-9))))
+
+
+def repeated(body: Callable[[], object], count: int) -> Callable[[], object]:
+    """Return ``body``, called ``count`` times."""
+    return body if count == 1 else partial(_repeat, body, range(count))
+
+
+def _repeat(body: Callable[[], object], times: range) -> None:
+    for _ in times:
+        body()
+
+
+def hidden_share(whole: float, exposed: float, compute: float) -> float:
+    """Return which share of a communication is hidden, of what can be: it, or the computation.
+
+    Args:
+        whole: What the communication takes.
+        exposed: What of it still holds the rank up while it computes meanwhile.
+        compute: What the computation takes.
+    """
+    return (whole - exposed) / min(whole, compute)

@@ -91,7 +91,7 @@ def show(value: Any) -> str:
 
 
 def case_id(name: str, point: Point) -> str:
-    """Return ``name``, or ``name[key=value,...]`` where keys are swept."""
+    """Return ``name``, or ``name[key=value,...]`` where keys differ from case to case."""
     swept = ",".join(f"{key}={item.shown}" for key, item in point.items())
     return f"{name}[{swept}]" if swept else name
 
@@ -110,30 +110,56 @@ def expand(entry: Entry, findings: Findings) -> list[Case]:
         makes = f"the sweep makes {entry.sweep.size} cases; one entry may make {MAX_CASES}"
         findings.at_value(entry.path, f"{entry.name}: {makes}")
         return []
-    points, line = _kept(entry, findings), findings.line(entry.path)
-    refused: dict[tuple[str, str | None], list[str]] = {}
+    complete, line = _completed(entry, findings), findings.line(entry.path)
+    if len(complete) > MAX_CASES:
+        makes = f"its parameters make {len(complete)} cases; one entry may make {MAX_CASES}"
+        findings.at_value(entry.path, f"{entry.name}: {makes}")
+        return []
     misfits: dict[tuple[KeyPath, int, str], list[Point]] = {}
     cases: dict[str, Case] = {}
-    for point in points:
-        identity = case_id(entry.name, point)
-        if identity in cases and not entry.collapse:
-            findings.at_key((*entry.path, "zip"), f"zip makes {identity} twice")
-            continue
+    for point, params in complete:
         try:
-            case = _complete(entry, identity, point, line)
+            case = _case(entry, point, params, line)
         except _Misfit as misfit:
             misfits.setdefault(misfit.told, []).append(point)
+        else:
+            cases.setdefault(case.id, case)
+    for told, which in misfits.items():
+        _tell_misfit(entry, *told, which if len(which) < len(complete) else [], findings)
+    return list(cases.values())
+
+
+def _completed(entry: Entry, findings: Findings) -> list[tuple[Point, dict[str, Any]]]:
+    """Return all points with their parameters; a benchmark may make several of one of the sweep.
+
+    Told of are points whose id was there before, and contradictions.
+    """
+    refused: dict[tuple[str, str | None], list[str]] = {}
+    seen: set[str] = set()
+    complete: list[tuple[Point, dict[str, Any]]] = []
+    for point in _kept(entry, findings):
+        identity = case_id(entry.name, point)
+        if identity in seen and not entry.collapse:
+            findings.at_key((*entry.path, "zip"), f"zip makes {identity} twice")
+            continue
+        seen.add(identity)
+        swept = {key: item.value for key, item in point.items() if key != "np"}
+        try:
+            cases = entry.benchmark.cases({**entry.fixed, **swept})
         except ExceptionGroup as group:
             for error in group.exceptions:
                 param = getattr(error, "param", None)
                 refused.setdefault((str(error), param), []).append(identity)
         else:
-            cases.setdefault(identity, case)
+            complete += [(_with_own(point, differs), params) for differs, params in cases]
     for (message, param), identities in refused.items():
         _tell_refused(entry, identities, message, param, findings)
-    for told, which in misfits.items():
-        _tell_misfit(entry, *told, which if len(which) < len(points) else [], findings)
-    return list(cases.values())
+    return complete
+
+
+def _with_own(point: Point, differs: Mapping[str, Any]) -> Point:
+    """Return a point of the sweep with what the benchmark itself lets differ."""
+    return {**point, **{key: Item(value, show(value)) for key, value in differs.items()}}
 
 
 def _tell_refused(
@@ -190,17 +216,14 @@ def _kept(entry: Entry, findings: Findings) -> list[Point]:
     return kept
 
 
-def _complete(entry: Entry, identity: str, point: Point, line: int) -> Case:
-    """Return the case at one point of the sweep.
+def _case(entry: Entry, point: Point, params: dict[str, Any], line: int) -> Case:
+    """Return the case at one point.
 
     Raises:
-        ExceptionGroup: of ParamError: its parameters contradict each other.
-        _Misfit: Its number of ranks does not fit them.
+        _Misfit: Its number of ranks does not fit its parameters.
     """
-    swept = {key: item.value for key, item in point.items() if key != "np"}
-    params = entry.benchmark.complete({**entry.fixed, **swept})
     return Case(
-        id=identity,
+        id=case_id(entry.name, point),
         name=entry.name,
         benchmark=entry.benchmark.name,
         params=params,

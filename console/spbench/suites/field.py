@@ -8,7 +8,18 @@ from typing import Literal
 from spbench_workers.catalog import Param
 
 FieldKind = Literal[
-    "int", "float", "bool", "choice", "pair", "bytes", "bytes_list", "text", "lines", "env"
+    "int",
+    "float",
+    "bool",
+    "choice",
+    "pair",
+    "bytes",
+    "bytes_list",
+    "choices",
+    "ints",
+    "text",
+    "lines",
+    "env",
 ]
 _SAID: dict[FieldKind, str] = {
     "int": "a whole number",
@@ -16,6 +27,8 @@ _SAID: dict[FieldKind, str] = {
     "pair": "N or RxC",
     "bytes": "bytes such as 65536 or 64KiB",
     "bytes_list": "bytes with commas between",
+    "choices": "several with commas between",
+    "ints": "whole numbers with commas between",
     "text": "text",
     "lines": "one a line",
     "env": "NAME=VALUE, one a line",

@@ -152,7 +152,9 @@ def read_item(param: Param | None, value: Any, path: KeyPath = ()) -> Item:
     try:
         read = param.read(value)
     except ValueError as error:
-        near = did_you_mean(str(value), param.choices) if param.kind == "choice" else ""
+        near = (
+            did_you_mean(str(value), param.choices) if param.kind in ("choice", "choices") else ""
+        )
         raise ValueError(f"{name}: {error}{near}") from None
     as_given = param.kind in ("bytes", "bytes_list")  # 64KiB says more than 65536
     return Item(read, show(value if as_given else read), path)

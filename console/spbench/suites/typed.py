@@ -15,6 +15,7 @@ from spbench.suites.scalars import core_scalar
 from spbench.suites.wording import complaint
 from spbench.suites.writing import flow, scalar
 from spbench.suites.yaml_nodes import YamlError, compose
+from spbench_workers.catalog import LISTS
 
 _RANGED = ("int", "float", "pair", "bytes")
 
@@ -32,7 +33,7 @@ def read_text(field: Field, text: str) -> Any:
         return _checked(field, [line.strip() for line in text.splitlines() if line.strip()])
     if field.kind == "env":
         return _checked(field, _variables(field, text))
-    if field.kind == "bytes_list":
+    if field.kind in LISTS:
         return _checked(field, [_scalar(field, part.strip()) for part in text.split(",")])
     return _checked(field, text if field.kind == "text" else _scalar(field, text))
 

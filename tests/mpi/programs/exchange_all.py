@@ -24,12 +24,13 @@ from unittest import mock
 import torch
 from mpi4py import MPI
 
+from spbench_workers import torch_group
 from spbench_workers.comm import DisagreementError
 from spbench_workers.device import TORCH_DTYPES
 from spbench_workers.layout import Box, Grid, parse_pair
 from spbench_workers.spatial.exchange import Exchange, view
 from spbench_workers.spatial.partition import Partition, halo_transfers
-from spbench_workers.spatial.transports import TransportError, Wiring, choose, group, nccl, staged
+from spbench_workers.spatial.transports import TransportError, Wiring, choose, nccl, staged
 from spbench_workers.spatial.transports.packed import PackedTransport
 
 BATCH, CHANNELS = 2, 3
@@ -265,20 +266,20 @@ def unfit(comm, transport, device, words):
 
 
 def gpus_of_their_own(comm, gpus, words):
-    with mock.patch.object(nccl, "_gpu", return_value=gpus[comm.rank]):
-        reason = nccl.refusal(comm, torch.device("cuda"))
+    with mock.patch.object(torch_group, "_gpu", return_value=gpus[comm.rank]):
+        reason = torch_group.nccl_refusal(comm, torch.device("cuda"))
     return "" if reason == words else reason
 
 
 def one_group(comm):
     """Transports over one communicator share a group; it ends with the last of them."""
-    before = len(group._groups)
+    before = len(torch_group._groups)
     wiring = nothing_on(comm, "cpu")
     transports = [nccl.NcclTransport(replace(wiring, tag=tag)) for tag in (1, 2)]
-    counts = [len(group._groups) - before]
+    counts = [len(torch_group._groups) - before]
     for transport in transports:
         transport.free()
-        counts.append(len(group._groups) - before)
+        counts.append(len(torch_group._groups) - before)
     return "" if counts == [1, 1, 0] else f"groups: {counts}"
 
 
@@ -288,11 +289,12 @@ def a_rank_cannot_join(comm):
             raise RuntimeError("no network\nand more")
         return made(*arguments)
 
-    made = group._backend
+    made = torch_group._backend
     short = timedelta(seconds=1)
-    with mock.patch.object(group, "_backend", broken), mock.patch.object(group, "_TIMEOUT", short):
+    group = mock.patch.multiple(torch_group, _backend=broken, _TIMEOUT=short)
+    with group:
         try:
-            group.acquire(comm, torch.device("cpu"))
+            nccl.NcclTransport(nothing_on(comm, "cpu"))
         except TransportError as error:
             return "" if error.args[0].startswith("transport nccl: rank ") else str(error)
     return "no error"

@@ -5,9 +5,9 @@ A new benchmark is one worker module and one entry here. Standard library only.
 
 from __future__ import annotations
 
-from spbench_workers.catalog import compute, halo, link, memory
+from spbench_workers.catalog import allreduce, compute, halo, kvstore, link, memory
 from spbench_workers.catalog.benchmark import Benchmark, Metric, ParamError, Ranks
-from spbench_workers.catalog.parameters import Param, Params
+from spbench_workers.catalog.parameters import LISTS, Param, Params
 
 COMMON_FAULTS = {
     "hang": "the last rank sleeps for ever",
@@ -20,12 +20,15 @@ COMMON_FAULTS = {
 """What ``--inject`` can plant in every benchmark, and what it does."""
 
 BENCHMARKS: dict[str, Benchmark] = {
-    entry.name: entry for family in (halo, link, memory, compute) for entry in family.BENCHMARKS
+    entry.name: entry
+    for family in (halo, link, memory, compute, allreduce, kvstore)
+    for entry in family.BENCHMARKS
 }
 
 __all__ = [
     "BENCHMARKS",
     "COMMON_FAULTS",
+    "LISTS",
     "Benchmark",
     "Metric",
     "Param",

@@ -58,6 +58,10 @@ def _no_tile(_: Params, __: int) -> dict[str, Any]:
     return {}
 
 
+def _one_point(_: Params) -> list[Params]:
+    return [{}]
+
+
 @dataclass(frozen=True, slots=True)
 class Benchmark:
     """One entry of the catalog.
@@ -68,6 +72,10 @@ class Benchmark:
         measures: What a slow result speaks of: a rank's own speed, a link, or the whole job.
         resolve: Fills in derived parameters and refuses contradictions (ParamError).
         ranks: Says from complete parameters how many ranks there must be.
+        points: Says from complete parameters which cases they make, for a benchmark that sweeps by
+            itself: of each the parameters that differ, where None takes a parameter away.
+        own_lines: Whether by hand it prints lines of its own (`Context.say`) instead of the
+            reference scripts'.
         place: Says where a rank stands, ``{"tile": ...}``, for the views.
         faults: What ``--inject`` may plant in it beside the faults that every benchmark has.
     """
@@ -82,6 +90,8 @@ class Benchmark:
     faults: tuple[str, ...] = ()
     resolve: Callable[[Params], Params] = _as_given
     ranks: Callable[[Params], Ranks] = _any_ranks
+    points: Callable[[Params], list[Params]] = _one_point
+    own_lines: bool = False
     place: Callable[[Params, int], dict[str, Any]] = _no_tile
     aliases: Mapping[str, str] = field(init=False)
 
@@ -117,3 +127,16 @@ class Benchmark:
             except ParamError as error:
                 errors.append(error)
         raise ExceptionGroup(f"parameters of {self.name}", errors)
+
+    def cases(self, given: Mapping[str, Any]) -> list[tuple[Params, Params]]:
+        """Return what these parameters run: of each case what differs, and all its parameters.
+
+        Raises:
+            ExceptionGroup: as for `complete`.
+        """
+        params = self.complete(given)
+        made = []
+        for point in self.points(params):
+            differs = {name: value for name, value in point.items() if value is not None}
+            made.append((differs, self.complete(params | point) if point else params))
+        return made

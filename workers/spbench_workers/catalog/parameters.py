@@ -9,7 +9,9 @@ from typing import Any, Literal
 
 from spbench_workers.layout import parse_pair
 
-Kind = Literal["int", "float", "bool", "choice", "pair", "bytes", "bytes_list"]
+Kind = Literal["int", "float", "bool", "choice", "pair", "bytes", "bytes_list", "choices", "ints"]
+LISTS = frozenset({"bytes_list", "choices", "ints"})
+"""Kinds whose value is a list."""
 Params = dict[str, Any]
 
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9}
@@ -54,6 +56,8 @@ class Param:
             "pair": self._read_pair,
             "bytes": _read_bytes,
             "bytes_list": _read_bytes_list,
+            "choices": self._read_choices,
+            "ints": _read_ints,
         }[self.kind]
         read = reader(value)
         for number in read if isinstance(read, list) else [read]:
@@ -73,6 +77,13 @@ class Param:
             raise ValueError(f"{str(value)!r} is none of {', '.join(self.choices)}")
         return text
 
+    def _read_choices(self, value: Any) -> list[str]:
+        words = [self._read_choice(word) for word in _items(value)]
+        for word in words:
+            if words.count(word) > 1:
+                raise ValueError(f"{word} stands twice in the list")
+        return words
+
     def _read_pair(self, value: Any) -> int | str:
         if isinstance(value, (bool, float)) or not isinstance(value, (int, str)):
             raise ValueError(f"{value!r} is neither N nor RxC")
@@ -91,12 +102,16 @@ class Param:
             return schema | {"enum": [*self.choices, *self.spellings]}
         if self.kind == "bool":
             return schema | {"enum": [True, False, "on", "off", "yes", "no"]}
+        if self.kind == "choices":
+            one = {"enum": [*self.choices, *self.spellings]}
+            return schema | {"anyOf": [one, {"type": "string"}, {"type": "array", "items": one}]}
         types: dict[str, Any] = {
             "int": ["integer", "string"],
             "float": "number",
             "pair": ["integer", "string"],
             "bytes": ["integer", "string"],
             "bytes_list": ["array", "string", "integer"],
+            "ints": ["array", "string", "integer"],
         }
         schema["type"] = types[self.kind]
         if self.minimum is not None:
@@ -144,7 +159,15 @@ def _read_bytes(value: Any) -> int:
 
 
 def _read_bytes_list(value: Any) -> list[int]:
+    return [_read_bytes(item) for item in _items(value)]
+
+
+def _read_ints(value: Any) -> list[int]:
+    return [_read_int(item) for item in _items(value)]
+
+
+def _items(value: Any) -> list[Any]:
     items = value if isinstance(value, list) else str(value).split(",")
     if not items:
         raise ValueError("the list is empty")
-    return [_read_bytes(item) for item in items]
+    return [item.strip() if isinstance(item, str) else item for item in items]

@@ -21,6 +21,7 @@ from spbench_workers.spatial.conv import SpatialConv2d
 from spbench_workers.spatial.exchange import view
 from spbench_workers.spatial.gather import Gather
 from spbench_workers.spatial.gradients import sum_over
+from spbench_workers.timing import hidden_share
 
 ROUNDS = 10
 """Iterations of whatever is timed here."""
@@ -111,17 +112,6 @@ def _give_overlap(context: Context, convolution: Convolution, exchange_ms: float
         exposed = whole - (total - median(totals[True]))
     if convolution.gather.forward.expected:
         context.metric("overlap", hidden_share(whole, exposed, total - whole))
-
-
-def hidden_share(whole: float, exposed: float, compute: float) -> float:
-    """Return which share of an exchange is hidden, of what can be: it, or the computation.
-
-    Args:
-        whole: What the exchange takes.
-        exposed: What of it still holds the rank up while it computes meanwhile.
-        compute: What the computation takes.
-    """
-    return (whole - exposed) / min(whole, compute)
 
 
 def give_speedup(

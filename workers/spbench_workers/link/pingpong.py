@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 from array import array
-from collections.abc import Callable
 from functools import partial
 from statistics import median
 from time import perf_counter
@@ -17,11 +16,8 @@ from spbench_workers.link.pair import Pair
 from spbench_workers.link.payload import Difference, compare, poison, random_bytes
 from spbench_workers.link.schedule import rounds
 from spbench_workers.protocol import BATCH_INTERVAL
-from spbench_workers.timing import MAX_BATCH, time_batch
+from spbench_workers.timing import MAX_BATCH, calls_of, repeated, time_batch
 
-SAMPLE_SECONDS = 100e-6
-"""A sample takes at least about as long: so many round trips that reading the clock is nothing."""
-MAX_TRIPS = 10_000
 LIMIT_COPIES = 20
 
 _COUNT_TAG = 78
@@ -94,7 +90,7 @@ class PingPong:
             for _ in range(repeats):
                 pair.trips(trips)
             seconds = (perf_counter() - start) / (repeats * trips)
-            trips, seconds = self._agree(pair, _trips_of(seconds), seconds)
+            trips, seconds = self._agree(pair, calls_of(seconds), seconds)
         return trips, seconds
 
     def _agree(self, pair: Pair, trips: int, seconds: float) -> tuple[int, float]:
@@ -132,9 +128,9 @@ class PingPong:
         copy = partial(ctypes.memmove, self._incoming.address, self._outgoing.address, count)
         start = perf_counter()
         copy()
-        repeats = _trips_of(perf_counter() - start)
+        repeats = calls_of(perf_counter() - start)
         times = array("d", bytes(8 * LIMIT_COPIES))
-        time_batch(partial(_repeated, copy, repeats), times, 0, LIMIT_COPIES, 1.0 / repeats)
+        time_batch(repeated(copy, repeats), times, 0, LIMIT_COPIES, 1.0 / repeats)
         return median(times)
 
 
@@ -190,12 +186,3 @@ def _give_slowest(context: Context, one_way: dict[tuple[int, int], float]) -> No
         smallest, largest = (max(column) for column in zip(*gathered, strict=True))
         context.metric("latency_us", smallest * 1e6)
         context.metric("bandwidth_gb_s", sizes[-1] / largest / 1e9)
-
-
-def _trips_of(seconds: float) -> int:
-    return max(1, min(MAX_TRIPS, round(SAMPLE_SECONDS / max(seconds, 1e-9))))
-
-
-def _repeated(body: Callable[[], object], count: int) -> None:
-    for _ in range(count):
-        body()

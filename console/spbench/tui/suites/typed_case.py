@@ -20,7 +20,7 @@ from spbench.suites.fields import (
     text_of,
 )
 from spbench.suites.writing import flow
-from spbench_workers.catalog import Benchmark
+from spbench_workers.catalog import LISTS, Benchmark
 
 IN_STEP, EXCLUDE, COMMENT = "in step", "exclude", "comment"
 """Names of the texts that no field of the catalog or of the suite's model stands behind."""
@@ -43,7 +43,7 @@ def sweeps(field: Field, text: str) -> bool:
     """Say whether a text gives a field several values: commas, a range, or lists of lists."""
     if not field.can_sweep:
         return False
-    if field.kind == "bytes_list":
+    if field.kind in LISTS:
         return text.lstrip().startswith("[")
     return "," in text or ".." in text
 
@@ -114,7 +114,7 @@ class CaseTexts:
 
 def _swept_text(field: Field, values: Sequence[Any]) -> str:
     """Return a sweep as typed, in a way that tells it from one value."""
-    if field.kind == "bytes_list":
+    if field.kind in LISTS:
         values = [value if isinstance(value, list) else [value] for value in values]
     text = sweep_text(values)
     return text if sweeps(field, text) else f"{text},"

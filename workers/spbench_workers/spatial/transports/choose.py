@@ -9,13 +9,15 @@ from time import perf_counter
 from mpi4py import MPI
 
 from spbench_workers.catalog.tiles import TRANSPORT_DEVICES
+from spbench_workers.comm import on_one_host
 from spbench_workers.device import synchronize
 from spbench_workers.spatial.transports import Transport, TransportError, Wiring
 from spbench_workers.spatial.transports.datatype import DatatypeTransport
-from spbench_workers.spatial.transports.nccl import NcclTransport, refusal
+from spbench_workers.spatial.transports.nccl import NcclTransport
 from spbench_workers.spatial.transports.packed import PackedTransport
-from spbench_workers.spatial.transports.shared import SharedTransport, on_one_host
+from spbench_workers.spatial.transports.shared import SharedTransport
 from spbench_workers.spatial.transports.staged import StagedTransport
+from spbench_workers.torch_group import nccl_refusal
 
 TRANSPORTS: Mapping[str, Callable[[Wiring], Transport]] = {
     "packed": PackedTransport,
@@ -44,7 +46,7 @@ def refusals(wiring: Wiring) -> dict[str, str]:
     }
     if device.type == "cpu" and not on_one_host(wiring.comm):
         reasons["shm"] = "needs all ranks on one host"
-    if device.type == "cuda" and (reason := refusal(wiring.comm, device)):
+    if device.type == "cuda" and (reason := nccl_refusal(wiring.comm, device)):
         reasons["nccl"] = reason
     return reasons
 

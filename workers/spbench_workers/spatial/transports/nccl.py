@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Sequence
 
 import torch
-import torch.distributed as dist
-from mpi4py import MPI
 
-from spbench_workers.spatial.transports import Wiring, group
+from spbench_workers import torch_group
+from spbench_workers.spatial.transports import TransportError, Wiring
 
 
 class NcclTransport:
@@ -28,8 +26,8 @@ class NcclTransport:
         self.received = [wiring.landing(index) for index in range(len(wiring.shapes))]
         self._unpacks = wiring.unpacks(self.received)
         self._receives = _messages(self.received, wiring.sources)
-        self._works: list[group.Pending] = []
-        self._group = group.acquire(wiring.comm, wiring.device)
+        self._works: list[torch_group.Pending] = []
+        self._group = _acquired(wiring)
         self.bind(wiring.outgoing)
 
     def bind(self, outgoing: Sequence[torch.Tensor]) -> None:
@@ -63,32 +61,17 @@ class NcclTransport:
             piece.fill_(float("nan"))
 
     def free(self) -> None:
-        group.release(self._wiring.comm, self._wiring.device)
+        torch_group.release(self._wiring.comm, self._wiring.device)
 
 
-def refusal(comm: MPI.Intracomm, device: torch.device) -> str:
-    """Return why NCCL cannot serve these ranks; nothing where it can.
-
-    All ranks must call it, and all get the same answer.
-    """
-    gpus: list[str] = comm.allgather(_gpu(device))
-    if "" in gpus:
-        return f"is not part of the torch of rank {gpus.index('')}"
-    for rank, gpu in enumerate(gpus):
-        if gpu in gpus[:rank]:
-            return f"needs a GPU for each rank, and ranks {gpus.index(gpu)} and {rank} share one"
-    return ""
+def _acquired(wiring: Wiring) -> torch_group.Group:
+    try:
+        return torch_group.acquire(wiring.comm, wiring.device)
+    except torch_group.GroupError as error:
+        raise TransportError(f"transport nccl: {error}; choose another transport") from error
 
 
-def _gpu(device: torch.device) -> str:
-    """Return what no other GPU is called, on any host; nothing where torch has no NCCL."""
-    if not (dist.is_available() and dist.is_nccl_available()):
-        return ""
-    # Not the device's index: a launcher may show each rank another GPU under the same number.
-    return f"{socket.gethostname()} {torch.cuda.get_device_properties(device).uuid}"
-
-
-def _messages(pieces: Sequence[torch.Tensor], ranks: Sequence[int]) -> list[group.Message]:
+def _messages(pieces: Sequence[torch.Tensor], ranks: Sequence[int]) -> list[torch_group.Message]:
     """Return dense pieces as the vectors that they are in memory, whatever the order of axes."""
     vectors = [piece.as_strided((piece.numel(),), (1,)) for piece in pieces]
     return list(zip(vectors, ranks, strict=True))

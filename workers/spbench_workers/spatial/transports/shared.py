@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import torch
 from mpi4py import MPI
 
+from spbench_workers.comm import on_one_host
 from spbench_workers.spatial.transports import TransportError, Wiring
 
 _LINE = 64
@@ -145,15 +146,6 @@ class SharedTransport:
         self._out, self._in, self._landed = [], [], [[], []]
         self._window.Unlock_all()
         self._window.Free()
-
-
-def on_one_host(comm: MPI.Intracomm) -> bool:
-    """Whether all ranks can share memory. All ranks must call it, and all get the same answer."""
-    local = comm.Split_type(MPI.COMM_TYPE_SHARED)
-    size = local.size
-    local.Free()
-    smallest: int = comm.allreduce(size, op=MPI.MIN)
-    return smallest == comm.size
 
 
 def _lay_out(wiring: Wiring) -> tuple[list[_Place], int]:

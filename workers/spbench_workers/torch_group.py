@@ -16,13 +16,18 @@ import torch
 import torch.distributed as dist
 from mpi4py import MPI
 
+from spbench_workers.comm import on_one_host
 from spbench_workers.device import synchronize
-from spbench_workers.spatial.transports import TransportError
-from spbench_workers.spatial.transports.shared import on_one_host
+from spbench_workers.errors import CannotRunError
 
 _TIMEOUT = timedelta(minutes=5)
 """To find each other, and for one exchange."""
 _LOOPBACK = "127.0.0.1"
+
+
+class GroupError(CannotRunError):
+    """Ranks cannot make a group."""
+
 
 Message = tuple[torch.Tensor, int]
 """A dense vector, and the rank that it goes to or comes from."""
@@ -35,6 +40,9 @@ class Pending(Protocol):
     def wait(self) -> object:
         """Wait for it: the host, or on a GPU the current stream."""
 
+    def is_completed(self) -> bool:
+        """Whether it has ended."""
+
 
 class _Backend(Protocol):
     """What is used of NCCL and gloo."""
@@ -43,7 +51,7 @@ class _Backend(Protocol):
     def supports_coalescing(self) -> bool: ...
     def send(self, tensors: list[torch.Tensor], rank: int, tag: int, /) -> Pending: ...
     def recv(self, tensors: list[torch.Tensor], rank: int, tag: int, /) -> Pending: ...
-    def allreduce(self, tensors: list[torch.Tensor], /) -> Pending: ...
+    def allreduce(self, tensors: list[torch.Tensor], options: Any, /) -> Pending: ...
     def _start_coalescing(self) -> None: ...
     def _end_coalescing(self) -> Pending: ...
     def shutdown(self) -> None: ...
@@ -76,6 +84,12 @@ class Group:
             return [self.backend._end_coalescing()]
         return self._post(receives, sends, tag)
 
+    def allreduce(self, vector: torch.Tensor, op: Any) -> Pending:
+        """Start to reduce a vector of each rank, in place, by a ``torch.distributed.ReduceOp``."""
+        options = dist.AllreduceOptions()
+        options.reduceOp = op
+        return self.backend.allreduce([vector], options)
+
     def drop(self) -> None:
         """Let go of the backend: its threads must end before the interpreter does."""
         del self.backend, self.store
@@ -96,7 +110,7 @@ def acquire(comm: MPI.Intracomm, device: torch.device) -> Group:
     All ranks must call it, and call `release` as often.
 
     Raises:
-        TransportError: On all ranks, if one could not join.
+        GroupError: On all ranks, if one could not join.
     """
     key = (comm.handle, str(device))
     if key not in _groups:
@@ -126,6 +140,28 @@ def _abort_all() -> None:
         group.drop()
 
 
+def nccl_refusal(comm: MPI.Intracomm, device: torch.device) -> str:
+    """Return why NCCL cannot serve these ranks, as what one says of it; nothing where it can.
+
+    All ranks must call it, and all get the same answer.
+    """
+    gpus: list[str] = comm.allgather(_gpu(device))
+    if "" in gpus:
+        return f"is not part of the torch of rank {gpus.index('')}"
+    for rank, gpu in enumerate(gpus):
+        if gpu in gpus[:rank]:
+            return f"needs a GPU for each rank, and ranks {gpus.index(gpu)} and {rank} share one"
+    return ""
+
+
+def _gpu(device: torch.device) -> str:
+    """Return what no other GPU is called, on any host; nothing where torch has no NCCL."""
+    if not (dist.is_available() and dist.is_nccl_available()):
+        return ""
+    # Not the device's index: a launcher may show each rank another GPU under the same number.
+    return f"{socket.gethostname()} {torch.cuda.get_device_properties(device).uuid}"
+
+
 def _connect(comm: MPI.Intracomm, device: torch.device) -> Group:
     host = _LOOPBACK if on_one_host(comm) else _address()
     server = _agreed(comm, lambda: _store(host) if comm.rank == 0 else None)
@@ -135,9 +171,10 @@ def _connect(comm: MPI.Intracomm, device: torch.device) -> Group:
         store = _store(host, port) if server is None else server
         backend = _backend(store, comm, device)
         # Only a group whose ranks have all met lets some of them exchange without the others.
-        backend.allreduce([torch.zeros(1, device=device)]).wait()
+        group = Group(backend, store)
+        group.allreduce(torch.zeros(1, device=device), dist.ReduceOp.SUM).wait()
         synchronize(device)
-        return Group(backend, store)
+        return group
 
     return _agreed(comm, join)
 
@@ -168,10 +205,7 @@ def _agreed(comm: MPI.Intracomm, make: Callable[[], _Made]) -> _Made:
         problem = next(iter(str(error).splitlines()), "") or type(error).__name__
     for rank, said in enumerate(comm.allgather(problem)):
         if said:
-            raise TransportError(
-                f"transport nccl: rank {rank} could not join the others ({said}); "
-                "choose another transport"
-            )
+            raise GroupError(f"rank {rank} could not join the others ({said})")
     return made  # type: ignore[return-value]
 
 

@@ -1,0 +1,128 @@
+"""Compare ``allreduce.sweep`` with the same loop in C, and our algorithms with the MPI's own.
+
+    python -m benchmarks.allreduce [--rounds 5] [--iterations 50]
+
+Two ranks, each bound to a core of its own: the C program and spbench run by turns, so that a noisy
+neighbour troubles all alike; medians over the rounds. Then one run of a suite on 2, 3 and 4 ranks,
+in which each algorithm is measured by turns with the MPI's own; it is called faster only where the
+difference is significant.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from benchmarks.goals import Figure, table
+from benchmarks.pingpong import binding, build, find, run
+
+SOURCE = Path(__file__).with_suffix(".c")
+SIZES = (8, 64 << 10, 1 << 20, 4 << 20)
+RANKS = (2, 3, 4)
+COMPARED = (8, 4 << 10, 64 << 10, 1 << 20)
+ALGORITHMS = (
+    *("ring", "bidirectional_ring", "recursive_doubling", "rabenseifner", "binomial"),
+    *("two_level", "chain", "flat"),
+)
+
+Times = dict[int, float]
+"""Microseconds of an allreduce by size in bytes."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rounds", type=int, default=5, help="runs of each program (default: 5)")
+    parser.add_argument("--iterations", type=int, default=50, help="samples a size (default: 50)")
+    words = parser.parse_args()
+    mpirun = find("mpirun")
+    with tempfile.TemporaryDirectory() as folder:
+        program = build(find("mpicc"), Path(folder) / "allreduce", SOURCE)
+        launch = [mpirun, *binding(mpirun), "-n", "2"]
+        rounds = [one_round(launch, program, words.iterations) for _ in range(words.rounds)]
+        print(f"native allreduce of floats on 2 ranks, median of {len(rounds)} rounds")
+        print(table(list(against_c(rounds))))
+        print(against_native(Path(folder), words.iterations))
+
+
+def one_round(launch: list[str], program: Path, iterations: int) -> dict[str, Times]:
+    """Run both programs once, one after the other."""
+    sizes = [str(size) for size in SIZES]
+    pairs = run([*launch, str(program), str(iterations), *sizes]).splitlines()
+    times = {"C": {int(size): float(time) for size, time in map(str.split, pairs)}}
+    worker = [sys.executable, "-m", "mpi4py", "-m", "spbench_workers", "allreduce.sweep"]
+    words = ["--device", "cpu", "--iterations", str(iterations), "--size"]
+    rows = [run([*launch, *worker, *words, size]) for size in sizes]
+    times["spbench"] = dict(map(row_of, rows))
+    return times
+
+
+def row_of(output: str) -> tuple[int, float]:
+    """Return the size in bytes and the time in us of a table with one row."""
+    row = next(line for line in output.splitlines() if not line.startswith("#")).split()
+    return int(row[0]), float(row[5])
+
+
+def against_c(rounds: list[dict[str, Times]]) -> list[Figure]:
+    figures = []
+    for size in SIZES:
+        ours, theirs = (median(one[name][size] for one in rounds) for name in ("spbench", "C"))
+        figures += [Figure(f"{size} B in C", theirs, "us"), Figure(f"{size} B", ours, "us")]
+        if size < 1 << 10:
+            figures.append(Figure(f"{size} B, more than C", ours - theirs, "us", most=1.0))
+        else:
+            most = 1.05 if size >= 1 << 20 else 1.15
+            figures.append(Figure(f"{size} B, over C", ours / theirs, "times", most=most))
+    return figures
+
+
+def against_native(folder: Path, iterations: int) -> str:
+    """Run all algorithms on some numbers of ranks; return how each stands beside the MPI's own."""
+    suite, report = folder / "algorithms.json", folder / "report.json"
+    suite.write_text(json.dumps(suite_of(iterations)))
+    command = [sys.executable, "-m", "spbench", "run", str(suite), "--headless", "-q"]
+    command += ["--home", str(folder / "home"), "--json", str(report)]
+    ended = subprocess.run(command, check=False)
+    if ended.returncode:
+        sys.exit(f"allreduce: {' '.join(command)}: exit {ended.returncode}")
+    cases = json.loads(report.read_text())["cases"]
+    return "\n".join(["each algorithm by turns with native", HEADING, *map(verdict_line, cases)])
+
+
+def suite_of(iterations: int) -> dict[str, Any]:
+    """Return a suite of all algorithms and sizes; JSON is YAML too."""
+    params = {"device": "cpu", "iterations": iterations, "algorithm": list(ALGORITHMS)}
+    cases = [
+        {
+            "name": f"on{ranks}",
+            "benchmark": "allreduce.sweep",
+            "np": ranks,
+            "params": params,
+            "matrix": {"size": list(COMPARED)},
+        }
+        for ranks in RANKS
+    ]
+    return {"schema": "spbench.suite/1", "name": "algorithms", "cases": cases}
+
+
+HEADING = f"{'case':52} {'us':>10} {'native':>10} {'model':>10}  against native"
+
+
+def verdict_line(case: dict[str, Any]) -> str:
+    """Return one case's times in us, and what its ranks found about the MPI's own."""
+    names = ("time_ms", "native_ms", "predicted_ms")
+    times = [1000 * case["metrics"][name]["value"] for name in names]
+    choice = case["choices"]["against native"]
+    cells = " ".join(f"{time:10.2f}" for time in times)
+    return f"{case['id']:52} {cells}  {choice['value']} ({choice['reason']})"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,85 @@
+"""Measure ``kvstore.push_pull``: a whole network's gradients, by tensor, in buckets, and flat.
+
+    python -m benchmarks.kvstore [--rounds 5] [--batches 10]
+
+The list of resnet-50 on 2 ranks, each bound to a core of its own, by the store allreduce with the
+MPI's own algorithm, with sums in shared memory and with torch.distributed's gloo, and by the other
+stores. All run by turns, so
+that a noisy neighbour troubles all alike; medians over the rounds of each run's median batch.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Sequence
+from statistics import median
+
+from benchmarks.goals import Figure, table
+from benchmarks.pingpong import binding, find, run
+
+LINE = re.compile(r"^iter \d+, (\S+) sec", re.MULTILINE)
+NETWORK = ("--network", "resnet", "--num-layers", "50", "--device", "cpu")
+ALLREDUCE = ("--kv-store", "allreduce", "--gpus", "2")
+RUNS: dict[str, tuple[str, ...]] = {
+    "flat": (*ALLREDUCE, "--bucket", "flat"),
+    "fused": (*ALLREDUCE, "--bucket", "fused"),
+    "tensor": (*ALLREDUCE, "--bucket", "tensor"),
+    "shared": (*ALLREDUCE, "--bucket", "fused", "--algorithm", "shared"),
+    "gloo, tensor": (*ALLREDUCE, "--bucket", "tensor", "--algorithm", "gloo"),
+    "gloo, flat": (*ALLREDUCE, "--bucket", "flat", "--algorithm", "gloo"),
+    "local": ("--kv-store", "local", "--gpus", "2"),
+    "device": ("--kv-store", "device", "--gpus", "2"),
+    "dist_sync, 1 worker and 1 server": (
+        *("--kv-store", "dist_sync", "--gpus", "1"),
+        *("--num-workers", "1", "--num-servers", "1"),
+    ),
+}
+"""What runs, and the words that ask for it; all on 2 ranks."""
+MXNET_LOCAL_MS = 24.8
+"""MXNet 1.9.1, store `local`, 2 CPU contexts, on a machine as in docs/performance.md."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rounds", type=int, default=5, help="runs of each (default: 5)")
+    parser.add_argument("--batches", type=int, default=10, help="batches a run (default: 10)")
+    words = parser.parse_args()
+    mpirun = find("mpirun")
+    launch = [mpirun, *binding(mpirun), "-n", "2", sys.executable, "-m", "mpi4py"]
+    launch += ["-m", "spbench_workers", "kvstore.push_pull", *NETWORK]
+    launch += ["--num-batches", str(words.batches), "--test-results", "off"]
+    rounds = [
+        {name: batch_ms([*launch, *more]) for name, more in RUNS.items()}
+        for _ in range(words.rounds)
+    ]
+    print(f"resnet-50, 102.015648 MB, 2 ranks, median of {len(rounds)} rounds")
+    print(table(figures(rounds)))
+
+
+def batch_ms(command: Sequence[str]) -> float:
+    """Return the median ms of a batch."""
+    seconds = [float(found) for found in LINE.findall(run([*command]))]
+    return 1000 * median(seconds)
+
+
+def figures(rounds: Sequence[dict[str, float]]) -> list[Figure]:
+    ms = {name: median(one[name] for one in rounds) for name in RUNS}
+    fused = ms["fused"]
+    best_gloo = min(ms["gloo, tensor"], ms["gloo, flat"])
+    return [
+        *(Figure(name, value, "ms") for name, value in ms.items()),
+        Figure("fused, speed over flat's", ms["flat"] / fused, "times", least=0.8),
+        Figure("tensor, speed over flat's", ms["flat"] / ms["tensor"], "times", least=0.5),
+        Figure("fused, speed over gloo's best", best_gloo / fused, "times", least=2.0),
+        Figure("tensor, speed over gloo's", ms["gloo, tensor"] / ms["tensor"], "times", least=2.0),
+        Figure("fused, beside MXNet's local", fused, "ms", most=MXNET_LOCAL_MS),
+        Figure("shared, beside MXNet's local", ms["shared"], "ms", most=MXNET_LOCAL_MS),
+    ]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,17 @@
+"""Flat: one member takes in the others one after another, and hands the result to each."""
+
+from __future__ import annotations
+
+from spbench_workers.allreduce.algorithms.place import Place
+from spbench_workers.allreduce.schedule import Schedule, Step
+
+
+def flat(place: Place) -> Schedule:
+    """Return the steps: a baseline, since one member sends and receives everything."""
+    others = place.size - 1
+    if place.index:
+        gives = Step(place.index - 1, sends=(place.whole(0),))
+        return [gives, Step(others + place.index - 1, receives=(place.whole(0),))]
+    gather = [Step(turn, receives=(place.whole(turn + 1, add=True),)) for turn in range(others)]
+    spread = [Step(others + turn, sends=(place.whole(turn + 1),)) for turn in range(others)]
+    return gather + spread

@@ -1,0 +1,64 @@
+"""The trees of caffe2's muji, as they were drawn for 2, 4 and 8 devices, and its fallback.
+
+The first member is always the root: another order of the members is muji's ``gpu_indices``. Its
+staging copy at the top of the tree for 8 is no round here, since every message arrives in a buffer
+of its own.
+"""
+
+from __future__ import annotations
+
+from spbench_workers.allreduce.algorithms.flat import flat
+from spbench_workers.allreduce.algorithms.place import Place
+from spbench_workers.allreduce.schedule import Schedule, Step
+
+Edge = tuple[int, int]
+"""From which member to which the sum moves up the tree."""
+
+_TREES: dict[int, tuple[tuple[Edge, ...], ...]] = {
+    2: (((1, 0),),),
+    4: (((1, 0), (3, 2)), ((2, 0),)),
+    8: (((1, 0), (3, 2), (5, 4), (7, 6)), ((2, 0), (6, 4)), ((4, 0),)),
+}
+
+
+def muji_2(place: Place) -> Schedule:
+    """Return the steps of the tree for two ranks."""
+    return _drawn(place, _TREES[2])
+
+
+def muji_4(place: Place) -> Schedule:
+    """Return the steps of the tree for four ranks."""
+    return _drawn(place, _TREES[4])
+
+
+def muji_8(place: Place) -> Schedule:
+    """Return the steps of the tree for eight ranks."""
+    return _drawn(place, _TREES[8])
+
+
+def muji_fallback(place: Place) -> Schedule:
+    """Return the steps for the numbers without a tree: all to the root, one by one, and back."""
+    return flat(place)
+
+
+def _drawn(place: Place, tree: tuple[tuple[Edge, ...], ...]) -> Schedule:
+    steps = []
+    for level, edges in enumerate(tree):
+        steps += [_up(place, level, edge) for edge in edges if place.index in edge]
+    for level, edges in enumerate(reversed(tree), start=len(tree)):
+        steps += [_down(place, level, edge) for edge in edges if place.index in edge]
+    return steps
+
+
+def _up(place: Place, level: int, edge: Edge) -> Step:
+    lower, upper = edge
+    if place.index == lower:
+        return Step(level, sends=(place.whole(upper),))
+    return Step(level, receives=(place.whole(lower, add=True),))
+
+
+def _down(place: Place, level: int, edge: Edge) -> Step:
+    lower, upper = edge
+    if place.index == upper:
+        return Step(level, sends=(place.whole(lower),))
+    return Step(level, receives=(place.whole(upper),))

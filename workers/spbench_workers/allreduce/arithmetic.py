@@ -1,0 +1,70 @@
+"""Vectors as MPI and as arithmetic see them: bytes to send, and sums in place.
+
+numpy adds in place at the lowest cost a call; bf16, which it does not have, and fp16, which it
+computes number by number, are torch's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+
+from spbench_workers.device import TORCH_DTYPES
+
+FORMATS = TORCH_DTYPES | {"int32": torch.int32, "int64": torch.int64}
+"""What the catalog's names of formats mean to torch."""
+
+_NUMPY: dict[str, np.ufunc] = {
+    "sum": np.add,
+    "prod": np.multiply,
+    "max": np.maximum,
+    "min": np.minimum,
+}
+_TORCH: dict[str, Callable[..., torch.Tensor]] = {
+    "sum": torch.add,
+    "prod": torch.mul,
+    "max": torch.maximum,
+    "min": torch.minimum,
+}
+_SHORT = (torch.float16, torch.bfloat16)
+"""Formats that numpy lacks or is slow with; MPI 3.1 has no type for them."""
+
+Action = Callable[[], object]
+
+
+def is_short(dtype: torch.dtype) -> bool:
+    """Whether a format has two bytes, so that neither numpy nor MPI 3.1 reduces it."""
+    return dtype in _SHORT
+
+
+def memory_of(vector: torch.Tensor) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    """Return the bytes of a dense vector of the host, as a view of its memory."""
+    bytes_: np.ndarray[Any, np.dtype[np.uint8]] = vector.view(torch.uint8).numpy()
+    return bytes_
+
+
+def reduce_into(op: str, target: torch.Tensor, other: torch.Tensor) -> Action:
+    """Return what reduces ``other`` into ``target``, element by element, in place.
+
+    Args:
+        op: ``sum``, ``prod``, ``max`` or ``min``.
+        target: A dense vector of the host.
+        other: One of the same type and length.
+    """
+    if is_short(target.dtype):
+        return partial(_TORCH[op], target, other, out=target)
+    into = target.numpy()
+    return partial(_NUMPY[op], into, other.numpy(), out=into)
+
+
+def copy_into(target: torch.Tensor, source: torch.Tensor) -> Action:
+    """Return what copies a vector of the host over another of the same type and length."""
+    return partial(np.copyto, memory_of(target), memory_of(source))
+
+
+def nothing() -> None:
+    """Do nothing: the copy of a reduction in place."""

@@ -1,0 +1,162 @@
+"""What an allreduce should take, from three numbers of the link: alpha, beta and gamma.
+
+A message of ``m`` bytes costs ``alpha + beta m``, and reducing as many bytes costs ``gamma m``
+(Thakur, Rabenseifner and Gropp, IJHPCA 2005). How many of each follow one another in an algorithm
+says `spbench_workers.allreduce.path`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from spbench_workers.allreduce.path import path_of
+from spbench_workers.allreduce.plan import refusal
+
+NOTABLE = 1.5
+"""A time that is off by less than this factor does not deviate: three numbers say no more."""
+
+_STEP = 2**0.125
+"""Between the sizes at which the best algorithms are compared."""
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """What messages and additions cost.
+
+    Attributes:
+        alpha: Seconds a message.
+        beta: Seconds a byte sent.
+        gamma: Seconds a byte reduced.
+    """
+
+    alpha: float
+    beta: float
+    gamma: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Crossover:
+    """From ``nbytes`` bytes on ``after`` is faster than ``before``."""
+
+    nbytes: int
+    before: str
+    after: str
+
+
+def predicted_seconds(
+    algorithm: str,
+    ranks: int,
+    nbytes: int,
+    itemsize: int,
+    link: Link,
+    group: int | None = None,
+    chunks: int | None = None,
+) -> float:
+    """Return how long an allreduce should take; 0 where no message travels.
+
+    Args:
+        algorithm: One of `spbench_workers.allreduce.plan.ALGORITHMS`.
+        ranks: Ranks that reduce together.
+        nbytes: Bytes of the result.
+        itemsize: Bytes of an element: they decide how many chunks ``chain`` has.
+        link: What messages and additions cost.
+        group: Ranks of a group of ``two_level``.
+        chunks: Chunks of ``chain``.
+
+    Raises:
+        ValueError: The algorithm cannot run on so many ranks.
+    """
+    path = path_of(algorithm, ranks, nbytes // itemsize, group, chunks)
+    if not nbytes:
+        return 0.0
+    return path.messages * link.alpha + nbytes * (path.sent * link.beta + path.added * link.gamma)
+
+
+def best(
+    ranks: int,
+    nbytes: int,
+    itemsize: int,
+    link: Link,
+    algorithms: Iterable[str],
+    group: int | None = None,
+    chunks: int | None = None,
+) -> str:
+    """Return the algorithm that should be the fastest; the first named of equals.
+
+    Those that cannot run on so many ranks are passed over.
+
+    Raises:
+        ValueError: None of them can run.
+    """
+    able = [name for name in algorithms if not refusal(name, ranks)]
+    if not able:
+        raise ValueError(f"none of the algorithms runs on {ranks} ranks")
+
+    def seconds(name: str) -> float:
+        return predicted_seconds(name, ranks, nbytes, itemsize, link, group, chunks)
+
+    return min(able, key=seconds)
+
+
+def crossovers(
+    ranks: int,
+    link: Link,
+    algorithms: Sequence[str],
+    up_to: int,
+    itemsize: int = 4,
+    group: int | None = None,
+    chunks: int | None = None,
+) -> list[Crossover]:
+    """Return the sizes at which the fastest algorithm changes, rising, to the byte.
+
+    They are searched between sizes in steps of an eighth of an octave, from one element up to
+    ``up_to`` bytes: an algorithm that is the fastest within one step only may be missed.
+
+    Raises:
+        ValueError: None of the algorithms can run on so many ranks.
+    """
+
+    def fastest(nbytes: int) -> str:
+        return best(ranks, nbytes, itemsize, link, algorithms, group, chunks)
+
+    found, low = [], itemsize
+    while low < up_to:
+        high = min(up_to, max(low + 1, int(low * _STEP)))
+        before = fastest(low)
+        if fastest(high) != before:
+            high = _first_other(fastest, low, high)
+            found.append(Crossover(high, before, fastest(high)))
+        low = high
+    return found
+
+
+def _first_other(fastest: Callable[[int], str], low: int, high: int) -> int:
+    """Return the first size above ``low`` with another answer; ``high`` has one."""
+    before = fastest(low)
+    while high - low > 1:
+        middle = (low + high) // 2
+        if fastest(middle) == before:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+def deviates(measured: float, predicted: float, interval: tuple[float, float]) -> str | None:
+    """Say how a time differs from the model's, or None where the model explains it.
+
+    Of a prediction of 0, where nothing travels, the model has nothing to say.
+
+    Args:
+        measured: Seconds.
+        predicted: Seconds by the model.
+        interval: The least and the most that the model's uncertain numbers allow, in seconds. A
+            time outside deviates, if it is also off by a factor of `NOTABLE`.
+    """
+    low, high = interval
+    if predicted == 0.0 or low / NOTABLE <= measured <= high * NOTABLE:
+        return None
+    times = measured / predicted
+    us = [f"{1e6 * seconds:.4g}" for seconds in (measured, predicted, low, high)]
+    return f"{us[0]} us is {times:.2g} times the predicted {us[1]} us ({us[2]} to {us[3]} us)"

@@ -1,0 +1,82 @@
+"""Allreduce by torch.distributed: gloo on the host, NCCL on GPUs."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import torch
+import torch.distributed as dist
+from mpi4py import MPI
+
+from spbench_workers import torch_group
+from spbench_workers.device import synchronize
+from spbench_workers.errors import CannotRunError
+
+_OPS = {
+    "sum": dist.ReduceOp.SUM,
+    "prod": dist.ReduceOp.PRODUCT,
+    "max": dist.ReduceOp.MAX,
+    "min": dist.ReduceOp.MIN,
+}
+
+
+class DistributedReduction:
+    """An allreduce of torch.distributed, whose threads or streams do the work.
+
+    Args:
+        comm: The ranks.
+        backend: ``gloo`` or ``nccl``, which needs source and result on a GPU of each rank's own.
+        source: What this rank gives, a dense vector.
+        result: Where the sum goes; the source itself works in place.
+        op: ``sum``, ``prod``, ``max`` or ``min``.
+
+    Raises:
+        CannotRunError: On all ranks, where they cannot make such a group.
+    """
+
+    traffic = None
+
+    def __init__(
+        self,
+        comm: MPI.Intracomm,
+        backend: str,
+        source: torch.Tensor,
+        result: torch.Tensor,
+        op: str,
+    ) -> None:
+        self._comm, self._device = comm, result.device
+        if backend == "nccl" and (reason := _nccl_refusal(comm, self._device)):
+            raise CannotRunError(f"algorithm nccl {reason}; choose another algorithm")
+        self._group = torch_group.acquire(comm, self._device)
+        self._copy = None if source is result else partial(result.copy_, source)
+        self._begin = partial(self._group.allreduce, result, _OPS[op])
+        self._work: torch_group.Pending | None = None
+
+    def run(self) -> None:
+        self.start()
+        self.wait()
+
+    def start(self) -> None:
+        if self._copy is not None:
+            self._copy()
+        self._work = self._begin()
+
+    def poll(self) -> bool:
+        return self._work is None or self._work.is_completed()
+
+    def wait(self) -> None:
+        if self._work is not None:
+            self._work.wait()
+            synchronize(self._device)
+            self._work = None
+
+    def free(self) -> None:
+        torch_group.release(self._comm, self._device)
+
+
+def _nccl_refusal(comm: MPI.Intracomm, device: torch.device) -> str:
+    """Return why NCCL cannot serve these ranks, the same on all of them; nothing where it can."""
+    kinds = comm.allgather(device.type)
+    if without := [rank for rank, kind in enumerate(kinds) if kind != "cuda"]:
+        return f"needs a GPU for each rank, and rank {without[0]} has none"
+    return torch_group.nccl_refusal(comm, device)

@@ -1,0 +1,114 @@
+"""What a collective must bring about, computed apart from it: in float64, or in whole numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from spbench_workers.allreduce.algorithms.two_level import group_size
+from spbench_workers.allreduce.data import Expected, Numbers, Values
+
+Given = Callable[[int], Values]
+"""What a rank gives: a period of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A part of a rank's result, and whom it comes from.
+
+    Attributes:
+        at: Its first element in the result.
+        count: Its elements.
+        givers: The ranks that it comes from; the reduction of all of them, where it is several.
+        first: Its first element in what each of them gives.
+    """
+
+    at: int
+    count: int
+    givers: tuple[int, ...]
+    first: int
+
+
+def pieces(collective: str, ranks: int, rank: int, count: int) -> list[Piece]:
+    """Return what a rank's result consists of, by the MPI standard.
+
+    Args:
+        collective: One of the catalog's.
+        ranks: How many ranks there are.
+        rank: Whose result.
+        count: Elements of one rank's part: of the whole vector, for allreduce and broadcast.
+    """
+    everyone = tuple(range(ranks))
+    return {
+        "allreduce": [Piece(0, count, everyone, 0)],
+        "broadcast": [Piece(0, count, (0,), 0)],
+        "reduce_scatter": [Piece(0, count, everyone, rank * count)],
+        "allgather": [Piece(giver * count, count, (giver,), 0) for giver in everyone],
+        "alltoall": [Piece(giver * count, count, (giver,), rank * count) for giver in everyone],
+    }[collective]
+
+
+def expect(numbers: Numbers, givers: Sequence[int], given: Given, depth: int) -> Expected:
+    """Return a period of the reduction of what some ranks give.
+
+    A sum of which each term goes through at most ``depth`` additions is off by at most
+    ``(depth + 1) u sum|x|`` with the unit roundoff ``u`` (Higham, Accuracy and Stability of
+    Numerical Algorithms, 4.2); a product of n factors, in any order, by ``n u |product|``. Whole
+    numbers, maxima and minima are exact.
+
+    Args:
+        numbers: What they give.
+        givers: The ranks.
+        given: Returns what a rank gives.
+        depth: Additions that a term goes through.
+    """
+    first, *others = givers
+    total = given(first).copy()
+    rest, sizes = np.zeros_like(total), np.abs(total)
+    for giver in others:
+        values = given(giver)
+        if numbers.op == "sum":
+            total, rounded = _two_sum(total, values)
+            rest += rounded
+            sizes += np.abs(values)
+        else:
+            total = _OPS[numbers.op](total, values)
+    return Expected(total, rest, _tolerance(numbers, len(givers), depth, total, sizes))
+
+
+_OPS = {"prod": np.multiply, "max": np.maximum, "min": np.minimum}
+
+
+def _two_sum(a: Values, b: Values) -> tuple[Values, Values]:
+    """Return the sum, and what rounding took from it (Knuth, TAOCP 2, 4.2.2); of integers 0."""
+    total = a + b
+    part = total - a
+    return total, (a - (total - part)) + (b - part)
+
+
+def _tolerance(numbers: Numbers, terms: int, depth: int, total: Values, sizes: Values) -> Values:
+    rounds = numbers.dtype.is_floating_point and numbers.kind == "random" and terms > 1
+    if not rounds or numbers.op in ("max", "min"):
+        return np.zeros(len(total))
+    unit = torch.finfo(numbers.dtype).eps / 2
+    if numbers.op == "sum":
+        tolerance: Values = (depth + 1) * unit * sizes
+        return tolerance
+    # The reference itself is a product of float64 numbers.
+    return terms * (unit + 2.0**-53) * np.abs(total)
+
+
+_TREES = ("recursive_doubling", "rabenseifner", "binomial", "muji_2", "muji_4", "muji_8")
+
+
+def depth_of(algorithm: str, ranks: int, group: int | None) -> int:
+    """Return how many additions a term goes through; of a library's, what no order exceeds."""
+    if algorithm in _TREES:
+        return (ranks - 1).bit_length()
+    if algorithm == "two_level":
+        size = group_size(ranks, group)
+        return (size - 1).bit_length() + -(-ranks // size) - 1
+    return ranks - 1

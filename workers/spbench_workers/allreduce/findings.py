@@ -1,0 +1,170 @@
+"""What a sweep says of a case: bandwidths, traffic, the model's prediction, and the MPI's own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+import numpy as np
+
+from spbench_workers.allreduce.arithmetic import FORMATS
+from spbench_workers.allreduce.base import Traffic
+from spbench_workers.allreduce.columns import Row, say_row
+from spbench_workers.allreduce.cost_model import deviates
+from spbench_workers.allreduce.link_times import JobLink, measured_link
+from spbench_workers.allreduce.native import registered_operation
+from spbench_workers.allreduce.plan import schedule
+from spbench_workers.allreduce.prediction import Prediction, best_of, crossover_words, predict
+from spbench_workers.allreduce.schedule import work_of
+from spbench_workers.allreduce.sizes import algbw_gb_s, bus_factor
+from spbench_workers.allreduce.turns import Comparison
+from spbench_workers.catalog.allreduce import ITEM_BYTES, SCHEDULED
+from spbench_workers.comm import crowded
+from spbench_workers.context import Context
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """The times of a case, folded over ranks.
+
+    Attributes:
+        count: Elements of the size.
+        slowest: Seconds of each iteration on its slowest rank.
+        medians: The median seconds of each rank.
+    """
+
+    count: int
+    slowest: Sequence[float]
+    medians: Sequence[float]
+
+    @property
+    def seconds(self) -> float:
+        """The median over iterations."""
+        return median(self.slowest)
+
+
+def give_traffic(context: Context, traffic: Traffic | None, count: int) -> None:
+    """Give what this rank sends, as its messages count it; a library does not tell."""
+    if traffic is None:
+        return
+    context.metric("bytes_sent", traffic.bytes)
+    context.metric("messages_sent", traffic.messages)
+    params, ranks = context.params, context.world.size
+    if context.world.rank == 0:
+        options = {"order": params["order"], "group": params["group"], "chunks": params["chunks"]}
+        steps = (
+            schedule(params["algorithm"], ranks, rank, count, **options) for rank in range(ranks)
+        )
+        context.metric("rounds", work_of(list(steps)).rounds)
+
+
+def give_findings(
+    context: Context, measured: Measured, against: Comparison | None, wrong: int
+) -> None:
+    """Give what all ranks know alike, by rank 0. All ranks must call it."""
+    params, world = context.params, context.world
+    dtype = FORMATS[params["dtype"]]
+    link = measured_link(world.comm, dtype, params["op"] or "sum")
+    nbytes = measured.count * dtype.itemsize
+    predicted = predict(params, world.size, nbytes, link)
+    shared = crowded(world.comm)
+    if world.rank != 0:
+        return
+    context.metric("count", measured.count)
+    context.metric("algbw_gb_s", algbw_gb_s(nbytes, measured.seconds))
+    context.metric("busbw_gb_s", _busbw(context, nbytes, measured.seconds))
+    _give_link(context, link)
+    _give_prediction(context, predicted, measured.seconds, shared)
+    if params["algorithm"] == "native":
+        _give_choices_of_native(context, link, predicted, measured.seconds, nbytes)
+    elif against is not None:
+        _give_comparison(context, against)
+    say_row(context, _row(context, measured, predicted, against, wrong))
+
+
+def _busbw(context: Context, nbytes: int, seconds: float) -> float:
+    factor = bus_factor(context.params["collective"], context.world.size)
+    return factor * algbw_gb_s(nbytes, seconds)
+
+
+def _give_link(context: Context, link: JobLink) -> None:
+    """Give the model's numbers, and with their limits how sure they are."""
+    if link.fit is None:
+        return
+    context.metric("alpha_us", 1e6 * link.fit.alpha.value)
+    context.metric("beta_ns", 1e9 * link.fit.beta.value)
+    context.metric("gamma_ns", 1e9 * link.fit.gamma.value)
+
+
+def _give_prediction(context: Context, predicted: Prediction, seconds: float, shared: bool) -> None:
+    context.metric("predicted_ms", 1000.0 * predicted.seconds)
+    if not predicted.seconds:
+        return
+    by = f"the model of {predicted.by} on this job's links"
+    context.limit("time_ms", 1000.0 * predicted.seconds, by)
+    if context.params["algorithm"] not in SCHEDULED:
+        return
+    differs = deviates(seconds, predicted.seconds, predicted.interval)
+    if differs is None:
+        low, high = (f"{1e6 * one:.4g}" for one in predicted.interval)
+        context.choice("model", "holds", f"predicted between {low} and {high} us")
+        return
+    why = "; more ranks than cores: links were measured with the others asleep" if shared else ""
+    context.choice("model", "deviates", differs + why)
+    context.log(f"the time deviates from the model: {differs}{why}")
+
+
+def _give_choices_of_native(
+    context: Context, link: JobLink, predicted: Prediction, seconds: float, nbytes: int
+) -> None:
+    params, ranks = context.params, context.world.size
+    registered = registered_operation(FORMATS[params["dtype"]], params["op"] or "")
+    if params["op"] and registered:
+        context.choice("operation", "registered", registered)
+    if params["collective"] != "allreduce" or ranks == 1:
+        return
+    item = ITEM_BYTES[params["dtype"]]
+    reason = (
+        f"of our algorithms {predicted.by} should take {1e6 * predicted.seconds:.4g} us at "
+        f"{nbytes} B, the MPI's own choice takes {1e6 * seconds:.4g} us; "
+        f"by the model the best are {crossover_words(ranks, item, link)}"
+    )
+    context.choice("best by the model", best_of(ranks, nbytes, item, link), reason)
+
+
+def _give_comparison(context: Context, against: Comparison) -> None:
+    context.metric("native_ms", 1000.0 * against.other_seconds)
+    low, high = against.interval
+    reason = (
+        f"{against.ratio:.3f} times the MPI's own time, 95 % interval {low:.3f} to {high:.3f} "
+        f"over {against.pairs} pairs of batches by turns"
+    )
+    context.choice("against native", against.verdict, reason)
+
+
+def _row(
+    context: Context,
+    measured: Measured,
+    predicted: Prediction,
+    against: Comparison | None,
+    wrong: int,
+) -> Row:
+    params = context.params
+    nbytes = measured.count * ITEM_BYTES[params["dtype"]]
+    typical = median(measured.medians)
+    return Row(
+        size=nbytes,
+        count=measured.count,
+        dtype=params["dtype"],
+        op=params["op"] or "none",
+        algorithm=params["algorithm"],
+        time=measured.seconds,
+        algbw=algbw_gb_s(nbytes, measured.seconds),
+        busbw=_busbw(context, nbytes, measured.seconds),
+        wrong=wrong,
+        p99=float(np.percentile(measured.slowest, 99)),
+        skew=max(measured.medians) / typical if typical else 1.0,
+        predicted=predicted.seconds,
+        native=None if against is None else against.other_seconds,
+    )

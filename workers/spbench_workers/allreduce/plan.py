@@ -1,0 +1,105 @@
+"""Which algorithms there are, and what each makes a rank do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from spbench_workers.allreduce.algorithms.chain import chain
+from spbench_workers.allreduce.algorithms.doubling import recursive_doubling
+from spbench_workers.allreduce.algorithms.flat import flat
+from spbench_workers.allreduce.algorithms.muji import muji_2, muji_4, muji_8, muji_fallback
+from spbench_workers.allreduce.algorithms.place import Place
+from spbench_workers.allreduce.algorithms.rabenseifner import rabenseifner
+from spbench_workers.allreduce.algorithms.ring import bidirectional_ring, ring
+from spbench_workers.allreduce.algorithms.tree import binomial
+from spbench_workers.allreduce.algorithms.two_level import two_level
+from spbench_workers.allreduce.schedule import Schedule, Step
+
+ALGORITHMS: dict[str, Callable[[Place], Schedule]] = {
+    "ring": ring,
+    "bidirectional_ring": bidirectional_ring,
+    "recursive_doubling": recursive_doubling,
+    "rabenseifner": rabenseifner,
+    "binomial": binomial,
+    "muji_2": muji_2,
+    "muji_4": muji_4,
+    "muji_8": muji_8,
+    "muji_fallback": muji_fallback,
+    "flat": flat,
+    "two_level": two_level,
+    "chain": chain,
+}
+"""What makes the steps of one rank, by the algorithm's name."""
+
+_DRAWN_FOR = {"muji_2": 2, "muji_4": 4, "muji_8": 8}
+
+
+def schedule(
+    algorithm: str,
+    ranks: int,
+    rank: int,
+    count: int,
+    *,
+    order: Sequence[int] | None = None,
+    group: int | None = None,
+    chunks: int | None = None,
+) -> Schedule:
+    """Return the steps of one rank. All ranks must ask with the same arguments but ``rank``.
+
+    Transfers of no elements are left out, on both sides alike.
+
+    Args:
+        algorithm: One of `ALGORITHMS`.
+        ranks: Ranks that reduce together, at least 1.
+        rank: Which of them, from 0.
+        count: Elements of the result, from 0.
+        order: The ranks in the order in which the algorithm is drawn: position ``p`` is played by
+            ``order[p]``. By default 0, 1, 2, ...
+        group: Ranks of a group of ``two_level``; of no meaning for others.
+        chunks: Chunks of ``chain``; of no meaning for others.
+
+    Raises:
+        ValueError: The algorithm cannot run on so many ranks, or an argument is out of range.
+    """
+    reason = refusal(algorithm, ranks) or _out_of_range(ranks, rank, count, group, chunks)
+    if reason:
+        raise ValueError(reason)
+    members = _members(ranks, order)
+    place = Place(members, members.index(rank), count, group, chunks)
+    steps = [_without_empty(step) for step in ALGORITHMS[algorithm](place)]
+    return [step for step in steps if step.sends or step.receives]
+
+
+def refusal(algorithm: str, ranks: int) -> str:
+    """Return why an algorithm cannot run on so many ranks, in a sentence; empty where it can."""
+    if algorithm not in ALGORITHMS:
+        return f"{algorithm!r} is no algorithm; there are {', '.join(ALGORITHMS)}"
+    size = _DRAWN_FOR.get(algorithm, ranks)
+    if size != ranks:
+        return f"{algorithm} is drawn for {size} ranks, not {ranks}; binomial is its tree for any"
+    return ""
+
+
+def _out_of_range(ranks: int, rank: int, count: int, group: int | None, chunks: int | None) -> str:
+    if not 0 <= rank < ranks:
+        return f"rank {rank} is not one of {ranks} ranks"
+    if count < 0:
+        return f"count is {count}; it must be at least 0"
+    for name, value in (("group", group), ("chunks", chunks)):
+        if value is not None and value < 1:
+            return f"{name} is {value}; it must be at least 1"
+    return ""
+
+
+def _members(ranks: int, order: Sequence[int] | None) -> list[int]:
+    members = list(range(ranks)) if order is None else list(order)
+    if sorted(members) != list(range(ranks)):
+        raise ValueError(f"order {members} is no permutation of the ranks 0 to {ranks - 1}")
+    return members
+
+
+def _without_empty(step: Step) -> Step:
+    sends = tuple(transfer for transfer in step.sends if transfer.count)
+    receives = tuple(transfer for transfer in step.receives if transfer.count)
+    return replace(step, sends=sends, receives=receives)

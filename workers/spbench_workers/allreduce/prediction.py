@@ -1,0 +1,87 @@
+"""What a collective should take, by the links that this job has measured."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+from spbench_workers.allreduce.cost_model import Link, best, crossovers, predicted_seconds
+from spbench_workers.allreduce.link_times import JobLink
+from spbench_workers.catalog import Params
+from spbench_workers.catalog.allreduce import ITEM_BYTES, SCHEDULED
+
+_UP_TO = 64 << 20
+"""Bytes up to which crossovers are named."""
+_COMPETING = [name for name in SCHEDULED if not name.startswith("muji")]
+"""Of our own algorithms the best is one of these: muji's trees are binomial ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """What the model says of a case.
+
+    Attributes:
+        seconds: What it should take.
+        interval: The least and the most, with what is uncertain in the links' numbers.
+        by: Of what this is the time, in words.
+    """
+
+    seconds: float
+    interval: tuple[float, float]
+    by: str
+
+
+def predict(params: Params, ranks: int, nbytes: int, link: JobLink) -> Prediction:
+    """Return the time of a case.
+
+    A library does not tell how it reduces: its time is that of the best algorithm of our own.
+    That includes the copy to the result, out of place. The other collectives' are the times of
+    their messages one after another: of a ring for allgather and reduce_scatter, of a binomial
+    tree for broadcast, of pairs for alltoall.
+
+    Args:
+        params: The case's.
+        ranks: Its ranks.
+        nbytes: Bytes of the size.
+        link: What was measured.
+    """
+    collective, item = params["collective"], ITEM_BYTES[params["dtype"]]
+    if collective != "allreduce":
+        time = partial(_seconds, collective, ranks, nbytes)
+        return Prediction(link.seconds(0, time), link.interval(0, time), "its messages")
+    algorithm, options = params["algorithm"], (params["group"], params["chunks"])
+    if algorithm not in SCHEDULED:
+        algorithm, options = best_of(ranks, nbytes, item, link), (None, None)
+
+    def time_of(numbers: Link) -> float:
+        return predicted_seconds(algorithm, ranks, nbytes, item, numbers, *options)
+
+    copied = 0 if params["in_place"] else nbytes
+    return Prediction(link.seconds(copied, time_of), link.interval(copied, time_of), algorithm)
+
+
+def best_of(ranks: int, nbytes: int, item: int, link: JobLink) -> str:
+    """Return which of our algorithms should be the fastest."""
+    numbers = link.fit.link if link.fit else Link(0.0, 0.0)
+    return best(ranks, nbytes, item, numbers, _COMPETING)
+
+
+def crossover_words(ranks: int, item: int, link: JobLink) -> str:
+    """Return which algorithm should be the fastest up to which size, in words."""
+    if link.fit is None:
+        return "one rank alone sends nothing"
+    numbers = link.fit.link
+    found = crossovers(ranks, numbers, _COMPETING, _UP_TO, item)
+    words = best_of(ranks, item, item, link)
+    return words + "".join(f", from {one.nbytes} B {one.after}" for one in found)
+
+
+def _seconds(collective: str, ranks: int, nbytes: int, link: Link) -> float:
+    """Return the time of messages; ``nbytes`` are those of the whole vector of all ranks."""
+    if not nbytes:
+        return 0.0
+    if collective == "broadcast":
+        return (ranks - 1).bit_length() * (link.alpha + nbytes * link.beta)
+    moved = nbytes * (ranks - 1) / ranks
+    added = moved * link.gamma if collective == "reduce_scatter" else 0.0
+    return (ranks - 1) * link.alpha + moved * link.beta + added

@@ -1,0 +1,128 @@
+"""Allreduce over ranks: one way to open it, whatever the algorithm.
+
+reduction = open_reduction(comm, "ring", source, result)
+reduction.run()
+reduction.free()
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from mpi4py import MPI
+
+from spbench_workers.allreduce import plan
+from spbench_workers.allreduce.base import Mode, Reduction, Traffic
+from spbench_workers.allreduce.native import open_native
+from spbench_workers.allreduce.staged import Opener, StagedReduction
+from spbench_workers.allreduce.stepped import open_stepped
+from spbench_workers.errors import CannotRunError
+
+__all__ = ["Mode", "Reduction", "Traffic", "open_collective", "open_reduction"]
+
+
+def open_reduction(
+    comm: MPI.Intracomm,
+    algorithm: str,
+    source: torch.Tensor,
+    result: torch.Tensor,
+    op: str = "sum",
+    *,
+    mode: Mode = "blocking",
+    order: Sequence[int] | None = None,
+    group: int | None = None,
+    chunks: int | None = None,
+) -> Reduction:
+    """Return an allreduce that can be run often. All ranks must call it with the same arguments.
+
+    Messages travel on ``comm`` itself: reductions that are under way at the same time, or in
+    another order on another rank, need communicators of their own.
+
+    Args:
+        comm: The ranks.
+        algorithm: One of `plan.ALGORITHMS`, or ``native`` (the MPI's own), ``gloo``, ``nccl``.
+        source: What this rank gives, a dense vector: fp64, fp32, fp16, bf16, int32 or int64.
+        result: Where the reduced vector goes, of the same type, length and device; the source
+            itself reduces in place. What lies on a GPU goes by way of the host, except with
+            ``nccl``.
+        op: ``sum``, ``prod``, ``max`` or ``min``.
+        mode: ``blocking`` or ``persistent`` for `Reduction.run`, ``nonblocking`` for `start` and
+            `wait` as well. Persistent is what costs least where messages are small.
+        order: The ranks in the order in which the algorithm is drawn; see `plan.schedule`.
+        group: Ranks of a group of ``two_level``.
+        chunks: Chunks of ``chain``.
+
+    Raises:
+        CannotRunError: The ranks cannot run the algorithm, or not in this mode.
+    """
+    if algorithm in ("gloo", "nccl"):
+        return _distributed(comm, algorithm, source, result, op, mode)
+
+    if algorithm == "native":
+        return open_collective(comm, "allreduce", source, result, op, mode)
+
+    def on_host(source: torch.Tensor, result: torch.Tensor) -> Reduction:
+        if reason := plan.refusal(algorithm, comm.size):
+            raise CannotRunError(reason)
+        steps = plan.schedule(
+            algorithm,
+            comm.size,
+            comm.rank,
+            result.numel(),
+            order=order,
+            group=group,
+            chunks=chunks,
+        )
+        return open_stepped(comm, steps, source, result, op, mode)
+
+    return _staged(source, result, on_host)
+
+
+def open_collective(
+    comm: MPI.Intracomm,
+    collective: str,
+    source: torch.Tensor,
+    result: torch.Tensor,
+    op: str = "sum",
+    mode: Mode = "blocking",
+) -> Reduction:
+    """Return a collective of the MPI itself; see `open_native`. All ranks must call it alike.
+
+    Raises:
+        CannotRunError: The MPI has no persistent collectives.
+    """
+
+    def on_host(source: torch.Tensor, result: torch.Tensor) -> Reduction:
+        return open_native(comm, collective, source, result, op, mode)
+
+    return _staged(source, result, on_host)
+
+
+def _staged(source: torch.Tensor, result: torch.Tensor, open_: Opener) -> Reduction:
+    """Open on the host at once, or by way of it."""
+    if result.device.type == "cpu":
+        return open_(source, result)
+    return StagedReduction(source, result, open_)
+
+
+def _distributed(
+    comm: MPI.Intracomm,
+    algorithm: str,
+    source: torch.Tensor,
+    result: torch.Tensor,
+    op: str,
+    mode: Mode,
+) -> Reduction:
+    # torch.distributed starts threads and takes its time to import: who does not ask, pays nothing.
+    from spbench_workers.allreduce.distributed import DistributedReduction
+
+    if mode == "persistent":
+        raise CannotRunError(
+            f"mode persistent is for MPI; use mode blocking or nonblocking with {algorithm}"
+        )
+
+    def open_(source: torch.Tensor, result: torch.Tensor) -> Reduction:
+        return DistributedReduction(comm, algorithm, source, result, op)
+
+    return open_(source, result) if algorithm == "nccl" else _staged(source, result, open_)

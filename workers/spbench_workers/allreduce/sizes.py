@@ -1,0 +1,61 @@
+"""Sizes of a sweep, and the bandwidths that nccl-tests prints for them."""
+
+from __future__ import annotations
+
+import math
+
+
+def sweep_sizes(min_bytes: int, max_bytes: int, factor: float) -> list[int]:
+    """Return the sizes of a sweep in bytes, rising, with both ends as given.
+
+    As with nccl-tests' ``-b``, ``-e`` and ``-f``, each size is the one before times ``factor``,
+    which need not be whole: fractions of bytes are dropped, and no size comes twice. After 0
+    follows 1. The largest size is there even where no multiple meets it.
+
+    Raises:
+        ValueError: The ends are not 0 or more and in order, or ``factor`` is not above 1.
+    """
+    if not 0 <= min_bytes <= max_bytes:
+        raise ValueError(f"sizes go from {min_bytes} to {max_bytes}; give 0 <= smallest <= largest")
+    if not (factor > 1 and math.isfinite(factor)):
+        raise ValueError(f"the factor between sizes is {factor}; it must be above 1")
+    sizes = [min_bytes]
+    exact = min_bytes * factor if min_bytes else 1.0
+    while exact < max_bytes:
+        if int(exact) > sizes[-1]:
+            sizes.append(int(exact))
+        exact *= factor
+    return sizes if sizes[-1] == max_bytes else [*sizes, max_bytes]
+
+
+def bus_factor(collective: str, ranks: int) -> float:
+    """Return what makes the algorithm's bandwidth the bus bandwidth, as nccl-tests defines it.
+
+    A perfect algorithm on point-to-point links then shows the links' own bandwidth, for any number
+    of ranks (nccl-tests, doc/PERFORMANCE.md). Bytes are the buffer's for ``allreduce`` and
+    ``broadcast``, and those of all ranks together for the others.
+
+    Raises:
+        ValueError: It is none of the collectives.
+    """
+    share = (ranks - 1) / ranks
+    factors = {
+        "allreduce": 2 * share,
+        "allgather": share,
+        "reduce_scatter": share,
+        "alltoall": share,
+        "broadcast": 1.0,
+    }
+    if collective not in factors:
+        raise ValueError(f"{collective!r} is no collective; there are {', '.join(factors)}")
+    return factors[collective]
+
+
+def algbw_gb_s(nbytes: int, seconds: float) -> float:
+    """Return the algorithm's bandwidth: bytes over time, in GB/s of 1e9 bytes."""
+    return nbytes / seconds / 1e9
+
+
+def busbw_gb_s(collective: str, ranks: int, nbytes: int, seconds: float) -> float:
+    """Return the bus bandwidth in GB/s: the algorithm's times `bus_factor`."""
+    return bus_factor(collective, ranks) * algbw_gb_s(nbytes, seconds)

@@ -1,0 +1,56 @@
+"""Reductions of what lies on a GPU, by way of the host's memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from spbench_workers.allreduce.base import Reduction, Traffic
+from spbench_workers.device import synchronize
+
+Opener = Callable[[torch.Tensor, torch.Tensor], Reduction]
+"""Opens a reduction from a source of the host to a result of the host."""
+
+
+class StagedReduction:
+    """Copies to pinned memory, reduces there and copies back; both copies count as its time.
+
+    Args:
+        source: What this rank gives, on a GPU.
+        result: Where the outcome goes; the source itself works in place.
+        open_: Opens the reduction on the host.
+    """
+
+    def __init__(self, source: torch.Tensor, result: torch.Tensor, open_: Opener) -> None:
+        self._source, self._result = source, result
+        self._given = _pinned(source)
+        self._reduced = self._given if source is result else _pinned(result)
+        self._on_host = open_(self._given, self._reduced)
+
+    @property
+    def traffic(self) -> Traffic | None:
+        return self._on_host.traffic
+
+    def run(self) -> None:
+        self.start()
+        self.wait()
+
+    def start(self) -> None:
+        self._given.copy_(self._source)
+        self._on_host.start()
+
+    def poll(self) -> bool:
+        return self._on_host.poll()
+
+    def wait(self) -> None:
+        self._on_host.wait()
+        self._result.copy_(self._reduced)
+        synchronize(self._result.device)
+
+    def free(self) -> None:
+        self._on_host.free()
+
+
+def _pinned(vector: torch.Tensor) -> torch.Tensor:
+    return torch.empty_like(vector, device="cpu", pin_memory=torch.cuda.is_available())

@@ -1,0 +1,149 @@
+"""The benchmark ``allreduce.sweep``: a collective of one size, by one algorithm."""
+
+from __future__ import annotations
+
+from array import array
+from statistics import median
+from time import perf_counter
+
+from mpi4py import MPI
+
+from spbench_workers import device
+from spbench_workers.allreduce.arithmetic import FORMATS
+from spbench_workers.allreduce.base import Reduction
+from spbench_workers.allreduce.buffers import Buffers
+from spbench_workers.allreduce.checking import Checks, Subject
+from spbench_workers.allreduce.expected import depth_of, pieces
+from spbench_workers.allreduce.faults import WrongElement
+from spbench_workers.allreduce.findings import Measured, give_findings, give_traffic
+from spbench_workers.allreduce.hiding import overlap
+from spbench_workers.allreduce.reduction import open_collective, open_reduction
+from spbench_workers.allreduce.rotation import Rotation
+from spbench_workers.allreduce.turns import Comparison, by_turns
+from spbench_workers.catalog import Params
+from spbench_workers.context import Context
+from spbench_workers.timing import calls_of, measure, repeated
+
+_TRIED = 5
+"""Runs that tell how many of them a sample needs."""
+
+
+def run(context: Context) -> None:
+    """Run the case."""
+    params, world = context.params, context.world
+    # No message of another case, or of what is measured beside this one, can come in between.
+    comm = world.comm.Dup()
+    part = _part(params, world.size)
+    buffers = _buffers(context, part)
+    reduction = _opened(comm, params, buffers)
+    if context.planted("wrong-element"):
+        reduction = WrongElement(reduction, buffers.result)
+    checks = Checks(
+        context,
+        Subject(
+            buffers,
+            reduction,
+            pieces(params["collective"], world.size, world.rank, part),
+            runs=world.size if params["rotate_roots"] else 1,
+            depth=depth_of(params["algorithm"], world.size, params["group"]),
+        ),
+    )
+    checks.run("before")
+    _make_idle(buffers, params["op"])
+    calls = _calls_of_a_sample(context, reduction)
+    times = measure(context, repeated(reduction.run, calls), divide=calls)
+    measured = _measured(context, part, times)
+    if params["mode"] == "nonblocking":
+        context.metric("overlap", overlap(comm, reduction, measured.seconds))
+    against = _against_native(comm, params, buffers, reduction, measured.seconds)
+    checks.run("after")
+    checks.report()
+    context.metric("wrong", checks.wrong)
+    give_traffic(context, reduction.traffic, part)
+    give_findings(context, measured, against, world.comm.allreduce(checks.wrong))
+    reduction.free()
+    comm.Free()
+
+
+def _part(params: Params, ranks: int) -> int:
+    """Return the elements of one rank's part of the size; all, where ranks share one vector."""
+    count: int = params["size"] // FORMATS[params["dtype"]].itemsize
+    return count if params["collective"] in ("allreduce", "broadcast") else count // ranks
+
+
+def _buffers(context: Context, part: int) -> Buffers:
+    """Return the memory of a collective; in place, a part of allgather is where it will stay."""
+    params, world = context.params, context.world
+    whole = part * world.size
+    given, gotten, at = {
+        "allreduce": (part, part, 0),
+        "broadcast": (part, part, 0),
+        "allgather": (part, whole, world.rank * part),
+        "reduce_scatter": (whole, part, 0),
+        "alltoall": (whole, whole, 0),
+    }[params["collective"]]
+    dtype = FORMATS[params["dtype"]]
+    place = device.choose(params["device"], world.local_rank)
+    return Buffers(given, gotten, at if params["in_place"] else None, dtype, place)
+
+
+def _opened(comm: MPI.Intracomm, params: Params, buffers: Buffers) -> Reduction:
+    source, result, op = buffers.source, buffers.result, params["op"]
+    if params["collective"] != "allreduce":
+        return open_collective(comm, params["collective"], source, result, op, params["mode"])
+
+    def of_order(order: list[int] | None) -> Reduction:
+        return open_reduction(
+            comm,
+            params["algorithm"],
+            source,
+            result,
+            op,
+            mode=params["mode"],
+            order=order,
+            group=params["group"],
+            chunks=params["chunks"],
+        )
+
+    if params["rotate_roots"]:
+        return Rotation(params["order"] or range(comm.size), of_order)
+    return of_order(params["order"])
+
+
+def _make_idle(buffers: Buffers, op: str | None) -> None:
+    """Fill the memory with what no number of runs in place drives out of range."""
+    for vector in (buffers.source, buffers.result):
+        vector.fill_(0 if op == "sum" else 1)
+
+
+def _calls_of_a_sample(context: Context, reduction: Reduction) -> int:
+    """Return how many runs make a sample; all ranks get the same."""
+    reduction.run()
+    context.world.comm.Barrier()
+    start = perf_counter()
+    for _ in range(_TRIED):
+        reduction.run()
+    return calls_of(context.slowest((perf_counter() - start) / _TRIED))
+
+
+def _measured(context: Context, part: int, times: array[float]) -> Measured:
+    """Fold the iterations over ranks; all ranks get the same."""
+    comm, slowest = context.world.comm, array("d", times)
+    comm.Allreduce(MPI.IN_PLACE, slowest, op=MPI.MAX)
+    medians = comm.allgather(median(times))
+    shared = context.params["collective"] in ("allreduce", "broadcast")
+    count = part if shared else part * comm.size
+    return Measured(count, [one / 1000.0 for one in slowest], [one / 1000.0 for one in medians])
+
+
+def _against_native(
+    comm: MPI.Intracomm, params: Params, buffers: Buffers, reduction: Reduction, seconds: float
+) -> Comparison | None:
+    """Compare an allreduce with the MPI's own, blocking one; None where it is that itself."""
+    if params["algorithm"] == "native":
+        return None
+    native = open_reduction(comm, "native", buffers.source, buffers.result, params["op"])
+    longest = params["iterations"]
+    against = by_turns(comm, reduction.run, native.run, seconds, longest)
+    native.free()
+    return against

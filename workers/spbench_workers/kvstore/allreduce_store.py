@@ -1,0 +1,71 @@
+"""The store ``allreduce``: no home and no server, every device has each sum and its optimizer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from spbench_workers.allreduce.reduction import Reduction
+from spbench_workers.kvstore import optimizers
+from spbench_workers.kvstore.arena import Array
+from spbench_workers.kvstore.base import Sent
+from spbench_workers.kvstore.buckets import Bucket
+from spbench_workers.kvstore.pushes import Push
+
+
+class AllreduceStore:
+    """Sums bucket by bucket, straight from where gradients lie to where sums go.
+
+    Args:
+        buckets: What travels together, in the order in which it goes.
+        open_: Opens the reduction of a bucket to its part of the sums.
+        sums: Where the sums go.
+        values: Where this device gets the sums or, with an optimizer, the weights.
+        optimizer: What each device does with a sum; with ``none`` sums and values are the same.
+    """
+
+    pushes: Sequence[Push] = ()
+
+    def __init__(
+        self,
+        buckets: Sequence[Bucket],
+        open_: Callable[[Bucket], Reduction],
+        sums: Array,
+        values: Array,
+        optimizer: str,
+    ) -> None:
+        filled = [bucket for bucket in buckets if bucket.count]
+        self._reductions = [open_(bucket) for bucket in filled]
+        self._updates = []
+        if optimizer != "none":
+            for bucket in filled:
+                part = slice(bucket.first, bucket.last)
+                made = optimizers.make(optimizer, bucket.count)
+                self._updates.append((made, values[part], sums[part]))
+        self.sent = _sent(self._reductions, [4 * bucket.count for bucket in filled])
+
+    def round(self) -> None:
+        if not self._updates:
+            for reduction in self._reductions:
+                reduction.run()
+            return
+        for reduction, update in zip(self._reductions, self._updates, strict=True):
+            reduction.run()
+            optimizer, value, total = update
+            optimizer.update(value, total)
+
+    def settle(self) -> None:
+        pass
+
+    def free(self) -> None:
+        for reduction in self._reductions:
+            reduction.free()
+
+
+def _sent(reductions: Sequence[Reduction], sizes: Sequence[int]) -> Sent:
+    """Return what the algorithms count; of one that does not, what it is handed."""
+    traffics = [reduction.traffic for reduction in reductions]
+    counted = [
+        (size, 1) if traffic is None else (traffic.bytes, traffic.messages)
+        for size, traffic in zip(sizes, traffics, strict=True)
+    ]
+    return Sent(sum(size for size, _ in counted), sum(count for _, count in counted))

@@ -1,0 +1,35 @@
+"""How evenly work lies on places: devices that are homes of keys, or servers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def largest_first(sizes: Sequence[int], places: int) -> list[int]:
+    """Return a place for each size: the largest first, each to the least loaded place.
+
+    Equal sizes keep their order, and of equally loaded places the first is taken, so that every
+    rank comes to the same answer. The fullest place holds at most 4/3 - 1/(3 places) of what it
+    must at best (Graham, 1969).
+    """
+    loads = [0] * places
+    chosen = [0] * len(sizes)
+    for index in sorted(range(len(sizes)), key=lambda index: -sizes[index]):
+        place = loads.index(min(loads))
+        chosen[index] = place
+        loads[place] += sizes[index]
+    return chosen
+
+
+def loads_of(sizes: Sequence[int], chosen: Sequence[int], places: int) -> list[int]:
+    """Return what each place holds: the sum of the sizes that chose it."""
+    loads = [0] * places
+    for size, place in zip(sizes, chosen, strict=True):
+        loads[place] += size
+    return loads
+
+
+def max_over_mean(loads: Sequence[int]) -> float:
+    """Return the fullest place's load over the mean: 1.0 is even, also where there is nothing."""
+    total = sum(loads)
+    return max(loads) * len(loads) / total if total else 1.0

@@ -1,0 +1,98 @@
+"""What a case's parameters come to: arrays, who is who, and where each key goes. Without MPI."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from spbench_workers.catalog import Params
+from spbench_workers.catalog.kvstore import roles_of_params
+from spbench_workers.catalog.stores import Roles, Server, Store, store_of
+from spbench_workers.kvstore import compression, sharding
+from spbench_workers.kvstore.compression import Compression
+from spbench_workers.kvstore.homes import homes
+from spbench_workers.kvstore.slots import Slot, slots_of
+from spbench_workers.networks import parameters
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A case as every rank comes to it alike.
+
+    Attributes:
+        store: The kind of store.
+        roles: Which rank is what.
+        elements: Elements of each key, in key order.
+        optimizer: What the store does with a sum.
+        gc_type: How pushes are compressed, or ``none``; ``threshold`` is its t.
+        order: The keys in the order in which they go.
+        homes: The home of each key among the devices of a worker; none where all is summed by
+            allreduce.
+        slots: The slots of each key on the servers; none without servers.
+    """
+
+    store: Store
+    roles: Roles
+    elements: tuple[int, ...]
+    optimizer: str = "none"
+    gc_type: str = "none"
+    threshold: float = compression.THRESHOLD
+    order: Sequence[int] = ()
+    homes: Sequence[int] = ()
+    slots: Sequence[Sequence[Slot]] = field(default=())
+
+    @property
+    def compressed(self) -> bool:
+        """Whether pushes are compressed."""
+        return self.gc_type != "none"
+
+    @property
+    def total_mb(self) -> float:
+        """The size of all arrays in millions of bytes."""
+        return 4 * sum(self.elements) / 1e6
+
+    def compression(self) -> Compression | None:
+        """Return what compresses pushes, with scratch of its own; None where nothing does."""
+        return compression.make(self.gc_type, self.threshold) if self.compressed else None
+
+    def is_server(self, rank: int) -> bool:
+        """Whether a rank keeps values; else it is a device."""
+        return isinstance(self.roles.role(rank), Server)
+
+    def leads_of(self, key: int) -> list[int]:
+        """Return the rank of each worker that stands for a key before the servers."""
+        workers = range(self.roles.workers)
+        return [self.roles.devices_of(worker)[self.homes[key]] for worker in workers]
+
+
+def case_of(params: Params) -> Case:
+    """Return what complete parameters ask for."""
+    store = store_of(params["kv_store"])
+    roles = roles_of_params(params)
+    elements = _elements(params)
+    keys = range(len(elements))
+    return Case(
+        store,
+        roles,
+        elements,
+        params["optimizer"],
+        params["gc_type"],
+        params["gc_threshold"] or compression.THRESHOLD,
+        order=keys if params["priority"] == "ascending" else keys[::-1],
+        homes=homes(elements, roles.devices) if store.on_device else [0] * len(elements),
+        slots=_slots(params, elements, roles.servers) if store.dist else (),
+    )
+
+
+def _elements(params: Params) -> tuple[int, ...]:
+    shape, depth = tuple(params["image_shape"]), params["num_layers"]
+    arrays = parameters(params["network"], depth, shape, params["num_classes"])
+    return tuple(array.elements for array in arrays)
+
+
+def _slots(params: Params, elements: Sequence[int], servers: int) -> list[list[Slot]]:
+    word = compression.make(params["gc_type"]).word if params["gc_type"] != "none" else 1
+    shards = sharding.shards(
+        elements, servers, params["sharding"], params["bigarray_bound"], word=word
+    )
+    return slots_of(shards, servers)

@@ -1,0 +1,149 @@
+"""Rounds that go wrong on purpose on the last rank, to show that the checks notice.
+
+A device loses or doubles its push of one key, or pulls a wrong number; a server does so with one
+of the shards that it keeps, where every device sees it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
+
+import numpy as np
+
+from spbench_workers.context import Context
+from spbench_workers.errors import CannotRunError
+from spbench_workers.kvstore.arena import Array
+from spbench_workers.kvstore.memory import Memory
+from spbench_workers.kvstore.shelf import AsyncShelf, SyncShelf
+from spbench_workers.kvstore.slots import Slot
+
+_Kind = TypeVar("_Kind")
+
+LOST, DOUBLED, WRONG = "lost-push", "double-push", "wrong-element"
+
+
+class NothingToSpoilError(CannotRunError):
+    """A fault was to be planted on a rank that has no element."""
+
+
+def spoil_gradients(context: Context, gradients: Sequence[Array]) -> None:
+    """Change what this device pushes, where ``--inject`` asks it to."""
+    if context.planted(LOST):
+        _largest(context, LOST, gradients).fill(0.0)
+    elif context.planted(DOUBLED):
+        gradient = _largest(context, DOUBLED, gradients)
+        np.multiply(gradient, 2.0, out=gradient)
+
+
+def spoil_round(context: Context, round_: Callable[[], None], memory: Memory) -> Callable[[], None]:
+    """Return a round in which this device pulls a wrong number, where ``--inject`` asks for it."""
+    if not context.planted(WRONG):
+        return round_
+    if not memory.got.numel():
+        raise _nothing(context, WRONG)
+    element = memory.got[memory.got.numel() // 2 :][:1]
+
+    def spoiled() -> None:
+        round_()
+        element.add_(1.0)
+
+    return spoiled
+
+
+def spoiled_slot(context: Context, slots: Sequence[Slot]) -> Slot | None:
+    """Return the shard that this server is to spoil; None where it is to spoil none.
+
+    Raises:
+        NothingToSpoilError: It is to, and keeps no element.
+    """
+    fault = next((name for name in SYNC if context.planted(name)), None)
+    if fault is None:
+        return None
+    largest = max(slots, key=lambda slot: slot.count, default=None)
+    if largest is None or not largest.count:
+        raise _nothing(context, fault)
+    return largest
+
+
+def planted_in(context: Context, kinds: Mapping[str, type[_Kind]]) -> type[_Kind]:
+    """Return the shelf with the fault that is planted: of SYNC or ASYNC."""
+    return next(kind for fault, kind in kinds.items() if context.planted(fault))
+
+
+def _largest(context: Context, fault: str, views: Sequence[Array]) -> Array:
+    """Return the largest array: of a single number an optimizer may make the same as before."""
+    largest = max(views, key=len)
+    if not len(largest):
+        raise _nothing(context, fault)
+    return largest
+
+
+def _nothing(context: Context, fault: str) -> NothingToSpoilError:
+    return NothingToSpoilError(
+        f"{fault}: rank {context.world.rank} holds no element that could be spoiled; "
+        "take another network, or fewer servers"
+    )
+
+
+class _LosingSync(SyncShelf):
+    """The first push of a round comes, and is not added."""
+
+    def _take(self, worker: int, *, first: bool) -> None:
+        super()._take(worker, first=first)
+        if first:
+            self._merged.fill(0.0)
+
+
+class _DoublingSync(SyncShelf):
+    """The first push of a round comes twice."""
+
+    def _take(self, worker: int, *, first: bool) -> None:
+        super()._take(worker, first=first)
+        if first:
+            np.add(self._merged, self._merged, out=self._merged)
+            self._admit(worker)
+
+
+class _WrongSync(SyncShelf):
+    """A number of the value is wrong."""
+
+    def _complete(self) -> None:
+        super()._complete()
+        self.value[len(self.value) // 2] += 1.0
+
+
+class _LosingAsync(AsyncShelf):
+    """No push changes the value."""
+
+    def _change(self) -> None:
+        pass
+
+
+class _DoublingAsync(AsyncShelf):
+    """Each push changes the value twice."""
+
+    def _change(self) -> None:
+        super()._change()
+        super()._change()
+
+
+class _WrongAsync(AsyncShelf):
+    """A number of the value is wrong."""
+
+    def _change(self) -> None:
+        super()._change()
+        self.value[len(self.value) // 2] += 1.0
+
+
+SYNC: Mapping[str, type[SyncShelf]] = {
+    LOST: _LosingSync,
+    DOUBLED: _DoublingSync,
+    WRONG: _WrongSync,
+}
+ASYNC: Mapping[str, type[AsyncShelf]] = {
+    LOST: _LosingAsync,
+    DOUBLED: _DoublingAsync,
+    WRONG: _WrongAsync,
+}
+"""The shelf with each fault."""

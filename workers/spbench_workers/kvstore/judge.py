@@ -1,0 +1,194 @@
+"""Compares what every rank holds with what it should hold, and with what the others hold."""
+
+from __future__ import annotations
+
+import hashlib
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from mpi4py import MPI
+
+from spbench_workers.kvstore import figures
+from spbench_workers.kvstore.arena import Arena, Array
+from spbench_workers.kvstore.buckets import buckets, offsets
+from spbench_workers.kvstore.case import Case
+from spbench_workers.kvstore.expectation import Arrivals, Doubles, KeyExpectation
+from spbench_workers.kvstore.finding import Finding
+from spbench_workers.kvstore.gradients import Gradients
+from spbench_workers.kvstore.shelf import AsyncShelf, Shelf
+from spbench_workers.kvstore.slots import Slot, slots_on
+
+_BLOCK = 1 << 18
+"""Elements of a reference that travel at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Errors:
+    """How far devices are off, by measure.py's formula and in the mean."""
+
+    error: float
+    mean_relative: float
+
+
+class Judge:
+    """One rank's part in comparisons; all ranks must ask for the same ones.
+
+    The reference of a run of keys is computed by one rank and told to all: otherwise each would
+    make every device's gradients, and keep an optimizer's state for all keys.
+
+    Args:
+        comm: All ranks of the job.
+        case: The case.
+        gradients: What the ranks push.
+        values: What this device pulled; nothing on a server.
+        shelves: The shards that this server keeps; nothing on a device.
+
+    Attributes:
+        identical: Whether this rank holds the same bits as rank 0, so far.
+    """
+
+    def __init__(
+        self,
+        comm: MPI.Intracomm,
+        case: Case,
+        gradients: Gradients,
+        values: Arena,
+        shelves: Sequence[Shelf],
+    ) -> None:
+        self._comm, self._case = comm, case
+        self._values, self._shelves = values, shelves
+        self._serves = case.is_server(comm.rank)
+        self._slots = [slots_on(case.slots, server) for server in range(case.roles.servers)]
+        self._bounds = offsets(case.elements)
+        self._runs = buckets(case.elements, 4 * _BLOCK)
+        self._expected = {
+            number: [KeyExpectation(case, key, gradients) for key in run.keys]
+            for number, run in enumerate(self._runs)
+            if number % comm.size == comm.rank
+        }
+        self._block = np.zeros(2 * min(_BLOCK, self._bounds[-1]))
+        self.identical = Finding()
+
+    def compare(self, draw: int, rounds: int, finding: Finding, when: str) -> Errors:
+        """Compare after rounds that all pushed one draw of gradients.
+
+        Args:
+            draw: The draw.
+            rounds: How many there were since the last comparison.
+            finding: Takes in what is found.
+            when: The rounds, in words.
+        """
+        self.follow(draw, rounds)
+        mine = magnitude = 0.0
+        for number in range(len(self._runs)):
+            off, size = self._compare_run(number, finding, when)
+            mine += off
+            magnitude += size
+        self._compare_bits(when)
+        return _errors(self._case, self._comm.allgather(mine), magnitude)
+
+    def follow(self, draw: int, rounds: int) -> None:
+        """Take rounds into the reference: those that `compare` has not been told of."""
+        arrivals = self._arrivals()
+        for expected in (key for keys in self._expected.values() for key in keys):
+            expected.advance(draw, rounds, arrivals)
+
+    def _compare_run(self, number: int, finding: Finding, when: str) -> tuple[float, float]:
+        """Return the sum of this rank's errors in a run of keys, and of the reference's sizes."""
+        run, expected = self._runs[number], self._expected.get(number)
+        known = None
+        if expected is not None:
+            known = np.concatenate([key.weight_and_bound() for key in expected], axis=1)
+        off = size = 0.0
+        for first in range(run.first, run.last, _BLOCK):
+            last = min(first + _BLOCK, run.last)
+            block = self._block[: 2 * (last - first)].reshape(2, -1)
+            if known is not None:
+                np.copyto(block, known[:, first - run.first : last - run.first])
+            self._comm.Bcast(block, number % self._comm.size)
+            size += float(np.abs(block[0]).sum())
+            off += self._compare_block(block, first, finding, when)
+        return off, size
+
+    def _compare_block(self, block: Doubles, first: int, finding: Finding, when: str) -> float:
+        """Compare what this rank holds of a block of weights, and their bounds below them."""
+        off = 0.0
+        for begin, array in self._held():
+            low, high = max(first, begin), min(first + block.shape[1], begin + len(array))
+            if low < high:
+                weight, bound = block[:, low - first : high - first]
+                where = partial(self._where, low, when)
+                off += finding.add_all(array[low - begin : high - begin], weight, bound, where)
+        return off
+
+    def _where(self, first: int, when: str, index: int) -> str:
+        """Say which element stands ``index`` after ``first``, of all keys' elements in a row."""
+        key = bisect_right(self._bounds, first + index) - 1
+        return f"key {key}, element {first + index - self._bounds[key]}, after {when}"
+
+    def _held(self) -> list[tuple[int, Array]]:
+        """Return what this rank holds, each array with the place of its first element."""
+        if not self._serves:
+            return [(0, self._values.flat)]
+        slots = ((shelf.slot, shelf.value) for shelf in self._shelves)
+        return [(self._bounds[slot.key] + slot.first, value) for slot, value in slots]
+
+    def _arrivals(self) -> Arrivals:
+        """Tell all ranks in which order pushes came since they last asked."""
+        if not self._case.store.asynchronous:
+            return {}
+        told: dict[Slot, Sequence[int]] = {}
+        for server, rank in enumerate(self._case.roles.server_ranks):
+            mine = [shelf.arrivals for shelf in self._shelves if isinstance(shelf, AsyncShelf)]
+            orders = self._comm.bcast(mine if rank == self._comm.rank else None, rank)
+            told |= dict(zip(self._slots[server], orders, strict=True))
+        for shelf in self._shelves:
+            if isinstance(shelf, AsyncShelf):
+                shelf.forget()
+        return told
+
+    def _compare_bits(self, when: str) -> None:
+        """Compare bit by bit with rank 0: on a server what it keeps, on a device all."""
+        digests = self._comm.allgather(self._digests())
+        rank = self._comm.rank
+        others = [part for part, mine in digests[rank].items() if digests[0][part] != mine]
+        if others:
+            self.identical.add(float(len(others)), 0.0, f"other bits than rank 0's after {when}")
+
+    def _digests(self) -> dict[int, bytes]:
+        """Return a digest of what this rank holds of each server's shards; one of all without."""
+        case = self._case
+        if self._serves:
+            server = self._comm.rank - case.roles.server_ranks.start
+            return {server: _digest([shelf.value for shelf in self._shelves])}
+        if not case.slots:
+            return {0: _digest([self._values.flat])}
+        return {
+            server: _digest(
+                [self._values.views[slot.key][slot.first : slot.last] for slot in slots]
+            )
+            for server, slots in enumerate(self._slots)
+        }
+
+
+def _digest(arrays: Sequence[Array]) -> bytes:
+    made = hashlib.blake2b(digest_size=16)
+    for array in arrays:
+        made.update(array.data)
+    return made.digest()
+
+
+def _errors(case: Case, distances: Sequence[float], magnitude: float) -> Errors:
+    """Return the errors over all ranks' distances; measure.py's of the worker that is worst off."""
+    roles = case.roles
+    by_worker = [
+        [distances[rank] for rank in roles.devices_of(worker)] for worker in range(roles.workers)
+    ]
+    devices = [distances[rank] for rank in roles.device_ranks]
+    return Errors(
+        max(figures.error(own, magnitude) for own in by_worker),
+        figures.mean_relative_error(devices, magnitude),
+    )

@@ -1,0 +1,176 @@
+"""Opens the store that a case asks for, on each rank its part."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import cast
+
+import torch
+from mpi4py import MPI
+
+from spbench_workers import device
+from spbench_workers.catalog import Params
+from spbench_workers.catalog.kvstore import devices_of
+from spbench_workers.catalog.stores import Server as ServerRole
+from spbench_workers.context import Context
+from spbench_workers.kvstore import faults
+from spbench_workers.kvstore.allreduce_opening import arenas, open_allreduce, open_window
+from spbench_workers.kvstore.arena import Arena
+from spbench_workers.kvstore.base import Store
+from spbench_workers.kvstore.case import Case
+from spbench_workers.kvstore.dist_store import DistStore
+from spbench_workers.kvstore.home_store import HomeStore
+from spbench_workers.kvstore.memory import Memory, StagedStore
+from spbench_workers.kvstore.server import Server
+from spbench_workers.kvstore.shared_sum import SharedWindow
+from spbench_workers.kvstore.shelf import AsyncShelf, Intake, Shelf, SyncShelf
+from spbench_workers.kvstore.slots import Slot, slots_on
+
+_HOST = torch.device("cpu")
+
+
+@dataclass(frozen=True, slots=True)
+class Ranks:
+    """The communicators of a case.
+
+    Attributes:
+        all: All ranks of the job.
+        worker: The devices of this rank's worker; the null one on a server.
+    """
+
+    all: MPI.Intracomm
+    worker: MPI.Intracomm
+
+    def free(self) -> None:
+        """Give them back to MPI."""
+        self.all.Free()
+        if self.worker != MPI.COMM_NULL:
+            self.worker.Free()
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one rank has of a store.
+
+    Attributes:
+        store: Its part in the store.
+        memory: Its gradients and what it pulls; all of it empty on a server.
+        shelves: The shards that it keeps; none on a device.
+        serves: Whether it is a server.
+        window: The memory that all devices see, if the store needs it.
+    """
+
+    store: Store
+    memory: Memory
+    shelves: Sequence[Shelf] = ()
+    serves: bool = False
+    window: SharedWindow | None = None
+
+    def free(self) -> None:
+        """Give back what MPI holds. All ranks must call it, and not use the memory afterwards."""
+        self.store.free()
+        if self.window is not None:
+            self.window.free()
+
+
+def open_ranks(context: Context, case: Case) -> Ranks:
+    """Return the communicators. All ranks must call it."""
+    comm, rank = context.world.comm, context.world.rank
+    color = MPI.UNDEFINED if case.is_server(rank) else rank // case.roles.devices
+    return Ranks(comm.Dup(), cast(MPI.Intracomm, comm.Split(color, rank)))
+
+
+def open_part(context: Context, case: Case, ranks: Ranks) -> Part:
+    """Return this rank's part. All ranks must call it.
+
+    Raises:
+        CannotRunError: The device is not there, the ranks cannot run the algorithm, or a fault is
+            planted where there is nothing to spoil.
+    """
+    if case.is_server(context.world.rank):
+        nothing = Arena([0] * len(case.elements))
+        server = _open_server(context, case, ranks)
+        return Part(server, Memory(nothing, nothing, _HOST), server.shelves, serves=True)
+    place = _place(context)
+    window = open_window(context.params, case, ranks.worker)
+    if window is None:
+        pinned = place.type == "cuda"
+        both = (Arena(case.elements, pinned=pinned), Arena(case.elements, pinned=pinned))
+    else:
+        both = arenas(case, window, ranks.worker.rank)
+    memory = Memory(*both, place)
+    store = _open_device(context.params, case, ranks, memory, window)
+    if place.type == "cuda" and context.params["algorithm"] != "nccl":
+        store = StagedStore(store, memory)
+    return Part(store, memory, window=window)
+
+
+def _place(context: Context) -> torch.device:
+    place = device.choose(context.params["device"], context.world.local_rank)
+    gpus = devices_of(context.params)
+    if place.type == "cuda" and len(context.params["gpus"]) > 1:
+        place = torch.device("cuda", gpus[context.world.rank % len(gpus)])
+        torch.cuda.set_device(place)
+    return place
+
+
+def _open_server(context: Context, case: Case, ranks: Ranks) -> Server:
+    """Return a server's part in the store, with the fault in it that is planted.
+
+    Raises:
+        NothingToSpoilError: A fault is planted, and the server keeps no element.
+    """
+    roles = case.roles
+    role = roles.role(context.world.rank)
+    assert isinstance(role, ServerRole)
+    slots = slots_on(case.slots, role.index)
+    largest = max((slot.count for slot in slots), default=0)
+    intake = Intake(ranks.all, largest, case.compression())
+    make = _async_shelf if case.store.asynchronous else _sync_shelf
+    spoiled = faults.spoiled_slot(context, slots)
+    shelves = [make(context, case, intake, slot, slot is spoiled) for slot in slots]
+    return Server(ranks.all, shelves, roles.workers, roles.devices, case.store.asynchronous)
+
+
+def _sync_shelf(context: Context, case: Case, intake: Intake, slot: Slot, spoil: bool) -> Shelf:
+    kind = faults.planted_in(context, faults.SYNC) if spoil else SyncShelf
+    return kind(intake, slot, case.leads_of(slot.key), case.optimizer)
+
+
+def _async_shelf(context: Context, case: Case, intake: Intake, slot: Slot, spoil: bool) -> Shelf:
+    kind = faults.planted_in(context, faults.ASYNC) if spoil else AsyncShelf
+    # Results are compared after each group of rounds, or only after the last one.
+    total, every = context.params["num_batches"], context.params["disp_batches"]
+    rounds = min(total, every) if context.params["test_results"] else total + 1
+    kept = case.roles.workers * rounds
+    return kind(intake, slot, case.leads_of(slot.key), case.optimizer, kept)
+
+
+def _open_device(
+    params: Params, case: Case, ranks: Ranks, memory: Memory, window: SharedWindow | None
+) -> Store:
+    if case.store.name == "allreduce":
+        return open_allreduce(params, case, ranks.worker, memory, window)
+    if case.store.dist:
+        return DistStore(
+            ranks.all,
+            ranks.worker,
+            case.homes,
+            case.roles.server_ranks,
+            case.slots,
+            case.order,
+            memory.gradients,
+            memory.values,
+            case.compression(),
+            case.store.asynchronous,
+        )
+    return HomeStore(
+        ranks.worker,
+        case.homes,
+        case.order,
+        memory.gradients,
+        memory.values,
+        case.optimizer,
+        case.compression(),
+    )

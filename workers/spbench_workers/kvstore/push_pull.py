@@ -1,0 +1,124 @@
+"""The benchmark ``kvstore.push_pull``: how fast a network's gradients are pushed and pulled."""
+
+from __future__ import annotations
+
+from spbench_workers.context import Context
+from spbench_workers.kvstore import faults, report
+from spbench_workers.kvstore.case import Case, case_of
+from spbench_workers.kvstore.conservation import Conservation
+from spbench_workers.kvstore.finding import Finding
+from spbench_workers.kvstore.gradients import TIMED, Gradients
+from spbench_workers.kvstore.judge import Errors, Judge
+from spbench_workers.kvstore.opening import Part, open_part, open_ranks
+from spbench_workers.kvstore.rounds import Group, measure
+
+_CLOSING = (1, 2)
+"""Draws of the last two rounds: where a value is a round late, it is the first one's."""
+
+
+class PushPull:
+    """One case on one rank: its rounds, and what was found of them.
+
+    Args:
+        context: The case.
+        case: What it comes to.
+        part: This rank's part in the store.
+
+    Attributes:
+        result: What comparisons of the timed rounds found.
+        protocol: What those of the closing rounds found, and servers of the order of messages.
+        identical: Whether this rank held the same bits as rank 0.
+        errors: How far devices were off in the last comparison of timed rounds.
+    """
+
+    def __init__(self, context: Context, case: Case, part: Part) -> None:
+        self._context, self._case, self._part = context, case, part
+        self._gradients = Gradients(context.seed_for, case.elements)
+        values, shelves = part.memory.values, part.shelves
+        self._judge = Judge(context.world.comm, case, self._gradients, values, shelves)
+        self._round = part.store.round
+        if not part.serves:
+            self._round = faults.spoil_round(context, part.store.round, part.memory)
+        self._uncompared = 0
+        self.result, self.protocol = Finding(), Finding()
+        self.identical = self._judge.identical
+        self.errors = Errors(0.0, 0.0)
+
+    def time(self) -> list[float]:
+        """Run all timed rounds, compared as the case asks; return their times in ms."""
+        self._fill(TIMED)
+        times = measure(self._context, self._round, self._tell)
+        if self._uncompared:
+            self._compare_timed(self._context.params["num_batches"])
+        return list(times)
+
+    def close(self) -> None:
+        """Run the closing rounds and compare after the last one."""
+        part, context = self._part, self._context
+        law = Conservation(self._case, context.world.rank, part.store.pushes, self._gradients)
+        for draw in _CLOSING:
+            self._fill(draw)
+            context.world.comm.Barrier()
+            self._round()
+            context.world.comm.Barrier()
+            law.follow(draw)
+            if draw != _CLOSING[-1]:
+                self._judge.follow(draw, 1)
+        self._compare(_CLOSING[-1], 1, self.protocol, "the closing rounds")
+        law.check(self.protocol)
+        disorders = [shelf.disorder for shelf in part.shelves if shelf.disorder]
+        if disorders:
+            # It says more than the wrong value that it leads to.
+            self.protocol = Finding(float(len(disorders)), 0.0, disorders[0])
+
+    def _fill(self, draw: int) -> None:
+        """Write this device's gradients; the weights stay as they are."""
+        views = self._part.memory.gradients.views
+        if not self._part.serves:
+            for key, view in enumerate(views):
+                self._gradients.fill(self._context.world.rank, key, draw, view)
+            faults.spoil_gradients(self._context, views)
+            self._part.memory.put()
+
+    def _tell(self, group: Group) -> None:
+        """Compare, if the case asks for it, and say measure.py's line."""
+        self._uncompared += group.rounds
+        tested = self._context.params["test_results"]
+        if tested:
+            self._compare_timed(group.batch)
+        if group.batch and self._context.world.rank == 0:
+            report.say_group(self._context, self._case, group, self.errors if tested else None)
+
+    def _compare_timed(self, batch: int) -> None:
+        rounds, self._uncompared = self._uncompared, 0
+        self.errors = self._compare(TIMED, rounds, self.result, f"batch {batch}")
+
+    def _compare(self, draw: int, rounds: int, finding: Finding, when: str) -> Errors:
+        self._context.progress("check", 0, 1)
+        self._context.world.comm.Barrier()
+        self._part.store.settle()
+        self._part.memory.fetch()
+        errors = self._judge.compare(draw, rounds, finding, when)
+        self._context.progress("check", 1, 1)
+        return errors
+
+
+def run(context: Context) -> None:
+    """Run the case."""
+    case = case_of(context.params)
+    ranks = open_ranks(context, case)
+    part = open_part(context, case, ranks)
+    if context.world.rank == 0:
+        report.say_size(context, case)
+    bench = PushPull(context, case, part)
+    times = bench.time()
+    bench.close()
+    bench.result.report(context, "result")
+    bench.identical.report(context, "identical")
+    bench.protocol.report(context, "protocol")
+    report.give_figures(context, case, times, bench.errors)
+    report.give_traffic(context, part.store, times)
+    report.give_compression(context, case, part.store)
+    report.give_limits(context, case, part.memory)
+    part.free()
+    ranks.free()

@@ -1,0 +1,159 @@
+"""Figures of a store beside its times, in measure.py's lines and in others that say more."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Sequence
+from functools import partial
+from statistics import median
+from typing import cast
+
+import numpy as np
+from mpi4py import MPI
+
+from spbench_workers.comm import rest
+from spbench_workers.context import Context
+from spbench_workers.kvstore import figures, homes
+from spbench_workers.kvstore.balance import loads_of, max_over_mean
+from spbench_workers.kvstore.base import Store
+from spbench_workers.kvstore.case import Case
+from spbench_workers.kvstore.judge import Errors
+from spbench_workers.kvstore.memory import Memory
+from spbench_workers.kvstore.pushes import CodedPush
+from spbench_workers.kvstore.rounds import Group
+from spbench_workers.timing import time_batch
+
+_LIMIT_ROUNDS = 5
+
+
+def say_size(context: Context, case: Case) -> None:
+    """Say measure.py's first line."""
+    context.say(figures.size_line(len(case.elements), case.total_mb))
+
+
+def say_group(context: Context, case: Case, group: Group, errors: Errors | None) -> None:
+    """Say measure.py's line of some rounds; without errors they were not compared."""
+    rate = figures.bandwidth_gb_s(case.total_mb, case.roles.devices, group.seconds)
+    error = -1.0 if errors is None else errors.error
+    context.say(figures.batch_line(group.batch, group.seconds, rate, error))
+
+
+def give_figures(context: Context, case: Case, times: Sequence[float], errors: Errors) -> None:
+    """Give measure.py's figures of the whole case, and the error of a device in the mean.
+
+    Args:
+        context: The case.
+        case: What it comes to.
+        times: The rounds' times in ms, each its slowest rank's.
+        errors: How far the devices were off in the end.
+    """
+    if context.world.rank != 0:
+        return
+    seconds = median(times) / 1000.0
+    rate = figures.bandwidth_gb_s(case.total_mb, case.roles.devices, seconds)
+    context.metric("bandwidth_gb_s", rate)
+    context.metric("error", errors.error)
+    context.metric("mean_relative_error", errors.mean_relative)
+    context.metric("num_arrays", len(case.elements))
+    context.metric("total_mb", case.total_mb)
+    context.say(f"mean relative error {errors.mean_relative:.3g}")
+    if case.homes and case.store.on_device:
+        imbalance = homes.imbalance(case.homes, case.elements, case.roles.devices)
+        context.metric("home_imbalance", imbalance)
+        context.say(f"fullest home {imbalance:.2f} times the mean")
+    if case.slots:
+        imbalance = _server_imbalance(case)
+        context.metric("server_imbalance", imbalance)
+        context.say(f"fullest server {imbalance:.2f} times the mean")
+
+
+def give_traffic(context: Context, store: Store, times: Sequence[float]) -> None:
+    """Give what ranks send in a round, as they hand it to MPI. All ranks must call it.
+
+    Args:
+        context: The case.
+        store: This rank's part in the store.
+        times: The rounds' times in ms, each its slowest rank's.
+    """
+    sent = store.sent
+    context.metric("bytes_sent", sent.bytes)
+    context.metric("messages_sent", sent.messages)
+    by_rank = context.world.comm.gather((sent.bytes, sent.messages))
+    if by_rank is not None:
+        total, messages = map(sum, zip(*by_rank, strict=True))
+        rate = total / (median(times) * 1e6)
+        context.metric("bytes_on_the_wire", total)
+        context.metric("wire_gb_s", rate)
+        busiest = max(by_rank)[0]
+        context.say(
+            f"{total / 1e6:f} MB on the wire in {messages} messages a round, {rate:f} GB/sec, "
+            f"{busiest / 1e6:f} MB of them from the busiest rank"
+        )
+
+
+def give_compression(context: Context, case: Case, store: Store) -> None:
+    """Give what compression saves and what it owes. All ranks must call it."""
+    pushes = [push for push in store.pushes if isinstance(push, CodedPush)]
+    compression = case.compression()
+    if compression is None:
+        return
+    plain = sum(push.gradient.nbytes for push in pushes)
+    coded = sum(push.message.nbytes for push in pushes)
+    saturated = sum(compression.saturated(push.residual) for push in pushes)
+    sums = context.world.comm.allreduce(np.array([plain, coded, saturated]))
+    plain, coded, saturated = (int(number) for number in sums)
+    if context.world.rank == 0 and coded:
+        ratio, share = plain / coded, saturated / (plain / 4)
+        context.metric("compression_ratio", ratio)
+        context.metric("saturated_share", share)
+        context.say(f"pushes {ratio:.2f} times smaller, {100 * share:.2f} % of elements saturated")
+
+
+def give_limits(context: Context, case: Case, memory: Memory) -> None:
+    """Give what a round could take at best, and what one allreduce takes. All ranks must call it.
+
+    It overwrites what was pulled.
+    """
+    comm = context.world.comm
+    serves = case.is_server(context.world.rank)
+    devices = comm.Split(MPI.UNDEFINED if serves else 0, context.world.rank)
+    if not serves:
+        _give_limits(context, case, memory, cast(MPI.Intracomm, devices))
+        devices.Free()
+    rest(comm)
+
+
+def _give_limits(context: Context, case: Case, memory: Memory, devices: MPI.Intracomm) -> None:
+    gradients, values = memory.gradients.flat, memory.values.flat
+    copying = _slowest(partial(np.copyto, values, gradients), devices)
+    flat = _slowest(partial(devices.Allreduce, gradients, values), devices)
+    if devices.rank != 0:
+        return
+    size = gradients.nbytes
+    what = f"a copy of {size} B within its memory by each device, all at once"
+    context.limit("time_ms", copying * 1000.0, what)
+    if case.roles.devices > 1:
+        rate = figures.bandwidth_gb_s(case.total_mb, case.roles.devices, copying)
+        context.limit("bandwidth_gb_s", rate, what)
+    context.metric("flat_allreduce_ms", flat * 1000.0)
+    context.say(f"limit: {what}: {copying:f} sec")
+    context.say(f"one allreduce of all by the MPI itself: {flat:f} sec")
+
+
+def _slowest(body: Callable[[], object], devices: MPI.Intracomm) -> float:
+    """Return the median seconds of a call, each as long as its slowest device's."""
+    body()
+    devices.Barrier()
+    times = array("d", bytes(8 * _LIMIT_ROUNDS))
+    time_batch(body, times, 0, _LIMIT_ROUNDS, 1.0)
+    slowest = np.frombuffer(times).copy()
+    devices.Allreduce(MPI.IN_PLACE, slowest, MPI.MAX)
+    return float(np.median(slowest))
+
+
+def _server_imbalance(case: Case) -> float:
+    slots = [slot for slots_of_key in case.slots for slot in slots_of_key]
+    loads = loads_of(
+        [slot.count for slot in slots], [slot.server for slot in slots], case.roles.servers
+    )
+    return max_over_mean(loads)

@@ -1,0 +1,89 @@
+"""The timed rounds of a case: batch 0 is dropped, the others are told in groups."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import perf_counter
+
+import numpy as np
+from mpi4py import MPI
+
+from spbench_workers.context import Context
+from spbench_workers.protocol import BATCH_INTERVAL
+from spbench_workers.timing import MAX_BATCH, time_batch
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Rounds that are told together.
+
+    Attributes:
+        batch: The last of them; 0 is the one that is dropped.
+        rounds: How many they are.
+        seconds: The mean time of one, each as long as its slowest rank's.
+    """
+
+    batch: int
+    rounds: int
+    seconds: float
+
+
+def measure(
+    context: Context, round_: Callable[[], None], tell: Callable[[Group], None]
+) -> array[float]:
+    """Run batch 0 and the timed ones; return their times in ms, each the slowest rank's.
+
+    Ranks begin each group together, and go through it in batches as `timing.measure` has them.
+    All rounds are told: where ``disp_batches`` does not divide ``num_batches``, the last group is
+    shorter.
+
+    Args:
+        context: The case; ``num_batches`` and ``disp_batches`` say how many rounds.
+        round_: One round. It returns when its work is done.
+        tell: What is done between groups, by all ranks; it takes no timed rounds' time.
+    """
+    total, every = context.params["num_batches"], context.params["disp_batches"]
+    seconds = _first(context, round_)
+    tell(Group(0, 1, seconds))
+    body = context.with_fault(round_, seconds)
+    times = array("d", bytes(8 * total))
+    slowest = array("d", bytes(8 * total))
+    context.progress("timing", 0, total)
+    for first in range(0, total, every):
+        last = min(first + every, total)
+        seconds = _group(context, body, times, first, last, seconds)
+        folded = np.frombuffer(slowest)[first:last]
+        context.world.comm.Allreduce(np.frombuffer(times)[first:last], folded, MPI.MAX)
+        tell(Group(last, last - first, float(folded.mean()) / 1000.0))
+    return slowest
+
+
+def _first(context: Context, round_: Callable[[], None]) -> float:
+    context.progress("warmup", 0, 1)
+    context.world.comm.Barrier()
+    start = perf_counter()
+    round_()
+    return context.slowest(perf_counter() - start)
+
+
+def _group(
+    context: Context,
+    body: Callable[[], object],
+    times: array[float],
+    first: int,
+    last: int,
+    seconds: float,
+) -> float:
+    """Time the rounds from ``first`` to before ``last``; return the seconds of the slowest."""
+    done = first
+    while done < last:
+        batch = min(MAX_BATCH, max(1, int(BATCH_INTERVAL / seconds)), last - done)
+        context.world.comm.Barrier()
+        time_batch(body, times, done, batch, 1000.0)
+        context.samples("time_ms", times[done : done + batch])
+        seconds = context.slowest(sum(times[done : done + batch]) / batch / 1000.0)
+        done += batch
+        context.progress("timing", done, len(times))
+    return seconds

@@ -1,0 +1,142 @@
+"""Which server keeps which elements of a key.
+
+``hash`` is MXNet's: a key below the big-array bound goes whole to server ``key * 9973 mod servers``
+and a larger one is split over all. 9973 is odd and in most networks weights and biases alternate,
+so that with an even number of servers all weights below the bound fall on every other server;
+``balanced`` mends that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from spbench_workers.kvstore.balance import largest_first, loads_of, max_over_mean
+
+BIGARRAY_BOUND = 1_000_000
+"""Elements from which on MXNet splits an array (MXNET_KVSTORE_BIGARRAY_BOUND)."""
+
+_PRIME = 9973
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """Elements ``first`` up to ``last`` of a key, and the ``server`` that keeps them."""
+
+    server: int
+    first: int
+    last: int
+
+    @property
+    def count(self) -> int:
+        """The number of elements."""
+        return self.last - self.first
+
+
+Shards = list[list[Shard]]
+"""By key, its shards in the order of their elements; they cover it without a gap."""
+
+
+def shards(
+    elements: Sequence[int],
+    servers: int,
+    scheme: str = "hash",
+    bigarray_bound: int = BIGARRAY_BOUND,
+    *,
+    word: int = 1,
+) -> Shards:
+    """Return the shards of each key; every rank comes to the same.
+
+    Args:
+        elements: Elements of each key, in key order.
+        servers: The number of servers.
+        scheme: ``hash`` or ``balanced``.
+        bigarray_bound: Arrays of at least so many elements are split.
+        word: Elements that must stay together: those of one word of a compressed gradient. Then
+            words are split as elements else are, and the last shard takes the rest.
+
+    Raises:
+        KeyError: The scheme is none of SCHEMES.
+    """
+    return SCHEMES[scheme](elements, servers, bigarray_bound, word)
+
+
+def server_loads(shards_of_keys: Shards, servers: int) -> list[int]:
+    """Return the elements that each server keeps."""
+    flat = [shard for shards_of_key in shards_of_keys for shard in shards_of_key]
+    return loads_of([shard.count for shard in flat], [shard.server for shard in flat], servers)
+
+
+def imbalance(shards_of_keys: Shards, servers: int) -> float:
+    """Return the load of the fullest server over the mean; 1.0 is even."""
+    return max_over_mean(server_loads(shards_of_keys, servers))
+
+
+def _hashed(elements: Sequence[int], servers: int, bound: int, word: int) -> Shards:
+    empty = [0] * servers
+    return [
+        [Shard(key * _PRIME % servers, 0, count)] if count < bound else _poured(count, empty, word)
+        for key, count in enumerate(elements)
+    ]
+
+
+def _balanced(elements: Sequence[int], servers: int, bound: int, word: int) -> Shards:
+    """Spread what is small, largest first, then pour the others where least is.
+
+    An array that is larger than a server's fair share is no small one, whatever the bound. On a
+    few keys the hash may by luck be more even: then that is taken.
+    """
+    total = sum(elements)
+    small = [
+        key for key, count in enumerate(elements) if count < bound and count * servers <= total
+    ]
+    chosen = largest_first([elements[key] for key in small], servers)
+    loads = loads_of([elements[key] for key in small], chosen, servers)
+    home = dict(zip(small, chosen, strict=True))
+    spread: Shards = []
+    for key, count in enumerate(elements):
+        if key in home:
+            spread.append([Shard(home[key], 0, count)])
+        else:
+            spread.append(_poured(count, loads, word))
+            for shard in spread[-1]:
+                loads[shard.server] += shard.count
+    hashed = _hashed(elements, servers, bound, word)
+    return min(spread, hashed, key=lambda candidate: imbalance(candidate, servers))
+
+
+def _poured(count: int, loads: Sequence[int], word: int) -> list[Shard]:
+    """Cut a key, between words, so that it fills the least loaded servers up to one level.
+
+    Onto equal loads that is a shard a server, as MXNet cuts it. A server that would get no word
+    has no shard.
+    """
+    padded = -(-count // word) * word
+    order = sorted(range(len(loads)), key=loads.__getitem__)
+    by_load = [loads[server] for server in order]
+    filled = max(n for n in range(1, len(loads) + 1) if _reaches(padded, by_load[:n]))
+    level = padded + sum(by_load[:filled])  # times the servers that are filled
+    servers = sorted(order[:filled])
+    cuts, poured = [0], 0
+    for server in servers:
+        poured += level - filled * loads[server]
+        cuts.append(min(count, word * _rounded(poured, filled * word)))
+    pieces = zip(servers, pairwise(cuts), strict=True)
+    return [Shard(server, first, last) for server, (first, last) in pieces if last > first]
+
+
+def _reaches(amount: int, by_load: Sequence[int]) -> bool:
+    """Whether so much lifts all of these servers to the level of the last, the fullest."""
+    return amount >= by_load[-1] * len(by_load) - sum(by_load)
+
+
+def _rounded(numerator: int, denominator: int) -> int:
+    """Return the quotient rounded as C++ does, halves away from zero, but exactly."""
+    return (2 * numerator + denominator) // (2 * denominator)
+
+
+SCHEMES: dict[str, Callable[[Sequence[int], int, int, int], Shards]] = {
+    "hash": _hashed,
+    "balanced": _balanced,
+}

@@ -1,0 +1,122 @@
+"""Sums in memory that all ranks of a host see: each sums a part and writes it to all of them.
+
+Nothing is sent. On n ranks each reads n parts of 1/n and writes as many: what an allreduce on one
+memory must do at least, and no more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import cast
+
+import numpy as np
+from mpi4py import MPI
+
+from spbench_workers.allreduce.reduction import Traffic
+from spbench_workers.comm import on_one_host
+from spbench_workers.errors import CannotRunError
+from spbench_workers.kvstore.arena import Array
+from spbench_workers.kvstore.pushes import summing
+from spbench_workers.layout import bounds
+
+_BLOCK = 1 << 15
+"""Elements that are summed and written together: what stays in a core's cache."""
+_LINE = 64
+"""Bytes of a cache line."""
+
+
+class SharedWindow:
+    """Two vectors of each rank, ``given`` and ``sums``, by rank.
+
+    Args:
+        comm: The ranks.
+        elements: Elements of each vector.
+
+    Raises:
+        CannotRunError: On all ranks, where they are not on one host.
+    """
+
+    def __init__(self, comm: MPI.Intracomm, elements: int) -> None:
+        if not on_one_host(comm):
+            raise CannotRunError(
+                "algorithm shared: the devices are not all on one host; choose another algorithm"
+            )
+        vector = -(-4 * elements // _LINE) * _LINE + _LINE
+        self._comm = comm
+        self._window = MPI.Win.Allocate_shared(2 * vector, 1, comm=comm)
+        self._window.Lock_all()
+        memories = [self._window.Shared_query(rank)[0] for rank in range(comm.size)]
+        self.given = [_vector(memory, 0, elements) for memory in memories]
+        self.sums = [_vector(memory, vector, elements) for memory in memories]
+        for own in (self.given[comm.rank], self.sums[comm.rank]):
+            own.fill(0.0)
+
+    def open_sum(self, first: int, last: int) -> SharedSum:
+        """Return the sum of the elements from ``first`` to before ``last``."""
+        return SharedSum(self._comm, self._window, self.given, self.sums, first, last)
+
+    def free(self) -> None:
+        """Give the memory back to MPI. All ranks must call it, and use no vector afterwards."""
+        self._window.Unlock_all()
+        self._window.Free()
+
+
+class SharedSum:
+    """A reduction over the vectors of a window, in the order of the ranks.
+
+    Args:
+        comm: The ranks.
+        window: The window, to make writes seen.
+        given: Each rank's vector that is summed.
+        sums: Where each rank gets the sum.
+        first: The first element.
+        last: One beyond the last.
+    """
+
+    def __init__(
+        self,
+        comm: MPI.Intracomm,
+        window: MPI.Win,
+        given: list[Array],
+        sums: list[Array],
+        first: int,
+        last: int,
+    ) -> None:
+        self._barrier, self._sync = comm.Barrier, window.Sync
+        own, others = sums[comm.rank], [*sums[: comm.rank], *sums[comm.rank + 1 :]]
+        begin, end = (first + bound for bound in bounds(comm.rank, comm.size, last - first))
+        self._steps: list[Callable[[], object]] = []
+        for low in range(begin, end, _BLOCK):
+            part = slice(low, min(low + _BLOCK, end))
+            self._steps.append(summing([vector[part] for vector in given], own[part], None))
+            self._steps += [partial(np.copyto, other[part], own[part]) for other in others]
+        self.traffic = Traffic(4 * (end - begin) * len(others), 0, 1)
+
+    def run(self) -> None:
+        """Sum, when all ranks have come; return when all have written their parts."""
+        self._barrier()
+        self._sync()
+        for step in self._steps:
+            step()
+        self._sync()
+        self._barrier()
+        self._sync()
+
+    def start(self) -> None:
+        """Do it all: nothing goes on by itself."""
+        self.run()
+
+    def poll(self) -> bool:
+        """Say that it has ended."""
+        return True
+
+    def wait(self) -> None:
+        """Nothing is left to wait for."""
+
+    def free(self) -> None:
+        """The window's memory is the window's."""
+
+
+def _vector(memory: MPI.buffer, first: int, elements: int) -> Array:
+    return np.frombuffer(cast(memoryview, memory), np.float32, elements, first)
