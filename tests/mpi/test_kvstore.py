@@ -252,11 +252,17 @@ def test_codes_are_smaller_and_values_are_not(results):
 def test_the_error_is_that_of_measure(results):
     (case,) = [case for case in RIGHT if case.params.get("gc_threshold") == 0.3]
     told = metrics(results, case)[0]
-    assert told["error"] == pytest.approx(3 * told["mean_relative_error"], abs=1e-12)
+    assert told["error"] == pytest.approx(3 * told["mean_relative_error"])
     wrong = devices("local", 3, "lost-push", optimizer="none")
     told = metrics(results, wrong)[0]
     assert told["error"] == pytest.approx(3 * told["mean_relative_error"])
     assert 0.1 < told["mean_relative_error"] < 1
+
+
+def test_with_codes_the_error_is_that_of_the_sum_without(results):
+    """MXNet's measure.py prints 2.0 in its first batch and 1.57 to 1.70 then, on 4 devices."""
+    told = metrics(results, devices("device", 4, gc_type="2bit", optimizer="none"))[0]
+    assert 1.3 < told["error"] < 2.1
 
 
 def by_hand(ranks, words):

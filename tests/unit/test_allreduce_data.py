@@ -13,6 +13,7 @@ from spbench_workers.allreduce.arithmetic import FORMATS, copy_into, memory_of, 
 from spbench_workers.allreduce.buffers import Buffers
 from spbench_workers.allreduce.data import Expected, Numbers, Worst, compare, fill
 from spbench_workers.allreduce.expected import depth_of, expect, pieces
+from spbench_workers.errors import CannotRunError, allocating
 
 OPS = ("sum", "prod", "max", "min")
 SEED = 7
@@ -194,3 +195,10 @@ def test_vectors_are_reduced_and_copied_in_place(dtype):
     assert one.tolist() == [4, 2, 3]
     assert one.data_ptr() == held
     assert memory_of(one).nbytes == 3 * dtype.itemsize
+
+
+def test_memory_that_is_not_there_is_told_in_a_sentence():
+    with pytest.raises(CannotRunError, match=r"no memory for 8388608\.0 GiB"):
+        Buffers(1 << 50, 1 << 50, None, torch.float32, torch.device("cpu"))
+    with pytest.raises(RuntimeError, match="of another kind"), allocating(1):
+        raise RuntimeError("of another kind")

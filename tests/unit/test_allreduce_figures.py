@@ -40,6 +40,14 @@ def test_a_difference_must_be_significant_in_both_halves(one, other, verdict):
     assert min(other) <= found.other_seconds <= max(other)
 
 
+@pytest.mark.parametrize("pairs", [1, 2, 7])
+def test_of_few_pairs_nothing_is_said(pairs):
+    found = compare([1.0] * pairs, [2.0] * pairs)
+    assert found.verdict == "no significant difference"
+    assert (found.ratio, found.pairs) == (0.5, pairs)
+    assert compare([1.0] * 8, [2.0] * 8).verdict == "faster"
+
+
 def test_two_equal_ways_are_hardly_ever_told_apart():
     told = [
         compare(times(1.0, 0.3, seed=2 * seed), times(1.0, 0.3, seed=2 * seed + 1)).verdict
@@ -99,7 +107,7 @@ def test_other_collectives_are_their_messages(collective, messages, sent, added)
 def test_crossovers_are_named_in_words():
     words = crossover_words(4, 4, link_of())
     assert words.startswith("recursive_doubling, from ")
-    assert words.endswith(" B rabenseifner")
+    assert words.endswith(" B rabenseifner, up to the 1048576 B that were measured")
     alone = JobLink(None, link_of().copy)
     assert crossover_words(1, 4, alone) == "one rank alone sends nothing"
     assert predict(params_of(in_place=True), 1, 1 << 20, alone).seconds == 0.0

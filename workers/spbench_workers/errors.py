@@ -2,6 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class CannotRunError(RuntimeError):
     """A case cannot run here; its text is one sentence that says why, and what to do."""
+
+
+@contextmanager
+def allocating(size: int) -> Iterator[None]:
+    """Tell what was asked for where there is no memory for it.
+
+    Args:
+        size: The bytes that the block asks for.
+
+    Raises:
+        CannotRunError: There is none.
+    """
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and "alloc" not in str(error):
+            raise
+        raise CannotRunError(
+            f"there is no memory for {size / 2**30:.1f} GiB on this rank; take a smaller case"
+        ) from None

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import torch
 
+from spbench_workers.errors import allocating
+
 _MARGIN = 64
 """Elements of a margin: a multiple of a cache line of any format."""
 
@@ -29,10 +31,11 @@ class Buffers:
     ) -> None:
         sizes = [given, gotten] if at is None else [max(given, gotten)]
         self._poison = float("nan") if dtype.is_floating_point else torch.iinfo(dtype).min
-        self._wholes = [
-            torch.full((size + 2 * _MARGIN,), self._poison, dtype=dtype, device=device)
-            for size in sizes
-        ]
+        with allocating(sum(sizes) * dtype.itemsize):
+            self._wholes = [
+                torch.full((size + 2 * _MARGIN,), self._poison, dtype=dtype, device=device)
+                for size in sizes
+            ]
         views = [whole[_MARGIN : len(whole) - _MARGIN] for whole in self._wholes]
         self.source, self.result = views[0], views[-1]
         self.given = self.source if at is None else self.source[at : at + given]

@@ -12,7 +12,7 @@ from spbench_workers.allreduce.arithmetic import FORMATS
 from spbench_workers.allreduce.base import Traffic
 from spbench_workers.allreduce.columns import Row, say_row
 from spbench_workers.allreduce.cost_model import deviates
-from spbench_workers.allreduce.link_times import JobLink, measured_link
+from spbench_workers.allreduce.link_times import MESSAGE_BYTES, JobLink, measured_link
 from spbench_workers.allreduce.native import registered_operation
 from spbench_workers.allreduce.plan import schedule
 from spbench_workers.allreduce.prediction import Prediction, best_of, crossover_words, predict
@@ -75,7 +75,7 @@ def give_findings(
     context.metric("algbw_gb_s", algbw_gb_s(nbytes, measured.seconds))
     context.metric("busbw_gb_s", _busbw(context, nbytes, measured.seconds))
     _give_link(context, link)
-    _give_prediction(context, predicted, measured.seconds, shared)
+    _give_prediction(context, predicted, measured.seconds, nbytes, shared)
     if params["algorithm"] == "native":
         _give_choices_of_native(context, link, predicted, measured.seconds, nbytes)
     elif against is not None:
@@ -97,7 +97,9 @@ def _give_link(context: Context, link: JobLink) -> None:
     context.metric("gamma_ns", 1e9 * link.fit.gamma.value)
 
 
-def _give_prediction(context: Context, predicted: Prediction, seconds: float, shared: bool) -> None:
+def _give_prediction(
+    context: Context, predicted: Prediction, seconds: float, nbytes: int, shared: bool
+) -> None:
     context.metric("predicted_ms", 1000.0 * predicted.seconds)
     if not predicted.seconds:
         return
@@ -111,6 +113,8 @@ def _give_prediction(context: Context, predicted: Prediction, seconds: float, sh
         context.choice("model", "holds", f"predicted between {low} and {high} us")
         return
     why = "; more ranks than cores: links were measured with the others asleep" if shared else ""
+    if nbytes > MESSAGE_BYTES[-1]:
+        why += f"; links were measured up to {MESSAGE_BYTES[-1]} B"
     context.choice("model", "deviates", differs + why)
     context.log(f"the time deviates from the model: {differs}{why}")
 

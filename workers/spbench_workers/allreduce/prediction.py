@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from functools import partial
 
 from spbench_workers.allreduce.cost_model import Link, best, crossovers, predicted_seconds
-from spbench_workers.allreduce.link_times import JobLink
+from spbench_workers.allreduce.link_times import MESSAGE_BYTES, JobLink
 from spbench_workers.catalog import Params
 from spbench_workers.catalog.allreduce import ITEM_BYTES, SCHEDULED
 
-_UP_TO = 64 << 20
 """Bytes up to which crossovers are named."""
 _COMPETING = [name for name in SCHEDULED if not name.startswith("muji")]
 """Of our own algorithms the best is one of these: muji's trees are binomial ones."""
@@ -67,13 +66,14 @@ def best_of(ranks: int, nbytes: int, item: int, link: JobLink) -> str:
 
 
 def crossover_words(ranks: int, item: int, link: JobLink) -> str:
-    """Return which algorithm should be the fastest up to which size, in words."""
+    """Return which algorithm should be the fastest from which size on, as far as was measured."""
     if link.fit is None:
         return "one rank alone sends nothing"
     numbers = link.fit.link
-    found = crossovers(ranks, numbers, _COMPETING, _UP_TO, item)
+    found = crossovers(ranks, numbers, _COMPETING, MESSAGE_BYTES[-1], item)
     words = best_of(ranks, item, item, link)
-    return words + "".join(f", from {one.nbytes} B {one.after}" for one in found)
+    found_words = "".join(f", from {one.nbytes} B {one.after}" for one in found)
+    return f"{words}{found_words}, up to the {MESSAGE_BYTES[-1]} B that were measured"
 
 
 def _seconds(collective: str, ranks: int, nbytes: int, link: Link) -> float:

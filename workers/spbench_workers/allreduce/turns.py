@@ -13,8 +13,10 @@ import numpy as np
 from mpi4py import MPI
 
 MOST_PAIRS, LEAST_PAIRS = 24, 8
+"""Pairs of batches; below the least, nothing is said of which is faster."""
 _BATCH_SECONDS = 0.004
-_ALL_SECONDS = 0.5
+_ALL_SECONDS, _MOST_SECONDS = 0.5, 4.0
+"""What the pairs take together, and what they may take to be as many as the least."""
 _RESAMPLES = 2000
 
 Verdict = Literal["faster", "slower", "no significant difference"]
@@ -60,8 +62,7 @@ def by_turns(
         longest: Runs in a batch, at most.
     """
     batch = max(1, min(longest, int(_BATCH_SECONDS / max(seconds, 1e-9))))
-    both = 2.0 * batch * seconds
-    pairs = max(LEAST_PAIRS, min(MOST_PAIRS, int(_ALL_SECONDS / max(both, 1e-9))))
+    pairs = _pairs_of(2.0 * batch * seconds)
     ways = ((one, array("d")), (other, array("d")))
     for pair in range(pairs):
         for body, times in ways if pair % 2 == 0 else reversed(ways):
@@ -71,9 +72,16 @@ def by_turns(
     return compare(*(times for _, times in ways))
 
 
+def _pairs_of(seconds: float) -> int:
+    """Return how many pairs there are to be, each of so many seconds."""
+    wanted = min(MOST_PAIRS, int(_ALL_SECONDS / max(seconds, 1e-9)))
+    return max(wanted, min(LEAST_PAIRS, int(_MOST_SECONDS / max(seconds, 1e-9))), 1)
+
+
 def _batch_seconds(comm: MPI.Intracomm, body: Callable[[], object], count: int) -> float:
-    """Return the seconds of one run; a first one, which is not counted, fills the caches."""
-    body()
+    """Return the seconds of one run; one before short ones fills the caches, and is not counted."""
+    if count > 1:
+        body()
     comm.Barrier()
     start = perf_counter()
     for _ in range(count):
@@ -86,18 +94,22 @@ def compare(one: Sequence[float], other: Sequence[float]) -> Comparison:
 
     One way is called faster only if the interval of the whole and those of the first and of the
     second half all lie below 1, and slower only if all lie above: what comes and goes within the
-    measurement is no difference.
+    measurement is no difference. Of fewer than `LEAST_PAIRS` pairs nothing is said.
     """
     ratios = np.array(one) / np.array(other)
-    half = len(ratios) // 2
-    intervals = [_interval(part) for part in (ratios, ratios[:half], ratios[half:])]
+    ratio, interval = float(np.median(ratios)), _interval(ratios)
     verdict: Verdict = "no significant difference"
+    if len(ratios) >= LEAST_PAIRS:
+        verdict = _verdict([interval, *map(_interval, np.array_split(ratios, 2))])
+    return Comparison(ratio, interval, verdict, len(ratios), median(other))
+
+
+def _verdict(intervals: Sequence[Interval]) -> Verdict:
     if all(high < 1.0 for _, high in intervals):
-        verdict = "faster"
-    elif all(low > 1.0 for low, _ in intervals):
-        verdict = "slower"
-    ratio = float(np.median(ratios))
-    return Comparison(ratio, intervals[0], verdict, len(ratios), median(other))
+        return "faster"
+    if all(low > 1.0 for low, _ in intervals):
+        return "slower"
+    return "no significant difference"
 
 
 def _interval(ratios: np.ndarray[tuple[int], np.dtype[np.float64]]) -> Interval:

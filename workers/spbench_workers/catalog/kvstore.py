@@ -32,7 +32,7 @@ _PARAMS = (
     Param("network", "choice", "resnet", "whose weights and biases", choices=tuple(NETWORKS)),
     Param("num_layers", "int", None, "its depth; the network's usual one", minimum=1),
     Param("image_shape", "ints", None, "C,H,W of an image; what the network was made for"),
-    Param("num_classes", "int", 1000, "outputs of its last layer", minimum=1),
+    Param("num_classes", "int", 1000, "outputs of its last layer", minimum=1, maximum=10**6),
     Param(
         "kv_store",
         "choice",

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from spbench_workers.errors import allocating
 from spbench_workers.kvstore.buckets import offsets
 
 Array = npt.NDArray[np.float32]
@@ -34,7 +35,8 @@ class Arena:
     ) -> None:
         self.bounds = offsets(elements)
         if memory is None:
-            self.tensor = torch.zeros(self.bounds[-1], dtype=torch.float32, pin_memory=pinned)
+            with allocating(4 * self.bounds[-1]):
+                self.tensor = torch.zeros(self.bounds[-1], dtype=torch.float32, pin_memory=pinned)
         else:
             self.tensor = torch.from_numpy(memory)
         self.flat: Array = self.tensor.numpy()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from bisect import bisect_right
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -23,6 +23,8 @@ from spbench_workers.kvstore.slots import Slot, slots_on
 
 _BLOCK = 1 << 18
 """Elements of a reference that travel at once."""
+
+Expectations = Mapping[int, Sequence[KeyExpectation]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +66,22 @@ class Judge:
         self._slots = [slots_on(case.slots, server) for server in range(case.roles.servers)]
         self._bounds = offsets(case.elements)
         self._runs = buckets(case.elements, 4 * _BLOCK)
-        self._expected = {
+        self._expected = self._expectations(case, gradients)
+        # measure.py compares with what the sum would be if nothing had been compressed.
+        uncoded = replace(case, gc_type="none")
+        self._uncoded = (
+            self._expectations(uncoded, gradients) if case.compressed else self._expected
+        )
+        self._block = np.zeros(3 * min(_BLOCK, self._bounds[-1]))
+        self.identical = Finding()
+
+    def _expectations(self, case: Case, gradients: Gradients) -> Expectations:
+        """Return what this rank computes: the keys of each of its runs, by the run's number."""
+        return {
             number: [KeyExpectation(case, key, gradients) for key in run.keys]
             for number, run in enumerate(self._runs)
-            if number % comm.size == comm.rank
+            if number % self._comm.size == self._comm.rank
         }
-        self._block = np.zeros(2 * min(_BLOCK, self._bounds[-1]))
-        self.identical = Finding()
 
     def compare(self, draw: int, rounds: int, finding: Finding, when: str) -> Errors:
         """Compare after rounds that all pushed one draw of gradients.
@@ -93,35 +104,48 @@ class Judge:
     def follow(self, draw: int, rounds: int) -> None:
         """Take rounds into the reference: those that `compare` has not been told of."""
         arrivals = self._arrivals()
-        for expected in (key for keys in self._expected.values() for key in keys):
-            expected.advance(draw, rounds, arrivals)
+        coded = self._uncoded is not self._expected
+        for expectations in (self._expected, self._uncoded) if coded else (self._expected,):
+            for expected in (key for keys in expectations.values() for key in keys):
+                expected.advance(draw, rounds, arrivals)
 
     def _compare_run(self, number: int, finding: Finding, when: str) -> tuple[float, float]:
         """Return the sum of this rank's errors in a run of keys, and of the reference's sizes."""
-        run, expected = self._runs[number], self._expected.get(number)
-        known = None
-        if expected is not None:
-            known = np.concatenate([key.weight_and_bound() for key in expected], axis=1)
+        run, known = self._runs[number], self._known(number)
         off = size = 0.0
         for first in range(run.first, run.last, _BLOCK):
             last = min(first + _BLOCK, run.last)
-            block = self._block[: 2 * (last - first)].reshape(2, -1)
+            block = self._block[: 3 * (last - first)].reshape(3, -1)
             if known is not None:
                 np.copyto(block, known[:, first - run.first : last - run.first])
             self._comm.Bcast(block, number % self._comm.size)
-            size += float(np.abs(block[0]).sum())
+            size += float(np.abs(block[2]).sum())
             off += self._compare_block(block, first, finding, when)
         return off, size
 
+    def _known(self, number: int) -> Doubles | None:
+        """Return a run's weights, their bounds and the uncoded weights, where this rank has them.
+
+        The rows are in this order; None on ranks that do not compute this run.
+        """
+        if number not in self._expected:
+            return None
+        rows = [key.weight_and_bound() for key in self._expected[number]]
+        uncoded = [key.weight_and_bound()[:1] for key in self._uncoded[number]]
+        pairs = zip(rows, uncoded, strict=True)
+        return np.concatenate([np.concatenate(pair) for pair in pairs], axis=1)
+
     def _compare_block(self, block: Doubles, first: int, finding: Finding, when: str) -> float:
-        """Compare what this rank holds of a block of weights, and their bounds below them."""
+        """Compare what this rank holds with a block of `_known`; return the errors' sum."""
         off = 0.0
         for begin, array in self._held():
             low, high = max(first, begin), min(first + block.shape[1], begin + len(array))
             if low < high:
-                weight, bound = block[:, low - first : high - first]
+                weight, bound, uncoded = block[:, low - first : high - first]
                 where = partial(self._where, low, when)
-                off += finding.add_all(array[low - begin : high - begin], weight, bound, where)
+                held = array[low - begin : high - begin]
+                finding.add_all(held, weight, bound, where)
+                off += figures.distance([held], [uncoded])
         return off
 
     def _where(self, first: int, when: str, index: int) -> str:
