@@ -1,5 +1,6 @@
 import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -390,7 +391,9 @@ def unfinished(home):
 
 def test_runs_are_listed_with_their_verdicts(spbench, home):
     first = recorded(home, whole_run(), verdict="passed")
-    second = recorded(home, [run_start()], console={"pid": 1, "host": "x", "started": 1e9})
+    second = recorded(
+        home, [run_start()], console={"pid": 1, "host": socket.gethostname(), "started": 1e9}
+    )
     lines = {
         line.split()[0]: line.split()[1:] for line in spbench("results", "list").out.splitlines()
     }
