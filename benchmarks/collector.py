@@ -19,19 +19,17 @@ import multiprocessing
 import os
 import pstats
 import re
-import socket
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+from benchmarks.collector_ranks import BASE, LOOPBACK, TOKEN, send
 from benchmarks.goals import Figure, table
 
 from spbench.engine.collector import Collector, Event, RankConnection
@@ -44,9 +42,7 @@ from spbench.record.event_log import EventLog
 from spbench.record.folder import create
 from spbench.record.state import RunState
 from spbench.suites import Case, load_text
-from spbench_workers import protocol
 
-TOKEN = "token-of-a-benchmark"
 STAGES = ("decode", "+ log", "+ state", "+ job")
 GOAL = 100_000
 MEMORY = 64
@@ -54,8 +50,6 @@ MEMORY = 64
 SLOW = 20_000
 """Lines a second that the slowed console takes."""
 SLOW_SECONDS = (1.0, 4.0)
-LOOPBACK = "127.0.0.1"
-BASE = 1_900_000_000.0
 
 SUITE = """\
 schema: spbench.suite/1
@@ -345,71 +339,6 @@ def memory(field: str) -> float:
     found = re.search(rf"{field}:\s+(\d+) kB", Path("/proc/self/status").read_text())
     assert found is not None
     return int(found[1]) / 1024
-
-
-# The sender, in a process of its own
-
-
-def send(orders: Connection[Any, Any], case: str, ranks: int, lines: int) -> None:
-    """Build all lines, then send them to each port that comes, until None comes."""
-    blocks = [block(rank, case, ranks, lines) for rank in range(ranks)]
-    orders.send(sum(map(len, blocks)))
-    while (port := orders.recv()) is not None:
-        threads = [threading.Thread(target=send_block, args=(port, block)) for block in blocks]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        orders.send("sent")
-
-
-def send_block(port: int, block: bytes) -> None:
-    """Send one rank's lines, and wait until the collector ends the connection."""
-    with socket.create_connection((LOOPBACK, port)) as connection, suppress(ConnectionError):
-        connection.sendall(block)
-        while connection.recv(1 << 16):
-            pass
-
-
-def block(rank: int, case: str, ranks: int, lines: int) -> bytes:
-    """Return one rank's lines: as many samples as heartbeats and progress together."""
-    shown = json.dumps(case)
-    made = [protocol.encode(event) for event in first_events(rank, case, ranks)]
-    for seq in range(len(made), lines):
-        head = f'"rank":{rank},"seq":{seq},"time":{BASE + seq / 100:.6f}'
-        if seq % 10 < 2:
-            text = f'{{"event":"heartbeat",{head}}}\n'
-        elif seq % 10 < 5:
-            more = f'"case":{shown},"repeat":0,"phase":"timing","done":{seq},"total":{lines}'
-            text = f'{{"event":"progress",{head},{more}}}\n'
-        else:
-            values = f"[0.{seq % 997:03d}123,0.{seq % 991:03d}456]"
-            more = f'"case":{shown},"repeat":0,"metric":"time_ms","values":{values}'
-            text = f'{{"event":"samples",{head},{more}}}\n'
-        made.append(text.encode())
-    return b"".join(made)
-
-
-def first_events(rank: int, case: str, ranks: int) -> Sequence[Mapping[str, Any]]:
-    hello = {"token": TOKEN, "host": "node01", "pid": 1000 + rank}
-    ready = {
-        "size": ranks,
-        "local_rank": rank,
-        "cpus": [rank],
-        "device": "cpu",
-        "versions": {"python": "3.11"},
-        **hello,
-    }
-    del ready["token"]
-    events: list[dict[str, Any]] = [
-        {"event": "hello", **hello},
-        {"event": "ready", **ready},
-        {"event": "case_start", "case": case, "repeat": 0},
-    ]
-    return [
-        {"event": event.pop("event"), "rank": rank, "seq": seq, "time": BASE, **event}
-        for seq, event in enumerate(events)
-    ]
 
 
 if __name__ == "__main__":

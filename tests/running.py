@@ -7,6 +7,7 @@ import json
 import os
 import pty
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,6 +17,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from spbench.engine.processes import members
 
@@ -187,3 +190,20 @@ class OnTerminal(Running):
 def run(*words: str, home: Path, env: dict[str, str] | None = None, limit: float = 60.0) -> Ended:
     """Run a suite to its end."""
     return Running(*words, home=home, env=env).end(limit)
+
+
+def on_ranks(ranks: int, *program: str, **env: str) -> subprocess.CompletedProcess[str]:
+    """Run a program with mpi4py on ranks of this host, without the console."""
+    beside = str(Path(sys.executable).parent)
+    mpirun = shutil.which("mpirun", path=beside) or shutil.which("mpirun")
+    if mpirun is None:
+        pytest.skip("no mpirun")
+    as_root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    return subprocess.run(
+        [mpirun, "--oversubscribe", "-n", str(ranks), sys.executable, "-m", "mpi4py", *program],
+        env=os.environ | as_root | {"OMPI_MCA_osc": "^ucx", "OMP_NUM_THREADS": "1"} | env,
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )

@@ -1,16 +1,12 @@
 """Reductions on real ranks: algorithms against references and formulas, and the suite."""
 
 import json
-import os
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import jsonschema
 import pytest
 
-from running import run
+from running import on_ranks, run
 from spbench.report.model import report_schema
 from spbench_workers.catalog import BENCHMARKS
 
@@ -18,39 +14,14 @@ pytestmark = [pytest.mark.mpi, pytest.mark.timeout(120)]
 
 PROGRAM = Path(__file__).parent / "programs" / "reduce_all.py"
 SUITE = "suites/allreduce.yaml"
-ENVIRONMENT = {
-    "OMPI_ALLOW_RUN_AS_ROOT": "1",
-    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-    "OMPI_MCA_mpi_yield_when_idle": "1",
-    "OMP_NUM_THREADS": "1",
-}
+YIELDING = {"OMPI_MCA_mpi_yield_when_idle": "1"}
 ENTRY = BENCHMARKS["allreduce.sweep"]
 
 
-@pytest.fixture(scope="module")
-def mpirun():
-    beside = Path(sys.executable).parent
-    found = shutil.which("mpirun", path=str(beside)) or shutil.which("mpirun")
-    if found is None:
-        pytest.skip("no mpirun")
-    return found
-
-
-def on_ranks(mpirun, ranks, *words):
-    return subprocess.run(
-        [mpirun, "--oversubscribe", "-n", str(ranks), sys.executable, "-m", "mpi4py", *words],
-        env=os.environ | ENVIRONMENT,
-        capture_output=True,
-        text=True,
-        timeout=110,
-        check=False,
-    )
-
-
 @pytest.mark.parametrize("ranks", [2, 3, 4, 5, 6])
-def test_every_algorithm_reduces_and_counts_right(mpirun, ranks, tmp_path):
+def test_every_algorithm_reduces_and_counts_right(ranks, tmp_path):
     said = tmp_path / "results.json"
-    ended = on_ranks(mpirun, ranks, str(PROGRAM), str(said))
+    ended = on_ranks(ranks, str(PROGRAM), str(said), **YIELDING)
     assert ended.returncode == 0, ended.stderr
     assert json.loads(said.read_text()) == []
 
@@ -111,14 +82,14 @@ def test_a_wrong_element_fails_the_case_wherever_it_is(tmp_path):
         assert case["metrics"]["wrong"]["value"] >= 4
 
 
-def by_hand(mpirun, ranks, *words):
+def by_hand(ranks, *words):
     benchmark = ("-m", "spbench_workers", "allreduce.sweep", "--iterations", "2")
-    return on_ranks(mpirun, ranks, *benchmark, *words)
+    return on_ranks(ranks, *benchmark, *words, **YIELDING)
 
 
-def test_by_hand_it_prints_one_table(mpirun):
+def test_by_hand_it_prints_one_table():
     words = ("--algorithm", "native,ring", "--min-bytes", "8", "--max-bytes", "64", "--factor", "8")
-    ended = by_hand(mpirun, 2, *words)
+    ended = by_hand(2, *words)
     assert ended.returncode == 0, ended.stderr
     head, _time, names, units, *rows, wrong, average = ended.stdout.splitlines()
     assert head == "# allreduce, blocking, out of place, 2 ranks"
@@ -140,7 +111,7 @@ def test_by_hand_it_prints_one_table(mpirun):
         ("--algorithm muji_4", 2, "runs on 4 ranks, not on 2"),
     ],
 )
-def test_by_hand_what_is_wrong_is_the_exit_status(mpirun, words, code, said):
-    ended = by_hand(mpirun, 2, *words.split())
+def test_by_hand_what_is_wrong_is_the_exit_status(words, code, said):
+    ended = by_hand(2, *words.split())
     assert ended.returncode == code
     assert said in ended.stdout + ended.stderr

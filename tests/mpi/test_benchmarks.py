@@ -2,7 +2,6 @@
 
 import json
 import math
-import os
 import shutil
 import subprocess
 import sys
@@ -10,6 +9,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import pytest
+
+from running import on_ranks
 
 # One launch runs nearly all cases; on a busy machine it takes a while.
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(300)]
@@ -171,34 +172,13 @@ IMPOSSIBLE = [
 CASES = [*HALO, *OPERATOR, *OTHER, *FAULTY, *SPOILED, *IMPOSSIBLE]
 
 
-def launch(ranks, *program):
-    beside = Path(sys.executable).parent
-    mpirun = shutil.which("mpirun", path=str(beside)) or shutil.which("mpirun")
-    if mpirun is None:
-        pytest.skip("no mpirun")
-    environment = os.environ | {
-        "OMPI_ALLOW_RUN_AS_ROOT": "1",
-        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-        "OMPI_MCA_osc": "^ucx",
-        "OMP_NUM_THREADS": "1",
-    }
-    return subprocess.run(
-        [mpirun, "--oversubscribe", "-n", str(ranks), sys.executable, "-m", "mpi4py", *program],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=False,
-    )
-
-
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
     """Starts MPI and torch once, and returns what the ranks said, case by case."""
     folder = tmp_path_factory.mktemp("cases")
     wanted, said = folder / "cases.json", folder / "results.json"
     wanted.write_text(json.dumps([asdict(case) for case in CASES]))
-    ended = launch(RANKS, str(PROGRAM), str(wanted), str(said))
+    ended = on_ranks(RANKS, str(PROGRAM), str(wanted), str(said))
     assert ended.returncode == 0, ended.stderr
     return dict(zip(map(str, CASES), json.loads(said.read_text()), strict=True))
 
@@ -437,7 +417,7 @@ def test_each_rank_gives_its_rate_and_rank_0_the_limits(results, case):
 
 
 def by_hand(ranks, words):
-    return launch(ranks, "-m", "spbench_workers", *words.split())
+    return on_ranks(ranks, "-m", "spbench_workers", *words.split())
 
 
 def test_by_hand_prints_the_lines_of_the_reference_script():

@@ -1,23 +1,20 @@
 """Push and pull on real ranks: every store sums right, and every planted fault is noticed."""
 
 import json
-import os
-import shutil
-import subprocess
-import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import pytest
 
 from measure_lines import Batch, Size, parse
-from running import run
+from running import on_ranks, run
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(240)]
 
 PROGRAM = Path(__file__).parent / "programs" / "push_pull_all.py"
 SUITE = "suites/kvstore.yaml"
 RANKS = 6
+YIELDING = {"OMPI_MCA_mpi_yield_when_idle": "1"}
 CHECKS = {"result", "identical", "protocol"}
 # No element, one, primes, whole words of codes and one more or less, and some above the bound.
 ODD = (0, 1, 17, 1009, 16, 4099, 31, 33, 0, 2503, 1)
@@ -153,28 +150,6 @@ FAULTY = [
 RIGHT = [*ONE_WORKER, *SERVED, *SUMMED]
 
 
-def launch(ranks, *program):
-    beside = Path(sys.executable).parent
-    mpirun = shutil.which("mpirun", path=str(beside)) or shutil.which("mpirun")
-    if mpirun is None:
-        pytest.skip("no mpirun")
-    environment = os.environ | {
-        "OMPI_ALLOW_RUN_AS_ROOT": "1",
-        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-        "OMPI_MCA_osc": "^ucx",
-        "OMPI_MCA_mpi_yield_when_idle": "1",
-        "OMP_NUM_THREADS": "1",
-    }
-    return subprocess.run(
-        [mpirun, "--oversubscribe", "-n", str(ranks), sys.executable, "-m", "mpi4py", *program],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-    )
-
-
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
     """Starts MPI once; returns what the ranks said, case by case."""
@@ -182,7 +157,7 @@ def results(tmp_path_factory):
     wanted, said = folder / "cases.json", folder / "results.json"
     cases = [*RIGHT, *FAULTY]
     wanted.write_text(json.dumps([asdict(case) for case in cases]))
-    ended = launch(RANKS, str(PROGRAM), str(wanted), str(said))
+    ended = on_ranks(RANKS, str(PROGRAM), str(wanted), str(said), **YIELDING)
     assert ended.returncode == 0, ended.stderr
     return dict(zip(map(str, cases), json.loads(said.read_text()), strict=True))
 
@@ -266,7 +241,14 @@ def test_with_codes_the_error_is_that_of_the_sum_without(results):
 
 
 def by_hand(ranks, words):
-    return launch(ranks, "-m", "spbench_workers", "kvstore.push_pull", *words.split())
+    return on_ranks(
+        ranks,
+        "-m",
+        "spbench_workers",
+        "kvstore.push_pull",
+        *words.split(),
+        OMPI_MCA_mpi_yield_when_idle="1",
+    )
 
 
 def test_by_hand_it_prints_the_lines_of_measure():

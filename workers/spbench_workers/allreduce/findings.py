@@ -12,11 +12,10 @@ from spbench_workers.allreduce.arithmetic import FORMATS
 from spbench_workers.allreduce.base import Traffic
 from spbench_workers.allreduce.columns import Row, say_row
 from spbench_workers.allreduce.cost_model import deviates
+from spbench_workers.allreduce.formulas import expected_work
 from spbench_workers.allreduce.link_times import MESSAGE_BYTES, JobLink, measured_link
 from spbench_workers.allreduce.native import registered_operation
-from spbench_workers.allreduce.plan import schedule
 from spbench_workers.allreduce.prediction import Prediction, best_of, crossover_words, predict
-from spbench_workers.allreduce.schedule import work_of
 from spbench_workers.allreduce.sizes import algbw_gb_s, bus_factor
 from spbench_workers.allreduce.turns import Comparison
 from spbench_workers.catalog.allreduce import ITEM_BYTES, SCHEDULED
@@ -52,11 +51,10 @@ def give_traffic(context: Context, traffic: Traffic | None, count: int) -> None:
     context.metric("messages_sent", traffic.messages)
     params, ranks = context.params, context.world.size
     if context.world.rank == 0:
-        options = {"order": params["order"], "group": params["group"], "chunks": params["chunks"]}
-        steps = (
-            schedule(params["algorithm"], ranks, rank, count, **options) for rank in range(ranks)
-        )
-        context.metric("rounds", work_of(list(steps)).rounds)
+        # By formula: to count them, this rank would make the schedules of all.
+        options = {"group": params["group"], "chunks": params["chunks"]}
+        work = expected_work(params["algorithm"], ranks, count, **options)
+        context.metric("rounds", work.rounds)
 
 
 def give_findings(

@@ -26,6 +26,8 @@ from spbench_workers.timing import calls_of, measure, repeated
 
 _TRIED = 5
 """Runs that tell how many of them a sample needs."""
+_LONG = 0.01
+"""Seconds of a run that is a sample by itself, first or not."""
 
 
 def run(context: Context) -> None:
@@ -118,12 +120,18 @@ def _make_idle(buffers: Buffers, op: str | None) -> None:
 
 def _calls_of_a_sample(context: Context, reduction: Reduction) -> int:
     """Return how many runs make a sample; all ranks get the same."""
-    reduction.run()
-    context.world.comm.Barrier()
-    start = perf_counter()
-    for _ in range(_TRIED):
-        reduction.run()
-    return calls_of(context.slowest((perf_counter() - start) / _TRIED))
+    calls = 1
+    # The first run fills caches; one more tells whether it is worth to try a few.
+    for runs in (1, 1, _TRIED):
+        context.world.comm.Barrier()
+        start = perf_counter()
+        for _ in range(runs):
+            reduction.run()
+        seconds = context.slowest((perf_counter() - start) / runs)
+        if seconds > _LONG:
+            return 1
+        calls = calls_of(seconds)
+    return calls
 
 
 def _measured(context: Context, part: int, times: array[float]) -> Measured:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -23,6 +23,8 @@ from spbench_workers.kvstore.slots import Slot, slots_on
 
 _BLOCK = 1 << 18
 """Elements of a reference that travel at once."""
+_TOLD = 16
+"""Runs of keys from one word of progress to the next."""
 
 Expectations = Mapping[int, Sequence[KeyExpectation]]
 
@@ -83,7 +85,14 @@ class Judge:
             if number % self._comm.size == self._comm.rank
         }
 
-    def compare(self, draw: int, rounds: int, finding: Finding, when: str) -> Errors:
+    def compare(
+        self,
+        draw: int,
+        rounds: int,
+        finding: Finding,
+        when: str,
+        tell: Callable[[int, int], None],
+    ) -> Errors:
         """Compare after rounds that all pushed one draw of gradients.
 
         Args:
@@ -91,10 +100,13 @@ class Judge:
             rounds: How many there were since the last comparison.
             finding: Takes in what is found.
             when: The rounds, in words.
+            tell: Told now and then how many runs of keys are compared, of how many.
         """
         self.follow(draw, rounds)
         mine = magnitude = 0.0
         for number in range(len(self._runs)):
+            if number % _TOLD == 0:
+                tell(number, len(self._runs))
             off, size = self._compare_run(number, finding, when)
             mine += off
             magnitude += size

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from spbench_workers.context import Context
 from spbench_workers.kvstore import faults, report
 from spbench_workers.kvstore.case import Case, case_of
@@ -94,12 +96,13 @@ class PushPull:
         self.errors = self._compare(TIMED, rounds, self.result, f"batch {batch}")
 
     def _compare(self, draw: int, rounds: int, finding: Finding, when: str) -> Errors:
-        self._context.progress("check", 0, 1)
+        tell = partial(self._context.progress, "check")
+        tell(0, 1)
         self._context.world.comm.Barrier()
         self._part.store.settle()
         self._part.memory.fetch()
-        errors = self._judge.compare(draw, rounds, finding, when)
-        self._context.progress("check", 1, 1)
+        errors = self._judge.compare(draw, rounds, finding, when, tell)
+        tell(1, 1)
         return errors
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections import OrderedDict
 
 from spbench.record.case_state import CaseState
@@ -47,13 +48,13 @@ class CountedSamples:
 class ChartPane(Pane):
     """A chart of a metric in its frame."""
 
+    @abstractmethod
     def show(self, counted: Counted, metric: str, whose: str) -> None:
         """Show a metric's samples; ``whose`` they are, in words."""
-        raise NotImplementedError
 
+    @abstractmethod
     def clear(self) -> None:
         """Show that there are no samples."""
-        raise NotImplementedError
 
 
 class HistogramPane(ChartPane):

@@ -50,7 +50,8 @@ class Showing:
         self._version = -1
         self._until = 0.0
         self._ticked = 0.0
-        charts = [partial(self._show_chart, pane) for pane in body.query(ChartPane)]
+        panes = (pane for pane in body.query(Pane) if isinstance(pane, ChartPane))
+        charts = [partial(self._show_chart, pane) for pane in panes]
         self._of_rank: list[Part] = [*charts, self._show_strip]
         self._parts = deque([*self._of_rank, self._show_cases, self._show_words])
         self._asked: set[Part] = set()

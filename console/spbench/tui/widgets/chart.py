@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -90,6 +91,7 @@ class Chart(Widget, can_focus=True):
         self._drawn_size = Size()
         self._style = ComponentStyles(self, "chart")
 
+    @abstractmethod
     def draw(self, width: int, height: int) -> Sequence[Sequence[Piece]]:
         """Return the lines from the top as pieces of text with the words of their styles.
 
@@ -97,7 +99,6 @@ class Chart(Widget, can_focus=True):
             width: Cells of the widget, at least 1; longer lines are cut.
             height: Lines of the widget, at least 1; further ones are not shown.
         """
-        raise NotImplementedError
 
     def stops(self) -> int:
         """Return in how many places the cursor can be."""
