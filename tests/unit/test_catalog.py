@@ -38,6 +38,10 @@ def read(kind, value, **fields):
         ("bytes_list", "8,1KiB,1M", [8, 1024, 1000000]),
         ("bytes_list", [8, "1KiB"], [8, 1024]),
         ("bytes_list", 8, [8]),
+        ("text", "4,2", "4,2"),
+        ("text", 4, "4"),
+        ("text", [4, "2"], "4,2"),
+        ("text", " ./train ", "./train"),
     ],
 )
 def test_values_are_read(kind, value, expected):
@@ -69,6 +73,11 @@ def test_values_are_read(kind, value, expected):
         ("bytes", 1.5),
         ("bytes_list", []),
         ("bytes_list", "8,,9"),
+        ("text", ""),
+        ("text", []),
+        ("text", 1.5),
+        ("text", True),
+        ("text", {"a": 1}),
     ],
 )
 def test_other_values_are_refused(kind, value):

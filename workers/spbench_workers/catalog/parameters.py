@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from spbench_workers.layout import parse_pair
 
-Kind = Literal["int", "float", "bool", "choice", "pair", "bytes", "bytes_list"]
+Kind = Literal["int", "float", "bool", "choice", "pair", "bytes", "bytes_list", "text"]
 Params = dict[str, Any]
 
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9}
@@ -54,6 +54,7 @@ class Param:
             "pair": self._read_pair,
             "bytes": _read_bytes,
             "bytes_list": _read_bytes_list,
+            "text": _read_text,
         }[self.kind]
         read = reader(value)
         for number in read if isinstance(read, list) else [read]:
@@ -97,6 +98,7 @@ class Param:
             "pair": ["integer", "string"],
             "bytes": ["integer", "string"],
             "bytes_list": ["array", "string", "integer"],
+            "text": ["array", "string", "integer"],
         }
         schema["type"] = types[self.kind]
         if self.minimum is not None:
@@ -148,3 +150,14 @@ def _read_bytes_list(value: Any) -> list[int]:
     if not items:
         raise ValueError("the list is empty")
     return [_read_bytes(item) for item in items]
+
+
+def _read_text(value: Any) -> str:
+    """Return words as they are; a list as YAML has it becomes ``a,b,c``."""
+    items = value if isinstance(value, list) else [value]
+    if any(isinstance(item, (bool, float)) or not isinstance(item, (int, str)) for item in items):
+        raise ValueError(f"{value!r} is no text")
+    text = ",".join(str(item).strip() for item in items)
+    if not text:
+        raise ValueError("the text is empty")
+    return text
