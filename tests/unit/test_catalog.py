@@ -43,6 +43,10 @@ def read(kind, value, **fields):
         ("ints", "0, 2,1", [0, 2, 1]),
         ("ints", [3, "4"], [3, 4]),
         ("ints", 5, [5]),
+        ("text", "4,2", "4,2"),
+        ("text", 4, "4"),
+        ("text", [4, "2"], "4,2"),
+        ("text", " ./train ", "./train"),
     ],
 )
 def test_values_are_read(kind, value, expected):
@@ -77,6 +81,11 @@ def test_values_are_read(kind, value, expected):
         ("ints", "0,x"),
         ("ints", [0.5]),
         ("ints", []),
+        ("text", ""),
+        ("text", []),
+        ("text", 1.5),
+        ("text", True),
+        ("text", {"a": 1}),
     ],
 )
 def test_other_values_are_refused(kind, value):

@@ -69,7 +69,7 @@ def test_the_version_needs_nothing_but_the_standard_library():
     }
 
 
-@pytest.mark.parametrize("name", ["protocol", "catalog", "layout", "networks", "channel"])
+@pytest.mark.parametrize("name", ["protocol", "catalog", "layout", "networks", "models", "channel"])
 def test_what_both_sides_share_imports_the_standard_library_only(name):
     found = packages(modules_after(IMPORTS, f"spbench_workers.{name}"))
     assert not found & (HEAVY | {"spbench", "pydantic", "yaml", "typer"})

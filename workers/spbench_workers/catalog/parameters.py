@@ -9,7 +9,9 @@ from typing import Any, Literal
 
 from spbench_workers.layout import parse_pair
 
-Kind = Literal["int", "float", "bool", "choice", "pair", "bytes", "bytes_list", "choices", "ints"]
+Kind = Literal[
+    "int", "float", "bool", "choice", "pair", "bytes", "bytes_list", "choices", "ints", "text"
+]
 LISTS = frozenset({"bytes_list", "choices", "ints"})
 """Kinds whose value is a list."""
 Params = dict[str, Any]
@@ -58,6 +60,7 @@ class Param:
             "bytes_list": _read_bytes_list,
             "choices": self._read_choices,
             "ints": _read_ints,
+            "text": _read_text,
         }[self.kind]
         read = reader(value)
         for number in read if isinstance(read, list) else [read]:
@@ -112,6 +115,7 @@ class Param:
             "bytes": ["integer", "string"],
             "bytes_list": ["array", "string", "integer"],
             "ints": ["array", "string", "integer"],
+            "text": ["array", "string", "integer"],
         }
         schema["type"] = types[self.kind]
         if self.minimum is not None:
@@ -171,3 +175,14 @@ def _items(value: Any) -> list[Any]:
     if not items:
         raise ValueError("the list is empty")
     return [item.strip() if isinstance(item, str) else item for item in items]
+
+
+def _read_text(value: Any) -> str:
+    """Return words as they are; a list as YAML has it becomes ``a,b,c``."""
+    items = value if isinstance(value, list) else [value]
+    if any(isinstance(item, (bool, float)) or not isinstance(item, (int, str)) for item in items):
+        raise ValueError(f"{value!r} is no text")
+    text = ",".join(str(item).strip() for item in items)
+    if not text:
+        raise ValueError("the text is empty")
+    return text

@@ -1,0 +1,151 @@
+"""Runs networks over tiles on real ranks, and says how far they are from the whole image.
+
+    mpirun -n 4 python -m mpi4py run_models.py CASES.json RESULTS.json
+
+A case is ``{"model", "config", "image", "grid", "fault"}``. A result has one answer a rank: by kind
+of tensor the largest error, over the largest value of its kind; or ``{"exception": ...}``. All is
+in float64. A fault is a kit that does something wrong.
+"""
+
+import copy
+import json
+import sys
+import traceback
+from functools import cache
+from pathlib import Path
+
+import torch
+from mpi4py import MPI
+from torch import nn
+
+from spbench_workers.layout import Grid, parse_pair
+from spbench_workers.models import model
+from spbench_workers.models.build import build_stage, free
+from spbench_workers.models.kit import TileKit, WholeKit
+from spbench_workers.spatial.tiling import Tiling
+
+BATCH, CLASSES = 2, 5
+WORDS = {"seed": 1, "dtype": torch.float64}
+
+
+class TileNormKit(TileKit):
+    """Statistics of each tile alone."""
+
+    def norm(self, data):
+        return nn.BatchNorm2d(data.channels)
+
+
+class NoHaloKit(TileKit):
+    """Convolutions that see zeros where a neighbour's pixels should be."""
+
+    def conv(self, conv, data):
+        halves = conv.stride != 1 or conv.shifted
+        return super().conv(conv, data) if halves else WholeKit().conv(conv, data)
+
+
+class OwnGradientKit(TileKit):
+    """Gradients of the weights that are this tile's share only."""
+
+    def conv(self, conv, data):
+        made = super().conv(conv, data)
+        made.shared_parameters = lambda: (made.weight, *([made.bias] if conv.bias else []))
+        return made
+
+
+KITS = {
+    None: TileKit,
+    "tile-batchnorm": TileNormKit,
+    "no-halo": NoHaloKit,
+    "own-gradients": OwnGradientKit,
+}
+
+
+def cut(tensor, box):
+    return tensor[:, :, slice(*box.rows), slice(*box.cols)]
+
+
+def results_of(stage, image, gradient):
+    """What a step of training gives, and an evaluation after it."""
+    data = image.clone().requires_grad_()
+    output = stage.train()(data)
+    output.backward(gradient)
+    found = {
+        "output": {"output": output.detach()},
+        "input": {"input": data.grad},
+        "gradients": {name: value.grad for name, value in stage.named_parameters()},
+        "statistics": {name: one for name, one in stage.named_buffers() if "running" in name},
+    }
+    with torch.no_grad():
+        found["evaluation"] = {"output": stage.eval()(image)}
+    return found
+
+
+def relative(found, expected):
+    if found.keys() != expected.keys():
+        raise AssertionError(f"{sorted(found)} are not {sorted(expected)}")
+    largest = max(float(value.abs().max()) for value in expected.values() if value.numel())
+    worst = 0.0
+    for name, value in expected.items():
+        if found[name].shape != value.shape:
+            raise AssertionError(f"{name}: {found[name].shape} is not {value.shape}")
+        if value.numel():
+            worst = max(worst, float((found[name] - value).abs().max()) / largest)
+    return worst
+
+
+def network_of(case):
+    config = case["config"]
+    return model(case["model"], image_size=case["image"], num_classes=CLASSES, **config)
+
+
+@cache
+def whole(words):
+    """The initial state of a network, one batch with the gradients of its logits, and results."""
+    case = json.loads(words)
+    network = network_of(case)
+    stage = build_stage(network, 0, len(network.layers), WholeKit(), **WORDS)
+    initial = copy.deepcopy(stage.state_dict())
+    generator = torch.Generator().manual_seed(WORDS["seed"])
+    shapes = (BATCH, *network.image.shape), (BATCH, CLASSES)
+    batch = [torch.randn(shape, dtype=WORDS["dtype"], generator=generator) for shape in shapes]
+    return initial, batch, results_of(stage, *batch)
+
+
+def compare(case, comm):
+    network = network_of(case)
+    tiling = Tiling.of_grid(
+        comm, Grid(*parse_pair(case["grid"])), *case["image"], transport="packed"
+    )
+    kit = KITS[case["fault"]](tiling)
+    tiled = build_stage(network, 0, len(network.layers), kit, **WORDS)
+    words = {key: case[key] for key in ("model", "config", "image")}
+    initial, (image, gradient), expected = whole(json.dumps(words))
+    state = tiled.state_dict()
+    if list(state) != list(initial) or not all(torch.equal(state[k], initial[k]) for k in state):
+        raise AssertionError("the initial states differ")
+    expected = expected | {"input": {"input": cut(expected["input"]["input"], tiling.tile)}}
+    found = results_of(tiled, cut(image, tiling.tile).contiguous(), gradient)
+    free(tiled)
+    return {kind: relative(found[kind], expected[kind]) for kind in expected}
+
+
+def answer_of(case, comm):
+    try:
+        return compare(case, comm)
+    except Exception as error:
+        # At once: where the others go on, they wait for this rank and nobody answers.
+        traceback.print_exc()
+        sys.stderr.flush()
+        return {"exception": f"{type(error).__name__}: {error}"}
+
+
+def main():
+    torch.set_num_threads(1)
+    world = MPI.COMM_WORLD
+    cases = json.loads(Path(sys.argv[1]).read_text())
+    said = [world.gather(answer_of(case, world)) for case in cases]
+    if world.rank == 0:
+        Path(sys.argv[2]).write_text(json.dumps(said))
+
+
+main()

@@ -1,0 +1,301 @@
+"""Trains models over many ranks, and says how far they are from the model on one.
+
+    mpirun -n 4 python -m mpi4py train_all.py CASES.json RESULTS.json
+
+A case is a dictionary as `tests/mpi/test_parallel.py` makes them. A result has one answer a rank:
+by kind of tensor the largest error, over the largest value of its kind; or ``{"exception": ...}``.
+The model on one rank takes the same micro-batches in the same order. A fault
+makes something wrong on the last rank.
+"""
+
+import json
+import sys
+import time
+import traceback
+from contextlib import nullcontext
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+from unittest.mock import patch
+
+import torch
+from mpi4py import MPI
+from torch.nn import functional
+
+from spbench_workers.layout import Grid, parse_pair
+from spbench_workers.layout_models import model_layout
+from spbench_workers.models import model
+from spbench_workers.models.build import build_stage
+from spbench_workers.models.kit import WholeKit
+from spbench_workers.parallel import engine, gradients, learner, stage_runner
+from spbench_workers.parallel.balance import balanced
+from spbench_workers.parallel.micro_batches import micro_batches
+from spbench_workers.parallel.plan import Learning, Plan
+
+CLASSES, SEED, STEPS = 5, 1, 2
+KEYS = "model", "config", "image", "dtype", "optimizer"
+RATE, MOMENTUM, DECAY, SLOWER = 0.05, 0.9, 0.01, 0.5
+OPTIMIZERS = {
+    "sgd": partial(torch.optim.SGD, momentum=MOMENTUM),
+    "adam": torch.optim.Adam,
+    "adamw": torch.optim.AdamW,
+}
+
+
+@dataclass(frozen=True)
+class RandomImages:
+    """Images of a seed, the same whatever part of them is asked for."""
+
+    shape: tuple
+    count: int
+    dtype: torch.dtype
+
+    def all_of(self, replica):
+        generator = torch.Generator().manual_seed(100 + replica)
+        images = torch.randn((self.count, *self.shape), generator=generator)
+        return images.to(self.dtype), torch.randint(CLASSES, (self.count,), generator=generator)
+
+    def pixels(self, replica, images, box):
+        found, _ = self.all_of(replica)
+        return found[slice(*images), :, slice(*box.rows), slice(*box.cols)].clone()
+
+    def classes(self, replica, images):
+        return self.all_of(replica)[1][slice(*images)]
+
+
+def layout_of(case):
+    grids = [Grid(*parse_pair(grid)) for grid in case["grids"]]
+    return model_layout(
+        case["stages"],
+        grids,
+        members=case["members"],
+        replicas=case["replicas"],
+        mirrored=case["mirrored"],
+    )
+
+
+def plan_of(case):
+    network = network_of(case)
+    layout = layout_of(case)
+    costs = [float(count.multiply_adds) for count in network.counts]
+    return Plan(
+        network,
+        layout,
+        balanced(costs, [stage.ranks for stage in layout.stages]),
+        batches_of(case),
+        schedule=case["schedule"],
+        seed=SEED,
+        dtype=dtype_of(case),
+        transport="packed",
+    )
+
+
+def batches_of(case):
+    return micro_batches(
+        case["batch"], case["parts"], mirrored=case["mirrored"], times=case["times"]
+    )
+
+
+def dtype_of(case):
+    return getattr(torch, case["dtype"])
+
+
+def network_of(case):
+    return model(case["model"], image_size=case["image"], num_classes=CLASSES, **case["config"])
+
+
+@cache
+def sequential(words, batches, replicas):
+    """What training on one rank gives: replica by replica, whose gradients' mean is taken."""
+    case = json.loads(words)
+    network, dtype = network_of(case), dtype_of(case)
+    count = sum(batch.size for batch in batches)
+    source = RandomImages(network.image.shape, count, dtype)
+
+    def build():
+        return build_stage(network, 0, len(network.layers), WholeKit(), seed=SEED, dtype=dtype)
+
+    copies = [build() for _ in range(replicas)]
+    optimizers = [
+        OPTIMIZERS[case["optimizer"]](copy.parameters(), lr=RATE, weight_decay=DECAY)
+        for copy in copies
+    ]
+    found = {"loss": [], "input": {}, "statistics": {}, "logits": {}}
+    for _ in range(STEPS):
+        losses = []
+        for replica, copy in enumerate(copies):
+            images, classes = source.all_of(replica)
+            copy.zero_grad()
+            for index, batch in enumerate(batches):
+                data = images[slice(*batch.images)].clone().requires_grad_()
+                wanted = classes[slice(*batch.images)]
+                loss = functional.cross_entropy(copy(data), wanted, reduction="sum") / count
+                loss.backward()
+                losses.append(float(loss.detach()))
+                found["input"][replica, index] = data.grad
+        found["loss"].append(sum(losses) / replicas)
+        for several in zip(*(copy.parameters() for copy in copies), strict=True):
+            mean = sum(parameter.grad for parameter in several) / replicas
+            for parameter in several:
+                parameter.grad = mean.clone()
+        found["gradients"] = {
+            name: value.grad.clone() for name, value in copies[0].named_parameters()
+        }
+        for optimizer in optimizers:
+            optimizer.step()
+            optimizer.param_groups[0]["lr"] *= SLOWER
+    found["weights"] = {name: one.detach() for name, one in copies[0].named_parameters()}
+    for replica, copy in enumerate(copies):
+        found["statistics"][replica] = running(copy)
+        images, _ = source.all_of(replica)
+        with torch.no_grad():
+            for index, batch in enumerate(batches):
+                logits = copy.eval()(images[slice(*batch.images)])
+                found["logits"][replica, index] = logits
+    return found
+
+
+def running(module):
+    return {
+        name: value
+        for name, value in module.named_buffers()
+        if "running" in name or "tracked" in name
+    }
+
+
+def relative(found, expected, among):
+    """The largest difference, over the largest value of the kind."""
+    largest = max(float(value.abs().max()) for value in among if value.numel())
+    worst = 0.0
+    for name, value in found.items():
+        wanted = expected[name]
+        if value.shape != wanted.shape:
+            raise AssertionError(f"{name}: {tuple(value.shape)} is not {tuple(wanted.shape)}")
+        if value.numel():
+            error = float((value - wanted).abs().max()) / largest
+            worst = max(worst, error if error == error else float("inf"))
+    return worst
+
+
+def share_of(tensor, batch, stage, place, *, tiled):
+    """A rank's part of a micro-batch's tensor."""
+    first, last = batch.share(place.member, stage.members)
+    images = tensor[first - batch.images[0] : last - batch.images[0]]
+    if not tiled:
+        return images
+    box = stage.grid.tile(place.tile, *tensor.shape[2:])
+    return images[:, :, slice(*box.rows), slice(*box.cols)]
+
+
+def compare(case, comm):
+    plan = plan_of(case)
+    count = sum(batch.size for batch in plan.batches)
+    source = RandomImages(plan.model.image.shape, count, plan.dtype)
+    learning = Learning(case["optimizer"], RATE, DECAY, SLOWER)
+    with planted(case["fault"], comm):
+        run = engine.Engine(comm, plan, source, learning, keeps_input_gradients=True)
+        losses = []
+        for _ in range(STEPS):
+            run.step()
+            run.end_epoch()
+            losses.append(run.loss())
+    words = json.dumps({key: case[key] for key in KEYS})
+    expected = sequential(words, plan.batches, case["replicas"])
+    errors = {
+        "loss": max(abs(a - b) / b for a, b in zip(losses, expected["loss"], strict=True)),
+        **dict.fromkeys(("input", "gradients", "statistics", "weights", "logits"), 0.0),
+    }
+
+    def note(kind, found, wanted, among):
+        errors[kind] = max(errors[kind], relative(found, wanted, list(among)))
+
+    for place, stage, runner in zip(run.places, run.stages, run.runners, strict=True):
+        own = plan.layout.stages[place.stage]
+        parameters = dict(stage.named_parameters())
+        gradients_found = {name: value.grad for name, value in parameters.items()}
+        note("gradients", gradients_found, expected["gradients"], expected["gradients"].values())
+        values = {name: value.detach() for name, value in parameters.items()}
+        note("weights", values, expected["weights"], expected["weights"].values())
+        statistics = expected["statistics"][place.replica]
+        note("statistics", running(stage), statistics, statistics.values())
+        if place.stage == 0:
+            images = {
+                index: share_of(
+                    expected["input"][place.replica, index], batch, own, place, tiled=True
+                )
+                for index, batch in enumerate(plan.batches)
+                if batch.direction == place.direction
+            }
+            inputs = {index: runner.image_gradients[index] for index in images}
+            note("input", inputs, images, expected["input"].values())
+    found = run.evaluate()
+    for place in run.places:
+        if place.stage < len(plan.layout.stages) - 1:
+            continue
+        own = plan.layout.stages[place.stage]
+        wanted = {
+            index: share_of(
+                expected["logits"][place.replica, index], batch, own, place, tiled=False
+            )
+            for index, batch in enumerate(plan.batches)
+            if batch.direction == place.direction
+        }
+        logits = {index: found[index] for index in wanted}
+        note("logits", logits, wanted, expected["logits"].values())
+    run.free()
+    return errors
+
+
+def planted(fault, comm):
+    """Make the last rank do something wrong, or all ranks where they must do it together."""
+    if fault == "unsummed":
+        return patch.object(gradients.Sharing, "sum", lambda _: None)
+    if fault == "unmirrored":
+        return patch.object(learner.MirroredStatistics, "pass_others", lambda *_: None)
+    if fault == "own-statistics":
+        return patch.object(engine, "MemberKit", lambda _: WholeKit())
+    if fault == "lost-gradient" and comm.rank == comm.size - 1:
+        return patch.object(stage_runner.StageRunner, "_send", forgetful())
+    return nullcontext()
+
+
+def forgetful():
+    """Sends zeros in place of gradients."""
+    right = stage_runner.StageRunner._send
+
+    def send(self, end, tensors):
+        back = end is not None and end is self._ends.input_gradients
+        right(self, end, [torch.zeros_like(one) for one in tensors] if back else tensors)
+
+    return send
+
+
+def answer_of(case, comm):
+    try:
+        return compare(case, comm)
+    except Exception as error:
+        # At once: where the others go on, they wait for this rank and nobody answers.
+        traceback.print_exc()
+        sys.stderr.flush()
+        return {"exception": f"{type(error).__name__}: {error}"}
+
+
+def main():
+    torch.set_num_threads(1)
+    world = MPI.COMM_WORLD
+    said = []
+    for case in json.loads(Path(sys.argv[1]).read_text()):
+        ranks, start = layout_of(case).ranks, time.monotonic()
+        comm = world.Split(0 if world.rank < ranks else MPI.UNDEFINED)
+        answer = answer_of(case, comm) if comm != MPI.COMM_NULL else None
+        answers = world.gather(answer)
+        if world.rank == 0:
+            said.append(answers[:ranks])
+            print(f"{time.monotonic() - start:.2f} s", case, said[-1][0], flush=True)
+        if comm != MPI.COMM_NULL:
+            comm.Free()
+    if world.rank == 0:
+        Path(sys.argv[2]).write_text(json.dumps(said))
+
+
+main()

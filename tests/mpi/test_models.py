@@ -1,0 +1,119 @@
+"""Networks over tiles on real ranks are the networks on the whole image.
+
+Logits, gradients of the image and of all parameters, running statistics and an evaluation are held
+against those of torch's own modules in float64. One launch for each number of ranks does all.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.mpi, pytest.mark.timeout(300)]
+
+PROGRAM = Path(__file__).parent / "programs" / "run_models.py"
+CLOSE = 1e-10
+FAR = 1e-3
+KINDS = {"output", "input", "gradients", "statistics", "evaluation"}
+
+
+def network(model, *image, **config):
+    return {"model": model, "image": list(image), "config": config, "fault": None}
+
+
+V1 = network("resnet", 40, 70, version=1, depth=8)
+V2 = network("resnet", 62, 62, version=2, depth=11, width=8)
+RESNET50 = network("resnet", 45, 64, arch="resnet50", width=4)
+AMOEBANET = network("amoebanet", 64, 64, num_layers=3, num_filters=8)
+SHIFTED = network("amoebanet", 64, 64, num_layers=3, num_filters=8, shift=True)
+MAXIMA = network("amoebanet", 64, 64, num_layers=6, num_filters=8, pool3="max")
+PUBLISHED = network("amoebanet", 64, 96, num_layers=3, num_filters=12, pool3="max", shift=True)
+# What V1 and V2 pool before the classifier is 1x2 and 2x2 pixels: some ranks have none of them.
+PLACES = {
+    4: [
+        *((one, "2x2") for one in (V1, V2, RESNET50, AMOEBANET, SHIFTED, MAXIMA, PUBLISHED)),
+        *((one, "1x4") for one in (V1, RESNET50, PUBLISHED)),
+        *((one, "4x1") for one in (V2, AMOEBANET)),
+    ],
+    6: [*((one, "2x3") for one in (V1, V2, RESNET50, PUBLISHED)), (SHIFTED, "6x1")],
+}
+RIGHT = {
+    ranks: [one | {"grid": grid} for one, grid in networks] for ranks, networks in PLACES.items()
+}
+FAULTS = {
+    # A fault, and the kinds of tensors that must show it.
+    "tile-batchnorm": {"output", "input", "gradients", "statistics"},
+    "no-halo": {"output", "input", "gradients", "evaluation"},
+    "own-gradients": {"gradients"},
+}
+WRONG = [V1 | {"grid": "2x2", "fault": fault} for fault in FAULTS]
+CASES = {4: RIGHT[4] + WRONG, 6: RIGHT[6]}
+
+
+def name_of(case):
+    config = (f"{key}={value}" for key, value in case["config"].items())
+    height, width = case["image"]
+    return " ".join([case["model"], *config, f"{height}x{width}", "over", case["grid"]])
+
+
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory):
+    """Starts MPI and torch once for each number of ranks; returns a function."""
+    mpirun = shutil.which("mpirun", path=str(Path(sys.executable).parent))
+    mpirun = mpirun or shutil.which("mpirun")
+    if mpirun is None:
+        pytest.skip("no mpirun")
+    known = {}
+
+    def answers_of(ranks, case):
+        if ranks not in known:
+            known[ranks] = launch(mpirun, ranks, tmp_path_factory.mktemp(f"models{ranks}"))
+        return known[ranks][CASES[ranks].index(case)]
+
+    return answers_of
+
+
+def launch(mpirun, ranks, folder):
+    wanted, said = folder / "cases.json", folder / "results.json"
+    wanted.write_text(json.dumps(CASES[ranks]))
+    command = [mpirun, "--oversubscribe", "-n", str(ranks), sys.executable, "-m", "mpi4py"]
+    ended = subprocess.run(
+        [*command, str(PROGRAM), str(wanted), str(said)],
+        env=os.environ
+        | {
+            "OMPI_ALLOW_RUN_AS_ROOT": "1",
+            "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+            "OMPI_MCA_osc": "^ucx",
+            "OMPI_MCA_mpi_yield_when_idle": "1",
+            "OMP_NUM_THREADS": "1",
+        },
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    return json.loads(said.read_text())
+
+
+@pytest.mark.parametrize(
+    ("ranks", "case"),
+    [pytest.param(ranks, case, id=name_of(case)) for ranks in RIGHT for case in RIGHT[ranks]],
+)
+def test_a_network_over_tiles_is_the_network_on_the_whole_image(answers, ranks, case):
+    found = answers(ranks, case)
+    assert len(found) == ranks
+    for errors in found:
+        assert errors.keys() == KINDS, errors
+        assert max(errors.values()) < CLOSE, errors
+
+
+@pytest.mark.parametrize("case", WRONG, ids=lambda case: case["fault"])
+def test_a_network_that_does_something_wrong_over_tiles_is_found_out(answers, case):
+    for errors in answers(4, case):
+        assert errors.keys() == KINDS, errors
+        assert {kind for kind, error in errors.items() if error > FAR} >= FAULTS[case["fault"]]

@@ -1,0 +1,174 @@
+"""Models over many real ranks learn what the model on one rank learns.
+
+Two steps of each layout are held against one process that takes the same micro-batches in the same
+order, in float64 but for a few: the loss, gradients of the images and of all parameters, running
+statistics, the weights, and then the logits of an evaluation. One launch does all.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from spbench_workers.layout import Grid, parse_pair
+from spbench_workers.layout_models import model_layout
+
+pytestmark = [pytest.mark.mpi, pytest.mark.timeout(300)]
+
+PROGRAM = Path(__file__).parent / "programs" / "train_all.py"
+CLOSE = 1e-9
+FAR = 1e-4
+KINDS = {"loss", "input", "gradients", "statistics", "weights", "logits"}
+
+V1 = {"model": "resnet", "image": [32, 32], "config": {"version": 1, "depth": 8, "width": 4}}
+ODD = {"model": "resnet", "image": [33, 46], "config": {"version": 1, "depth": 8, "width": 4}}
+AMOEBANET = {
+    "model": "amoebanet",
+    "image": [64, 64],
+    "config": {"num_layers": 3, "num_filters": 8},
+}
+
+
+PLAIN = {"members": 1, "replicas": 1, "mirrored": False, "times": 1}
+SOLVER = {"dtype": "float64", "optimizer": "sgd"}
+
+
+def case(network, stages, *grids, batch=4, parts=2, schedule="1f1b", fault=None, **more):
+    ranks = PLAIN | SOLVER | more
+    words = {"stages": stages, "grids": list(grids), "batch": batch, "parts": parts}
+    return network | words | ranks | {"schedule": schedule, "fault": fault}
+
+
+PIPELINES = [
+    *(
+        case(V1, stages, parts=parts, schedule=schedule)
+        for stages in (2, 3, 4)
+        for parts in (1, 2, 4)
+        for schedule in ("gpipe", "1f1b")
+    ),
+    case(V1, 2, batch=5),
+    case(AMOEBANET, 4, parts=2),
+    # Messages in other number formats; the sums are the same ones, and so are their last digits.
+    *(case(V1, 2, dtype=dtype) for dtype in ("float32", "float16", "bfloat16")),
+    *(case(V1, 2, optimizer=optimizer) for optimizer in ("adam", "adamw")),
+]
+TILES = [
+    case(V1, 2, "2x2"),
+    case(V1, 2, "1x4", schedule="gpipe"),
+    case(ODD, 2, "4x1", batch=5),
+    case(ODD, 2, "2x3"),
+    case(ODD, 3, "2x2", "4x1"),
+    case(V1, 3, "2x2", "1x2"),
+    case(V1, 2, "1x2", "1x2"),
+    case(AMOEBANET, 2, "2x2"),
+    case(AMOEBANET, 3, "1x2", "2x1"),
+]
+SHARED = [
+    case(V1, 2, members=2),
+    case(V1, 3, "2x2", members=2, batch=6),
+    case(V1, 2, "2x2", members=2, batch=5),
+    case(V1, 2, replicas=2),
+    case(V1, 1, replicas=3),
+    case(V1, 2, "1x2", replicas=2, batch=3),
+    case(V1, 2, members=2, replicas=2),
+]
+MIRRORED = [
+    *(
+        case(V1, stages, mirrored=True, times=times, schedule=schedule, batch=5)
+        for stages, times in ((2, 1), (2, 2), (4, 1))
+        for schedule in ("gpipe", "1f1b")
+    ),
+    case(V1, 3, mirrored=True),
+    case(V1, 2, mirrored=True, times=4),
+    case(V1, 2, "1x2", "1x2", mirrored=True),
+    case(ODD, 3, "2x2", "2x1", mirrored=True),
+    case(V1, 2, mirrored=True, replicas=2),
+    case(V1, 3, mirrored=True, members=2, batch=8),
+    case(V1, 2, "1x2", mirrored=True),
+    case(V1, 2, "2x2", mirrored=True, schedule="gpipe"),
+    case(AMOEBANET, 2, mirrored=True),
+]
+FAULTS = {
+    # A fault, and the kinds of tensors that must show it.
+    "lost-gradient": (case(V1, 2), {"loss", "input", "gradients", "weights", "logits"}),
+    "unsummed": (case(V1, 2, members=2), {"loss", "gradients", "weights", "logits"}),
+    "own-statistics": (case(V1, 2, members=2), {"loss", "input", "gradients", "statistics"}),
+    "unmirrored": (case(V1, 2, mirrored=True), {"statistics", "logits"}),
+}
+WRONG = [words | {"fault": fault} for fault, (words, _) in FAULTS.items()]
+RIGHT = [*PIPELINES, *TILES, *SHARED, *MIRRORED]
+CASES = RIGHT + WRONG
+
+
+def ranks_of(words):
+    grids = [Grid(*parse_pair(grid)) for grid in words["grids"]]
+    layout = model_layout(
+        words["stages"], grids, members=words["members"], replicas=words["replicas"]
+    )
+    return layout.ranks
+
+
+def name_of(words):
+    plain = PLAIN | SOLVER
+    more = [f"{key}={words[key]}" for key in plain if words[key] != plain[key]]
+    return " ".join(
+        [
+            words["model"],
+            f"{words['stages']} stages",
+            *words["grids"],
+            f"{words['batch']}/{words['parts']}",
+            words["schedule"],
+            *more,
+        ]
+    )
+
+
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory):
+    mpirun = shutil.which("mpirun", path=str(Path(sys.executable).parent))
+    mpirun = mpirun or shutil.which("mpirun")
+    if mpirun is None:
+        pytest.skip("no mpirun")
+    folder = tmp_path_factory.mktemp("parallel")
+    wanted, said = folder / "cases.json", folder / "results.json"
+    wanted.write_text(json.dumps(CASES))
+    ranks = max(map(ranks_of, CASES))
+    command = [mpirun, "--oversubscribe", "-n", str(ranks), sys.executable, "-m", "mpi4py"]
+    ended = subprocess.run(
+        [*command, str(PROGRAM), str(wanted), str(said)],
+        env=os.environ
+        | {
+            "OMPI_ALLOW_RUN_AS_ROOT": "1",
+            "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+            "OMPI_MCA_osc": "^ucx",
+            "OMPI_MCA_mpi_yield_when_idle": "1",
+            "OMP_NUM_THREADS": "1",
+        },
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    return json.loads(said.read_text())
+
+
+@pytest.mark.parametrize("words", RIGHT, ids=name_of)
+def test_a_model_over_many_ranks_learns_what_it_learns_on_one(answers, words):
+    found = answers[CASES.index(words)]
+    assert len(found) == ranks_of(words)
+    for errors in found:
+        assert errors.keys() == KINDS, errors
+        assert max(errors.values()) < CLOSE, errors
+
+
+@pytest.mark.parametrize("words", WRONG, ids=lambda words: words["fault"])
+def test_ranks_that_do_something_wrong_are_found_out(answers, words):
+    found = answers[CASES.index(words)]
+    assert all(errors.keys() == KINDS for errors in found), found
+    shown = {kind for errors in found for kind, error in errors.items() if error > FAR}
+    assert shown >= FAULTS[words["fault"]][1]

@@ -1,0 +1,236 @@
+"""Parameters of the model benchmarks: what follows from what is given, and what is refused."""
+
+import json
+
+import pytest
+
+from spbench_workers.catalog import COMMON_FAULTS
+from spbench_workers.catalog.models import BENCHMARKS
+from spbench_workers.layout import parse_pair
+
+RESNET, AMOEBANET = BENCHMARKS
+SMALL = {"image_size": 64, "batch_size": 8}
+SP = SMALL | {"scheme": "sp"}
+GEMS = SMALL | {"scheme": "gems"}
+
+
+def refused(entry, given):
+    with pytest.raises(ExceptionGroup) as caught:
+        entry.complete(given)
+    (error,) = caught.value.exceptions
+    return error.param, str(error)
+
+
+@pytest.mark.parametrize(
+    ("given", "ranks"),
+    [
+        ({"scheme": "sequential"}, 1),
+        ({"scheme": "lp"}, 2),
+        ({"scheme": "lp", "split_size": 4, "parts": 4}, 4),
+        ({"scheme": "lp", "batch_size": 5, "parts": 2}, 2),
+        ({"scheme": "lp", "replicas": 2}, 4),
+        ({"scheme": "lp", "split_size": 3, "local_DP": 2}, 6),
+        ({"scheme": "sp"}, 5),
+        ({"scheme": "sp", "num_spatial_parts": 4, "slice_method": "vertical"}, 5),
+        ({"scheme": "sp", "grid": "2x3"}, 7),
+        ({"scheme": "sp", "num_spatial_parts": 16, "split_size": 3}, 18),
+        ({"scheme": "sp", "num_spatial_parts": "4", "split_size": 3, "spatial_size": 2}, 9),
+        ({"scheme": "sp", "num_spatial_parts": "4,4", "split_size": 3, "spatial_size": 2}, 9),
+        (
+            {
+                "scheme": "sp",
+                "num_spatial_parts": "4,2",
+                "split_size": 3,
+                "spatial_size": 2,
+                "slice_method": "vertical",
+            },
+            7,
+        ),
+        ({"scheme": "sp", "grid": "2x2,1x2", "split_size": 3, "spatial_size": 2}, 7),
+        ({"scheme": "sp", "local_DP": 2}, 6),
+        ({"scheme": "sp", "replicas": 2}, 10),
+        ({"scheme": "sp", "grid": "1x2", "split_size": 1}, 2),
+        ({"scheme": "sp", "image_size": "65x96"}, 5),
+        ({"scheme": "sp", "image_size": 62, "halo_D2": True, "fused_layers": 3}, 5),
+        ({"scheme": "gems"}, 2),
+        ({"scheme": "gems", "split_size": 4, "times": 4, "enable_master_comm_opt": "on"}, 4),
+        ({"scheme": "gems_sp", "grid": "1x2", "split_size": 3}, 4),
+        ({"scheme": "gems_sp", "split_size": 5}, 8),
+    ],
+)
+@pytest.mark.parametrize("entry", BENCHMARKS, ids=lambda entry: entry.name)
+def test_ranks_that_a_configuration_needs(entry, given, ranks):
+    given = SMALL | given
+    if entry is AMOEBANET and any(side % 32 for side in parse_pair(given["image_size"])):
+        assert refused(entry, given)[0] == "image_size"
+        return
+    params = entry.complete(given)
+    assert entry.ranks(params).exact == ranks
+    assert entry.complete(params) == params
+    assert set(params) == {param.name for param in entry.params}
+    for rank in range(ranks):
+        assert entry.place(params, rank)["stage"] < (params["split_size"] or 1)
+    json.dumps(params)
+
+
+def test_a_balance_by_estimated_cost_gives_tiles_more_layers():
+    lp = RESNET.complete(SMALL | {"scheme": "lp"})["balance"]
+    sp = RESNET.complete(SP)["balance"]
+    first, others = (int(balance.split(",")[0]) for balance in (sp, lp))
+    assert first > others
+    for balance in (lp, sp):
+        assert sum(map(int, balance.split(","))) == 38
+    assert RESNET.complete(SP | {"balance": [20, 18]})["balance"] == "20,18"
+    assert RESNET.complete(SP | {"balance": "measured"})["balance"] == "measured"
+
+
+@pytest.mark.parametrize(
+    ("given", "name", "value"),
+    [
+        ({"app": 3}, "app", "synthetic"),
+        ({"app": "2", "datapath": "./cifar"}, "app", "cifar"),
+        ({"app": 1, "datapath": "./train"}, "app", "medical"),
+        ({"precision": "fp_16"}, "precision", "fp16"),
+        ({"precision": "bfp_16"}, "precision", "bf16"),
+        ({"precision": "bp_16"}, "precision", "bf16"),
+        ({"precision": "bf_16"}, "precision", "bf16"),
+        ({"precision": "int_8", "enable_evaluation": True}, "precision", "int8"),
+        ({}, "schedule", "1f1b"),
+        ({"enable_evaluation": True}, "schedule", None),
+        ({}, "learning_rate", 0.001),
+        ({"enable_evaluation": True}, "learning_rate", None),
+        ({"scheme": "gems"}, "times", 1),
+        ({"scheme": "sp"}, "grid", "2x2"),
+        ({"scheme": "sp", "halo_D2": True}, "fused_layers", 1),
+        ({"scheme": "sp", "grid": "1x3,2x1", "spatial_size": 2}, "num_spatial_parts", "3,2"),
+        ({"scheme": "sp", "num_spatial_parts": [4, 9], "spatial_size": 2}, "grid", "2x2,3x3"),
+    ],
+)
+def test_spellings_and_what_follows(given, name, value):
+    assert RESNET.complete(SMALL | given)[name] == value
+
+
+def test_what_a_model_is():
+    params = RESNET.complete(SMALL)
+    assert (params["version"], params["depth"]) == (2, 110)
+    params = RESNET.complete(SMALL | {"arch": "resnet50"})
+    assert (params["version"], params["depth"], params["arch"]) == (None, None, "resnet50")
+    assert RESNET.complete(SMALL | {"version": 1})["depth"] == 110
+
+
+@pytest.mark.parametrize(
+    ("given", "param", "message"),
+    [
+        (SP | {"num_spatial_parts": 3}, "num_spatial_parts", "3 tiles make no square"),
+        (SP | {"num_spatial_parts": "4,x"}, "num_spatial_parts", "'x' is no number of tiles"),
+        (SP | {"num_spatial_parts": 0}, "num_spatial_parts", "'0' is no number of tiles"),
+        (SP | {"num_spatial_parts": 1}, "num_spatial_parts", "take 2 or more"),
+        (SP | {"num_spatial_parts": "4,2"}, "num_spatial_parts", "2 entries, spatial_size is 1"),
+        (SP | {"grid": "2x3", "num_spatial_parts": 4}, "num_spatial_parts", "grid 2x3 has 6 tiles"),
+        (SP | {"grid": "2x3", "slice_method": "square"}, "grid", "is not slice_method square"),
+        (SP | {"grid": "2xx"}, "grid", "neither N nor RxC"),
+        (SP | {"grid": "65x1"}, "grid", "take 64x1 tiles at most"),
+        (SP | {"slice_method": "diagonal"}, "slice_method", "none of vertical, horizontal, square"),
+        (SP | {"spatial_size": 3}, "spatial_size", "more than the 2 stages of split_size"),
+        (SP | {"spatial_size": 2, "local_DP": 2}, "local_DP", "does nothing"),
+        (SP | {"fused_layers": 2}, "fused_layers", "without halo_D2"),
+        (SMALL | {"balance": "19,18"}, "balance", "37 layers, the model has 38"),
+        (SMALL | {"balance": "19,10,9"}, "balance", "one for each of 2 stages"),
+        (SMALL | {"balance": "38,0"}, "balance", "leaves a stage without layers"),
+        (SMALL | {"balance": "half"}, "balance", "no list of numbers"),
+        (SMALL | {"split_size": 39}, "split_size", "take 38 at most"),
+        (SMALL | {"split_size": 1}, "split_size", "is scheme sequential"),
+        (GEMS | {"split_size": 1, "replicas": 2}, "split_size", "has no mirror"),
+        (SMALL | {"batch_size": 3, "parts": 4}, "batch_size", "at least 4"),
+        (SMALL | {"parts": 8, "local_DP": 2}, "batch_size", "at least 16"),
+        (GEMS | {"parts": 5}, "batch_size", "at least 10"),
+        (SMALL | {"times": 2}, "times", "does nothing in scheme lp, only in gems, gems_sp"),
+        (SMALL | {"num_spatial_parts": 4}, "num_spatial_parts", "only in sp, gems_sp"),
+        (SMALL | {"halo_D2": False}, "halo_D2", "does nothing in scheme lp"),
+        (SP | {"enable_master_comm_opt": True}, "enable_master_comm_opt", "in scheme sp"),
+        ({"scheme": "sequential", "split_size": 2}, "split_size", "in scheme sequential"),
+        ({"scheme": "sequential", "schedule": "gpipe"}, "schedule", "in scheme sequential"),
+        ({"scheme": "sequential", "batch_size": 2, "parts": 3}, "batch_size", "at least 3"),
+        (
+            {"enable_evaluation": True, "optimizer": "adam"},
+            "optimizer",
+            "does nothing with enable_evaluation",
+        ),
+        ({"enable_evaluation": True, "schedule": "1f1b"}, "schedule", "with enable_evaluation"),
+        (
+            GEMS | {"enable_evaluation": True, "enable_master_comm_opt": True},
+            "enable_master_comm_opt",
+            "with enable_evaluation",
+        ),
+        ({"checkpoint_every": 2}, "checkpoint_every", "without checkpoint"),
+        ({"learning_rate_decay": 0.5}, "learning_rate_decay", "take num_epochs 2 or more"),
+        ({"datapath": "."}, "datapath", "does nothing with app synthetic"),
+        ({"num_workers": 0}, "num_workers", "does nothing with app synthetic"),
+        ({"app": "cifar"}, "datapath", "needs a datapath"),
+        ({"precision": "int8"}, "precision", "set enable_evaluation"),
+        ({"precision": "bf61"}, "precision", "none of fp32"),
+        ({"backend": "nccl", "device": "cpu"}, "backend", "not of cpu"),
+        ({"depth": 100}, "depth", "the nearest 92 and 101"),
+        ({"depth": 20, "arch": "resnet50"}, "depth", "leave depth out"),
+        ({"image_size": 16}, "image_size", "too small"),
+    ],
+)
+def test_what_cannot_be_or_does_nothing_is_refused(given, param, message):
+    found, text = refused(RESNET, given)
+    assert (found, message in text) == (param, True), (found, text)
+
+
+@pytest.mark.parametrize(
+    ("given", "param", "message"),
+    [
+        ({"image_size": 48}, "image_size", "32"),
+        ({"num_layers": 4}, "num_layers", "multiple of 3"),
+        ({"num_filters": 4}, "num_filters", "below the least value, 8"),
+        ({"pool3": "mean"}, "pool3", "none of avg, max"),
+        ({"depth": 20}, "depth", "has no parameter"),
+        ({"balance": "12,13"}, "balance", "25 layers, the model has 24"),
+        (
+            {"scheme": "sp", "grid": "1x8", "split_size": 3, "spatial_size": 2, "balance": "9,9,6"}
+            | {"image_size": 64},
+            "grid",
+            "stage 1 begins with 8x8 pixels",
+        ),
+    ],
+)
+def test_what_is_no_amoebanet(given, param, message):
+    if message.startswith("stage 1"):
+        AMOEBANET.complete(given)
+        given = given | {"grid": "1x8,1x9"}
+    found, text = refused(AMOEBANET, given)
+    assert (found, message in text) == (param, True), (found, text)
+
+
+def test_places_as_the_console_shows_them():
+    params = RESNET.complete(SP | {"grid": "2x2", "local_DP": 2, "replicas": 2})
+    assert RESNET.place(params, 3) == {"replica": 0, "stage": 0, "tile": "1,1"}
+    assert RESNET.place(params, 11) == {"replica": 1, "stage": 1, "member": 1}
+    params = RESNET.complete(SMALL | {"scheme": "gems_sp", "grid": "1x2", "split_size": 3})
+    assert RESNET.place(params, 0) == {
+        "replica": 0,
+        "stage": 0,
+        "tile": "0,0",
+        "mirrored_stage": 2,
+    }
+    assert RESNET.place(params, 3) == {
+        "replica": 0,
+        "stage": 2,
+        "mirrored_stage": 0,
+        "mirrored_tile": "0,0",
+    }
+    assert RESNET.place(RESNET.complete({"scheme": "sequential"}), 0) == {"replica": 0, "stage": 0}
+
+
+@pytest.mark.parametrize("entry", BENCHMARKS, ids=lambda entry: entry.name)
+def test_every_entry_holds_together(entry):
+    names = [param.name for param in entry.params]
+    assert len(set(names)) == len(names)
+    assert {"warmup", "iterations", "seed"} <= set(names)
+    assert entry.metrics[0].name == "time_ms"
+    assert not set(entry.faults) & set(COMMON_FAULTS)
+    json.dumps(entry.complete({}))
+    json.dumps([param.json_schema() for param in entry.params])

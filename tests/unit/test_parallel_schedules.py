@@ -1,0 +1,217 @@
+"""The order of work in a step: complete, in order, never stuck, and idle as long as it must be."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spbench_workers.layout import Grid
+from spbench_workers.layout_models import model_layout
+from spbench_workers.parallel.micro_batches import micro_batches
+from spbench_workers.parallel.orders import PENDING, halves_bubble, step_orders
+from spbench_workers.parallel.schedules import SCHEDULES, Task, ideal_bubble, in_flight, stage_order
+from spbench_workers.parallel.timeline import DeadlockError, after, before, play
+
+STAGES = st.integers(1, 6)
+PARTS = st.integers(1, 8)
+TIMES = st.integers(1, 3)
+SCHEDULE = st.sampled_from(SCHEDULES)
+GRIDS = st.lists(st.sampled_from([Grid(1, 2), Grid(2, 2), Grid(2, 3)]), max_size=2)
+
+
+def step(layout, parts, schedule, *, times=1, forward_only=False):
+    batches = micro_batches(2 * parts, parts, mirrored=layout.mirrored, times=times)
+    return batches, step_orders(layout, batches, schedule, forward_only=forward_only)
+
+
+def check_complete(layout, batches, orders, *, forward_only=False):
+    """Each micro-batch passes each stage of its direction, on all its ranks, in each kind once."""
+    kinds = ("forward",) if forward_only else ("forward", "backward")
+    for rank, order in enumerate(orders):
+        expected = {
+            Task(kind, index, layout.place(rank, batch.direction).stage, batch.direction)
+            for index, batch in enumerate(batches)
+            for kind in kinds
+        }
+        assert len(order) == len(expected)
+        assert set(order) == expected
+
+
+def check_dependencies(layout, orders):
+    """No task starts before that ends which it needs, and no rank does two tasks at a time."""
+    stages = len(layout.stages)
+    line = play(layout, orders)
+    for task, (start, _) in line.spans.items():
+        earlier = before(task, stages)
+        if earlier is not None:
+            assert line.spans[earlier][1] <= start
+        if task.kind == "backward":
+            own = Task("forward", task.micro_batch, task.stage, task.direction)
+            assert line.spans[own][1] <= start
+    for order in orders:
+        ends = 0.0
+        for task in order:
+            assert line.spans[task][0] >= ends
+            ends = line.spans[task][1]
+
+
+def check_first_in_first_out(layout, orders):
+    """Receivers take the messages of a way in the order in which they are sent."""
+    stages = len(layout.stages)
+    for order in orders:
+        for direction in layout.directions:
+            for kind in ("forward", "backward"):
+                sent = [t for t in order if (t.kind, t.direction) == (kind, direction)]
+                if not sent or (receiver := after(sent[0], stages)) is None:
+                    continue
+                (rank, *_) = layout.ranks_of(receiver.stage, 0, direction)
+                received = [
+                    t.micro_batch
+                    for t in orders[rank]
+                    if (t.kind, t.direction) == (kind, direction)
+                ]
+                assert received == [task.micro_batch for task in sent]
+
+
+@given(STAGES, PARTS, SCHEDULE, st.booleans())
+def test_one_pipeline(stages, parts, schedule, forward_only):
+    layout = model_layout(stages)
+    batches, orders = step(layout, parts, schedule, forward_only=forward_only)
+    check_complete(layout, batches, orders, forward_only=forward_only)
+    check_dependencies(layout, orders)
+    check_first_in_first_out(layout, orders)
+    for pending in (1, 2, None):
+        assert play(layout, orders, pending=pending).length > 0
+
+
+@settings(deadline=None, max_examples=60)
+@given(GRIDS, st.integers(0, 4), PARTS, TIMES, SCHEDULE, st.booleans())
+def test_two_mirrored_pipelines(grids, more, parts, times, schedule, forward_only):
+    layout = model_layout(max(1, len(grids) + more), grids, mirrored=True)
+    batches, orders = step(layout, parts, schedule, times=times, forward_only=forward_only)
+    check_complete(layout, batches, orders, forward_only=forward_only)
+    check_dependencies(layout, orders)
+    check_first_in_first_out(layout, orders)
+    for pending in (PENDING, PENDING + 1, None):
+        assert play(layout, orders, pending=pending).length > 0
+
+
+@settings(deadline=None, max_examples=60)
+@given(GRIDS, st.integers(0, 3), st.integers(1, 3), PARTS, SCHEDULE)
+def test_tiles_and_members_work_together(grids, more, members, parts, schedule):
+    layout = model_layout(max(1, len(grids) + more), grids, members=members)
+    batches, orders = step(layout, parts, schedule)
+    check_complete(layout, batches, orders)
+    check_dependencies(layout, orders)
+    assert play(layout, orders, pending=1).length > 0
+    for stage in range(len(layout.stages)):
+        assert len({orders[rank] for rank in layout.ranks_of(stage)}) == 1
+
+
+@given(STAGES, PARTS, SCHEDULE, st.integers(1, 4), st.integers(1, 4))
+def test_the_bubble_is_as_the_formula_says(stages, parts, schedule, forward, backward):
+    layout = model_layout(stages)
+    _, orders = step(layout, parts, schedule)
+    cost = {"forward": float(forward), "backward": float(backward)}
+    line = play(layout, orders, lambda task: cost[task.kind])
+    assert line.bubble == pytest.approx(ideal_bubble(stages, parts))
+    # To wait for all sends of a way but the last changes nothing while stages are equally long.
+    assert play(layout, orders, lambda task: cost[task.kind], pending=1).bubble == line.bubble
+
+
+@given(STAGES, PARTS)
+def test_the_bubble_of_inference(stages, parts):
+    layout = model_layout(stages)
+    _, orders = step(layout, parts, "gpipe", forward_only=True)
+    assert play(layout, orders).bubble == pytest.approx(ideal_bubble(stages, parts))
+
+
+@given(STAGES, PARTS, TIMES, st.integers(1, 4), st.integers(1, 4))
+def test_the_bubble_of_mirrored_halves(stages, parts, times, forward, backward):
+    layout = model_layout(stages, mirrored=True)
+    _, orders = step(layout, parts, "gpipe", times=times)
+    cost = {"forward": float(forward), "backward": float(backward)}
+    line = play(layout, orders, lambda task: cost[task.kind])
+    assert line.bubble == pytest.approx(halves_bubble(stages, parts, times, forward, backward))
+
+
+@given(STAGES, PARTS)
+def test_memory_of_one_pipeline(stages, parts):
+    layout = model_layout(stages)
+    _, gpipe = step(layout, parts, "gpipe")
+    assert list(map(in_flight, gpipe)) == [parts] * stages
+    _, one = step(layout, parts, "1f1b")
+    assert list(map(in_flight, one)) == [min(parts, stages - stage) for stage in range(stages)]
+
+
+@given(STAGES, PARTS, TIMES)
+def test_mirrored_halves_never_meet_on_a_rank(stages, parts, times):
+    layout = model_layout(stages, mirrored=True)
+    _, orders = step(layout, parts, "gpipe", times=times)
+    assert {in_flight(order) for order in orders} == {parts}
+    for order in orders:
+        open_in = {0: 0, 1: 0}
+        for task in order:
+            open_in[task.direction] += 1 if task.kind == "forward" else -1
+            assert 0 in open_in.values()
+
+
+@pytest.mark.parametrize("stages", range(2, 7))
+def test_two_pipelines_are_not_slower_than_one_with_as_many_micro_batches(stages):
+    for parts in (1, 2, 3, 4, 8):
+        one, two = model_layout(stages), model_layout(stages, mirrored=True)
+        _, alone = step(one, 2 * parts, "1f1b")
+        _, both = step(two, parts, "1f1b")
+        assert play(two, both, pending=PENDING).length <= play(one, alone).length
+        # Of the two stages of a rank each holds as many as the first of one pipeline, at the most.
+        assert max(map(in_flight, both)) <= 2 * stages
+    # With one micro-batch each way the ends fill each other's idle time.
+    (_, both), (_, alone) = step(two, 1, "1f1b"), step(one, 2, "1f1b")
+    assert play(two, both).length < play(one, alone).length
+
+
+def test_mirrored_halves_are_quicker_than_one_pipeline_half_after_half():
+    layout = model_layout(4, mirrored=True)
+    _, halves = step(layout, 1, "gpipe")
+    alone = model_layout(4)
+    _, half = step(alone, 1, "gpipe")
+    assert play(layout, halves).length < 2 * play(alone, half).length
+
+
+@pytest.mark.parametrize("stages", [2, 3, 4])
+def test_a_send_that_is_waited_for_at_once_hangs_1f1b(stages):
+    layout = model_layout(stages)
+    _, orders = step(layout, 4, "1f1b")
+    with pytest.raises(DeadlockError, match="waits for ever at Task"):
+        play(layout, orders, pending=0)
+    _, orders = step(layout, 4, "gpipe")
+    assert play(layout, orders, pending=0).length > 0
+
+
+def test_a_wrong_order_is_seen_to_hang():
+    layout = model_layout(2)
+    _, (first, last) = step(layout, 2, "gpipe")
+    swapped = (first[2], *first[:2], first[3])  # backward before any forward
+    with pytest.raises(DeadlockError, match="rank 0"):
+        play(layout, (swapped, last))
+    with pytest.raises(DeadlockError, match="micro_batch=0"):
+        play(layout, (first[1:], last))  # the first micro-batch is skipped
+
+
+def test_ranks_of_one_stage_must_agree():
+    layout = model_layout(1, [Grid(1, 2)])
+    _, (one, _) = step(layout, 2, "gpipe")
+    other = (one[1], one[0], *one[2:])
+    with pytest.raises(DeadlockError):
+        play(layout, (one, other))
+
+
+def test_the_order_of_1f1b_by_hand():
+    words = [f"{task.kind[0]}{task.micro_batch}" for task in stage_order("1f1b", 0, 3, range(4))]
+    assert words == ["f0", "f1", "f2", "b0", "f3", "b1", "b2", "b3"]
+    words = [f"{task.kind[0]}{task.micro_batch}" for task in stage_order("1f1b", 2, 3, range(2))]
+    assert words == ["f0", "b0", "f1", "b1"]
+
+
+def test_there_is_no_other_schedule():
+    with pytest.raises(ValueError, match="'zero' is none of 1f1b, gpipe"):
+        stage_order("zero", 0, 1, [0])

@@ -1,0 +1,179 @@
+"""From the parameters of a model benchmark to its layout: stages, tiles, balance and ranks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from spbench_workers.catalog.benchmark import ParamError, Ranks
+from spbench_workers.catalog.parameters import Params
+from spbench_workers.layout import Grid, grid_of, parse_pair
+from spbench_workers.layout_models import ModelLayout, model_layout
+
+if TYPE_CHECKING:
+    from spbench_workers.models.layers import Model
+
+TILED = ("sp", "gems_sp")
+MIRRORED = ("gems", "gems_sp")
+MEASURED = "measured"
+_METHODS = ("vertical", "horizontal", "square")
+
+
+def resolve_grids(params: Params) -> Params:
+    """Fill in num_spatial_parts, slice_method and grid, one entry for each spatial stage.
+
+    Raises:
+        ParamError: They contradict each other, or there are more spatial stages than stages.
+    """
+    count = params["spatial_size"]
+    if count > params["split_size"]:
+        raise ParamError(
+            "spatial_size",
+            f"spatial_size {count} is more than the {params['split_size']} stages of split_size",
+        )
+    parts = _each(params, "num_spatial_parts", count, _read_parts)
+    methods = _each(params, "slice_method", count, _read_method)
+    given = _each(params, "grid", count, _read_grid)
+    stages = zip(parts, methods, given, strict=True)
+    grids = [_grid(*stage) for stage in stages]
+    if all(grid.size == 1 for grid in grids):
+        raise ParamError("num_spatial_parts", "one tile is the whole image; take 2 or more, or lp")
+    return params | {
+        "num_spatial_parts": ",".join(str(grid.size) for grid in grids),
+        "grid": ",".join(map(str, grids)),
+    }
+
+
+def _each(params: Params, name: str, count: int, read: Any) -> list[Any]:
+    """Return a parameter's value for each spatial stage; one value is that of all."""
+    if params[name] is None:
+        return [None] * count
+    try:
+        values = [read(word.strip()) for word in params[name].split(",")]
+    except ValueError as error:
+        raise ParamError(name, f"{name}: {error}") from None
+    if len(values) not in (1, count):
+        raise ParamError(
+            name,
+            f"{name} {params[name]} has {len(values)} entries, spatial_size is {count}: "
+            f"give one for all, or {count}",
+        )
+    return values * count if len(values) == 1 else values
+
+
+def _read_parts(word: str) -> int:
+    if not word.isdecimal() or int(word) < 1:
+        raise ValueError(f"{word!r} is no number of tiles")
+    return int(word)
+
+
+def _read_method(word: str) -> str:
+    if word not in _METHODS:
+        raise ValueError(f"{word!r} is none of {', '.join(_METHODS)}")
+    return word
+
+
+def _read_grid(word: str) -> Grid:
+    return Grid(*parse_pair(word))
+
+
+def _grid(parts: int | None, method: str | None, given: Grid | None) -> Grid:
+    if given is None:
+        try:
+            return grid_of(method or "square", parts or 4)
+        except ValueError as error:
+            raise ParamError("num_spatial_parts", f"slice_method square: {error}") from None
+    if parts not in (None, given.size):
+        raise ParamError(
+            "num_spatial_parts",
+            f"grid {given} has {given.size} tiles, num_spatial_parts is {parts}",
+        )
+    try:
+        fits = method is None or grid_of(method, given.size) == given
+    except ValueError:
+        fits = False
+    if not fits:
+        raise ParamError("grid", f"grid {given} is not slice_method {method}; give one of the two")
+    return given
+
+
+def layout_of(params: Params) -> ModelLayout:
+    """Return the table of ranks of complete parameters; one rank for the sequential model."""
+    if params["scheme"] == "sequential":
+        return model_layout(1)
+    grids: list[Grid] = []
+    if params["scheme"] in TILED:
+        grids = [_read_grid(word) for word in params["grid"].split(",")]
+    return model_layout(
+        params["split_size"],
+        grids,
+        members=params["local_DP"],
+        replicas=params["replicas"],
+        mirrored=params["scheme"] in MIRRORED,
+    )
+
+
+def resolve_balance(params: Params, model: Model) -> Params:
+    """Fill in balance by estimated cost, and hold the tiles to the maps that they cut.
+
+    Raises:
+        ParamError: The balance is not one of this model, or a rank would hold no pixel.
+    """
+    from spbench_workers.parallel.balance import balanced, check_stages, layer_ranges, read_balance
+
+    layout, layers = layout_of(params), len(model.layers)
+    try:
+        check_stages(len(layout.stages), layers)
+    except ValueError as error:
+        raise ParamError("split_size", f"split_size: {error}") from None
+    if params["balance"] == MEASURED:
+        return params
+    try:
+        if params["balance"] is None:
+            costs = [float(count.multiply_adds) for count in model.counts]
+            balance = balanced(costs, [stage.ranks for stage in layout.stages])
+        else:
+            balance = read_balance(params["balance"], len(layout.stages), layers)
+    except ValueError as error:
+        raise ParamError("balance", f"balance: {error}") from None
+    for index, (first, _) in enumerate(layer_ranges(balance)):
+        check_tiles(index, layout.stages[index].grid, model, first)
+    return params | {"balance": ",".join(map(str, balance))}
+
+
+def check_tiles(stage: int, grid: Grid, model: Model, first: int) -> None:
+    """Refuse a stage whose input, that of layer ``first``, has fewer pixels than tiles.
+
+    Raises:
+        ParamError: It has.
+    """
+    height = min(data.height for data in model.flows[first])
+    width = min(data.width for data in model.flows[first])
+    if grid.rows > height or grid.cols > width:
+        raise ParamError(
+            "grid",
+            f"stage {stage} begins with {height}x{width} pixels, too few for a grid of {grid}: "
+            f"take {min(grid.rows, height)}x{min(grid.cols, width)} tiles at most, "
+            "or a larger image_size",
+        )
+
+
+def model_ranks(params: Params) -> Ranks:
+    """Return replicas * (sum of tiles + (stages - spatial stages) * local_DP)."""
+    return Ranks(exact=layout_of(params).ranks)
+
+
+def model_place(params: Params, rank: int) -> dict[str, Any]:
+    """The replica, stage and tile of a rank, and in mirrored layouts those of the other way."""
+    layout = layout_of(params)
+    shown: dict[str, Any] = {}
+    for place in layout.places(rank):
+        stage = layout.stages[place.stage]
+        row, col = divmod(place.tile, stage.grid.cols)
+        described: dict[str, Any] = {"replica": place.replica, "stage": place.stage}
+        described |= {"tile": f"{row},{col}"} if stage.spatial else {}
+        described |= {"member": place.member} if stage.members > 1 else {}
+        if place.direction:
+            described.pop("replica")
+            described = {f"mirrored_{name}": value for name, value in described.items()}
+        shown |= described
+    return shown

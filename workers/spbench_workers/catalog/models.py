@@ -1,0 +1,235 @@
+"""Catalog of models over many ranks: ResNet and AmoebaNet-D, learning or inferring."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from spbench_workers.catalog.benchmark import TIME_MS, Benchmark, Metric, ParamError
+from spbench_workers.catalog.model_layout import (
+    MIRRORED,
+    TILED,
+    layout_of,
+    model_place,
+    model_ranks,
+    resolve_balance,
+    resolve_grids,
+)
+from spbench_workers.catalog.model_params import AMOEBANET, COMMON, RESNET, SCHEMES
+from spbench_workers.catalog.parameters import Params
+from spbench_workers.layout import parse_pair
+
+if TYPE_CHECKING:
+    from spbench_workers.models.layers import Model
+
+_PIPELINES = tuple(scheme for scheme in SCHEMES if scheme != "sequential")
+_OF_SCHEMES: dict[str, tuple[tuple[str, ...], Any]] = {
+    "split_size": (_PIPELINES, 2),
+    "balance": (_PIPELINES, None),
+    "local_DP": (_PIPELINES, 1),
+    "replicas": (_PIPELINES, 1),
+    "backend": (_PIPELINES, "mpi"),
+    "schedule": (_PIPELINES, "1f1b"),
+    "spatial_size": (TILED, 1),
+    "num_spatial_parts": (TILED, None),
+    "slice_method": (TILED, None),
+    "grid": (TILED, None),
+    "halo_D2": (TILED, False),
+    "fused_layers": (TILED, None),
+    "times": (MIRRORED, 1),
+    "enable_master_comm_opt": (MIRRORED, False),
+}
+"""Parameters that only some schemes read, and their defaults there."""
+_OF_LEARNING: dict[str, Any] = {
+    "schedule": None,
+    "enable_master_comm_opt": None,
+    "optimizer": "sgd",
+    "learning_rate": 0.001,
+    "weight_decay": 0.0,
+    "learning_rate_decay": 1.0,
+    "checkpoint_every": None,
+}
+"""Parameters that do nothing where nothing is learnt."""
+
+
+def resolve(name: str, params: Params) -> Params:
+    """Fill in what follows from other parameters.
+
+    Raises:
+        ParamError: A parameter contradicts another, does nothing, or asks for a model, a balance or
+            tiles that cannot be.
+    """
+    params = _resolve_learning(_resolve_scheme(params))
+    _check_data(params)
+    _check_numbers(params)
+    if params["scheme"] in TILED:
+        params = _resolve_halo(resolve_grids(params))
+    _check_shares(params)
+    params = _resolve_model(name, params)
+    if params["scheme"] == "sequential":
+        return params
+    return resolve_balance(params, model_of(name, params))
+
+
+def model_of(name: str, params: Params) -> Model:
+    """Return the model of complete parameters.
+
+    Raises:
+        ParamError: There is no such model, or not for such images.
+    """
+    from spbench_workers.models.known import model
+    from spbench_workers.models.layers import ModelError
+
+    own = AMOEBANET if name == "amoebanet" else RESNET
+    try:
+        return model(
+            name,
+            image_size=parse_pair(params["image_size"]),
+            num_classes=params["num_classes"],
+            **{param.name: params[param.name] for param in own},
+        )
+    except ModelError as error:
+        raise ParamError(error.param, str(error)) from None
+
+
+def _refuse(params: Params, name: str, why: str) -> None:
+    if params[name] is not None:
+        raise ParamError(name, f"{name} does nothing {why}; leave it out")
+
+
+def _filled(params: Params, defaults: Mapping[str, Any]) -> Params:
+    return params | {name: default for name, default in defaults.items() if params[name] is None}
+
+
+def _resolve_scheme(params: Params) -> Params:
+    scheme = params["scheme"]
+    defaults = {}
+    for name, (schemes, default) in _OF_SCHEMES.items():
+        if scheme in schemes:
+            defaults[name] = default
+        else:
+            _refuse(params, name, f"in scheme {scheme}, only in {', '.join(schemes)}")
+    if params["enable_evaluation"]:
+        defaults = {name: value for name, value in defaults.items() if name not in _OF_LEARNING}
+    return _filled(params, defaults)
+
+
+def _resolve_learning(params: Params) -> Params:
+    if params["enable_evaluation"]:
+        for name in _OF_LEARNING:
+            _refuse(params, name, "with enable_evaluation")
+        return params
+    params = _filled(params, _OF_LEARNING)
+    if params["checkpoint"] is None:
+        _refuse(params, "checkpoint_every", "without checkpoint")
+    if params["learning_rate_decay"] != 1 and params["num_epochs"] == 1:
+        raise ParamError(
+            "learning_rate_decay",
+            "learning_rate_decay does nothing in one epoch; take num_epochs 2 or more",
+        )
+    return params
+
+
+def _check_data(params: Params) -> None:
+    if params["app"] == "synthetic":
+        for name in ("datapath", "num_workers"):
+            _refuse(params, name, "with app synthetic")
+    elif params["datapath"] is None:
+        raise ParamError("datapath", f"app {params['app']} needs a datapath")
+
+
+def _check_numbers(params: Params) -> None:
+    if params["precision"] == "int8" and not params["enable_evaluation"]:
+        raise ParamError("precision", "int8 can infer, not learn; set enable_evaluation")
+    if params["backend"] == "nccl" and params["device"] == "cpu":
+        raise ParamError("backend", "backend nccl carries data of device cuda, not of cpu")
+
+
+def _resolve_halo(params: Params) -> Params:
+    if not params["halo_D2"]:
+        _refuse(params, "fused_layers", "without halo_D2")
+        return params
+    return _filled(params, {"fused_layers": 1})
+
+
+def _check_shares(params: Params) -> None:
+    """Refuse a layout that shares nothing, and a batch too small for its shares."""
+    from spbench_workers.parallel.micro_batches import check_images
+
+    layout, scheme = layout_of(params), params["scheme"]
+    members = max(stage.members for stage in layout.stages)
+    if scheme != "sequential":
+        if params["local_DP"] > members:
+            raise ParamError(
+                "local_DP", "local_DP does nothing where every stage works on tiles; leave it out"
+            )
+        if layout.ranks == 1:
+            raise ParamError("split_size", f"{scheme} on one rank is scheme sequential")
+        if layout.mirrored and len(layout.stages) == 1:
+            raise ParamError(
+                "split_size", f"a pipeline of one stage has no mirror; {scheme} takes 2 or more"
+            )
+    try:
+        check_images(
+            params["batch_size"], params["parts"], mirrored=layout.mirrored, members=members
+        )
+    except ValueError as error:
+        raise ParamError("batch_size", f"batch_size: {error}") from None
+
+
+def _resolve_model(name: str, params: Params) -> Params:
+    if name == "resnet" and params["arch"] is None:
+        params = _filled(params, {"version": 2, "depth": 110})
+    model_of(name, params)
+    return params
+
+
+_METRICS = (
+    TIME_MS,
+    Metric("images_per_second", "1/s", "higher", "images of all replicas over the step's time"),
+    Metric("forward_ms", "ms", "lower", "forward work of a rank in a step"),
+    Metric("backward_ms", "ms", "lower", "backward work of a rank in a step"),
+    Metric("exchange_ms", "ms", "lower", "halo exchange of a rank in a step"),
+    Metric("join_ms", "ms", "lower", "what passes from stage to stage, waits left out"),
+    Metric("allreduce_ms", "ms", "lower", "sums of gradients and statistics over ranks"),
+    Metric("optimizer_ms", "ms", "lower", "the update of the weights"),
+    Metric("bubble_ms", "ms", "lower", "a rank's wait for its neighbour stages in a step"),
+    Metric("bubble", "1", "lower", "share of the ranks' time in which they wait", "mean"),
+    Metric("ideal_bubble", "1", "none", "the same of the schedule, its stages equally long"),
+    Metric("peak_memory_mb", "MB", "lower", "the most memory of a rank"),
+    Metric("bytes_sent", "B", "none", "bytes that a rank sends in a step"),
+    Metric("messages_sent", "1", "none", "messages of a rank in a step"),
+    Metric("parameters", "1", "none", "trainable parameters in use"),
+    Metric("loss", "1", "none", "cross entropy of the last step"),
+    Metric("speedup_vs_sequential", "1", "higher", "one process' time for as many images, over it"),
+    Metric("efficiency", "1", "higher", "that over the number of ranks"),
+)
+_CHECKS = ("output", "loss", "input_grad", "grad", "running_stats", "weights")
+_FAULTS = (
+    "drop-gradient",
+    "mean-instead-of-sum",
+    "tile-batchnorm",
+    "wrong-neighbour",
+    "skipped-microbatch",
+)
+
+
+BENCHMARKS = tuple(
+    Benchmark(
+        name=f"model.{name}",
+        summary=f"{title} over many ranks: stages, tiles, mirrored pipelines, replicas",
+        module=f"spbench_workers.parallel.{name}",
+        params=(*COMMON, *own),
+        metrics=_METRICS,
+        checks=_CHECKS,
+        faults=_FAULTS,
+        resolve=partial(resolve, name),
+        ranks=model_ranks,
+        place=model_place,
+    )
+    for name, title, own in (
+        ("resnet", "a residual network", RESNET),
+        ("amoebanet", "AmoebaNet-D", AMOEBANET),
+    )
+)

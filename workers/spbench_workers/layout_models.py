@@ -1,0 +1,159 @@
+"""Places of a model's ranks: replica x stage x tile. Standard library only.
+
+A model is cut into stages. A stage's ranks each hold one tile of every image (a *spatial* stage),
+or whole images and a share of each micro-batch (its *members*; one, unless ``local_DP`` says more).
+A replica's ranks are numbered stage by stage, and replicas follow each other. In a mirrored layout
+(GEMS) each replica holds the model twice: direction 1 runs over the same ranks from the last to the
+first, so that the rank of stage ``s`` is also that of stage ``S - 1 - s`` of the other direction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from spbench_workers.layout import Grid
+
+ONE_TILE = Grid(1, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """The ranks of one stage.
+
+    Attributes:
+        grid: The tiles of each image, one a rank; one tile is the whole image.
+        members: How many ranks share the images of a micro-batch among them.
+    """
+
+    grid: Grid = ONE_TILE
+    members: int = 1
+
+    def __post_init__(self) -> None:
+        if self.members < 1 or self.grid.size < 1:
+            raise ValueError("a stage has at least one rank")
+        if self.members > 1 and self.spatial:
+            raise ValueError("a stage's ranks share either tiles or images, not both")
+
+    @property
+    def ranks(self) -> int:
+        """How many ranks the stage has."""
+        return self.grid.size * self.members
+
+    @property
+    def spatial(self) -> bool:
+        """Whether its ranks hold tiles of images."""
+        return self.grid.size > 1
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a rank stands in one direction of the model.
+
+    Attributes:
+        replica: Which copy of the model, each with images of its own.
+        stage: Which stage of it.
+        tile: Which tile of an image, row by row; 0 where it holds whole images.
+        member: Which share of a micro-batch's images; 0 where it holds a tile of each.
+        direction: 0, or 1 in the mirrored pipeline.
+    """
+
+    replica: int
+    stage: int
+    tile: int
+    member: int
+    direction: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ModelLayout:
+    """The table of a model's ranks.
+
+    Attributes:
+        stages: From the images to the loss.
+        replicas: Copies of all stages, each with its own images (outer data parallelism).
+        mirrored: Whether a second pipeline runs over the same ranks the other way.
+    """
+
+    stages: tuple[Stage, ...]
+    replicas: int = 1
+    mirrored: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.stages or self.replicas < 1:
+            raise ValueError("a model has at least one stage and one replica")
+
+    @property
+    def ranks_a_replica(self) -> int:
+        """Ranks of one copy of the model."""
+        return sum(stage.ranks for stage in self.stages)
+
+    @property
+    def ranks(self) -> int:
+        """Ranks of all replicas: what the job must have."""
+        return self.replicas * self.ranks_a_replica
+
+    @property
+    def directions(self) -> tuple[int, ...]:
+        """The pipelines that each rank takes part in."""
+        return (0, 1) if self.mirrored else (0,)
+
+    def place(self, rank: int, direction: int = 0) -> Place:
+        """Return where a rank stands in a direction.
+
+        Raises:
+            ValueError: There is no such rank or no such direction.
+        """
+        self._check(direction)
+        if not 0 <= rank < self.ranks:
+            raise ValueError(f"rank {rank} is none of the {self.ranks} ranks of this layout")
+        replica, local = divmod(rank, self.ranks_a_replica)
+        part = self.ranks_a_replica - 1 - local if direction else local
+        for index, stage in enumerate(self.stages):
+            if part < stage.ranks:
+                tile, member = divmod(part, stage.members)
+                return Place(replica, index, tile, member, direction)
+            part -= stage.ranks
+        raise AssertionError("a replica's ranks are those of its stages")
+
+    def places(self, rank: int) -> tuple[Place, ...]:
+        """Return where a rank stands, one place a direction."""
+        return tuple(self.place(rank, direction) for direction in self.directions)
+
+    def ranks_of(self, stage: int, replica: int = 0, direction: int = 0) -> tuple[int, ...]:
+        """Return the ranks of a stage, in the order of its tiles or members.
+
+        Raises:
+            ValueError: There is no such direction.
+        """
+        self._check(direction)
+        first = sum(before.ranks for before in self.stages[:stage])
+        parts = range(first, first + self.stages[stage].ranks)
+        base, last = replica * self.ranks_a_replica, self.ranks_a_replica - 1
+        return tuple(base + (last - part if direction else part) for part in parts)
+
+    def _check(self, direction: int) -> None:
+        if direction not in self.directions:
+            raise ValueError(f"direction {direction} is none of {self.directions}")
+
+
+def model_layout(
+    stages: int,
+    grids: Sequence[Grid] = (),
+    *,
+    members: int = 1,
+    replicas: int = 1,
+    mirrored: bool = False,
+) -> ModelLayout:
+    """Return the layout whose first stages are tiled by ``grids``, and whose others have members.
+
+    It takes ``replicas * (sum of tiles + (stages - len(grids)) * members)`` ranks.
+
+    Raises:
+        ValueError: There are more grids than stages, or a number is below 1.
+    """
+    if len(grids) > stages:
+        raise ValueError(f"{len(grids)} stages in tiles are more than the {stages} of the model")
+    tiled = tuple(Stage(grid) for grid in grids)
+    whole = (Stage(members=members),) * (stages - len(grids))
+    return ModelLayout(tiled + whole, replicas, mirrored)

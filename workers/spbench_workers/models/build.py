@@ -1,0 +1,81 @@
+"""Stages: the layers that a rank owns, and no others, as one module."""
+
+from __future__ import annotations
+
+import hashlib
+
+import torch
+from torch import nn
+
+from spbench_workers.models.kit import ModuleKit
+from spbench_workers.models.layers import Layer, Model
+from spbench_workers.models.modules import sequential
+from spbench_workers.models.parts import Kit
+
+
+def build_stage(
+    model: Model,
+    first: int,
+    last: int,
+    kit: ModuleKit,
+    *,
+    seed: int,
+    device: torch.device | str = "cpu",
+    dtype: torch.dtype = torch.float32,
+) -> nn.Sequential:
+    """Return some of a model's layers as a module, in training mode.
+
+    Its initial parameters follow from the seed, the layers' names and the model alone: those of all
+    stages together are those of the whole model, whatever the kits. So are their names in
+    ``state_dict``, "<layer>.<...>". They are drawn on the CPU in fp32, one layer at a time, and
+    then converted.
+
+    It takes and gives a tensor ``batch x channels x rows x cols``, or a tuple of two, where
+    ``model.flows[first]`` and ``model.flows[last]`` have two maps; the last layer gives logits,
+    ``batch x classes``.
+
+    Args:
+        model: The model.
+        first: The first layer of the stage.
+        last: One past its last layer.
+        kit: Makes its operators.
+        seed: Of the whole model.
+        device: Where the parameters are kept.
+        dtype: In which they are kept.
+
+    Raises:
+        ValueError: There are no such layers.
+    """
+    if not 0 <= first < last <= len(model.layers):
+        raise ValueError(
+            f"{model.name} has no layers {first} to {last - 1}; it has {len(model.layers)} layers, "
+            "numbered from 0"
+        )
+    places = range(first, last)
+    return sequential(
+        {
+            model.layers[index].name: _seeded(model, index, kit, seed).to(device, dtype)
+            for index in places
+        }
+    )
+
+
+def free(stage: nn.Module) -> None:
+    """Give the buffers and requests of all operators back. All ranks of their tiles must call it.
+
+    The stage makes new ones when it is used again.
+    """
+    for module in stage.modules():
+        give_back = getattr(module, "free", None)
+        if give_back is not None:
+            give_back()
+
+
+def _seeded(model: Model, index: int, kit: Kit[nn.Module], seed: int) -> nn.Module:
+    layer: Layer = model.layers[index]
+    text = repr((seed, layer.name)).encode()
+    drawn = int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big") >> 1
+    with torch.random.fork_rng(devices=[]):
+        # Of the CPU alone: torch.manual_seed would change what a GPU draws next.
+        torch.default_generator.manual_seed(drawn)
+        return layer.build(kit, model.flows[index])

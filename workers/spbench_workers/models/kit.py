@@ -1,0 +1,137 @@
+"""Kits that make torch's modules of parts: for whole images, and for tiles."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from torch import nn
+
+from spbench_workers.models.modules import CellModule, Concat, Residual, sequential
+from spbench_workers.models.odd_pixels import OddPixelConv2d, SpatialOddPixelConv2d
+from spbench_workers.models.parts import CellPlaces, Conv, Map, Pool
+from spbench_workers.spatial.conv import SpatialConv2d
+from spbench_workers.spatial.everywhere import ToEveryRank
+from spbench_workers.spatial.global_pool import SpatialGlobalAvgPool2d
+from spbench_workers.spatial.norm import SpatialBatchNorm2d
+from spbench_workers.spatial.pool import SpatialAvgPool2d, SpatialMaxPool2d
+from spbench_workers.spatial.tiling import Tiling
+
+
+class ModuleKit(ABC):
+    """What both kits make alike: all that works value by value, and what others are put into."""
+
+    @abstractmethod
+    def conv(self, conv: Conv, data: Map) -> nn.Module: ...
+
+    @abstractmethod
+    def norm(self, data: Map) -> nn.Module: ...
+
+    @abstractmethod
+    def pool(self, pool: Pool, data: Map) -> nn.Module: ...
+
+    @abstractmethod
+    def mean(self, data: Map) -> nn.Module: ...
+
+    @abstractmethod
+    def flatten(self, data: Map) -> nn.Module: ...
+
+    def relu(self) -> nn.Module:
+        return nn.ReLU()
+
+    def identity(self) -> nn.Module:
+        return nn.Identity()
+
+    def linear(self, outputs: int, data: Map) -> nn.Module:
+        return nn.Linear(data.values, outputs)
+
+    def chain(self, steps: Mapping[str, nn.Module]) -> nn.Module:
+        return sequential(steps)
+
+    def residual(self, main: nn.Module, shortcut: nn.Module, relu: bool) -> nn.Module:
+        return Residual(main, shortcut, relu)
+
+    def concat(self, branches: Mapping[str, nn.Module]) -> nn.Module:
+        return Concat(branches)
+
+    def cell(
+        self,
+        prepare: Sequence[nn.Module],
+        operations: Sequence[tuple[int, nn.Module]],
+        places: CellPlaces,
+    ) -> nn.Module:
+        return CellModule(prepare, operations, places)
+
+
+class WholeKit(ModuleKit):
+    """Makes torch's own modules, for whole images."""
+
+    def conv(self, conv: Conv, data: Map) -> nn.Module:
+        if conv.shifted:
+            return OddPixelConv2d(data.channels, conv.filters)
+        return nn.Conv2d(
+            data.channels, conv.filters, conv.kernel, conv.stride, conv.padding, bias=conv.bias
+        )
+
+    def norm(self, data: Map) -> nn.Module:
+        return nn.BatchNorm2d(data.channels)
+
+    def pool(self, pool: Pool, data: Map) -> nn.Module:
+        sizes = pool.kernel, pool.stride, pool.padding
+        if pool.kind == "max":
+            return nn.MaxPool2d(*sizes)
+        return nn.AvgPool2d(*sizes, count_include_pad=False)
+
+    def mean(self, data: Map) -> nn.Module:
+        return nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten())
+
+    def flatten(self, data: Map) -> nn.Module:
+        return nn.Flatten()
+
+
+@dataclass(frozen=True)
+class TileKit(ModuleKit):
+    """Makes operators over tiles: each rank gives its tile, and gets its part of the output.
+
+    What makes a vector of a map gives the whole vector to every rank; what follows is computed on
+    each of them alike. All parameters have the gradients of the whole image on every rank.
+
+    Attributes:
+        tiling: The tiles of the image. Each map is cut as the image is: into the same grid, for the
+            same ranks.
+    """
+
+    tiling: Tiling
+
+    def conv(self, conv: Conv, data: Map) -> nn.Module:
+        tiling = self._tiling(data)
+        if conv.shifted:
+            return SpatialOddPixelConv2d(data.channels, conv.filters, tiling=tiling)
+        return SpatialConv2d(
+            data.channels,
+            conv.filters,
+            conv.kernel,
+            conv.stride,
+            conv.padding,
+            bias=conv.bias,
+            tiling=tiling,
+        )
+
+    def norm(self, data: Map) -> nn.Module:
+        return SpatialBatchNorm2d(data.channels, tiling=self._tiling(data))
+
+    def pool(self, pool: Pool, data: Map) -> nn.Module:
+        sizes, tiling = (pool.kernel, pool.stride, pool.padding), self._tiling(data)
+        if pool.kind == "max":
+            return SpatialMaxPool2d(*sizes, tiling=tiling)
+        return SpatialAvgPool2d(*sizes, count_include_pad=False, tiling=tiling)
+
+    def mean(self, data: Map) -> nn.Module:
+        return nn.Sequential(SpatialGlobalAvgPool2d(tiling=self._tiling(data)), nn.Flatten())
+
+    def flatten(self, data: Map) -> nn.Module:
+        return nn.Sequential(ToEveryRank(tiling=self._tiling(data)), nn.Flatten())
+
+    def _tiling(self, data: Map) -> Tiling:
+        return self.tiling.resized(data.height, data.width)

@@ -1,0 +1,47 @@
+"""A 1x1 convolution of the pixels at odd rows and columns, which halves height and width.
+
+It is a convolution of stride 2 on an image that is shifted by one pixel. Of an odd number of rows
+or columns it leaves out the last, where the shift has moved in zeros.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from spbench_workers.spatial.conv import SpatialConv2d, window_of
+from spbench_workers.spatial.operator import TiledWindow
+from spbench_workers.spatial.tiling import Tiling
+
+
+class OddPixelConv2d(nn.Conv2d):
+    """The convolution of a whole image, without bias."""
+
+    def __init__(self, in_channels: int, out_channels: int) -> None:
+        super().__init__(in_channels, out_channels, 1, stride=2, bias=False)
+
+    def forward(self, image: torch.Tensor) -> torch.Tensor:
+        """Return the convolution: ``batch x out_channels x height // 2 x width // 2``."""
+        return functional.conv2d(image[:, :, 1::2, 1::2], self.weight)
+
+
+class SpatialOddPixelConv2d(SpatialConv2d):
+    """The same of an image whose tiles are on different ranks; see `SpatialConv2d`."""
+
+    def __init__(self, in_channels: int, out_channels: int, *, tiling: Tiling) -> None:
+        super().__init__(in_channels, out_channels, 1, stride=2, bias=False, tiling=tiling)
+        # Of each 2x2 pixels the last is read: a window of one pixel cannot say so.
+        self.window = window_of(2, 2, 0)
+        self.tiled = TiledWindow(tiling, self.window)
+        self.output = self.tiled.output
+
+    def local(
+        self,
+        pixels: torch.Tensor,
+        padding: tuple[int, int],
+        weight: torch.Tensor,
+        bias: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        """Convolve pixels that are all there, from an even row and column on."""
+        return functional.conv2d(pixels[:, :, 1::2, 1::2], weight)

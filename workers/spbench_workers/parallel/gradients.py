@@ -1,0 +1,156 @@
+"""Gradients of a step: what each rank has, and the sum over all that hold the same weights.
+
+- Over tiles nothing is summed: the spatial operators have done it, each tile has the whole image's.
+- Members each have the share of their own images, weighted by them: their sum is the whole.
+- Replicas have images of their own, equally many: their mean is taken.
+- Mirrored pipelines each have half of a step's images: their sum is taken. A rank that holds the
+  same stage in both adds its two copies first.
+
+All gradients of a stage lie in one flat tensor, made once; a parameter's ``grad`` is a view of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from mpi4py import MPI
+from torch import nn
+
+from spbench_workers.layout_models import ModelLayout, Place
+from spbench_workers.spatial.gradients import sum_over
+
+BUCKET = 1 << 22
+"""Numbers that go in one message: 16 MiB of fp32, which a message of twice as many gains little."""
+
+Key = tuple[int, int]
+"""A stage, and the tile whose copies are summed; 0 for all members."""
+
+
+def key_of(layout: ModelLayout, place: Place) -> Key:
+    """Return which copies of the weights a rank's copy is summed with."""
+    return place.stage, place.tile if layout.stages[place.stage].spatial else 0
+
+
+def sharers(layout: ModelLayout, key: Key) -> tuple[int, ...]:
+    """Return the ranks whose gradients are summed, ascending, each once."""
+    stage, tile = key
+    found: set[int] = set()
+    for replica in range(layout.replicas):
+        for direction in layout.directions:
+            ranks = layout.ranks_of(stage, replica, direction)
+            found.update({ranks[tile]} if layout.stages[stage].spatial else ranks)
+    return tuple(sorted(found))
+
+
+class Flat(Protocol):
+    """What all copies of a stage have, in one tensor."""
+
+    @property
+    def flat(self) -> torch.Tensor: ...
+
+
+class FlatGradients:
+    """The gradients of a stage's parameters, all in one tensor.
+
+    Attributes:
+        flat: The tensor.
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        parameters = list(module.parameters())
+        self.flat = torch.zeros(
+            sum(parameter.numel() for parameter in parameters),
+            dtype=parameters[0].dtype,
+            device=parameters[0].device,
+        )
+        parts = self.flat.split([parameter.numel() for parameter in parameters])
+        for parameter, part in zip(parameters, parts, strict=True):
+            parameter.grad = part.view(parameter.shape)
+
+    def clear(self) -> None:
+        """Make ready for a step: backward adds to what is there."""
+        self.flat.zero_()
+
+
+@dataclass(frozen=True, slots=True)
+class Sharing:
+    """Copies of the same weights: those on this rank, and the ranks of all.
+
+    Attributes:
+        comm: The ranks.
+        copies: Flat tensors: one; or two, where this rank is its own mirror.
+        replicas: Over how many the mean is taken.
+    """
+
+    comm: MPI.Intracomm
+    copies: tuple[Flat, ...]
+    replicas: int
+
+    def sum(self) -> None:
+        """Give every copy the sum of all. All ranks of the group must call it."""
+        first, *others = (copy.flat for copy in self.copies)
+        for other in others:
+            first.add_(other)
+        if self.comm.size > 1:
+            for bucket in first.split(BUCKET):
+                sum_over(self.comm, bucket)
+        if self.replicas > 1:
+            first.div_(self.replicas)
+        for other in others:
+            other.copy_(first)
+
+
+def sharings(
+    world: MPI.Intracomm, layout: ModelLayout, copies: Sequence[tuple[Place, Flat]]
+) -> tuple[Sharing, ...]:
+    """Return the groups whose gradients are summed, in which this rank is, in their order.
+
+    All ranks must call it.
+    """
+    keyed = [(key_of(layout, place), flat) for place, flat in copies]
+    return _groups(world, keyed, lambda key: sharers(layout, key), layout.replicas)
+
+
+def mirrors(
+    world: MPI.Intracomm, layout: ModelLayout, copies: Sequence[tuple[Place, Flat]]
+) -> tuple[Sharing, ...]:
+    """Return the pairs of a stage's copies in both directions of a mirrored layout.
+
+    All ranks must call it.
+    """
+
+    def ranks(key: Key) -> tuple[int, ...]:
+        stage, index = key
+        replica = copies[0][0].replica
+        both = (layout.ranks_of(stage, replica, direction) for direction in layout.directions)
+        return tuple(sorted({several[index] for several in both}))
+
+    keyed = [((place.stage, place.tile + place.member), flat) for place, flat in copies]
+    return _groups(world, keyed, ranks, 1)
+
+
+def _groups(
+    world: MPI.Intracomm,
+    copies: Sequence[tuple[Key, Flat]],
+    ranks: Callable[[Key], tuple[int, ...]],
+    replicas: int,
+) -> tuple[Sharing, ...]:
+    """Return one group a key, in the order in which a rank must take part in them.
+
+    Ranks of two groups take part in the same order in both, the lesser key first: so that none
+    waits for another that waits for it.
+    """
+    by_key: dict[Key, list[Flat]] = {}
+    for key, flat in copies:
+        by_key.setdefault(key, []).append(flat)
+    everyone = world.Get_group()
+    found = []
+    for key in sorted(by_key):
+        group = everyone.Incl(ranks(key))
+        found.append(Sharing(world.Create_group(group), tuple(by_key[key]), replicas))
+        group.Free()
+    everyone.Free()
+    return tuple(found)

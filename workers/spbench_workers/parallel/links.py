@@ -1,0 +1,192 @@
+"""Messages between stages: one a micro-batch and pair of ranks, of one tensor or of two.
+
+Messages of one kind between two stages follow each other in the order of the micro-batches, which
+both ends know. Two receives are posted ahead of what is taken, and a send is waited for when the
+second after it is to go: as `spbench_workers.parallel.orders` asks, so that no two ranks wait for
+each other. Memory is set up once, for the largest micro-batch. Data travel as bytes, whatever the
+number format; those of a GPU through the host.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from mpi4py import MPI
+
+from spbench_workers.parallel.orders import PENDING
+from spbench_workers.parallel.parcels import Holding, Parcel, Shape, parcels
+from spbench_workers.spatial.transports import memory_of
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """Messages that follow each other, as one rank sees them.
+
+    Attributes:
+        comm: All ranks of the job; for messages between stages alone.
+        tag: The same for all messages of this way, and for no others between the same two ranks.
+        sizes: Images of each micro-batch of a step, in the order of the messages.
+        parcels: By number of images, what goes between this rank and its peers.
+        shapes: By number of images, the shapes of this rank's tensors.
+        dtype: The number format.
+        device: Where the tensors are.
+    """
+
+    comm: MPI.Intracomm
+    tag: int
+    sizes: tuple[int, ...]
+    parcels: dict[int, tuple[Parcel, ...]]
+    shapes: dict[int, tuple[Shape, ...]]
+    dtype: torch.dtype
+    device: torch.device
+
+    @classmethod
+    def between(
+        cls,
+        comm: MPI.Intracomm,
+        tag: int,
+        sizes: Sequence[int],
+        mine: Mapping[int, Holding],
+        peers: Mapping[int, Mapping[int, Holding]],
+        *,
+        dtype: torch.dtype,
+        device: torch.device,
+    ) -> Way:
+        """Return the way between this rank and some of a neighbour stage.
+
+        Args:
+            comm: All ranks of the job.
+            tag: Of this way's messages.
+            sizes: Images of each micro-batch of a step.
+            mine: By number of images, what this rank holds.
+            peers: By number of images, and by rank, what others hold of the same maps.
+            dtype: The number format.
+            device: Where the tensors are.
+        """
+        return cls(
+            comm,
+            tag,
+            tuple(sizes),
+            {size: parcels(mine[size], peers[size]) for size in mine},
+            {size: mine[size].shapes for size in mine},
+            dtype,
+            device,
+        )
+
+    def slots(self) -> list[_Slot]:
+        """Return memory for as many messages as may be under way."""
+        most: dict[int, int] = {}
+        for several in self.parcels.values():
+            for parcel in several:
+                most[parcel.peer] = max(most.get(parcel.peer, 0), parcel.values)
+        pinned = self.device.type == "cuda"
+        return [
+            _Slot(
+                {
+                    peer: torch.empty(values, dtype=self.dtype, pin_memory=pinned)
+                    for peer, values in most.items()
+                }
+            )
+            for _ in range(PENDING)
+        ]
+
+
+@dataclass(slots=True)
+class _Slot:
+    """Memory of one message to or from each peer, and what MPI does with it."""
+
+    memory: dict[int, torch.Tensor]
+    requests: list[MPI.Request] = field(default_factory=list)
+
+    def wait(self) -> None:
+        MPI.Request.Waitall(self.requests)
+        self.requests = []
+
+
+class Outgoing:
+    """The sending end of a way.
+
+    Attributes:
+        bytes: Sent since the start.
+        messages: Likewise.
+    """
+
+    def __init__(self, way: Way) -> None:
+        self._way = way
+        self._slots = way.slots()
+        self._turn = 0
+        self.bytes = self.messages = 0
+
+    def wait(self) -> None:
+        """Wait until there is memory for the next message: until the last but one has gone."""
+        self._slots[self._turn % PENDING].wait()
+
+    def send(self, tensors: Sequence[torch.Tensor]) -> None:
+        """Send a micro-batch's tensors, of this rank's shapes; they may change at once."""
+        way, slot = self._way, self._slots[self._turn % PENDING]
+        size = way.sizes[self._turn % len(way.sizes)]
+        slot.wait()
+        for parcel in way.parcels[size]:
+            memory = slot.memory[parcel.peer]
+            parts = zip(parcel.views(memory), tensors, parcel.cuts, strict=True)
+            for part, tensor, cut in parts:
+                part.copy_(tensor[cut])
+            sent = memory_of(memory[: parcel.values])
+            slot.requests.append(way.comm.Isend([sent, MPI.BYTE], dest=parcel.peer, tag=way.tag))
+            self.bytes += sent.nbytes
+            self.messages += 1
+        self._turn += 1
+
+    def finish(self) -> None:
+        """Wait until all has gone."""
+        for slot in self._slots:
+            slot.wait()
+
+
+class Incoming:
+    """The receiving end of a way."""
+
+    def __init__(self, way: Way) -> None:
+        self._way = way
+        self._slots = way.slots()
+        self._posted = self._taken = 0
+
+    def begin(self) -> None:
+        """Post a step's first receives."""
+        self._posted = self._taken = 0
+        for _ in range(PENDING):
+            self._post()
+
+    def wait(self) -> None:
+        """Wait for the next micro-batch's tensors."""
+        self._slots[self._taken % PENDING].wait()
+
+    def take(self) -> tuple[torch.Tensor, ...]:
+        """Return the next micro-batch's tensors, in memory of their own."""
+        way, slot = self._way, self._slots[self._taken % PENDING]
+        size = way.sizes[self._taken]
+        slot.wait()
+        tensors = tuple(
+            torch.empty(shape, dtype=way.dtype, device=way.device) for shape in way.shapes[size]
+        )
+        for parcel in way.parcels[size]:
+            parts = zip(parcel.views(slot.memory[parcel.peer]), tensors, parcel.cuts, strict=True)
+            for part, tensor, cut in parts:
+                tensor[cut].copy_(part)
+        self._taken += 1
+        self._post()
+        return tensors
+
+    def _post(self) -> None:
+        way = self._way
+        if self._posted == len(way.sizes):
+            return
+        slot = self._slots[self._posted % PENDING]
+        for parcel in way.parcels[way.sizes[self._posted]]:
+            memory = memory_of(slot.memory[parcel.peer][: parcel.values])
+            slot.requests.append(
+                way.comm.Irecv([memory, MPI.BYTE], source=parcel.peer, tag=way.tag)
+            )
+        self._posted += 1

@@ -1,0 +1,99 @@
+"""Batch normalisation of images that several ranks share (local_DP): one batch for all of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from mpi4py import MPI
+from torch import nn
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
+
+from spbench_workers.models.kit import WholeKit
+from spbench_workers.models.parts import Map
+from spbench_workers.spatial.gradients import sum_over
+
+MOMENTUM = 0.1
+"""The share of a new batch in the running statistics, as in torch."""
+
+
+class MemberBatchNorm2d(nn.BatchNorm2d):
+    """`torch.nn.BatchNorm2d` of a batch whose images are on different ranks.
+
+    Input and output are this rank's images, ``images x channels x rows x cols``; each rank has one
+    or more. In training, mean and variance are those of all images. The gradients of weight and
+    bias are this rank's share, as those of all other layers of the stage are: their sum over the
+    ranks is the whole. All ranks must call forward, and backward, in the same order.
+
+    Args:
+        num_features: Channels.
+        comm: The ranks.
+    """
+
+    def __init__(self, num_features: int, *, comm: MPI.Intracomm) -> None:
+        super().__init__(num_features, momentum=MOMENTUM)
+        self.comm = comm
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        """Return this rank's images, normalised."""
+        if not self.training:
+            return super().forward(images)
+        wide = images.to(torch.promote_types(images.dtype, torch.float32))
+        # The mean first, and then the distances from it: their squares lose no digits.
+        own = wide.new_tensor([images.numel() // images.shape[1]])
+        sums = _summed(self.comm, torch.cat((wide.sum((0, 2, 3)), own)))
+        count = sums[-1].detach()
+        distances = wide - (sums[:-1] / count)[:, None, None]
+        variance = _summed(self.comm, distances.square().sum((0, 2, 3))) / count
+        self._track((sums[:-1] / count).detach(), variance.detach(), float(count))
+        scale = (variance + self.eps).rsqrt() * self.weight
+        normalised = distances * scale[:, None, None] + self.bias[:, None, None]
+        return normalised.to(images.dtype)
+
+    @torch.no_grad()
+    def _track(self, mean: torch.Tensor, variance: torch.Tensor, count: float) -> None:
+        found = (self.running_mean, mean), (self.running_var, variance * (count / (count - 1)))
+        for running, new in found:
+            assert running is not None, "no argument turns running statistics off"
+            running.lerp_(new.to(running.dtype), MOMENTUM)
+        assert self.num_batches_tracked is not None, "it comes with them"
+        self.num_batches_tracked.add_(1)
+
+
+@dataclass(frozen=True)
+class MemberKit(WholeKit):
+    """Makes torch's own modules, but for batch normalisation, which is over the members' images.
+
+    Attributes:
+        comm: The ranks that share the images of each micro-batch.
+    """
+
+    comm: MPI.Intracomm
+
+    def norm(self, data: Map) -> nn.Module:
+        return MemberBatchNorm2d(data.channels, comm=self.comm)
+
+
+def _summed(comm: MPI.Intracomm, values: torch.Tensor) -> torch.Tensor:
+    total: torch.Tensor = _Sum.apply(comm, values)
+    return total
+
+
+class _Sum(Function):
+    """A sum over ranks; backward too, since what each makes of it counts."""
+
+    @staticmethod
+    def forward(ctx: Any, comm: MPI.Intracomm, values: torch.Tensor) -> torch.Tensor:
+        ctx.comm = comm
+        total = values.clone()
+        sum_over(comm, total)
+        return total
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: torch.Tensor) -> Any:
+        total = gradient.contiguous().clone()
+        sum_over(ctx.comm, total)
+        return None, total

@@ -1,0 +1,95 @@
+"""Running statistics of two mirrored pipelines, as if one had seen all micro-batches in order.
+
+Each micro-batch moves them: r becomes (1 - m) r + m s. That is linear, so that each direction can
+add up what its own micro-batches contribute, and let it decay for each that the other direction
+has in between; with what is left of the values before the step, the two sums are those of one
+pipeline that takes the micro-batches in their order, whatever the schedule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from mpi4py import MPI
+from torch import nn
+
+from spbench_workers.layout_models import ModelLayout, Place
+from spbench_workers.parallel.gradients import mirrors
+
+
+class FlatStatistics:
+    """The running means and variances of a stage, all in one tensor.
+
+    Attributes:
+        flat: The tensor; the norms' own buffers are views of it. Empty in a stage without norms.
+        keep: The share of them that one more micro-batch leaves.
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        self.norms = [one for one in module.modules() if isinstance(one, nn.BatchNorm2d)]
+        tensors = [
+            tensor for norm in self.norms for tensor in (norm.running_mean, norm.running_var)
+        ]
+        found = [tensor for tensor in tensors if tensor is not None]
+        self.flat = torch.cat(found) if found else torch.empty(0)
+        parts = iter(self.flat.split([tensor.numel() for tensor in found]) if found else ())
+        for norm in self.norms:
+            # Through `data`: autograd keeps them for backward, and would refuse that we change
+            # them meanwhile, though in training it does not read them.
+            norm.running_mean, norm.running_var = next(parts).data, next(parts).data
+        (momentum,) = {norm.momentum for norm in self.norms} or {0.0}
+        assert momentum is not None, "a plain mean of all micro-batches is not linear in this way"
+        self.keep = 1.0 - momentum
+
+
+class MirroredStatistics:
+    """Those of a rank's two stages, over a step. All ranks must make it, and end it, together.
+
+    Args:
+        world: The ranks of the layout.
+        layout: Two mirrored pipelines.
+        stages: This rank's places and modules, by direction.
+        count: Micro-batches of a step, in both directions.
+    """
+
+    def __init__(
+        self,
+        world: MPI.Intracomm,
+        layout: ModelLayout,
+        stages: Sequence[tuple[Place, nn.Module]],
+        count: int,
+    ) -> None:
+        self._count = count
+        self._copies = [FlatStatistics(module) for _, module in stages]
+        self._before = [copy.flat.clone() for copy in self._copies]
+        self._seen = [0] * len(stages)
+        self._own = [0] * len(stages)
+        places = [place for place, _ in stages]
+        self.sharings = mirrors(world, layout, list(zip(places, self._copies, strict=True)))
+
+    def begin(self) -> None:
+        """Make ready for a step: put the values before it aside."""
+        for direction, (copy, before) in enumerate(zip(self._copies, self._before, strict=True)):
+            before.copy_(copy.flat)
+            copy.flat.zero_()
+            self._seen[direction] = self._own[direction] = 0
+
+    def pass_others(self, direction: int, micro_batch: int) -> None:
+        """Let micro-batches of the other direction pass, before one of this direction comes."""
+        copy = self._copies[direction]
+        copy.flat.mul_(copy.keep ** (micro_batch - self._seen[direction]))
+        self._seen[direction] = micro_batch + 1
+        self._own[direction] += 1
+
+    def end(self) -> None:
+        """Put both directions' sums, and the values before the step, together."""
+        for copy, seen in zip(self._copies, self._seen, strict=True):
+            copy.flat.mul_(copy.keep ** (self._count - seen))
+        for sharing in self.sharings:
+            sharing.sum()
+        for copy, before, own in zip(self._copies, self._before, self._own, strict=True):
+            copy.flat.add_(before, alpha=copy.keep**self._count)
+            for norm in copy.norms:
+                assert norm.num_batches_tracked is not None, "it comes with the statistics"
+                norm.num_batches_tracked.add_(self._count - own)

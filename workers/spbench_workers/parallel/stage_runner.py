@@ -1,0 +1,219 @@
+"""One stage on one rank: forward and backward of micro-batches, and what goes between stages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from spbench_workers.layout import Box, Interval
+from spbench_workers.parallel.links import Incoming, Outgoing
+from spbench_workers.parallel.micro_batches import MicroBatch
+from spbench_workers.parallel.phases import Phases
+
+Tensors = tuple[torch.Tensor, ...]
+
+
+class Source(Protocol):
+    """Where images and their classes come from. A rank asks for what it holds alone.
+
+    Images come in the number format and on the device of the model.
+    """
+
+    def pixels(self, replica: int, images: Interval, box: Box) -> torch.Tensor:
+        """Return a box of some of a replica's images, ``images x channels x rows x cols``."""
+
+    def classes(self, replica: int, images: Interval) -> torch.Tensor:
+        """Return the class of each, in int64."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """How a stage is joined to the stages beside it; None where there is none.
+
+    Attributes:
+        inputs: From the stage before.
+        outputs: To the stage after.
+        output_gradients: From the stage after.
+        input_gradients: To the stage before.
+    """
+
+    inputs: Incoming | None
+    outputs: Outgoing | None
+    output_gradients: Incoming | None
+    input_gradients: Outgoing | None
+
+    def begin(self, learns: bool) -> None:
+        """Post a step's first receives."""
+        if self.inputs is not None:
+            self.inputs.begin()
+        if learns and self.output_gradients is not None:
+            self.output_gradients.begin()
+
+    def finish(self) -> None:
+        """Wait until all has gone."""
+        for end in (self.outputs, self.input_gradients):
+            if end is not None:
+                end.finish()
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """This rank's part of a step's images.
+
+    Attributes:
+        replica: Whose images.
+        images: By micro-batch, its share of them, counted from the replica's first of the step.
+        box: Its pixels of them.
+        count: Images of the replica's step, over which the loss is a mean.
+    """
+
+    replica: int
+    images: dict[int, Interval]
+    box: Box
+    count: int
+
+
+class StageRunner:
+    """Does the tasks of one stage.
+
+    Args:
+        module: The stage.
+        ends: How it is joined to others.
+        part: Its part of the images.
+        source: Where images and classes come from.
+        phases: Where the time is counted.
+        keeps_input_gradients: Whether the gradients of the images are kept.
+
+    Attributes:
+        loss: Of the step so far: this rank's images' share of the mean over the replica's; the
+            same on all ranks of tiles. 0 before the last stage.
+        logits: Of an evaluation, by micro-batch; on the last stage alone.
+        image_gradients: By micro-batch, where they are kept; on the first stage alone.
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        ends: Ends,
+        part: Part,
+        source: Source,
+        phases: Phases,
+        *,
+        keeps_input_gradients: bool = False,
+    ) -> None:
+        self.module = module
+        self.loss = 0.0
+        self.logits: dict[int, torch.Tensor] = {}
+        self.image_gradients: dict[int, torch.Tensor] = {}
+        self._ends, self._part, self._source, self._phases = ends, part, source, phases
+        self._keeps_input_gradients = keeps_input_gradients
+        self._kept: dict[int, tuple[Tensors, Tensors]] = {}
+
+    @property
+    def traffic(self) -> tuple[int, int]:
+        """Bytes and messages that this rank has sent to other stages."""
+        ends = [self._ends.outputs, self._ends.input_gradients]
+        sending = [end for end in ends if end is not None]
+        return sum(end.bytes for end in sending), sum(end.messages for end in sending)
+
+    def begin(self, *, learns: bool) -> None:
+        """Make ready for a step."""
+        self.loss = 0.0
+        self.logits.clear()
+        self.image_gradients.clear()
+        self.module.train(learns)
+        self._ends.begin(learns)
+
+    def finish(self) -> None:
+        """Wait until other stages have what they need."""
+        with self._phases.of("wait"):
+            self._ends.finish()
+
+    def forward(self, micro_batch: int) -> None:
+        """Take a micro-batch from the stage before, and give it on; keep what backward needs."""
+        inputs = self._inputs(micro_batch)
+        if self._ends.inputs is not None or self._keeps_input_gradients:
+            # Detached: a source may give the same tensor again, whose gradient is not to add up.
+            inputs = tuple(tensor.detach().requires_grad_() for tensor in inputs)
+        with self._phases.of("forward"):
+            outputs = self._run(inputs)
+            if self._ends.outputs is None:
+                outputs = (self._loss(outputs[0], micro_batch),)
+        self._kept[micro_batch] = inputs, outputs
+        self._send(self._ends.outputs, outputs)
+
+    def infer(self, micro_batch: int) -> None:
+        """Take a micro-batch from the stage before, and give it on; nothing is kept."""
+        inputs = self._inputs(micro_batch)
+        with torch.no_grad(), self._phases.of("forward"):
+            outputs = self._run(inputs)
+        if self._ends.outputs is None:
+            self.logits[micro_batch] = outputs[0]
+        self._send(self._ends.outputs, outputs)
+
+    def backward(self, micro_batch: int) -> None:
+        """Take gradients from the stage after, and give those of the input on."""
+        inputs, outputs = self._kept.pop(micro_batch)
+        gradients = self._take(self._ends.output_gradients)
+        with self._phases.of("backward"):
+            torch.autograd.backward(outputs, gradients)
+        if not inputs[0].requires_grad:
+            return
+        found = [
+            torch.zeros_like(tensor) if tensor.grad is None else tensor.grad for tensor in inputs
+        ]
+        if self._ends.inputs is None:
+            self.image_gradients[micro_batch] = found[0]
+        self._send(self._ends.input_gradients, found)
+
+    def _inputs(self, micro_batch: int) -> Tensors:
+        taken = self._take(self._ends.inputs)
+        if taken is not None:
+            return taken
+        part = self._part
+        return (self._source.pixels(part.replica, part.images[micro_batch], part.box),)
+
+    def _run(self, inputs: Tensors) -> Tensors:
+        output = self.module(inputs[0] if len(inputs) == 1 else inputs)
+        return (output,) if isinstance(output, torch.Tensor) else tuple(output)
+
+    def _loss(self, logits: torch.Tensor, micro_batch: int) -> torch.Tensor:
+        """The images' share of the mean: shares of unequal micro-batches add up to it."""
+        part = self._part
+        classes = self._source.classes(part.replica, part.images[micro_batch]).to(logits.device)
+        loss = functional.cross_entropy(logits, classes, reduction="sum") / part.count
+        self.loss += float(loss.detach())
+        return loss
+
+    def _take(self, end: Incoming | None) -> Tensors | None:
+        if end is None:
+            return None
+        with self._phases.of("wait"):
+            end.wait()
+        with self._phases.of("join"):
+            return end.take()
+
+    def _send(self, end: Outgoing | None, tensors: Sequence[torch.Tensor]) -> None:
+        if end is None:
+            return
+        with self._phases.of("wait"):
+            end.wait()
+        with self._phases.of("join"), torch.no_grad():
+            end.send(tensors)
+
+
+def part_of(
+    replica: int, member: int, members: int, box: Box, batches: Sequence[MicroBatch]
+) -> Part:
+    """Return a rank's part of a step's images."""
+    return Part(
+        replica,
+        {index: batch.share(member, members) for index, batch in enumerate(batches)},
+        box,
+        sum(batch.size for batch in batches),
+    )

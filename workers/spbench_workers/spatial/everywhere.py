@@ -1,0 +1,62 @@
+"""A whole image on every rank, from its tiles."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
+
+from spbench_workers.spatial.exchange import view
+from spbench_workers.spatial.gradients import sum_over
+from spbench_workers.spatial.operator import check_tile
+from spbench_workers.spatial.tiling import Tiling
+
+
+class ToEveryRank(nn.Module):
+    """Gives every rank the whole of an image whose tiles are on different ranks.
+
+    Input is this rank's tile, ``batch x channels x rows x cols``; output is the image,
+    ``batch x channels x height x width``, the same on every rank: of one that fits in its memory.
+    All ranks must call forward in the same order.
+
+    As after `SpatialGlobalAvgPool2d`, what follows is computed alike on every rank, and so is its
+    gradient: backward each rank takes that of its own tile, and nothing is sent.
+
+    Args:
+        tiling: The tiles of the input.
+    """
+
+    def __init__(self, *, tiling: Tiling) -> None:
+        super().__init__()
+        self.tiling = tiling
+
+    def forward(self, tile: torch.Tensor) -> torch.Tensor:
+        """Return the image.
+
+        Raises:
+            ValueError: The tile has not the shape that the tiling says.
+        """
+        check_tile(self.tiling, tile)
+        image: torch.Tensor = _Spread.apply(tile, self.tiling)
+        return image
+
+
+class _Spread(Function):
+    @staticmethod
+    def forward(ctx: Any, tile: torch.Tensor, tiling: Tiling) -> torch.Tensor:
+        ctx.tiling = tiling
+        whole = tiling.partition.image
+        image = tile.new_zeros((*tile.shape[:2], whole.height, whole.width))
+        # One rank has a pixel, all others have zero: their sum is that pixel.
+        view(image, whole, tiling.tile).copy_(tile)
+        sum_over(tiling.comm, image)
+        return image
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: torch.Tensor) -> Any:
+        tiling: Tiling = ctx.tiling
+        return view(gradient, tiling.partition.image, tiling.tile), None
