@@ -192,7 +192,9 @@ def run(*words: str, home: Path, env: dict[str, str] | None = None, limit: float
     return Running(*words, home=home, env=env).end(limit)
 
 
-def on_ranks(ranks: int, *program: str, **env: str) -> subprocess.CompletedProcess[str]:
+def on_ranks(
+    ranks: int, *program: str, seconds: float = 280, **env: str
+) -> subprocess.CompletedProcess[str]:
     """Run a program with mpi4py on ranks of this host, without the console."""
     beside = str(Path(sys.executable).parent)
     mpirun = shutil.which("mpirun", path=beside) or shutil.which("mpirun")
@@ -204,6 +206,6 @@ def on_ranks(ranks: int, *program: str, **env: str) -> subprocess.CompletedProce
         env=os.environ | as_root | {"OMPI_MCA_osc": "^ucx", "OMP_NUM_THREADS": "1"} | env,
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=seconds,
         check=False,
     )

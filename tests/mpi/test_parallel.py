@@ -33,7 +33,14 @@ AMOEBANET = {
 }
 
 
-PLAIN = {"members": 1, "replicas": 1, "mirrored": False, "times": 1}
+PLAIN = {
+    "members": 1,
+    "replicas": 1,
+    "mirrored": False,
+    "times": 1,
+    "backend": "mpi",
+    "one_way": False,
+}
 SOLVER = {"dtype": "float64", "optimizer": "sgd"}
 
 
@@ -92,15 +99,41 @@ MIRRORED = [
     case(V1, 2, "2x2", mirrored=True, schedule="gpipe"),
     case(AMOEBANET, 2, mirrored=True),
 ]
+ONE_WAY = [
+    *(case(V1, 2, mirrored=True, one_way=True, times=times, batch=5) for times in (1, 2, 4)),
+    case(V1, 4, mirrored=True, one_way=True, schedule="gpipe"),
+    case(V1, 3, mirrored=True, one_way=True, optimizer="adam"),
+    case(V1, 1, mirrored=True, one_way=True, parts=1),
+    case(V1, 2, "1x2", "1x2", mirrored=True, one_way=True),
+    case(ODD, 3, "2x2", "2x1", mirrored=True, one_way=True),
+    case(V1, 2, "2x2", mirrored=True, one_way=True),
+    case(V1, 2, "1x2", mirrored=True, one_way=True, replicas=2),
+    case(V1, 3, mirrored=True, one_way=True, members=2, batch=8),
+]
+OTHER_BACKENDS = [
+    case(V1, 3, parts=4, backend="gloo"),
+    case(V1, 2, backend="gloo", schedule="gpipe", batch=5, dtype="bfloat16"),
+    case(V1, 2, "2x2", backend="gloo"),
+    case(V1, 2, mirrored=True, times=2, backend="gloo"),
+]
 FAULTS = {
     # A fault, and the kinds of tensors that must show it.
     "lost-gradient": (case(V1, 2), {"loss", "input", "gradients", "weights", "logits"}),
     "unsummed": (case(V1, 2, members=2), {"loss", "gradients", "weights", "logits"}),
     "own-statistics": (case(V1, 2, members=2), {"loss", "input", "gradients", "statistics"}),
     "unmirrored": (case(V1, 2, mirrored=True), {"statistics", "logits"}),
+    # Nothing arrives at the owner, who learns from its own half; or nothing comes back from it.
+    "gradients-not-sent": (
+        case(V1, 2, mirrored=True, one_way=True),
+        {"loss", "gradients", "weights", "logits"},
+    ),
+    "weights-not-sent": (
+        case(V1, 2, mirrored=True, one_way=True),
+        {"loss", "gradients", "weights", "logits"},
+    ),
 }
 WRONG = [words | {"fault": fault} for fault, (words, _) in FAULTS.items()]
-RIGHT = [*PIPELINES, *TILES, *SHARED, *MIRRORED]
+RIGHT = [*PIPELINES, *TILES, *SHARED, *MIRRORED, *ONE_WAY, *OTHER_BACKENDS]
 CASES = RIGHT + WRONG
 
 

@@ -62,6 +62,10 @@ class Context:
         """Whether ``--inject`` asks this rank for that fault: the last rank is the victim."""
         return self._inject == fault and self.world.rank == self.world.size - 1
 
+    def planted_in_job(self, fault: str) -> bool:
+        """Whether ``--inject`` asks for a fault that all ranks must show together."""
+        return self._inject == fault
+
     def with_fault(self, body: Callable[[], object], seconds: float) -> Callable[[], object]:
         """Return ``body`` with the common fault in it that this rank is to show, if any."""
         if self._inject in COMMON_FAULTS and self.planted(self._inject):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import gc
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from time import perf_counter
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from spbench_workers.protocol import BATCH_INTERVAL
@@ -19,6 +20,7 @@ MAX_BATCH = 20_000
 SAMPLE_SECONDS = 100e-6
 """A sample of a short call takes about as long: so many calls that the clock's cost is nothing."""
 MAX_CALLS = 10_000
+NO_PAUSES: Mapping[int, Callable[[], object]] = MappingProxyType({})
 
 
 def measure(
@@ -27,6 +29,8 @@ def measure(
     *,
     metric: str = "time_ms",
     divide: int = 1,
+    iterations: int | None = None,
+    pauses: Mapping[int, Callable[[], object]] = NO_PAUSES,
 ) -> array[float]:
     """Run the case's warm-up and its timed iterations of ``body``; return this rank's times in ms.
 
@@ -38,22 +42,32 @@ def measure(
         body: One iteration. It must return only when its work is done.
         metric: The name that the samples bear.
         divide: How many repetitions one call of ``body`` makes; times are of one of them.
+        iterations: In place of the parameter's.
+        pauses: By a number of iterations, what is called after so many, untimed.
     """
-    warmup, iterations = context.params["warmup"], context.params["iterations"]
-    seconds = _warm_up(context, body, warmup)
+    if iterations is None:
+        iterations = context.params["iterations"]
+    seconds = _warm_up(context, body, context.params["warmup"])
     body = context.with_fault(body, seconds)
     times = array("d", bytes(8 * iterations))
     done = 0
     context.progress("timing", 0, iterations)
     while done < iterations:
-        batch = min(_batch_size(seconds), iterations - done)
+        batch = min(_batch_size(seconds), _to_next(pauses, done, iterations))
         context.world.comm.Barrier()
         time_batch(body, times, done, batch, 1000.0 / divide)
         context.samples(metric, times[done : done + batch])
         seconds = context.slowest(sum(times[done : done + batch]) / batch * divide / 1000.0)
         done += batch
         context.progress("timing", done, iterations)
+        if done in pauses:
+            pauses[done]()
     return times
+
+
+def _to_next(pauses: Iterable[int], done: int, iterations: int) -> int:
+    """Return the iterations until the next pause, or the end."""
+    return min((at for at in pauses if at > done), default=iterations) - done
 
 
 def _warm_up(context: Context, body: Callable[[], object], count: int) -> float:

@@ -145,6 +145,9 @@ def nccl_refusal(comm: MPI.Intracomm, device: torch.device) -> str:
 
     All ranks must call it, and all get the same answer.
     """
+    kinds: list[str] = comm.allgather(device.type)
+    if without := [rank for rank, kind in enumerate(kinds) if kind != "cuda"]:
+        return f"needs a GPU for each rank, and rank {without[0]} has none"
     gpus: list[str] = comm.allgather(_gpu(device))
     if "" in gpus:
         return f"is not part of the torch of rank {gpus.index('')}"

@@ -65,7 +65,7 @@ def describe(case: Case, np: int) -> dict[str, Any]:
             {"name": m.name, "unit": m.unit, "better": m.better, "fold": m.fold}
             for m in entry.metrics
         ],
-        "checks": list(entry.checks),
+        "checks": list(entry.checks_of(dict(case.params))),
         "expect": [
             {"metric": item.metric, "op": item.op, "limit": item.limit} for item in case.expect
         ],

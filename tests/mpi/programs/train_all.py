@@ -27,10 +27,11 @@ from spbench_workers.layout_models import model_layout
 from spbench_workers.models import model
 from spbench_workers.models.build import build_stage
 from spbench_workers.models.kit import WholeKit
-from spbench_workers.parallel import engine, gradients, learner, stage_runner
+from spbench_workers.parallel import building, engine, gradients, learner, one_way, stage_runner
 from spbench_workers.parallel.balance import balanced
 from spbench_workers.parallel.micro_batches import micro_batches
 from spbench_workers.parallel.plan import Learning, Plan
+from spbench_workers.parallel.precision import Precision
 
 CLASSES, SEED, STEPS = 5, 1, 2
 KEYS = "model", "config", "image", "dtype", "optimizer"
@@ -85,8 +86,10 @@ def plan_of(case):
         batches_of(case),
         schedule=case["schedule"],
         seed=SEED,
-        dtype=dtype_of(case),
+        precision=Precision(case["dtype"], dtype_of(case), dtype_of(case)),
         transport="packed",
+        backend=case["backend"],
+        one_way=case["one_way"],
     )
 
 
@@ -129,7 +132,8 @@ def sequential(words, batches, replicas):
             for index, batch in enumerate(batches):
                 data = images[slice(*batch.images)].clone().requires_grad_()
                 wanted = classes[slice(*batch.images)]
-                loss = functional.cross_entropy(copy(data), wanted, reduction="sum") / count
+                logits = copy(data).to(torch.promote_types(dtype, torch.float32))
+                loss = functional.cross_entropy(logits, wanted, reduction="sum") / count
                 loss.backward()
                 losses.append(float(loss.detach()))
                 found["input"][replica, index] = data.grad
@@ -209,11 +213,14 @@ def compare(case, comm):
     def note(kind, found, wanted, among):
         errors[kind] = max(errors[kind], relative(found, wanted, list(among)))
 
+    owners = [plan.owner] if plan.one_way else plan.layout.directions
     for place, stage, runner in zip(run.places, run.stages, run.runners, strict=True):
         own = plan.layout.stages[place.stage]
         parameters = dict(stage.named_parameters())
         gradients_found = {name: value.grad for name, value in parameters.items()}
-        note("gradients", gradients_found, expected["gradients"], expected["gradients"].values())
+        if place.direction in owners:
+            wanted = expected["gradients"]
+            note("gradients", gradients_found, wanted, wanted.values())
         values = {name: value.detach() for name, value in parameters.items()}
         note("weights", values, expected["weights"], expected["weights"].values())
         statistics = expected["statistics"][place.replica]
@@ -228,6 +235,8 @@ def compare(case, comm):
             }
             inputs = {index: runner.image_gradients[index] for index in images}
             note("input", inputs, images, expected["input"].values())
+    if case["fault"] is None:
+        check_owners(run, owners, comm.rank)
     found = run.evaluate()
     for place in run.places:
         if place.stage < len(plan.layout.stages) - 1:
@@ -246,6 +255,21 @@ def compare(case, comm):
     return errors
 
 
+def check_owners(run, owners, rank):
+    """The optimizer keeps something of owned weights alone; and what is sent one way is counted."""
+    plan, sent = run.plan, 0
+    for place, stage in zip(run.places, run.stages, strict=True):
+        parameters = list(stage.parameters())
+        kept = {bool(run.learner.state_of(parameter)) for parameter in parameters}
+        assert kept == {place.direction in owners}, (place, kept)
+        if not plan.one_way:
+            continue
+        holders = [plan.layout.ranks_of(place.stage, place.replica, way) for way in (0, 1)]
+        if not all(rank in ranks for ranks in holders):
+            sent += STEPS * sum(parameter.nbytes for parameter in parameters)
+    assert run.learner.traffic.one_way_bytes == sent, (run.learner.traffic, sent)
+
+
 def planted(fault, comm):
     """Make the last rank do something wrong, or all ranks where they must do it together."""
     if fault == "unsummed":
@@ -253,7 +277,12 @@ def planted(fault, comm):
     if fault == "unmirrored":
         return patch.object(learner.MirroredStatistics, "pass_others", lambda *_: None)
     if fault == "own-statistics":
-        return patch.object(engine, "MemberKit", lambda _: WholeKit())
+        return patch.object(building, "MemberKit", lambda _: WholeKit())
+    if fault == "gradients-not-sent":
+        nothing = dict.fromkeys(("send_gradients", "add_gradients"), lambda _: None)
+        return patch.multiple(one_way.OneWay, **nothing)
+    if fault == "weights-not-sent":
+        return patch.object(learner.Learner, "share", lambda _: None)
     if fault == "lost-gradient" and comm.rank == comm.size - 1:
         return patch.object(stage_runner.StageRunner, "_send", forgetful())
     return nullcontext()
@@ -264,7 +293,7 @@ def forgetful():
     right = stage_runner.StageRunner._send
 
     def send(self, end, tensors):
-        back = end is not None and end is self._ends.input_gradients
+        back = end is not None and end is self.ends.input_gradients
         right(self, end, [torch.zeros_like(one) for one in tensors] if back else tensors)
 
     return send
@@ -282,6 +311,8 @@ def answer_of(case, comm):
 
 def main():
     torch.set_num_threads(1)
+    # So small that a stage has several, the last of them not full.
+    gradients.BUCKET = one_way.BUCKET = 1000
     world = MPI.COMM_WORLD
     said = []
     for case in json.loads(Path(sys.argv[1]).read_text()):

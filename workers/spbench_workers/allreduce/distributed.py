@@ -45,7 +45,7 @@ class DistributedReduction:
         op: str,
     ) -> None:
         self._comm, self._device = comm, result.device
-        if backend == "nccl" and (reason := _nccl_refusal(comm, self._device)):
+        if backend == "nccl" and (reason := torch_group.nccl_refusal(comm, self._device)):
             raise CannotRunError(f"algorithm nccl {reason}; choose another algorithm")
         self._group = torch_group.acquire(comm, self._device)
         self._copy = None if source is result else partial(result.copy_, source)
@@ -72,11 +72,3 @@ class DistributedReduction:
 
     def free(self) -> None:
         torch_group.release(self._comm, self._device)
-
-
-def _nccl_refusal(comm: MPI.Intracomm, device: torch.device) -> str:
-    """Return why NCCL cannot serve these ranks, the same on all of them; nothing where it can."""
-    kinds = comm.allgather(device.type)
-    if without := [rank for rank, kind in enumerate(kinds) if kind != "cuda"]:
-        return f"needs a GPU for each rank, and rank {without[0]} has none"
-    return torch_group.nccl_refusal(comm, device)

@@ -58,6 +58,10 @@ def _no_tile(_: Params, __: int) -> dict[str, Any]:
     return {}
 
 
+def _all_of(checks: tuple[str, ...], _: Params) -> tuple[str, ...]:
+    return checks
+
+
 def _one_point(_: Params) -> list[Params]:
     return [{}]
 
@@ -74,6 +78,7 @@ class Benchmark:
         ranks: Says from complete parameters how many ranks there must be.
         points: Says from complete parameters which cases they make, for a benchmark that sweeps by
             itself: of each the parameters that differ, where None takes a parameter away.
+        choose_checks: Says from its checks and complete parameters which of them are made.
         own_lines: Whether by hand it prints lines of its own (`Context.say`) instead of the
             reference scripts'.
         place: Says where a rank stands, ``{"tile": ...}``, for the views.
@@ -91,6 +96,7 @@ class Benchmark:
     resolve: Callable[[Params], Params] = _as_given
     ranks: Callable[[Params], Ranks] = _any_ranks
     points: Callable[[Params], list[Params]] = _one_point
+    choose_checks: Callable[[tuple[str, ...], Params], tuple[str, ...]] = _all_of
     own_lines: bool = False
     place: Callable[[Params, int], dict[str, Any]] = _no_tile
     aliases: Mapping[str, str] = field(init=False)
@@ -103,6 +109,10 @@ class Benchmark:
         """Return the parameter of that name or alias, None where there is none."""
         name = self.aliases.get(name, name)
         return next((param for param in self.params if param.name == name), None)
+
+    def checks_of(self, params: Params) -> tuple[str, ...]:
+        """Return the checks that every rank makes under these parameters, which are complete."""
+        return self.choose_checks(self.checks, params)
 
     def complete(self, given: Mapping[str, Any]) -> Params:
         """Return all parameters, read, defaults filled in and contradictions refused.

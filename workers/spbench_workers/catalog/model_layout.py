@@ -157,6 +157,32 @@ def check_tiles(stage: int, grid: Grid, model: Model, first: int) -> None:
         )
 
 
+def check_fused(params: Params, model: Model) -> None:
+    """Refuse more fused_layers than a spatial stage of complete parameters has.
+
+    Raises:
+        ParamError: There are more.
+    """
+    from spbench_workers.models.groups import check_fused_layers
+    from spbench_workers.models.layers import ModelError
+    from spbench_workers.parallel.balance import layer_ranges, read_balance
+
+    if params["fused_layers"] is None:
+        return
+    stages, layers = layout_of(params).stages, len(model.layers)
+    if params["balance"] == MEASURED:
+        # Not known yet; the largest stage leaves one layer to each of the others.
+        ranges = [(0, layers - len(stages) + 1)]
+    else:
+        balance = read_balance(params["balance"], len(stages), layers)
+        pairs = zip(layer_ranges(balance), stages, strict=True)
+        ranges = [one for one, stage in pairs if stage.spatial]
+    try:
+        check_fused_layers(model, ranges, params["fused_layers"])
+    except ModelError as error:
+        raise ParamError(error.param, str(error)) from None
+
+
 def model_ranks(params: Params) -> Ranks:
     """Return replicas * (sum of tiles + (stages - spatial stages) * local_DP)."""
     return Ranks(exact=layout_of(params).ranks)

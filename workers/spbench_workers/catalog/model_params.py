@@ -36,10 +36,23 @@ _SPLIT = (
     Param("times", "int", None, "pairs of halves in a step of mirrored pipelines; else 1", 1),
     Param("local_DP", "int", None, "ranks that share the images of a stage without tiles", 1),
     Param("replicas", "int", None, "copies of all stages, each with images of its own", 1),
+    Param(
+        "sync_batchnorm",
+        "choice",
+        None,
+        "over what batch normalisation is, beside all tiles: all replicas; else each by itself",
+        choices=("replicas",),
+    ),
 )
 _SPEED = (
     Param("halo_D2", "bool", None, "whether several layers share one wider halo exchange"),
-    Param("fused_layers", "int", None, "blocks that share one, with halo_D2; else 1", minimum=1),
+    Param(
+        "fused_layers",
+        "int",
+        None,
+        "layers (blocks, cells) that share one, with halo_D2; else 1",
+        minimum=1,
+    ),
     Param(
         "enable_master_comm_opt",
         "bool",
@@ -91,7 +104,7 @@ _DATA = (
         spellings={"1": "medical", "2": "cifar", "3": "synthetic"},
     ),
     Param("datapath", "text", None, "the folder or archive of the images"),
-    Param("num_workers", "int", None, "processes that decode images, a rank; else 0", minimum=0),
+    Param("num_workers", "int", None, "threads that prepare the next step's images, a rank; else 0", minimum=0),
     Param("num_classes", "int", 10, "what the last layer tells apart", minimum=1),
     Param("num_epochs", "int", 1, "epochs, each of `iterations` steps", minimum=1),
     warmup(2),
@@ -136,6 +149,7 @@ COMMON = (
     *_DATA,
     *_LEARNING,
     Param("validate", "bool", True, "whether results are compared with the sequential model's"),
+    Param("baseline", "bool", None, "whether one process does the same work too; on by default"),
     SEED,
 )
 """What both models have."""

@@ -10,6 +10,7 @@ from spbench_workers.catalog.benchmark import TIME_MS, Benchmark, Metric, ParamE
 from spbench_workers.catalog.model_layout import (
     MIRRORED,
     TILED,
+    check_fused,
     layout_of,
     model_place,
     model_ranks,
@@ -39,6 +40,8 @@ _OF_SCHEMES: dict[str, tuple[tuple[str, ...], Any]] = {
     "fused_layers": (TILED, None),
     "times": (MIRRORED, 1),
     "enable_master_comm_opt": (MIRRORED, False),
+    "sync_batchnorm": (_PIPELINES, None),
+    "baseline": (_PIPELINES, True),
 }
 """Parameters that only some schemes read, and their defaults there."""
 _OF_LEARNING: dict[str, Any] = {
@@ -49,6 +52,7 @@ _OF_LEARNING: dict[str, Any] = {
     "weight_decay": 0.0,
     "learning_rate_decay": 1.0,
     "checkpoint_every": None,
+    "sync_batchnorm": None,
 }
 """Parameters that do nothing where nothing is learnt."""
 
@@ -69,7 +73,10 @@ def resolve(name: str, params: Params) -> Params:
     params = _resolve_model(name, params)
     if params["scheme"] == "sequential":
         return params
-    return resolve_balance(params, model_of(name, params))
+    model = model_of(name, params)
+    params = resolve_balance(params, model)
+    check_fused(params, model)
+    return params
 
 
 def model_of(name: str, params: Params) -> Model:
@@ -147,6 +154,10 @@ def _check_numbers(params: Params) -> None:
 
 
 def _resolve_halo(params: Params) -> Params:
+    if params["halo_D2"] and params["sync_batchnorm"] is not None:
+        raise ParamError(
+            "sync_batchnorm", "sync_batchnorm cannot be had with halo_D2; leave out one of them"
+        )
     if not params["halo_D2"]:
         _refuse(params, "fused_layers", "without halo_D2")
         return params
@@ -158,6 +169,8 @@ def _check_shares(params: Params) -> None:
     from spbench_workers.parallel.micro_batches import check_images
 
     layout, scheme = layout_of(params), params["scheme"]
+    if layout.replicas == 1:
+        _refuse(params, "sync_batchnorm", "with one replica")
     members = max(stage.members for stage in layout.stages)
     if scheme != "sequential":
         if params["local_DP"] > members:
@@ -187,14 +200,16 @@ def _resolve_model(name: str, params: Params) -> Params:
 
 _METRICS = (
     TIME_MS,
-    Metric("images_per_second", "1/s", "higher", "images of all replicas over the step's time"),
+    Metric(
+        "images_per_second", "1/s", "higher", "images of all replicas over the step's time", "min"
+    ),
     Metric("forward_ms", "ms", "lower", "forward work of a rank in a step"),
     Metric("backward_ms", "ms", "lower", "backward work of a rank in a step"),
     Metric("exchange_ms", "ms", "lower", "halo exchange of a rank in a step"),
     Metric("join_ms", "ms", "lower", "what passes from stage to stage, waits left out"),
     Metric("allreduce_ms", "ms", "lower", "sums of gradients and statistics over ranks"),
     Metric("optimizer_ms", "ms", "lower", "the update of the weights"),
-    Metric("bubble_ms", "ms", "lower", "a rank's wait for its neighbour stages in a step"),
+    Metric("bubble_ms", "ms", "lower", "a rank's wait for other stages, and for the next step"),
     Metric("bubble", "1", "lower", "share of the ranks' time in which they wait", "mean"),
     Metric("ideal_bubble", "1", "none", "the same of the schedule, its stages equally long"),
     Metric("peak_memory_mb", "MB", "lower", "the most memory of a rank"),
@@ -202,10 +217,13 @@ _METRICS = (
     Metric("messages_sent", "1", "none", "messages of a rank in a step"),
     Metric("parameters", "1", "none", "trainable parameters in use"),
     Metric("loss", "1", "none", "cross entropy of the last step"),
-    Metric("speedup_vs_sequential", "1", "higher", "one process' time for as many images, over it"),
+    Metric("skipped_steps", "1", "none", "steps of fp16 whose gradients were too large to be used"),
+    Metric("int8_share", "1", "higher", "share of the multiply-adds that are done in int8", "min"),
+    Metric("sequential_ms", "ms", "none", "one process' time for as many images"),
+    Metric("speedup_vs_sequential", "1", "higher", "sequential_ms over time_ms"),
     Metric("efficiency", "1", "higher", "that over the number of ranks"),
 )
-_CHECKS = ("output", "loss", "input_grad", "grad", "running_stats", "weights")
+_CHECKS = ("output", "loss", "input_grad", "grad", "running_stats", "weights", "slope")
 _FAULTS = (
     "drop-gradient",
     "mean-instead-of-sum",
@@ -215,17 +233,29 @@ _FAULTS = (
 )
 
 
+def _checks(checks: tuple[str, ...], params: Params) -> tuple[str, ...]:
+    """Inference has outputs alone; slopes of the loss need the whole model on one process."""
+    if not params["validate"]:
+        return ()
+    if params["enable_evaluation"]:
+        return ("output",)
+    sequential = params["scheme"] == "sequential"
+    return tuple(name for name in checks if name != "slope" or sequential)
+
+
 BENCHMARKS = tuple(
     Benchmark(
         name=f"model.{name}",
         summary=f"{title} over many ranks: stages, tiles, mirrored pipelines, replicas",
-        module=f"spbench_workers.parallel.{name}",
+        module="spbench_workers.parallel.benchmark",
         params=(*COMMON, *own),
         metrics=_METRICS,
         checks=_CHECKS,
         faults=_FAULTS,
         resolve=partial(resolve, name),
         ranks=model_ranks,
+        choose_checks=_checks,
+        own_lines=True,
         place=model_place,
     )
     for name, title, own in (

@@ -59,7 +59,7 @@ class CellModule(nn.Module):
 
     def forward(self, data: Tensors) -> Tensors:
         """Return the cell's output, and that of the cell before where the next one reads it."""
-        before, older = (data, data) if isinstance(data, torch.Tensor) else data
+        before, older = data if isinstance(data, tuple) else (data, data)
         states = [self.prepare[0](before), self.prepare[1](older)]
         for first in range(0, len(self._reads), 2):
             one, other = (

@@ -8,19 +8,18 @@ import torch
 from mpi4py import MPI
 from torch import nn
 
-from spbench_workers.layout_models import ModelLayout, Place
-from spbench_workers.models.build import build_stage, free
-from spbench_workers.models.kit import ModuleKit, TileKit, WholeKit
-from spbench_workers.parallel.balance import layer_ranges
-from spbench_workers.parallel.joints import ends_of
+from spbench_workers.layout_models import Place
+from spbench_workers.parallel.arithmetic import Arithmetic
+from spbench_workers.parallel.building import build, check_fused
+from spbench_workers.parallel.carriers.opening import open_carrier
+from spbench_workers.parallel.int8 import Ranges
+from spbench_workers.parallel.joints import ends_of, tags_of
 from spbench_workers.parallel.learner import Learner
-from spbench_workers.parallel.member_norm import MemberKit
 from spbench_workers.parallel.orders import step_orders
 from spbench_workers.parallel.phases import Phases
 from spbench_workers.parallel.plan import Learning, Plan
 from spbench_workers.parallel.schedules import Task
 from spbench_workers.parallel.stage_runner import Source, StageRunner, part_of
-from spbench_workers.spatial.tiling import Tiling
 
 
 class Engine:
@@ -39,10 +38,12 @@ class Engine:
         places: Where this rank stands, by direction.
         stages: Its modules, by direction.
         runners: What runs them, by direction.
+        arithmetic: In which number format.
         phases: Where the time went, of all steps and evaluations.
 
     Raises:
-        ValueError: The communicator has not as many ranks as the layout.
+        ValueError: The communicator has not as many ranks as the layout, or int8 is to learn.
+        ModelError: No stage of tiles has as many layers as are to be fused.
     """
 
     def __init__(
@@ -56,13 +57,16 @@ class Engine:
     ) -> None:
         if world.size != plan.layout.ranks:
             raise ValueError(f"the layout has {plan.layout.ranks} ranks, the job {world.size}")
+        check_fused(plan)
         self.plan, self._world = plan, world
         self.phases = Phases(plan.device)
         self.places = plan.layout.places(world.rank)
         self._joints = world.Dup()
-        self._beside = [_beside(world, plan.layout, place) for place in self.places]
-        self.stages = tuple(
-            _stage(plan, place, comm) for place, comm in zip(self.places, self._beside, strict=True)
+        self._carrier = open_carrier(plan.backend, self._joints, plan.device, tags_of(plan.layout))
+        self._built = [build(world, plan, place) for place in self.places]
+        self.stages = tuple(built.module for built in self._built)
+        self.arithmetic = Arithmetic(
+            world, plan.precision, self.stages, plan.device, learns=learning is not None
         )
         self.runners = tuple(
             self._runner(place, stage, source, keeps_input_gradients)
@@ -71,11 +75,29 @@ class Engine:
         self._learner = None
         if learning is not None:
             pairs = list(zip(self.places, self.stages, strict=True))
-            self._learner = Learner(world, plan.layout, learning, pairs, len(plan.batches))
+            self._learner = Learner(
+                world,
+                plan.layout,
+                learning,
+                pairs,
+                plan.batches,
+                self.arithmetic.loss_scale,
+                one_way=plan.one_way,
+            )
         self._orders = {
             learns: self._order(learns)
             for learns in ((False, True) if learning is not None else (False,))
         }
+
+    @property
+    def world(self) -> MPI.Intracomm:
+        """The ranks of the layout."""
+        return self._world
+
+    @property
+    def learner(self) -> Learner | None:
+        """What lets it learn; None, where nothing is to be learnt."""
+        return self._learner
 
     @property
     def bytes_sent(self) -> int:
@@ -103,12 +125,23 @@ class Engine:
                 learner.sum()
             with self.phases.of("optimizer"):
                 learner.update()
+            with self.phases.of("allreduce"):
+                learner.share()
 
     def evaluate(self) -> Mapping[int, torch.Tensor]:
         """Infer a step's images; return logits by micro-batch, on ranks of the last stage."""
         with self.phases.step():
             self._work(self._orders[False], None)
         return {key: one for runner in self.runners for key, one in runner.logits.items()}
+
+    def calibrate(self) -> Ranges:
+        """Infer a step's images in fp32; return what all ranks' convolutions read.
+
+        To infer in int8, `Arithmetic.quantise` needs it.
+        """
+        with self.arithmetic.recording() as ranges:
+            self._work(self._orders[False], None)
+        return ranges
 
     def end_epoch(self) -> None:
         """Let the learning rate decay."""
@@ -126,12 +159,20 @@ class Engine:
         total: float = self._world.allreduce(own)
         return total / self.plan.layout.replicas
 
+    def accuracy(self) -> float:
+        """Return the share of the last step's images whose class had the largest logit."""
+        pairs = zip(self.places, self.runners, strict=True)
+        own = sum(runner.correct for place, runner in pairs if place.tile == 0)
+        images = sum(batch.size for batch in self.plan.batches) * self.plan.layout.replicas
+        correct: int = self._world.allreduce(own)
+        return correct / images
+
     def free(self) -> None:
         """Give back what MPI holds for it."""
-        for stage in self.stages:
-            free(stage)
-        for comm in (self._joints, *self._beside):
-            comm.Free()
+        for built in self._built:
+            built.free()
+        self._carrier.free()
+        self._joints.Free()
         if self._learner is not None:
             self._learner.free()
 
@@ -142,7 +183,7 @@ class Engine:
         own, (data,) = plan.layout.stages[place.stage], plan.model.flows[0]
         return StageRunner(
             stage,
-            ends_of(self._joints, plan, place),
+            ends_of(self._carrier, self._world.rank, plan, place),
             part_of(
                 place.replica,
                 place.member,
@@ -152,6 +193,7 @@ class Engine:
             ),
             source,
             self.phases,
+            self.arithmetic,
             keeps_input_gradients=keeps_input_gradients,
         )
 
@@ -172,36 +214,6 @@ class Engine:
                 runner.forward(task.micro_batch)
             else:
                 runner.backward(task.micro_batch)
+                learner.end_backward(task.direction, task.micro_batch)
         for runner in self.runners:
             runner.finish()
-
-
-def _beside(world: MPI.Intracomm, layout: ModelLayout, place: Place) -> MPI.Intracomm:
-    """Return the ranks that share this rank's images, in the order of tiles or members."""
-    everyone = world.Get_group()
-    group = everyone.Incl(layout.ranks_of(place.stage, place.replica, place.direction))
-    comm = world.Create_group(group)
-    group.Free()
-    everyone.Free()
-    return comm
-
-
-def _stage(plan: Plan, place: Place, comm: MPI.Intracomm) -> nn.Sequential:
-    first, last = layer_ranges(plan.balance)[place.stage]
-    return build_stage(
-        plan.model,
-        first,
-        last,
-        _kit(plan, place, comm),
-        seed=plan.seed,
-        device=plan.device,
-        dtype=plan.dtype,
-    )
-
-
-def _kit(plan: Plan, place: Place, comm: MPI.Intracomm) -> ModuleKit:
-    own, image = plan.layout.stages[place.stage], plan.model.image
-    if own.spatial:
-        tiling = Tiling.of_grid(comm, own.grid, image.height, image.width, transport=plan.transport)
-        return TileKit(tiling)
-    return MemberKit(comm) if own.members > 1 else WholeKit()

@@ -4,7 +4,8 @@
 - Members each have the share of their own images, weighted by them: their sum is the whole.
 - Replicas have images of their own, equally many: their mean is taken.
 - Mirrored pipelines each have half of a step's images: their sum is taken. A rank that holds the
-  same stage in both adds its two copies first.
+  same stage in both adds its two copies first. Or one of them adds it up for both:
+  `spbench_workers.parallel.one_way`.
 
 All gradients of a stage lie in one flat tensor, made once; a parameter's ``grad`` is a view of it.
 """
@@ -34,12 +35,12 @@ def key_of(layout: ModelLayout, place: Place) -> Key:
     return place.stage, place.tile if layout.stages[place.stage].spatial else 0
 
 
-def sharers(layout: ModelLayout, key: Key) -> tuple[int, ...]:
-    """Return the ranks whose gradients are summed, ascending, each once."""
+def sharers(layout: ModelLayout, key: Key, directions: Sequence[int]) -> tuple[int, ...]:
+    """Return the ranks whose gradients of some directions are summed, ascending, each once."""
     stage, tile = key
     found: set[int] = set()
     for replica in range(layout.replicas):
-        for direction in layout.directions:
+        for direction in directions:
             ranks = layout.ranks_of(stage, replica, direction)
             found.update({ranks[tile]} if layout.stages[stage].spatial else ranks)
     return tuple(sorted(found))
@@ -89,6 +90,22 @@ class Sharing:
     copies: tuple[Flat, ...]
     replicas: int
 
+    @property
+    def messages(self) -> int:
+        """Sums over ranks that one `sum` takes: one a bucket, and none on a rank alone."""
+        return -(-self.copies[0].flat.numel() // BUCKET) if self.comm.size > 1 else 0
+
+    @property
+    def bytes(self) -> int:
+        """Bytes that this rank sends in one `sum`, as a ring does, and few algorithms less.
+
+        Of ``p`` ranks and ``n`` bytes that is ``2 n (p - 1) / p``; of 16-bit numbers, which each
+        rank adds for itself, ``n (p - 1)``.
+        """
+        flat, others = self.copies[0].flat, self.comm.size - 1
+        sent = flat.nbytes * others
+        return sent if flat.element_size() == 2 else 2 * sent // self.comm.size
+
     def sum(self) -> None:
         """Give every copy the sum of all. All ranks of the group must call it."""
         first, *others = (copy.flat for copy in self.copies)
@@ -108,10 +125,11 @@ def sharings(
 ) -> tuple[Sharing, ...]:
     """Return the groups whose gradients are summed, in which this rank is, in their order.
 
-    All ranks must call it.
+    All ranks must call it, with copies of the same directions: no others are summed.
     """
     keyed = [(key_of(layout, place), flat) for place, flat in copies]
-    return _groups(world, keyed, lambda key: sharers(layout, key), layout.replicas)
+    directions = [place.direction for place, _ in copies]
+    return _groups(world, keyed, lambda key: sharers(layout, key, directions), layout.replicas)
 
 
 def mirrors(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import chain
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, compress
 
 import torch
 from mpi4py import MPI
@@ -11,11 +12,31 @@ from torch import nn
 
 from spbench_workers.layout_models import ModelLayout, Place
 from spbench_workers.parallel.gradients import FlatGradients, sharings
+from spbench_workers.parallel.loss_scale import LossScale
+from spbench_workers.parallel.micro_batches import MicroBatch
+from spbench_workers.parallel.one_way import MIRROR, OWNER, OneWay
 from spbench_workers.parallel.plan import Learning
 from spbench_workers.parallel.running_statistics import MirroredStatistics
 
 MOMENTUM = 0.9
 """Of SGD."""
+
+
+@dataclass(frozen=True, slots=True)
+class LearningTraffic:
+    """What a rank has sent so that all copies of its weights stay alike; not what tiles exchange.
+
+    Attributes:
+        sum_bytes: Of gradients in sums over ranks, as `Sharing.bytes` counts them.
+        sums: Of such sums, one for each 16 MiB of fp32.
+        one_way_bytes: Of gradients to owners, and of weights from them, as `OneWay.bytes` is.
+        one_way_messages: Of them.
+    """
+
+    sum_bytes: int
+    sums: int
+    one_way_bytes: int
+    one_way_messages: int
 
 
 class Learner:
@@ -26,10 +47,15 @@ class Learner:
         layout: The layout.
         learning: How weights follow from gradients.
         stages: This rank's places and modules, by direction.
-        count: Micro-batches of a replica's step.
+        batches: Micro-batches of a replica's step.
+        loss_scale: Of fp16: what gradients are divided by before the update.
+        one_way: Whether one of two mirrored copies owns the weights.
+
+    Attributes:
+        optimizer: What the optimizer is called.
 
     Raises:
-        ValueError: There is no such optimizer.
+        ValueError: There is no such optimizer; or one way, and nothing mirrored.
     """
 
     def __init__(
@@ -38,16 +64,28 @@ class Learner:
         layout: ModelLayout,
         learning: Learning,
         stages: Sequence[tuple[Place, nn.Module]],
-        count: int,
+        batches: Sequence[MicroBatch],
+        loss_scale: LossScale | None = None,
+        *,
+        one_way: bool = False,
     ) -> None:
-        parameters = chain.from_iterable(stage.parameters() for _, stage in stages)
-        self._optimizer = _optimizer(learning, list(parameters))
+        self._loss_scale, self._skips = loss_scale, False
+        owned = [not one_way or place.direction == OWNER for place, _ in stages]
+        parameters = list(
+            chain.from_iterable(stage.parameters() for _, stage in compress(stages, owned))
+        )
+        self._updated = set(parameters)
+        self.optimizer = learning.optimizer
+        self._optimizer = optimizer_of(learning, parameters)
         self._decay = learning.learning_rate_decay
         self._gradients = [FlatGradients(stage) for _, stage in stages]
         places = [place for place, _ in stages]
-        self._sharings = sharings(world, layout, list(zip(places, self._gradients, strict=True)))
+        copies = compress(zip(places, self._gradients, strict=True), owned)
+        self._sharings, self._sums = sharings(world, layout, list(copies)), 0
+        self._one_way = OneWay(world, layout, stages, self._gradients) if one_way else None
+        self._last = {batch.direction: index for index, batch in enumerate(batches)}
         self._statistics = (
-            MirroredStatistics(world, layout, stages, count) if layout.mirrored else None
+            MirroredStatistics(world, layout, stages, len(batches)) if layout.mirrored else None
         )
 
     def begin(self) -> None:
@@ -62,30 +100,93 @@ class Learner:
         if self._statistics is not None:
             self._statistics.pass_others(direction, micro_batch)
 
+    def end_backward(self, direction: int, micro_batch: int) -> None:
+        """Hear which micro-batch's gradients a direction has."""
+        if self._one_way is not None and (direction, micro_batch) == (MIRROR, self._last[MIRROR]):
+            self._one_way.send_gradients()
+
     def sum(self) -> None:
         """Sum gradients, and mirrored statistics, over the ranks."""
+        if self._one_way is not None:
+            self._one_way.add_gradients()
         for sharing in self._sharings:
             sharing.sum()
+        self._sums += 1
         if self._statistics is not None:
             self._statistics.end()
+        if self._loss_scale is not None:
+            flat = [gradients.flat for gradients in self._gradients]
+            self._skips = not self._loss_scale.unscale(flat)
 
     def update(self) -> None:
-        """Update the weights."""
-        self._optimizer.step()
+        """Update the weights; leave them where a rank's gradients were too large for fp16."""
+        if not self._skips:
+            self._optimizer.step()
+
+    def share(self) -> None:
+        """Give the weights to the copies that own none."""
+        if self._one_way is not None:
+            self._one_way.send_weights()
+
+    @property
+    def traffic(self) -> LearningTraffic:
+        """What this rank has sent since the start."""
+        one_way = self._one_way
+        return LearningTraffic(
+            self._sums * sum(sharing.bytes for sharing in self._sharings),
+            self._sums * sum(sharing.messages for sharing in self._sharings),
+            0 if one_way is None else one_way.bytes,
+            0 if one_way is None else one_way.messages,
+        )
 
     def end_epoch(self) -> None:
         """Let the learning rate decay."""
         for group in self._optimizer.param_groups:
             group["lr"] *= self._decay
 
+    @property
+    def learning_rate(self) -> float:
+        """What the next step learns with."""
+        return float(self._optimizer.param_groups[0]["lr"])
+
+    @learning_rate.setter
+    def learning_rate(self, rate: float) -> None:
+        for group in self._optimizer.param_groups:
+            group["lr"] = rate
+
+    def state_of(self, parameter: nn.Parameter) -> dict[str, torch.Tensor]:
+        """Return what the optimizer keeps for a parameter: nothing before the first step."""
+        state = self._optimizer.state.get(parameter, {})
+        return {word: one for word, one in state.items() if isinstance(one, torch.Tensor)}
+
+    def set_state(self, parameter: nn.Parameter, state: Mapping[str, torch.Tensor]) -> None:
+        """Let the optimizer go on from what it has kept for a parameter; the tensors are copied.
+
+        Of a copy that owns no weights nothing is kept.
+        """
+        if parameter not in self._updated:
+            return
+        self._optimizer.state[parameter] = {
+            # Moments are as the parameter is; Adam counts its steps in a number of its own.
+            word: torch.empty_like(parameter).copy_(one) if one.ndim else one.clone()
+            for word, one in state.items()
+        }
+
     def free(self) -> None:
         """Give back what MPI holds for it."""
         mirrored = () if self._statistics is None else self._statistics.sharings
         for sharing in (*self._sharings, *mirrored):
             sharing.comm.Free()
+        if self._one_way is not None:
+            self._one_way.free()
 
 
-def _optimizer(learning: Learning, parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
+def optimizer_of(learning: Learning, parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
+    """Return torch's optimizer.
+
+    Raises:
+        ValueError: There is no such optimizer.
+    """
     rate, decay = learning.learning_rate, learning.weight_decay
     match learning.optimizer:
         case "sgd":

@@ -4,20 +4,19 @@ Messages of one kind between two stages follow each other in the order of the mi
 both ends know. Two receives are posted ahead of what is taken, and a send is waited for when the
 second after it is to go: as `spbench_workers.parallel.orders` asks, so that no two ranks wait for
 each other. Memory is set up once, for the largest micro-batch. Data travel as bytes, whatever the
-number format; those of a GPU through the host.
+number format; those of a GPU through the host, but over NCCL.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
-from mpi4py import MPI
 
+from spbench_workers.parallel.carriers import Carrier, Message, Pending
 from spbench_workers.parallel.orders import PENDING
 from spbench_workers.parallel.parcels import Holding, Parcel, Shape, parcels
-from spbench_workers.spatial.transports import memory_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +24,8 @@ class Way:
     """Messages that follow each other, as one rank sees them.
 
     Attributes:
-        comm: All ranks of the job; for messages between stages alone.
-        tag: The same for all messages of this way, and for no others between the same two ranks.
+        carrier: What carries them.
+        tag: The same for all messages of this way, and for no others that start or end here.
         sizes: Images of each micro-batch of a step, in the order of the messages.
         parcels: By number of images, what goes between this rank and its peers.
         shapes: By number of images, the shapes of this rank's tensors.
@@ -34,7 +33,7 @@ class Way:
         device: Where the tensors are.
     """
 
-    comm: MPI.Intracomm
+    carrier: Carrier
     tag: int
     sizes: tuple[int, ...]
     parcels: dict[int, tuple[Parcel, ...]]
@@ -45,7 +44,7 @@ class Way:
     @classmethod
     def between(
         cls,
-        comm: MPI.Intracomm,
+        carrier: Carrier,
         tag: int,
         sizes: Sequence[int],
         mine: Mapping[int, Holding],
@@ -57,7 +56,7 @@ class Way:
         """Return the way between this rank and some of a neighbour stage.
 
         Args:
-            comm: All ranks of the job.
+            carrier: What carries its messages.
             tag: Of this way's messages.
             sizes: Images of each micro-batch of a step.
             mine: By number of images, what this rank holds.
@@ -66,7 +65,7 @@ class Way:
             device: Where the tensors are.
         """
         return cls(
-            comm,
+            carrier,
             tag,
             tuple(sizes),
             {size: parcels(mine[size], peers[size]) for size in mine},
@@ -81,11 +80,13 @@ class Way:
         for several in self.parcels.values():
             for parcel in several:
                 most[parcel.peer] = max(most.get(parcel.peer, 0), parcel.values)
-        pinned = self.device.type == "cuda"
+        on_device = self.carrier.on_device
+        place = self.device if on_device else torch.device("cpu")
+        pinned = self.device.type == "cuda" and not on_device
         return [
             _Slot(
                 {
-                    peer: torch.empty(values, dtype=self.dtype, pin_memory=pinned)
+                    peer: torch.empty(values, dtype=self.dtype, device=place, pin_memory=pinned)
                     for peer, values in most.items()
                 }
             )
@@ -95,14 +96,19 @@ class Way:
 
 @dataclass(slots=True)
 class _Slot:
-    """Memory of one message to or from each peer, and what MPI does with it."""
+    """Memory of one message to or from each peer, and what is under way with it."""
 
     memory: dict[int, torch.Tensor]
-    requests: list[MPI.Request] = field(default_factory=list)
+    pending: Sequence[Pending] = ()
+
+    def message(self, parcel: Parcel) -> Message:
+        """The memory of a parcel as bytes, and its peer."""
+        return self.memory[parcel.peer][: parcel.values].view(torch.uint8), parcel.peer
 
     def wait(self) -> None:
-        MPI.Request.Waitall(self.requests)
-        self.requests = []
+        for one in self.pending:
+            one.wait()
+        self.pending = ()
 
 
 class Outgoing:
@@ -129,14 +135,13 @@ class Outgoing:
         size = way.sizes[self._turn % len(way.sizes)]
         slot.wait()
         for parcel in way.parcels[size]:
-            memory = slot.memory[parcel.peer]
-            parts = zip(parcel.views(memory), tensors, parcel.cuts, strict=True)
-            for part, tensor, cut in parts:
+            views = parcel.views(slot.memory[parcel.peer])
+            for part, tensor, cut in zip(views, tensors, parcel.cuts, strict=True):
                 part.copy_(tensor[cut])
-            sent = memory_of(memory[: parcel.values])
-            slot.requests.append(way.comm.Isend([sent, MPI.BYTE], dest=parcel.peer, tag=way.tag))
-            self.bytes += sent.nbytes
-            self.messages += 1
+        messages = [slot.message(parcel) for parcel in way.parcels[size]]
+        slot.pending = way.carrier.send(messages, way.tag)
+        self.bytes += sum(vector.numel() for vector, _ in messages)
+        self.messages += len(messages)
         self._turn += 1
 
     def finish(self) -> None:
@@ -184,9 +189,6 @@ class Incoming:
         if self._posted == len(way.sizes):
             return
         slot = self._slots[self._posted % PENDING]
-        for parcel in way.parcels[way.sizes[self._posted]]:
-            memory = memory_of(slot.memory[parcel.peer][: parcel.values])
-            slot.requests.append(
-                way.comm.Irecv([memory, MPI.BYTE], source=parcel.peer, tag=way.tag)
-            )
+        parcels_of = way.parcels[way.sizes[self._posted]]
+        slot.pending = way.carrier.receive(list(map(slot.message, parcels_of)), way.tag)
         self._posted += 1

@@ -1,4 +1,4 @@
-"""Batch normalisation of images that several ranks share (local_DP): one batch for all of them."""
+"""Batch normalisation of images on several ranks: one batch for all members, or all replicas."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from torch import nn
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from spbench_workers.models.kit import WholeKit
+from spbench_workers.models.kit import TileKit, WholeKit
 from spbench_workers.models.parts import Map
-from spbench_workers.spatial.gradients import sum_over
+from spbench_workers.spatial.gradients import shared_by_tiles, sum_over
 
 MOMENTUM = 0.1
 """The share of a new batch in the running statistics, as in torch."""
@@ -30,11 +30,15 @@ class MemberBatchNorm2d(nn.BatchNorm2d):
     Args:
         num_features: Channels.
         comm: The ranks.
+        tiles: Those of them that have tiles of the same images, where that is so: over them the
+            gradients of weight and bias are summed, as those of all operators over tiles are.
     """
 
-    def __init__(self, num_features: int, *, comm: MPI.Intracomm) -> None:
+    def __init__(
+        self, num_features: int, *, comm: MPI.Intracomm, tiles: MPI.Intracomm | None = None
+    ) -> None:
         super().__init__(num_features, momentum=MOMENTUM)
-        self.comm = comm
+        self.comm, self.tiles = comm, tiles
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         """Return this rank's images, normalised."""
@@ -48,8 +52,12 @@ class MemberBatchNorm2d(nn.BatchNorm2d):
         distances = wide - (sums[:-1] / count)[:, None, None]
         variance = _summed(self.comm, distances.square().sum((0, 2, 3))) / count
         self._track((sums[:-1] / count).detach(), variance.detach(), float(count))
-        scale = (variance + self.eps).rsqrt() * self.weight
-        normalised = distances * scale[:, None, None] + self.bias[:, None, None]
+        weight: torch.Tensor = self.weight
+        bias: torch.Tensor = self.bias
+        if self.tiles is not None:
+            weight, bias = shared_by_tiles(self.tiles, (weight, bias))
+        scale = (variance + self.eps).rsqrt() * weight
+        normalised = distances * scale[:, None, None] + bias[:, None, None]
         return normalised.to(images.dtype)
 
     @torch.no_grad()
@@ -74,6 +82,20 @@ class MemberKit(WholeKit):
 
     def norm(self, data: Map) -> nn.Module:
         return MemberBatchNorm2d(data.channels, comm=self.comm)
+
+
+@dataclass(frozen=True)
+class SharedTileKit(TileKit):
+    """Makes operators over tiles; batch normalisation is over those of all replicas' images.
+
+    Attributes:
+        comm: The ranks of all tiles of all replicas.
+    """
+
+    comm: MPI.Intracomm
+
+    def norm(self, data: Map) -> nn.Module:
+        return MemberBatchNorm2d(data.channels, comm=self.comm, tiles=self.tiling.comm)
 
 
 def _summed(comm: MPI.Intracomm, values: torch.Tensor) -> torch.Tensor:

@@ -9,6 +9,8 @@ import torch
 from spbench_workers.layout_models import ModelLayout
 from spbench_workers.models.layers import Model
 from spbench_workers.parallel.micro_batches import MicroBatch
+from spbench_workers.parallel.one_way import OWNER
+from spbench_workers.parallel.precision import FP32, Precision
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +25,16 @@ class Plan:
         schedule: ``gpipe`` or ``1f1b``.
         seed: Of the initial weights.
         device: Of this rank.
-        dtype: Of weights and of what goes between stages.
+        precision: The number formats.
         transport: What carries halos.
+        backend: What carries messages between stages: ``mpi``, ``gloo`` or ``nccl``.
+        one_way: Of mirrored pipelines, whether gradients go one way and weights the other, in place
+            of an allreduce: `spbench_workers.parallel.one_way`.
+        statistics: Over what batch normalisation takes them: the whole ``image`` of a micro-batch,
+            that of all ``replicas``; or each ``tile`` by itself, which is wrong, and is there to
+            show that it is noticed.
+        fused_layers: In stages of tiles, layers that share one wider halo exchange; 0: none do,
+            each operator has its own.
     """
 
     model: Model
@@ -34,8 +44,25 @@ class Plan:
     schedule: str = "1f1b"
     seed: int = 0
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
-    dtype: torch.dtype = torch.float32
+    precision: Precision = FP32
     transport: str = "auto"
+    backend: str = "mpi"
+    one_way: bool = False
+    statistics: str = "image"
+    fused_layers: int = 0
+
+    @property
+    def owner(self) -> int:
+        """The direction whose copies have all gradients, and the optimizer's state, of a stage.
+
+        Without `one_way` both directions have.
+        """
+        return OWNER if self.one_way else 0
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The number format of images, and of what goes between stages and between tiles."""
+        return self.precision.work
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from torch import nn
 from torch.nn import functional
 
 from spbench_workers.layout import Box, Interval
+from spbench_workers.parallel.arithmetic import Arithmetic
 from spbench_workers.parallel.links import Incoming, Outgoing
 from spbench_workers.parallel.micro_batches import MicroBatch
 from spbench_workers.parallel.phases import Phases
@@ -85,13 +86,17 @@ class StageRunner:
         module: The stage.
         ends: How it is joined to others.
         part: Its part of the images.
+        part: Its part of the images.
         source: Where images and classes come from.
         phases: Where the time is counted.
+        arithmetic: In which number format it computes.
         keeps_input_gradients: Whether the gradients of the images are kept.
 
     Attributes:
+        ends: How it is joined to others.
         loss: Of the step so far: this rank's images' share of the mean over the replica's; the
             same on all ranks of tiles. 0 before the last stage.
+        correct: Images of the step so far whose class had the largest logit; as the loss is.
         logits: Of an evaluation, by micro-batch; on the last stage alone.
         image_gradients: By micro-batch, where they are kept; on the first stage alone.
     """
@@ -103,63 +108,64 @@ class StageRunner:
         part: Part,
         source: Source,
         phases: Phases,
+        arithmetic: Arithmetic,
         *,
         keeps_input_gradients: bool = False,
     ) -> None:
         self.module = module
-        self.loss = 0.0
+        self.loss, self.correct = 0.0, 0
         self.logits: dict[int, torch.Tensor] = {}
         self.image_gradients: dict[int, torch.Tensor] = {}
-        self._ends, self._part, self._source, self._phases = ends, part, source, phases
-        self._keeps_input_gradients = keeps_input_gradients
+        self.ends, self._part, self._source, self._phases = ends, part, source, phases
+        self._arithmetic, self._keeps_input_gradients = arithmetic, keeps_input_gradients
         self._kept: dict[int, tuple[Tensors, Tensors]] = {}
 
     @property
     def traffic(self) -> tuple[int, int]:
         """Bytes and messages that this rank has sent to other stages."""
-        ends = [self._ends.outputs, self._ends.input_gradients]
+        ends = [self.ends.outputs, self.ends.input_gradients]
         sending = [end for end in ends if end is not None]
         return sum(end.bytes for end in sending), sum(end.messages for end in sending)
 
     def begin(self, *, learns: bool) -> None:
         """Make ready for a step."""
-        self.loss = 0.0
+        self.loss, self.correct = 0.0, 0
         self.logits.clear()
         self.image_gradients.clear()
         self.module.train(learns)
-        self._ends.begin(learns)
+        self.ends.begin(learns)
 
     def finish(self) -> None:
         """Wait until other stages have what they need."""
         with self._phases.of("wait"):
-            self._ends.finish()
+            self.ends.finish()
 
     def forward(self, micro_batch: int) -> None:
         """Take a micro-batch from the stage before, and give it on; keep what backward needs."""
         inputs = self._inputs(micro_batch)
-        if self._ends.inputs is not None or self._keeps_input_gradients:
+        if self.ends.inputs is not None or self._keeps_input_gradients:
             # Detached: a source may give the same tensor again, whose gradient is not to add up.
             inputs = tuple(tensor.detach().requires_grad_() for tensor in inputs)
         with self._phases.of("forward"):
             outputs = self._run(inputs)
-            if self._ends.outputs is None:
+            if self.ends.outputs is None:
                 outputs = (self._loss(outputs[0], micro_batch),)
         self._kept[micro_batch] = inputs, outputs
-        self._send(self._ends.outputs, outputs)
+        self._send(self.ends.outputs, outputs)
 
     def infer(self, micro_batch: int) -> None:
         """Take a micro-batch from the stage before, and give it on; nothing is kept."""
         inputs = self._inputs(micro_batch)
         with torch.no_grad(), self._phases.of("forward"):
             outputs = self._run(inputs)
-        if self._ends.outputs is None:
+        if self.ends.outputs is None:
             self.logits[micro_batch] = outputs[0]
-        self._send(self._ends.outputs, outputs)
+        self._send(self.ends.outputs, outputs)
 
     def backward(self, micro_batch: int) -> None:
         """Take gradients from the stage after, and give those of the input on."""
         inputs, outputs = self._kept.pop(micro_batch)
-        gradients = self._take(self._ends.output_gradients)
+        gradients = self._take(self.ends.output_gradients)
         with self._phases.of("backward"):
             torch.autograd.backward(outputs, gradients)
         if not inputs[0].requires_grad:
@@ -167,28 +173,30 @@ class StageRunner:
         found = [
             torch.zeros_like(tensor) if tensor.grad is None else tensor.grad for tensor in inputs
         ]
-        if self._ends.inputs is None:
-            self.image_gradients[micro_batch] = found[0]
-        self._send(self._ends.input_gradients, found)
+        if self.ends.inputs is None:
+            self.image_gradients[micro_batch] = _wide(found[0]) / self._arithmetic.scale
+        self._send(self.ends.input_gradients, found)
 
     def _inputs(self, micro_batch: int) -> Tensors:
-        taken = self._take(self._ends.inputs)
+        taken = self._take(self.ends.inputs)
         if taken is not None:
             return taken
         part = self._part
         return (self._source.pixels(part.replica, part.images[micro_batch], part.box),)
 
     def _run(self, inputs: Tensors) -> Tensors:
-        output = self.module(inputs[0] if len(inputs) == 1 else inputs)
+        with self._arithmetic.entered():
+            output = self.module(inputs[0] if len(inputs) == 1 else inputs)
         return (output,) if isinstance(output, torch.Tensor) else tuple(output)
 
     def _loss(self, logits: torch.Tensor, micro_batch: int) -> torch.Tensor:
         """The images' share of the mean: shares of unequal micro-batches add up to it."""
         part = self._part
         classes = self._source.classes(part.replica, part.images[micro_batch]).to(logits.device)
-        loss = functional.cross_entropy(logits, classes, reduction="sum") / part.count
+        loss = functional.cross_entropy(_wide(logits), classes, reduction="sum") / part.count
         self.loss += float(loss.detach())
-        return loss
+        self.correct += int((logits.detach().argmax(1) == classes).sum())
+        return loss * self._arithmetic.scale
 
     def _take(self, end: Incoming | None) -> Tensors | None:
         if end is None:
@@ -217,3 +225,8 @@ def part_of(
         box,
         sum(batch.size for batch in batches),
     )
+
+
+def _wide(values: torch.Tensor) -> torch.Tensor:
+    """Return numbers of 16 bits in fp32."""
+    return values.to(torch.promote_types(values.dtype, torch.float32))

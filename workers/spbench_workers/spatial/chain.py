@@ -44,7 +44,7 @@ class Link:
     def need(self, outputs: Box, rank: int) -> Box:
         """Return the box of the input that a rank computes these outputs from."""
         if self.statistics:
-            return _hull(outputs, self.owned.tile(rank))
+            return hull(outputs, self.owned.tile(rank))
         if self.window is None:
             return outputs
         if outputs.empty:
@@ -96,7 +96,7 @@ def _need(window: Window, outputs: Interval, tiles: int, length: int) -> Interva
     return (0, length) if tiles == 1 else window.need(outputs)
 
 
-def _hull(a: Box, b: Box) -> Box:
+def hull(a: Box, b: Box) -> Box:
     """Return the smallest box that holds both."""
     if a.empty or b.empty:
         return b if a.empty else a

@@ -13,10 +13,10 @@ In between, a rank can compute on its tile while the pieces travel:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from mpi4py import MPI
@@ -26,6 +26,7 @@ from torch.autograd.function import once_differentiable
 from spbench_workers.layout import Box
 from spbench_workers.spatial.exchange import Exchange, add_shared, is_channels_last, view
 from spbench_workers.spatial.partition import Transfers
+from spbench_workers.spatial.spent import SPENT
 
 
 @dataclass(slots=True)
@@ -67,7 +68,12 @@ class Gather:
         sample: A tile: its batch, channels, dtype, device and memory format are those of all
             others.
         transport: What carries the pieces.
+
+    Attributes:
+        spoil: What ``--inject`` does to the pieces that have come, of all gathers; mostly None.
     """
+
+    spoil: ClassVar[Callable[[Sequence[torch.Tensor]], None] | None] = None
 
     def __init__(
         self,
@@ -116,36 +122,48 @@ class Gather:
 
     def send(self, tile: torch.Tensor) -> None:
         """Start the exchange of this tile."""
-        self.forward.bind([view(tile, self.tile, piece.box) for piece in self.forward.sent])
-        self.forward.start()
+        with SPENT.timed():
+            self.forward.bind([view(tile, self.tile, piece.box) for piece in self.forward.sent])
+            self._start(self.forward)
 
     def assemble(self, tile: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """Wait for the pieces and put the parts together."""
-        self.forward.wait()
-        parts = tuple(self._assembled(box, tile) for box in self.parts)
-        self.forward.release()
+        with SPENT.timed():
+            self.forward.wait()
+            if Gather.spoil is not None:
+                Gather.spoil(self.forward.received)
+            parts = tuple(self._assembled(box, tile) for box in self.parts)
+            self.forward.release()
         return parts
 
     def send_gradients(self, gradients: Sequence[torch.Tensor | None]) -> None:
         """Start to send the gradients of received pixels back to their owners."""
         exchange = self.backward
-        for piece, total in zip(exchange.sent, self._gradients, strict=True):
-            total.zero_()
-            for box, gradient in zip(self.parts, gradients, strict=True):
-                add_shared(total, piece.box, gradient, box)
-        exchange.start()
+        with SPENT.timed():
+            for piece, total in zip(exchange.sent, self._gradients, strict=True):
+                total.zero_()
+                for box, gradient in zip(self.parts, gradients, strict=True):
+                    add_shared(total, piece.box, gradient, box)
+            self._start(exchange)
 
     def add_gradients(
         self, total: torch.Tensor, gradients: Sequence[torch.Tensor | None]
     ) -> torch.Tensor:
         """Add the gradients of the parts, and those that others send, to that of the tile."""
-        for box, gradient in zip(self.parts, gradients, strict=True):
-            add_shared(total, self.tile, gradient, box)
-        self.backward.wait()
-        for piece, gradient in zip(self.backward.expected, self.backward.received, strict=True):
-            add_shared(total, self.tile, gradient, piece.box)
-        self.backward.release()
+        with SPENT.timed():
+            for box, gradient in zip(self.parts, gradients, strict=True):
+                add_shared(total, self.tile, gradient, box)
+            self.backward.wait()
+            for piece, gradient in zip(self.backward.expected, self.backward.received, strict=True):
+                add_shared(total, self.tile, gradient, piece.box)
+            self.backward.release()
         return total
+
+    def _start(self, exchange: Exchange) -> None:
+        exchange.start()
+        traffic = exchange.traffic
+        SPENT.messages += traffic.messages
+        SPENT.bytes += traffic.bytes
 
     def _assembled(self, box: Box, tile: torch.Tensor) -> torch.Tensor:
         part = self.new(box)

@@ -10,6 +10,8 @@ from mpi4py import MPI
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
+from spbench_workers.spatial.spent import SPENT
+
 _SUMMED = {torch.float32: MPI.FLOAT, torch.float64: MPI.DOUBLE}
 """What MPI itself can add. It knows no 16-bit numbers."""
 
@@ -32,8 +34,9 @@ def sum_over(comm: MPI.Intracomm, tensor: torch.Tensor, wire: torch.dtype | None
     """Sum a tensor over the ranks, in place and in one message; all get the same values."""
     if comm.size == 1 and wire in (None, tensor.dtype):
         return
-    values = tensor.detach().to(device="cpu", dtype=wire or tensor.dtype).contiguous()
-    tensor.copy_(_sum(comm, values))
+    with SPENT.timed():
+        values = tensor.detach().to(device="cpu", dtype=wire or tensor.dtype).contiguous()
+        tensor.copy_(_sum(comm, values))
 
 
 def _sum(comm: MPI.Intracomm, values: torch.Tensor) -> torch.Tensor:

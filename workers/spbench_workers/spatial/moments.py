@@ -9,6 +9,7 @@ from mpi4py import MPI
 
 from spbench_workers.layout import Box
 from spbench_workers.spatial.exchange import view
+from spbench_workers.spatial.spent import SPENT
 from spbench_workers.spatial.tiling import Tiling
 from spbench_workers.spatial.transports import memory_of
 
@@ -76,7 +77,8 @@ def _own(pixels: torch.Tensor) -> torch.Tensor:
 
 def _everyones(comm: MPI.Intracomm, values: torch.Tensor) -> torch.Tensor:
     """Return the values of all ranks, ``ranks x ...``, in fp64 on the host."""
-    sent = values.cpu()
-    received = sent.new_empty((comm.size, *sent.shape))
-    comm.Allgather([memory_of(sent), MPI.BYTE], [memory_of(received), MPI.BYTE])
+    with SPENT.timed():
+        sent = values.cpu()
+        received = sent.new_empty((comm.size, *sent.shape))
+        comm.Allgather([memory_of(sent), MPI.BYTE], [memory_of(received), MPI.BYTE])
     return received.double()

@@ -1,0 +1,204 @@
+"""Clusters: machines, their devices and the links between them."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+
+from spbench.planner.errors import PlannerError
+
+GB = 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A link between two devices, each way.
+
+    Attributes:
+        bandwidth: Bytes a second from one device to another.
+        latency_s: Seconds until the first byte is there.
+        collective: Bytes a second and device in an all-reduce; ``bandwidth`` where it is None.
+    """
+
+    name: str
+    bandwidth: float
+    latency_s: float = 0.0
+    collective: float | None = None
+
+    def __post_init__(self) -> None:
+        rates = (self.bandwidth, self.collective)
+        if any(rate is not None and not rate > 0 for rate in rates) or not self.latency_s >= 0:
+            raise PlannerError(
+                f"the link {self.name} needs bandwidths above 0 and a latency of at least 0"
+            )
+
+    @property
+    def all_reduce_bandwidth(self) -> float:
+        """Bytes a second and device in an all-reduce."""
+        return self.bandwidth if self.collective is None else self.collective
+
+    def seconds(self, count: float) -> float:
+        """Return the seconds in which ``count`` bytes reach the other device."""
+        return self.latency_s + count / self.bandwidth if count else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceKind:
+    """A kind of device.
+
+    Attributes:
+        memory_bytes: Its memory; None where it is not known, and then nothing is too large.
+        speed: How many times as fast as the device of the profile it computes.
+    """
+
+    name: str
+    memory_bytes: float | None = None
+    speed: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not self.speed > 0 or not (self.memory_bytes is None or self.memory_bytes > 0):
+            raise PlannerError(f"the device {self.name} needs a memory and a speed above 0")
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """A machine.
+
+    Attributes:
+        devices: The kind of each of its devices.
+        link: What joins any two of them; None is allowed for a single device.
+    """
+
+    name: str
+    devices: tuple[DeviceKind, ...]
+    link: Link | None = None
+
+    def __post_init__(self) -> None:
+        if not self.devices:
+            raise PlannerError(f"the machine {self.name} has no devices")
+        if self.link is None and len(self.devices) > 1:
+            raise PlannerError(f"the machine {self.name} has several devices and no link for them")
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Machines in an order; devices are numbered through them from 0.
+
+    Attributes:
+        between: What joins devices of two machines; None is allowed for a single machine.
+        pairs: Links of pairs of machines that have one of their own, by index, lower first.
+
+    Raises:
+        PlannerError: It has no machine, or two of them have no link.
+    """
+
+    name: str
+    machines: tuple[Machine, ...]
+    between: Link | None = None
+    pairs: dict[tuple[int, int], Link] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not self.machines:
+            raise PlannerError(f"the cluster {self.name} has no machines")
+        count = len(self.machines)
+        if any(not 0 <= a < b < count for a, b in self.pairs):
+            raise PlannerError(f"the cluster {self.name} has a link of machines it does not have")
+        if self.between is None and len(self.pairs) < count * (count - 1) // 2:
+            raise PlannerError(f"the cluster {self.name} has machines without a link between them")
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Devices of each machine."""
+        return tuple(len(machine.devices) for machine in self.machines)
+
+    @property
+    def ends(self) -> tuple[int, ...]:
+        """The number after the last device of each machine."""
+        return tuple(accumulate(self.sizes))
+
+    @property
+    def device_count(self) -> int:
+        """Devices of all machines."""
+        return sum(self.sizes)
+
+    @property
+    def kinds(self) -> tuple[DeviceKind, ...]:
+        """The kind of each device."""
+        return tuple(kind for machine in self.machines for kind in machine.devices)
+
+    def machine_of(self, device: int) -> int:
+        """Return the machine of a device, by index."""
+        return bisect_right(self.ends, device)
+
+    def link(self, a: int, b: int) -> Link:
+        """Return the link of two devices of different numbers.
+
+        Raises:
+            PlannerError: There is none.
+        """
+        return self.link_of_machines(self.machine_of(a), self.machine_of(b))
+
+    def link_of_machines(self, a: int, b: int) -> Link:
+        """Return the link between two machines, or within one, by index.
+
+        Raises:
+            PlannerError: There is none.
+        """
+        found = (
+            self.machines[a].link
+            if a == b
+            else self.pairs.get((min(a, b), max(a, b)), self.between)
+        )
+        if found is None:
+            names = f"{self.machines[a].name} and {self.machines[b].name}"
+            raise PlannerError(f"the cluster {self.name} has no link between {names}")
+        return found
+
+
+NVLINK = Link("nvlink", 25 * GB)
+"""HPGO's figure within a machine."""
+ETHERNET_25 = Link("ethernet-25g", 1 * GB, collective=3 * GB)
+"""HPGO's figures between machines: 1 GB/s from point to point, 3 GB/s in an all-reduce."""
+ETHERNET_10 = Link("ethernet-10g", 0.4 * GB, collective=1.2 * GB)
+"""The same at 10 instead of 25 Gbit/s, in proportion; HPGO has no figure."""
+V100 = DeviceKind("v100-16gb", 16 * GB)
+"""HPGO's only device."""
+
+
+def cluster_of(name: str, sizes: Sequence[int], between: Link = ETHERNET_25) -> Cluster:
+    """Return a cluster of HPGO's devices, ``sizes`` of them in each machine.
+
+    Raises:
+        PlannerError: There is no machine, or one without devices.
+    """
+    machines = tuple(Machine(f"node{at}", (V100,) * size, NVLINK) for at, size in enumerate(sizes))
+    return Cluster(name, machines, between)
+
+
+PRESETS = {
+    "dapple-a": cluster_of("dapple-a", (8, 8)),
+    "dapple-b": cluster_of("dapple-b", (1,) * 16),
+    "dapple-c": cluster_of("dapple-c", (1,) * 16, ETHERNET_10),
+}
+"""The clusters of the DAPPLE paper as HPGO counts them: two machines of 8 devices; 16 of one
+device at 25 Gbit/s; the same at 10 Gbit/s."""
+
+
+def cluster_from_ends(ends: Sequence[int]) -> Cluster:
+    """Return HPGO's cluster of machines that end before these device numbers.
+
+    ``[8, 16]`` is two machines of 8 devices.
+
+    Raises:
+        PlannerError: The numbers do not rise from above 0.
+    """
+    text = ",".join(map(str, ends))
+    sizes = [end - before for before, end in zip([0, *ends], ends, strict=False)]
+    if not sizes or min(sizes) < 1:
+        raise PlannerError(
+            f"the machines {text or '(none)'} must be rising device numbers above 0,"
+            " each the end of a machine: 8,16 is two machines of 8"
+        )
+    return cluster_of(text, sizes)

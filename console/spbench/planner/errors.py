@@ -1,0 +1,38 @@
+"""Errors of the planner; each ends a command with exit code 2.
+
+PlannerError        one sentence that says what is wrong
+├── FileError       all errors of one file, each with its place
+│   ├── ProfileError
+│   └── ClusterError
+└── NoPlanError     no plan fits the cluster
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from spbench.errors import Diagnostic, UsageError
+
+
+class PlannerError(UsageError):
+    """A wrong profile, cluster or batch."""
+
+
+class FileError(PlannerError):
+    """All errors of one file, in the order of their places."""
+
+    def __init__(self, diagnostics: Iterable[Diagnostic]) -> None:
+        self.diagnostics: Sequence[Diagnostic] = sorted(diagnostics)
+        super().__init__("\n".join(map(str, self.diagnostics)))
+
+
+class ProfileError(FileError):
+    """All errors of one profile."""
+
+
+class ClusterError(FileError):
+    """All errors of one cluster file."""
+
+
+class NoPlanError(PlannerError):
+    """No plan fits: the sentence says which stage lacks what."""

@@ -1,0 +1,95 @@
+"""Mode ``hpgo``: the plan of DAPPLE's planner, in the same terms and with the same estimate."""
+
+from __future__ import annotations
+
+from spbench.planner.antichains import antichain_states
+from spbench.planner.baselines import baselines
+from spbench.planner.cluster import Cluster
+from spbench.planner.errors import NoPlanError
+from spbench.planner.hpgo_costs import Draft, Wires, Work, step_seconds, wires_of, work_of
+from spbench.planner.hpgo_drafts import drafts
+from spbench.planner.memory import in_flight, stage_memory
+from spbench.planner.plans import Plan, Stage
+from spbench.planner.profile import Profile
+from spbench.planner.states import States
+from spbench.planner.training import Training
+
+
+def plan_hpgo(profile: Profile, cluster: Cluster, training: Training) -> Plan:
+    """Return HPGO's plan of a profile on a cluster.
+
+    Raises:
+        PlannerError: The profile has too many states, the cluster has several kinds of devices
+            or links, or the batch is too small for any plan.
+    """
+    return search_hpgo(antichain_states(profile), cluster, training)
+
+
+def search_hpgo(states: States, cluster: Cluster, training: Training) -> Plan:
+    """Return the best plan in HPGO's search over these states.
+
+    Raises:
+        PlannerError: The cluster has several kinds of devices or links, or the batch is too
+            small for any plan.
+    """
+    work, wires = work_of(states, training), wires_of(cluster)
+    best, least = None, float("inf")
+    for draft in drafts(work, wires):
+        seconds = step_seconds(work, wires, draft)
+        if seconds <= least and seconds < float("inf"):  # of equals the last one, as HPGO has it
+            best, least = draft, seconds
+    if best is None:
+        batch, count = training.global_batch_size, cluster.device_count
+        raise NoPlanError(f"a global batch of {batch} is too small for {count} devices")
+    pipeline = _stages(states, work, wires, best)
+    return Plan(
+        mode="hpgo",
+        profile=states.profile.name,
+        cluster=cluster.name,
+        state_names=states.names,
+        global_batch_size=training.global_batch_size,
+        micro_batch_size=training.micro_batch_size,
+        micro_batches=work.micro_batches(best.pipelines),
+        schedule="1f1b",
+        pipelines=best.pipelines,
+        step_s=least,
+        single_s=work.total,
+        stages=pipeline,
+        baselines=baselines(states, cluster, training),
+    )
+
+
+def _stages(states: States, work: Work, wires: Wires, draft: Draft) -> tuple[Stage, ...]:
+    """Return a draft's stages with their figures, of one micro-batch of one pipeline."""
+    ends = [cut + 1 for cut in draft.cuts]
+    starts = [0, *ends[:-1]]
+    micro, training = work.micro_batches(draft.pipelines), work.training
+    found = []
+    for at, (start, end, group) in enumerate(zip(starts, ends, draft.groups, strict=True)):
+        workers = sum(group.held) / draft.pipelines
+        samples = training.micro_batch_size / workers
+        share = samples / states.profile.batch_size
+        kept = in_flight("1f1b", at, len(ends), micro)
+        found.append(
+            Stage(
+                start=start,
+                end=end,
+                devices=group.devices(wires.sizes),
+                forward_s=share * states.between(states.forward_s, start, end),
+                backward_s=share * states.between(states.backward_s, start, end),
+                send_s=_send_seconds(work, wires, draft, at),
+                all_reduce_s=wires.all_reduce(group) * work.parameter_bytes(start, end - 1),
+                memory_bytes=stage_memory(
+                    states, start, end, samples, kept, training.optimizer_memory_scaling
+                ),
+            )
+        )
+    return tuple(found)
+
+
+def _send_seconds(work: Work, wires: Wires, draft: Draft, at: int) -> float:
+    if at + 1 == len(draft.groups):
+        return 0.0
+    share = draft.pipelines * work.micro_batches(draft.pipelines)
+    rate = wires.transfer(draft.groups[at], draft.groups[at + 1])
+    return rate * float(work.crossing[draft.cuts[at]]) / share

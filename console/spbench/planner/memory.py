@@ -1,0 +1,51 @@
+"""Peak memory of a stage's devices."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from spbench.planner.states import States
+
+StageSchedule = Literal["gpipe", "1f1b", "1f1b-deep"]
+"""The schedules in which each device has one stage."""
+
+
+def in_flight(schedule: StageSchedule, stage: int, stages: int, micro_batches: int) -> int:
+    """Return how many micro-batches a stage keeps at most between forward and backward."""
+    if schedule == "gpipe":
+        return micro_batches
+    deep = 2 * (stages - stage) - 1
+    return min(deep if schedule == "1f1b-deep" else stages - stage, micro_batches)
+
+
+def stage_memory(
+    states: States,
+    start: int,
+    end: int,
+    samples: float,
+    kept: int,
+    optimizer_memory_scaling: float,
+    recompute: bool = False,
+) -> float:
+    """Return the peak bytes of a device that holds the states from ``start`` up to ``end``.
+
+    Parameters and what the optimizer keeps of them, what ``kept`` micro-batches keep until their
+    backward pass, and what one layer needs while it runs. With recomputation a micro-batch keeps
+    the stage's input only, and one of them at a time all of it.
+
+    Args:
+        states: The model.
+        start: The stage's first state.
+        end: The state after its last.
+        samples: Samples of a micro-batch on one device; a fraction where replicas share one.
+        kept: Micro-batches in flight.
+        optimizer_memory_scaling: Bytes kept for each byte of parameters.
+        recompute: Whether activations are computed again for the backward pass.
+    """
+    share = samples / states.profile.batch_size
+    whole = states.between(states.kept_bytes, start, end)
+    arriving = states.crossing_bytes[start - 1] if start else 0.0
+    held = kept * arriving + whole if recompute else kept * whole
+    working = states.working_bytes(start, end)
+    parameters = states.between(states.parameter_bytes, start, end)
+    return optimizer_memory_scaling * parameters + share * (held + working)

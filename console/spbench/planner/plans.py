@@ -1,0 +1,120 @@
+"""Plans: what both searches give, and what is printed, simulated and run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Mode = Literal["hpgo", "best"]
+Schedule = Literal["gpipe", "1f1b", "1f1b-deep", "interleaved"]
+"""Orders of forward and backward passes: all forwards first; at most ``S - i`` micro-batches in
+flight at stage ``i`` of ``S``; at most ``2 (S - i) - 1``; several stages a device in turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Consecutive states on a group of devices that share each micro-batch.
+
+    Attributes:
+        start: Its first state.
+        end: The state after its last one.
+        devices: By number, rising; each holds the stage's parameters.
+        forward_s: Seconds of one micro-batch's forward pass, shared by the devices.
+        backward_s: Seconds of its backward pass, recomputation included.
+        send_s: Seconds until the next stage has its output; as long again for the gradient.
+        all_reduce_s: Seconds in which the devices sum their gradients after a step.
+        memory_bytes: Peak memory of each of its devices.
+        recompute: Whether activations are computed again for the backward pass.
+    """
+
+    start: int
+    end: int
+    devices: tuple[int, ...]
+    forward_s: float
+    backward_s: float
+    send_s: float
+    all_reduce_s: float
+    memory_bytes: float
+    recompute: bool = False
+
+    @property
+    def replicas(self) -> int:
+        """How many devices share each micro-batch of the stage."""
+        return len(self.devices)
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """Another way to train the same, for comparison.
+
+    Attributes:
+        step_s: Seconds of a step; None where ``reason`` says why there is no such plan.
+        speedup: One device's seconds for the whole batch over ``step_s``.
+        stages: Of pipelines, as ``(start, end, devices)``.
+    """
+
+    name: str
+    step_s: float | None
+    speedup: float | None
+    reason: str = ""
+    stages: tuple[tuple[int, int, tuple[int, ...]], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How to train one model on one cluster.
+
+    Attributes:
+        mode: The search that found it; states are numbered as that search numbers them.
+        profile: The profile's name.
+        cluster: The cluster's name.
+        state_names: What each state ends with.
+        micro_batch_size: Samples that go through a pipeline at once.
+        micro_batches: How many of them go through each pipeline in a step.
+        pipelines: Pipelines side by side; their devices of a stage are in one group.
+        step_s: Estimated seconds of a step.
+        single_s: Seconds of the whole batch on one device, whatever its memory.
+        stages: In the order of the states.
+        baselines: Other ways to train the same.
+    """
+
+    mode: Mode
+    profile: str
+    cluster: str
+    state_names: tuple[str, ...]
+    global_batch_size: int
+    micro_batch_size: int
+    micro_batches: int
+    schedule: Schedule
+    pipelines: int
+    step_s: float
+    single_s: float
+    stages: tuple[Stage, ...]
+    baselines: tuple[Baseline, ...] = ()
+
+    @property
+    def speedup(self) -> float:
+        """One device's seconds for the whole batch over the plan's."""
+        return self.single_s / self.step_s
+
+    @property
+    def states(self) -> int:
+        """How many states the profile has."""
+        return len(self.state_names)
+
+    def hpgo_stages(self) -> list[tuple[int, int, int, list[int]]]:
+        """Return the stages as HPGO prints them: ``(start, end, n, devices)``.
+
+        ``end`` is exclusive, and inclusive in the last stage; ``n`` counts the replicas within
+        one pipeline, so that eight pipelines of one device a stage have ``n`` 1.
+        """
+        last = len(self.stages) - 1
+        return [
+            (
+                stage.start,
+                stage.end - (at == last),
+                stage.replicas // self.pipelines,
+                list(stage.devices),
+            )
+            for at, stage in enumerate(self.stages)
+        ]

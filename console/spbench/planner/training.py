@@ -1,0 +1,44 @@
+"""How a model is trained: what a plan must know beside the model and the cluster."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from spbench.planner.errors import PlannerError
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    """One training step.
+
+    Attributes:
+        global_batch_size: Samples of a step over all devices.
+        micro_batch_size: Samples that go through a pipeline at once.
+        optimizer_memory_scaling: Bytes kept for each byte of parameters, those included: 1 is
+            parameters alone, 2 with gradients, 3 with momentum, 4 with Adam's two moments.
+        peak_activation_bytes: Memory of one sample when the whole model is on one device; None
+            for the sum of all outputs.
+
+    Raises:
+        PlannerError: A number cannot be, or micro-batches do not divide the batch.
+    """
+
+    global_batch_size: int
+    micro_batch_size: int = 1
+    optimizer_memory_scaling: float = 1.0
+    peak_activation_bytes: float | None = None
+
+    def __post_init__(self) -> None:
+        batch, micro = self.global_batch_size, self.micro_batch_size
+        if batch < 1 or micro < 1:
+            raise PlannerError(f"the batch of {batch} in micro-batches of {micro} must be above 0")
+        if batch % micro:
+            raise PlannerError(
+                f"micro-batches of {micro} do not divide the global batch of {batch}"
+            )
+        scaling, peak = self.optimizer_memory_scaling, self.peak_activation_bytes
+        if not (math.isfinite(scaling) and scaling >= 1):
+            raise PlannerError(f"the optimizer memory scaling {scaling} must be at least 1")
+        if peak is not None and not (math.isfinite(peak) and peak > 0):
+            raise PlannerError(f"the peak activation of {peak} bytes must be above 0")

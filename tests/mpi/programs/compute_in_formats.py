@@ -1,0 +1,220 @@
+"""Computes models in all number formats over many ranks, and says how far off they are.
+
+    mpirun -n 5 python -m mpi4py compute_in_formats.py CASES.json RESULTS.json
+
+A case is a dictionary as `tests/mpi/test_precision.py` makes them. A result has one answer a rank:
+errors by kind of tensor, each the length of the difference over that of what is expected, once
+``in_format``, against one rank in the same format, and once ``exact``, against float64.
+"""
+
+import json
+import sys
+import time
+from contextlib import nullcontext
+from functools import cache
+from pathlib import Path
+from unittest.mock import patch
+
+import torch
+from mpi4py import MPI
+
+from spbench_workers.images.synthetic import SyntheticImages
+from spbench_workers.layout import Grid, parse_pair
+from spbench_workers.layout_models import model_layout
+from spbench_workers.models import model
+from spbench_workers.parallel import stage_runner
+from spbench_workers.parallel.balance import balanced
+from spbench_workers.parallel.engine import Engine
+from spbench_workers.parallel.loss_scale import START
+from spbench_workers.parallel.micro_batches import micro_batches
+from spbench_workers.parallel.plan import Learning, Plan
+from spbench_workers.parallel.precision import PRECISIONS
+
+CLASSES, SEED, STEPS, BATCH = 5, 1, 2, 4
+LEARNING = Learning("sgd", 0.05, 0.01, 0.5)
+
+
+def layout_of(case):
+    grids = [Grid(*parse_pair(grid)) for grid in case["grids"]]
+    return model_layout(case["stages"], grids, mirrored=case["mirrored"])
+
+
+def plan_of(case):
+    network = model(case["model"], image_size=case["image"], num_classes=CLASSES, **case["config"])
+    layout = layout_of(case)
+    costs = [float(count.multiply_adds) for count in network.counts]
+    return Plan(
+        network,
+        layout,
+        balanced(costs, [stage.ranks for stage in layout.stages]),
+        micro_batches(BATCH, 2, mirrored=case["mirrored"]),
+        seed=SEED,
+        precision=PRECISIONS[case["precision"]],
+        transport="packed",
+    )
+
+
+def images_of(plan):
+    return SyntheticImages(plan.model.image, CLASSES, seed=SEED, dtype=plan.dtype)
+
+
+def learn(engine, plan):
+    """Learn for some steps; return all that came of it, and the losses."""
+    losses, found = [], {"input": {}, "gradients": {}, "statistics": {}, "weights": {}}
+    for _ in range(STEPS):
+        engine.step()
+        engine.end_epoch()
+        losses.append(engine.loss())
+    for stage, runner in zip(engine.stages, engine.runners, strict=True):
+        found["input"] |= runner.image_gradients
+        for name, one in stage.named_parameters():
+            found["gradients"][name] = one.grad.clone()
+            found["weights"][name] = one.detach().clone()
+        found["statistics"] |= {
+            name: one.clone() for name, one in stage.named_buffers() if "running" in name
+        }
+    found["logits"] = logits_of(engine, plan)
+    return found | {"loss": {0: torch.tensor(losses, dtype=torch.float64)}}
+
+
+def infer(engine, plan, ranges=None):
+    """Infer in whole numbers."""
+    if plan.precision.int8:
+        engine.arithmetic.quantise(ranges or engine.calibrate())
+    return {"logits": logits_of(engine, plan)}
+
+
+def logits_of(engine, plan):
+    """By image: mirrored pipelines have other micro-batches than one rank."""
+    return {
+        image: one
+        for batch, several in engine.evaluate().items()
+        for image, one in zip(range(*plan.batches[batch].images), several, strict=True)
+    }
+
+
+def run(comm, plan, learns, more=None):
+    engine = Engine(
+        comm,
+        plan,
+        images_of(plan),
+        LEARNING if learns else None,
+        keeps_input_gradients=learns,
+    )
+    found = learn(engine, plan) if learns else infer(engine, plan, more)
+    return engine, found
+
+
+@cache
+def on_one_rank(words, precision):
+    """What one rank gives, and what its convolutions read."""
+    case = json.loads(words) | {"precision": precision, "stages": 1, "grids": [], "mirrored": False}
+    plan = plan_of(case)
+    engine, found = run(MPI.COMM_SELF, plan, case["learns"])
+    ranges = engine.calibrate() if plan.precision.int8 else None
+    engine.free()
+    return found, ranges
+
+
+def errors_of(found, expected, plan, place):
+    """By kind, the length of the difference over that of all that is expected."""
+    errors = {}
+    for kind, several in found.items():
+        if not several:
+            continue
+        total = sum(float(one.double().square().sum()) for one in expected[kind].values())
+        off = 0.0
+        for key, one in several.items():
+            wanted = expected[kind][key].double()
+            if kind == "input":
+                box = plan.layout.stages[0].grid.tile(place.tile, *wanted.shape[2:])
+                wanted = wanted[:, :, slice(*box.rows), slice(*box.cols)]
+            off += float((one.double() - wanted).square().sum())
+        errors[kind] = (off / total) ** 0.5
+    return errors
+
+
+def compare(case, comm):
+    """Learn, or infer, on many ranks and on one."""
+    plan = plan_of(case)
+    words = json.dumps({key: case[key] for key in ("model", "image", "config", "learns")})
+    same, ranges = on_one_rank(words, case["precision"])
+    exact, _ = on_one_rank(words, "fp64")
+    with planted(case["fault"], comm):
+        engine, found = run(comm, plan, case["learns"], ranges if case["shares_ranges"] else None)
+    answer = {
+        "in_format": errors_of(found, same, plan, engine.places[0]),
+        "exact": errors_of(found, exact, plan, engine.places[0]),
+        "bytes": engine.bytes_sent,
+        "share": engine.arithmetic.int8_share(),
+        "skipped": engine.arithmetic.skipped_steps,
+    }
+    engine.free()
+    return answer
+
+
+def overflow(case, comm):
+    """Let gradients of the last rank alone be infinite, in the first of two steps."""
+    plan = plan_of(case)
+    engine = Engine(comm, plan, images_of(plan), LEARNING)
+    parameters = [one for stage in engine.stages for one in stage.parameters()]
+    before = [one.detach().clone() for one in parameters]
+    hooks = []
+    if comm.rank == comm.size - 1:
+        hooks.append(parameters[0].register_hook(lambda gradient: gradient * float("inf")))
+    if case["fault"] == "alone":
+        engine.arithmetic.loss_scale._world = MPI.COMM_SELF
+    engine.step()
+    for hook in hooks:
+        hook.remove()
+    answer = {
+        "halved": engine.arithmetic.scale == START / 2,
+        "skipped": engine.arithmetic.skipped_steps,
+        "kept": all(torch.equal(a, b) for a, b in zip(before, parameters, strict=True)),
+    }
+    if case["fault"] is None:
+        engine.step()
+        answer["learnt"] = not any(
+            torch.equal(a, b) for a, b in zip(before, parameters, strict=True)
+        )
+        answer["skipped_after"] = engine.arithmetic.skipped_steps
+    engine.free()
+    return answer
+
+
+def planted(fault, comm):
+    """Make the last rank send zeros in place of gradients."""
+    if fault == "lost-gradient" and comm.rank == comm.size - 1:
+        right = stage_runner.StageRunner._send
+
+        def send(self, end, tensors):
+            back = end is not None and end is self.ends.input_gradients
+            right(self, end, [torch.zeros_like(one) for one in tensors] if back else tensors)
+
+        return patch.object(stage_runner.StageRunner, "_send", send)
+    return nullcontext()
+
+
+def answer_of(case, comm):
+    return overflow(case, comm) if case["overflows"] else compare(case, comm)
+
+
+def main():
+    torch.set_num_threads(1)
+    world = MPI.COMM_WORLD
+    said = []
+    for case in json.loads(Path(sys.argv[1]).read_text()):
+        ranks, start = layout_of(case).ranks, time.monotonic()
+        comm = world.Split(0 if world.rank < ranks else MPI.UNDEFINED)
+        answer = answer_of(case, comm) if comm != MPI.COMM_NULL else None
+        answers = world.gather(answer)
+        if world.rank == 0:
+            said.append(answers[:ranks])
+            print(f"{time.monotonic() - start:.2f} s", case, said[-1], flush=True)
+        if comm != MPI.COMM_NULL:
+            comm.Free()
+    if world.rank == 0:
+        Path(sys.argv[2]).write_text(json.dumps(said))
+
+
+main()

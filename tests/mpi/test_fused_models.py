@@ -1,0 +1,120 @@
+"""Models whose layers share halo exchanges are the models without, on real ranks.
+
+A step of each is held against one process in float64: the loss, gradients of the images and of all
+parameters, running statistics, and then the logits of an evaluation. One launch does all.
+"""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from running import on_ranks
+from spbench_workers.layout import Grid, parse_pair
+
+pytestmark = [pytest.mark.mpi, pytest.mark.timeout(300)]
+
+PROGRAM = Path(__file__).parent / "programs" / "fuse_models.py"
+CLOSE = 1e-10
+FAR = 1e-3
+KINDS = {"loss", "input", "gradients", "statistics", "logits"}
+
+
+def net(model, *image, **config):
+    return {"model": model, "image": list(image), "config": config}
+
+
+# The blocks 2 and 3 of all three halve the map, and their shortcuts have a stride.
+V1 = net("resnet", 65, 96, version=1, depth=8, width=4)
+V2 = net("resnet", 62, 62, version=2, depth=11, width=4)
+DEEPER = net("resnet", 62, 62, version=1, depth=14, width=4)
+RESNET50 = net("resnet", 45, 64, arch="resnet50", width=4)
+AMOEBANET = net("amoebanet", 64, 64, num_layers=3, num_filters=8)
+PUBLISHED = net("amoebanet", 64, 96, num_layers=3, num_filters=12, pool3="max", shift=True)
+
+
+def case(network, fused_layers, *grids, balance, mirrored=False, fault=None):
+    words = {"fused_layers": fused_layers, "grids": list(grids), "balance": list(balance)}
+    return network | words | {"mirrored": mirrored, "fault": fault}
+
+
+# By fused_layers, messages of rank 0 for halos and their gradients in a step of two micro-batches.
+MESSAGES = {
+    "V1": (V1, (4, 1), {0: 72, 1: 48, 2: 24, 3: 24}),
+    "V2": (V2, (4, 1), {0: 78, 2: 24}),
+    "AmoebaNet": (AMOEBANET, (5, 4), {0: 0, 1: 0, 3: 0}),
+}
+COUNTED = [
+    case(network, fused, "2x2", balance=balance)
+    for network, balance, messages in MESSAGES.values()
+    for fused in messages
+]
+OTHERS = [
+    case(DEEPER, 3, "2x3", balance=(7, 1)),
+    case(V2, 2, "2x3", balance=(4, 1)),
+    case(V1, 3, "1x3", balance=(4, 1)),
+    case(V2, 1, "1x3", balance=(3, 2)),
+    case(RESNET50, 2, "2x2", balance=(6, 12)),
+    case(PUBLISHED, 2, "1x3", balance=(5, 4)),
+    case(PUBLISHED, 1, "2x2", "2x1", balance=(2, 2, 5)),
+    # All layers in one group: halos wider than tiles come from more ranks than those beside.
+    case(DEEPER, 7, "6x1", balance=(8,)),
+    case(V1, 2, "2x2", "1x2", balance=(2, 2, 1)),
+    case(V2, 2, "2x2", "2x1", balance=(2, 2, 1), mirrored=True),
+]
+FAULTS = {
+    # A fault, and the kinds of tensors that must show it.
+    "corrupted-halo": {"loss", "input", "gradients", "statistics", "logits"},
+    "no-mask": {"loss", "input", "gradients", "statistics", "logits"},
+    "copies-counted": {"loss", "input", "gradients", "statistics", "logits"},
+}
+WRONG = [case(V1, 2, "2x2", balance=(4, 1), fault=fault) for fault in FAULTS]
+RIGHT = COUNTED + OTHERS
+CASES = RIGHT + WRONG
+
+
+def ranks_of(words):
+    tiles = [Grid(*parse_pair(grid)).size for grid in words["grids"]]
+    return sum(tiles) + len(words["balance"]) - len(tiles)
+
+
+def name_of(words):
+    config = (f"{key}={value}" for key, value in words["config"].items())
+    places = [*words["grids"], f"fused_layers={words['fused_layers']}"]
+    return " ".join([words["model"], *config, *places, *(["mirrored"] * words["mirrored"])])
+
+
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("fused")
+    wanted, said = folder / "cases.json", folder / "results.json"
+    wanted.write_text(json.dumps(CASES))
+    ranks = max(map(ranks_of, CASES))
+    ended = on_ranks(ranks, str(PROGRAM), str(wanted), str(said), OMPI_MCA_mpi_yield_when_idle="1")
+    assert ended.returncode == 0, ended.stderr
+    return json.loads(said.read_text())
+
+
+@pytest.mark.parametrize("words", RIGHT, ids=name_of)
+def test_a_model_with_fused_layers_is_the_model_on_one_rank(answers, words):
+    found = answers[CASES.index(words)]
+    assert len(found) == ranks_of(words)
+    for answer in found:
+        assert "exception" not in answer, answer
+        assert answer["errors"].keys() == KINDS
+        assert max(answer["errors"].values()) < CLOSE, answer
+
+
+@pytest.mark.parametrize("name", MESSAGES)
+def test_fused_layers_save_messages(answers, name):
+    network, balance, expected = MESSAGES[name]
+    cases = {fused: case(network, fused, "2x2", balance=balance) for fused in expected}
+    found = {fused: answers[CASES.index(one)][0]["messages"] for fused, one in cases.items()}
+    assert found == expected
+
+
+@pytest.mark.parametrize("words", WRONG, ids=lambda words: words["fault"])
+def test_fused_layers_that_do_something_wrong_are_found_out(answers, words):
+    found = [answer["errors"] for answer in answers[CASES.index(words)]]
+    shown = {kind for errors in found for kind, error in errors.items() if error > FAR}
+    assert shown >= FAULTS[words["fault"]]

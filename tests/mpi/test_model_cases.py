@@ -1,0 +1,220 @@
+"""Models over many ranks, each case of one launch as a user would run it, with all its checks."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from running import on_ranks
+from spbench_workers.catalog import BENCHMARKS
+
+pytestmark = [pytest.mark.mpi, pytest.mark.timeout(600)]
+
+PROGRAM = Path(__file__).parent / "programs" / "run_cases.py"
+YIELDING = {"OMPI_MCA_mpi_yield_when_idle": "1"}
+RANKS = 10
+SMALL = {
+    "resnet": {"version": 1, "depth": 14, "image_size": 32, "batch_size": 5},
+    "amoebanet": {"num_layers": 3, "num_filters": 16, "image_size": 64, "batch_size": 5},
+}
+SHORT = {"warmup": 0, "iterations": 1, "num_classes": 5}
+
+
+def case(model, inject=None, **params):
+    benchmark = f"model.{model}"
+    given = SMALL[model] | SHORT | params
+    if params.get("scheme") != "sequential":
+        given = {"baseline": False} | given
+    if "arch" in params:
+        given = {key: value for key, value in given.items() if key not in ("version", "depth")}
+    entry = BENCHMARKS[benchmark]
+    (complete,) = [one for _, one in entry.cases(given)]
+    return {
+        "benchmark": benchmark,
+        "params": given,
+        "inject": inject,
+        "ranks": entry.ranks(complete).exact,
+        "checks": list(entry.checks_of(complete)),
+    }
+
+
+def lp(model="resnet", **params):
+    return case(model, scheme="lp", **params)
+
+
+def sp(model="resnet", **params):
+    return case(model, scheme="sp", **params)
+
+
+def gems(model="resnet", **params):
+    return case(model, scheme="gems", **params)
+
+
+def gems_sp(model="resnet", **params):
+    return case(model, scheme="gems_sp", **params)
+
+
+RIGHT = {
+    "sequential": case("resnet", scheme="sequential", parts=2),
+    "sequential amoebanet": case("amoebanet", scheme="sequential"),
+    "sequential v2": case("resnet", scheme="sequential", version=2, depth=11, optimizer="adamw"),
+    # Layers and micro-batches.
+    "lp 2": lp(baseline=True, iterations=2),
+    "lp 2, parts 2, an uneven batch": lp(parts=2),
+    "lp 3, parts 4, gpipe": lp(split_size=3, parts=4, schedule="gpipe", learning_rate=0.01),
+    "lp 4, parts 4": lp(split_size=4, parts=4, optimizer="adam", weight_decay=0.01),
+    "lp 4, parts 1, as given": lp(split_size=4, balance="2,2,2,2"),
+    "lp 2, measured": lp(balance="measured"),
+    "lp 2, two epochs": lp(num_epochs=2, learning_rate_decay=0.5),
+    "lp 2 replicas": lp(replicas=2, parts=2),
+    "lp 2 replicas, one normalisation": lp(replicas=2, parts=2, sync_batchnorm="replicas"),
+    "lp 3, gloo": lp(split_size=3, parts=2, backend="gloo"),
+    "lp 2, fp64": lp(precision="fp64"),
+    "lp 2, bf16": lp(precision="bf16", parts=2),
+    "lp 2, fp16": lp(precision="fp_16"),
+    "lp 2, resnet50": lp(arch="resnet50", image_size=33, batch_size=3),
+    # Tiles.
+    "sp 4+1 square": sp(parts=2),
+    "sp 4+1 vertical": sp(slice_method="vertical", version=2, depth=11),
+    "sp 4+1 horizontal": sp(slice_method="horizontal"),
+    "sp 2x3+1": sp(grid="2x3", image_size=62),
+    "sp 2x2+1 65x96": sp(image_size="65x96", batch_size=2),
+    "sp 4,4+1": sp(split_size=3, spatial_size=2, parts=2),
+    "sp 4,2+1": sp(split_size=3, spatial_size=2, num_spatial_parts="4,2", slice_method="vertical"),
+    "sp in every stage": sp(split_size=1, grid="1x2", baseline=True),
+    "sp, local_DP 2": sp(local_DP=2, parts=2),
+    "sp, 2 replicas": sp(replicas=2),
+    "sp, 2 replicas, one normalisation": sp(replicas=2, sync_batchnorm="replicas"),
+    "sp, bf16": sp(precision="bf16"),
+    "sp D2, 1": sp(halo_D2=True),
+    "sp D2, 2": sp(halo_D2=True, fused_layers=2),
+    "sp D2, 3 across a stride": sp(
+        halo_D2=True, fused_layers=3, split_size=2, balance="6,2", image_size=64, batch_size=2
+    ),
+    "sp D2, 2x3": sp(halo_D2=True, fused_layers=2, grid="2x3", image_size=62, batch_size=2),
+    # Mirrored pipelines.
+    "gems 2": gems(baseline=True),
+    "gems 2, times 2": gems(times=2, parts=2),
+    "gems 2, one way": gems(enable_master_comm_opt=True),
+    "gems 4, times 4": gems(split_size=4, times=4),
+    "gems 4, one way": gems(split_size=4, times=2, parts=2, enable_master_comm_opt=True),
+    "gems 3, gpipe": gems(split_size=3, schedule="gpipe", parts=2),
+    "gems_sp 2": gems_sp(split_size=3, grid="1x2"),
+    "gems_sp 2, one way": gems_sp(split_size=3, grid="1x2", enable_master_comm_opt=True),
+    "gems_sp 4": gems_sp(split_size=5),
+    "gems_sp 4, one way": gems_sp(split_size=5, enable_master_comm_opt=True),
+    # AmoebaNet.
+    "amoebanet lp": lp("amoebanet", parts=2),
+    "amoebanet sp": sp("amoebanet", shift=True),
+    "amoebanet sp vertical": sp("amoebanet", slice_method="vertical", pool3="max"),
+    "amoebanet sp D2": sp("amoebanet", halo_D2=True),
+    "amoebanet gems": gems("amoebanet", batch_size=6),
+    # Inference.
+    "evaluation": case("resnet", scheme="sequential", enable_evaluation=True),
+    "evaluation lp": lp(enable_evaluation=True, parts=2, baseline=True),
+    "evaluation sp": sp(enable_evaluation=True),
+    "evaluation sp bf16": sp(enable_evaluation=True, precision="bfp_16"),
+    "evaluation int8": case(
+        "resnet", scheme="sequential", enable_evaluation=True, precision="int8"
+    ),
+    "evaluation sp int8": sp(enable_evaluation=True, precision="int_8"),
+    "validate off": lp(validate=False),
+}
+WRONG = {
+    "drop-gradient, sequential": (
+        case("resnet", "drop-gradient", scheme="sequential"),
+        {"grad", "weights", "slope"},
+    ),
+    "drop-gradient, lp": (case("resnet", "drop-gradient", scheme="lp"), {"grad", "weights"}),
+    "drop-gradient, sp": (case("resnet", "drop-gradient", scheme="sp"), {"grad", "weights"}),
+    "mean-instead-of-sum, sp": (
+        case("resnet", "mean-instead-of-sum", scheme="sp", split_size=1),
+        {"grad", "weights"},
+    ),
+    "mean-instead-of-sum, lp": (
+        case("resnet", "mean-instead-of-sum", scheme="lp", parts=2),
+        {"grad"},
+    ),
+    "tile-batchnorm, sp": (
+        case("resnet", "tile-batchnorm", scheme="sp"),
+        {"loss", "grad", "running_stats"},
+    ),
+    "tile-batchnorm, local_DP": (
+        case("resnet", "tile-batchnorm", scheme="lp", local_DP=2),
+        {"loss", "running_stats"},
+    ),
+    "wrong-neighbour, sp": (case("resnet", "wrong-neighbour", scheme="sp"), {"loss", "output"}),
+    "wrong-neighbour, tiles": (
+        case("resnet", "wrong-neighbour", scheme="sp", split_size=1, grid="1x2"),
+        {"loss", "output"},
+    ),
+    "wrong-neighbour, evaluation": (
+        case("resnet", "wrong-neighbour", scheme="lp", enable_evaluation=True),
+        {"output"},
+    ),
+    "skipped-microbatch, lp": (
+        case("resnet", "skipped-microbatch", scheme="lp", parts=2),
+        {"grad", "weights"},
+    ),
+    "skipped-microbatch, gems": (
+        case("resnet", "skipped-microbatch", scheme="gems", parts=2),
+        {"grad", "weights"},
+    ),
+    "skipped-microbatch, bf16": (
+        case("resnet", "skipped-microbatch", scheme="lp", parts=2, precision="bf16"),
+        {"grad"},
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def said(tmp_path_factory):
+    """What all ranks said, by case; all cases in one launch."""
+    folder = tmp_path_factory.mktemp("models")
+    cases = RIGHT | {name: one for name, (one, _) in WRONG.items()}
+    given, made = folder / "cases.json", folder / "results.json"
+    given.write_text(json.dumps(list(cases.values())))
+    ended = on_ranks(RANKS, str(PROGRAM), str(given), str(made), seconds=500, **YIELDING)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    return dict(zip(cases, json.loads(made.read_text()), strict=True))
+
+
+def checks_of(ranks):
+    """By check, whether each rank's has passed."""
+    found = {}
+    for events in ranks:
+        for event in events:
+            if event["event"] == "check":
+                found.setdefault(event["name"], []).append(event["passed"])
+    return found
+
+
+def values_of(ranks, metric):
+    return [
+        event["value"]
+        for events in ranks
+        for event in events
+        if event["event"] == "metric" and event["name"] == metric and "measured_by" not in event
+    ]
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_every_rank_equals_the_model_on_one_process(said, name):
+    ranks = said[name][: RIGHT[name]["ranks"]]
+    failed = [
+        (rank, event["name"], event["max_abs_error"], event["tolerance"], event["detail"])
+        for rank, events in enumerate(ranks)
+        for event in events
+        if event["event"] == "check" and not event["passed"]
+    ]
+    assert failed == []
+    wanted = {check: [True] * len(ranks) for check in RIGHT[name]["checks"]}
+    assert checks_of(ranks) == wanted
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_planted_fault_is_noticed(said, name):
+    one, wanted = WRONG[name]
+    found = checks_of(said[name][: one["ranks"]])
+    failed = {check for check, passed in found.items() if not all(passed)}
+    assert wanted <= failed

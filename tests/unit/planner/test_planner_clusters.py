@@ -1,0 +1,270 @@
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spbench.planner.cluster import (
+    ETHERNET_25,
+    NVLINK,
+    PRESETS,
+    Cluster,
+    DeviceKind,
+    Link,
+    Machine,
+    cluster_from_ends,
+)
+from spbench.planner.cluster_from_run import cluster_from_run, fitted_link
+from spbench.planner.cluster_yaml import load_cluster, read_cluster
+from spbench.planner.errors import ClusterError, PlannerError
+from spbench.planner.quantities import BYTES, RATES, SECONDS, quantity
+from spbench.record.folder import RunFolder
+
+TEXT = """\
+schema: spbench.cluster/1
+name: mixed
+devices:
+  v100: {memory: 16GB}
+  a100: {memory: 40GiB, speed: 2.5}
+links:
+  nvlink: {bandwidth: 25GB/s, latency: 5us}
+  ethernet: {bandwidth: 8Gbit/s, latency: 1e-4, all_reduce: 3e9}
+  fast: {bandwidth: 10GB/s}
+machines:
+  - {name: rack, devices: {v100: 2}, link: nvlink, count: 2}
+  - {name: big, devices: {v100: 1, a100: 2}, link: nvlink}
+  - {devices: {a100: 1}}
+between: ethernet
+pairs:
+  - {machines: [big, rack-0], link: fast}
+"""
+
+
+def errors_of(text):
+    with pytest.raises(ClusterError) as caught:
+        read_cluster(text, "c.yaml", "c")
+    return str(caught.value)
+
+
+def test_a_cluster_of_mixed_kinds_is_read():
+    cluster = read_cluster(TEXT, "c.yaml", "c")
+    assert [machine.name for machine in cluster.machines] == ["rack-0", "rack-1", "big", "node2"]
+    assert (cluster.name, cluster.sizes, cluster.ends) == ("mixed", (2, 2, 3, 1), (2, 4, 7, 8))
+    assert [kind.name for kind in cluster.kinds] == ["v100"] * 5 + ["a100"] * 3
+    assert cluster.kinds[7] == DeviceKind("a100", 40 * 2.0**30, 2.5)
+    assert cluster.link(0, 1) == Link("nvlink", 25e9, 5e-6)
+    assert cluster.link(0, 2) == Link("ethernet", 1e9, 1e-4, 3e9)
+    assert cluster.link(6, 1) == cluster.link(1, 6) == Link("fast", 10e9)
+    assert [cluster.machine_of(device) for device in range(8)] == [0, 0, 1, 1, 2, 2, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "error"),
+    [
+        ("spbench.cluster/1", "x", "c.yaml:1:9: error: the schema must be spbench.cluster/1"),
+        ("16GB", "16GBs", "c.yaml:4:18: error: '16GBs' is no number with one of the units B, kB"),
+        ("16GB", "-1", "needs a memory and a speed above 0"),
+        ("16GB", "0", "needs a memory and a speed above 0"),
+        ("speed: 2.5", "sped: 2.5", "'sped' is no key here (did you mean speed?)"),
+        ("bandwidth: 10GB/s", "latency: 1", "the link fast needs a bandwidth"),
+        ("bandwidth: 10GB/s", "bandwidth: 0", "the link fast needs bandwidths above 0"),
+        ("bandwidth: 10GB/s", "bandwidth: .inf", "is no finite number"),
+        ("between: ethernet", "between: ether", "no link is called 'ether' (did you mean eth"),
+        ("between: ethernet", "", "has machines without a link between them"),
+        ("{v100: 2}, link: nvlink", "{v100: 2}", "has several devices and no link for them"),
+        ("{v100: 2}", "{v100: 0}", "number of devices must be a whole number from 1"),
+        ("{v100: 2}", "{p100: 2}", "no device is called 'p100' (did you mean v100?)"),
+        ("{v100: 2}", "8", "devices must be a mapping of kinds to counts"),
+        ("count: 2", "count: 0", "count must be a whole number from 1"),
+        ("big, devices", "rack-1, devices", "the machine 'rack-1' stands twice"),
+        ("[big, rack-0]", "[big, rack]", "no machine is called 'rack' (did you mean rack-"),
+        ("[big, rack-0]", "[big]", "a pair is {machines: [a, b], link: name}"),
+        (", link: fast}", "}", "the pair needs a link"),
+        ("between", "betwen", "'betwen' is no key here (did you mean between?)"),
+        ("name: mixed", "name: [1]", "the name must be text"),
+        ("machines:\n", "machines: []\nold:\n", "a list of at least one machine"),
+        ("name: mixed", "name: mixed\nname: twice", "the key 'name' stands twice"),
+    ],
+)
+def test_wrong_clusters_are_told_at_their_place(old, new, error):
+    assert old in TEXT
+    assert error in errors_of(TEXT.replace(old, new, 1))
+
+
+@pytest.mark.parametrize("text", ["", "3", "[a]", "a: [", "machines: 3\nschema: spbench.cluster/1"])
+def test_what_is_no_cluster_is_told(text):
+    assert errors_of(text).startswith("c.yaml:")
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, len(TEXT) - 1), st.text(max_size=4))
+def test_a_damaged_cluster_is_read_or_told(at, damage):
+    try:
+        read_cluster(TEXT[:at] + damage + TEXT[at + 3 :], "c.yaml", "c")
+    except ClusterError:
+        pass
+
+
+def test_a_file_is_read(tmp_path):
+    path = tmp_path / "racks.yaml"
+    path.write_text(TEXT.replace("name: mixed\n", ""))
+    assert load_cluster(path).name == "racks"
+    with pytest.raises(PlannerError, match="cannot read"):
+        load_cluster(tmp_path / "none.yaml")
+
+
+@pytest.mark.parametrize(
+    ("text", "units", "value"),
+    [
+        ("16GB", BYTES, 16e9),
+        ("1.5 GiB", BYTES, 1.5 * 2**30),
+        (7, BYTES, 7.0),
+        ("25Gbit/s", RATES, 25e9 / 8),
+        ("3GB/s", RATES, 3e9),
+        ("5us", SECONDS, 5e-6),
+        ("1e-3 ms", SECONDS, 1e-6),
+    ],
+)
+def test_quantities_are_read_with_their_units(text, units, value):
+    assert quantity(text, units) == pytest.approx(value)
+
+
+@pytest.mark.parametrize("text", ["16", "GB", "1e999GB", True, None, [1], "1 fortnight"])
+def test_other_texts_are_no_quantities(text):
+    with pytest.raises(ValueError, match="is no"):
+        quantity(text, BYTES)
+
+
+# Presets and device numbers
+
+
+def test_ends_are_exclusive():
+    cluster = cluster_from_ends([8, 16])
+    assert (cluster.sizes, cluster.device_count, cluster.ends) == ((8, 8), 16, (8, 16))
+    assert (cluster.link(0, 7), cluster.link(7, 8)) == (NVLINK, ETHERNET_25)
+    assert cluster_from_ends([1]).sizes == (1,)
+
+
+@pytest.mark.parametrize("ends", [[], [0], [8, 8], [8, 4], [-1]])
+def test_ends_must_rise(ends):
+    with pytest.raises(PlannerError, match="must be rising device numbers"):
+        cluster_from_ends(ends)
+
+
+def test_presets_are_dapples_clusters():
+    assert {name: each.sizes for name, each in PRESETS.items()} == {
+        "dapple-a": (8, 8),
+        "dapple-b": (1,) * 16,
+        "dapple-c": (1,) * 16,
+    }
+    b, c = (PRESETS[name].between for name in ("dapple-b", "dapple-c"))
+    assert b.bandwidth / c.bandwidth == pytest.approx(2.5)
+    assert b.all_reduce_bandwidth / c.all_reduce_bandwidth == pytest.approx(2.5)
+
+
+@pytest.mark.parametrize(
+    ("make", "error"),
+    [
+        (lambda: Cluster("c", ()), "no machines"),
+        (lambda: Machine("m", ()), "no devices"),
+        (lambda: Link("l", float("nan")), "bandwidths above 0"),
+        (lambda: Link("l", 1.0, -1.0), "latency of at least 0"),
+        (lambda: Cluster("c", PRESETS["dapple-a"].machines), "without a link"),
+        (
+            lambda: Cluster("c", PRESETS["dapple-a"].machines, NVLINK, {(1, 0): NVLINK}),
+            "a link of machines it does not have",
+        ),
+    ],
+)
+def test_wrong_clusters_cannot_be_made(make, error):
+    with pytest.raises(PlannerError, match=error):
+        make()
+
+
+def test_a_message_takes_its_latency_and_its_bytes():
+    assert Link("l", 2.0, 3.0).seconds(4.0) == 5.0
+    assert Link("l", 2.0, 3.0).seconds(0.0) == 0.0
+
+
+# Measured
+
+
+def run_of(home, hosts, micros, sizes=(8, 1 << 20), benchmark="link.pingpong"):
+    """A recorded run of all pairs of ranks, with a time by whether they share a host and size."""
+    rows = [
+        {
+            "name": "latency_us",
+            "value": micros(hosts[a] == hosts[b], size),
+            "rank": a,
+            "source": a,
+            "target": b,
+            "bytes": size,
+            "host_a": hosts[a],
+            "host_b": hosts[b],
+        }
+        for size in sizes
+        for b in range(len(hosts))
+        for a in range(b)
+    ]
+    case = {
+        "id": "links",
+        "name": "links",
+        "benchmark": benchmark,
+        "np": len(hosts),
+        "status": "passed",
+        "reason": None,
+        "params": {},
+        "metrics": {},
+        "checks": [],
+        "limits": {},
+        "measurements": rows,
+    }
+    folder = RunFolder(home / "run1")
+    folder.path.mkdir()
+    folder.write_json("run.json", {"suite": "links", "verdict": "passed"})
+    folder.write_json("report.json", {"run": {}, "cases": [case], "errors": []})
+    return folder
+
+
+def line(within, size):
+    """5 us and 10 GB/s within a host, 20 us and 1 GB/s between two."""
+    return 5.0 + size / 10e3 if within else 20.0 + size / 1e3
+
+
+def test_a_cluster_is_taken_from_a_run(tmp_path):
+    hosts = ("node01", "node01", "node02", "node02")
+    cluster = cluster_from_run(run_of(tmp_path, hosts, line), memory_bytes=64e9)
+    assert [machine.name for machine in cluster.machines] == ["node01", "node02"]
+    assert (cluster.name, cluster.sizes) == ("run1", (2, 2))
+    assert cluster.kinds[0].memory_bytes == 64e9
+    for pair, alpha, beta in (((0, 1), 5e-6, 10e9), ((1, 2), 20e-6, 1e9)):
+        link = cluster.link(*pair)
+        assert link.latency_s == pytest.approx(alpha, rel=1e-3)
+        assert link.bandwidth == pytest.approx(beta, rel=1e-6)
+
+
+def test_hosts_of_one_rank_need_no_link_of_their_own(tmp_path):
+    cluster = cluster_from_run(run_of(tmp_path, ("b", "a", "c"), line))
+    assert [machine.name for machine in cluster.machines] == ["b", "a", "c"]
+    assert cluster.machines[0].link is None
+    assert cluster.link(0, 1).bandwidth == pytest.approx(1e9, rel=1e-6)
+
+
+def test_a_run_without_links_is_told(tmp_path):
+    with pytest.raises(PlannerError, match=r"take a run of link\.pingpong"):
+        cluster_from_run(run_of(tmp_path, ("a", "a"), line, sizes=(8,)))
+
+
+def test_a_pair_that_was_not_measured_is_told(tmp_path):
+    folder = run_of(tmp_path, ("a", "b", "c"), line)
+    report = json.loads(folder.report.read_text())
+    rows = report["cases"][0]["measurements"]
+    report["cases"][0]["measurements"] = [row for row in rows if row["target"] - row["source"] == 1]
+    folder.write_json("report.json", report)
+    with pytest.raises(PlannerError, match="machines without a link between them"):
+        cluster_from_run(folder)
+
+
+def test_times_that_do_not_grow_make_no_link():
+    with pytest.raises(PlannerError, match="measure larger messages"):
+        fitted_link("l", {8: 2e-6, 64: 2e-6})

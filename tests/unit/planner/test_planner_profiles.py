@@ -1,0 +1,321 @@
+import json
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from made_up import SHARED, chain, diamond, layer
+
+from spbench.planner.errors import PlannerError, ProfileError
+from spbench.planner.profile import PER_BATCH, Layer, Measured, Profile
+from spbench.planner.profile_files import load_profile
+from spbench.planner.profile_json import read_profile_json, write_profile_json
+from spbench.planner.torchgraph import read_torchgraph, write_torchgraph
+
+NODE = (
+    "{} -- {} -- forward_compute_time={}, backward_compute_time=2, activation_size={},"
+    " parameter_size=4"
+)
+
+
+def node(name="n1", description="conv", forward=1, activation=3):
+    return NODE.format(name, description, forward, activation)
+
+
+def read(*lines):
+    return read_torchgraph("\n".join(lines) + "\n", "p.txt", "p", 8)
+
+
+def told(*lines):
+    with pytest.raises(ProfileError) as caught:
+        read(*lines)
+    return str(caught.value).splitlines()
+
+
+# torchgraph
+
+
+def test_torchgraph_is_read():
+    profile = read(
+        node(description="Conv2d(3, 64, bias=False)"),
+        "",
+        node("n2", activation="[1.5; 2.5]") + " -- stage_id=1",
+        "\tn1 -- n2",
+    )
+    assert profile == Profile(
+        "p",
+        8,
+        (Layer("n1", "Conv2d(3, 64, bias=False)", 1, 2, 3, 4), Layer("n2", "conv", 1, 2, 4, 4)),
+        ((0, 1),),
+    )
+
+
+@pytest.mark.parametrize(
+    ("lines", "errors"),
+    [
+        ([""], ["p.txt:1:1: error: the profile has no nodes"]),
+        (["what is this"], ["p.txt:1:1: error: this is no node"]),
+        ([node(), node()], ["p.txt:2:1: error: the node n1 stands twice (first on line 1)"]),
+        ([node(forward=-1)], ["p.txt:1:15: error: forward_compute_time: -1 is negative"]),
+        ([node(forward="nan")], ["forward_compute_time: nan is no finite number"]),
+        ([node(forward="soon")], ["p.txt:1:15: error: forward_compute_time: 'soon' is no number"]),
+        ([node(activation="[1; -2]")], ["activation_size: [1; -2] is negative"]),
+        ([node().replace("forward_compute_time=1, ", "")], ["forward_compute_time is missing"]),
+        ([node().replace("forward", "foward")], ["did you mean forward", "is missing"]),
+        ([node() + ", parameter_size=4"], ["parameter_size stands twice"]),
+        ([node() + " -- stage 3"], ["'stage 3' is no stage_id=NUMBER"]),
+        ([node(), "\tn1 -- n7"], ["p.txt:2:1: error: no node above is called 'n7'"]),
+        (["\tn1 -- n2", node(), node("n2")], ["called 'n1'", "called 'n2'"]),
+        ([node(), "\tn1"], ["p.txt:2:1: error: this is no edge"]),
+        ([node(), node("n2"), "\tn1 -- n2", "\tn1 -- n2"], ["p.txt:4:1: error: the edge stands"]),
+        ([node(), "\tn1 -- n1"], ["p.txt:2:1: error: this edge closes a cycle: n1 -> n1"]),
+        ([NODE.replace("time=2", "time=0").format("a", "b", 0, 1)], ["the nodes take no time"]),
+    ],
+)
+def test_torchgraph_errors_have_their_line(lines, errors):
+    lines = told(*lines)
+    assert len(lines) == len(errors)
+    assert all(any(error in line for line in lines) for error in errors)
+
+
+def test_all_errors_of_a_torchgraph_come_at_once():
+    assert len(told("garbage", node(forward=-1), "\tn1 -- n9")) == 3
+
+
+def test_a_cycle_is_named_at_an_edge_of_it():
+    nodes = [node(name) for name in ("a", "b", "c")]
+    [line] = told(*nodes, "\ta -- b", "\tb -- c", "\tc -- b")
+    assert line.startswith(("p.txt:5:1", "p.txt:6:1"))
+    assert "b -> c -> b" in line or "c -> b -> c" in line
+
+
+@pytest.mark.parametrize("path", sorted(SHARED.glob("profiles/*/*.txt")), ids=lambda p: p.stem)
+def test_every_shared_profile_is_read_and_written(path):
+    if path.name == "LICENSE.txt":
+        return
+    profile = load_profile(path, 32)
+    assert read_torchgraph(write_torchgraph(profile), "p", profile.name, 32) == profile
+
+
+# JSON
+
+
+def document(**changes):
+    layers = [
+        {
+            "name": name,
+            "forward_ms": 1,
+            "backward_ms": 2.5,
+            "activation_bytes": 10,
+            "parameter_bytes": 20,
+        }
+        for name in ("a", "b")
+    ]
+    return {"schema": "spbench.profile/1", "batch_size": 4, "layers": layers, **changes}
+
+
+def json_errors(content, **options):
+    text = content if isinstance(content, str) else json.dumps(content, **options)
+    with pytest.raises(ProfileError) as caught:
+        read_profile_json(text, "p.json", "p")
+    return str(caught.value)
+
+
+def test_layers_without_edges_are_a_chain():
+    profile = read_profile_json(json.dumps(document()), "p.json", "p")
+    assert (profile.name, profile.edges, profile.batch_size) == ("p", ((0, 1),), 4)
+    assert profile.layers[0] == Layer("a", "", 1.0, 2.5, 10.0, 20.0)
+
+
+def test_json_errors_have_line_and_column():
+    content = document()
+    content["layers"][1]["forward_ms"] = -3
+    assert "p.json:14:18: error: forward_ms is negative" in json_errors(content, indent=1)
+
+
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        ({"schema": "x"}, "the schema must be 'spbench.profile/1'"),
+        ({"batch_size": 0}, "batch_size must be a whole number from 1"),
+        ({"layers": []}, "layers must be a list of at least one layer"),
+        ({"layers": [3]}, "a layer is an object"),
+        ({"layers": [{"name": "a"}]}, "forward_ms is missing"),
+        ({"edges": [["a", "z"]]}, "no layer is called 'z'"),
+        ({"edges": [["a", "b"], ["b", "a"]]}, "this edge closes a cycle"),
+        ({"edges": [["a", "b"], ["a", "b"]]}, "the edge stands twice"),
+        ({"edges": ["ab"]}, "an edge is a pair of names"),
+        ({"edge": []}, "'edge' is no key here (did you mean edges?)"),
+        ({"also": [{"batch_size": 4, "layers": []}]}, "layers must be a list"),
+        ({"name": 3}, "the name must be text"),
+    ],
+)
+def test_wrong_json_is_told(changes, error):
+    assert error in json_errors(document(**changes))
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ('{"schema": ', "p.json:1:12: error: this is no JSON"),
+        ("[]", "a profile is an object"),
+        ('{"a": 1, "a": 2}', "the key 'a' stands twice"),
+        ("3", "a profile is an object"),
+    ],
+)
+def test_what_is_no_profile_is_told(text, error):
+    assert error in json_errors(text)
+
+
+def test_not_a_number_is_no_time():
+    content = document()
+    content["layers"][0]["forward_ms"] = math.nan
+    content["layers"][1]["backward_ms"] = "1"
+    errors = json_errors(content)
+    assert "forward_ms is no finite number" in errors
+    assert "backward_ms must be a number" in errors
+
+
+names = st.text(st.characters(categories=["L", "N"]), min_size=1, max_size=5)
+numbers = st.floats(min_value=0.0, max_value=1e12, allow_nan=False)
+
+
+@st.composite
+def profiles(draw):
+    wanted = draw(st.lists(names, min_size=1, max_size=6, unique=True))
+
+    def made(parameters):
+        return tuple(
+            Layer(
+                name,
+                draw(names),
+                draw(numbers) + 1.0,
+                draw(numbers),
+                draw(numbers),
+                held,
+                draw(numbers),
+                draw(st.none() | numbers),
+            )
+            for name, held in zip(wanted, parameters, strict=True)
+        )
+
+    parameters = [draw(numbers) for _ in wanted]
+    pairs = [(a, b) for b in range(len(wanted)) for a in range(b)]
+    edges = draw(st.lists(st.sampled_from(pairs), unique=True)) if pairs else []
+    sizes = draw(st.lists(st.integers(1, 99), min_size=1, max_size=3, unique=True))
+    also = tuple(Measured(size, made(parameters)) for size in sorted(sizes[1:]))
+    return Profile("p", sizes[0], made(parameters), tuple(edges), also)
+
+
+@settings(max_examples=60, deadline=None)
+@given(profiles())
+def test_json_reads_back_to_the_same(profile):
+    assert read_profile_json(write_profile_json(profile), "p.json", "other") == profile
+
+
+@settings(max_examples=60, deadline=None)
+@given(profiles())
+def test_torchgraph_reads_back_to_what_it_can_hold(profile):
+    again = read_torchgraph(write_torchgraph(profile), "p.txt", "p", profile.batch_size)
+    held = [(each.name, each.forward_ms, each.activation_bytes) for each in profile.layers]
+    assert [(each.name, each.forward_ms, each.activation_bytes) for each in again.layers] == held
+    assert again.edges == profile.edges
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.text(max_size=200) | st.binary(max_size=200).map(lambda raw: raw.decode("latin-1")))
+def test_garbage_is_an_error_and_no_traceback(text):
+    for reader in (lambda: read(text), lambda: read_profile_json(text, "p.json", "p")):
+        with pytest.raises(ProfileError):
+            reader()
+
+
+# Files
+
+
+def test_torchgraph_needs_a_batch_size(tmp_path):
+    path = tmp_path / "p.txt"
+    path.write_text(node())
+    with pytest.raises(PlannerError, match="does not say its batch size"):
+        load_profile(path)
+    assert load_profile(path, 3).batch_size == 3
+
+
+def test_json_says_its_batch_size(tmp_path):
+    path = tmp_path / "p.json"
+    path.write_text(write_profile_json(chain([1.0], batch_size=4)))
+    assert load_profile(path) == load_profile(path, 4)
+    with pytest.raises(PlannerError, match="measured at batch size 4, not 5"):
+        load_profile(path, 5)
+
+
+@pytest.mark.parametrize("raw", [b"\xff\xfe", None])
+def test_unreadable_files_are_told(tmp_path, raw):
+    path = tmp_path / "p.txt"
+    if raw is not None:
+        path.write_bytes(raw)
+    with pytest.raises(PlannerError, match="cannot read"):
+        load_profile(path, 1)
+
+
+# Profiles themselves
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        ({"layers": ()}, "has no layers"),
+        ({"batch_size": 0}, "the batch size 0"),
+        ({"edges": ((0, 9),)}, "names a layer that is not there"),
+        ({"edges": ((0, 1), (0, 1))}, "an edge stands twice"),
+        ({"edges": ((0, 1), (1, 0))}, "make a cycle"),
+        ({"layers": (layer("a", -1.0),), "edges": ()}, "forward_ms of a is negative"),
+        ({"layers": (layer("a"), layer("a"))}, "a stands twice"),
+        ({"layers": (layer("a", 0.0, 0.0),), "edges": ()}, "take no time"),
+        ({"also": (Measured(2, (layer("z"),)),)}, "are not its layers"),
+        ({"also": (Measured(1, chain([1.0, 1.0]).layers),)}, "do not rise"),
+    ],
+)
+def test_wrong_profiles_cannot_be_made(change, error):
+    good = chain([1.0, 1.0])
+    fields = {"batch_size": 1, "layers": good.layers, "edges": good.edges, **change}
+    with pytest.raises(PlannerError, match=error):
+        Profile("p", **fields)
+
+
+def test_one_measurement_is_scaled_in_proportion():
+    profile = chain([1.0], [8.0], [5.0], batch_size=2).at(6)
+    assert (profile.layers[0].forward_ms, profile.layers[0].activation_bytes) == (3.0, 24.0)
+    assert profile.layers[0].parameter_bytes == 5.0
+
+
+@pytest.mark.parametrize(
+    ("batch", "ms"), [(4, 6.0), (6, 8.0), (8, 10.0), (16, 18.0), (2, 4.0), (1, 3.0)]
+)
+def test_between_measurements_the_line_is_followed(batch, ms):
+    at_8 = Measured(8, (layer("a", 10.0),))
+    profile = Profile("p", 4, (layer("a", 6.0),), (), (at_8,))
+    assert profile.at(batch).layers[0].forward_ms == pytest.approx(ms)
+
+
+def test_a_noisy_pair_never_gives_negative_times():
+    at_8 = Measured(8, (layer("a", 4.0),))
+    profile = Profile("p", 4, (layer("a", 6.0),), (), (at_8,))
+    assert profile.at(64).layers[0].forward_ms == 4.0
+    assert 1.5 <= profile.at(1).layers[0].forward_ms <= 6.0
+
+
+def test_what_grows_with_the_batch_is_all_but_the_parameters():
+    assert set(PER_BATCH) == {
+        "forward_ms",
+        "backward_ms",
+        "activation_bytes",
+        "working_bytes",
+        "kept_bytes",
+    }
+
+
+def test_layers_can_be_left_out():
+    left = diamond().without({0})
+    assert [each.name for each in left.layers] == ["b", "c", "d"]
+    assert left.edges == ((0, 2), (1, 2))

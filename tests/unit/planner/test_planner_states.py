@@ -1,0 +1,165 @@
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from made_up import SHARED, chain, diamond, layer, shared
+
+from spbench.planner.antichains import antichain_states
+from spbench.planner.errors import PlannerError
+from spbench.planner.graph import bits, build, find_cycle, topological_order
+from spbench.planner.linear import linear_states
+from spbench.planner.profile import Profile
+from spbench.planner.profile_files import load_profile
+from spbench.planner.states import planned
+
+BRANCHES = Profile(
+    "wide", 1, tuple(layer(str(at)) for at in range(16)), tuple((0, at) for at in range(1, 16))
+)
+
+
+def counted():
+    """Files of the shared profiles and how many states their README tells."""
+    readme = SHARED / "profiles" / "README.md"
+    text = readme.read_text() if readme.exists() else ""
+    rows = re.findall(r"^\| (\S+\.txt) \| \d+ \| \d+ \| \w+ \| (\d+) \|", text, re.MULTILINE)
+    return [(name, int(count)) for name, count in rows]
+
+
+@pytest.mark.parametrize(("name", "count"), counted())
+def test_there_are_as_many_states_as_hpgo_makes(name, count):
+    assert len(antichain_states(load_profile(shared(f"profiles/{name}"), 1))) == count
+
+
+def test_a_chain_has_a_state_a_layer():
+    states = antichain_states(chain([1.0, 2.0, 3.0], [4.0, 5.0, 6.0], [7.0, 8.0, 9.0]))
+    assert states.is_chain
+    assert states.names == ("n0", "n1", "n2")
+    assert states.forward_s == pytest.approx((0.001, 0.003, 0.006))
+    assert states.backward_s == pytest.approx((0.002, 0.006, 0.012))
+    assert states.crossing_bytes == (4.0, 5.0, 6.0)
+    assert states.activation_bytes == (4.0, 9.0, 15.0)
+    assert states.parameter_bytes == (7.0, 15.0, 24.0)
+    assert states.layers(1, 3) == [1, 2]
+    assert states.between(states.parameter_bytes, 1, 2) == 8.0
+
+
+def test_a_skipped_layer_counts_in_what_crosses():
+    skip = Profile("skip", 1, chain([1.0] * 3, [1.0, 2.0, 4.0]).layers, ((0, 1), (1, 2), (0, 2)))
+    for states in (antichain_states(skip), linear_states(skip)):
+        assert states.crossing_bytes[:2] == (1.0, 3.0)
+
+
+def test_a_diamond_has_its_downsets():
+    states = antichain_states(diamond())
+    assert sorted(states.downsets) == [0b0001, 0b0011, 0b0101, 0b0111, 0b1111]
+    crossing = dict(zip(states.downsets, states.crossing_bytes, strict=True))
+    # Of the two branches together HPGO counts the layer before them too; a cut sends only them.
+    assert crossing[0b0111] == 1.0 + 2.0 + 4.0
+    assert crossing[0b0011] == 1.0 + 2.0
+    assert not states.is_chain
+
+
+def test_ancestors_are_the_smaller_downsets():
+    states = antichain_states(diamond())
+    for at, mask in enumerate(states.ancestors):
+        for before in bits(mask):
+            assert states.downsets[before] & states.downsets[at] == states.downsets[before]
+            assert before < at
+
+
+def test_inputs_and_unread_items_are_left_out():
+    layers = (
+        layer("in", description="Input0"),
+        layer("a"),
+        layer("b", description="__getitem__(1)"),
+    )
+    left = planned(Profile("p", 1, layers, ((0, 1), (1, 2))))
+    assert [each.name for each in left.layers] == ["a"]
+
+
+def test_a_profile_of_inputs_alone_cannot_be_planned():
+    with pytest.raises(PlannerError, match="no layers"):
+        planned(Profile("p", 1, (layer("in", description="Input"),), ()))
+
+
+def test_too_many_states_are_told():
+    with pytest.raises(PlannerError, match="more than 4096 states.*use mode best"):
+        antichain_states(BRANCHES)
+    assert len(linear_states(BRANCHES)) <= 16
+
+
+def test_states_are_the_same_each_time():
+    path = shared("profiles/dapple/gnmt-16-pbs-64.txt")
+    assert antichain_states(load_profile(path, 64)) == antichain_states(load_profile(path, 64))
+
+
+# The chain of cuts
+
+
+def test_the_chain_goes_where_it_sends_least():
+    # Through the small branch first, 4 bytes wait for the end; through the wide one first, 400.
+    layers = (layer("a", activation=1.0), layer("wide", activation=400.0), layer("thin"))
+    profile = Profile("p", 1, (*layers, layer("d")), ((0, 1), (0, 2), (1, 3), (2, 3)))
+    states = linear_states(profile)
+    assert states.names == ("a", "thin", "wide", "d")
+    assert states.crossing_bytes == (1.0, 1.0, 400.0, 0.0)
+
+
+def test_cuts_that_cost_nothing_to_move_are_left_out():
+    layers = (layer("a", activation=9.0), layer("drop", 0.0, 0.0, 3.0), layer("b"))
+    states = linear_states(Profile("p", 1, layers, ((0, 1), (1, 2))))
+    assert states.names == ("drop", "b")
+    assert states.layers(0, 1) == [0, 1]
+
+
+def test_gnmt_has_few_states():
+    profile = load_profile(shared("profiles/dapple/gnmt-16-pbs-64.txt"), 64)
+    assert len(linear_states(profile)) <= 200
+
+
+@pytest.mark.parametrize("most", [2, 5, 11])
+def test_no_more_cuts_are_kept_than_asked_for(most):
+    states = linear_states(chain([1.0] * 40, [float(at % 7) for at in range(40)]), most)
+    assert len(states) <= most
+    assert states.downsets[-1] == (1 << 40) - 1
+
+
+@st.composite
+def graphs(draw):
+    count = draw(st.integers(1, 7))
+    pairs = [(a, b) for b in range(count) for a in range(b)]
+    edges = draw(st.lists(st.sampled_from(pairs), unique=True)) if pairs else []
+    sizes = [float(draw(st.integers(0, 9))) for _ in range(count)]
+    layers = tuple(layer(str(at), activation=size) for at, size in enumerate(sizes))
+    return Profile("p", 1, layers, tuple(edges))
+
+
+@settings(max_examples=80, deadline=None)
+@given(graphs())
+def test_the_chain_has_every_layer_once_and_after_its_inputs(profile):
+    states = linear_states(profile)
+    graph = build(len(profile.layers), profile.edges)
+    assert states.is_chain
+    assert states.downsets[-1] == (1 << len(profile.layers)) - 1
+    for mask in states.downsets:
+        assert all(not graph.before[node] & ~mask for node in bits(mask))
+
+
+@settings(max_examples=80, deadline=None)
+@given(graphs())
+def test_states_are_downsets_in_an_order(profile):
+    states = antichain_states(profile)
+    graph = build(len(profile.layers), profile.edges)
+    assert len(set(states.downsets)) == len(states)
+    for mask in states.downsets:
+        assert all(not graph.before[node] & ~mask for node in bits(mask))
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=12))
+def test_a_cycle_is_found_exactly_where_no_order_is(edges):
+    cycle = find_cycle(6, edges)
+    assert bool(cycle) == (len(topological_order(6, edges)) < 6)
+    for at, node in enumerate(cycle):
+        assert (cycle[at - 1], node) in edges

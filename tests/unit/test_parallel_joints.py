@@ -1,0 +1,73 @@
+"""The ways of messages between stages, and how carriers tell them apart."""
+
+import pytest
+
+from spbench_workers.layout import Grid
+from spbench_workers.layout_models import model_layout
+from spbench_workers.models import model
+from spbench_workers.parallel.balance import balanced
+from spbench_workers.parallel.joints import ends_of, tags_of
+from spbench_workers.parallel.micro_batches import micro_batches
+from spbench_workers.parallel.plan import Plan
+
+NETWORK = model("resnet", image_size=(32, 32), num_classes=3, version=1, depth=8, width=2)
+LAYOUTS = [
+    model_layout(1),
+    model_layout(2),
+    model_layout(5),
+    model_layout(3, [Grid(2, 2)], members=2),
+    model_layout(2, mirrored=True),
+    model_layout(3, mirrored=True),
+    model_layout(4, [Grid(1, 2)], mirrored=True),
+]
+
+
+class Postbox:
+    """Notes who sends to whom, and delivers nothing."""
+
+    on_device = False
+
+    def __init__(self):
+        self.sent, self.received = set(), set()
+
+    def send(self, messages, tag):
+        self.sent |= {(tag, rank) for _, rank in messages}
+        return []
+
+    def receive(self, messages, tag):
+        self.received |= {(tag, rank) for _, rank in messages}
+        return []
+
+
+def posted(layout, rank):
+    """What a rank sends and receives in a step's first messages, of all its ways."""
+    batches = micro_batches(8, 2, mirrored=layout.mirrored)
+    costs = [float(count.multiply_adds) for count in NETWORK.counts]
+    balance = balanced(costs, [stage.ranks for stage in layout.stages])
+    plan, box = Plan(NETWORK, layout, balance, batches), Postbox()
+    for place in layout.places(rank):
+        ends = ends_of(box, rank, plan, place)
+        ends.begin(learns=True)
+        incoming = {ends.outputs: ends.output_gradients, ends.input_gradients: ends.inputs}
+        for outgoing, like in incoming.items():
+            if outgoing is not None:
+                outgoing.send(like.take())
+    return box
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_what_one_rank_sends_another_expects(layout):
+    boxes = [posted(layout, rank) for rank in range(layout.ranks)]
+    sent = {(tag, rank, to) for rank, box in enumerate(boxes) for tag, to in box.sent}
+    received = {
+        (tag, source, rank) for rank, box in enumerate(boxes) for tag, source in box.received
+    }
+    assert sent == received
+    assert {tag for tag, *_ in sent} == set(tags_of(layout))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_of_a_tag_a_rank_only_sends_or_only_receives(layout):
+    for rank in range(layout.ranks):
+        box = posted(layout, rank)
+        assert not {tag for tag, _ in box.sent} & {tag for tag, _ in box.received}

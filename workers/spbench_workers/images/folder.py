@@ -1,0 +1,114 @@
+"""Images in folders, one for each class: how medical images are kept, ``datapath/CLASS/*.png``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from spbench_workers.errors import CannotRunError
+from spbench_workers.images.resizing import Pixels, Resizing
+from spbench_workers.layout import Box
+
+SUFFIXES = {".bmp", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"}
+_DEEP = ("I;16", "I;16B", "I;16L", "I;16N", "I")
+"""Pillow's modes of grey in 16 bits; a PGM of 16 bits comes as the last."""
+_DEEPEST = 65535
+
+# Pillow refuses images over 179 million pixels, lest a web page's upload fill the memory. These are
+# the user's own, and large ones are what this is about.
+Image.MAX_IMAGE_PIXELS = None
+
+
+class ImageFolder:
+    """The images of a folder, in the size that a model takes.
+
+    A rank decodes an image and keeps what its crop is made of. Grey becomes red, green and blue
+    alike; of a file with several images it is the first.
+
+    Args:
+        path: The folder. Its folders with images, by name, are the classes 0, 1, ...; hidden ones
+            do not count, and folders within them count as theirs.
+        num_classes: How many classes the model tells apart.
+        size: Height and width of the model's images.
+
+    Attributes:
+        labels: The classes.
+
+    Raises:
+        CannotRunError: There is no such folder, no image in it, or more classes than the model has.
+    """
+
+    def __init__(self, path: Path, num_classes: int, size: tuple[int, int]) -> None:
+        if not path.is_dir():
+            raise CannotRunError(
+                f"there is no folder {path}: set datapath to the one that holds a folder of images "
+                "for each class"
+            )
+        found = {folder.name: _images(folder) for folder in _folders(path)}
+        classes = {name: files for name, files in sorted(found.items()) if files}
+        if not classes:
+            raise CannotRunError(
+                f"{path} holds no images: put them in a folder for each class, such as "
+                f"{path / 'CLASS' / 'image.png'} ({' '.join(sorted(SUFFIXES))})"
+            )
+        if len(classes) > num_classes:
+            raise CannotRunError(
+                f"{path} has {len(classes)} classes, and the model tells {num_classes} apart: "
+                f"set num_classes to {len(classes)}"
+            )
+        self._files = [file for files in classes.values() for file in files]
+        self.labels = [label for label, files in enumerate(classes.values()) for _ in files]
+        self._size = size
+
+    def crop(self, number: int, box: Box) -> Pixels:
+        """Return a box of an image, ``channels x rows x cols``, in fp32 from -1 to 1.
+
+        Raises:
+            CannotRunError: It cannot be read.
+        """
+        file = self._files[number]
+        try:
+            with Image.open(file) as image:
+                resizing = Resizing((image.height, image.width), self._size, box)
+                needs, most = resizing.needs, _most(image)
+                part = image.crop((needs.cols[0], needs.rows[0], needs.cols[1], needs.rows[1]))
+        except (OSError, SyntaxError, ValueError) as error:
+            # Pillow's SyntaxError: a PNG whose parts are broken.
+            raise CannotRunError(
+                f"{file} cannot be read as an image ({error}): mend it or take it out"
+            ) from None
+        made: Pixels = resizing.apply(_values(part)) / np.float32(most / 2) - np.float32(1)
+        return made
+
+
+def _folders(path: Path) -> list[Path]:
+    try:
+        return [one for one in path.iterdir() if one.is_dir() and not one.name.startswith(".")]
+    except OSError as error:
+        raise CannotRunError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def _images(folder: Path) -> list[Path]:
+    """Return a class's images in the order of their paths: the same on every rank."""
+    return sorted(
+        file
+        for file in folder.rglob("*")
+        if file.suffix.lower() in SUFFIXES and not file.name.startswith(".") and file.is_file()
+    )
+
+
+def _most(image: Image.Image) -> int:
+    """Return the value of white."""
+    if image.mode == "F":
+        raise ValueError("its values are fractions of no known range")
+    return _DEEPEST if image.mode in _DEEP else 255
+
+
+def _values(part: Image.Image) -> Pixels:
+    """Return the values, ``channels x rows x cols``."""
+    if part.mode in _DEEP:
+        grey = np.asarray(part)
+        return np.broadcast_to(grey, (3, *grey.shape))
+    return np.moveaxis(np.asarray(part.convert("RGB")), 2, 0)

@@ -1,0 +1,100 @@
+"""Where a case's images come from, as its parameters say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Protocol
+
+import torch
+
+from spbench_workers.errors import CannotRunError
+from spbench_workers.images.cifar import CLASSES, Cifar
+from spbench_workers.images.folder import ImageFolder
+from spbench_workers.images.shuffle import Shuffle
+from spbench_workers.images.stored import DataSet, StoredImages
+from spbench_workers.images.synthetic import SyntheticImages
+from spbench_workers.layout import Box, Interval
+from spbench_workers.models.parts import Map
+
+
+class Images(Protocol):
+    """Images and their classes, step by step: what a stage runner calls a source.
+
+    Steps are numbered from 0, and each may be asked for again.
+
+    Attributes:
+        count: Images of the data set; None where there is no end of them.
+    """
+
+    @property
+    def count(self) -> int | None: ...
+
+    def turn_to(self, step: int) -> None:
+        """Give the images of a step from now on; it begins with step 0."""
+
+    def pixels(self, replica: int, images: Interval, box: Box) -> torch.Tensor:
+        """Return a box of some of a replica's images, ``images x channels x rows x cols``."""
+
+    def classes(self, replica: int, images: Interval) -> torch.Tensor:
+        """Return the class of each, in int64."""
+
+    def close(self) -> None:
+        """Give back what is held."""
+
+
+def open_images(
+    app: str,
+    *,
+    image: Map,
+    num_classes: int,
+    batch: int,
+    replicas: int,
+    seed: int,
+    datapath: str | None = None,
+    num_workers: int = 0,
+    dtype: torch.dtype = torch.float32,
+    device: torch.device | str = "cpu",
+) -> Images:
+    """Open an app's images. Each rank does so alone, and gets what the others get.
+
+    Args:
+        app: ``synthetic``, ``cifar`` or ``medical``.
+        image: The shape of the model's images.
+        num_classes: What the model tells apart.
+        batch: Images of a replica's step.
+        replicas: How many take images of their own.
+        seed: Of made up images, and of the order of others.
+        datapath: Where images are stored; of ``synthetic`` None.
+        num_workers: Threads that prepare the next step's images.
+        dtype: Of the pixels.
+        device: Where they are wanted.
+
+    Raises:
+        CannotRunError: They are not there, cannot be read, are too few for a step, or of more
+            classes than the model has.
+        ValueError: There is no such app.
+    """
+    if app == "synthetic":
+        return SyntheticImages(image, num_classes, seed=seed, dtype=dtype, device=device)
+    data = _data_set(app, _path(app, datapath), num_classes, (image.height, image.width))
+    shuffle = Shuffle(len(data.labels), batch, replicas, seed)
+    return StoredImages(data, shuffle, num_workers=num_workers, dtype=dtype, device=device)
+
+
+def _path(app: str, datapath: str | None) -> Path:
+    if datapath is None:
+        raise CannotRunError(f"app {app} needs a datapath: where its images are")
+    return Path(datapath).expanduser()
+
+
+def _data_set(app: str, path: Path, num_classes: int, size: tuple[int, int]) -> DataSet:
+    if app == "medical":
+        return ImageFolder(path, num_classes, size)
+    if app != "cifar":
+        raise ValueError(f"there is no app {app!r}; there are synthetic, cifar and medical")
+    if num_classes < CLASSES:
+        raise CannotRunError(
+            f"CIFAR-10 has {CLASSES} classes, and the model tells {num_classes} apart: "
+            f"set num_classes to {CLASSES}"
+        )
+    return Cifar(path, size)

@@ -1,0 +1,142 @@
+"""Images of a data set on disk, decoded ahead of the step that needs them.
+
+What decodes in the background are threads of the rank: Pillow and numpy work without Python's lock,
+a crop needs no copy from process to process, and a process that talks MPI is not to be forked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Protocol
+
+import numpy as np
+import torch
+
+from spbench_workers.images.resizing import Pixels
+from spbench_workers.images.shuffle import Shuffle
+from spbench_workers.layout import Box, Interval
+
+CHANNELS = 3
+"""Red, green, blue."""
+_Key = tuple[int, int, Box]
+"""A step, an image's number in the data set, and what of it."""
+
+
+class DataSet(Protocol):
+    """Images by number, each with its class.
+
+    Attributes:
+        labels: The classes.
+    """
+
+    labels: list[int]
+
+    def crop(self, number: int, box: Box) -> Pixels:
+        """Return a box, not empty, of an image in the model's size, in fp32 from -1 to 1.
+
+        Several threads may call it at once.
+
+        Raises:
+            CannotRunError: The image cannot be read.
+        """
+
+
+class StoredImages:
+    """Where a data set's images come from, step by step.
+
+    Args:
+        data: The data set.
+        shuffle: Which image comes when.
+        num_workers: Threads that prepare the next step's images while a step's are worked on; with
+            none they are read when they are asked for.
+        dtype: Of the pixels. They are computed in fp32, and then converted.
+        device: Where they are wanted.
+
+    Attributes:
+        count: Images of the data set.
+    """
+
+    def __init__(
+        self,
+        data: DataSet,
+        shuffle: Shuffle,
+        *,
+        num_workers: int = 0,
+        dtype: torch.dtype = torch.float32,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        self.count = shuffle.count
+        self._data, self._shuffle = data, shuffle
+        self._dtype, self._device = dtype, device
+        self._step = 0
+        self._background = _Background(data.crop, num_workers) if num_workers else None
+
+    def turn_to(self, step: int) -> None:
+        """Give the images of a step from now on."""
+        self._step = step
+        if self._background is not None:
+            self._background.keep((step, step + 1))
+
+    def pixels(self, replica: int, images: Interval, box: Box) -> torch.Tensor:
+        """Return a box of some of a replica's images, ``images x channels x rows x cols``.
+
+        Raises:
+            CannotRunError: An image cannot be read.
+        """
+        shape = (images[1] - images[0], CHANNELS, *box.shape)
+        if box.empty or not shape[0]:
+            return torch.empty(shape, dtype=self._dtype, device=self._device)
+        crops = self._crops(replica, images, box)
+        return torch.from_numpy(np.stack(crops)).to(self._device, self._dtype)
+
+    def classes(self, replica: int, images: Interval) -> torch.Tensor:
+        """Return the class of each, in int64."""
+        numbers = self._shuffle.images(self._step, replica)[slice(*images)]
+        found = [self._data.labels[number] for number in numbers]
+        return torch.tensor(found, dtype=torch.int64, device=self._device)
+
+    def close(self) -> None:
+        """End what prepares images in the background."""
+        if self._background is not None:
+            self._background.close()
+
+    def _crops(self, replica: int, images: Interval, box: Box) -> list[Pixels]:
+        here, ahead = (
+            [(step, number, box) for number in self._shuffle.images(step, replica)[slice(*images)]]
+            for step in (self._step, self._step + 1)
+        )
+        if self._background is None:
+            return [self._data.crop(number, box) for _, number, box in here]
+        # What a rank asks for in one step it asks for in the next: the same box, the same places.
+        for key in (*here, *ahead):
+            self._background.prepare(key)
+        return [self._background.take(key) for key in here]
+
+
+class _Background:
+    """Crops under way, by what they are of."""
+
+    def __init__(self, crop: Callable[[int, Box], Pixels], workers: int) -> None:
+        self._crop = crop
+        self._pool = ThreadPoolExecutor(workers, "images")
+        self._under_way: dict[_Key, Future[Pixels]] = {}
+
+    def prepare(self, key: _Key) -> None:
+        """Begin with a crop, unless it is under way or done."""
+        if key not in self._under_way:
+            _, number, box = key
+            self._under_way[key] = self._pool.submit(self._crop, number, box)
+
+    def take(self, key: _Key) -> Pixels:
+        """Wait for a crop, and forget it."""
+        return self._under_way.pop(key).result()
+
+    def keep(self, steps: tuple[int, ...]) -> None:
+        """Give up what is for other steps."""
+        for key in [key for key in self._under_way if key[0] not in steps]:
+            self._under_way.pop(key).cancel()
+
+    def close(self) -> None:
+        self._under_way.clear()
+        self._pool.shutdown(cancel_futures=True)

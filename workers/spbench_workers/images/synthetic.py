@@ -1,0 +1,93 @@
+"""Images that are made up: each rank makes its own pixels, and no others.
+
+A pixel follows from the seed, the replica, the step, the image, its channel, row and column. Each
+row and each column of an image draws a key; what two keys have in common is mixed as a hash of 32
+bits does it ("lowbias32" of C. Wellons' hash prospector). That takes six passes over a tile, on the
+device that it is for, where a random generator would have to make the whole image.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from spbench_workers.images.seeds import drawn, generator
+from spbench_workers.layout import Box, Interval
+from spbench_workers.models.parts import Map
+
+_FACTORS = (0x7FEB352D, 0x846CA68B - (1 << 32))
+"""Both odd; the second as a signed number."""
+_SPREAD = math.sqrt(3) * 2.0**-31
+"""Makes whole numbers of 32 bits uniform with a variance of 1."""
+
+
+class SyntheticImages:
+    """Endless images of uniform noise, of mean 0 and variance 1, with random classes.
+
+    Args:
+        image: The shape of an image.
+        num_classes: How many classes there are.
+        seed: Of all images.
+        dtype: Of the pixels. They are computed in fp32, and then converted.
+        device: Where they are made.
+
+    Attributes:
+        count: None: there is no end of them.
+    """
+
+    count = None
+
+    def __init__(
+        self,
+        image: Map,
+        num_classes: int,
+        *,
+        seed: int,
+        dtype: torch.dtype = torch.float32,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        self._image, self._num_classes, self._seed = image, num_classes, seed
+        self._dtype, self._device = dtype, device
+        self._step = 0
+
+    def turn_to(self, step: int) -> None:
+        """Give the images of a step from now on."""
+        self._step = step
+
+    def pixels(self, replica: int, images: Interval, box: Box) -> torch.Tensor:
+        """Return a box of some of a replica's images, ``images x channels x rows x cols``."""
+        keys = [self._keys(replica, index, box) for index in range(*images)]
+        if not keys:
+            shape = (0, self._image.channels, *box.shape)
+            return torch.empty(shape, dtype=self._dtype, device=self._device)
+        rows, cols = (torch.stack(several).to(self._device) for several in zip(*keys, strict=True))
+        bits = _mix(rows.unsqueeze(3) ^ cols.unsqueeze(1).unsqueeze(1))
+        return (bits.float() * _SPREAD).to(self._dtype)
+
+    def classes(self, replica: int, images: Interval) -> torch.Tensor:
+        """Return the class of each, in int64."""
+        words = ((self._seed, replica, self._step, index) for index in range(*images))
+        found = [drawn("class", *several) % self._num_classes for several in words]
+        return torch.tensor(found, dtype=torch.int64, device=self._device)
+
+    def close(self) -> None:
+        """Do nothing: nothing is held."""
+
+    def _keys(self, replica: int, index: int, box: Box) -> tuple[torch.Tensor, torch.Tensor]:
+        """The keys of a box's rows, ``channels x rows``, and of its columns, in int32."""
+        source = generator("image", self._seed, replica, self._step, index)
+        channels, height, width = self._image.shape
+        rows, cols = (
+            torch.randint(-(1 << 31), 1 << 31, shape, dtype=torch.int32, generator=source)
+            for shape in ((channels, height), (width,))
+        )
+        return rows[:, slice(*box.rows)], cols[slice(*box.cols)]
+
+
+def _mix(bits: torch.Tensor) -> torch.Tensor:
+    """Mix in place; torch's whole numbers wrap, as it needs."""
+    for factor in _FACTORS:
+        # The mask: zeros are to come in from the left, where torch repeats the sign.
+        bits.bitwise_xor_((bits >> 16).bitwise_and_(0xFFFF)).mul_(factor)
+    return bits

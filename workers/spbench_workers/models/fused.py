@@ -1,0 +1,80 @@
+"""Stages whose layers share halo exchanges, several in a group."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import nn
+
+from spbench_workers.models.groups import groups_of
+from spbench_workers.models.layers import Model
+from spbench_workers.spatial.fused_graph import FusedGraph
+from spbench_workers.spatial.gather import Gather
+from spbench_workers.spatial.tiling import Tiling
+
+Tensors = torch.Tensor | tuple[torch.Tensor, ...]
+
+
+class FusedStage(nn.Sequential):
+    """Layers in a row, of which the first run in groups; under the names that they have without.
+
+    Args:
+        layers: By name.
+        groups: What runs the first of them.
+        fused: How many these are; those after them run one by one.
+
+    Attributes:
+        groups: What it was given.
+    """
+
+    def __init__(
+        self, layers: Mapping[str, nn.Module], groups: Sequence[FusedGraph], fused: int
+    ) -> None:
+        super().__init__()
+        for name, layer in layers.items():
+            self.add_module(name, layer)
+        self.groups = tuple(groups)
+        # A tuple: torch registers the layers once, and not what runs them besides.
+        self._others = tuple(layers.values())[fused:]
+
+    def forward(self, data: Tensors) -> Tensors:
+        """Return what the stage gives on: this rank's tile, or a tuple of two."""
+        for group in self.groups:
+            tiles = group(*data) if isinstance(data, tuple) else group(data)
+            data = tiles if len(tiles) > 1 else tiles[0]
+        for layer in self._others:
+            data = layer(data)
+        return data
+
+    @property
+    def gathers(self) -> list[Gather]:
+        """What has been made to gather halos for groups, by now."""
+        return [gather for group in self.groups for gather in group.gathers]
+
+    def free(self) -> None:
+        """Give the groups' buffers and requests back. All ranks must call it."""
+        for group in self.groups:
+            group.free()
+
+
+def fused_stage(
+    stage: nn.Sequential, model: Model, first: int, tiling: Tiling, fused_layers: int
+) -> FusedStage:
+    """Return a stage whose layers share exchanges; equal to the one that it is made of.
+
+    Args:
+        stage: Layers of the model, made by a `TileKit`.
+        model: The model.
+        first: The index of the first of them.
+        tiling: The tiles of the model's image.
+        fused_layers: Layers that share an exchange: 1 or more.
+    """
+    layers = dict(stage.named_children())
+    named = list(layers.items())
+    ranges = groups_of(model, first, first + len(named), fused_layers)
+    groups = []
+    for indices in ranges:
+        tilings = [tiling.resized(data.height, data.width) for data in model.flows[indices.start]]
+        groups.append(FusedGraph(dict(named[index - first] for index in indices), tilings))
+    return FusedStage(layers, groups, sum(map(len, ranges)))

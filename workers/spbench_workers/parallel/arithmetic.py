@@ -1,0 +1,101 @@
+"""How a rank computes: in which number format, with which scale of the loss."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+
+import torch
+from mpi4py import MPI
+from torch import nn
+
+from spbench_workers.parallel.int8 import Int8Products, RangeRecorder, Ranges, agreed
+from spbench_workers.parallel.loss_scale import LossScale
+from spbench_workers.parallel.precision import MixedProducts, Precision, Products, narrow
+
+
+class Arithmetic:
+    """What the number format says, for a rank's stages.
+
+    All ranks must make it, and call its methods, together.
+
+    Args:
+        world: The ranks that work together.
+        precision: The number format.
+        stages: This rank's modules, with weights in ``precision.weights``. Where nothing is
+            learnt, those of convolutions are converted to ``precision.work``.
+        device: Where they are.
+        learns: Whether they learn.
+
+    Attributes:
+        loss_scale: Where they learn in fp16.
+
+    Raises:
+        ValueError: They are to learn in int8, or to use it on a GPU.
+    """
+
+    def __init__(
+        self,
+        world: MPI.Intracomm,
+        precision: Precision,
+        stages: Sequence[nn.Module],
+        device: torch.device,
+        *,
+        learns: bool,
+    ) -> None:
+        if precision.int8 and (learns or device.type != "cpu"):
+            raise ValueError("in int8 a model can infer, on a CPU; take fp32, fp16 or bf16")
+        self.loss_scale = LossScale(world) if learns and precision.scales_loss else None
+        self._world, self._precision, self._stages = world, precision, stages
+        self._products: Products | None = None
+        self._int8: Int8Products | None = None
+        if precision.mixed:
+            self._products = MixedProducts(precision.work, device)
+            for stage in () if learns else stages:
+                narrow(stage, precision)
+
+    @property
+    def scale(self) -> float:
+        """What the loss is multiplied by."""
+        return 1.0 if self.loss_scale is None else self.loss_scale.value
+
+    @property
+    def skipped_steps(self) -> int:
+        """Steps that changed no weight, since their gradients were too large for fp16."""
+        return 0 if self.loss_scale is None else self.loss_scale.skipped_steps
+
+    @contextmanager
+    def entered(self) -> Iterator[None]:
+        """Compute all convolutions inside so.
+
+        Raises:
+            ValueError: In int8, `quantise` has not been called.
+        """
+        if self._precision.int8 and self._products is None:
+            raise ValueError("calibrate, and quantise, before inferring in int8")
+        with self._products or nullcontext():
+            yield
+
+    @contextmanager
+    def recording(self) -> Iterator[Ranges]:
+        """Give ranges that are, at the end, what all ranks' convolutions have read inside."""
+        recorder, kept = RangeRecorder(self._stages), self._products
+        ranges: Ranges = {}
+        self._products = recorder
+        yield ranges
+        self._products = kept
+        ranges.update(agreed(self._world, recorder.ranges))
+
+    def quantise(self, ranges: Ranges) -> None:
+        """Convolve in whole numbers of 8 bits from now on; see `Engine.calibrate`.
+
+        Args:
+            ranges: What each convolution reads, of this layout or of another of the same model.
+        """
+        self._products = self._int8 = Int8Products(self._stages, ranges)
+
+    def int8_share(self) -> float:
+        """Return the share of multiply-adds, of those of all ranks since `quantise`, in int8."""
+        own = (0, 0) if self._int8 is None else (self._int8.int8, self._int8.others)
+        int8, others = (self._world.allreduce(count) for count in own)
+        return float(int8 / (int8 + others)) if int8 else 0.0

@@ -1,0 +1,97 @@
+"""The benchmarks ``model.resnet`` and ``model.amoebanet``: a model over many ranks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from spbench_workers.context import Context
+from spbench_workers.errors import CannotRunError
+from spbench_workers.images.opening import Images, open_images
+from spbench_workers.parallel import checkpoints, planting
+from spbench_workers.parallel.case import Case, case_of
+from spbench_workers.parallel.engine import Engine
+from spbench_workers.parallel.epochs import Epochs
+from spbench_workers.parallel.figures import give_figures, give_sequential
+from spbench_workers.parallel.peak_memory import PeakMemory
+from spbench_workers.parallel.steps import Steps
+from spbench_workers.parallel.validation import Validation, plans_of
+from spbench_workers.timing import measure
+
+
+def run(context: Context) -> None:
+    """Run the case."""
+    case = case_of(context)
+    _refuse_faults(context, case)
+    if context.params["validate"]:
+        for plan in plans_of(case.small(context.params["batch_size"])):
+            Validation(context, plan, case.learning, planting.plant, _make_ready).run()
+        planting.remove()
+    elif context.world.rank == 0:
+        context.choice("validate", "off", "nothing was compared with the sequential model")
+    _time(context, case)
+
+
+def _refuse_faults(context: Context, case: Case) -> None:
+    """Refuse a fault of all ranks that changes nothing."""
+    alone = all(stage.ranks == 1 for stage in case.plan.layout.stages)
+    if case.plan.statistics == "tile" and alone:
+        raise CannotRunError(
+            "tile-batchnorm: every rank has whole images here; take scheme sp, or local_DP 2"
+        )
+    if case.plan.statistics == "tile" and case.learning is None:
+        raise CannotRunError("tile-batchnorm: inference takes no statistics; leave it learn")
+
+
+def _make_ready(engine: Engine) -> None:
+    """Calibrate, where the model is to infer in int8."""
+    if engine.plan.precision.int8:
+        engine.arithmetic.quantise(engine.calibrate())
+
+
+def _time(context: Context, case: Case) -> None:
+    params, plan = context.params, case.plan
+    peak = PeakMemory(plan.device)
+    images = _images(context, case)
+    engine = Engine(context.world.comm, plan, images, case.learning)
+    begun = _take_up(context, engine)
+    _make_ready(engine)
+    steps = Steps(engine, images, begun)
+    epochs = Epochs(context, engine, case.images, begun)
+    count = params["iterations"] * params["num_epochs"]
+    times = measure(context, steps.take, iterations=count, pauses=epochs.pauses())
+    steps.report(context, count)
+    epochs.finish(times)
+    context.metric("peak_memory_mb", peak.megabytes())
+    if peak.since_start and context.world.rank == 0:
+        context.choice("peak_memory", "of the process", "the system does not begin it anew")
+    give_figures(context, case, engine, times)
+    images.close()
+    engine.free()
+    if params["baseline"]:
+        give_sequential(context, case, times, _make_ready)
+
+
+def _images(context: Context, case: Case) -> Images:
+    params, plan = context.params, case.plan
+    return open_images(
+        params["app"],
+        image=plan.model.image,
+        num_classes=params["num_classes"],
+        batch=sum(batch.size for batch in plan.batches),
+        replicas=plan.layout.replicas,
+        seed=context.seed,
+        datapath=params["datapath"],
+        num_workers=params["num_workers"] or 0,
+        dtype=plan.dtype,
+        device=plan.device,
+    )
+
+
+def _take_up(context: Context, engine: Engine) -> int:
+    """Load the checkpoint, if there is one; return how many steps were learnt before."""
+    path, learns = context.params["checkpoint"], engine.learner is not None
+    if path is not None and (not learns or context.world.comm.bcast(Path(path).exists())):
+        return checkpoints.load(Path(path), engine, weights_only=not learns)
+    if not learns and context.world.rank == 0:
+        context.choice("weights", f"random, of seed {context.seed}", "no checkpoint was given")
+    return 0

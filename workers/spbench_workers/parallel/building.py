@@ -1,0 +1,116 @@
+"""A rank's stage, as its place asks for it: of whole images or of tiles, alone or among members."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from mpi4py import MPI
+from torch import nn
+
+from spbench_workers.layout_models import ModelLayout, Place
+from spbench_workers.models.build import build_stage, free
+from spbench_workers.models.fused import fused_stage
+from spbench_workers.models.groups import check_fused_layers
+from spbench_workers.models.kit import ModuleKit, TileKit, WholeKit
+from spbench_workers.models.parts import Map
+from spbench_workers.parallel.balance import layer_ranges
+from spbench_workers.parallel.member_norm import MemberKit, SharedTileKit
+from spbench_workers.parallel.plan import Plan
+from spbench_workers.spatial.tiling import Tiling
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """A stage.
+
+    Attributes:
+        module: The stage.
+        comms: The communicators that it works with.
+    """
+
+    module: nn.Module
+    comms: tuple[MPI.Intracomm, ...]
+
+    def free(self) -> None:
+        """Give back what MPI holds for it. All ranks that share its images must call it."""
+        free(self.module)
+        for comm in self.comms:
+            comm.Free()
+
+
+def build(world: MPI.Intracomm, plan: Plan, place: Place) -> Built:
+    """Return the stage of a place. All ranks of the layout must call it, direction by direction.
+
+    Args:
+        world: The ranks of the layout.
+        plan: What is computed.
+        place: Of this rank.
+    """
+    beside = _group(world, plan.layout.ranks_of(place.stage, place.replica, place.direction))
+    comms = [beside]
+    if plan.statistics == "replicas":
+        comms.append(_group(world, _of_all_replicas(plan.layout, place)))
+    first, last = layer_ranges(plan.balance)[place.stage]
+    kit = _kit(plan, place, beside, comms[-1])
+    stage = build_stage(
+        plan.model,
+        first,
+        last,
+        kit,
+        seed=plan.seed,
+        device=plan.device,
+        dtype=plan.precision.weights,
+    )
+    if plan.fused_layers and isinstance(kit, TileKit):
+        stage = fused_stage(stage, plan.model, first, kit.tiling, plan.fused_layers)
+    return Built(stage, tuple(comms))
+
+
+def check_fused(plan: Plan) -> None:
+    """Refuse a plan that fuses more layers than its stages of tiles have.
+
+    Raises:
+        ModelError: It does.
+    """
+    pairs = zip(layer_ranges(plan.balance), plan.layout.stages, strict=True)
+    ranges = [layers for layers, stage in pairs if stage.spatial]
+    if plan.fused_layers:
+        check_fused_layers(plan.model, ranges, plan.fused_layers)
+
+
+def _kit(plan: Plan, place: Place, beside: MPI.Intracomm, normed: MPI.Intracomm) -> ModuleKit:
+    """What makes the stage's operators; ``normed`` are the ranks whose images are one batch."""
+    own, image = plan.layout.stages[place.stage], plan.model.image
+    apart = plan.statistics == "tile"
+    if own.spatial:
+        tiling = Tiling.of_grid(
+            beside, own.grid, image.height, image.width, transport=plan.transport
+        )
+        if apart:
+            return _ApartKit(tiling)
+        return SharedTileKit(tiling, normed) if plan.statistics == "replicas" else TileKit(tiling)
+    return WholeKit() if apart or normed.size == 1 else MemberKit(normed)
+
+
+class _ApartKit(TileKit):
+    """Normalises each tile by itself: the fault ``tile-batchnorm``."""
+
+    def norm(self, data: Map) -> nn.Module:
+        return WholeKit().norm(data)
+
+
+def _of_all_replicas(layout: ModelLayout, place: Place) -> list[int]:
+    replicas = range(layout.replicas)
+    every = (layout.ranks_of(place.stage, replica, place.direction) for replica in replicas)
+    return [rank for ranks in every for rank in ranks]
+
+
+def _group(world: MPI.Intracomm, ranks: Iterable[int]) -> MPI.Intracomm:
+    """Return a communicator of some ranks, in their order."""
+    everyone = world.Get_group()
+    group = everyone.Incl(list(ranks))
+    comm = world.Create_group(group)
+    group.Free()
+    everyone.Free()
+    return comm

@@ -1,0 +1,57 @@
+"""Messages between stages over MPI, from and to memory of the host."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mpi4py import MPI
+
+from spbench_workers.parallel.carriers import Message
+from spbench_workers.spatial.transports import memory_of
+
+
+@dataclass(frozen=True, slots=True)
+class MpiRequests:
+    """Messages of MPI under way."""
+
+    requests: list[MPI.Request]
+
+    def wait(self) -> None:
+        """Wait for all of them."""
+        MPI.Request.Waitall(self.requests)
+
+
+@dataclass(frozen=True, slots=True)
+class MpiCarrier:
+    """Sends and receives that MPI tells apart by their tags.
+
+    Attributes:
+        comm: The ranks; for these messages alone.
+    """
+
+    comm: MPI.Intracomm
+
+    @property
+    def on_device(self) -> bool:
+        """False: not every MPI reads memory of a GPU."""
+        return False
+
+    def send(self, messages: Sequence[Message], tag: int) -> list[MpiRequests]:
+        """Start to send."""
+        started = [
+            self.comm.Isend([memory_of(vector), MPI.BYTE], dest=rank, tag=tag)
+            for vector, rank in messages
+        ]
+        return [MpiRequests(started)]
+
+    def receive(self, messages: Sequence[Message], tag: int) -> list[MpiRequests]:
+        """Start to receive."""
+        started = [
+            self.comm.Irecv([memory_of(vector), MPI.BYTE], source=rank, tag=tag)
+            for vector, rank in messages
+        ]
+        return [MpiRequests(started)]
+
+    def free(self) -> None:
+        """Nothing is held: the communicator is its maker's."""

@@ -1,0 +1,127 @@
+"""From the parameters of a model benchmark to what is computed where."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from spbench_workers import device
+from spbench_workers.catalog.model_layout import MEASURED, check_tiles, layout_of
+from spbench_workers.catalog.models import model_of
+from spbench_workers.context import Context
+from spbench_workers.models.layers import Model
+from spbench_workers.parallel.balance import Balance, balanced, layer_ranges
+from spbench_workers.parallel.layer_times import layer_times
+from spbench_workers.parallel.micro_batches import micro_batches
+from spbench_workers.parallel.plan import Learning, Plan
+from spbench_workers.parallel.precision import PRECISIONS
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What a case of a model benchmark comes to.
+
+    Attributes:
+        plan: What is computed, and where.
+        learning: None, where nothing is learnt.
+    """
+
+    plan: Plan
+    learning: Learning | None
+
+    @property
+    def images(self) -> int:
+        """Images of a step, of all replicas."""
+        return sum(batch.size for batch in self.plan.batches) * self.plan.layout.replicas
+
+    def small(self, batch_size: int) -> Plan:
+        """Return the plan of a batch that is as small as the layout lets it be.
+
+        It has an image more where ``batch_size`` has one: so micro-batches are of unequal sizes.
+        Where maps end as single pixels, each rank has two images: batch normalisation needs them.
+        """
+        plan = self.plan
+        members = max(stage.members for stage in plan.layout.stages)
+        pairs = 1 + max(batch.pair for batch in plan.batches)
+        parts = len(plan.batches) // (pairs * len(plan.layout.directions))
+        single = any(
+            data.height * data.width == 1 for flow in plan.model.flows[:-1] for data in flow
+        )
+        least = parts * members * len(plan.layout.directions) * (2 if single else 1)
+        size = min(batch_size, least + 1)
+        batches = micro_batches(size, parts, mirrored=plan.layout.mirrored, times=pairs)
+        return replace(plan, batches=batches)
+
+
+def case_of(context: Context) -> Case:
+    """Return what this case comes to. All ranks must call it."""
+    params = context.params
+    model = model_of(context.entry.name.removeprefix("model."), params)
+    layout = layout_of(params)
+    place = device.choose(params["device"], context.world.local_rank)
+    plan = Plan(
+        model,
+        layout,
+        (len(model.layers),),
+        micro_batches(
+            params["batch_size"],
+            params["parts"],
+            mirrored=layout.mirrored,
+            times=params["times"] or 1,
+        ),
+        schedule=params["schedule"] or "1f1b",
+        seed=context.seed,
+        device=place,
+        precision=PRECISIONS[params["precision"]],
+        backend=params["backend"] or "mpi",
+        one_way=bool(params["enable_master_comm_opt"]),
+        fused_layers=params["fused_layers"] or 0,
+        statistics=_statistics(context),
+    )
+    if len(layout.stages) > 1:
+        plan = replace(plan, balance=_balance(context, plan))
+    return Case(plan, None if params["enable_evaluation"] else _learning(context))
+
+
+def _statistics(context: Context) -> str:
+    if context.planted_in_job("tile-batchnorm"):
+        return "tile"
+    return "replicas" if context.params["sync_batchnorm"] == "replicas" else "image"
+
+
+def _learning(context: Context) -> Learning:
+    params = context.params
+    return Learning(
+        params["optimizer"],
+        params["learning_rate"],
+        params["weight_decay"],
+        params["learning_rate_decay"],
+    )
+
+
+def _balance(context: Context, plan: Plan) -> Balance:
+    """Return the layers of each stage: those of the parameters, or by times measured on rank 0."""
+    if context.params["balance"] != MEASURED:
+        return tuple(map(int, context.params["balance"].split(",")))
+    costs = None
+    if context.world.rank == 0:
+        images = max(batch.size for batch in plan.batches)
+        times = layer_times(plan.model, images, plan.device, plan.precision.weights, plan.seed)
+        learns = not context.params["enable_evaluation"]
+        costs = [time.forward_ms + (time.backward_ms if learns else 0.0) for time in times]
+    costs = context.world.comm.bcast(costs)
+    assert costs is not None, "rank 0 has sent them"
+    balance = balanced(costs, [stage.ranks for stage in plan.layout.stages])
+    check_stage_tiles(plan.model, plan, balance)
+    if context.world.rank == 0:
+        context.choice("balance", ",".join(map(str, balance)), "by the layers' times on rank 0")
+    return balance
+
+
+def check_stage_tiles(model: Model, plan: Plan, balance: Balance) -> None:
+    """Refuse stages with fewer pixels than tiles.
+
+    Raises:
+        ParamError: There is one.
+    """
+    for index, (first, _) in enumerate(layer_ranges(balance)):
+        check_tiles(index, plan.layout.stages[index].grid, model, first)

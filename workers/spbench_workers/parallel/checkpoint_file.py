@@ -1,0 +1,185 @@
+"""The file that a model is kept in: written whole or not at all, and checked when it is read."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import pickle
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from spbench_workers.errors import CannotRunError
+from spbench_workers.models.layers import Model
+
+SCHEMA = "spbench.checkpoint/1"
+Tensors = Mapping[str, torch.Tensor]
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """What the file holds, a dictionary of these words.
+
+    Attributes:
+        schema: `SCHEMA`.
+        model: What the model is called.
+        layers: A digest of what each layer does, by its name.
+        step: Steps that were learnt.
+        optimizer: What it is called; None where nothing was to be learnt.
+        learning_rate: Of the next step; likewise.
+        loss_scale: Of the next step, and how many steps it has been that; None but in fp16.
+        weights: Parameters and buffers by name.
+        states: The optimizer's tensors by the parameter's name and their own; none before the first
+            step.
+    """
+
+    schema: str
+    model: str
+    layers: dict[str, str]
+    step: int
+    optimizer: str | None
+    learning_rate: float | None
+    loss_scale: tuple[float, int] | None
+    weights: dict[str, torch.Tensor]
+    states: dict[str, dict[str, torch.Tensor]]
+
+
+_FIELDS = tuple(field.name for field in fields(Checkpoint))
+
+
+def digests(model: Model) -> dict[str, str]:
+    """Return a digest of each layer: of its operators and their sizes, not of its weights."""
+    return {
+        layer.name: hashlib.blake2b(repr(layer).encode(), digest_size=8).hexdigest()
+        for layer in model.layers
+    }
+
+
+def write(path: Path, checkpoint: Checkpoint) -> None:
+    """Write a checkpoint under another name in its folder, and rename it when it is on the disk.
+
+    Raises:
+        CannotRunError: It cannot be written; what was there before is there still.
+    """
+    written = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with written.open("wb") as file:
+            torch.save({name: getattr(checkpoint, name) for name in _FIELDS}, file)
+            file.flush()
+            os.fsync(file.fileno())
+        written.replace(path)
+        _sync(path.parent)
+    except (OSError, RuntimeError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
+        raise CannotRunError(
+            f"the checkpoint {path} cannot be written ({why}): is there a folder {path.parent} "
+            "with room in it?"
+        ) from None
+    finally:
+        if written.exists():
+            written.unlink()
+
+
+def _sync(folder: Path) -> None:
+    """Wait until the folder's names are on the disk."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def read(path: Path) -> Checkpoint:
+    """Return what a file holds. Its tensors lie in the file, and are read where they are used.
+
+    Raises:
+        CannotRunError: There is no such file, or it is no checkpoint.
+    """
+    if not path.is_file():
+        raise CannotRunError(
+            f"there is no checkpoint {path}: all hosts must see it under this name"
+        )
+    try:
+        found = torch.load(path, map_location="cpu", mmap=True, weights_only=True)
+    except (OSError, EOFError, RuntimeError, pickle.UnpicklingError):
+        # What torch says here is several lines long, of its own readers and their options.
+        raise CannotRunError(
+            f"{path} cannot be read as a checkpoint: it is cut off, damaged or another kind of "
+            "file; take an earlier one"
+        ) from None
+    schema = found.get("schema") if isinstance(found, dict) else None
+    if not isinstance(schema, str):
+        raise CannotRunError(f"{path} is no checkpoint of spbench: it names no schema")
+    if schema != SCHEMA or found.keys() != set(_FIELDS):
+        raise CannotRunError(
+            f"{path} is a checkpoint of another version: its schema is {schema}, not {SCHEMA}"
+        )
+    return Checkpoint(**found)
+
+
+def check_model(path: Path, checkpoint: Checkpoint, model: Model) -> None:
+    """Refuse a checkpoint of another model.
+
+    Raises:
+        CannotRunError: It is.
+    """
+    own = digests(model)
+    if checkpoint.layers == own:
+        return
+    if checkpoint.model != model.name:
+        raise CannotRunError(f"{path} holds {checkpoint.model}, and this is {model.name}")
+    other = next(
+        name for name in (*own, *checkpoint.layers) if own.get(name) != checkpoint.layers.get(name)
+    )
+    raise CannotRunError(
+        f"{path} holds {model.name} with other settings (its layer {other} differs): take those "
+        "that it was learnt with"
+    )
+
+
+def check_tensors(path: Path, found: Tensors, wanted: Tensors) -> None:
+    """Refuse a checkpoint that lacks tensors of some names and shapes.
+
+    Raises:
+        CannotRunError: It does; the text names the first one.
+    """
+    for name, tensor in wanted.items():
+        if name not in found:
+            raise CannotRunError(f"{path} has no {name}: it is not whole; take another one")
+        if found[name].shape != tensor.shape:
+            raise CannotRunError(
+                f"{path} has {name} of shape {tuple(found[name].shape)}, and this model's is "
+                f"{tuple(tensor.shape)}: is image_size that of the checkpoint?"
+            )
+
+
+def check_states(
+    path: Path, checkpoint: Checkpoint, optimizer: str, parameters: Mapping[str, Any]
+) -> None:
+    """Refuse a checkpoint that an optimizer cannot go on from.
+
+    Raises:
+        CannotRunError: It is of another optimizer, or lacks its state of a parameter.
+    """
+    if checkpoint.optimizer is None:
+        raise CannotRunError(f"{path} was not written while learning: it has weights alone")
+    if checkpoint.optimizer != optimizer:
+        raise CannotRunError(
+            f"{path} was learnt by {checkpoint.optimizer}, not by {optimizer}: "
+            f"set optimizer to {checkpoint.optimizer}"
+        )
+    if not checkpoint.states:
+        return
+    for name, parameter in parameters.items():
+        state = checkpoint.states.get(name)
+        if state is None:
+            raise CannotRunError(f"{path} has no state of {optimizer} for {name}: take another one")
+        for word, tensor in state.items():
+            if tensor.ndim and tensor.shape != parameter.shape:
+                raise CannotRunError(
+                    f"{path} has {word} of {name} in shape {tuple(tensor.shape)}, not "
+                    f"{tuple(parameter.shape)}: take another one"
+                )

@@ -1,0 +1,204 @@
+"""What a model has learnt, kept and taken up again, whatever the layout.
+
+The file holds the whole model's parameters and running statistics, and the optimizer's state, by
+the names that they have on one process. One copy of each stage goes into it: that of the first
+replica, of the direction that has the optimizer's state, of the first tile or member. The others
+have the same weights. Running statistics of further replicas, whose images are others, are not
+kept: all replicas go on from the first one's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+from mpi4py import MPI
+
+from spbench_workers.errors import CannotRunError
+from spbench_workers.parallel.checkpoint_file import (
+    SCHEMA,
+    Checkpoint,
+    check_model,
+    check_states,
+    check_tensors,
+    digests,
+    read,
+    write,
+)
+from spbench_workers.parallel.engine import Engine
+from spbench_workers.parallel.learner import Learner
+
+_TAG = 0x434B
+T = TypeVar("T")
+Key = tuple[str, str]
+"""A parameter or buffer, and which state of the optimizer; nothing for the value itself."""
+Tensors = dict[Key, torch.Tensor]
+
+
+def save(path: Path, engine: Engine, step: int) -> None:
+    """Write a checkpoint. All ranks must call it, between steps; rank 0 writes.
+
+    Args:
+        path: The file; one that is there is replaced, once the new one is whole.
+        engine: The model.
+        step: Steps that it has learnt.
+
+    Raises:
+        CannotRunError: It cannot be written; on all ranks.
+    """
+    tensors = _gathered(engine)
+
+    def written() -> None:
+        if engine.world.rank == 0:
+            write(path, _checkpoint(engine, step, tensors))
+
+    _agreed(engine.world, written)
+
+
+def load(path: Path, engine: Engine, *, weights_only: bool = False) -> int:
+    """Go on from a checkpoint of any layout. All ranks must call it, between steps.
+
+    Each rank reads what is of its own layers. No rank changes anything where one finds fault.
+    Numbers of another format are converted. The learning rate is that of the checkpoint.
+
+    Args:
+        path: The file.
+        engine: The model.
+        weights_only: Leave the optimizer and its learning rate as they are: to infer, or to learn
+            anew from these weights.
+
+    Returns:
+        The steps that were learnt.
+
+    Raises:
+        CannotRunError: There is no such file, it cannot be read, or it is of another model or
+            optimizer; on all ranks.
+        ValueError: The engine learns nothing, and more than weights is asked for.
+    """
+    learner = None if weights_only else engine.learner
+    if learner is None and not weights_only:
+        raise ValueError("this engine learns nothing: load its weights only")
+
+    def checked() -> Checkpoint:
+        checkpoint = read(path)
+        check_model(path, checkpoint, engine.plan.model)
+        for stage in engine.stages:
+            check_tensors(path, checkpoint.weights, stage.state_dict())
+            if learner is not None:
+                parameters = dict(stage.named_parameters())
+                check_states(path, checkpoint, learner.optimizer, parameters)
+        return checkpoint
+
+    checkpoint = _agreed(engine.world, checked)
+    steps = engine.world.allgather(checkpoint.step)
+    if len(set(steps)) > 1:
+        raise CannotRunError(
+            f"{path} is another file on other hosts (of steps {min(steps)} and {max(steps)}): "
+            "put it where all hosts see the same"
+        )
+    _take_up(engine, checkpoint, learner)
+    return checkpoint.step
+
+
+def _take_up(engine: Engine, checkpoint: Checkpoint, learner: Learner | None) -> None:
+    for stage in engine.stages:
+        for name, tensor in stage.state_dict().items():
+            tensor.copy_(checkpoint.weights[name])
+        if learner is not None:
+            for name, parameter in stage.named_parameters():
+                learner.set_state(parameter, checkpoint.states.get(name, {}))
+    if learner is not None and checkpoint.learning_rate is not None:
+        learner.learning_rate = checkpoint.learning_rate
+    scale = engine.arithmetic.loss_scale
+    if learner is not None and scale is not None and checkpoint.loss_scale is not None:
+        scale.value, scale.good_steps = checkpoint.loss_scale
+
+
+def _checkpoint(engine: Engine, step: int, tensors: Tensors) -> Checkpoint:
+    learner, model, scale = engine.learner, engine.plan.model, engine.arithmetic.loss_scale
+    weights: dict[str, torch.Tensor] = {}
+    states: dict[str, dict[str, torch.Tensor]] = {}
+    for (name, word), tensor in tensors.items():
+        if word:
+            states.setdefault(name, {})[word] = tensor
+        else:
+            weights[name] = tensor
+    return Checkpoint(
+        schema=SCHEMA,
+        model=model.name,
+        layers=digests(model),
+        step=step,
+        optimizer=None if learner is None else learner.optimizer,
+        learning_rate=None if learner is None else learner.learning_rate,
+        loss_scale=None if scale is None else (scale.value, scale.good_steps),
+        weights=weights,
+        states=states,
+    )
+
+
+def _gathered(engine: Engine) -> Tensors:
+    """Return the tensors of all stages on rank 0, and none elsewhere: stage by stage."""
+    world, layout, owner = engine.world, engine.plan.layout, engine.plan.owner
+    found: Tensors = {}
+    for stage in range(len(layout.stages)):
+        holder = layout.ranks_of(stage, direction=owner)[0]
+        if world.rank == 0:
+            found |= _held(engine) if holder == 0 else _received(world, holder)
+        elif world.rank == holder:
+            _send(world, _held(engine))
+    return found
+
+
+def _held(engine: Engine) -> Tensors:
+    """Return the tensors of this rank's stage, on the CPU, sharing no memory with the model's."""
+    stage, learner = engine.stages[engine.plan.owner], engine.learner
+    found = {(name, ""): tensor for name, tensor in stage.state_dict().items()}
+    if learner is not None:
+        for name, parameter in stage.named_parameters():
+            found |= {(name, word): one for word, one in learner.state_of(parameter).items()}
+    return {
+        key: torch.empty(one.shape, dtype=one.dtype).copy_(one.detach())
+        for key, one in found.items()
+    }
+
+
+def _send(world: MPI.Intracomm, tensors: Tensors) -> None:
+    world.send({key: (one.shape, one.dtype) for key, one in tensors.items()}, 0, _TAG)
+    for one in tensors.values():
+        world.Send(_bytes(one), 0, _TAG)
+
+
+def _received(world: MPI.Intracomm, holder: int) -> Tensors:
+    found: Tensors = {}
+    for key, (shape, dtype) in world.recv(source=holder, tag=_TAG).items():
+        found[key] = torch.empty(shape, dtype=dtype)
+        world.Recv(_bytes(found[key]), holder, _TAG)
+    return found
+
+
+def _bytes(tensor: torch.Tensor) -> Any:
+    """Return the memory of a contiguous tensor: MPI does not know all of its formats."""
+    return tensor.reshape(-1).view(torch.uint8).numpy()
+
+
+def _agreed(comm: MPI.Intracomm, action: Callable[[], T]) -> T:
+    """Do something on each rank, and fail on all of them where it fails on one.
+
+    Raises:
+        CannotRunError: It failed on a rank; with what that one says.
+    """
+    said = ""
+    cause: Exception | None = None
+    try:
+        result = action()
+    except Exception as error:  # Whatever it is, the other ranks must not wait for this one.
+        cause = error
+        said = str(error) if isinstance(error, CannotRunError) else repr(error)
+    texts = comm.allgather(said)
+    failed = [rank for rank, text in enumerate(texts) if text]
+    if failed:
+        where = "" if len(failed) == len(texts) else f" (on rank {failed[0]})"
+        raise CannotRunError(texts[failed[0]] + where) from cause
+    return result

@@ -1,0 +1,110 @@
+"""The figures of a model benchmark, and what one process makes of the same work."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable
+from dataclasses import replace
+from statistics import median
+from time import perf_counter
+
+from mpi4py import MPI
+
+from spbench_workers.comm import rest
+from spbench_workers.context import Context
+from spbench_workers.images.synthetic import SyntheticImages
+from spbench_workers.layout_models import model_layout
+from spbench_workers.parallel.case import Case
+from spbench_workers.parallel.engine import Engine
+from spbench_workers.parallel.orders import step_orders
+from spbench_workers.parallel.plan import Plan
+from spbench_workers.parallel.timeline import play
+
+MOST_STEPS = 5
+"""Of the one process: it takes as long as all ranks together."""
+
+
+def give_figures(context: Context, case: Case, engine: Engine, times: array[float]) -> None:
+    """Give what follows from the timed steps. All ranks must call it."""
+    context.samples("images_per_second", [case.images / (time / 1000.0) for time in times])
+    context.metric("parameters", case.plan.model.parameters)
+    context.metric("ideal_bubble", ideal_bubble(case.plan, learns=case.learning is not None))
+    if case.learning is not None:
+        context.metric("loss", engine.loss())
+        context.metric("skipped_steps", engine.arithmetic.skipped_steps)
+    if case.plan.precision.int8:
+        context.metric("int8_share", engine.arithmetic.int8_share())
+
+
+def ideal_bubble(plan: Plan, *, learns: bool) -> float:
+    """Return the share of time that ranks wait where every stage takes equally long."""
+    orders = step_orders(plan.layout, plan.batches, plan.schedule, forward_only=not learns)
+    return play(plan.layout, orders).bubble
+
+
+def give_sequential(
+    context: Context, case: Case, times: array[float], ready: Callable[[Engine], None]
+) -> None:
+    """Let rank 0 do the same work alone, and give the speed-up over it. All ranks must call it.
+
+    Args:
+        context: The case.
+        case: What was computed.
+        times: This rank's, of the steps of all ranks together, in ms.
+        ready: What is called with a fresh engine.
+    """
+    world, replicas = context.world, case.plan.layout.replicas
+    together = median([context.slowest(time) for time in times])
+    context.progress("sequential", 0, 1)
+    alone = 0.0
+    if world.rank == 0:
+        alone = replicas * _seconds_alone(context, case, ready) * 1000.0
+    rest(world.comm)
+    context.progress("sequential", 1, 1)
+    alone = world.comm.bcast(alone)
+    context.metric("sequential_ms", alone)
+    context.metric("speedup_vs_sequential", alone / together)
+    context.metric("efficiency", alone / together / world.size)
+    if world.rank == 0 and world.size > 1:
+        by = f"one process on the same images, over {world.size} ranks"
+        context.limit("time_ms", alone / world.size, by)
+        context.limit("images_per_second", 1000.0 * case.images * world.size / alone, by)
+
+
+def _seconds_alone(context: Context, case: Case, ready: Callable[[Engine], None]) -> float:
+    """Return the seconds of one replica's step on one process: the median of a few."""
+    plan = alone(case.plan)
+    images = SyntheticImages(
+        plan.model.image,
+        context.params["num_classes"],
+        seed=context.seed,
+        dtype=plan.dtype,
+        device=plan.device,
+    )
+    engine = Engine(MPI.COMM_SELF, plan, images, case.learning)
+    ready(engine)
+    seconds = []
+    for _ in range(1 + min(MOST_STEPS, context.params["iterations"])):
+        start = perf_counter()
+        if case.learning is None:
+            engine.evaluate()
+        else:
+            engine.step()
+        seconds.append(perf_counter() - start)
+    engine.free()
+    return median(seconds[1:])
+
+
+def alone(plan: Plan) -> Plan:
+    """Return the plan of the same micro-batches, of one replica, on one process."""
+    return replace(
+        plan,
+        layout=model_layout(1),
+        balance=(len(plan.model.layers),),
+        batches=tuple(replace(batch, direction=0) for batch in plan.batches),
+        schedule="1f1b",
+        backend="mpi",
+        one_way=False,
+        fused_layers=0,
+        statistics="image",
+    )

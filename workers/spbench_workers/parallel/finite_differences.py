@@ -1,0 +1,107 @@
+"""Gradients against differences of the loss: a reference that knows nothing of backward."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from spbench_workers.images.synthetic import SyntheticImages
+from spbench_workers.layout import Box
+from spbench_workers.models.build import build_stage
+from spbench_workers.models.kit import WholeKit
+from spbench_workers.parallel.plan import Plan
+
+DIRECTIONS = 4
+STEPS = (1e-9, 1e-10)
+"""Of the weights' own size. The loss bends where a ReLU or a maximum changes over: steps as short
+as rounding at 1e-16 lets them be; and of two lengths, since hardly any bend lies in both."""
+TOLERANCE = 1e-4
+"""Of the slope that a random direction has on the average."""
+
+
+def worst_slope(
+    plan: Plan, images: SyntheticImages, gradients: dict[str, torch.Tensor]
+) -> tuple[float, str]:
+    """Compare the gradients of a step's loss with slopes of it along random directions.
+
+    Along each of `DIRECTIONS` directions d, random in every weight, the loss is computed at w + h d
+    and at w - h d; their difference over 2 h should be the gradient times d. Of the slopes with the
+    steps h in `STEPS` the nearer one counts.
+
+    Args:
+        plan: The model and the micro-batches, on one process.
+        images: In float64.
+        gradients: Of every parameter, in float64.
+
+    Returns:
+        The largest difference, over the size that such slopes have, and in which direction.
+    """
+    model = build_stage(
+        plan.model,
+        0,
+        len(plan.model.layers),
+        WholeKit(),
+        seed=plan.seed,
+        device=plan.device,
+        dtype=torch.float64,
+    )
+    parameters = dict(model.named_parameters())
+    random = torch.Generator().manual_seed(plan.seed)
+    worst, where = 0.0, ""
+    for direction in range(DIRECTIONS):
+        way = {name: _direction(one, random) for name, one in parameters.items()}
+        parts = [gradients[name] * one for name, one in way.items()]
+        wanted = sum(float(part.sum()) for part in parts)
+        size = math.sqrt(sum(float(part.square().sum()) for part in parts))
+        slopes = [_slope(plan, images, model, way, step) for step in STEPS]
+        slope = min(slopes, key=lambda one: abs(one - wanted))
+        error = abs(slope - wanted) / size if size else math.inf
+        if not error <= worst:
+            worst, where = error, f"direction {direction}: slope {slope:.9g}, not {wanted:.9g}"
+    return worst, where
+
+
+def _direction(parameter: torch.Tensor, random: torch.Generator) -> torch.Tensor:
+    """A random direction, about as long as the parameter's values are large."""
+    drawn = torch.randn(parameter.shape, generator=random, dtype=torch.float64)
+    scale = float(parameter.detach().abs().mean()) or 1.0
+    return (scale * drawn).to(parameter.device)
+
+
+def _slope(
+    plan: Plan,
+    images: SyntheticImages,
+    model: nn.Module,
+    way: dict[str, torch.Tensor],
+    step: float,
+) -> float:
+    up, down = (_loss_at(plan, images, model, way, sign * step) for sign in (1, -1))
+    return (up - down) / (2 * step)
+
+
+@torch.no_grad()
+def _loss_at(
+    plan: Plan,
+    images: SyntheticImages,
+    model: nn.Module,
+    way: dict[str, torch.Tensor],
+    step: float,
+) -> float:
+    """The loss a step away; the weights are put back as they were, to the bit."""
+    kept = {name: parameter.clone() for name, parameter in model.named_parameters()}
+    for name, parameter in model.named_parameters():
+        parameter.add_(way[name], alpha=step)
+    images.turn_to(0)
+    image = plan.model.image
+    whole = Box((0, image.height), (0, image.width))
+    total = 0.0
+    for batch in plan.batches:
+        logits = model(images.pixels(0, batch.images, whole))
+        classes = images.classes(0, batch.images).to(logits.device)
+        total += float(functional.cross_entropy(logits, classes, reduction="sum"))
+    for name, parameter in model.named_parameters():
+        parameter.copy_(kept[name])
+    return total / sum(batch.size for batch in plan.batches)

@@ -1,0 +1,221 @@
+"""Inference with convolutions of whole numbers of 8 bits: static post-training quantisation.
+
+First, in fp32, a batch says which range of values each convolution reads; all ranks agree on it,
+so that tiles and replicas all round alike. Then weights become whole numbers from -127 to 127, with
+a scale a filter; what a convolution reads becomes whole numbers from 0 to 127, with one scale and
+one zero. Their products are added as whole numbers, exactly, and come out as fp32. Everything else
+is fp32: normalisation, sums, pools, the fully connected layer, and all messages.
+
+128 levels and not 256: CPUs without VNNI add each two products in 16 bits, in which two of
+255 x 127 do not fit; torch does not say so, its results are just wrong by some percent. Of
+127 x 127 they fit, and the results are the same on every CPU. Torch recommends the same for x86
+(``reduce_range``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from mpi4py import MPI
+from torch import nn
+
+from spbench_workers.parallel.precision import Products
+from spbench_workers.spatial.conv import Pair, window_of
+
+LEVELS = 127
+"""The largest whole number, of weights and of what is read."""
+
+Range = tuple[float, float]
+Ranges = dict[str, Range]
+"""The least and the largest value that each convolution reads, by the name of its weight."""
+
+
+class RangeRecorder(Products):
+    """Convolves in fp32, and notes the range of what is read.
+
+    Args:
+        stages: The modules that are run.
+
+    Attributes:
+        ranges: What was read by now; zero is always in it, as padding is.
+    """
+
+    def __init__(self, stages: Iterable[nn.Module]) -> None:
+        super().__init__()
+        self.ranges: Ranges = {}
+        self._names = names_of(stages)
+
+    def conv2d(
+        self,
+        pixels: torch.Tensor,
+        weight: torch.Tensor,
+        bias: torch.Tensor | None = None,
+        stride: Pair = 1,
+        padding: Pair = 0,
+        dilation: Pair = 1,
+        groups: int = 1,
+    ) -> torch.Tensor:
+        """Convolve, and note."""
+        made = torch.conv2d(pixels, weight, bias, stride, padding, dilation, groups)
+        read = _read(pixels, made, weight, stride, padding, dilation)
+        least, largest = (float(one) for one in read.aminmax())
+        name = self._names[weight.data_ptr()]
+        known = self.ranges.get(name, (0.0, 0.0))
+        self.ranges[name] = min(least, known[0]), max(largest, known[1])
+        return made
+
+
+def agreed(world: MPI.Intracomm, ranges: Ranges) -> Ranges:
+    """Return the ranges of all ranks' values. All must call it together."""
+    everyones: Ranges = {}
+    for some in world.allgather(ranges):
+        for name, (least, largest) in some.items():
+            known = everyones.get(name, (0.0, 0.0))
+            everyones[name] = min(least, known[0]), max(largest, known[1])
+    return everyones
+
+
+@dataclass(frozen=True, slots=True)
+class Quantised:
+    """A convolution's weight in 8 bits, and how its input is rounded.
+
+    Attributes:
+        weight: Whole numbers, ``filters x channels x rows x cols``.
+        weight_scales: By filter, what 1 stands for.
+        scale: What 1 stands for in the input.
+        zero: What 0.0 is in the input.
+    """
+
+    weight: torch.Tensor
+    weight_scales: torch.Tensor
+    scale: float
+    zero: int
+
+    def rounded(self, values: torch.Tensor) -> torch.Tensor:
+        """Return an input as whole numbers; calibration may not have seen its largest values."""
+        whole = values.mul(1.0 / self.scale).round_().add_(self.zero)
+        return whole.clamp_(0, LEVELS).to(torch.uint8)
+
+    @classmethod
+    def of(cls, weight: torch.Tensor, read: Range) -> Quantised:
+        """Round a weight to whole numbers, and say how its input will be."""
+        largest = weight.abs().amax((1, 2, 3))
+        scales = torch.where(largest > 0, largest / LEVELS, 1.0)
+        whole = (weight / scales[:, None, None, None]).round().to(torch.int8)
+        least, most = read
+        scale = (most - least) / LEVELS or 1.0
+        return cls(whole, scales, scale, round(-least / scale))
+
+
+class Int8Products(Products):
+    """Convolves in 8 bits, in onednn's kernels for the CPU.
+
+    Args:
+        stages: The modules that are run.
+        ranges: What their convolutions read.
+
+    Attributes:
+        int8: Multiply-adds done in 8 bits by now, by this rank.
+        others: Those in fp32: of fully connected layers.
+    """
+
+    def __init__(self, stages: Iterable[nn.Module], ranges: Mapping[str, Range]) -> None:
+        super().__init__()
+        self.int8 = self.others = 0
+        self._quantised: dict[int, Quantised] = {}
+        self._packed: dict[int, torch.Tensor] = {}
+        for stage in stages:
+            for name, weight in convolutions(stage):
+                quantised = Quantised.of(weight.detach(), ranges[name])
+                self._quantised[weight.data_ptr()] = quantised
+
+    def conv2d(
+        self,
+        pixels: torch.Tensor,
+        weight: torch.Tensor,
+        bias: torch.Tensor | None = None,
+        stride: Pair = 1,
+        padding: Pair = 0,
+        dilation: Pair = 1,
+        groups: int = 1,
+    ) -> torch.Tensor:
+        """Round the pixels, convolve whole numbers, and return fp32."""
+        own = self._quantised[weight.data_ptr()]
+        how = (*(_both(one) for one in (stride, padding, dilation)), groups)
+        scale, zero = own.scale, own.zero
+        made: torch.Tensor = torch.ops.onednn.qconv2d_pointwise(
+            own.rounded(pixels),
+            scale,
+            zero,
+            self._packed_for(weight.data_ptr(), how, pixels.shape),
+            own.weight_scales,
+            torch.zeros(len(own.weight), dtype=torch.int64),
+            bias,
+            *how,
+            1.0,
+            0,
+            torch.float32,
+            "none",
+            [],
+            "",
+        )
+        self.int8 += made.numel() * weight[0].numel()
+        return made
+
+    def linear(
+        self, values: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        """Multiply in fp32."""
+        self.others += values.shape[0] * weight.numel()
+        return super().linear(values, weight, bias)
+
+    def _packed_for(self, key: int, how: tuple[Any, ...], shape: torch.Size) -> torch.Tensor:
+        """Return the weight in onednn's order: the best for the first shape, right for all."""
+        if key not in self._packed:
+            own = self._quantised[key]
+            self._packed[key] = torch.ops.onednn.qconv_prepack(
+                own.weight, own.weight_scales, own.scale, own.zero, *how, list(shape)
+            )
+        return self._packed[key]
+
+
+def convolutions(stage: nn.Module) -> list[tuple[str, torch.Tensor]]:
+    """Return the weights of all convolutions, by name."""
+    return [
+        (f"{name}.weight", module.weight)
+        for name, module in stage.named_modules()
+        if isinstance(module, nn.Conv2d)
+    ]
+
+
+def names_of(stages: Iterable[nn.Module]) -> dict[int, str]:
+    """Return the names of convolutions' weights, by the address: a view's is the same."""
+    return {weight.data_ptr(): name for stage in stages for name, weight in convolutions(stage)}
+
+
+def _read(
+    pixels: torch.Tensor,
+    made: torch.Tensor,
+    weight: torch.Tensor,
+    stride: Pair,
+    padding: Pair,
+    dilation: Pair,
+) -> torch.Tensor:
+    """Return the pixels that outputs depend on: of a tile others are left out than of the whole.
+
+    A stride leaves some out between windows of one pixel, and some after the last window.
+    """
+    kernel = weight.shape[2], weight.shape[3]
+    window = window_of(kernel, stride, padding, dilation)
+    parts = []
+    for axis, outputs in ((window.rows, made.shape[2]), (window.cols, made.shape[3])):
+        last = axis.need((0, outputs))[1]
+        parts.append(slice(0, last, axis.stride if axis.kernel == 1 else 1))
+    return pixels[:, :, parts[0], parts[1]]
+
+
+def _both(pair: Pair) -> list[int]:
+    return [pair, pair] if isinstance(pair, int) else list(pair)

@@ -1,0 +1,173 @@
+"""Gradients one way and weights the other, between the two copies of each mirrored stage.
+
+Two mirrored pipelines hold each stage twice. Instead of summing the gradients on both sides and
+updating both, one copy owns the weights, and it alone has the optimizer's state: the mirror sends
+its gradients when it has the last of them, the owner adds them to its own, updates, and sends the
+weights back. That is ``enable_master_comm_opt`` of GEMS-MASTER (Jain et al., SC20), but that the
+owner stays the same, as momentum asks for.
+
+The copies of direction 1 own. Each rank has one stage in each direction: it owns one of its two,
+whatever the layout, so that updates and the optimizer's memory are as even as the stages. And it is
+direction 1's images that come last: in gpipe the gradients of direction 0 have left by then.
+
+What of a stage lies twice on one rank, as the middle one of an odd number, needs no message. Over
+members and replicas owners alone are summed. Each stage has its copies' messages in their order,
+and a rank starts to send gradients before it waits for any: no ranks wait for each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from mpi4py import MPI
+from torch import nn
+
+from spbench_workers.layout_models import ModelLayout, Place
+from spbench_workers.parallel.gradients import BUCKET, FlatGradients
+from spbench_workers.spatial.transports import memory_of
+
+MIRROR, OWNER = 0, 1
+"""The directions whose copies send gradients, and own the weights."""
+_GRADIENTS, _WEIGHTS = 0, 1
+_AHEAD = 2
+"""Buckets of gradients that an owner has memory for: it adds one while the next comes."""
+
+
+def pairs(layout: ModelLayout, stage: int, replica: int) -> tuple[tuple[int, int], ...]:
+    """Return who sends gradients of a stage to whom: each rank of a mirror, and its owner.
+
+    Tiles all have the gradients of the whole image, and members' are summed anyway, so that any
+    copy may go to any owner. A rank that has both keeps them; the others follow in their order.
+    """
+    mirrors, owners = (layout.ranks_of(stage, replica, way) for way in (MIRROR, OWNER))
+    both = [rank for rank in mirrors if rank in owners]
+    rest = ([rank for rank in ranks if rank not in both] for ranks in (mirrors, owners))
+    return (*zip(both, both, strict=True), *zip(*rest, strict=True))
+
+
+class FlatWeights:
+    """The parameters of a stage, all in one tensor.
+
+    Attributes:
+        flat: The tensor; the parameters are views of it.
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        parameters = list(module.parameters())
+        self.flat = torch.cat([parameter.detach().reshape(-1) for parameter in parameters])
+        parts = self.flat.split([parameter.numel() for parameter in parameters])
+        for parameter, part in zip(parameters, parts, strict=True):
+            parameter.data = part.view(parameter.shape)
+
+
+class OneWay:
+    """What a rank sends and takes of its two stages. All ranks must make it together.
+
+    A GPU's numbers go through the host.
+
+    Args:
+        world: The ranks of the layout.
+        layout: Two mirrored pipelines.
+        stages: This rank's places and modules, by direction.
+        gradients: Of each.
+
+    Attributes:
+        bytes: Sent since the start: gradients of the mirror that this rank has, and weights of what
+            it owns; 4 bytes a parameter of each in fp32, and none of copies on this rank.
+        messages: Likewise; none is larger than 16 MiB in fp32.
+
+    Raises:
+        ValueError: The layout is not mirrored.
+    """
+
+    def __init__(
+        self,
+        world: MPI.Intracomm,
+        layout: ModelLayout,
+        stages: Sequence[tuple[Place, nn.Module]],
+        gradients: Sequence[FlatGradients],
+    ) -> None:
+        if not layout.mirrored:
+            raise ValueError("one way is between mirrored pipelines, and the layout has but one")
+        self.bytes = self.messages = 0
+        self._comm = world.Dup()
+        self._gradients = [one.flat for one in gradients]
+        self._weights = [FlatWeights(module).flat for _, module in stages]
+        mirrored, owned = (pairs(layout, place.stage, place.replica) for place, _ in stages)
+        self._owner = dict(mirrored)[world.rank]
+        self._mirror = {owner: mirror for mirror, owner in owned}[world.rank]
+        self._sent: list[MPI.Request] = []
+        # What is sent must stay where it is until it has gone.
+        self._leaving: list[torch.Tensor] = []
+
+    def send_gradients(self) -> None:
+        """Start to send those of the mirror on this rank: it has the last of them."""
+        if self._owner != self._comm.rank:
+            self._send(self._gradients[MIRROR], self._owner, _GRADIENTS)
+
+    def add_gradients(self) -> None:
+        """Add those of the mirror elsewhere to those of its owner on this rank."""
+        total = self._gradients[OWNER]
+        if self._mirror == self._comm.rank:
+            total.add_(self._gradients[MIRROR])
+        else:
+            self._take_gradients(total)
+        self._finish()
+
+    def send_weights(self) -> None:
+        """Send the weights that this rank owns to the mirror, and take those of its mirror."""
+        if self._mirror != self._comm.rank:
+            self._send(self._weights[OWNER], self._mirror, _WEIGHTS)
+        taken = self._weights[MIRROR]
+        if self._owner == self._comm.rank:
+            taken.copy_(self._weights[OWNER])
+        else:
+            on_host = taken if taken.device.type == "cpu" else torch.empty_like(taken, device="cpu")
+            coming = [
+                self._comm.Irecv([memory_of(bucket), MPI.BYTE], self._owner, _WEIGHTS)
+                for bucket in on_host.split(BUCKET)
+            ]
+            MPI.Request.Waitall(coming)
+            if on_host is not taken:
+                taken.copy_(on_host)
+        self._finish()
+
+    def free(self) -> None:
+        """Give back what MPI holds for it. All ranks must call it."""
+        self._comm.Free()
+
+    def _send(self, flat: torch.Tensor, rank: int, tag: int) -> None:
+        on_host = flat.to("cpu")
+        self._leaving.append(on_host)
+        for bucket in on_host.split(BUCKET):
+            sent = memory_of(bucket)
+            self._sent.append(self._comm.Isend([sent, MPI.BYTE], rank, tag))
+            self.bytes += sent.nbytes
+            self.messages += 1
+
+    def _take_gradients(self, total: torch.Tensor) -> None:
+        buckets = total.split(BUCKET)
+        memory = torch.empty(_AHEAD, len(buckets[0]), dtype=total.dtype)
+        coming: list[MPI.Request] = []
+
+        def post() -> None:
+            turn = len(coming)
+            if turn < len(buckets):
+                place = memory[turn % _AHEAD, : len(buckets[turn])]
+                coming.append(
+                    self._comm.Irecv([memory_of(place), MPI.BYTE], self._mirror, _GRADIENTS)
+                )
+
+        for _ in range(_AHEAD):
+            post()
+        for turn, bucket in enumerate(buckets):
+            coming[turn].Wait()
+            bucket.add_(memory[turn % _AHEAD, : len(bucket)].to(bucket.device))
+            post()
+
+    def _finish(self) -> None:
+        """Wait until all that is sent has gone."""
+        MPI.Request.Waitall(self._sent)
+        self._sent.clear()
+        self._leaving.clear()

@@ -1,0 +1,128 @@
+"""Faults of the model benchmarks, planted to show that the checks notice them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+
+from spbench_workers.context import Context
+from spbench_workers.errors import CannotRunError
+from spbench_workers.layout_models import Stage
+from spbench_workers.parallel.engine import Engine
+from spbench_workers.parallel.links import Incoming
+from spbench_workers.parallel.stage_runner import StageRunner
+from spbench_workers.spatial.gather import Gather
+
+
+class NothingToSpoilError(CannotRunError):
+    """A fault was to be planted in a layout in which it changes nothing."""
+
+
+def plant(context: Context, engine: Engine) -> None:
+    """Let the last rank's stages go wrong as ``--inject`` asks.
+
+    The fault ``tile-batchnorm`` is in the plan: all ranks show it together.
+
+    Raises:
+        NothingToSpoilError: The fault changes nothing in this layout.
+    """
+    plan = engine.plan
+    for fault, spoil in _FAULTS.items():
+        if context.planted(fault):
+            for place, runner in zip(engine.places, engine.runners, strict=True):
+                batches = [one for one in plan.batches if one.direction == place.direction]
+                spoil(runner, plan.layout.stages[place.stage], len(batches))
+
+
+def remove() -> None:
+    """Let halos come right again."""
+    Gather.spoil = None
+
+
+def _drop_gradient(runner: StageRunner, _: Stage, __: int) -> None:
+    """The gradient of the largest parameter is lost."""
+    largest = max(runner.module.parameters(), key=torch.Tensor.numel)
+    _before_sums(runner, lambda: _scale([largest], 0.0))
+
+
+def _mean_instead_of_sum(runner: StageRunner, stage: Stage, batches: int) -> None:
+    """Gradients of tiles, of members and of micro-batches are averaged."""
+    shares = stage.ranks * batches
+    if shares == 1:
+        raise NothingToSpoilError(
+            "mean-instead-of-sum: one rank has all images of the step at once; take parts 2 or more"
+        )
+    _before_sums(runner, lambda: _scale(list(runner.module.parameters()), 1.0 / shares))
+
+
+def _skip_micro_batch(runner: StageRunner, _: Stage, __: int) -> None:
+    """The first micro-batch of a step leaves no gradient in this rank's parameters."""
+    backward, begin = runner.backward, runner.begin
+    parameters = list(runner.module.parameters())
+    done: list[int] = []
+
+    def begin_anew(*, learns: bool) -> None:
+        done.clear()
+        begin(learns=learns)
+
+    def skip_first(micro_batch: int) -> None:
+        backward(micro_batch)
+        if not done:
+            _scale(parameters, 0.0)
+        done.append(micro_batch)
+
+    runner.begin = begin_anew  # type: ignore[method-assign]
+    runner.backward = skip_first  # type: ignore[method-assign]
+
+
+def _confuse_neighbours(runner: StageRunner, stage: Stage, _: int) -> None:
+    """What comes from one neighbour is taken for what comes from another."""
+    if runner.ends.inputs is not None:
+        _turn_over(runner.ends.inputs)
+    elif stage.spatial:
+        Gather.spoil = _turn_halos
+    else:
+        raise NothingToSpoilError(
+            "wrong-neighbour: the last rank gets nothing from others; take scheme lp or sp"
+        )
+
+
+def _turn_over(inputs: Incoming) -> None:
+    """Tiles are joined in each other's places; of a map of one pixel, images are."""
+    take = inputs.take
+
+    def take_turned() -> tuple[torch.Tensor, ...]:
+        return tuple(tensor.flip((0, 2, 3)) for tensor in take())
+
+    inputs.take = take_turned  # type: ignore[method-assign]
+
+
+def _turn_halos(received: Sequence[torch.Tensor]) -> None:
+    for piece in received:
+        piece.copy_(piece.flip((0, 1, 2, 3)))
+
+
+def _before_sums(runner: StageRunner, spoil: Callable[[], None]) -> None:
+    """Spoil what this rank has when its work of a step is done."""
+    finish = runner.finish
+
+    def finish_wrongly() -> None:
+        finish()
+        spoil()
+
+    runner.finish = finish_wrongly  # type: ignore[method-assign]
+
+
+def _scale(parameters: Sequence[torch.nn.Parameter], factor: float) -> None:
+    for parameter in parameters:
+        if parameter.grad is not None:
+            parameter.grad.mul_(factor)
+
+
+_FAULTS: dict[str, Callable[[StageRunner, Stage, int], None]] = {
+    "drop-gradient": _drop_gradient,
+    "mean-instead-of-sum": _mean_instead_of_sum,
+    "wrong-neighbour": _confuse_neighbours,
+    "skipped-microbatch": _skip_micro_batch,
+}

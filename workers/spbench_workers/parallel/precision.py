@@ -1,0 +1,164 @@
+"""Number formats: of what is multiplied and sent, of the weights, and of the loss.
+
+In fp64 and fp32 all is of one format. In 16 bits the work is mixed:
+
+- Convolutions multiply 16-bit numbers and give 16-bit numbers. So all maps are of 16 bits, and
+  what goes between stages and between tiles, there and back, is half as many bytes.
+- Weights stay in fp32, and are rounded for each convolution: an update is often smaller than what
+  16 bits can add to a weight. Their gradients are summed in fp32.
+- Batch normalisation has its parameters and statistics in fp32; the fully connected layer is
+  computed in fp32, and so are logits and loss.
+- fp16 holds nothing below 2^-24: see `spbench_workers.parallel.loss_scale`.
+
+A model that only infers keeps the weights of its convolutions in 16 bits: they would be rounded so
+anyway. In int8 all is fp32, but for the convolutions: see `spbench_workers.parallel.int8`.
+
+This is what `torch.autocast` does, except for the logits. It is done here, because torch's own
+convolution of 16-bit numbers is 25 times slower than that of fp32 on a CPU that has no instructions
+for them, as most have not; and less exact. There they are multiplied as fp32, which holds each
+product, and the sum is rounded to 16 bits, as GPUs do it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import torch
+from torch import nn
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
+
+from spbench_workers.spatial.conv import Pair
+
+
+@dataclass(frozen=True, slots=True)
+class Precision:
+    """A number format.
+
+    Attributes:
+        name: What it is called.
+        work: What convolutions multiply; that of maps, and of all messages of them.
+        weights: In which weights are kept, where they learn, with their gradients.
+        scales_loss: Whether gradients would be too small for `work`.
+        int8: Whether convolutions multiply whole numbers of 8 bits, in place of `work`.
+    """
+
+    name: str
+    work: torch.dtype
+    weights: torch.dtype
+    scales_loss: bool = False
+    int8: bool = False
+
+    @property
+    def mixed(self) -> bool:
+        """Whether convolutions work in another format than that of the weights."""
+        return self.work != self.weights
+
+
+FP64: Final = Precision("fp64", torch.float64, torch.float64)
+FP32: Final = Precision("fp32", torch.float32, torch.float32)
+FP16: Final = Precision("fp16", torch.float16, torch.float32, scales_loss=True)
+BF16: Final = Precision("bf16", torch.bfloat16, torch.float32)
+INT8: Final = Precision("int8", torch.float32, torch.float32, int8=True)
+PRECISIONS: Final = {one.name: one for one in (FP64, FP32, FP16, BF16, INT8)}
+"""By name."""
+
+
+class Products(TorchFunctionMode, ABC):
+    """While it is entered, computes all convolutions and fully connected layers of this thread.
+
+    A mode, so that torch's modules and operators over tiles need not know of it: these call
+    `torch.conv2d` for each strip of a tile.
+    """
+
+    def __torch_function__(
+        self,
+        function: Callable[..., Any],
+        types: Sequence[type],
+        args: Sequence[Any] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        words = kwargs or {}
+        if function is torch.conv2d:
+            return self.conv2d(*args, **words)
+        if function is functional.linear:
+            return self.linear(*args, **words)
+        return function(*args, **words)
+
+    @abstractmethod
+    def conv2d(
+        self,
+        pixels: torch.Tensor,
+        weight: torch.Tensor,
+        bias: torch.Tensor | None = None,
+        stride: Pair = 1,
+        padding: Pair = 0,
+        dilation: Pair = 1,
+        groups: int = 1,
+    ) -> torch.Tensor:
+        """Compute a convolution, with torch's arguments."""
+
+    def linear(
+        self, values: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        """Compute a fully connected layer, with torch's arguments."""
+        return functional.linear(values, weight, bias)
+
+
+class MixedProducts(Products):
+    """Convolutions in a format of 16 bits; fully connected layers in that of their weights.
+
+    Args:
+        work: The format.
+        device: Where the tensors are.
+    """
+
+    def __init__(self, work: torch.dtype, device: torch.device) -> None:
+        super().__init__()
+        self._work = work
+        self._multiplied = work if multiplies(device, work) else torch.float32
+
+    def conv2d(
+        self,
+        pixels: torch.Tensor,
+        weight: torch.Tensor,
+        bias: torch.Tensor | None = None,
+        stride: Pair = 1,
+        padding: Pair = 0,
+        dilation: Pair = 1,
+        groups: int = 1,
+    ) -> torch.Tensor:
+        """Convolve 16-bit numbers; gradients are rounded to 16 bits too."""
+        pixels, weight = self._rounded(pixels), self._rounded(weight)
+        bias = None if bias is None else self._rounded(bias)
+        made = torch.conv2d(pixels, weight, bias, stride, padding, dilation, groups)
+        return made.to(self._work)
+
+    def linear(
+        self, values: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        """Multiply in the weights' format."""
+        return functional.linear(values.to(weight.dtype), weight, bias)
+
+    def _rounded(self, tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.to(self._work).to(self._multiplied)
+
+
+def multiplies(device: torch.device, dtype: torch.dtype) -> bool:
+    """Return whether a device has instructions for products of a 16-bit format."""
+    if device.type != "cpu":
+        return True
+    known = torch.ops.mkldnn
+    if dtype == torch.bfloat16:
+        return bool(known._is_mkldnn_bf16_supported())
+    return bool(known._is_mkldnn_fp16_supported())
+
+
+def narrow(stage: nn.Module, precision: Precision) -> None:
+    """Keep the weights of convolutions in the format in which they are multiplied."""
+    for module in stage.modules():
+        if isinstance(module, nn.Conv2d):
+            module.to(precision.work)

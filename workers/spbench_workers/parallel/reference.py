@@ -1,0 +1,182 @@
+"""What the model gives on one process: plain torch, whole images, no messages.
+
+It takes the same micro-batches in the same order as the model over many ranks, with gradients
+weighted by images, and running statistics that each micro-batch moves in that order. Replicas see
+images of their own: each has a copy here, with its own running statistics, and the mean of all
+gradients changes all copies alike. Where batch normalisation goes over all replicas, there is one
+copy, and a micro-batch holds the images of all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from spbench_workers.images.synthetic import SyntheticImages
+from spbench_workers.layout import Box
+from spbench_workers.models.build import build_stage
+from spbench_workers.models.kit import WholeKit
+from spbench_workers.parallel.learner import optimizer_of
+from spbench_workers.parallel.micro_batches import MicroBatch
+from spbench_workers.parallel.plan import Learning, Plan
+
+Key = tuple[str | int, ...]
+"""A parameter's name, a replica and a micro-batch, ..."""
+Tensors = dict[Key, torch.Tensor]
+
+STEPS = 3
+"""Of learning, after which weights and running statistics are compared."""
+
+
+@dataclass(slots=True)
+class Results:
+    """What a model gives, by kind and key: the same for one process and for many ranks.
+
+    Attributes:
+        loss: By step, ``(step,)``.
+        input_grad: Of the first step's images, by replica and micro-batch: of the replica's loss.
+        grad: Of the first step's loss, the mean over replicas, by parameter.
+        running_stats: After `STEPS` steps, by replica and buffer.
+        weights: After `STEPS` steps, by parameter.
+        output: Logits in evaluation mode after all steps, by replica and micro-batch.
+    """
+
+    loss: Tensors = field(default_factory=dict)
+    input_grad: Tensors = field(default_factory=dict)
+    grad: Tensors = field(default_factory=dict)
+    running_stats: Tensors = field(default_factory=dict)
+    weights: Tensors = field(default_factory=dict)
+    output: Tensors = field(default_factory=dict)
+
+
+class OneProcess:
+    """The whole model on this process, in float64.
+
+    Args:
+        plan: What is computed; its layout says no more than how many replicas there are.
+        source: The images, in float64.
+        learning: None, where nothing is learnt.
+        noise: Weights and images are off by about this share of themselves: what comes of it tells
+            what rounding does.
+        state: Weights and running statistics to start from, in place of the plan's seed.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        source: SyntheticImages,
+        learning: Learning | None,
+        *,
+        noise: float = 0.0,
+        state: dict[str, torch.Tensor] | None = None,
+    ) -> None:
+        self._plan, self._source, self._learning = plan, source, learning
+        self._noise = noise
+        self._random = torch.Generator().manual_seed(plan.seed)
+        self._replicas = range(plan.layout.replicas)
+        together = plan.statistics == "replicas"
+        self._copies = [self._build(state) for _ in self._replicas[: 1 if together else None]]
+        # With one copy for all, each micro-batch is of all replicas; else of one.
+        self._shares = [tuple(self._replicas)] if together else [(one,) for one in self._replicas]
+        self._count = sum(batch.size for batch in plan.batches)
+
+    def results(self) -> Results:
+        """Learn and infer; return what came of it."""
+        found = Results()
+        if self._learning is not None:
+            self._learn(found, self._learning)
+            for name, parameter in self._copies[0].named_parameters():
+                found.weights[(name,)] = parameter.detach()
+            for replica in self._replicas:
+                buffers = self._copies[replica % len(self._copies)].named_buffers()
+                found.running_stats |= {(replica, name): value for name, value in buffers}
+        self._infer(found)
+        return found
+
+    def _learn(self, found: Results, learning: Learning) -> None:
+        optimizers = [optimizer_of(learning, list(copy.parameters())) for copy in self._copies]
+        for step in range(STEPS):
+            self._source.turn_to(step)
+            losses = [
+                self._loss(copy, shares, found, first=step == 0)
+                for copy, shares in zip(self._copies, self._shares, strict=True)
+            ]
+            found.loss[(step,)] = torch.tensor(
+                sum(losses) / len(self._replicas), dtype=torch.float64
+            )
+            self._mean_gradients()
+            if step == 0:
+                for name, parameter in self._copies[0].named_parameters():
+                    assert parameter.grad is not None, "every parameter is in use"
+                    found.grad[(name,)] = parameter.grad.clone()
+            for optimizer in optimizers:
+                optimizer.step()
+                optimizer.param_groups[0]["lr"] *= learning.learning_rate_decay
+
+    def _loss(
+        self, copy: nn.Module, shares: Sequence[int], found: Results, *, first: bool
+    ) -> float:
+        """Leave the gradients of the summed losses of some replicas; return that sum."""
+        copy.zero_grad()
+        total = 0.0
+        for index, batch in enumerate(self._plan.batches):
+            images = [self._images(replica, batch).requires_grad_(first) for replica in shares]
+            classes = torch.cat([self._source.classes(one, batch.images) for one in shares])
+            logits = copy(torch.cat(images))
+            loss = functional.cross_entropy(logits, classes.to(logits.device), reduction="sum")
+            loss = loss / self._count
+            loss.backward()
+            total += float(loss.detach())
+            if first:
+                for replica, image in zip(shares, images, strict=True):
+                    assert image.grad is not None, "the loss depends on it"
+                    found.input_grad[replica, index] = image.grad
+        return total
+
+    def _mean_gradients(self) -> None:
+        for several in zip(*(copy.parameters() for copy in self._copies), strict=True):
+            gradients = [one.grad for one in several if one.grad is not None]
+            mean = torch.stack(gradients).sum(0) / len(self._replicas)
+            for one in several:
+                one.grad = mean.clone()
+
+    def _infer(self, found: Results) -> None:
+        for replica in self._replicas:
+            copy = self._copies[replica % len(self._copies)].eval()
+            with torch.no_grad():
+                for index, batch in enumerate(self._plan.batches):
+                    found.output[replica, index] = copy(self._images(replica, batch))
+
+    def _images(self, replica: int, batch: MicroBatch) -> torch.Tensor:
+        image = self._plan.model.image
+        whole = Box((0, image.height), (0, image.width))
+        return self._noisy(self._source.pixels(replica, batch.images, whole).clone())
+
+    def _build(self, state: dict[str, torch.Tensor] | None) -> nn.Module:
+        plan = self._plan
+        built = build_stage(
+            plan.model,
+            0,
+            len(plan.model.layers),
+            WholeKit(),
+            seed=plan.seed,
+            device=plan.device,
+            dtype=torch.float64,
+        )
+        if state is not None:
+            built.load_state_dict(state)
+        self._random.manual_seed(plan.seed)
+        with torch.no_grad():
+            for parameter in built.parameters():
+                parameter.copy_(self._noisy(parameter))
+        return built
+
+    def _noisy(self, values: torch.Tensor) -> torch.Tensor:
+        if not self._noise:
+            return values
+        drawn = torch.randn(values.shape, generator=self._random, dtype=torch.float64)
+        return values.detach() * (1 + self._noise * drawn.to(values.device))

@@ -1,0 +1,64 @@
+"""The steps that are timed, and where their time goes."""
+
+from __future__ import annotations
+
+from spbench_workers.context import Context
+from spbench_workers.images.opening import Images
+from spbench_workers.parallel.engine import Engine
+from spbench_workers.parallel.phases import PHASES
+from spbench_workers.spatial.spent import SPENT
+
+SAMPLED = ("forward", "backward", "exchange", "join", "allreduce", "optimizer")
+"""Phases that are reported under their names; waits are the bubble."""
+
+
+class Steps:
+    """One step after another, all ranks beginning each of them together.
+
+    Args:
+        engine: The model.
+        images: What it learns from, or infers.
+        begun: How many steps were learnt before.
+    """
+
+    def __init__(self, engine: Engine, images: Images, begun: int) -> None:
+        self._engine, self._images, self._next = engine, images, begun
+        self._seconds: list[dict[str, float]] = []
+        self._totals: list[float] = []
+        self._traffic: list[tuple[int, int]] = []
+
+    def take(self) -> None:
+        """Take a step."""
+        engine, phases = self._engine, self._engine.phases
+        before, total, sent = dict(phases.seconds), phases.total, self._sent()
+        with phases.step(), phases.of("wait"):
+            engine.world.Barrier()
+        self._images.turn_to(self._next)
+        if engine.learner is None:
+            engine.evaluate()
+        else:
+            engine.step()
+        self._next += 1
+        self._seconds.append({name: phases.seconds[name] - before[name] for name in PHASES})
+        self._totals.append(phases.total - total)
+        now = self._sent()
+        self._traffic.append((now[0] - sent[0], now[1] - sent[1]))
+
+    def _sent(self) -> tuple[int, int]:
+        """Bytes and messages of this rank, of all kinds, so far."""
+        engine = self._engine
+        return (
+            engine.bytes_sent + getattr(engine, "gradient_bytes", 0) + SPENT.bytes,
+            engine.messages_sent + getattr(engine, "gradient_messages", 0) + SPENT.messages,
+        )
+
+    def report(self, context: Context, count: int) -> None:
+        """Give the phases of the last ``count`` steps, and what they have sent."""
+        seconds, totals = self._seconds[-count:], self._totals[-count:]
+        for phase in SAMPLED:
+            context.samples(f"{phase}_ms", [step[phase] * 1000.0 for step in seconds])
+        context.samples("bubble_ms", [step["wait"] * 1000.0 for step in seconds])
+        shares = zip(seconds, totals, strict=True)
+        context.samples("bubble", [step["wait"] / total for step, total in shares])
+        context.metric("bytes_sent", self._traffic[-1][0])
+        context.metric("messages_sent", self._traffic[-1][1])

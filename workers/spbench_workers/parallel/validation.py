@@ -1,0 +1,329 @@
+"""Whether the model over many ranks gives what it gives on one process.
+
+All ranks learn `STEPS` steps of a small batch of made-up images, and infer. Rank 0 does the same by
+itself, in plain torch and in float64, and sends what came of it, tensor by tensor; each rank
+compares the part that it has. The ranks compute in float64 for this, too: what remains is rounding,
+and how much of it there may be, the reference says itself: it is computed once more, from weights
+and images that are off by a few last bits. Formats of fewer bits than fp32 are compared once more
+as they are: ranks may be somewhat farther from float64 than one process in that format is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, fields, replace
+
+import torch
+from mpi4py import MPI
+
+from spbench_workers.comm import rest
+from spbench_workers.context import Context
+from spbench_workers.images.synthetic import SyntheticImages
+from spbench_workers.layout_models import Place
+from spbench_workers.parallel.engine import Engine
+from spbench_workers.parallel.figures import alone
+from spbench_workers.parallel.finite_differences import TOLERANCE as SLOPE_TOLERANCE
+from spbench_workers.parallel.finite_differences import worst_slope
+from spbench_workers.parallel.micro_batches import MicroBatch
+from spbench_workers.parallel.plan import Learning, Plan
+from spbench_workers.parallel.precision import FP32, FP64
+from spbench_workers.parallel.reference import STEPS, Key, OneProcess, Results, Tensors
+from spbench_workers.spatial.transports import memory_of
+
+LEAST_TOLERANCE = 1e-10
+"""Of float64, over the largest value of the kind; every sum is of other parts than on one rank."""
+NOISE = 1e-15
+"""The share by which weights and images are off to see what rounding does: five last bits."""
+SLACK = 100.0
+"""How much more rounding may do in the whole model than in its weights and images."""
+MOST_TOLERANCE = 1e-6
+FORMAT_SLACK = 2.0
+"""How much farther than one process many ranks may be from float64, in a format of fewer bits: all
+differences together, since single ones are as large as the values, where rounding turns a ReLU."""
+
+Cut = tuple[slice, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What a rank has of a tensor.
+
+    Attributes:
+        values: As the rank has it.
+        cut: Where it lies in the whole.
+    """
+
+    values: torch.Tensor
+    cut: Cut = ()
+
+
+Parts = dict[str, dict[Key, Part]]
+"""By kind, as in `Results`, and key."""
+KINDS = tuple(field.name for field in fields(Results))
+
+
+def plans_of(plan: Plan) -> tuple[Plan, ...]:
+    """Return in which formats a plan is compared: always in float64."""
+    exact = replace(plan, precision=FP64)
+    return (exact,) if plan.precision in (FP32, FP64) else (exact, plan)
+
+
+class Validation:
+    """The comparison in one format. All ranks must make it, and run it, together.
+
+    Args:
+        context: The case.
+        plan: What is computed, with the micro-batches of the small batch, in fp64 or in the format
+            of the run.
+        learning: None, where nothing is learnt.
+        spoil: Plants the fault that ``--inject`` asks for.
+        ready: Called with a fresh engine, before it works.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        plan: Plan,
+        learning: Learning | None,
+        spoil: Callable[[Context, Engine], None],
+        ready: Callable[[Engine], None],
+    ) -> None:
+        self._context, self._learning, self._spoil, self._ready = context, learning, spoil, ready
+        self._plan, self._exact = plan, plan.precision is FP64
+        self._comm: MPI.Intracomm = context.world.comm
+
+    def run(self) -> None:
+        """Compare, and report the checks."""
+        context = self._context
+        context.progress("check", 0, 3)
+        wanted, tolerances = Results(), dict.fromkeys(KINDS, 0.0)
+        if self._comm.rank == 0:
+            wanted = self._expected()
+            tolerances = self._tolerances(wanted)
+        rest(self._comm)
+        context.progress("check", 1, 3)
+        found = self._found(self._comm, self._plan, self._spoil)
+        context.progress("check", 2, 3)
+        checks = context.entry.checks_of(context.params)
+        tolerances = self._comm.bcast(tolerances)
+        for kind in KINDS:
+            if kind not in checks:
+                continue
+            error, where = self._compare(self._comm, getattr(wanted, kind), found.get(kind, {}))
+            context.check(kind, error, tolerances[kind], where)
+        if "slope" in checks and self._exact:
+            gradients = {str(name): part.values.double() for (name,), part in found["grad"].items()}
+            error, where = worst_slope(self._plan, self._images(FP64.work), gradients)
+            context.check("slope", error, SLOPE_TOLERANCE, where)
+        context.progress("check", 3, 3)
+
+    def _images(self, dtype: torch.dtype) -> SyntheticImages:
+        plan = self._plan
+        return SyntheticImages(
+            plan.model.image,
+            self._context.params["num_classes"],
+            seed=self._context.seed_for("validation"),
+            dtype=dtype,
+            device=plan.device,
+        )
+
+    def _expected(self, noise: float = 0.0) -> Results:
+        images = self._images(FP64.work)
+        return OneProcess(self._plan, images, self._learning, noise=noise).results()
+
+    def _tolerances(self, wanted: Results) -> dict[str, float]:
+        """How far ranks may be from the reference, by kind, over its largest value."""
+        if self._exact:
+            other = self._expected(NOISE)
+            moved = {kind: _worst(getattr(wanted, kind), getattr(other, kind)) for kind in KINDS}
+            return {
+                kind: min(MOST_TOLERANCE, max(LEAST_TOLERANCE, SLACK * error))
+                for kind, error in moved.items()
+            }
+        found = self._alone()
+        errors = {
+            kind: self._compare(MPI.COMM_SELF, getattr(wanted, kind), found.get(kind, {}))[0]
+            for kind in KINDS
+        }
+        least = float(torch.finfo(self._plan.precision.work).eps)
+        return {kind: FORMAT_SLACK * max(error, least) for kind, error in errors.items()}
+
+    def _compare(
+        self, comm: MPI.Intracomm, wanted: Tensors, found: dict[Key, Part]
+    ) -> tuple[float, str]:
+        return compare(comm, wanted, found, mean_square=not self._exact)
+
+    def _alone(self) -> Parts:
+        """What one process gives in the format of the run, one replica's images at a time."""
+        return self._found(MPI.COMM_SELF, alone(self._plan), lambda *_: None)
+
+    def _found(
+        self, comm: MPI.Intracomm, plan: Plan, spoil: Callable[[Context, Engine], None]
+    ) -> Parts:
+        """What this rank has, after the same steps."""
+        images = self._images(plan.dtype)
+        learns = self._learning is not None
+        engine = Engine(comm, plan, images, self._learning, keeps_input_gradients=learns)
+        self._ready(engine)
+        spoil(self._context, engine)
+        found: Parts = {}
+        if learns:
+            found = _learn(engine, images)
+        engine.evaluate()
+        found["output"] = _outputs(engine)
+        engine.free()
+        return found
+
+
+def _learn(engine: Engine, images: SyntheticImages) -> Parts:
+    found: Parts = {"loss": {}}
+    for step in range(STEPS):
+        images.turn_to(step)
+        engine.step()
+        if step == 0:
+            found["input_grad"], found["grad"] = _input_gradients(engine), _gradients(engine)
+        loss = torch.tensor(engine.loss(), dtype=torch.float64)
+        found["loss"][(step,)] = Part(loss)
+        engine.end_epoch()
+    found["weights"] = {
+        (name,): Part(parameter.detach())
+        for stage in engine.stages
+        for name, parameter in stage.named_parameters()
+    }
+    found["running_stats"] = {
+        (place.replica, name): Part(value)
+        for place, stage in zip(engine.places, engine.stages, strict=True)
+        for name, value in stage.named_buffers()
+    }
+    return found
+
+
+def _gradients(engine: Engine) -> dict[Key, Part]:
+    return {
+        (name,): Part(parameter.grad.clone())
+        # With one way, direction 0 has a share of them alone.
+        for stage in engine.stages[engine.plan.owner :]
+        for name, parameter in stage.named_parameters()
+        if parameter.grad is not None
+    }
+
+
+def _input_gradients(engine: Engine) -> dict[Key, Part]:
+    image = engine.plan.model.image
+    found: dict[Key, Part] = {}
+    for place, runner in zip(engine.places, engine.runners, strict=True):
+        box = engine.plan.layout.stages[place.stage].grid.tile(
+            place.tile, image.height, image.width
+        )
+        for index, gradient in runner.image_gradients.items():
+            images = _share(engine.plan, place, engine.plan.batches[index])
+            cut = images, slice(None), slice(*box.rows), slice(*box.cols)
+            found[place.replica, index] = Part(gradient, cut)
+    return found
+
+
+def _outputs(engine: Engine) -> dict[Key, Part]:
+    return {
+        (place.replica, index): Part(
+            logits, (_share(engine.plan, place, engine.plan.batches[index]),)
+        )
+        for place, runner in zip(engine.places, engine.runners, strict=True)
+        for index, logits in runner.logits.items()
+    }
+
+
+def _share(plan: Plan, place: Place, batch: MicroBatch) -> slice:
+    """Where a rank's images lie in a micro-batch."""
+    first, last = batch.share(place.member, plan.layout.stages[place.stage].members)
+    return slice(first - batch.images[0], last - batch.images[0])
+
+
+def compare(
+    comm: MPI.Intracomm, wanted: Tensors, found: dict[Key, Part], *, mean_square: bool = False
+) -> tuple[float, str]:
+    """Compare what ranks have with what rank 0 expects. All ranks must call it.
+
+    Args:
+        comm: The ranks.
+        wanted: On rank 0, all tensors.
+        found: What this rank has of them.
+        mean_square: What is compared: all differences together, by their squares; or the largest.
+
+    Returns:
+        The largest difference on this rank over the largest value that is expected of any tensor;
+        or the root of the ratio of both's sums of squares, over all that this rank has. And where
+        most of it is. It is infinite for a shape that is wrong, and for a tensor that no rank has.
+    """
+    largest = comm.bcast(_largest(wanted.values()))
+    shapes: dict[Key, tuple[int, ...]] = comm.bcast(
+        {key: tuple(tensor.shape) for key, tensor in wanted.items()}
+    )
+    worst, where, squares, of_squares = 0.0, "", 0.0, 0.0
+    for key, shape in shapes.items():
+        whole = wanted[key].detach().double().cpu() if comm.rank == 0 else torch.empty(0)
+        part = found.get(key)
+        expected = _received(comm, whole, shape)
+        if not comm.allreduce(part is not None):
+            return math.inf, f"{_name(key)}: no rank has it"
+        if part is None:
+            continue
+        error, square, of_square = _errors(part, expected[part.cut] if part.cut else expected)
+        squares, of_squares = squares + square, of_squares + of_square
+        size = square if mean_square else error / largest
+        if not size <= worst:
+            worst, where = size, _name(key)
+    unknown = found.keys() - shapes.keys()
+    if unknown:
+        return math.inf, f"{_name(unknown.pop())} is not expected"
+    if mean_square:
+        worst = math.sqrt(squares / of_squares) if of_squares else math.sqrt(squares)
+    return worst, where
+
+
+def _received(comm: MPI.Intracomm, whole: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
+    """Return the tensor of rank 0."""
+    expected = whole.contiguous() if comm.rank == 0 else torch.empty(shape, dtype=torch.float64)
+    if comm.size > 1:
+        comm.Bcast([memory_of(expected), MPI.BYTE])
+    return expected
+
+
+def _errors(part: Part, expected: torch.Tensor) -> tuple[float, float, float]:
+    """Return the largest difference, the sum of its squares, and that of what is expected."""
+    if expected.shape != part.values.shape:
+        return math.inf, math.inf, 1.0
+    values = part.values.detach().double().cpu()
+    square = float((values - expected).square().sum())
+    if math.isnan(square):
+        return math.inf, math.inf, 1.0
+    return _distance(values, expected), square, float(expected.square().sum())
+
+
+def _distance(one: torch.Tensor, other: torch.Tensor) -> float:
+    if not one.numel():
+        return 0.0
+    error = float((one - other).abs().max())
+    return math.inf if math.isnan(error) else error
+
+
+def _largest(tensors: Iterable[torch.Tensor]) -> float:
+    return max((float(one.abs().max()) for one in tensors if one.numel()), default=1.0) or 1.0
+
+
+def _worst(wanted: Tensors, other: Tensors) -> float:
+    largest = _largest(wanted.values())
+    errors = (_distance(wanted[key].double(), other[key].double()) for key in wanted)
+    return max(errors, default=0.0) / largest
+
+
+def _name(key: Key) -> str:
+    """Return a name for people: a parameter's, or ``replica 0, micro-batch 1``."""
+    match key:
+        case (int(replica), int(batch)):
+            return f"replica {replica}, micro-batch {batch}"
+        case (int(step),):
+            return f"step {step}"
+        case (int(replica), str(name)):
+            return f"replica {replica}, {name}"
+    return " ".join(map(str, key))

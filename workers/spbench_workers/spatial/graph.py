@@ -1,0 +1,145 @@
+"""Places in a graph of operators that exchanges once: what a rank computes of each value.
+
+Going back from the pixels that a rank owns of the results, every operator needs a box of what it
+reads; what several operators read is needed in the smallest box that holds the needs of all. Boxes
+end at the image's border: an operator pads there as it would alone, and no value ever reaches
+beyond. An axis that is not divided is whole everywhere.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from spbench_workers.layout import Box, Interval
+from spbench_workers.spatial.chain import hull
+from spbench_workers.spatial.partition import NOTHING, Partition, Transfers
+from spbench_workers.window import Window, Window2d
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One operator, which makes one value.
+
+    Attributes:
+        reads: The values that it works on, by number.
+        made: Who owns which pixels of what it makes.
+        window: None for an operator that works pixel by pixel.
+        statistics: Whether it reads all pixels that the rank owns, needed or not.
+    """
+
+    reads: tuple[int, ...]
+    made: Partition
+    window: Window2d | None = None
+    statistics: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """Operators in the order in which all ranks run them.
+
+    Values are numbered: first the inputs, then what each step makes.
+
+    Attributes:
+        inputs: Who owns which pixels of each input.
+        steps: The operators; each reads values of lower numbers.
+        results: The values that are given on, by number.
+    """
+
+    inputs: tuple[Partition, ...]
+    steps: tuple[Step, ...]
+    results: tuple[int, ...]
+
+    @property
+    def values(self) -> tuple[Partition, ...]:
+        """Who owns which pixels of each value."""
+        return *self.inputs, *(step.made for step in self.steps)
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """What an operator with a window computes its outputs from.
+
+    Attributes:
+        box: Pixels of its input; all of them are in the image.
+        padding: Rows and columns that the operator itself adds, as many before as after.
+        beyond: What is added first, where that is not so: columns before and after, then rows
+            before and after.
+    """
+
+    box: Box
+    padding: tuple[int, int]
+    beyond: tuple[int, int, int, int]
+
+
+def cut_of(window: Window2d, owned: Partition, outputs: Box) -> Cut:
+    """Return what these outputs, of which there are some, are computed from.
+
+    Args:
+        window: The operator's window.
+        owned: Who owns which pixels of its input.
+        outputs: Pixels of its output.
+    """
+    rows = _axis(window.rows, owned.grid.rows > 1, outputs.rows, owned.height)
+    cols = _axis(window.cols, owned.grid.cols > 1, outputs.cols, owned.width)
+    return Cut(
+        Box(rows.inside, cols.inside), (rows.padding, cols.padding), (*cols.beyond, *rows.beyond)
+    )
+
+
+def boxes_of(graph: Graph, rank: int) -> tuple[Box, ...]:
+    """Return the box of each value that a rank works on."""
+    values = graph.values
+    boxes = [NOTHING] * len(values)
+    for value in graph.results:
+        boxes[value] = hull(boxes[value], values[value].tile(rank))
+    first = len(graph.inputs)
+    for index in reversed(range(len(graph.steps))):
+        step, made = graph.steps[index], first + index
+        if step.statistics:
+            boxes[made] = hull(boxes[made], step.made.tile(rank))
+        if boxes[made].empty:
+            continue
+        for value in step.reads:
+            box = boxes[made]
+            if step.window is not None:
+                box = cut_of(step.window, values[value], box).box
+            boxes[value] = hull(boxes[value], box)
+    return tuple(NOTHING if box.empty else box for box in boxes)
+
+
+def graph_transfers(graph: Graph) -> tuple[Transfers, ...]:
+    """Return, for each input, the transfers that give every rank all that it needs of it."""
+    ranks = [boxes_of(graph, rank) for rank in range(graph.inputs[0].size)]
+    return tuple(
+        Transfers(owned, tuple(boxes[value] for boxes in ranks))
+        for value, owned in enumerate(graph.inputs)
+    )
+
+
+def last_uses(graph: Graph) -> tuple[tuple[int, ...], ...]:
+    """Return, for each step, the values that no later step reads and that are no results."""
+    last: dict[int, int] = {}
+    for index, step in enumerate(graph.steps):
+        last |= dict.fromkeys(step.reads, index)
+    return tuple(
+        tuple(value for value, use in last.items() if use == index and value not in graph.results)
+        for index in range(len(graph.steps))
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Axis:
+    inside: Interval
+    padding: int
+    beyond: tuple[int, int]
+
+
+def _axis(window: Window, divided: bool, outputs: Interval, length: int) -> _Axis:
+    if not divided:
+        return _Axis((0, length), window.padding, (0, 0))
+    first, last = window.need(outputs)
+    inside = max(first, 0), min(last, length)
+    before, after = inside[0] - first, last - inside[1]
+    if before == after:
+        return _Axis(inside, before, (0, 0))
+    return _Axis(inside, 0, (before, after))
