@@ -33,16 +33,19 @@ AMOEBANET = net("amoebanet", 64, 64, num_layers=3, num_filters=8)
 PUBLISHED = net("amoebanet", 64, 96, num_layers=3, num_filters=12, pool3="max", shift=True)
 
 
-def case(network, fused_layers, *grids, balance, mirrored=False, fault=None):
+PLAIN = {"mirrored": False, "statistics": "image"}
+
+
+def case(network, fused_layers, *grids, balance, fault=None, **more):
     words = {"fused_layers": fused_layers, "grids": list(grids), "balance": list(balance)}
-    return network | words | {"mirrored": mirrored, "fault": fault}
+    return network | PLAIN | words | more | {"fault": fault}
 
 
 # By fused_layers, messages of rank 0 for halos and their gradients in a step of two micro-batches.
 MESSAGES = {
     "V1": (V1, (4, 1), {0: 72, 1: 48, 2: 24, 3: 24}),
     "V2": (V2, (4, 1), {0: 78, 2: 24}),
-    "AmoebaNet": (AMOEBANET, (5, 4), {0: 0, 1: 0, 3: 0}),
+    "AmoebaNet": (AMOEBANET, (5, 4), {0: 190, 1: 78, 3: 36}),
 }
 COUNTED = [
     case(network, fused, "2x2", balance=balance)
@@ -50,17 +53,18 @@ COUNTED = [
     for fused in messages
 ]
 OTHERS = [
-    case(DEEPER, 3, "2x3", balance=(7, 1)),
-    case(V2, 2, "2x3", balance=(4, 1)),
+    case(DEEPER, 3, "2x3", balance=(8,)),
+    case(V2, 2, "2x3", balance=(5,)),
     case(V1, 3, "1x3", balance=(4, 1)),
     case(V2, 1, "1x3", balance=(3, 2)),
     case(RESNET50, 2, "2x2", balance=(6, 12)),
     case(PUBLISHED, 2, "1x3", balance=(5, 4)),
-    case(PUBLISHED, 1, "2x2", "2x1", balance=(2, 2, 5)),
+    case(PUBLISHED, 1, "1x2", "2x1", balance=(2, 2, 5)),
     # All layers in one group: halos wider than tiles come from more ranks than those beside.
     case(DEEPER, 7, "6x1", balance=(8,)),
-    case(V1, 2, "2x2", "1x2", balance=(2, 2, 1)),
-    case(V2, 2, "2x2", "2x1", balance=(2, 2, 1), mirrored=True),
+    case(V1, 2, "2x2", "1x2", balance=(2, 3)),
+    case(V2, 2, "2x2", "2x1", balance=(2, 3), mirrored=True),
+    case(V2, 2, "2x2", balance=(4, 1), statistics="replicas"),
 ]
 FAULTS = {
     # A fault, and the kinds of tensors that must show it.
@@ -80,8 +84,9 @@ def ranks_of(words):
 
 def name_of(words):
     config = (f"{key}={value}" for key, value in words["config"].items())
+    more = (f"{key}={words[key]}" for key in PLAIN if words[key] != PLAIN[key])
     places = [*words["grids"], f"fused_layers={words['fused_layers']}"]
-    return " ".join([words["model"], *config, *places, *(["mirrored"] * words["mirrored"])])
+    return " ".join([words["model"], *config, *places, *more])
 
 
 @pytest.fixture(scope="module")

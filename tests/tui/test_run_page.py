@@ -24,6 +24,7 @@ from unit.events import (
     TIME,
     console_event,
     described,
+    in_phases,
     job_end,
     job_start,
     judged,
@@ -69,8 +70,7 @@ def made_up(case="warp", **changes):
         benchmark="warp.drive",
         metrics=[TIME, WARPS],
         checks=["sum"],
-        places=[{"shard": rank} for rank in range(np)],
-        **changes,
+        **{"places": [{"shard": rank} for rank in range(np)], **changes},
     )
 
 
@@ -212,7 +212,7 @@ async def test_without_a_run_it_says_how_to_come_to_one(tmp_path, size):
 @pytest.mark.parametrize("size", SIZES)
 async def test_a_run_that_has_passed(opened, size):
     async with opened(size, whole_run()) as run:
-        await run.sees("made-up", "✓ passed", "1/1 cases", "tile 0,0", "2/2", "3.96")
+        await run.sees("made-up", "✓ passed", "1/1 cases", "tile", "0,1", "2/2", "3.96")
         assert "openmpi, Open MPI 5.0" in shown(run.app)
         if size == NARROW:
             await run.press("v")
@@ -228,7 +228,8 @@ async def test_a_benchmark_never_seen_before_shows_as_it_runs(opened, size):
         strip = run.page.query_one(RankStrip)
         await run.until(lambda: strip._ratios and strip._ratios[3] > 2.8)
         if size != NARROW:
-            await run.sees("shard 3", "time_ms of all 4 ranks", "time_ms by iteration")
+            await run.sees("shard", "time_ms of all 4 ranks", "time_ms by iteration")
+            assert run.row(3)[2] == "3"
             await run.press("w")
         run.source.say(*warps())
         await run.press("m" if size != NARROW else "v")
@@ -403,6 +404,42 @@ async def test_charts_are_of_the_chosen_rank_and_metric_or_of_all(opened):
         await run.press("end")
         await run.until(lambda: run.table("ranks").cursor_key == 3)
         await run.until(lambda: run.title("histogram") == "time_ms of rank 3 on node03")
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_places_have_columns_of_their_own_and_are_sorted_by_number(opened, size):
+    cases = made_up(places=[{"lane": f"0,{10 - rank}", "depth": 0} for rank in range(4)])
+    other = made_up("next", places=[])
+    async with opened(size, started(cases, other, hosts=HOSTS)) as run:
+        await run.until(lambda: run.row(0)[2:4] == ["0,10", "0"])
+        table = run.table("ranks")
+        await run.sees("lane", "0,10")
+        assert ("depth" in shown(run.app)) == (size != NARROW)
+        table.sort_by("place.lane")
+        await run.until(lambda: run.ranks == [3, 2, 1, 0])
+        run.source.say(*(rank_event("case_start", rank, case="next") for rank in range(4)))
+        await run.until(lambda: run.ranks == [0, 1, 2, 3])
+        assert table.sorted_by == (None, False)
+        assert "lane" not in shown(run.app)
+        assert len(run.row(0)) == len(table.columns)
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_details_show_where_a_step_went(opened, size):
+    async with opened(size, in_phases()) as run:
+        await run.until(lambda: run.row(2)[3:5] == ["2+0", "2,0"])
+        await run.focus("cases")
+        await run.press("enter")
+        await run.sees("spin 60 %, send 10 %, idle 20 %, rest 10 %", "all ranks  ")
+        await run.sees("rank 2 stage 2+0 tile 2,0", "s spin  e send  i idle  · rest", "ssss 60 %")
+        run.app.save_screenshot(f"/tmp/w/shares-{size[0]}.svg")
+        await run.press("y")
+        assert "of a step: spin 60 %" in run.app.clipboard
+        await run.press("escape")
+        await run.focus("ranks")
+        await run.press("end", "enter")
+        await run.sees("replica 0, stage 2, tile 2,0", "stage 0", "idle 30 %", "ss 60 %")
+        assert "rank 1 " not in shown(run.app.screen)
 
 
 def said(count):

@@ -62,8 +62,8 @@ def console_event(kind, **fields):
     return {"event": kind, "time": 1000.0, **fields}
 
 
-def metric(name, unit="1", better="lower", fold="max"):
-    return {"name": name, "unit": unit, "better": better, "fold": fold}
+def metric(name, unit="1", better="lower", fold="max", **more):
+    return {"name": name, "unit": unit, "better": better, "fold": fold, **more}
 
 
 TIME = metric("time_ms", "ms")
@@ -134,6 +134,29 @@ def run_end(verdict="passed", exit_code=0, errors=(), findings=()):
         errors=list(errors),
         findings=list(findings),
     )
+
+
+def in_phases(case="a", hosts=("node01", "node01", "node02")):
+    """A judged run of a pipeline whose steps are told in phases, on three ranks."""
+    phases = [metric(f"{name}_ms", "ms", part_of="time_ms") for name in ("spin", "send", "idle")]
+    places = [{"stage": rank, "tile": f"{rank},0", "mirrored_stage": 2 - rank} for rank in range(3)]
+    places = [{"replica": 0, **place} for place in places]
+    given = {"time_ms": 10.0, "spin_ms": 6.0, "send_ms": 1.0}
+    idle = ([1.0, 1.0], [2.0, 2.0], [3.0, 3.0])
+    return [
+        *started(described(case, 3, metrics=[TIME, *phases], places=places), hosts=hosts),
+        *(
+            rank_event("samples", rank, case=case, metric=name, values=[value, value])
+            for rank in range(3)
+            for name, value in given.items()
+        ),
+        *(
+            rank_event("samples", rank, case=case, metric="idle_ms", values=values)
+            for rank, values in enumerate(idle)
+        ),
+        *(rank_event("case_end", rank, case=case) for rank in range(3)),
+        judged(case),
+    ]
 
 
 def started(*cases, hosts=("node01", "node01")):

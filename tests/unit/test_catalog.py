@@ -243,6 +243,20 @@ def test_what_cannot_be_is_refused_before_anything_starts(benchmark, given, para
     assert message in str(error)
 
 
+@pytest.mark.parametrize("entry", BENCHMARKS.values(), ids=lambda entry: entry.name)
+def test_a_part_has_its_wholes_unit_and_no_parts_itself(entry):
+    metrics = {metric.name: metric for metric in entry.metrics}
+    for metric in entry.metrics:
+        if metric.part_of is not None:
+            whole = metrics[metric.part_of]
+            assert (whole.unit, whole.part_of) == (metric.unit, None)
+
+
+def test_a_model_tells_its_step_in_phases():
+    parts = {m.name for m in BENCHMARKS["model.resnet"].metrics if m.part_of == "time_ms"}
+    assert {"forward_ms", "backward_ms", "exchange_ms", "bubble_ms"} < parts
+
+
 def test_a_rank_has_its_tile():
     entry = BENCHMARKS["halo.exchange"]
     params = entry.complete({"grid": "2x3"})

@@ -95,6 +95,7 @@ def test_a_balance_by_estimated_cost_gives_tiles_more_layers():
         ({"precision": "bp_16"}, "precision", "bf16"),
         ({"precision": "bf_16"}, "precision", "bf16"),
         ({"precision": "int_8", "enable_evaluation": True}, "precision", "int8"),
+        ({"precision": "int8", "enable_evaluation": True}, "device", "cpu"),
         ({}, "schedule", "1f1b"),
         ({"enable_evaluation": True}, "schedule", None),
         ({}, "learning_rate", 0.001),

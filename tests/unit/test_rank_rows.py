@@ -51,7 +51,7 @@ def test_a_row_tells_a_rank_in_its_case():
     assert watched.row(1) == RankRow(
         rank=1,
         host="node02",
-        place="tile 0,1 stage 1",
+        place={"tile": "0,1", "stage": "1"},
         phase="timing 2/4",
         iterations=2,
         last=8.0,
@@ -72,7 +72,7 @@ def test_a_rank_without_times_has_no_figures():
     watched = Watched(*started()[:-1])
     assert watched.row(0).phase == "setup"
     last = watched.row(1)
-    assert last == RankRow(1, "node01", "", "ready", 0, None, None, None, None, None, None, "")
+    assert last == RankRow(1, "node01", {}, "ready", 0, None, None, None, None, None, None, "")
     assert (watched.rows.medians(), watched.rows.typical()) == ({}, None)
 
 

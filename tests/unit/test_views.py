@@ -5,6 +5,7 @@ import io
 import pytest
 from events import (
     described,
+    in_phases,
     judged,
     rank_event,
     recorded,
@@ -60,6 +61,43 @@ def test_a_case_is_one_line_that_fits(room):
         short, whole = case_line(case, 10, room), case_line(case, 10)
         assert whole.startswith(short)
         assert len(short) <= max(room, len(f"x {case.status:<9} {case.id:<10}"))
+
+
+def phases_printed(columns=None):
+    state, printed = RunState(), []
+    lines = Lines(state, printed.append, 0, columns)
+    for event in in_phases():
+        state.apply(event)
+        lines({"job": 1, **event})
+    return printed
+
+
+def test_a_case_in_phases_has_its_shares_in_a_line_of_their_own():
+    *_, line, told = phases_printed()
+    assert told == " " * 8 + "of a step: spin 60 %, send 10 %, idle 20 %, rest 10 %"
+    assert "spin" not in line
+    narrow = phases_printed(40)[-2:]
+    assert " ".join(" ".join(narrow).split()) == told.strip()
+    assert max(map(len, narrow)) <= 40
+
+
+@pytest.mark.parametrize(("width", "replica"), [(80, False), (120, True)])
+def test_places_stand_in_columns_of_their_own(width, replica):
+    state = RunState()
+    console = Console(file=io.StringIO(), width=width)
+    view = LiveView(state, console, verbosity=0)
+    for event in in_phases()[:-1]:
+        state.apply(event)
+        view({"job": 1, **event})
+    frame = Console(file=io.StringIO(), width=width)
+    frame.print(view.frame())
+    view.close()
+    lines = frame.file.getvalue().splitlines()
+    heading = next(line for line in lines if line.startswith("rank"))
+    assert ("replica" in heading) == replica
+    for name, texts in (("stage", ["0+2", "1+1", "2+0"]), ("tile", ["0,0", "1,0", "2,0"])):
+        at = heading.index(name)
+        assert [line[at : at + 3] for line in lines[-3:]] == texts
 
 
 def test_lines_on_a_pipe_tell_all():
@@ -163,7 +201,7 @@ def test_of_many_ranks_the_slowest_are_shown():
 def test_a_table_shows_figures_and_verdicts():
     _, _, frame = live_at(120)
     first, second = (" ".join(line.split()) for line in frame[-2:])
-    assert first == "0 node01 tile 0,0 ended 3 3 2 2.9 2.98 1.00x ✓ passed"
+    assert first == "0 node01 0,0 ended 3 3 2 2.9 2.98 1.00x ✓ passed"
     assert second == "1 node01 tile 0,1 ended 3 4 2 3.8 3.96 1.00x ✓ passed"
 
 

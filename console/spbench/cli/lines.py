@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from textwrap import wrap
 from typing import Any
 
 from spbench.record.case_state import CaseState
 from spbench.record.cores import crowded, fold_numbers
 from spbench.record.figures import GLYPHS, clean, number
 from spbench.record.rank_rows import RankRows
+from spbench.record.shares import label, shares
 from spbench.record.state import RankState, RunState
 from spbench.record.stragglers import Stragglers
 
@@ -118,6 +120,8 @@ class Lines:
         self._write(count + case_line(case, self._width, room))
         if event["reason"]:
             self._write(f"        {event['reason']}")
+        for line in share_lines(case, self._columns):
+            self._write(line)
         if self._verbosity > 0 and case.traceback:
             self._write(case.traceback.rstrip())
 
@@ -149,8 +153,16 @@ def case_line(case: CaseState, width: int = 0, room: int | None = None) -> str:
     return line.rstrip()
 
 
+def share_lines(case: CaseState, columns: int | None = None) -> Iterator[str]:
+    """Yield where a case's time went, in lines of so many columns."""
+    for of in shares(case):
+        told = f"{of.title}: {of.words}"
+        width = max(columns or len(told) + 8, 24)
+        yield from wrap(told, width, initial_indent=" " * 8, subsequent_indent=" " * 10)
+
+
 def _parts(case: CaseState) -> Iterator[str]:
-    """What a case's line tells, the most important first."""
+    """What a case's line tells, the most important first; shares have a line of their own."""
     times = case.summary("time_ms")
     if times is not None:
         yield f"{number(times.p50):>8} ms"
@@ -165,10 +177,11 @@ def _parts(case: CaseState) -> Iterator[str]:
     if times is not None:
         yield f"p99 {number(times.p99):<7}"
     for name, info in case.metrics.items():
-        summary = case.summary(name) if name != "time_ms" and info.better != "none" else None
+        if name == "time_ms" or info.better == "none" or info.part_of:
+            continue
+        summary = case.summary(name)
         if summary is not None:
-            label = name.removesuffix("_" + info.unit.lower().replace("/", "_"))
-            yield f"{label} {number(summary.p50)} {info.unit}".removesuffix(" 1")
+            yield f"{label(info)} {number(summary.p50)} {info.unit}".removesuffix(" 1")
 
 
 def check_ranks(case: CaseState) -> tuple[set[int], set[int]]:

@@ -23,8 +23,11 @@ MOST_ROWS = 16
 _STYLES = {"passed": "green", "failed": "bold red", "error": "bold red"}
 WIDE = 100
 """Columns of a terminal from which the whole table fits."""
-_ONLY_WIDE = ("last", "p95")
-_COLUMNS = ("rank", "host", "place", "phase", "iterations", "last", "p50", "p95", "p99", "skew")
+_ONLY_WIDE = ("iterations", "last", "p95")
+_BEFORE = ("rank", "host")
+_AFTER = ("phase", "iterations", "last", "p50", "p95", "p99", "skew", "check")
+"""The columns before and behind those of the ranks' places."""
+_FIGURES = {"rank", *_AFTER} - {"phase", "check"}
 
 
 class LiveView:
@@ -78,37 +81,35 @@ class LiveView:
 
     def _table(self) -> Table:
         table = Table(box=None, pad_edge=False, header_style="bold")
-        narrow = self._live.console.width < WIDE
-        for name in _COLUMNS:
-            if narrow and name in _ONLY_WIDE:
-                continue
-            right = name not in ("host", "place", "phase")
-            table.add_column(name, justify="right" if right else "left", no_wrap=True)
-        table.add_column("check", no_wrap=True)
         rows = self._lines.rows
+        narrow = self._live.console.width < WIDE
+        places = [known.name for known in rows.place_names() if known.differs or not narrow]
+        columns = [name for name in _AFTER if not narrow or name not in _ONLY_WIDE]
+        for name in (*_BEFORE, *places, *columns):
+            table.add_column(name, justify="right" if name in _FIGURES else "left", no_wrap=True)
         crowd = len(rows.ranks())
         for row in rows.slowest(MOST_ROWS) if crowd > MOST_ROWS else rows.rows():
-            cells = zip((*_COLUMNS, "check"), _cells(row), strict=True)
-            table.add_row(*(cell for name, cell in cells if not narrow or name not in _ONLY_WIDE))
+            cells, place = _cells(row), (Text(row.place.get(name, "")) for name in places)
+            table.add_row(*map(cells.get, _BEFORE), *place, *map(cells.get, columns))
         if crowd > MOST_ROWS:
             table.caption = f"the slowest {MOST_ROWS} of {crowd} ranks; times in ms"
         return table
 
 
-def _cells(row: RankRow) -> list[Text]:
+def _cells(row: RankRow) -> dict[str, Text]:
     skew = "" if row.skew is None else f"{row.skew:.2f}x"
     slow = row.skew is not None and row.skew >= NOTABLE_RANK
     glyph = {"passed": "✓ ", "failed": "✗ "}.get(row.check, "")
-    return [
-        Text(str(row.rank)),
-        Text(row.host),
-        Text(row.place),
-        Text(row.phase, style=_STYLES.get(row.phase, "")),
-        Text(str(row.iterations or "")),
-        *map(_time, (row.last, row.p50, row.p95, row.p99)),
-        Text(f"{skew} slow" if slow else skew, style="yellow" if slow else ""),
-        Text(glyph + row.check, style=_STYLES.get(row.check, "")),
-    ]
+    times = {"last": row.last, "p50": row.p50, "p95": row.p95, "p99": row.p99}
+    return {
+        "rank": Text(str(row.rank)),
+        "host": Text(row.host),
+        "phase": Text(row.phase, style=_STYLES.get(row.phase, "")),
+        "iterations": Text(str(row.iterations or "")),
+        **{name: _time(value) for name, value in times.items()},
+        "skew": Text(f"{skew} slow" if slow else skew, style="yellow" if slow else ""),
+        "check": Text(glyph + row.check, style=_STYLES.get(row.check, "")),
+    }
 
 
 def _time(value: float | None) -> Text:

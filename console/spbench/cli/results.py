@@ -85,7 +85,7 @@ def show(
 
 
 def _show_cases(folder: RunFolder) -> None:
-    from spbench.cli.lines import MOST_WIDTH, Lines, case_line, printable
+    from spbench.cli.lines import MOST_WIDTH, Lines, case_line, printable, share_lines
     from spbench.cli.replay import unfinished
 
     state = folder.replay()
@@ -94,6 +94,8 @@ def _show_cases(folder: RunFolder) -> None:
         print(case_line(case, width))
         if case.reason:
             print(printable(f"        {case.reason}"))
+        for line in share_lines(case):
+            print(printable(line))
     ended = state.run is not None and state.run.finished is not None
     if ended:
         Lines(state, print, 0).finish(f"report: {folder.report}")

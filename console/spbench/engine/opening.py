@@ -62,7 +62,13 @@ def describe(case: Case, np: int) -> dict[str, Any]:
         "inject": case.inject,
         "measures": entry.measures,
         "metrics": [
-            {"name": m.name, "unit": m.unit, "better": m.better, "fold": m.fold}
+            {
+                "name": m.name,
+                "unit": m.unit,
+                "better": m.better,
+                "fold": m.fold,
+                "part_of": m.part_of,
+            }
             for m in entry.metrics
         ],
         "checks": list(entry.checks_of(dict(case.params))),

@@ -35,9 +35,16 @@ def baselines(states: States, cluster: Cluster, training: Training) -> tuple[Bas
         PlannerError: The cluster has several kinds of devices or links.
     """
     work, wires = work_of(states, training), wires_of(cluster)
+    return baselines_of(states, cluster, work, wires, straight_pipeline(work, wires))
+
+
+def baselines_of(
+    states: States, cluster: Cluster, work: Work, wires: Wires, straight: Draft | None
+) -> tuple[Baseline, ...]:
+    """Return the same where work, wires and the straight pipeline are known."""
     return (
         *_data_parallel(states, cluster, work, wires),
-        _straight(work, wires),
+        _straight(work, wires, straight),
         _gpipe(states, work, wires),
     )
 
@@ -117,8 +124,7 @@ def _differences(sums: Sequence[float]) -> list[float]:
     return [after - before for before, after in zip([0.0, *sums], sums, strict=False)]
 
 
-def _straight(work: Work, wires: Wires) -> Baseline:
-    draft = straight_pipeline(work, wires)
+def _straight(work: Work, wires: Wires, draft: Draft | None) -> Baseline:
     if draft is None:
         return _too_few_states(STRAIGHT, work, wires)
     seconds = step_seconds(work, wires, draft)

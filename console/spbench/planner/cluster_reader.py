@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 from spbench.errors import did_you_mean
@@ -83,7 +84,7 @@ class ClusterReader:
         return found
 
     def _quantity(
-        self, entry: Mapping[str, Any], key: str, units: dict[str, float], path: KeyPath
+        self, entry: Mapping[str, Any], key: str, units: Mapping[str, Decimal], path: KeyPath
     ) -> float | None:
         if key not in entry:
             return None

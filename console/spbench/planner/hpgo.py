@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from spbench.planner.antichains import antichain_states
-from spbench.planner.baselines import baselines
+from spbench.planner.baselines import baselines_of
 from spbench.planner.cluster import Cluster
-from spbench.planner.errors import NoPlanError
 from spbench.planner.hpgo_costs import Draft, Wires, Work, step_seconds, wires_of, work_of
 from spbench.planner.hpgo_drafts import drafts
 from spbench.planner.memory import in_flight, stage_memory
 from spbench.planner.plans import Plan, Stage
 from spbench.planner.profile import Profile
 from spbench.planner.states import States
+from spbench.planner.straight import straight_pipeline
 from spbench.planner.training import Training
 
 
@@ -19,8 +19,8 @@ def plan_hpgo(profile: Profile, cluster: Cluster, training: Training) -> Plan:
     """Return HPGO's plan of a profile on a cluster.
 
     Raises:
-        PlannerError: The profile has too many states, the cluster has several kinds of devices
-            or links, or the batch is too small for any plan.
+        PlannerError: The profile has too many states, or the cluster has several kinds of
+            devices or links.
     """
     return search_hpgo(antichain_states(profile), cluster, training)
 
@@ -29,19 +29,13 @@ def search_hpgo(states: States, cluster: Cluster, training: Training) -> Plan:
     """Return the best plan in HPGO's search over these states.
 
     Raises:
-        PlannerError: The cluster has several kinds of devices or links, or the batch is too
-            small for any plan.
+        PlannerError: The cluster has several kinds of devices or links.
     """
     work, wires = work_of(states, training), wires_of(cluster)
-    best, least = None, float("inf")
-    for draft in drafts(work, wires):
-        seconds = step_seconds(work, wires, draft)
-        if seconds <= least and seconds < float("inf"):  # of equals the last one, as HPGO has it
-            best, least = draft, seconds
-    if best is None:
-        batch, count = training.global_batch_size, cluster.device_count
-        raise NoPlanError(f"a global batch of {batch} is too small for {count} devices")
-    pipeline = _stages(states, work, wires, best)
+    straight = straight_pipeline(work, wires)
+    scored = [(step_seconds(work, wires, draft), draft) for draft in drafts(work, wires, straight)]
+    # Of equals the last one, as HPGO has it.
+    least, best = min(reversed(scored), key=lambda pair: pair[0])
     return Plan(
         mode="hpgo",
         profile=states.profile.name,
@@ -54,8 +48,8 @@ def search_hpgo(states: States, cluster: Cluster, training: Training) -> Plan:
         pipelines=best.pipelines,
         step_s=least,
         single_s=work.total,
-        stages=pipeline,
-        baselines=baselines(states, cluster, training),
+        stages=_stages(states, work, wires, best),
+        baselines=baselines_of(states, cluster, work, wires, straight),
     )
 
 

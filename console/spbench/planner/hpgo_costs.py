@@ -186,8 +186,3 @@ def step_seconds(work: Work, wires: Wires, draft: Draft) -> float:
         held = work.parameter_bytes(starts[at], min(cut + 1, work.last))
         tail = max(tail, wires.all_reduce(group) * held - at * block)
     return length + tail
-
-
-def speedup_of(work: Work, seconds: float) -> float:
-    """Return one device's seconds over these; 0 where there is no such step."""
-    return work.total / seconds

@@ -16,24 +16,25 @@ Source: HPGO, src/layerwise/orchestration/orchestrate_async.rs (``orchestrate``)
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from spbench.planner.hpgo_cells import SLACK, Shape
 from spbench.planner.hpgo_costs import Draft, Wires, Work
 from spbench.planner.hpgo_table import Table
 from spbench.planner.placement import Counts, Group, Placements
-from spbench.planner.straight import straight_pipeline, unsplit
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+from spbench.planner.straight import unsplit
 
 _KEEP = 8
 """Placements that are followed among splits that share the work exactly."""
 
 
-def drafts(work: Work, wires: Wires) -> Iterator[Draft]:
-    """Yield the plans that HPGO scores, in its order."""
+def drafts(work: Work, wires: Wires, straight: Draft | None) -> Iterator[Draft]:
+    """Yield the plans that HPGO scores, in its order.
+
+    Args:
+        work: The model.
+        wires: The cluster.
+        straight: The straight pipeline in the devices' order, None where there is none.
+    """
     placements = Placements(wires.sizes)
     devices = sum(wires.sizes)
     if devices == 1:
@@ -47,7 +48,6 @@ def drafts(work: Work, wires: Wires) -> Iterator[Draft]:
                 yield draft
     if devices > 2 and devices % 2 == 0:
         yield from _halves(work, wires, placements)
-    straight = straight_pipeline(work, wires)
     if straight is not None:
         yield _straight(work, wires, placements, straight.block) or straight
     yield from _splits_in_two(work, wires, placements)
@@ -86,23 +86,9 @@ def _halves(work: Work, wires: Wires, placements: Placements) -> Iterator[Draft]
     rate = 2.0 * wires.transfer(*groups)
     block = np.maximum(np.maximum(head, work.total - head) / half, rate * work.crossing[:-1])
     block[~work.before[-1, :-1]] = np.inf
-    for cut in _least(work, wires, block, groups, half):
-        yield Draft((cut, work.last), groups, half, float(block[cut]))
-
-
-def _least(
-    work: Work,
-    wires: Wires,
-    block: NDArray[np.float64],
-    groups: tuple[Group, Group],
-    pipelines: int,
-) -> list[int]:
-    """Return the cuts with the least block; HPGO takes any of them, so all are scored."""
-    import numpy as np
-
-    if not block.size or not np.isfinite(block.min()):
-        return []
-    return [int(cut) for cut in np.flatnonzero(block <= block.min())]
+    for cut in np.flatnonzero(block <= block.min(initial=np.inf) * SLACK):  # HPGO takes any
+        if np.isfinite(block[cut]):
+            yield Draft((int(cut), work.last), groups, half, float(block[cut]))
 
 
 def _straight(work: Work, wires: Wires, placements: Placements, bound: float) -> Draft | None:

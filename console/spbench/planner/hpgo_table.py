@@ -22,6 +22,9 @@ from spbench.planner.placement import Counts, Group
 if TYPE_CHECKING:
     from spbench.planner.hpgo_cells import Floats, Indices
 
+_UNITS = 2.0**44
+"""In how many units the model's time is counted."""
+
 Following = Callable[[Counts, int], tuple[Counts, ...]]
 """What is in use after a stage of so many workers, by what is in use before it."""
 
@@ -45,9 +48,12 @@ class Table:
         self._np = np
         self._work, self._wires, self._shape = work, wires, shape
         self._states, self._following = states, following
-        self._compute = work.compute[states]
+        # In whole units, so that stages of equal work are equal to the last bit.
+        unit = work.total / _UNITS
+        whole = np.rint(work.compute[states] / unit)
+        self._compute = whole * unit
         self._crossing = work.crossing[states]
-        spans = self._compute[:, None] - self._compute[None, :]
+        spans = (whole[:, None] - whole[None, :]) * unit
         self._span = np.where(work.before[np.ix_(states, states)], spans, np.inf)
         self._split = shape.pipelines * max(work.micro_batches(shape.pipelines), 1)
         self._cells: list[dict[Counts, Cell]] = [{} for _ in range(shape.workers + 1)]
@@ -106,9 +112,11 @@ class Table:
         shape, last = self._shape, len(self._states) - 1
         if workers == shape.workers:
             return self._np.array([last])
+        spent = self._compute[:last]
         left = (shape.workers - workers) * shape.pipelines * shape.limit
         least = self._work.total * (2.0 - SLACK) - left
-        return self._np.flatnonzero(self._compute[:last] >= least)
+        most = workers * shape.pipelines * shape.limit
+        return self._np.flatnonzero((spent >= least) & (spent <= most))
 
     def _levelled(self, block: Floats) -> Floats:
         """Take blocks at the bound as equal: they differ by rounding."""
@@ -139,7 +147,10 @@ class Table:
         if not useful.size:
             return None
         cuts, before, sent = cuts[useful], before[useful], sent[useful]
-        block = self._span.take(places, axis=0).take(cuts, axis=1)
+        first, last = places[0], places[-1]
+        block = self._span[first : last + 1].take(cuts, axis=1)
+        if len(places) < len(block):
+            block = block[places - first]
         if (devices := sum(group.held)) > 1:
             block /= devices
         np.maximum(block, before[None, :], out=block)

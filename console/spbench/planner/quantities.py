@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
+from decimal import Decimal, InvalidOperation
 
-_DECIMAL = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
-_BINARY = {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40}
-_PREFIXES = _DECIMAL | _BINARY
-BYTES = {f"{prefix}B": factor for prefix, factor in _PREFIXES.items()}
+_DECIMAL = {"": "1", "k": "1e3", "M": "1e6", "G": "1e9", "T": "1e12"}
+_BINARY = {f"{prefix}i": 1024**power for power, prefix in enumerate("KMGT", 1)}
+BYTES = {f"{prefix}B": Decimal(factor) for prefix, factor in (_DECIMAL | _BINARY).items()}
 RATES = {f"{unit}/s": factor for unit, factor in BYTES.items()} | {
-    f"{prefix}bit/s": factor / 8.0 for prefix, factor in _DECIMAL.items()
+    f"{prefix}bit/s": Decimal(factor) / 8 for prefix, factor in _DECIMAL.items()
 }
-SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
+SECONDS = {"s": Decimal(1), "ms": Decimal("1e-3"), "us": Decimal("1e-6"), "ns": Decimal("1e-9")}
 
 _WRITTEN = re.compile(r"([0-9.]+(?:[eE][-+]?[0-9]+)?)\s*([A-Za-z/]+)")
 
 
-def quantity(value: object, units: dict[str, float]) -> float:
+def quantity(value: object, units: Mapping[str, Decimal]) -> float:
     """Return a quantity in the unit of factor 1; a bare number is in that unit.
 
     Raises:
@@ -26,11 +27,18 @@ def quantity(value: object, units: dict[str, float]) -> float:
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         number = float(value)
     else:
-        found = _WRITTEN.fullmatch(value.strip()) if isinstance(value, str) else None
-        if found is None or found[2] not in units:
-            known = ", ".join(sorted(units, key=lambda unit: (units[unit], unit)))
-            raise ValueError(f"{value!r} is no number with one of the units {known}")
-        number = float(found[1]) * units[found[2]]
+        number = _with_unit(value, units)
     if not math.isfinite(number):
         raise ValueError(f"{value!r} is no finite number")
     return number
+
+
+def _with_unit(value: object, units: Mapping[str, Decimal]) -> float:
+    found = _WRITTEN.fullmatch(value.strip()) if isinstance(value, str) else None
+    try:
+        if found is not None and found[2] in units:
+            return float(Decimal(found[1]) * units[found[2]])
+    except InvalidOperation:
+        pass  # several points, say
+    known = f" with one of the units {', '.join(units)}" if units else ""
+    raise ValueError(f"{value!r} is no number{known}")

@@ -16,21 +16,16 @@ if TYPE_CHECKING:
     Indices = NDArray[np.int64]
 
 
-def straight_pipeline(work: Work, wires: Wires, devices: int | None = None) -> Draft | None:
+def straight_pipeline(work: Work, wires: Wires) -> Draft | None:
     """Return the pipeline of one device a stage, in the devices' order, with the least block.
 
-    Args:
-        work: The model.
-        wires: The cluster.
-        devices: How many devices, or all.
-
     Returns:
-        None where there are fewer states than devices.
+        None where there are too few states for the devices.
     """
     import numpy as np
 
     placements = Placements(wires.sizes)
-    count = devices or sum(wires.sizes)
+    count = sum(wires.sizes)
     if count > work.last + 1:
         return None
     if count == 1:

@@ -30,12 +30,16 @@ FOLDS: dict[str, Callable[[Sequence[float]], float]] = {
 
 @dataclass(frozen=True, slots=True)
 class MetricInfo:
-    """A metric as the catalog described it when the run started."""
+    """A metric as the catalog described it when the run started.
+
+    ``part_of`` names the metric of which it is a share; an older run tells of none.
+    """
 
     name: str
     unit: str
     better: str
     fold: str
+    part_of: str | None = None
 
 
 (SKEW,) = (MetricInfo(m.name, m.unit, m.better, m.fold) for m in DERIVED_METRICS)

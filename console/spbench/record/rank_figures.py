@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from spbench.record.case_state import CaseState
 from spbench.record.ordered import Ordered
+from spbench.record.places import short_place
 
 _NO_TIMES = Ordered()
 
@@ -13,7 +14,7 @@ class RankFigures:
 
     Attributes:
         case: The case; None before the rank's first.
-        place: Its places in the model layout: ``tile 0,1``.
+        place: Where it stands in the layout, by name: ``{"tile": "0,1"}``.
         times: Its times in ms.
         p50: Their median; None where there are none.
     """
@@ -24,8 +25,7 @@ class RankFigures:
         self.rank = rank
         self.case = case
         part = case.ranks.get(rank) if case else None
-        places = part.place.items() if part else ()
-        self.place = " ".join(f"{key} {value}" for key, value in places)
+        self.place = short_place(part.place) if part else {}
         self.times = Ordered() if case else _NO_TIMES
         self.p50: float | None = None
         self._known: dict[float, float] = {}

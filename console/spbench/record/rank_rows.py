@@ -9,6 +9,7 @@ from itertools import count
 
 from spbench.record.case_state import CaseState
 from spbench.record.histogram import Distribution, Histogram
+from spbench.record.places import PlaceName, place_names
 from spbench.record.rank_figures import RankFigures
 from spbench.record.state import Event, RankState, RunState
 from spbench.record.statistics import typical
@@ -19,7 +20,7 @@ class RankRow:
     """A rank in the case it runs, over all repeats so far.
 
     Attributes:
-        place: Its places in the model layout: ``tile 0,1``.
+        place: Where it stands in the layout, by name: ``{"tile": "0,1"}``.
         phase: What it does, and how far it is: ``timing 40/100``.
         iterations: The number of its times.
         last: Its last time in ms; p50, p95 and p99 are its times' percentiles, in ms.
@@ -30,7 +31,7 @@ class RankRow:
 
     rank: int
     host: str
-    place: str
+    place: Mapping[str, str]
     phase: str
     iterations: int
     last: float | None
@@ -65,6 +66,7 @@ class RankRows:
         self._stale = False
         self._moved = 0
         self._histogram: Histogram | None = None
+        self._names: tuple[PlaceName, ...] | None = None
         self._restart()
 
     def take(self, event: Event) -> None:
@@ -115,6 +117,12 @@ class RankRows:
         self._catch_up()
         return len(self._figures[rank].times)
 
+    def place_names(self) -> tuple[PlaceName, ...]:
+        """Return the names that the ranks' places have in the case."""
+        if self._names is None:
+            self._names = place_names(self._case.places) if self._case else ()
+        return self._names
+
     def medians(self) -> Mapping[int, float]:
         """Return the p50 of each rank that has times in the case, in ms."""
         self._catch_up()
@@ -157,7 +165,7 @@ class RankRows:
     def _compare_in(self, case: CaseState | None) -> None:
         if case is not None:
             self._begun.add(case.id)
-        self._case, self._histogram = case, None
+        self._case, self._histogram, self._names = case, None, None
         self._medians, self._typical, self._stale = {}, None, False
         self._moved = next(self._versions)
 

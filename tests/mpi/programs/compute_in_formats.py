@@ -17,12 +17,13 @@ from unittest.mock import patch
 
 import torch
 from mpi4py import MPI
+from torch import nn
 
 from spbench_workers.images.synthetic import SyntheticImages
 from spbench_workers.layout import Grid, parse_pair
 from spbench_workers.layout_models import model_layout
 from spbench_workers.models import model
-from spbench_workers.parallel import stage_runner
+from spbench_workers.parallel import arithmetic, stage_runner
 from spbench_workers.parallel.balance import balanced
 from spbench_workers.parallel.engine import Engine
 from spbench_workers.parallel.loss_scale import START
@@ -59,28 +60,37 @@ def images_of(plan):
 
 
 def learn(engine, plan):
-    """Learn for some steps; return all that came of it, and the losses."""
-    losses, found = [], {"input": {}, "gradients": {}, "statistics": {}, "weights": {}}
-    for _ in range(STEPS):
+    """Learn for some steps; return what came of it, and the gradients of the first."""
+    losses, found = [], {"input": {}, "gradients": {}}
+    for step in range(STEPS):
         engine.step()
         engine.end_epoch()
         losses.append(engine.loss())
-    for stage, runner in zip(engine.stages, engine.runners, strict=True):
-        found["input"] |= runner.image_gradients
-        for name, one in stage.named_parameters():
+        if step:
+            continue
+        for runner in engine.runners:
+            found["input"] |= runner.image_gradients
+        for name, one in named(engine, nn.Module.named_parameters):
             found["gradients"][name] = one.grad.clone()
-            found["weights"][name] = one.detach().clone()
-        found["statistics"] |= {
-            name: one.clone() for name, one in stage.named_buffers() if "running" in name
-        }
+    found["weights"] = {
+        name: one.detach().clone() for name, one in named(engine, nn.Module.named_parameters)
+    }
+    found["statistics"] = {
+        name: one.clone()
+        for name, one in named(engine, nn.Module.named_buffers)
+        if "running" in name
+    }
     found["logits"] = logits_of(engine, plan)
     return found | {"loss": {0: torch.tensor(losses, dtype=torch.float64)}}
 
 
-def infer(engine, plan, ranges=None):
-    """Infer in whole numbers."""
+def named(engine, of):
+    return (pair for stage in engine.stages for pair in of(stage))
+
+
+def infer(engine, plan):
     if plan.precision.int8:
-        engine.arithmetic.quantise(ranges or engine.calibrate())
+        engine.arithmetic.quantise(engine.calibrate())
     return {"logits": logits_of(engine, plan)}
 
 
@@ -93,27 +103,20 @@ def logits_of(engine, plan):
     }
 
 
-def run(comm, plan, learns, more=None):
-    engine = Engine(
-        comm,
-        plan,
-        images_of(plan),
-        LEARNING if learns else None,
-        keeps_input_gradients=learns,
-    )
-    found = learn(engine, plan) if learns else infer(engine, plan, more)
-    return engine, found
+def run(comm, plan, learns):
+    learning = LEARNING if learns else None
+    engine = Engine(comm, plan, images_of(plan), learning, keeps_input_gradients=learns)
+    return engine, learn(engine, plan) if learns else infer(engine, plan)
 
 
 @cache
 def on_one_rank(words, precision):
-    """What one rank gives, and what its convolutions read."""
+    """What one rank gives."""
     case = json.loads(words) | {"precision": precision, "stages": 1, "grids": [], "mirrored": False}
     plan = plan_of(case)
     engine, found = run(MPI.COMM_SELF, plan, case["learns"])
-    ranges = engine.calibrate() if plan.precision.int8 else None
     engine.free()
-    return found, ranges
+    return found
 
 
 def errors_of(found, expected, plan, place):
@@ -138,10 +141,9 @@ def compare(case, comm):
     """Learn, or infer, on many ranks and on one."""
     plan = plan_of(case)
     words = json.dumps({key: case[key] for key in ("model", "image", "config", "learns")})
-    same, ranges = on_one_rank(words, case["precision"])
-    exact, _ = on_one_rank(words, "fp64")
+    same, exact = on_one_rank(words, case["precision"]), on_one_rank(words, "fp64")
     with planted(case["fault"], comm):
-        engine, found = run(comm, plan, case["learns"], ranges if case["shares_ranges"] else None)
+        engine, found = run(comm, plan, case["learns"])
     answer = {
         "in_format": errors_of(found, same, plan, engine.places[0]),
         "exact": errors_of(found, exact, plan, engine.places[0]),
@@ -154,7 +156,7 @@ def compare(case, comm):
 
 
 def overflow(case, comm):
-    """Let gradients of the last rank alone be infinite, in the first of two steps."""
+    """Let a gradient of the last rank alone be infinite, in the first of two steps."""
     plan = plan_of(case)
     engine = Engine(comm, plan, images_of(plan), LEARNING)
     parameters = [one for stage in engine.stages for one in stage.parameters()]
@@ -183,7 +185,9 @@ def overflow(case, comm):
 
 
 def planted(fault, comm):
-    """Make the last rank send zeros in place of gradients."""
+    """Make the last rank send zeros in place of gradients, or all tiles round by themselves."""
+    if fault == "own-ranges":
+        return patch.object(arithmetic, "agreed", lambda _, ranges: ranges)
     if fault == "lost-gradient" and comm.rank == comm.size - 1:
         right = stage_runner.StageRunner._send
 

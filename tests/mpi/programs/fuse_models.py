@@ -1,6 +1,6 @@
 """Trains models whose layers share halo exchanges, and says how far they are from one process.
 
-    mpirun -n 7 python -m mpi4py fuse_models.py CASES.json RESULTS.json
+    mpirun -n 6 python -m mpi4py fuse_models.py CASES.json RESULTS.json
 
 A case is a dictionary as `tests/mpi/test_fused_models.py` makes them. A result has one answer a
 rank: ``messages`` that it has sent for halos and their gradients, and by kind of tensor the largest
@@ -76,6 +76,7 @@ def plan_of(case):
         seed=SEED,
         precision=FP64,
         transport="packed",
+        statistics=case["statistics"],
         fused_layers=case["fused_layers"],
     )
 

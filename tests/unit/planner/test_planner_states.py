@@ -84,7 +84,7 @@ def test_a_profile_of_inputs_alone_cannot_be_planned():
 
 
 def test_too_many_states_are_told():
-    with pytest.raises(PlannerError, match="more than 4096 states.*use mode best"):
+    with pytest.raises(PlannerError, match=r"more than 4096 states.*use mode best"):
         antichain_states(BRANCHES)
     assert len(linear_states(BRANCHES)) <= 16
 

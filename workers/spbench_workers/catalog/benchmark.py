@@ -17,7 +17,9 @@ class Metric:
     """A number that a benchmark gives.
 
     ``fold`` says how the ranks' values of one iteration become the iteration's: a time is as long
-    as its slowest rank's (``max``), a bandwidth as low as its lowest (``min``).
+    as its slowest rank's (``max``), a bandwidth as low as its lowest (``min``). ``part_of`` names
+    the metric of the same unit of which its samples are a share, iteration by iteration: views show
+    where that one goes. Parts of one metric do not overlap; what they leave is the rest.
     """
 
     name: str
@@ -25,6 +27,7 @@ class Metric:
     better: Better
     help: str
     fold: Fold = "max"
+    part_of: str | None = None
 
 
 TIME_MS = Metric("time_ms", "ms", "lower", "one iteration, as long as its slowest rank's")

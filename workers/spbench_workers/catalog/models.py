@@ -66,7 +66,7 @@ def resolve(name: str, params: Params) -> Params:
     """
     params = _resolve_learning(_resolve_scheme(params))
     _check_data(params)
-    _check_numbers(params)
+    params = _resolve_numbers(params)
     if params["scheme"] in TILED:
         params = _resolve_halo(resolve_grids(params))
     _check_shares(params)
@@ -146,11 +146,16 @@ def _check_data(params: Params) -> None:
         raise ParamError("datapath", f"app {params['app']} needs a datapath")
 
 
-def _check_numbers(params: Params) -> None:
-    if params["precision"] == "int8" and not params["enable_evaluation"]:
-        raise ParamError("precision", "int8 can infer, not learn; set enable_evaluation")
+def _resolve_numbers(params: Params) -> Params:
+    if params["precision"] == "int8":
+        if not params["enable_evaluation"]:
+            raise ParamError("precision", "int8 can infer, not learn; set enable_evaluation")
+        if params["device"] == "cuda":
+            raise ParamError("device", "int8 infers on device cpu alone")
+        params = params | {"device": "cpu"}
     if params["backend"] == "nccl" and params["device"] == "cpu":
         raise ParamError("backend", "backend nccl carries data of device cuda, not of cpu")
+    return params
 
 
 def _resolve_halo(params: Params) -> Params:
@@ -198,18 +203,23 @@ def _resolve_model(name: str, params: Params) -> Params:
     return params
 
 
+def _phase(name: str, what: str) -> Metric:
+    """A part of a rank's step."""
+    return Metric(f"{name}_ms", "ms", "lower", what, part_of=TIME_MS.name)
+
+
 _METRICS = (
     TIME_MS,
     Metric(
         "images_per_second", "1/s", "higher", "images of all replicas over the step's time", "min"
     ),
-    Metric("forward_ms", "ms", "lower", "forward work of a rank in a step"),
-    Metric("backward_ms", "ms", "lower", "backward work of a rank in a step"),
-    Metric("exchange_ms", "ms", "lower", "halo exchange of a rank in a step"),
-    Metric("join_ms", "ms", "lower", "what passes from stage to stage, waits left out"),
-    Metric("allreduce_ms", "ms", "lower", "sums of gradients and statistics over ranks"),
-    Metric("optimizer_ms", "ms", "lower", "the update of the weights"),
-    Metric("bubble_ms", "ms", "lower", "a rank's wait for other stages, and for the next step"),
+    _phase("forward", "forward work of a rank in a step"),
+    _phase("backward", "backward work of a rank in a step"),
+    _phase("exchange", "halo exchange of a rank in a step"),
+    _phase("join", "what passes from stage to stage, waits left out"),
+    _phase("allreduce", "sums of gradients and statistics over ranks"),
+    _phase("optimizer", "the update of the weights"),
+    _phase("bubble", "a rank's wait for other stages, and for the next step"),
     Metric("bubble", "1", "lower", "share of the ranks' time in which they wait", "mean"),
     Metric("ideal_bubble", "1", "none", "the same of the schedule, its stages equally long"),
     Metric("peak_memory_mb", "MB", "lower", "the most memory of a rank"),

@@ -62,7 +62,8 @@ def build(world: MPI.Intracomm, plan: Plan, place: Place) -> Built:
         device=plan.device,
         dtype=plan.precision.weights,
     )
-    if plan.fused_layers and isinstance(kit, TileKit):
+    if plan.fused_layers and isinstance(kit, TileKit) and plan.statistics != "tile":
+        # What normalises each tile by itself has no statistics of what a rank owns.
         stage = fused_stage(stage, plan.model, first, kit.tiling, plan.fused_layers)
     return Built(stage, tuple(comms))
 

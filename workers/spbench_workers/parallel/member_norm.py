@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,9 +12,12 @@ from torch import nn
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
+from spbench_workers.layout import Box
 from spbench_workers.models.kit import TileKit, WholeKit
 from spbench_workers.models.parts import Map
+from spbench_workers.spatial.exchange import view
 from spbench_workers.spatial.gradients import shared_by_tiles, sum_over
+from spbench_workers.spatial.tiling import Tiling
 
 MOMENTUM = 0.1
 """The share of a new batch in the running statistics, as in torch."""
@@ -30,35 +34,38 @@ class MemberBatchNorm2d(nn.BatchNorm2d):
     Args:
         num_features: Channels.
         comm: The ranks.
-        tiles: Those of them that have tiles of the same images, where that is so: over them the
-            gradients of weight and bias are summed, as those of all operators over tiles are.
     """
 
-    def __init__(
-        self, num_features: int, *, comm: MPI.Intracomm, tiles: MPI.Intracomm | None = None
-    ) -> None:
+    def __init__(self, num_features: int, *, comm: MPI.Intracomm) -> None:
         super().__init__(num_features, momentum=MOMENTUM)
-        self.comm, self.tiles = comm, tiles
+        self.comm = comm
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         """Return this rank's images, normalised."""
         if not self.training:
             return super().forward(images)
-        wide = images.to(torch.promote_types(images.dtype, torch.float32))
+        return self._normalised(images, lambda pixels: pixels, (self.weight, self.bias))
+
+    def _normalised(
+        self,
+        pixels: torch.Tensor,
+        owned: Callable[[torch.Tensor], torch.Tensor],
+        parameters: Sequence[torch.Tensor],
+    ) -> torch.Tensor:
+        """Normalise pixels by the statistics of those among them that ``owned`` gives."""
+        wide = pixels.to(torch.promote_types(pixels.dtype, torch.float32))
         # The mean first, and then the distances from it: their squares lose no digits.
-        own = wide.new_tensor([images.numel() // images.shape[1]])
-        sums = _summed(self.comm, torch.cat((wide.sum((0, 2, 3)), own)))
+        own = owned(wide)
+        values = wide.new_tensor([own.numel() // own.shape[1]])
+        sums = _summed(self.comm, torch.cat((own.sum((0, 2, 3)), values)))
         count = sums[-1].detach()
         distances = wide - (sums[:-1] / count)[:, None, None]
-        variance = _summed(self.comm, distances.square().sum((0, 2, 3))) / count
+        variance = _summed(self.comm, owned(distances).square().sum((0, 2, 3))) / count
         self._track((sums[:-1] / count).detach(), variance.detach(), float(count))
-        weight: torch.Tensor = self.weight
-        bias: torch.Tensor = self.bias
-        if self.tiles is not None:
-            weight, bias = shared_by_tiles(self.tiles, (weight, bias))
+        weight, bias = parameters
         scale = (variance + self.eps).rsqrt() * weight
         normalised = distances * scale[:, None, None] + bias[:, None, None]
-        return normalised.to(images.dtype)
+        return normalised.to(pixels.dtype)
 
     @torch.no_grad()
     def _track(self, mean: torch.Tensor, variance: torch.Tensor, count: float) -> None:
@@ -68,6 +75,39 @@ class MemberBatchNorm2d(nn.BatchNorm2d):
             running.lerp_(new.to(running.dtype), MOMENTUM)
         assert self.num_batches_tracked is not None, "it comes with them"
         self.num_batches_tracked.add_(1)
+
+
+class SharedTileNorm2d(MemberBatchNorm2d):
+    """The same of tiles: one batch for all tiles of the images of several groups of ranks.
+
+    Input and output are this rank's tile, ``images x channels x rows x cols``. The gradients of
+    weight and bias are summed over the tiles, as those of all operators over tiles are.
+
+    Args:
+        num_features: Channels.
+        comm: The ranks of all groups.
+        tiling: The tiles of this rank's group.
+    """
+
+    def __init__(self, num_features: int, *, comm: MPI.Intracomm, tiling: Tiling) -> None:
+        super().__init__(num_features, comm=comm)
+        self.tiling = tiling
+
+    def forward(self, tile: torch.Tensor) -> torch.Tensor:
+        """Return this rank's tile, normalised."""
+        return self.normalise(tile, self.tiling.tile)
+
+    def normalise(self, pixels: torch.Tensor, held: Box) -> torch.Tensor:
+        """Return pixels, normalised, of which this rank may own only some.
+
+        Args:
+            pixels: ``images x channels x held.height x held.width``.
+            held: The pixels' box in the image; it holds this rank's tile.
+        """
+        if not self.training:
+            return nn.BatchNorm2d.forward(self, pixels)
+        shared = shared_by_tiles(self.tiling.comm, (self.weight, self.bias))
+        return self._normalised(pixels, lambda one: view(one, held, self.tiling.tile), shared)
 
 
 @dataclass(frozen=True)
@@ -95,7 +135,7 @@ class SharedTileKit(TileKit):
     comm: MPI.Intracomm
 
     def norm(self, data: Map) -> nn.Module:
-        return MemberBatchNorm2d(data.channels, comm=self.comm, tiles=self.tiling.comm)
+        return SharedTileNorm2d(data.channels, comm=self.comm, tiling=self._tiling(data))
 
 
 def _summed(comm: MPI.Intracomm, values: torch.Tensor) -> torch.Tensor:

@@ -57,6 +57,11 @@ class Precision:
         """Whether convolutions work in another format than that of the weights."""
         return self.work != self.weights
 
+    @property
+    def rounding(self) -> float:
+        """The share of itself by which rounding changes a number, as a mean."""
+        return torch.finfo(self.work).eps / 4
+
 
 FP64: Final = Precision("fp64", torch.float64, torch.float64)
 FP32: Final = Precision("fp32", torch.float32, torch.float32)

@@ -20,7 +20,6 @@ from spbench_workers.spatial.exchange import view
 from spbench_workers.spatial.gather import Flight, Gather
 from spbench_workers.spatial.gradients import shared_by_tiles
 from spbench_workers.spatial.graph import Cut, boxes_of, cut_of, graph_transfers, last_uses
-from spbench_workers.spatial.norm import SpatialBatchNorm2d
 from spbench_workers.spatial.operator import check_tile, no_outputs
 from spbench_workers.spatial.tiling import Tiling
 from spbench_workers.spatial.tracing import trace
@@ -144,13 +143,14 @@ class FusedGraph:
         self, index: int, values: Mapping[int, torch.Tensor], parameters: Tensors
     ) -> torch.Tensor:
         """Return what a step makes."""
-        step, operator = self.graph.steps[index], self._operators[index]
+        operator: Any = self._operators[index]
+        step = self.graph.steps[index]
         box = self._boxes[self._first + index]
         if step.window is not None:
             return self._windowed(index, values[step.reads[0]], parameters)
         pixels = [_crop(values[value], self._boxes[value], box) for value in step.reads]
         made: torch.Tensor
-        if isinstance(operator, SpatialBatchNorm2d):
+        if step.statistics:
             made = operator.normalise(pixels[0], box)
         elif operator is torch.cat:
             made = torch.cat(pixels, dim=1)

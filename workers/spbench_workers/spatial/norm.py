@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import nn
@@ -16,6 +16,20 @@ from spbench_workers.spatial.gradients import shared_by_tiles, sum_over
 from spbench_workers.spatial.moments import Moments, moments_over
 from spbench_workers.spatial.operator import check_tile
 from spbench_workers.spatial.tiling import Tiling
+
+
+@runtime_checkable
+class TileNorm(Protocol):
+    """A normalisation of tiles that fused layers can use.
+
+    Attributes:
+        tiling: The tiles of its input, which are those of its output.
+    """
+
+    tiling: Tiling
+
+    def normalise(self, pixels: torch.Tensor, held: Box) -> torch.Tensor:
+        """Return pixels, normalised, of which this rank may own only some."""
 
 
 class SpatialBatchNorm2d(nn.BatchNorm2d):

@@ -17,7 +17,7 @@ from torch import fx, nn
 
 from spbench_workers.spatial.conv import SpatialConv2d
 from spbench_workers.spatial.graph import Graph, Step
-from spbench_workers.spatial.norm import SpatialBatchNorm2d
+from spbench_workers.spatial.norm import TileNorm
 from spbench_workers.spatial.outside import PIXELWISE
 from spbench_workers.spatial.partition import Partition
 from spbench_workers.spatial.pool import SpatialAvgPool2d, SpatialMaxPool2d
@@ -26,7 +26,7 @@ from spbench_workers.spatial.tiling import Tiling
 Operator = nn.Module | Callable[..., Any]
 """An operator over tiles, a module that works value by value, `operator.add` or `torch.cat`."""
 WINDOWED = (SpatialConv2d, SpatialMaxPool2d, SpatialAvgPool2d)
-_OPERATORS = (*WINDOWED, SpatialBatchNorm2d, *PIXELWISE)
+_OPERATORS = (*WINDOWED, TileNorm, *PIXELWISE)
 
 
 def trace(
@@ -129,7 +129,7 @@ class _Traced:
         elif isinstance(module, WINDOWED):
             _check(node, module.tiled.tiling.partition, read)
             self._step(node, module, node.args, module.output.partition, window=module.window)
-        elif isinstance(module, SpatialBatchNorm2d):
+        elif isinstance(module, TileNorm):
             _check(node, module.tiling.partition, read)
             self._step(node, module, node.args, statistics=True)
         elif isinstance(module, PIXELWISE):

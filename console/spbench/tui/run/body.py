@@ -92,7 +92,7 @@ class Body(Container):
             yield RankStrip(id="strip")
             yield Pane(
                 "ranks",
-                LineTable(rank_cells.COLUMNS, NoRows(), id="ranks", empty=NO_RANKS),
+                LineTable(rank_cells.rank_columns(()), NoRows(), id="ranks", empty=NO_RANKS),
                 id="ranks-pane",
             )
             with Horizontal(id="filter"):

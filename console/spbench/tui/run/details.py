@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import ClassVar
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar
 
 from rich.table import Table
 from rich.text import Text
@@ -18,17 +18,21 @@ from spbench.record.case_state import CaseState, CheckResult
 from spbench.record.cores import fold_numbers
 from spbench.record.figures import number
 from spbench.record.judge import failed_checks
+from spbench.record.places import MIRRORED
+from spbench.record.shares import shares
 from spbench.record.state import RankState
 from spbench.tui.feed import Feed
+from spbench.tui.run.bars import case_bars, rank_bars, without_bars
 from spbench.tui.run.watched import Watched
 from spbench.tui.signs import signed
+from spbench.tui.widgets.stacked_bars import StackedBars
 
 Line = tuple[str, str]
 """What it is, and its text."""
 
 
 class Details(ModalScreen[None]):
-    """Names and texts below each other; a traceback stands last, as it came."""
+    """Names and texts below each other, then bars; a traceback stands last, as it came."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,enter,q", "app.pop_screen", "Close", id="details.close"),
@@ -42,11 +46,14 @@ class Details(ModalScreen[None]):
     }
     Details VerticalScroll { height: auto; max-height: 100%; }
     Details Static { height: auto; }
+    Details StackedBars { height: auto; margin-top: 1; background: $panel; }
     """
 
-    def __init__(self, title: str, lines: list[Line], verbatim: str = "") -> None:
+    def __init__(
+        self, title: str, lines: list[Line], bars: list[StackedBars], verbatim: str = ""
+    ) -> None:
         super().__init__()
-        self._title, self._lines, self._verbatim = title, lines, verbatim
+        self._title, self._lines, self._bars, self._verbatim = title, lines, bars, verbatim
 
     def compose(self) -> ComposeResult:
         with Vertical() as frame:
@@ -54,6 +61,7 @@ class Details(ModalScreen[None]):
             frame.border_subtitle = Content("y copies  esc closes")
             with VerticalScroll():
                 yield Static(self._table())
+                yield from self._bars
                 if self._verbatim:
                     yield Static(self._verbatim, markup=False, classes="verbatim")
 
@@ -73,7 +81,8 @@ class Details(ModalScreen[None]):
 def case_details(feed: Feed, case_id: str) -> Details:
     """Return what is known of a case, its traceback where it ended in an error."""
     case = feed.state.cases[case_id]
-    return Details(case_id, list(_case_lines(case, feed.status_of(case))), case.traceback or "")
+    lines = list(_case_lines(case, feed.status_of(case)))
+    return Details(case_id, lines, case_bars(case), case.traceback or "")
 
 
 def _case_lines(case: CaseState, status: str) -> Iterator[Line]:
@@ -96,6 +105,10 @@ def _case_lines(case: CaseState, status: str) -> Iterator[Line]:
     passed = [name for name in case.checks if _all_passed(case, name)]
     if passed:
         yield "checks", signed("passed") + f": {', '.join(passed)}"
+    for of in shares(case):
+        yield of.title, of.words
+    if beyond := without_bars(case):
+        yield "bars", beyond
 
 
 def _all_passed(case: CaseState, check: str) -> bool:
@@ -106,7 +119,8 @@ def rank_details(watched: Watched, rank: int) -> Details:
     """Return where a rank runs, and how its checks came out in the case that is shown."""
     case = watched.case
     live = watched.feed.state.ranks.get(rank) if case is watched.running else None
-    return Details(f"rank {rank}", list(_rank_lines(case, rank, live)))
+    bars = rank_bars(case, rank) if case else []
+    return Details(f"rank {rank}", list(_rank_lines(case, rank, live)), bars)
 
 
 def _rank_lines(case: CaseState | None, rank: int, live: RankState | None) -> Iterator[Line]:
@@ -116,8 +130,8 @@ def _rank_lines(case: CaseState | None, rank: int, live: RankState | None) -> It
         yield "host", f"{known.host}, local rank {known.local_rank}"
         yield "device", known.device or "not told"
         yield "cores", fold_numbers(known.cpus) or "not told"
-    if part is not None and part.place:
-        yield "place", ", ".join(f"{name} {place}" for name, place in part.place.items())
+    if part is not None:
+        yield from _places(part.place)
     if live is not None:
         yield "process", f"{live.pid}, NUMA node {live.numa}, {live.threads} threads"
         yield "fabric", live.fabric or "not told"
@@ -127,6 +141,19 @@ def _rank_lines(case: CaseState | None, rank: int, live: RankState | None) -> It
         for (repeat, of), result in sorted(results.items()):
             if of == rank:
                 yield "check", f"{name}, repeat {repeat}: {_checked(result)}"
+    for own in shares(case, rank) if case else ():
+        yield own.title, own.words
+
+
+def _places(place: Mapping[str, Any]) -> Iterator[Line]:
+    """Where it stands, and where in a mirrored pipeline."""
+    first = {name: text for name, text in place.items() if not name.startswith(MIRRORED)}
+    second = {name: text for name, text in place.items() if name.startswith(MIRRORED)}
+    if first:
+        yield "place", ", ".join(f"{name} {text}" for name, text in first.items())
+    if second:
+        told = (f"{name.removeprefix(MIRRORED)} {text}" for name, text in second.items())
+        yield "mirrored", ", ".join(told)
 
 
 def _checked(result: CheckResult) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from spbench.record.case_state import CaseState
+from spbench.record.places import PlaceName
 from spbench.record.rank_rows import RankRow
 from spbench.tui.feed import Feed
 from spbench.tui.run.rank_source import RankSource
@@ -25,6 +26,9 @@ class LiveRanks(RankSource):
     @property
     def case(self) -> CaseState | None:
         return self._rows.case
+
+    def place_names(self) -> tuple[PlaceName, ...]:
+        return self._rows.place_names()
 
     def ranks(self) -> Sequence[int]:
         return self._rows.ranks()

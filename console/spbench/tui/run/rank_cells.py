@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
 from spbench.record.figures import number
 from spbench.record.findings import NOTABLE_RANK
+from spbench.record.places import PlaceName, place_words
 from spbench.record.rank_rows import RankRow
 from spbench.tui.run.cells import figure
 from spbench.tui.signs import status_cell
 from spbench.tui.widgets.table_columns import Cell, Column
 
-COLUMNS = (
-    Column("rank", "rank", 5, "right"),
-    Column("host", "host", 9, rank=2),
-    Column("place", "place", 8, rank=4, flexible=True),
+_RANK = Column("rank", "rank", 5, "right")
+_HOST = Column("host", "host", 9, rank=2)
+_AFTER = (
     Column("phase", "phase", 14, rank=1),
     Column("iterations", "iters", 7, "right", rank=5),
     Column("last", "last ms", 8, "right", rank=7),
@@ -23,23 +27,42 @@ COLUMNS = (
     Column("gb_s", "GB/s", 7, "right", rank=5),
     Column("check", "check", 8),
 )
+_NUMBERS = re.compile(r"\d+")
 _PHASES = {
     **dict.fromkeys(("error", "lost"), "error"),
     **dict.fromkeys(("ended", "done"), "muted"),
     "failed": "failed",
     "unfinished": "slow",
 }
+PLACE = "place."
+"""How the keys of columns begin that are parts of the ranks' places."""
 
-NO_CELLS: list[Cell | str] = [""] * len(COLUMNS)
-"""Of a rank that is not there."""
+
+def rank_columns(places: Sequence[PlaceName]) -> tuple[Column, ...]:
+    """Return the columns of ranks whose places have these names.
+
+    Where there is little room, those go first in which all ranks are alike.
+    """
+    *others, last = [_HOST, *map(_place_column, places)]
+    return (_RANK, *others, replace(last, flexible=True), *_AFTER)
 
 
-def rank_cells(row: RankRow) -> list[Cell | str]:
-    """Return the cells of a row, in the columns' order."""
+def _place_column(place: PlaceName) -> Column:
+    width = max(len(place.name), place.width)
+    return Column(PLACE + place.name, place.name, width, rank=4 if place.differs else 8)
+
+
+def no_cells(places: Sequence[PlaceName]) -> list[Cell | str]:
+    """Return the cells of a rank that is not there."""
+    return [""] * len(rank_columns(places))
+
+
+def rank_cells(row: RankRow, places: Sequence[PlaceName]) -> list[Cell | str]:
+    """Return the cells of a row, in the order of `rank_columns`."""
     return [
         str(row.rank),
         row.host,
-        row.place,
+        *(row.place.get(place.name, "") for place in places),
         Cell(row.phase, _PHASES.get(row.phase, "")),
         str(row.iterations or ""),
         *(figure(value) for value in (row.last, row.p50, row.p95, row.p99)),
@@ -57,6 +80,12 @@ def _skew(skew: float | None) -> Cell | str:
     return f"{skew:.2f}x"
 
 
+def place_value(row: RankRow, name: str) -> tuple[tuple[int, ...], str] | None:
+    """Return what ranks are sorted by in a column of their places: 0,10 comes after 0,9."""
+    text = row.place.get(name)
+    return None if text is None else (tuple(map(int, _NUMBERS.findall(text))), text)
+
+
 def is_slow(skew: float | None) -> bool:
     """Whether a rank is so slow that it is named."""
     return skew is not None and skew >= NOTABLE_RANK
@@ -65,7 +94,8 @@ def is_slow(skew: float | None) -> bool:
 def row_text(row: RankRow) -> str:
     """Return what a filter looks in: ``rank 7 node03 tile 0,1 timing slow failed``."""
     slow = "slow" if is_slow(row.skew) else ""
-    return f"rank {row.rank} {row.host} {row.place} {row.phase} {slow} {row.check}".lower()
+    place = place_words(row.place)
+    return f"rank {row.rank} {row.host} {place} {row.phase} {slow} {row.check}".lower()
 
 
 def told(row: RankRow) -> str:
@@ -77,7 +107,8 @@ def told(row: RankRow) -> str:
         "p99": row.p99,
     }
     times = [f"{name} {number(value)} ms" for name, value in figures.items() if value is not None]
-    parts = [f"rank {row.rank} on {row.host}", row.place, row.phase, f"{row.iterations} iterations"]
+    where = (f"rank {row.rank} on {row.host}", place_words(row.place))
+    parts = (*where, row.phase, f"{row.iterations} iterations")
     skew = f"skew {row.skew:.2f}x" if row.skew is not None else ""
     rate = f"{number(row.gb_s)} GB/s" if row.gb_s is not None else ""
     check = f"checks {row.check}" if row.check else ""

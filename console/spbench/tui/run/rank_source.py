@@ -9,9 +9,17 @@ from itertools import count
 from typing import Any, NamedTuple
 
 from spbench.record.case_state import CaseState
+from spbench.record.places import PlaceName
 from spbench.record.rank_rows import RankRow
-from spbench.tui.run.rank_cells import NO_CELLS, rank_cells, row_text
-from spbench.tui.widgets.table_columns import Cell
+from spbench.tui.run.rank_cells import (
+    PLACE,
+    no_cells,
+    place_value,
+    rank_cells,
+    rank_columns,
+    row_text,
+)
+from spbench.tui.widgets.table_columns import Cell, Column
 
 _BROKEN = ("error", "lost")
 
@@ -29,7 +37,11 @@ class _Drawn(NamedTuple):
 
 
 class RankSource(ABC):
-    """What table, strip and charts show; a rank that is not there any more has empty cells."""
+    """What table, strip and charts show; a rank that is not there any more has empty cells.
+
+    Attributes:
+        columns: The table's columns; they change when ranks are looked at, never in between.
+    """
 
     def __init__(self) -> None:
         self._drawn: dict[int, _Drawn] = {}
@@ -37,6 +49,12 @@ class RankSource(ABC):
         self._kept: dict[int, tuple[int, RankRow | None]] = {}
         self._turn = 0
         self._wanted = 0
+        self._names: tuple[PlaceName, ...] = ()
+        self.columns: tuple[Column, ...] = rank_columns(())
+
+    @abstractmethod
+    def place_names(self) -> tuple[PlaceName, ...]:
+        """Return the names that the ranks' places have in the case."""
 
     @property
     @abstractmethod
@@ -44,7 +62,11 @@ class RankSource(ABC):
         """The case in which the ranks are compared; None before there is one."""
 
     def look(self) -> None:
-        """Bring up to date what sorting and filtering need, thousands of rows in portions."""
+        """Bring up to date columns, and for sorting and filtering thousands of rows in portions."""
+        names = self.place_names()
+        if names != self._names:
+            self._names, self.columns = names, rank_columns(names)
+            self._drawn.clear()
         if not self._wanted:
             return
         self._wanted -= 1
@@ -127,7 +149,7 @@ class RankSource(ABC):
         known, stamp = self._drawn.get(rank), self.stamp(rank)
         if known is None or known.stamp != stamp:
             row = self.row(rank)
-            cells = rank_cells(row) if row else NO_CELLS
+            cells = rank_cells(row, self._names) if row else no_cells(self._names)
             same = known is not None and known.cells == cells
             version = known.version if known and same else next(self._versions)
             known = self._drawn[rank] = _Drawn(stamp, version, cells)
@@ -140,7 +162,11 @@ class RankSource(ABC):
         if column in ("p50", "skew"):
             return self.medians().get(_rank(key))
         row = self._kept_row(_rank(key))
-        value = getattr(row, column) if row else None
+        if row is None:
+            return None
+        if column.startswith(PLACE):
+            return place_value(row, column.removeprefix(PLACE))
+        value = getattr(row, column)
         return None if value == "" else value
 
     def text(self, key: Hashable) -> str:

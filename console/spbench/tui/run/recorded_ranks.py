@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 
 from spbench.record.case_state import CaseState
+from spbench.record.places import PlaceName, place_names
 from spbench.record.rank_figures import RankFigures
 from spbench.record.rank_rows import RankRow
 from spbench.record.statistics import typical
@@ -21,6 +22,7 @@ class RecordedRanks(RankSource):
         super().__init__()
         self._case = case
         self._ranks = sorted(case.ranks)
+        self._place_names = place_names(case.places)
         self._figures: dict[int, RankFigures] = {}
         self._medians: dict[int, float] = {}
         self._typical: float | None = None
@@ -52,6 +54,9 @@ class RecordedRanks(RankSource):
         median = figures.take_times()
         if median is not None:
             self._medians[rank] = median
+
+    def place_names(self) -> tuple[PlaceName, ...]:
+        return self._place_names
 
     def ranks(self) -> Sequence[int]:
         return self._ranks

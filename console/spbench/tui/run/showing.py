@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from time import monotonic
 
@@ -20,7 +20,7 @@ from spbench.tui.run.words import Word, WordsPanel
 from spbench.tui.signs import ROOMY
 from spbench.tui.widgets.line_table import LineTable
 from spbench.tui.widgets.rank_strip import RankStrip
-from spbench.tui.widgets.table_columns import Rows
+from spbench.tui.widgets.table_columns import Column, Rows
 
 SLOWLY = 0.5
 """Seconds between two looks at cases, strip, charts and words, at least."""
@@ -61,7 +61,7 @@ class Showing:
         self._ended = False
         self.ranks.paused, self.ranks.filter = False, ""
         self._set_rows(self.cases, watched.cases)
-        self._set_rows(self.ranks, self._source)
+        self._set_rows(self.ranks, self._source, self._source.columns)
 
     def tick(self) -> None:
         """Bring up to date what is due: the ranks each time, of the other parts one or two."""
@@ -146,9 +146,11 @@ class Showing:
         if table.cursor_key != before:
             self._put[table] = table.cursor_key
 
-    def _set_rows(self, table: LineTable, rows: Rows) -> None:
+    def _set_rows(
+        self, table: LineTable, rows: Rows, columns: Sequence[Column] | None = None
+    ) -> None:
         before = table.cursor_key
-        table.set_rows(rows)
+        table.set_rows(rows, columns)
         self._note(table, before)
 
     def _update(self, table: LineTable) -> None:
@@ -168,11 +170,11 @@ class Showing:
     def _show_ranks(self) -> None:
         source = self.watched.ranks
         source.look()
-        if source is self._source:
+        if source is self._source and source.columns == self.ranks.columns:
             self._update(self.ranks)
         else:
             self._source = source
-            self._set_rows(self.ranks, source)
+            self._set_rows(self.ranks, source, source.columns)
         title = f"ranks of {source.case.id}" if source.case else "ranks"
         if self.ranks.filter:
             title += f", {self.ranks.shown} of {self.ranks.total} match {self.ranks.filter!r}"

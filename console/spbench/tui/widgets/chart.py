@@ -21,6 +21,7 @@ SERIES = 6
 """Series that have a colour of their own; further ones begin again."""
 _WORDS = (
     *("title", "axis", "words", "line", "over", "limit", "mark", "cursor", "failed", "none"),
+    "filled",
     *(f"step-{step}" for step in range(4)),
     *(f"series-{series}" for series in range(SERIES)),
 )
@@ -68,6 +69,7 @@ class Chart(Widget, can_focus=True):
         &:focus > .chart--cursor { text-style: bold reverse; }
         & > .chart--failed { color: $text-error; text-style: bold; }
         & > .chart--none { color: $text-muted; }
+        & > .chart--filled { text-style: reverse; }
         & > .chart--step-0 { color: $text-success; }
         & > .chart--step-1 { color: $text-accent; }
         & > .chart--step-2 { color: $text-warning; }

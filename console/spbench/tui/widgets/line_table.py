@@ -123,9 +123,11 @@ class LineTable(TableView, can_focus=True):
         if not self.paused:
             self._reorder()
 
-    def set_rows(self, rows: Rows) -> None:
-        """Show other rows, with the same columns."""
+    def set_rows(self, rows: Rows, columns: Sequence[Column] | None = None) -> None:
+        """Show other rows, with the same columns or with others."""
         self._live_rows = rows
+        if columns is not None:
+            self._use_columns(columns)
         self._use_rows()
         self._reorder(at_once=True)
 

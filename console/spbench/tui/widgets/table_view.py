@@ -54,6 +54,18 @@ class TableView(ScrollView):
         self._row_strips: LRUCache[object, Strip] = LRUCache(_KEPT_STRIPS)
         self._style = ComponentStyles(self, "line-table")
 
+    @property
+    def columns(self) -> Sequence[Column]:
+        """All columns from left to right, shown or left out."""
+        return self._columns
+
+    def _use_columns(self, columns: Sequence[Column]) -> None:
+        """Show other columns; sorted by one that is gone, rows are in natural order again."""
+        self._columns = tuple(columns)
+        if all(column.key != self._order.sort for column in columns):
+            self._order.sort, self._order.reverse = None, False
+        self._fit_columns()
+
     def on_resize(self, _: Resize) -> None:
         """Choose the columns that fit now."""
         self._fit_columns()

@@ -1,0 +1,101 @@
+"""Measure models over 2 ranks against one process: tiles, stages and mirrored pipelines.
+
+    python -m benchmarks.models [--rounds 3]
+
+Runs benchmarks/models.yaml, ResNet-110 v2 with one thread a rank, and takes medians over the rounds
+of each run's median step. A round takes some six minutes on two cores.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from benchmarks.goals import Figure, table
+
+SUITE = Path(__file__).with_suffix(".yaml")
+Metrics = dict[str, dict[str, float]]
+"""By case and metric."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rounds", type=int, default=3, help="runs of the suite (default: 3)")
+    words = parser.parse_args()
+    rounds = [measured() for _ in range(words.rounds)]
+    print(f"ResNet-110 v2, 2 ranks of one thread, median of {len(rounds)} rounds")
+    print(table(figures(rounds)))
+
+
+def measured() -> Metrics:
+    """Run the suite once; return the metrics of its cases."""
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder) / "report.json"
+        command = [sys.executable, "-m", "spbench", "run", str(SUITE), "--headless"]
+        command += ["--home", folder, "--json", str(report), "--no-samples"]
+        subprocess.run(command, check=True, stdout=sys.stderr)
+        cases: list[dict[str, Any]] = json.loads(report.read_text())["cases"]
+    return {
+        case["name"]: {name: metric["value"] for name, metric in case["metrics"].items()}
+        for case in cases
+    }
+
+
+def figures(rounds: Sequence[Metrics]) -> list[Figure]:
+    def of(name: str, metric: str) -> float:
+        return median(cases[name][metric] for cases in rounds)
+
+    def ratio(one: str, other: str) -> float:
+        return median(cases[one]["time_ms"] / cases[other]["time_ms"] for cases in rounds)
+
+    times = [Figure(name, of(name, "time_ms"), "ms") for name in rounds[0]]
+    return [
+        *times,
+        Figure("2 tiles, speed over one process", ratio("sequential", "tiles"), "times", least=1.6),
+        Figure(
+            "2 stages, speed over one process",
+            ratio("sequential-8-parts", "stages"),
+            "times",
+            least=1.5,
+        ),
+        Figure(
+            "exchange and joins at 512x512, share of the step",
+            median(overhead(cases["tiles-512"]) for cases in rounds),
+            "%",
+            most=15.0,
+        ),
+        Figure(
+            "mirrored, time over one pipeline's",
+            ratio("mirrored", "one-pipeline"),
+            "times",
+            most=1.0,
+        ),
+        Figure(
+            "mirrored one way, time over one pipeline's",
+            ratio("mirrored-one-way", "one-pipeline"),
+            "times",
+            most=1.0,
+        ),
+        *(
+            Figure(f"memory, {name}", of(name, "peak_memory_mb"), "MB")
+            for name in ("one-pipeline", "mirrored", "mirrored-one-way")
+        ),
+    ]
+
+
+def overhead(metrics: dict[str, float]) -> float:
+    """Return the share of a step that is halo exchange and joints, in percent."""
+    return 100.0 * (metrics["exchange_ms"] + metrics["join_ms"]) / metrics["time_ms"]
+
+
+if __name__ == "__main__":
+    main()

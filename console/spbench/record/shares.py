@@ -1,0 +1,91 @@
+"""Where a case's time goes: the metrics that are parts of another one, as shares of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from spbench.record.case_state import CaseState, MetricInfo
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A metric's part of the whole, 1 being all of it; ``name`` is without its unit."""
+
+    name: str
+    part: float
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """The parts of one metric in the benchmark's order, over iterations, repeats and ranks."""
+
+    whole: str
+    parts: tuple[Share, ...]
+
+    @property
+    def rest(self) -> float:
+        """What no part tells of."""
+        return max(0.0, 1.0 - sum(share.part for share in self.parts))
+
+    @property
+    def words(self) -> str:
+        """Return ``forward 38 %, backward 41 %, rest 21 %``; what took no time is left out."""
+        told = [share for share in self.parts if share.part > 0]
+        told += [Share("rest", self.rest)] if round(100 * self.rest) else []
+        return ", ".join(f"{share.name} {percent(share.part)}" for share in told)
+
+    @property
+    def title(self) -> str:
+        """Return whose shares they are."""
+        return "of a step" if self.whole == "time_ms" else f"of {self.whole}"
+
+
+def percent(part: float) -> str:
+    """Return a share in full per cents."""
+    return "<1 %" if part > 0 and not round(100 * part) else f"{100 * part:.0f} %"
+
+
+def label(info: MetricInfo) -> str:
+    """Return a metric's name without its unit: its figures have it."""
+    return info.name.removesuffix("_" + info.unit.lower().replace("/", "_"))
+
+
+def shares(case: CaseState, rank: int | None = None) -> list[Shares]:
+    """Return the shares of each metric that has parts, of one rank or of all together.
+
+    Only iterations count of which the parts are known. Ranks weigh by their own time of a step.
+    """
+    wholes = dict.fromkeys(info.part_of for info in case.metrics.values() if info.part_of)
+    found = (shares_of(case, whole, rank) for whole in wholes)
+    return [known for known in found if known is not None]
+
+
+def shares_of(case: CaseState, whole: str, rank: int | None = None) -> Shares | None:
+    """Return the shares of one metric; None where nothing was measured of it or of its parts."""
+    infos = [info for info in case.metrics.values() if info.part_of == whole]
+    ranks = case.samples.get(whole, {}) if rank is None else (rank,)
+    sums = [0.0] * len(infos)
+    total = 0.0
+    for of in ranks:
+        for repeat, values in case.samples.get(whole, {}).get(of, {}).items():
+            parts = [_values(case, info.name, of, repeat) for info in infos]
+            count = min(len(values), max(map(len, parts), default=0))
+            total += sum(values[:count])
+            for at, part in enumerate(parts):
+                sums[at] += sum(part[:count])
+    if not total > 0 or not all(map(math.isfinite, (total, *sums))):
+        return None
+    told = zip(infos, sums, strict=True)
+    return Shares(whole, tuple(Share(label(info), value / total) for info, value in told))
+
+
+def _values(case: CaseState, metric: str, rank: int, repeat: int) -> Sequence[float]:
+    return case.samples.get(metric, {}).get(rank, {}).get(repeat, ())
+
+
+def ranks_with_shares(case: CaseState) -> list[int]:
+    """Return the ranks that told parts of anything, in order."""
+    parts = [info.name for info in case.metrics.values() if info.part_of]
+    return sorted({rank for name in parts for rank in case.samples.get(name, {})})

@@ -1,0 +1,63 @@
+"""Where the time of a case or of a rank went, as bars."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from spbench.record.case_state import CaseState
+from spbench.record.places import place_names, place_words, short_place
+from spbench.record.shares import Shares, ranks_with_shares, shares, shares_of
+from spbench.tui.widgets.stacked_bars import Bar, StackedBars
+
+MOST_RANKS = 24
+"""Ranks that have a bar among a case's details."""
+
+Row = tuple[str, Shares | None]
+"""A bar's label, and what it shows; None where the rank told nothing."""
+
+
+def case_bars(case: CaseState) -> list[StackedBars]:
+    """Return for each metric that has parts a bar of all ranks, and one of each."""
+    ranks = ranks_with_shares(case)
+    shown = ranks[:MOST_RANKS] if len(ranks) > 1 else []
+    labels = dict(zip(shown, _labels(case, shown), strict=True))
+    return [
+        _bars(of, [("all ranks", of), *((labels[rank], _own(case, of, rank)) for rank in shown)])
+        for of in shares(case)
+    ]
+
+
+def rank_bars(case: CaseState, rank: int) -> list[StackedBars]:
+    """Return for each metric that has parts the rank's bar, and that of all ranks."""
+    return [
+        _bars(of, [(f"rank {rank}", _own(case, of, rank)), ("all ranks", of)])
+        for of in shares(case)
+    ]
+
+
+def without_bars(case: CaseState) -> str:
+    """Return a sentence about the ranks that have no bar; nothing where all have one."""
+    ranks = ranks_with_shares(case)
+    if len(ranks) <= MOST_RANKS:
+        return ""
+    return f"of the first {MOST_RANKS} of {len(ranks)} ranks; a rank's own details have its bar"
+
+
+def _labels(case: CaseState, ranks: list[int]) -> Iterator[str]:
+    """Each rank with what tells its place from the others'."""
+    telling = {known.name for known in place_names(case.places) if known.differs}
+    for rank in ranks:
+        place = short_place(case.ranks[rank].place) if rank in case.ranks else {}
+        where = {name: text for name, text in place.items() if name in telling}
+        yield f"rank {rank} {place_words(where)}".rstrip()
+
+
+def _own(case: CaseState, of: Shares, rank: int) -> Shares | None:
+    return shares_of(case, of.whole, rank)
+
+
+def _bars(whole: Shares, rows: list[Row]) -> StackedBars:
+    bars = StackedBars()
+    told = [Bar(label, [share.part for share in of.parts]) for label, of in rows if of is not None]
+    bars.update([share.name for share in whole.parts], told)
+    return bars

@@ -1,0 +1,117 @@
+import pytest
+from made_up import chain, layer, shared
+
+from spbench.planner.antichains import antichain_states
+from spbench.planner.baselines import baselines, exposed_all_reduce, iteration_share
+from spbench.planner.cluster import PRESETS, cluster_from_ends
+from spbench.planner.hpgo_costs import work_of
+from spbench.planner.memory import in_flight, stage_memory
+from spbench.planner.profile import Profile
+from spbench.planner.profile_files import load_profile
+from spbench.planner.training import Training
+
+
+def found(profile, ends, training):
+    states = antichain_states(profile)
+    return {each.name: each for each in baselines(states, cluster_from_ends(ends), training)}
+
+
+def test_there_are_five_and_all_have_their_figures():
+    profile = load_profile(shared("profiles/dapple/bert-48-pbs-2.txt"), 2)
+    given = baselines(antichain_states(profile), PRESETS["dapple-a"], Training(64))
+    assert [each.name for each in given] == [
+        "DP no overlap",
+        "DP + normal overlap",
+        "DP + P3",
+        "straight pipeline",
+        "GPipe",
+    ]
+    plain, overlap, p3, straight, gpipe = given
+    assert plain.step_s >= overlap.step_s >= p3.step_s
+    assert len(straight.stages) == len(gpipe.stages) == 16
+    assert all(0 < each.speedup <= 16 for each in given)
+
+
+def test_data_parallelism_by_hand():
+    # 2 layers of 3 ms a sample, 8 samples on 2 machines; 3 and 6 MB at 3 GB/s take 1 and 2 ms.
+    profile = chain([1.0, 1.0], parameters=[3e6, 6e6])
+    by_name = found(profile, [1, 2], Training(8))
+    assert by_name["DP no overlap"].step_s == pytest.approx(0.024 + 0.003)
+    # The last layer's 2 ms hide behind the first one's 12 ms of backward pass.
+    assert by_name["DP + normal overlap"].step_s == pytest.approx(0.024 + 0.001)
+    assert by_name["DP + P3"].step_s == pytest.approx(0.024 + 0.001)
+    assert by_name["DP no overlap"].speedup == pytest.approx(48 / 27)
+
+
+def test_what_one_layer_leaves_over_hides_another_ones():
+    # Backward order; slots of 1, 4 and 4 ms for the layers before the first one.
+    work = work_of(antichain_states(chain([8 / 3, 8 / 3, 2 / 3])), Training(1))
+    work.parameters[:] = [0.0, 5.0, 9.0]
+    # In ms of all-reduce: 4 at the end, then 5, then 0; slots before them 4, 4.
+    assert exposed_all_reduce(work, 1e-3, 1.0, False) == pytest.approx(1e-3 + 0.0)
+
+
+def test_an_iteration_takes_what_fits():
+    profile = chain([1.0], [2e9], [4e9])
+    states, cluster = antichain_states(profile), cluster_from_ends([2])
+    # 16 GB less 4 GB leave 6 samples of 2 GB: 16 samples in 4 iterations of 4.
+    assert iteration_share(states, cluster, Training(16)) == pytest.approx(0.25)
+    assert iteration_share(states, cluster, Training(6)) == 1.0
+    assert iteration_share(states, cluster, Training(16, 1, 3.0)) == pytest.approx(1 / 8)
+    assert iteration_share(states, cluster, Training(16, 1, 4.0)) is None
+    assert iteration_share(states, cluster, Training(16, 1, 1.0, 12e9)) == pytest.approx(1 / 16)
+
+
+def test_what_fits_nowhere_is_told():
+    by_name = found(chain([1.0], [2e9], [4e9]), [2], Training(16, 1, 4.0))
+    assert by_name["DP + P3"].step_s is None
+    assert by_name["DP + P3"].reason == "one sample does not fit on a device"
+    assert by_name["DP no overlap"].step_s is not None
+
+
+def test_more_devices_than_states_have_no_straight_pipeline():
+    by_name = found(chain([1.0, 1.0]), [4], Training(8))
+    for name in ("straight pipeline", "GPipe"):
+        assert by_name[name].step_s is None
+        assert by_name[name].reason == "there are 2 states for 4 devices"
+
+
+def test_gpipe_by_hand():
+    # Forward 1 and 3 ms; backward 2 and 6 ms and the forward again; 1 MB at 1 GB/s: 1 ms.
+    by_name = found(chain([1.0, 3.0], [1e6, 0.0]), [1, 2], Training(5))
+    forward = (1 + 1 + 3) + 4 * 3
+    backward = (3 + 1 + 9) + 4 * 9
+    assert by_name["GPipe"].step_s == pytest.approx((forward + backward) / 1e3)
+    assert by_name["GPipe"].stages == ((0, 1, (0,)), (1, 2, (1,)))
+
+
+def test_a_straight_pipeline_by_hand():
+    by_name = found(chain([1.0, 3.0], [1e6, 0.0]), [1, 2], Training(5))
+    # 4 blocks of 9 ms, one sample through, and its message.
+    assert by_name["straight pipeline"].step_s == pytest.approx((36 + 12 + 1) / 1e3)
+
+
+# Memory
+
+
+@pytest.mark.parametrize(
+    ("schedule", "counts"),
+    [("gpipe", [9, 9, 9]), ("1f1b", [3, 2, 1]), ("1f1b-deep", [5, 3, 1])],
+)
+def test_micro_batches_in_flight(schedule, counts):
+    assert [in_flight(schedule, at, 3, 9) for at in range(3)] == counts
+    assert [in_flight(schedule, at, 3, 1) for at in range(3)] == [1, 1, 1]
+
+
+def test_memory_by_hand():
+    layers = (
+        layer("a", activation=10.0, parameters=100.0),
+        layer("b", activation=20.0, parameters=200.0, kept_bytes=50.0, working_bytes=7.0),
+        layer("c", activation=40.0, parameters=400.0),
+    )
+    states = antichain_states(Profile("p", 2, layers, ((0, 1), (1, 2))))
+    # Layers b and c, 4 samples where 2 were measured, 3 micro-batches kept.
+    kept = stage_memory(states, 1, 3, 4.0, 3, 2.0)
+    assert kept == 2 * 600.0 + 2 * (3 * 90.0 + 7.0)
+    again = stage_memory(states, 1, 3, 4.0, 3, 2.0, recompute=True)
+    assert again == 2 * 600.0 + 2 * (3 * 10.0 + 90.0 + 7.0)

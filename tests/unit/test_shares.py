@@ -1,0 +1,126 @@
+"""Shares of a step, and places in short."""
+
+import math
+
+import pytest
+from events import TIME, case_of, described, in_phases, metric, rank_event, started
+
+from spbench.record.places import PlaceName, place_names, place_words, short_place
+from spbench.record.shares import Share, percent, ranks_with_shares, shares, shares_of
+
+PARTS = [metric(f"{name}_ms", "ms", part_of="time_ms") for name in ("work", "wait")]
+
+
+def case_with(*events, metrics=(TIME, *PARTS)):
+    return case_of([*started(described(metrics=list(metrics))), *events])
+
+
+def given(name, *values, rank=0, repeat=0):
+    return rank_event("samples", rank, metric=name, values=list(values), repeat=repeat)
+
+
+def test_shares_are_of_all_ranks_or_of_one():
+    case = case_of(in_phases())
+    (of,) = shares(case)
+    assert of.whole == "time_ms"
+    assert of.parts == (
+        Share("spin", pytest.approx(0.6)),
+        Share("send", pytest.approx(0.1)),
+        Share("idle", pytest.approx(0.2)),
+    )
+    assert of.rest == pytest.approx(0.1)
+    assert f"{of.title}: {of.words}" == "of a step: spin 60 %, send 10 %, idle 20 %, rest 10 %"
+    assert [shares_of(case, "time_ms", rank).parts[2].part for rank in range(3)] == pytest.approx(
+        [0.1, 0.2, 0.3]
+    )
+    assert ranks_with_shares(case) == [0, 1, 2]
+
+
+def test_only_iterations_whose_parts_are_known_count():
+    case = case_with(
+        given("time_ms", 10.0, 90.0),
+        given("work_ms", 5.0),
+        given("time_ms", 10.0, repeat=1),
+        given("time_ms", 10.0, rank=1),
+    )
+    (of,) = shares(case)
+    assert [share.part for share in of.parts] == [0.5, 0.0]
+    assert of.words == "work 50 %, rest 50 %"
+    assert shares(case, rank=1) == []
+
+
+def test_slow_ranks_weigh_by_their_time():
+    case = case_with(
+        given("time_ms", 30.0),
+        given("wait_ms", 30.0),
+        given("time_ms", 10.0, rank=1),
+        given("wait_ms", 0.0, rank=1),
+    )
+    assert shares(case)[0].parts[1].part == pytest.approx(0.75)
+
+
+def test_another_whole_is_named():
+    metrics = (TIME, metric("send_ms", "ms"), metric("pack_ms", "ms", part_of="send_ms"))
+    case = case_with(given("send_ms", 4.0), given("pack_ms", 1.0), metrics=metrics)
+    assert [(of.title, of.words) for of in shares(case)] == [("of send_ms", "pack 25 %, rest 75 %")]
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        (),
+        (given("time_ms", 1.0),),
+        (given("work_ms", 1.0),),
+        (given("time_ms", 0.0), given("work_ms", 0.0)),
+        (given("time_ms", 1.0), given("work_ms", math.nan)),
+    ],
+)
+def test_what_was_not_measured_has_no_shares(events):
+    assert shares(case_with(*events)) == []
+
+
+def test_a_run_of_before_there_were_parts_has_no_shares():
+    old = {name: value for name, value in PARTS[0].items() if name != "part_of"}
+    case = case_with(given("time_ms", 2.0), given("work_ms", 1.0), metrics=(TIME, old))
+    assert shares(case) == []
+    assert case.summary("work_ms").p50 == 1.0
+
+
+def test_parts_that_take_longer_than_the_whole_leave_no_rest():
+    case = case_with(given("time_ms", 2.0), given("work_ms", 3.0))
+    assert shares(case)[0].words == "work 150 %"
+
+
+@pytest.mark.parametrize(
+    ("part", "text"),
+    [(0.0, "0 %"), (0.004, "<1 %"), (0.005, "<1 %"), (0.006, "1 %"), (0.376, "38 %"), (1.0, "100 %")],
+)
+def test_per_cents_are_full(part, text):
+    assert percent(part) == text
+
+
+# Places
+
+
+@pytest.mark.parametrize(
+    ("place", "words"),
+    [
+        ({}, ""),
+        ({"tile": "0,1"}, "tile 0,1"),
+        ({"replica": 0, "stage": 1, "member": 2}, "replica 0 stage 1 member 2"),
+        ({"replica": 0, "stage": 0, "mirrored_stage": 1}, "replica 0 stage 0+1"),
+        ({"stage": 1, "mirrored_stage": 0, "mirrored_tile": "0,1"}, "stage 1+0 tile -+0,1"),
+    ],
+)
+def test_a_place_in_short(place, words):
+    assert place_words(short_place(place)) == words
+
+
+def test_names_come_from_all_places_with_their_width_and_whether_they_differ():
+    places = [{"replica": 0, "stage": 0, "tile": "0,10"}, {"replica": 0, "stage": 1}]
+    assert place_names(places) == (
+        PlaceName("replica", 1, False),
+        PlaceName("stage", 1, True),
+        PlaceName("tile", 4, True),
+    )
+    assert place_names([]) == ()
