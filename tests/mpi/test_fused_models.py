@@ -43,8 +43,7 @@ def case(network, fused_layers, *grids, balance, fault=None, **more):
 
 # By fused_layers, messages of rank 0 for halos and their gradients in a step of two micro-batches.
 MESSAGES = {
-    "V1": (V1, (4, 1), {0: 72, 1: 48, 2: 24, 3: 24}),
-    "V2": (V2, (4, 1), {0: 78, 2: 24}),
+    "V1": (V1, (4, 1), {0: 72, 1: 48, 2: 24}),
     "AmoebaNet": (AMOEBANET, (5, 4), {0: 190, 1: 78, 3: 36}),
 }
 COUNTED = [
@@ -56,10 +55,8 @@ OTHERS = [
     case(DEEPER, 3, "2x3", balance=(8,)),
     case(V2, 2, "2x3", balance=(5,)),
     case(V1, 3, "1x3", balance=(4, 1)),
-    case(V2, 1, "1x3", balance=(3, 2)),
     case(RESNET50, 2, "2x2", balance=(6, 12)),
     case(PUBLISHED, 2, "1x3", balance=(5, 4)),
-    case(PUBLISHED, 1, "1x2", "2x1", balance=(2, 2, 5)),
     # All layers in one group: halos wider than tiles come from more ranks than those beside.
     case(DEEPER, 7, "6x1", balance=(8,)),
     case(V1, 2, "2x2", "1x2", balance=(2, 3)),

@@ -11,6 +11,7 @@ from spbench_workers.layout import parse_pair
 RESNET, AMOEBANET = BENCHMARKS
 SMALL = {"image_size": 64, "batch_size": 8}
 SP = SMALL | {"scheme": "sp"}
+D2 = SP | {"halo_D2": True}
 GEMS = SMALL | {"scheme": "gems"}
 
 
@@ -30,6 +31,10 @@ def refused(entry, given):
         ({"scheme": "lp", "batch_size": 5, "parts": 2}, 2),
         ({"scheme": "lp", "replicas": 2}, 4),
         ({"scheme": "lp", "split_size": 3, "local_DP": 2}, 6),
+        ({"scheme": "lp", "local_DP": "2,1"}, 3),
+        ({"scheme": "lp", "split_size": 3, "local_DP": [1, 3, 2], "replicas": 2}, 12),
+        ({"scheme": "sp", "split_size": 3, "local_DP": "1,2"}, 7),
+        ({"scheme": "gems", "split_size": 3, "local_DP": "2,1,2"}, 5),
         ({"scheme": "sp"}, 5),
         ({"scheme": "sp", "num_spatial_parts": 4, "slice_method": "vertical"}, 5),
         ({"scheme": "sp", "grid": "2x3"}, 7),
@@ -101,6 +106,9 @@ def test_a_balance_by_estimated_cost_gives_tiles_more_layers():
         ({}, "learning_rate", 0.001),
         ({"enable_evaluation": True}, "learning_rate", None),
         ({"scheme": "gems"}, "times", 1),
+        ({}, "local_DP", "1"),
+        ({"local_DP": [2, 2]}, "local_DP", "2"),
+        ({"local_DP": "2, 1"}, "local_DP", "2,1"),
         ({"scheme": "sp"}, "grid", "2x2"),
         ({"scheme": "sp", "halo_D2": True}, "fused_layers", 1),
         ({"scheme": "sp", "grid": "1x3,2x1", "spatial_size": 2}, "num_spatial_parts", "3,2"),
@@ -134,7 +142,21 @@ def test_what_a_model_is():
         (SP | {"slice_method": "diagonal"}, "slice_method", "none of vertical, horizontal, square"),
         (SP | {"spatial_size": 3}, "spatial_size", "more than the 2 stages of split_size"),
         (SP | {"spatial_size": 2, "local_DP": 2}, "local_DP", "does nothing"),
+        (SMALL | {"local_DP": "2,1,1"}, "local_DP", "3 entries, 2 of 2 stages have no tiles"),
+        (SP | {"local_DP": "2,1"}, "local_DP", "2 entries, 1 of 2 stages have no tiles"),
+        (SMALL | {"local_DP": "2,0"}, "local_DP", "'0' is no number of ranks"),
+        (SMALL | {"local_DP": "two"}, "local_DP", "'two' is no number of ranks"),
+        (SMALL | {"parts": 8, "local_DP": "1,2"}, "batch_size", "at least 16"),
         (SP | {"fused_layers": 2}, "fused_layers", "without halo_D2"),
+        (D2 | {"fused_layers": 21, "balance": "20,18"}, "fused_layers", "take 20 at most"),
+        (D2 | {"fused_layers": 21, "balance": "18,20"}, "fused_layers", "take 18 at most"),
+        (D2 | {"fused_layers": 38, "split_size": 1}, "fused_layers", "take 37 at most"),
+        (D2 | {"fused_layers": 38, "balance": "measured"}, "fused_layers", "take 37 at most"),
+        (
+            D2 | {"scheme": "gems_sp", "split_size": 3, "balance": "5,9,24", "fused_layers": 6},
+            "fused_layers",
+            "take 5 at most",
+        ),
         (SMALL | {"balance": "19,18"}, "balance", "37 layers, the model has 38"),
         (SMALL | {"balance": "19,10,9"}, "balance", "one for each of 2 stages"),
         (SMALL | {"balance": "38,0"}, "balance", "leaves a stage without layers"),
@@ -144,6 +166,7 @@ def test_what_a_model_is():
         (GEMS | {"split_size": 1, "replicas": 2}, "split_size", "has no mirror"),
         (SMALL | {"batch_size": 3, "parts": 4}, "batch_size", "at least 4"),
         (SMALL | {"parts": 8, "local_DP": 2}, "batch_size", "at least 16"),
+        (GEMS | {"schedule": "1f1b-deep"}, "schedule", "for one pipeline"),
         (GEMS | {"parts": 5}, "batch_size", "at least 10"),
         (SMALL | {"times": 2}, "times", "does nothing in scheme lp, only in gems, gems_sp"),
         (SMALL | {"num_spatial_parts": 4}, "num_spatial_parts", "only in sp, gems_sp"),

@@ -10,6 +10,7 @@ from torch.nn import functional
 from spbench_workers.models import model
 from spbench_workers.models.build import build_stage
 from spbench_workers.models.kit import WholeKit
+from spbench_workers.parallel.arithmetic import Arithmetic
 from spbench_workers.parallel.int8 import (
     LEVELS,
     Int8Products,
@@ -18,7 +19,7 @@ from spbench_workers.parallel.int8 import (
     convolutions,
 )
 from spbench_workers.parallel.loss_scale import GOOD_STEPS, START, LossScale
-from spbench_workers.parallel.precision import BF16, FP16, PRECISIONS, MixedProducts, narrow
+from spbench_workers.parallel.precision import BF16, FP16, INT8, PRECISIONS, MixedProducts, narrow
 
 CPU = torch.device("cpu")
 MIXED = [FP16, BF16]
@@ -239,3 +240,23 @@ def test_the_share_in_whole_numbers_is_that_of_the_convolutions():
     assert products.int8 + products.others == 3 * total
     (linear,) = (one for one in stage.modules() if isinstance(one, nn.Linear))
     assert products.others == 3 * linear.weight.numel()
+
+
+def test_int8_is_not_for_learning():
+    with pytest.raises(ValueError, match="can infer"):
+        Arithmetic(World(), INT8, [], CPU, learns=True)
+
+
+def test_int8_needs_ranges():
+    _, stage = small_model()
+    arithmetic = Arithmetic(World(), INT8, [stage], CPU, learns=False)
+    with pytest.raises(ValueError, match="calibrate"), arithmetic.entered():
+        stage(random(1, 3, 32, 32))
+
+
+@pytest.mark.parametrize("name", PRECISIONS)
+def test_only_what_learns_in_fp16_scales_its_loss(name):
+    precision = PRECISIONS[name]
+    for learns in (False, True)[: 1 if precision.int8 else 2]:
+        arithmetic = Arithmetic(World(), precision, [], CPU, learns=learns)
+        assert arithmetic.scale == (START if learns and name == "fp16" else 1.0)

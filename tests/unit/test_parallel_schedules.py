@@ -8,13 +8,13 @@ from spbench_workers.layout import Grid
 from spbench_workers.layout_models import model_layout
 from spbench_workers.parallel.micro_batches import micro_batches
 from spbench_workers.parallel.orders import PENDING, halves_bubble, step_orders
-from spbench_workers.parallel.schedules import SCHEDULES, Task, ideal_bubble, in_flight, stage_order
+from spbench_workers.parallel.schedules import Task, ideal_bubble, in_flight, stage_order
 from spbench_workers.parallel.timeline import DeadlockError, after, before, play
 
 STAGES = st.integers(1, 6)
 PARTS = st.integers(1, 8)
 TIMES = st.integers(1, 3)
-SCHEDULE = st.sampled_from(SCHEDULES)
+SCHEDULE = st.sampled_from(["1f1b", "gpipe"])
 GRIDS = st.lists(st.sampled_from([Grid(1, 2), Grid(2, 2), Grid(2, 3)]), max_size=2)
 
 
@@ -81,6 +81,21 @@ def test_one_pipeline(stages, parts, schedule, forward_only):
     check_first_in_first_out(layout, orders)
     for pending in (1, 2, None):
         assert play(layout, orders, pending=pending).length > 0
+
+
+@given(STAGES, st.integers(1, 14))
+def test_one_pipeline_with_more_ahead(stages, parts):
+    layout = model_layout(stages)
+    batches, orders = step(layout, parts, "1f1b-deep")
+    check_complete(layout, batches, orders)
+    check_dependencies(layout, orders)
+    check_first_in_first_out(layout, orders)
+    held = [min(parts, 2 * (stages - stage) - 1) for stage in range(stages)]
+    assert list(map(in_flight, orders)) == held
+    for pending in (PENDING, PENDING + 1, None):
+        assert play(layout, orders, pending=pending).bubble == pytest.approx(
+            ideal_bubble(stages, parts)
+        )
 
 
 @settings(deadline=None, max_examples=60)

@@ -202,7 +202,7 @@ def test_a_table_shows_figures_and_verdicts():
     _, _, frame = live_at(120)
     first, second = (" ".join(line.split()) for line in frame[-2:])
     assert first == "0 node01 0,0 ended 3 3 2 2.9 2.98 1.00x ✓ passed"
-    assert second == "1 node01 tile 0,1 ended 3 4 2 3.8 3.96 1.00x ✓ passed"
+    assert second == "1 node01 0,1 ended 3 4 2 3.8 3.96 1.00x ✓ passed"
 
 
 # Replay

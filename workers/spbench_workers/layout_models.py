@@ -141,19 +141,25 @@ def model_layout(
     stages: int,
     grids: Sequence[Grid] = (),
     *,
-    members: int = 1,
+    members: int | Sequence[int] = 1,
     replicas: int = 1,
     mirrored: bool = False,
 ) -> ModelLayout:
     """Return the layout whose first stages are tiled by ``grids``, and whose others have members.
 
-    It takes ``replicas * (sum of tiles + (stages - len(grids)) * members)`` ranks.
+    ``members`` is one number for all of these others, or one for each. It takes
+    ``replicas * (sum of tiles + sum of members)`` ranks.
 
     Raises:
-        ValueError: There are more grids than stages, or a number is below 1.
+        ValueError: There are more grids than stages, not as many members as stages without tiles,
+            or a number is below 1.
     """
     if len(grids) > stages:
         raise ValueError(f"{len(grids)} stages in tiles are more than the {stages} of the model")
+    others = stages - len(grids)
+    each = [members] * others if isinstance(members, int) else list(members)
+    if len(each) != others:
+        raise ValueError(f"{len(each)} numbers of members are not one for each of {others} stages")
     tiled = tuple(Stage(grid) for grid in grids)
-    whole = (Stage(members=members),) * (stages - len(grids))
+    whole = tuple(Stage(members=count) for count in each)
     return ModelLayout(tiled + whole, replicas, mirrored)

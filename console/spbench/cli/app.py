@@ -11,7 +11,7 @@ from typing import cast
 import typer
 
 from spbench import __version__
-from spbench.cli import compare, doctor, networks, results, run, suites
+from spbench.cli import compare, doctor, networks, plan, profile, results, run, suites
 from spbench.errors import ExitCode, SpbenchError, SuiteError
 
 ENV_COMPLETE = "_SPBENCH_COMPLETE"
@@ -35,6 +35,8 @@ app = typer.Typer(
 run.register(app)
 suites.register(app)
 networks.register(app)
+profile.register(app)
+plan.register(app)
 doctor.register(app)
 results.register(app)
 compare.register(app)

@@ -9,6 +9,7 @@ import re
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Protocol, TextIO
 
@@ -28,6 +29,8 @@ from spbench.cli.request import (
 from spbench.errors import ExitCode, SpbenchError, UsageError
 
 if TYPE_CHECKING:
+    from spbench.engine.plan import RunPlan
+    from spbench.engine.run import Outcome
     from spbench.record.state import Event, RunState
 
 
@@ -81,6 +84,7 @@ def run(
 ) -> None:
     """Run a suite on real MPI ranks."""
     from spbench.engine.plan import plan
+    from spbench.record.state import RunState
 
     verbosity = -1 if quiet else int(verbose)
     exit_code = ExitCode.PASSED
@@ -107,7 +111,9 @@ def run(
 
             print_commands(planned)
             return
-        report, exit_code = _execute(planned, headless, json_target, verbosity)
+        on_stderr = json_target == "-"
+        outcome = _execute(planned, headless, on_stderr, verbosity, RunState())
+        report, exit_code = outcome.report, outcome.exit_code
     except SpbenchError as error:
         _refuse(error, json_target)
         raise
@@ -119,16 +125,40 @@ def run(
     raise typer.Exit(exit_code)
 
 
-def _execute(
-    planned: Any, headless: bool, json_target: str | None, verbosity: int
-) -> tuple[dict[str, Any], ExitCode]:
-    import asyncio
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A run that was made for another command.
 
-    from spbench.engine.run import Run
+    Attributes:
+        state: What its ranks have said.
+    """
+
+    state: RunState
+    report: dict[str, Any]
+    exit_code: ExitCode
+
+
+def execute(planned: RunPlan, *, quiet: bool, verbose: bool, to_stderr: bool) -> Done:
+    """Run what another command needs; it is shown as ``spbench run`` shows it.
+
+    Raises:
+        SpbenchError: Nothing could be started.
+    """
     from spbench.record.state import RunState
 
     state = RunState()
-    view = _view(state, headless, json_target, verbosity)
+    outcome = _execute(planned, False, to_stderr, -1 if quiet else int(verbose), state)
+    return Done(state, outcome.report, outcome.exit_code)
+
+
+def _execute(
+    planned: RunPlan, headless: bool, on_stderr: bool, verbosity: int, state: RunState
+) -> Outcome:
+    import asyncio
+
+    from spbench.engine.run import Run
+
+    view = _view(state, headless, on_stderr, verbosity)
     try:
         outcome = asyncio.run(Run(planned, state, view).execute())
         with suppress(OSError):  # the terminal may have gone
@@ -136,12 +166,12 @@ def _execute(
     finally:
         with suppress(OSError):
             view.close()
-    return outcome.report, outcome.exit_code
+    return outcome
 
 
-def _view(state: RunState, headless: bool, json_target: str | None, verbosity: int) -> RunView:
+def _view(state: RunState, headless: bool, on_stderr: bool, verbosity: int) -> RunView:
     """A terminal gets live tables; a pipe, CI, --headless or JSON on stdout gets lines."""
-    plain = headless or json_target == "-" or verbosity < 0 or os.environ.get("CI")
+    plain = headless or on_stderr or verbosity < 0 or os.environ.get("CI")
     if not plain and sys.stdout.isatty() and os.environ.get("TERM") != "dumb":
         from rich.console import Console
 
@@ -150,7 +180,7 @@ def _view(state: RunState, headless: bool, json_target: str | None, verbosity: i
         return LiveView(state, Console(), verbosity)
     from spbench.cli.lines import Lines
 
-    return Lines(state, _writer(sys.stderr if json_target == "-" else sys.stdout), verbosity)
+    return Lines(state, _writer(sys.stderr if on_stderr else sys.stdout), verbosity)
 
 
 def _writer(stream: TextIO) -> Callable[[str], None]:

@@ -62,9 +62,9 @@ def validate(
 
 
 def schema(
-    what: Annotated[str, typer.Argument(help="suite or report.")] = "suite",
+    what: Annotated[str, typer.Argument(help="suite, report or plan.")] = "suite",
 ) -> None:
-    """Print the JSON Schema of suites (for editors) or of reports."""
+    """Print the JSON Schema of suites (for editors), reports or plans."""
     if what == "suite":
         from spbench.suites.json_schema import suite_schema
 
@@ -73,8 +73,12 @@ def schema(
         from spbench.report.model import report_schema
 
         document = report_schema()
+    elif what == "plan":
+        from spbench.planner.plan_json import plan_schema
+
+        document = plan_schema()
     else:
-        raise UsageError(f"there is no schema of {what!r}; there are suite and report")
+        raise UsageError(f"there is no schema of {what!r}; there are suite, report and plan")
     print(json.dumps(document, indent=1))
 
 

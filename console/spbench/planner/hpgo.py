@@ -63,7 +63,7 @@ def _stages(states: States, work: Work, wires: Wires, draft: Draft) -> tuple[Sta
         workers = sum(group.held) / draft.pipelines
         samples = training.micro_batch_size / workers
         share = samples / states.profile.batch_size
-        kept = in_flight("1f1b", at, len(ends), micro)
+        memory = stage_memory(states, start, end, samples, training.optimizer_memory_scaling)
         found.append(
             Stage(
                 start=start,
@@ -73,9 +73,10 @@ def _stages(states: States, work: Work, wires: Wires, draft: Draft) -> tuple[Sta
                 backward_s=share * states.between(states.backward_s, start, end),
                 send_s=_send_seconds(work, wires, draft, at),
                 all_reduce_s=wires.all_reduce(group) * work.parameter_bytes(start, end - 1),
-                memory_bytes=stage_memory(
-                    states, start, end, samples, kept, training.optimizer_memory_scaling
-                ),
+                memory_bytes=memory.peak(in_flight("1f1b", at, len(ends), micro)),
+                fixed_bytes=memory.fixed,
+                held_bytes=memory.held,
+                once_bytes=memory.once,
             )
         )
     return tuple(found)

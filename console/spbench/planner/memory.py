@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from spbench.planner.states import States
 
@@ -18,18 +18,29 @@ def in_flight(schedule: StageSchedule, stage: int, stages: int, micro_batches: i
     return min(deep if schedule == "1f1b-deep" else stages - stage, micro_batches)
 
 
+class Memory(NamedTuple):
+    """Bytes of a device: of the parameters, of each micro-batch in flight, and of one pass."""
+
+    fixed: float
+    held: float
+    once: float
+
+    def peak(self, kept: int) -> float:
+        """Return the most that is in use with so many micro-batches in flight."""
+        return self.fixed + kept * self.held + self.once
+
+
 def stage_memory(
     states: States,
     start: int,
     end: int,
     samples: float,
-    kept: int,
     optimizer_memory_scaling: float,
     recompute: bool = False,
-) -> float:
-    """Return the peak bytes of a device that holds the states from ``start`` up to ``end``.
+) -> Memory:
+    """Return what a device needs that holds the states from ``start`` up to ``end``.
 
-    Parameters and what the optimizer keeps of them, what ``kept`` micro-batches keep until their
+    Parameters and what the optimizer keeps of them, what each micro-batch keeps until its
     backward pass, and what one layer needs while it runs. With recomputation a micro-batch keeps
     the stage's input only, and one of them at a time all of it.
 
@@ -38,14 +49,16 @@ def stage_memory(
         start: The stage's first state.
         end: The state after its last.
         samples: Samples of a micro-batch on one device; a fraction where replicas share one.
-        kept: Micro-batches in flight.
         optimizer_memory_scaling: Bytes kept for each byte of parameters.
         recompute: Whether activations are computed again for the backward pass.
     """
     share = samples / states.profile.batch_size
     whole = states.between(states.kept_bytes, start, end)
     arriving = states.crossing_bytes[start - 1] if start else 0.0
-    held = kept * arriving + whole if recompute else kept * whole
     working = states.working_bytes(start, end)
     parameters = states.between(states.parameter_bytes, start, end)
-    return optimizer_memory_scaling * parameters + share * (held + working)
+    return Memory(
+        fixed=optimizer_memory_scaling * parameters,
+        held=share * (arriving if recompute else whole),
+        once=share * (working + whole if recompute else working),
+    )

@@ -25,6 +25,10 @@ class Stage:
         all_reduce_s: Seconds in which the devices sum their gradients after a step.
         memory_bytes: Peak memory of each of its devices.
         recompute: Whether activations are computed again for the backward pass.
+        overlapped_s: Seconds of the all-reduce beside the last backward pass, not after it.
+        fixed_bytes: The part of the memory that parameters and optimizer take.
+        held_bytes: The part that each micro-batch keeps from its forward to its backward pass.
+        once_bytes: The part that one pass at a time takes.
     """
 
     start: int
@@ -36,6 +40,10 @@ class Stage:
     all_reduce_s: float
     memory_bytes: float
     recompute: bool = False
+    overlapped_s: float = 0.0
+    fixed_bytes: float = 0.0
+    held_bytes: float = 0.0
+    once_bytes: float = 0.0
 
     @property
     def replicas(self) -> int:

@@ -9,6 +9,7 @@ from typing import Any
 
 from spbench.planner.errors import PlannerError
 from spbench.planner.graph import Edge, find_cycle
+from spbench.planner.origin import Origin
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,7 @@ class Profile:
         batch_size: Samples in a batch when the layers were measured.
         edges: By index, from a layer to one that reads its output.
         also: What was measured at further batch sizes, rising.
+        origin: Which of spbench's models it is of; None where nobody knows.
 
     Raises:
         PlannerError: It is empty or cyclic, takes no time, or has a number that cannot be.
@@ -74,6 +76,7 @@ class Profile:
     layers: tuple[Layer, ...]
     edges: tuple[Edge, ...]
     also: tuple[Measured, ...] = field(default=())
+    origin: Origin | None = None
 
     def __post_init__(self) -> None:
         wrong = next(iter(_wrong(self)), None)
@@ -115,6 +118,7 @@ class Profile:
                 Measured(point.batch_size, tuple(point.layers[index] for index in kept))
                 for point in self.also
             ),
+            self.origin,
         )
 
 

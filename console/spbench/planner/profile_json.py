@@ -11,6 +11,8 @@
                 out, the layers are a chain
 ``also``        optional: the same at further batch sizes, rising; each ``batch_size`` and
                 ``layers``, which repeat the names and may leave out ``parameter_bytes``
+``origin``      optional: the model that it is of, ``model`` and ``params`` as `model.profile` has
+                them, ``ranks`` that did the same work at once, and ``threads`` of each
 
 Times are milliseconds of one device for the whole batch, sizes are bytes.
 """
@@ -22,6 +24,7 @@ from typing import Any
 
 from spbench.errors import Diagnostic, SuiteError
 from spbench.planner.errors import ProfileError
+from spbench.planner.origin import written_origin
 from spbench.planner.profile import NUMBERS, PER_BATCH, Layer, Profile
 from spbench.planner.profile_reader import SCHEMA, ProfileReader
 from spbench.suites.findings import Findings
@@ -66,6 +69,8 @@ def write_profile_json(profile: Profile) -> str:
             }
             for point in profile.also
         ]
+    if profile.origin:
+        content["origin"] = written_origin(profile.origin)
     return json.dumps(content, indent=1, allow_nan=False) + "\n"
 
 

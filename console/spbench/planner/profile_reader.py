@@ -8,6 +8,7 @@ from typing import Any
 
 from spbench.errors import did_you_mean
 from spbench.planner.graph import Edge, find_cycle
+from spbench.planner.origin import Origin, read_origin
 from spbench.planner.profile import (
     NUMBERS,
     PER_BATCH,
@@ -21,7 +22,7 @@ from spbench.suites.yaml_nodes import KeyPath
 
 SCHEMA = "spbench.profile/1"
 
-_KEYS = {"schema", "name", "batch_size", "layers", "edges", "also"}
+_KEYS = {"schema", "name", "batch_size", "layers", "edges", "also", "origin"}
 _OPTIONAL = {"working_bytes": 0.0, "kept_bytes": None}
 _NEEDED = tuple(name for name in NUMBERS if name not in _OPTIONAL)
 
@@ -51,6 +52,7 @@ class ProfileReader:
         layers = self._layers(data, (), NUMBERS, None)
         edges = self._edges(data, layers)
         also = self._also(data, layers)
+        origin = self._origin(data)
         given = data.get("name", name)
         if not isinstance(given, str):
             self._blame(("name",), "the name must be text")
@@ -58,7 +60,14 @@ class ProfileReader:
         self._check_graph(layers, edges)
         if self.found:
             return None
-        return Profile(given, batch_size, layers, tuple(edges), tuple(also))
+        return Profile(given, batch_size, layers, tuple(edges), tuple(also), origin)
+
+    def _origin(self, data: Mapping[str, Any]) -> Origin | None:
+        try:
+            return read_origin(data["origin"]) if "origin" in data else None
+        except ValueError as error:
+            self._blame(("origin",), str(error))
+            return None
 
     def _known(self, data: Mapping[str, Any], keys: set[str], path: KeyPath) -> None:
         for key in data:

@@ -111,7 +111,7 @@ def test_memory_by_hand():
     )
     states = antichain_states(Profile("p", 2, layers, ((0, 1), (1, 2))))
     # Layers b and c, 4 samples where 2 were measured, 3 micro-batches kept.
-    kept = stage_memory(states, 1, 3, 4.0, 3, 2.0)
+    kept = stage_memory(states, 1, 3, 4.0, 2.0).peak(3)
     assert kept == 2 * 600.0 + 2 * (3 * 90.0 + 7.0)
-    again = stage_memory(states, 1, 3, 4.0, 3, 2.0, recompute=True)
+    again = stage_memory(states, 1, 3, 4.0, 2.0, recompute=True).peak(3)
     assert again == 2 * 600.0 + 2 * (3 * 10.0 + 90.0 + 7.0)

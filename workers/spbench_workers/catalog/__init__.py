@@ -5,7 +5,16 @@ A new benchmark is one worker module and one entry here. Standard library only.
 
 from __future__ import annotations
 
-from spbench_workers.catalog import allreduce, compute, halo, kvstore, link, memory, models
+from spbench_workers.catalog import (
+    allreduce,
+    compute,
+    halo,
+    kvstore,
+    link,
+    memory,
+    model_profile,
+    models,
+)
 from spbench_workers.catalog.benchmark import Benchmark, Metric, ParamError, Ranks
 from spbench_workers.catalog.parameters import LISTS, Param, Params
 
@@ -21,7 +30,7 @@ COMMON_FAULTS = {
 
 BENCHMARKS: dict[str, Benchmark] = {
     entry.name: entry
-    for family in (halo, link, memory, compute, allreduce, kvstore, models)
+    for family in (halo, link, memory, compute, allreduce, kvstore, models, model_profile)
     for entry in family.BENCHMARKS
 }
 

@@ -30,9 +30,10 @@ def resolve_grids(params: Params) -> Params:
             "spatial_size",
             f"spatial_size {count} is more than the {params['split_size']} stages of split_size",
         )
-    parts = _each(params, "num_spatial_parts", count, _read_parts)
-    methods = _each(params, "slice_method", count, _read_method)
-    given = _each(params, "grid", count, _read_grid)
+    of = f"spatial_size is {count}"
+    parts = _each(params, "num_spatial_parts", count, of, _read_parts)
+    methods = _each(params, "slice_method", count, of, _read_method)
+    given = _each(params, "grid", count, of, _read_grid)
     stages = zip(parts, methods, given, strict=True)
     grids = [_grid(*stage) for stage in stages]
     if all(grid.size == 1 for grid in grids):
@@ -43,8 +44,28 @@ def resolve_grids(params: Params) -> Params:
     }
 
 
-def _each(params: Params, name: str, count: int, read: Any) -> list[Any]:
-    """Return a parameter's value for each spatial stage; one value is that of all."""
+def resolve_members(params: Params) -> Params:
+    """Read local_DP, and write it as one number where all stages without tiles have the same.
+
+    Raises:
+        ParamError: It is not one number for all of them, or one for each, or there are none.
+    """
+    tiled = params["spatial_size"] or 0
+    count = params["split_size"] - tiled
+    if count == 0:
+        if params["local_DP"] != "1":
+            raise ParamError(
+                "local_DP", "local_DP does nothing where every stage works on tiles; leave it out"
+            )
+        return params
+    of = f"{count} of {params['split_size']} stages have no tiles"
+    members = _each(params, "local_DP", count, of, _read_members)
+    kept = members[:1] if len(set(members)) == 1 else members
+    return params | {"local_DP": ",".join(map(str, kept))}
+
+
+def _each(params: Params, name: str, count: int, of: str, read: Any) -> list[Any]:
+    """Return a parameter's value for each of some stages; one value is that of all."""
     if params[name] is None:
         return [None] * count
     try:
@@ -54,8 +75,7 @@ def _each(params: Params, name: str, count: int, read: Any) -> list[Any]:
     if len(values) not in (1, count):
         raise ParamError(
             name,
-            f"{name} {params[name]} has {len(values)} entries, spatial_size is {count}: "
-            f"give one for all, or {count}",
+            f"{name} {params[name]} has {len(values)} entries, {of}: give one for all, or {count}",
         )
     return values * count if len(values) == 1 else values
 
@@ -63,6 +83,12 @@ def _each(params: Params, name: str, count: int, read: Any) -> list[Any]:
 def _read_parts(word: str) -> int:
     if not word.isdecimal() or int(word) < 1:
         raise ValueError(f"{word!r} is no number of tiles")
+    return int(word)
+
+
+def _read_members(word: str) -> int:
+    if not word.isdecimal() or int(word) < 1:
+        raise ValueError(f"{word!r} is no number of ranks")
     return int(word)
 
 
@@ -106,10 +132,16 @@ def layout_of(params: Params) -> ModelLayout:
     return model_layout(
         params["split_size"],
         grids,
-        members=params["local_DP"],
+        members=members_of(params["local_DP"]),
         replicas=params["replicas"],
         mirrored=params["scheme"] in MIRRORED,
     )
+
+
+def members_of(text: str) -> int | list[int]:
+    """Return a complete local_DP: one number for all stages without tiles, or one for each."""
+    members = [_read_members(word) for word in text.split(",")]
+    return members[0] if len(members) == 1 else members
 
 
 def resolve_balance(params: Params, model: Model) -> Params:
@@ -184,7 +216,7 @@ def check_fused(params: Params, model: Model) -> None:
 
 
 def model_ranks(params: Params) -> Ranks:
-    """Return replicas * (sum of tiles + (stages - spatial stages) * local_DP)."""
+    """Return replicas * (sum of tiles + sum of local_DP over the stages without tiles)."""
     return Ranks(exact=layout_of(params).ranks)
 
 

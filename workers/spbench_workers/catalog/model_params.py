@@ -34,7 +34,13 @@ _SPLIT = (
         "layers of each stage as in 20,18; or else balanced by estimated cost, or by measured",
     ),
     Param("times", "int", None, "pairs of halves in a step of mirrored pipelines; else 1", 1),
-    Param("local_DP", "int", None, "ranks that share the images of a stage without tiles", 1),
+    Param(
+        "local_DP",
+        "text",
+        None,
+        "ranks that share the images of a stage without tiles, one number for all or one for each "
+        "as in 2,1; else 1",
+    ),
     Param("replicas", "int", None, "copies of all stages, each with images of its own", 1),
     Param(
         "sync_batchnorm",
@@ -63,8 +69,9 @@ _SPEED = (
         "schedule",
         "choice",
         None,
-        "order of micro-batches: backward as soon as it can (1f1b, default), or after all forward",
-        choices=("1f1b", "gpipe"),
+        "order of micro-batches: backward as soon as it can (1f1b, default), with nearly twice as "
+        "many micro-batches ahead (1f1b-deep), or after all forward",
+        choices=("1f1b", "gpipe", "1f1b-deep"),
     ),
 )
 _NUMBERS = (
@@ -111,7 +118,6 @@ _DATA = (
         "threads that prepare the next step's images, a rank; else 0",
         minimum=0,
     ),
-    Param("num_classes", "int", 10, "what the last layer tells apart", minimum=1),
     Param("num_epochs", "int", 1, "epochs, each of `iterations` steps", minimum=1),
     warmup(2),
     iterations(10),
@@ -138,9 +144,15 @@ _LEARNING = (
     Param("checkpoint_every", "int", None, "steps from one checkpoint to the next", minimum=1),
 )
 
+NETWORK = (
+    replace(IMAGE_SIZE, default=32, help="pixels of an image, N or HxW"),
+    Param("num_classes", "int", 10, "what the last layer tells apart", minimum=1),
+)
+"""What makes a network beside its own parameters."""
+
 COMMON = (
     Param("scheme", "choice", "lp", "how the work is shared", choices=SCHEMES),
-    replace(IMAGE_SIZE, default=32, help="pixels of an image, N or HxW"),
+    NETWORK[0],
     Param("batch_size", "int", 32, "images of a step of one replica", minimum=1),
     Param(
         "parts",
@@ -152,6 +164,7 @@ COMMON = (
     *_SPLIT,
     *_SPEED,
     *_NUMBERS,
+    NETWORK[1],
     *_DATA,
     *_LEARNING,
     Param("validate", "bool", True, "whether results are compared with the sequential model's"),

@@ -16,6 +16,7 @@ from spbench_workers.catalog.model_layout import (
     model_ranks,
     resolve_balance,
     resolve_grids,
+    resolve_members,
 )
 from spbench_workers.catalog.model_params import AMOEBANET, COMMON, RESNET, SCHEMES
 from spbench_workers.catalog.parameters import Params
@@ -28,7 +29,7 @@ _PIPELINES = tuple(scheme for scheme in SCHEMES if scheme != "sequential")
 _OF_SCHEMES: dict[str, tuple[tuple[str, ...], Any]] = {
     "split_size": (_PIPELINES, 2),
     "balance": (_PIPELINES, None),
-    "local_DP": (_PIPELINES, 1),
+    "local_DP": (_PIPELINES, "1"),
     "replicas": (_PIPELINES, 1),
     "backend": (_PIPELINES, "mpi"),
     "schedule": (_PIPELINES, "1f1b"),
@@ -69,8 +70,14 @@ def resolve(name: str, params: Params) -> Params:
     params = _resolve_numbers(params)
     if params["scheme"] in TILED:
         params = _resolve_halo(resolve_grids(params))
+    if params["scheme"] != "sequential":
+        params = resolve_members(params)
+    if params["schedule"] == "1f1b-deep" and params["scheme"] in MIRRORED:
+        raise ParamError(
+            "schedule", "1f1b-deep is for one pipeline; mirrored ones take 1f1b, gpipe"
+        )
     _check_shares(params)
-    params = _resolve_model(name, params)
+    params = with_model(name, params)
     if params["scheme"] == "sequential":
         return params
     model = model_of(name, params)
@@ -178,10 +185,6 @@ def _check_shares(params: Params) -> None:
         _refuse(params, "sync_batchnorm", "with one replica")
     members = max(stage.members for stage in layout.stages)
     if scheme != "sequential":
-        if params["local_DP"] > members:
-            raise ParamError(
-                "local_DP", "local_DP does nothing where every stage works on tiles; leave it out"
-            )
         if layout.ranks == 1:
             raise ParamError("split_size", f"{scheme} on one rank is scheme sequential")
         if layout.mirrored and len(layout.stages) == 1:
@@ -196,7 +199,12 @@ def _check_shares(params: Params) -> None:
         raise ParamError("batch_size", f"batch_size: {error}") from None
 
 
-def _resolve_model(name: str, params: Params) -> Params:
+def with_model(name: str, params: Params) -> Params:
+    """Fill in which model it is; complete parameters of the others make sure that there is one.
+
+    Raises:
+        ParamError: There is no such model, or not for such images.
+    """
     if name == "resnet" and params["arch"] is None:
         params = _filled(params, {"version": 2, "depth": 110})
     model_of(name, params)

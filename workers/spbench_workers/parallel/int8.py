@@ -96,7 +96,8 @@ class Quantised:
 
     def rounded(self, values: torch.Tensor) -> torch.Tensor:
         """Return an input as whole numbers; calibration may not have seen its largest values."""
-        whole = values.mul(1.0 / self.scale).round_().add_(self.zero)
+        # What is cut off after a half is added is rounded: in three passes and not five.
+        whole = torch.add(torch.tensor(self.zero + 0.5), values, alpha=1.0 / self.scale)
         return whole.clamp_(0, LEVELS).to(torch.uint8)
 
     @classmethod

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
 from time import perf_counter
+from typing import Any
 
 import torch
 from torch import nn
@@ -15,6 +17,7 @@ from spbench_workers.models.kit import WholeKit
 from spbench_workers.models.layers import Flow, Model
 
 ROUNDS = 5
+Tensors = tuple[torch.Tensor, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,17 +71,36 @@ def _inputs(
     )
 
 
-def _round(
-    stage: nn.Module, inputs: tuple[torch.Tensor, ...], device: torch.device
-) -> tuple[float, float]:
+def _round(stage: nn.Module, inputs: Tensors, device: torch.device) -> tuple[float, float]:
     """Seconds of one forward and one backward."""
+    seconds, outputs = forward(stage, inputs, device)
+    return seconds, backward(outputs, list(map(torch.ones_like, outputs)), device)
+
+
+def forward(
+    layer: Callable[[Any], Any], inputs: Tensors, device: torch.device
+) -> tuple[float, Tensors]:
+    """Return the seconds of a layer's forward pass, and what it gives on."""
     synchronize(device)
     start = perf_counter()
-    made = stage(inputs[0] if len(inputs) == 1 else inputs)
+    made = layer(inputs[0] if len(inputs) == 1 else inputs)
     synchronize(device)
-    between = perf_counter()
-    outputs = (made,) if isinstance(made, torch.Tensor) else tuple(made)
-    outputs = tuple(one for one in outputs if one.requires_grad)
-    torch.autograd.backward(outputs, [torch.ones_like(one) for one in outputs])
+    return perf_counter() - start, as_tuple(made)
+
+
+def as_tuple(made: torch.Tensor | Sequence[torch.Tensor]) -> Tensors:
+    """Return what a layer gives, one tensor or several, as a tuple."""
+    return (made,) if isinstance(made, torch.Tensor) else tuple(made)
+
+
+def backward(outputs: Tensors, gradients: Sequence[torch.Tensor], device: torch.device) -> float:
+    """Return the seconds of a layer's backward pass, from the gradients of what it gave on."""
+    pairs = zip(outputs, gradients, strict=True)
+    learnt = [(output, gradient) for output, gradient in pairs if output.requires_grad]
+    if not learnt:
+        return 0.0
     synchronize(device)
-    return between - start, perf_counter() - between
+    start = perf_counter()
+    torch.autograd.backward([output for output, _ in learnt], [grad for _, grad in learnt])
+    synchronize(device)
+    return perf_counter() - start

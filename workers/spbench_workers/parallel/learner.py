@@ -17,9 +17,7 @@ from spbench_workers.parallel.micro_batches import MicroBatch
 from spbench_workers.parallel.one_way import MIRROR, OWNER, OneWay
 from spbench_workers.parallel.plan import Learning
 from spbench_workers.parallel.running_statistics import MirroredStatistics
-
-MOMENTUM = 0.9
-"""Of SGD."""
+from spbench_workers.parallel.updates import Updates
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +74,7 @@ class Learner:
         )
         self._updated = set(parameters)
         self.optimizer = learning.optimizer
-        self._optimizer = optimizer_of(learning, parameters)
+        self._updates = Updates(learning, parameters)
         self._decay = learning.learning_rate_decay
         self._gradients = [FlatGradients(stage) for _, stage in stages]
         places = [place for place, _ in stages]
@@ -121,7 +119,7 @@ class Learner:
     def update(self) -> None:
         """Update the weights; leave them where a rank's gradients were too large for fp16."""
         if not self._skips:
-            self._optimizer.step()
+            self._updates.step()
 
     def share(self) -> None:
         """Give the weights to the copies that own none."""
@@ -141,23 +139,20 @@ class Learner:
 
     def end_epoch(self) -> None:
         """Let the learning rate decay."""
-        for group in self._optimizer.param_groups:
-            group["lr"] *= self._decay
+        self._updates.learning_rate *= self._decay
 
     @property
     def learning_rate(self) -> float:
         """What the next step learns with."""
-        return float(self._optimizer.param_groups[0]["lr"])
+        return self._updates.learning_rate
 
     @learning_rate.setter
     def learning_rate(self, rate: float) -> None:
-        for group in self._optimizer.param_groups:
-            group["lr"] = rate
+        self._updates.learning_rate = rate
 
     def state_of(self, parameter: nn.Parameter) -> dict[str, torch.Tensor]:
         """Return what the optimizer keeps for a parameter: nothing before the first step."""
-        state = self._optimizer.state.get(parameter, {})
-        return {word: one for word, one in state.items() if isinstance(one, torch.Tensor)}
+        return dict(self._updates.states.get(parameter, {}))
 
     def set_state(self, parameter: nn.Parameter, state: Mapping[str, torch.Tensor]) -> None:
         """Let the optimizer go on from what it has kept for a parameter; the tensors are copied.
@@ -166,7 +161,7 @@ class Learner:
         """
         if parameter not in self._updated:
             return
-        self._optimizer.state[parameter] = {
+        self._updates.states[parameter] = {
             # Moments are as the parameter is; Adam counts its steps in a number of its own.
             word: torch.empty_like(parameter).copy_(one) if one.ndim else one.clone()
             for word, one in state.items()
@@ -179,20 +174,3 @@ class Learner:
             sharing.comm.Free()
         if self._one_way is not None:
             self._one_way.free()
-
-
-def optimizer_of(learning: Learning, parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
-    """Return torch's optimizer.
-
-    Raises:
-        ValueError: There is no such optimizer.
-    """
-    rate, decay = learning.learning_rate, learning.weight_decay
-    match learning.optimizer:
-        case "sgd":
-            return torch.optim.SGD(parameters, lr=rate, momentum=MOMENTUM, weight_decay=decay)
-        case "adam":
-            return torch.optim.Adam(parameters, lr=rate, weight_decay=decay)
-        case "adamw":
-            return torch.optim.AdamW(parameters, lr=rate, weight_decay=decay)
-    raise ValueError(f"there is no optimizer {learning.optimizer!r}")

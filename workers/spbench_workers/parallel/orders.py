@@ -39,7 +39,7 @@ def step_orders(
     Args:
         layout: The ranks, of one pipeline or of two mirrored ones.
         batches: The step's micro-batches, whose places in this list the tasks name.
-        schedule: ``gpipe`` or ``1f1b``.
+        schedule: ``gpipe`` or ``1f1b``, and of one pipeline ``1f1b-deep``.
         forward_only: Whether nothing is to be learnt.
 
     Raises:

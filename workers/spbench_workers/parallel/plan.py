@@ -45,7 +45,7 @@ class Plan:
     seed: int = 0
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     precision: Precision = FP32
-    transport: str = "auto"
+    transport: str = "once"
     backend: str = "mpi"
     one_way: bool = False
     statistics: str = "image"

@@ -20,9 +20,9 @@ from spbench_workers.images.synthetic import SyntheticImages
 from spbench_workers.layout import Box
 from spbench_workers.models.build import build_stage
 from spbench_workers.models.kit import WholeKit
-from spbench_workers.parallel.learner import optimizer_of
 from spbench_workers.parallel.micro_batches import MicroBatch
 from spbench_workers.parallel.plan import Learning, Plan
+from spbench_workers.parallel.updates import MOMENTUM
 
 Key = tuple[str | int, ...]
 """A parameter's name, a replica and a micro-batch, ..."""
@@ -98,7 +98,7 @@ class OneProcess:
         return found
 
     def _learn(self, found: Results, learning: Learning) -> None:
-        optimizers = [optimizer_of(learning, list(copy.parameters())) for copy in self._copies]
+        optimizers = [_optimizer(learning, copy) for copy in self._copies]
         for step in range(STEPS):
             self._source.turn_to(step)
             losses = [
@@ -180,3 +180,12 @@ class OneProcess:
             return values
         drawn = torch.randn(values.shape, generator=self._random, dtype=torch.float64)
         return values.detach() * (1 + self._noise * drawn.to(values.device))
+
+
+def _optimizer(learning: Learning, model: nn.Module) -> torch.optim.Optimizer:
+    rate, decay = learning.learning_rate, learning.weight_decay
+    if learning.optimizer == "sgd":
+        return torch.optim.SGD(model.parameters(), rate, MOMENTUM, weight_decay=decay)
+    if learning.optimizer == "adam":
+        return torch.optim.Adam(model.parameters(), rate, weight_decay=decay)
+    return torch.optim.AdamW(model.parameters(), rate, weight_decay=decay)

@@ -1,8 +1,9 @@
-"""In which order a stage works: gpipe and 1f1b.
+"""In which order a stage works: gpipe, 1f1b and 1f1b-deep.
 
-Both do the same sums in the same order, leave ranks idle equally long, and differ in memory: in
+All do the same sums in the same order, leave ranks idle equally long, and differ in memory: in
 gpipe a stage holds what it needs for backward of all micro-batches, in 1f1b of at most as many as
-there are stages from it to the last.
+there are stages from it to the last. 1f1b-deep (DAPPLE's second warm-up policy) takes nearly twice
+as many ahead, so that messages between stages have a round trip's time to come.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 Kind = Literal["forward", "backward"]
-SCHEDULES = ("1f1b", "gpipe")
+SCHEDULES = ("1f1b", "gpipe", "1f1b-deep")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +67,8 @@ def stage_order(
         return (*forward, *backward)
     if schedule == "1f1b":
         return _one_forward_one_backward(forward, backward, stages - 1 - stage)
+    if schedule == "1f1b-deep":
+        return _one_forward_one_backward(forward, backward, 2 * (stages - 1 - stage))
     raise ValueError(f"{schedule!r} is none of {', '.join(SCHEDULES)}")
 
 

@@ -47,10 +47,12 @@ class Steps:
     def _sent(self) -> tuple[int, int]:
         """Bytes and messages of this rank, of all kinds, so far."""
         engine = self._engine
-        return (
-            engine.bytes_sent + getattr(engine, "gradient_bytes", 0) + SPENT.bytes,
-            engine.messages_sent + getattr(engine, "gradient_messages", 0) + SPENT.messages,
-        )
+        count, messages = engine.bytes_sent + SPENT.bytes, engine.messages_sent + SPENT.messages
+        if engine.learner is not None:
+            learnt = engine.learner.traffic
+            count += learnt.sum_bytes + learnt.one_way_bytes
+            messages += learnt.sums + learnt.one_way_messages
+        return count, messages
 
     def report(self, context: Context, count: int) -> None:
         """Give the phases of the last ``count`` steps, and what they have sent."""

@@ -10,9 +10,8 @@ as they are: ranks may be somewhat farther from float64 than one process in that
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable
+from dataclasses import fields, replace
 
 import torch
 from mpi4py import MPI
@@ -21,6 +20,7 @@ from spbench_workers.comm import rest
 from spbench_workers.context import Context
 from spbench_workers.images.synthetic import SyntheticImages
 from spbench_workers.layout_models import Place
+from spbench_workers.parallel.comparison import Part, compare, moved
 from spbench_workers.parallel.engine import Engine
 from spbench_workers.parallel.figures import alone
 from spbench_workers.parallel.finite_differences import TOLERANCE as SLOPE_TOLERANCE
@@ -29,7 +29,6 @@ from spbench_workers.parallel.micro_batches import MicroBatch
 from spbench_workers.parallel.plan import Learning, Plan
 from spbench_workers.parallel.precision import FP32, FP64
 from spbench_workers.parallel.reference import STEPS, Key, OneProcess, Results, Tensors
-from spbench_workers.spatial.transports import memory_of
 
 LEAST_TOLERANCE = 1e-10
 """Of float64, over the largest value of the kind; every sum is of other parts than on one rank."""
@@ -38,25 +37,11 @@ NOISE = 1e-15
 SLACK = 100.0
 """How much more rounding may do in the whole model than in its weights and images."""
 MOST_TOLERANCE = 1e-6
+VALIDATION_SCALE = 2.0**8
+"""Of the loss, in fp16."""
 FORMAT_SLACK = 2.0
 """How much farther than one process many ranks may be from float64, in a format of fewer bits: all
 differences together, since single ones are as large as the values, where rounding turns a ReLU."""
-
-Cut = tuple[slice, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """What a rank has of a tensor.
-
-    Attributes:
-        values: As the rank has it.
-        cut: Where it lies in the whole.
-    """
-
-    values: torch.Tensor
-    cut: Cut = ()
-
 
 Parts = dict[str, dict[Key, Part]]
 """By kind, as in `Results`, and key."""
@@ -136,10 +121,10 @@ class Validation:
         """How far ranks may be from the reference, by kind, over its largest value."""
         if self._exact:
             other = self._expected(NOISE)
-            moved = {kind: _worst(getattr(wanted, kind), getattr(other, kind)) for kind in KINDS}
+            errors = {kind: moved(getattr(wanted, kind), getattr(other, kind)) for kind in KINDS}
             return {
                 kind: min(MOST_TOLERANCE, max(LEAST_TOLERANCE, SLACK * error))
-                for kind, error in moved.items()
+                for kind, error in errors.items()
             }
         found = self._alone()
         errors = {
@@ -147,7 +132,7 @@ class Validation:
             for kind in KINDS
         }
         least = float(torch.finfo(self._plan.precision.work).eps)
-        return {kind: FORMAT_SLACK * max(error, least) for kind, error in errors.items()}
+        return {kind: min(1.0, FORMAT_SLACK * max(error, least)) for kind, error in errors.items()}
 
     def _compare(
         self, comm: MPI.Intracomm, wanted: Tensors, found: dict[Key, Part]
@@ -166,6 +151,9 @@ class Validation:
         learns = self._learning is not None
         engine = Engine(comm, plan, images, self._learning, keeps_input_gradients=learns)
         self._ready(engine)
+        if engine.arithmetic.loss_scale is not None:
+            # The first steps at the usual scale are often skipped: nothing could be compared.
+            engine.arithmetic.loss_scale.value = VALIDATION_SCALE
         spoil(self._context, engine)
         found: Parts = {}
         if learns:
@@ -237,93 +225,3 @@ def _share(plan: Plan, place: Place, batch: MicroBatch) -> slice:
     """Where a rank's images lie in a micro-batch."""
     first, last = batch.share(place.member, plan.layout.stages[place.stage].members)
     return slice(first - batch.images[0], last - batch.images[0])
-
-
-def compare(
-    comm: MPI.Intracomm, wanted: Tensors, found: dict[Key, Part], *, mean_square: bool = False
-) -> tuple[float, str]:
-    """Compare what ranks have with what rank 0 expects. All ranks must call it.
-
-    Args:
-        comm: The ranks.
-        wanted: On rank 0, all tensors.
-        found: What this rank has of them.
-        mean_square: What is compared: all differences together, by their squares; or the largest.
-
-    Returns:
-        The largest difference on this rank over the largest value that is expected of any tensor;
-        or the root of the ratio of both's sums of squares, over all that this rank has. And where
-        most of it is. It is infinite for a shape that is wrong, and for a tensor that no rank has.
-    """
-    largest = comm.bcast(_largest(wanted.values()))
-    shapes: dict[Key, tuple[int, ...]] = comm.bcast(
-        {key: tuple(tensor.shape) for key, tensor in wanted.items()}
-    )
-    worst, where, squares, of_squares = 0.0, "", 0.0, 0.0
-    for key, shape in shapes.items():
-        whole = wanted[key].detach().double().cpu() if comm.rank == 0 else torch.empty(0)
-        part = found.get(key)
-        expected = _received(comm, whole, shape)
-        if not comm.allreduce(part is not None):
-            return math.inf, f"{_name(key)}: no rank has it"
-        if part is None:
-            continue
-        error, square, of_square = _errors(part, expected[part.cut] if part.cut else expected)
-        squares, of_squares = squares + square, of_squares + of_square
-        size = square if mean_square else error / largest
-        if not size <= worst:
-            worst, where = size, _name(key)
-    unknown = found.keys() - shapes.keys()
-    if unknown:
-        return math.inf, f"{_name(unknown.pop())} is not expected"
-    if mean_square:
-        worst = math.sqrt(squares / of_squares) if of_squares else math.sqrt(squares)
-    return worst, where
-
-
-def _received(comm: MPI.Intracomm, whole: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
-    """Return the tensor of rank 0."""
-    expected = whole.contiguous() if comm.rank == 0 else torch.empty(shape, dtype=torch.float64)
-    if comm.size > 1:
-        comm.Bcast([memory_of(expected), MPI.BYTE])
-    return expected
-
-
-def _errors(part: Part, expected: torch.Tensor) -> tuple[float, float, float]:
-    """Return the largest difference, the sum of its squares, and that of what is expected."""
-    if expected.shape != part.values.shape:
-        return math.inf, math.inf, 1.0
-    values = part.values.detach().double().cpu()
-    square = float((values - expected).square().sum())
-    if math.isnan(square):
-        return math.inf, math.inf, 1.0
-    return _distance(values, expected), square, float(expected.square().sum())
-
-
-def _distance(one: torch.Tensor, other: torch.Tensor) -> float:
-    if not one.numel():
-        return 0.0
-    error = float((one - other).abs().max())
-    return math.inf if math.isnan(error) else error
-
-
-def _largest(tensors: Iterable[torch.Tensor]) -> float:
-    return max((float(one.abs().max()) for one in tensors if one.numel()), default=1.0) or 1.0
-
-
-def _worst(wanted: Tensors, other: Tensors) -> float:
-    largest = _largest(wanted.values())
-    errors = (_distance(wanted[key].double(), other[key].double()) for key in wanted)
-    return max(errors, default=0.0) / largest
-
-
-def _name(key: Key) -> str:
-    """Return a name for people: a parameter's, or ``replica 0, micro-batch 1``."""
-    match key:
-        case (int(replica), int(batch)):
-            return f"replica {replica}, micro-batch {batch}"
-        case (int(step),):
-            return f"step {step}"
-        case (int(replica), str(name)):
-            return f"replica {replica}, {name}"
-    return " ".join(map(str, key))

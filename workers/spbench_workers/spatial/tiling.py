@@ -17,7 +17,8 @@ class Tiling:
     Attributes:
         comm: The ranks that share the tensor.
         partition: Their tiles.
-        transport: What carries halos; ``auto`` takes the fastest, as measured at the first use.
+        transport: What carries halos; ``auto`` takes the fastest, as measured at the first use,
+            ``once`` as measured at the first use of an exchange of about its size.
         overlap: Whether operators compute what needs no halo while the halo travels.
     """
 

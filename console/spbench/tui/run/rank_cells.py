@@ -49,7 +49,7 @@ def rank_columns(places: Sequence[PlaceName]) -> tuple[Column, ...]:
 
 def _place_column(place: PlaceName) -> Column:
     width = max(len(place.name), place.width)
-    return Column(PLACE + place.name, place.name, width, rank=4 if place.differs else 8)
+    return Column(PLACE + place.name, place.name, width, rank=4 if place.differs else 7)
 
 
 def no_cells(places: Sequence[PlaceName]) -> list[Cell | str]:

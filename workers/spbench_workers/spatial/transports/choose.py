@@ -27,6 +27,9 @@ TRANSPORTS: Mapping[str, Callable[[Wiring], Transport]] = {
     "nccl": NcclTransport,
 }
 _PLACES = {"cpu": "the host", "cuda": "a GPU"}
+Likeness = tuple[tuple[int, ...], str, int]
+"""Ranks, kind of device, and the logarithm of the most bytes that a rank sends."""
+_CHOSEN: dict[Likeness, str] = {}
 WARM_UP = 3
 ROUNDS = 9
 BATCH = 3
@@ -60,6 +63,9 @@ def applicable(wiring: Wiring) -> list[str]:
 def open_transport(name: str, wiring: Wiring) -> tuple[str, Transport, dict[str, float]]:
     """Make a transport; ``auto`` makes all that apply, times them and keeps the fastest.
 
+    ``once`` does so for the first wiring of its size between the same ranks, and takes for others
+    what was the fastest then: for models, whose layers have many exchanges that are alike.
+
     All ranks must call it, and all get the same answer.
 
     Returns:
@@ -68,6 +74,8 @@ def open_transport(name: str, wiring: Wiring) -> tuple[str, Transport, dict[str,
     Raises:
         TransportError: The transport cannot carry this wiring.
     """
+    if name == "once":
+        return _open_once(wiring)
     refused = refusals(wiring)
     names = [one for one in TRANSPORTS if one not in refused]
     if name != "auto":
@@ -82,6 +90,26 @@ def open_transport(name: str, wiring: Wiring) -> tuple[str, Transport, dict[str,
         if one != chosen:
             transport.free()
     return chosen, transports[chosen], times
+
+
+def _open_once(wiring: Wiring) -> tuple[str, Transport, dict[str, float]]:
+    key = _likeness(wiring)
+    if key in _CHOSEN:
+        return _CHOSEN[key], TRANSPORTS[_CHOSEN[key]](wiring), {}
+    opened = open_transport("auto", wiring)
+    _CHOSEN[key] = opened[0]
+    return opened
+
+
+def _likeness(wiring: Wiring) -> Likeness:
+    """Return what exchanges have in common that are as fast over the same transport."""
+    size = sum(one.numel() * one.element_size() for one in wiring.outgoing)
+    largest: int = wiring.comm.allreduce(size, op=MPI.MAX)
+    ours, everyone = wiring.comm.Get_group(), MPI.COMM_WORLD.Get_group()
+    ranks = tuple(ours.Translate_ranks(None, everyone))
+    ours.Free()
+    everyone.Free()
+    return ranks, wiring.device.type, largest.bit_length()
 
 
 def _opened(names: Sequence[str], wiring: Wiring) -> dict[str, Transport]:

@@ -1,0 +1,188 @@
+"""``spbench plan``: the best parallel plan of a profile on a cluster, and what it comes to."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, cast
+
+import typer
+
+from spbench.cli.plan_output import FORMATS, TIMELINES, drawn, put, told
+from spbench.cli.plan_request import asked_cluster, batch_sizes, one_of
+from spbench.cli.request import (
+    HomeOption,
+    HostfileOption,
+    HostsOption,
+    LauncherOption,
+    request_from,
+)
+from spbench.errors import ExitCode, UsageError
+
+if TYPE_CHECKING:
+    from spbench.engine.plan import Request
+    from spbench.planner import Plan
+    from spbench.planner.cluster import Cluster
+    from spbench.planner.emission import Emitted
+    from spbench.planner.plans import Mode
+    from spbench.planner.profile import Profile
+
+MODES = ("best", "hpgo")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command of this module."""
+    app.command()(plan)
+
+
+def plan(
+    profile: Annotated[Path, typer.Argument(help="A profile: spbench's JSON, or torchgraph.")],
+    global_batch_size: Annotated[
+        str,
+        typer.Option(
+            "--global-batch-size",
+            help="Samples of a step; many as 32,64:4096:64 (first:last:step).",
+            metavar="B",
+        ),
+    ],
+    profile_batch_size: Annotated[
+        int | None,
+        typer.Option("--profile-batch-size", help="Samples it was measured at.", metavar="P"),
+    ] = None,
+    machines: Annotated[
+        str | None,
+        typer.Option("--machines", help="Ends of machines: 8,16 is two of 8.", metavar="N,N,..."),
+    ] = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option("--cluster", help="A cluster's YAML, or dapple-a, dapple-b, dapple-c."),
+    ] = None,
+    cluster_from: Annotated[
+        str | None,
+        typer.Option("--cluster-from", help="A run of link.pingpong: its links.", metavar="RUN"),
+    ] = None,
+    micro_batch_size: Annotated[
+        int | None, typer.Option("--micro-batch-size", help="Else the plan's own.", metavar="M")
+    ] = None,
+    optimizer_memory_scaling: Annotated[
+        float,
+        typer.Option(
+            "--optimizer-memory-scaling", help="Bytes kept a byte of parameters.", metavar="X"
+        ),
+    ] = 2.0,
+    peak_activation_bytes: Annotated[
+        float | None,
+        typer.Option(
+            "--peak-activation-bytes", help="Memory of a sample on one device.", metavar="N"
+        ),
+    ] = None,
+    mode: Annotated[
+        str, typer.Option("--mode", help="best, or hpgo: DAPPLE's planner.", metavar="MODE")
+    ] = "best",
+    jobs: Annotated[
+        int, typer.Option("--jobs", help="Processes, for many batch sizes.", metavar="N")
+    ] = 1,
+    format_: Annotated[
+        str, typer.Option("--format", help="table, json, csv, dot or hpgo.", metavar="FORMAT")
+    ] = "table",
+    timeline: Annotated[
+        str | None,
+        typer.Option("--timeline", help="A step as text, svg or trace (Perfetto).", metavar="AS"),
+    ] = None,
+    out: Annotated[
+        str, typer.Option("--out", "-o", help="Where to; - is stdout.", metavar="PATH|-")
+    ] = "-",
+    emit: Annotated[
+        Path | None, typer.Option("--emit", help="Write a suite that runs it.", metavar="SUITE")
+    ] = None,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Run it: predicted beside measured.")
+    ] = False,
+    hostfile: HostfileOption = None,
+    hosts: HostsOption = None,
+    launcher: LauncherOption = None,
+    home: HomeOption = None,
+    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Only the verdict.")] = False,
+    verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Ranks and commands.")] = False,
+) -> None:
+    """Plan how to cut a model over a cluster: stages, replicas, micro-batches."""
+    from spbench.planner import plan_many
+    from spbench.planner.errors import PlannerError
+    from spbench.planner.profile_files import load_profile
+    from spbench.record.folder import home_of
+
+    one_of("--format", format_, FORMATS)
+    one_of("--mode", mode, MODES)
+    if timeline is not None:
+        one_of("--timeline", timeline, TIMELINES)
+    batches = batch_sizes(global_batch_size)
+    if len(batches) > 1 and (emit or verify or timeline or format_ == "dot"):
+        raise UsageError("--emit, --verify, --timeline and --format dot take one batch size")
+    loaded = load_profile(profile, profile_batch_size)
+    on = asked_cluster(machines, cluster, cluster_from, home_of(home, os.environ))
+    found = plan_many(
+        loaded,
+        on,
+        batches,
+        jobs=jobs,
+        micro_batch_size=micro_batch_size,
+        mode=cast("Mode", mode),
+        optimizer_memory_scaling=optimizer_memory_scaling,
+        peak_activation_bytes=peak_activation_bytes,
+    )
+    errors = [one for one in found if isinstance(one, PlannerError)]
+    if len(errors) == len(found):
+        raise errors[0]
+    first = found[0]
+    if isinstance(first, PlannerError) or timeline is None:
+        put(told(batches, found, format_), out)
+    else:
+        put(drawn(first, timeline), out)
+    for error in errors:
+        sys.stderr.write(f"spbench: error: {error}\n")
+    if errors:
+        raise typer.Exit(ExitCode.USAGE)
+    if (emit is not None or verify) and not isinstance(first, PlannerError):
+        suite = _emit(first, loaded, on, emit)
+        if verify:
+            request = request_from(
+                suite.suite.path,
+                hostfile=hostfile,
+                hosts=hosts,
+                exclude_hosts=None,
+                launcher=launcher,
+                keyword=None,
+                cases=None,
+                overrides=None,
+                home=home,
+                argv=sys.argv[1:],
+            )
+            _verify(first, suite, request, quiet, verbose)
+
+
+def _emit(made: Plan, profile: Profile, cluster: Cluster, path: Path | None) -> Emitted:
+    """Return the suite of a plan; write it where ``path`` says so."""
+    from spbench.planner.emission import emitted
+    from spbench.record.folder import write_whole
+
+    suite = emitted(made, profile, cluster, path or Path("plan.yaml"))
+    if path is not None:
+        write_whole(path, suite.text)
+        sys.stderr.write(f"{path}: {suite.ranks} ranks; run it: spbench run {path}\n")
+    return suite
+
+
+def _verify(made: Plan, suite: Emitted, request: Request, quiet: bool, verbose: bool) -> None:
+    """Run a plan, and print predicted beside measured."""
+    from spbench.cli.plan_tables import verified_lines
+    from spbench.cli.run import execute
+    from spbench.engine.plan import plan_suite
+    from spbench.planner.verification import verified
+
+    done = execute(plan_suite(request, suite.suite), quiet=quiet, verbose=verbose, to_stderr=True)
+    if done.exit_code:
+        raise typer.Exit(done.exit_code)
+    [case] = done.state.cases.values()
+    for line in verified_lines(made, verified(made, case)):
+        print(line)

@@ -1,0 +1,60 @@
+"""What ``spbench plan`` prints of its plans."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from spbench.planner import Plan
+    from spbench.planner.errors import PlannerError
+
+FORMATS = ("table", "json", "csv", "dot", "hpgo")
+TIMELINES = ("text", "svg", "trace")
+
+
+def told(batches: Sequence[int], found: Sequence[Plan | PlannerError], format_: str) -> str:
+    """Return plans in one of the `FORMATS`, without those that cannot be made."""
+    from spbench.cli.plan_tables import batch_lines, plan_lines
+    from spbench.planner.errors import PlannerError
+    from spbench.planner.plan_json import plan_object
+    from spbench.planner.plan_text import csv_text, dot_text, hpgo_text
+
+    made = [None if isinstance(one, PlannerError) else one for one in found]
+    plans = [one for one in made if one is not None]
+    single = len(batches) == 1
+    if format_ == "json":
+        objects = [plan_object(one) for one in plans]
+        return json.dumps(objects[0] if single else objects, indent=1, allow_nan=False) + "\n"
+    if format_ == "csv":
+        return csv_text(zip(batches, made, strict=True))
+    if format_ == "dot":
+        return dot_text(plans[0])
+    if format_ == "hpgo":
+        return "".join(f"{hpgo_text(one)}\n" for one in plans)
+    pairs = list(zip(batches, made, strict=True))
+    lines = plan_lines(plans[0]) if single else batch_lines(pairs)
+    return "".join(f"{line}\n" for line in lines)
+
+
+def drawn(plan: Plan, timeline: str) -> str:
+    """Return a step of a plan in one of the `TIMELINES`."""
+    raise NotImplementedError
+
+
+def put(text: str, out: str) -> None:
+    """Write text to a file, or to stdout for ``-``.
+
+    Raises:
+        SpbenchError: It cannot be written.
+    """
+    from spbench.record.folder import write_whole
+
+    if out == "-":
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    else:
+        write_whole(Path(out), text)

@@ -1,0 +1,90 @@
+"""What ``spbench plan`` is asked for, in words, to batch sizes and a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from spbench.errors import UsageError, did_you_mean
+
+if TYPE_CHECKING:
+    from spbench.planner.cluster import Cluster
+
+MOST_BATCHES = 10_000
+
+
+def one_of(option: str, word: str, known: Sequence[str]) -> None:
+    """Refuse a word that an option does not know.
+
+    Raises:
+        UsageError: It does not.
+    """
+    if word not in known:
+        near = did_you_mean(word, known) or f" ({', '.join(known)})"
+        raise UsageError(f"{option} {word}: there is no such {option.lstrip('-')}{near}")
+
+
+def whole_numbers(option: str, text: str) -> list[int]:
+    """Return the numbers of ``1,2,4``.
+
+    Raises:
+        UsageError: It is no list of whole numbers above 0.
+    """
+    words = [word.strip() for word in text.split(",")]
+    if not all(word.isdecimal() and int(word) > 0 for word in words):
+        raise UsageError(f"{option} {text}: write whole numbers above 0, as in 1,2,4")
+    return [int(word) for word in words]
+
+
+def batch_sizes(text: str) -> list[int]:
+    """Return the numbers of ``32,64:4096:64``: 32, and from 64 to 4096 in steps of 64.
+
+    Raises:
+        UsageError: It is no such text, or has too many numbers.
+    """
+    option = "--global-batch-size"
+    found: dict[int, None] = {}
+    for word in text.split(","):
+        parts = whole_numbers(option, word.replace(":", ","))
+        if len(parts) not in (1, 3) or (len(parts) == 3 and parts[1] < parts[0]):
+            raise UsageError(f"{option} {text}: write numbers, or first:last:step as 64:4096:64")
+        first, last, step = parts if len(parts) == 3 else (parts[0], parts[0], 1)
+        if (last - first) // step >= MOST_BATCHES - len(found):
+            raise UsageError(f"{option} {text}: these are more than {MOST_BATCHES} batch sizes")
+        found.update(dict.fromkeys(range(first, last + 1, step)))
+    return list(found)
+
+
+def asked_cluster(
+    machines: str | None, cluster: str | None, cluster_from: str | None, home: Path
+) -> Cluster:
+    """Return the cluster that exactly one of three options names.
+
+    Raises:
+        UsageError: Not one of them is given, or it cannot be read.
+    """
+    from spbench.planner.cluster import PRESETS, cluster_from_ends
+    from spbench.planner.cluster_measured import cluster_from_run
+    from spbench.planner.cluster_yaml import load_cluster
+    from spbench.record.folder import find_run
+
+    if [machines, cluster, cluster_from].count(None) != 2:
+        raise UsageError("say where to plan for by one of --machines, --cluster and --cluster-from")
+    if machines is not None:
+        words = [word.strip() for word in machines.split(",")]
+        if not all(word.isdecimal() for word in words):
+            raise UsageError(
+                f"--machines {machines}: write where each machine's devices end: 8,16 is two of 8"
+            )
+        return cluster_from_ends([int(word) for word in words])
+    if cluster_from is not None:
+        return cluster_from_run(find_run(home, cluster_from))
+    assert cluster is not None  # else none would be given
+    path = Path(cluster)
+    if cluster in PRESETS and not path.exists():
+        return PRESETS[cluster]
+    if not path.exists():
+        near = did_you_mean(cluster, PRESETS) or f"; clusters by name are {', '.join(PRESETS)}"
+        raise UsageError(f"--cluster {cluster}: there is no such file{near}")
+    return load_cluster(path)

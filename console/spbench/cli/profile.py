@@ -1,0 +1,80 @@
+"""``spbench profile``: a model's layers, measured here, as a file to plan with."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from spbench.cli.plan_request import whole_numbers
+from spbench.cli.request import HomeOption, HostfileOption, HostsOption, LauncherOption, SetOption
+from spbench.errors import UsageError
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command of this module."""
+    app.command()(profile)
+
+
+def profile(
+    model: Annotated[
+        str, typer.Argument(help="resnet, amoebanet, or module:callable of your own.")
+    ] = "resnet",
+    batch_sizes: Annotated[
+        str, typer.Option("--batch-sizes", help="Images at once, rising.", metavar="N,N,...")
+    ] = "1,2,4",
+    out: Annotated[
+        str, typer.Option("--out", "-o", help="The profile's file; - is stdout.", metavar="PATH|-")
+    ] = "-",
+    busy: Annotated[
+        bool, typer.Option("--busy", help="All other slots do the same at once.")
+    ] = False,
+    ranks: Annotated[
+        int | None, typer.Option("--ranks", help="With --busy: how many, in place of all.", min=2)
+    ] = None,
+    overrides: SetOption = None,
+    hostfile: HostfileOption = None,
+    hosts: HostsOption = None,
+    launcher: LauncherOption = None,
+    home: HomeOption = None,
+    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Only the verdict.")] = False,
+    verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Ranks and commands.")] = False,
+) -> None:
+    """Measure a model's layers: time, memory and parameters, for spbench plan."""
+    from spbench.cli.request import request_from
+    from spbench.cli.run import execute
+    from spbench.engine.plan import plan_suite, settings_of
+    from spbench.planner.measuring import measured_profile, profile_suite
+    from spbench.planner.profile_json import write_profile_json
+    from spbench.record.folder import write_whole
+    from spbench.suites import load_text
+
+    if ranks is not None and not busy:
+        raise UsageError("--ranks says how many are busy; give --busy as well")
+    sizes = whole_numbers("--batch-sizes", batch_sizes)
+    path = Path(f"profile of {model}")
+    request = request_from(
+        path,
+        hostfile=hostfile,
+        hosts=hosts,
+        exclude_hosts=None,
+        launcher=launcher,
+        keyword=None,
+        cases=None,
+        overrides=overrides,
+        home=home,
+        argv=sys.argv[1:],
+    )
+    text = profile_suite(model, sizes, ranks if busy else 1)
+    planned = plan_suite(request, load_text(text, path, settings_of(request)))
+    done = execute(planned, quiet=quiet, verbose=verbose, to_stderr=out == "-")
+    if done.exit_code:
+        raise typer.Exit(done.exit_code)
+    made = measured_profile(done.report)
+    if out == "-":
+        print(write_profile_json(made), end="")
+        return
+    write_whole(Path(out), write_profile_json(made))
+    print(f"{out}: {len(made.layers)} layers at batch sizes {', '.join(map(str, sizes))}")

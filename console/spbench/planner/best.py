@@ -1,0 +1,115 @@
+"""Mode ``best``: the plan with the shortest step that fits the devices' memory.
+
+A small problem is solved by looking at every shape. In others `bounded` finds good shapes at each
+micro-batch size, first among few groups, then among all of them near the best bounds; `polish`
+changes the best of them as long as that helps. What counts is always the simulated step time.
+"""
+
+from __future__ import annotations
+
+from spbench.planner.baselines import baselines
+from spbench.planner.cluster import Cluster
+from spbench.planner.drafts import stages_of
+from spbench.planner.errors import PlannerError
+from spbench.planner.exhaustive import shape_count, shapes
+from spbench.planner.fitting import fitting
+from spbench.planner.linear import linear_states
+from spbench.planner.placement import Placements
+from spbench.planner.plans import Baseline, Plan
+from spbench.planner.polish import polish
+from spbench.planner.prices import Prices
+from spbench.planner.profile import Profile
+from spbench.planner.roads import roads
+from spbench.planner.scoring import Scores
+from spbench.planner.search import Search
+from spbench.planner.states import States
+from spbench.planner.training import Training
+
+FEW_GROUPS = 220
+ALL_GROUPS = 900
+SMALL = 4000
+"""Shapes of a problem that is solved by looking at all of them."""
+
+
+def plan_best(
+    profile: Profile, cluster: Cluster, training: Training, *, choose_micro_batch: bool = True
+) -> Plan:
+    """Return the plan with the shortest step that fits.
+
+    Args:
+        profile: The model.
+        cluster: The cluster.
+        training: The step.
+        choose_micro_batch: Whether to choose the micro-batch size, or take that of the step.
+
+    Raises:
+        NoPlanError: No plan fits.
+    """
+    return search_best(linear_states(profile), cluster, training, choose_micro_batch)
+
+
+def search_best(
+    states: States, cluster: Cluster, training: Training, choose_micro_batch: bool = True
+) -> Plan:
+    """Return the best plan over these states, each of which must follow all before it.
+
+    Raises:
+        NoPlanError: No plan fits.
+    """
+    prices = Prices(states, cluster, training)
+    sizes = _divisors(training.global_batch_size) if choose_micro_batch else None
+    scores = find(prices, sizes or [training.micro_batch_size])
+    assert scores.best is not None  # else there was an error
+    draft = scores.best
+    return Plan(
+        mode="best",
+        profile=states.profile.name,
+        cluster=cluster.name,
+        state_names=states.names,
+        global_batch_size=training.global_batch_size,
+        micro_batch_size=draft.micro_batch,
+        micro_batches=scores.micro_batches(draft.micro_batch),
+        schedule=draft.schedule,
+        pipelines=1,
+        step_s=scores.step_s,
+        single_s=prices.single_s,
+        stages=stages_of(prices, draft, scores.times),
+        baselines=_baselines(states, cluster, training),
+    )
+
+
+def _baselines(states: States, cluster: Cluster, training: Training) -> tuple[Baseline, ...]:
+    try:
+        return baselines(states, cluster, training)
+    except PlannerError:
+        return ()  # they are HPGO's, which knows one kind of devices and links
+
+
+def _divisors(count: int) -> list[int]:
+    return [size for size in range(1, count + 1) if not count % size]
+
+
+def find(prices: Prices, sizes: list[int], small: int = SMALL) -> Scores:
+    """Return the best draft.
+
+    Args:
+        prices: The costs.
+        sizes: The micro-batch sizes that are allowed, rising.
+        small: Shapes of a problem that is solved by looking at all of them.
+
+    Raises:
+        NoPlanError: No draft fits.
+    """
+    scores = Scores(prices)
+    placements = Placements(prices.cluster.sizes)
+    everything = roads(placements, ALL_GROUPS, len(prices.states))
+    few = roads(placements, FEW_GROUPS, len(prices.states))
+    Search(scores, everything, few, sizes).run()
+    if scores.best is None:
+        scores.offer(fitting(prices, everything, sizes[0]), sizes[0])
+    polish(scores, placements, sizes)
+    if everything.unit == 1 and shape_count(len(prices.states), everything) <= small:
+        whole = list(shapes(len(prices.states), everything))
+        for size in sizes:
+            scores.offer_all((shape, size) for shape in whole)
+    return scores

@@ -1,0 +1,45 @@
+"""Every shape of a small problem, in turn."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from itertools import combinations
+
+from spbench.planner.drafts import Shape
+from spbench.planner.placement import Counts, Group
+from spbench.planner.roads import Roads
+
+
+def shape_count(states: int, ways: Roads) -> int:
+    """Return how many shapes there are: cuts of so many states, and groups for the stages."""
+    to: dict[Counts, Counter[int]] = defaultdict(Counter)
+    total = 0
+    # The groups lie in the order of what is in use after them, falling.
+    for group in reversed(ways.groups):
+        before = to[group.first] if any(group.first) else Counter({0: 1})
+        for stages, count in before.items():
+            if stages < states:
+                to[group.last][stages + 1] += count
+                total += count * math.comb(states - 1, stages)
+    return total
+
+
+def shapes(states: int, ways: Roads) -> Iterator[Shape]:
+    """Yield every shape."""
+    empty = (0,) * len(ways.groups[0].first)
+    for groups in _ways(ways, empty, states):
+        for cuts in combinations(range(1, states), len(groups) - 1):
+            yield Shape((*cuts, states), groups)
+
+
+def _ways(ways: Roads, used: Counts, most: int) -> Iterator[tuple[Group, ...]]:
+    """Yield the groups of up to so many stages, one after another."""
+    if not most:
+        return
+    for at in ways.out.get(used, ()):
+        group = ways.groups[at]
+        yield (group,)
+        for following in _ways(ways, group.last, most - 1):
+            yield (group, *following)

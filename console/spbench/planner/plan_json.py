@@ -1,0 +1,127 @@
+"""Plans as JSON, ``spbench.plan/1``. Times are milliseconds, sizes bytes."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from spbench.planner.plans import Mode, Plan, Schedule, Stage
+
+SCHEMA = "spbench.plan/1"
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+
+class StagePart(_Part):
+    """A stage of the plan."""
+
+    start: int = Field(description="its first state")
+    end: int = Field(
+        description="the state after its last one; in mode hpgo the last stage's is its last state"
+    )
+    layers: tuple[str, str] = Field(description="its first and its last state by name")
+    replicas: int = Field(description="devices that share its work")
+    devices: list[int]
+    forward_ms: float = Field(description="one micro-batch, shared by the devices")
+    backward_ms: float = Field(description="likewise, recomputation included")
+    send_ms: float = Field(description="one micro-batch's output to the next stage")
+    all_reduce_ms: float = Field(description="once a step")
+    memory_bytes: float = Field(description="the peak of each of its devices")
+    recompute: bool
+
+
+class BaselinePart(_Part):
+    """Another way to train the same; without a time, ``reason`` says why there is none."""
+
+    name: str
+    step_ms: float | None
+    speedup: float | None
+    reason: str
+    stages: list[tuple[int, int, list[int]]] = Field(description="start, end, devices")
+
+
+class MemoryPart(_Part):
+    """Peak memory."""
+
+    largest_bytes: float = Field(description="of any device")
+    stages: list[float] = Field(description="of each device of each stage")
+
+
+class PlanFile(_Part):
+    """A whole plan."""
+
+    schema_: Literal["spbench.plan/1"] = Field(alias="schema")
+    mode: Mode
+    profile: str
+    cluster: str
+    global_batch_size: int
+    micro_batch_size: int
+    micro_batches: int = Field(description="through each pipeline in a step")
+    pipelines: int = Field(description="side by side; a stage's devices are those of all of them")
+    schedule_: Schedule = Field(alias="schedule")
+    speedup: float = Field(description="one device's time for the whole batch over the step's")
+    step_ms: float
+    single_ms: float = Field(description="the whole batch on one device, whatever its memory")
+    stages: list[StagePart]
+    memory: MemoryPart
+    baselines: list[BaselinePart]
+
+
+def plan_object(plan: Plan) -> dict[str, Any]:
+    """Return a plan as JSON has it."""
+    bytes_of = [stage.memory_bytes for stage in plan.stages]
+    told = {
+        "schema": SCHEMA,
+        "mode": plan.mode,
+        "profile": plan.profile,
+        "cluster": plan.cluster,
+        "global_batch_size": plan.global_batch_size,
+        "micro_batch_size": plan.micro_batch_size,
+        "micro_batches": plan.micro_batches,
+        "pipelines": plan.pipelines,
+        "schedule": plan.schedule,
+        "speedup": plan.speedup,
+        "step_ms": 1000.0 * plan.step_s,
+        "single_ms": 1000.0 * plan.single_s,
+        "stages": [_stage(plan, stage) for stage in plan.stages],
+        "memory": {"largest_bytes": max(bytes_of), "stages": bytes_of},
+        "baselines": [
+            {
+                "name": each.name,
+                "step_ms": None if each.step_s is None else 1000.0 * each.step_s,
+                "speedup": each.speedup,
+                "reason": each.reason,
+                "stages": [(start, end, list(devices)) for start, end, devices in each.stages],
+            }
+            for each in plan.baselines
+        ],
+    }
+    return PlanFile.model_validate(told).model_dump(mode="json", by_alias=True)
+
+
+def _stage(plan: Plan, stage: Stage) -> dict[str, Any]:
+    last = plan.mode == "hpgo" and stage is plan.stages[-1]
+    return {
+        "start": stage.start,
+        "end": stage.end - last,
+        "layers": (plan.state_names[stage.start], plan.state_names[stage.end - 1]),
+        "replicas": stage.replicas,
+        "devices": list(stage.devices),
+        "forward_ms": 1000.0 * stage.forward_s,
+        "backward_ms": 1000.0 * stage.backward_s,
+        "send_ms": 1000.0 * stage.send_s,
+        "all_reduce_ms": 1000.0 * stage.all_reduce_s,
+        "memory_bytes": stage.memory_bytes,
+        "recompute": stage.recompute,
+    }
+
+
+def plan_schema() -> dict[str, Any]:
+    """Return the JSON Schema of a plan."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **PlanFile.model_json_schema(by_alias=True, mode="serialization"),
+    }

@@ -1,0 +1,75 @@
+"""Predicted beside measured: a plan's figures, and those of the run that it was."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from spbench.planner.errors import PlannerError
+from spbench.planner.plans import Plan
+from spbench.record.case_state import CaseState
+from spbench.record.statistics import median
+
+_ELSEWHERE = ("join_ms", "allreduce_ms", "optimizer_ms", "bubble_ms")
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """One figure, in milliseconds."""
+
+    predicted_ms: float
+    measured_ms: float
+
+    @property
+    def error(self) -> float:
+        """By how much the prediction is too long, over what was measured."""
+        return (self.predicted_ms - self.measured_ms) / self.measured_ms
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """A plan that was run; all figures are medians over steps.
+
+    Attributes:
+        step: A step.
+        stages: Forward and backward of all micro-batches of a step, by stage.
+        elsewhere: Where else a step's time went on the slowest rank of each, in milliseconds.
+    """
+
+    step: Compared
+    stages: tuple[Compared, ...]
+    elsewhere: Mapping[str, float]
+
+
+def verified(plan: Plan, case: CaseState) -> Verified:
+    """Return a plan's figures beside those of the case that ran it.
+
+    Raises:
+        PlannerError: The case measured no step.
+    """
+    step = case.summary("time_ms")
+    if step is None or case.status != "passed":
+        raise PlannerError(f"the plan's run came to no result: {case.reason or case.status}")
+    work = {
+        rank: _median(case, "forward_ms", rank) + _median(case, "backward_ms", rank)
+        for rank in case.ranks
+    }
+    stages = []
+    for at, stage in enumerate(plan.stages):
+        ranks = [rank for rank, part in case.ranks.items() if part.place["stage"] == at]
+        seconds = plan.micro_batches * (stage.forward_s + stage.backward_s)
+        stages.append(Compared(1000.0 * seconds, sum(work[rank] for rank in ranks) / len(ranks)))
+    return Verified(
+        Compared(1000.0 * plan.step_s, step.p50),
+        tuple(stages),
+        {
+            name.removesuffix("_ms"): max(_median(case, name, rank) for rank in case.ranks)
+            for name in _ELSEWHERE
+        },
+    )
+
+
+def _median(case: CaseState, metric: str, rank: int) -> float:
+    repeats = case.samples.get(metric, {}).get(rank, {})
+    values = [value for each in repeats.values() for value in each]
+    return median(values) if values else 0.0

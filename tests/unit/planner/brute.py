@@ -1,0 +1,196 @@
+"""The best plan by trying every one, with costs and simulation of its own."""
+
+from dataclasses import dataclass
+from itertools import combinations, product
+from math import ceil, inf
+
+from spbench.planner.placement import Placements
+
+
+@dataclass
+class Brute:
+    """Any plan of a chain profile on a cluster with one kind of device."""
+
+    states: object
+    cluster: object
+    batch: int
+    scaling: float
+
+    def best(self, micro_batch=None):
+        """The least step time of all plans."""
+        found = inf
+        for groups in self.placings(Placements(self.cluster.sizes)):
+            for cuts in combinations(range(1, len(self.states)), len(groups) - 1):
+                spans = list(zip((0, *cuts), (*cuts, len(self.states)), groups, strict=True))
+                for size in [micro_batch] if micro_batch else range(1, self.batch + 1):
+                    if self.batch % size == 0:
+                        found = min(found, self.of_shape(spans, size, found))
+        return found
+
+    def placings(self, placements, used=None, left=None):
+        used = used or placements.empty
+        left = len(self.states) if left is None else left
+        free = sum(placements.sizes) - sum(used)
+        if left:
+            for need in range(1, free + 1):
+                for after in placements.following(used, need):
+                    group = (used, after)
+                    yield (group,)
+                    for more in self.placings(placements, after, left - 1):
+                        yield (group, *more)
+
+    def of_shape(self, spans, size, known):
+        count = self.batch // size
+        found = inf
+        for again in product((False, True), repeat=len(spans)):
+            times = [self.stage(*span, size, flag) for span, flag in zip(spans, again, strict=True)]
+            if max(f + b for f, b, _ in times) * count >= known:
+                continue
+            sends = [self.send(a, b, size) for a, b in zip(spans, spans[1:], strict=False)]
+            for name in ("gpipe", "1f1b", "1f1b-deep"):
+                flight = [self.flight(name, at, len(spans), count) for at in range(len(spans))]
+                if self.fits(spans, size, again, flight):
+                    found = min(found, run(times, sends, flight, count))
+        return found
+
+    @staticmethod
+    def flight(name, stage, stages, count):
+        return min(
+            {"gpipe": count, "1f1b": stages - stage, "1f1b-deep": 2 * (stages - stage) - 1}[name],
+            count,
+        )
+
+    def part(self, sums, start, end):
+        return sums[end - 1] - (sums[start - 1] if start else 0.0)
+
+    def share(self, group, size):
+        return ceil(size / (sum(group[1]) - sum(group[0]))) / self.states.profile.batch_size
+
+    def fits(self, spans, size, again, flight):
+        memory = self.cluster.kinds[0].memory_bytes
+        if memory is None:
+            return True
+        states = self.states
+        for (start, end, group), flag, kept in zip(spans, again, flight, strict=True):
+            whole = self.part(states.kept_bytes, start, end)
+            arriving = states.crossing_bytes[start - 1] if start else 0.0
+            held = whole + kept * arriving if flag else kept * whole
+            working = max(layer.working_bytes for layer in states.profile.layers[start:end])
+            parameters = self.part(states.parameter_bytes, start, end)
+            if self.scaling * parameters + self.share(group, size) * (held + working) > memory:
+                return False
+        return True
+
+    def stage(self, start, end, group, size, again):
+        share = self.share(group, size)
+        forward = share * self.part(self.states.forward_s, start, end)
+        backward = share * self.part(self.states.backward_s, start, end)
+        if end - start == len(self.states):
+            reduce = self.beside(group, backward)
+        else:
+            reduce = self.ring(group, self.part(self.states.parameter_bytes, start, end))
+        return forward, backward + (forward if again else 0.0), reduce
+
+    def ring(self, group, count):
+        held = [last - first for first, last in zip(*group, strict=True)]
+        devices = sum(held)
+        if devices == 1 or not count:
+            return 0.0
+        machines = [at for at, each in enumerate(held) if each]
+        links = [self.cluster.link_of_machines(at, at) for at in machines if held[at] > 1]
+        if len(machines) > 1:
+            links.append(self.cluster.between)
+        rate = min(link.all_reduce_bandwidth for link in links)
+        rounds = 2 * (devices - 1)
+        return rounds / devices * count / rate + rounds * max(link.latency_s for link in links)
+
+    def beside(self, group, backward):
+        """What is left of a whole model's all-reduce after its backward pass."""
+        whole = self.states.backward_s[-1]
+        done = 0.0
+        for at in reversed(range(len(self.states))):
+            ready = backward * self.part(self.states.backward_s, at, len(self.states)) / whole
+            seconds = self.ring(group, self.part(self.states.parameter_bytes, at, at + 1))
+            done = max(done, ready) + seconds if seconds else done
+        plain = self.ring(group, self.states.parameter_bytes[-1])
+        return max(min(plain, done - backward), 0.0)
+
+    def send(self, source, target, size):
+        """Both deal the micro-batch in the order of their devices."""
+        count = size / self.states.profile.batch_size * self.states.crossing_bytes[source[1] - 1]
+        if not count:
+            return 0.0
+        mine, theirs = self.pieces(source[2]), self.pieces(target[2])
+        out, into, inner, latency = {}, {}, 0.0, 0.0
+        for a, b in product(mine, theirs):
+            part = min(a[2], b[2]) - max(a[1], b[1])
+            if part < 1e-9:
+                continue
+            link = self.cluster.link_of_machines(a[0], b[0])
+            latency = max(latency, link.latency_s)
+            if a[0] == b[0]:
+                inner = max(inner, min(part, max(self.one(source[2]), self.one(target[2])))
+                            / link.bandwidth)
+            else:
+                out[a[0]] = out.get(a[0], 0.0) + part / link.bandwidth
+                into[b[0]] = into.get(b[0], 0.0) + part / link.bandwidth
+        return latency + count * max(inner, *out.values(), *into.values(), 0.0)
+
+    @staticmethod
+    def one(group):
+        return 1 / (sum(group[1]) - sum(group[0]))
+
+    def pieces(self, group):
+        done, found = 0.0, []
+        for at, (first, last) in enumerate(zip(*group, strict=True)):
+            part = (last - first) * self.one(group)
+            if part:
+                found.append((at, done, done + part))
+            done += part
+        return found
+
+
+def run(times, sends, flight, count):
+    """A step by fixed points: what each event waits for is recomputed until nothing moves."""
+    stages = len(times)
+    forward = [[0.0] * count for _ in times]
+    backward = [[0.0] * count for _ in times]
+    sent = [[0.0] * count for _ in times]
+    back = [[0.0] * count for _ in times]
+    orders = [order(kept, count) for kept in flight]
+    moved = True
+    while moved:
+        moved = False
+        for at in [*range(stages), *reversed(range(stages))]:
+            free = 0.0
+            for kind, k in orders[at]:
+                if kind == "F":
+                    ready = sent[at - 1][k] if at else 0.0
+                    ends, seconds = forward, times[at][0]
+                else:
+                    ready = back[at + 1][k] if at + 1 < stages else forward[at][k]
+                    ends, seconds = backward, times[at][1]
+                free = max(free, ready) + seconds
+                moved |= ends[at][k] != free
+                ends[at][k] = free
+            for ends, arrive, link in (
+                (forward, sent, at if at + 1 < stages else None),
+                (backward, back, at - 1 if at else None),
+            ):
+                if link is not None:
+                    free = 0.0
+                    for k in range(count):
+                        free = max(free, ends[at][k]) + sends[link]
+                        moved |= arrive[at][k] != free
+                        arrive[at][k] = free
+    return max(ends[-1] + reduce for ends, (_, _, reduce) in zip(backward, times, strict=True))
+
+
+def order(kept, count):
+    """The passes of a stage: forwards up to what may be in flight, then turn about."""
+    found = [("F", k) for k in range(min(kept, count))]
+    for k in range(count):
+        found.append(("B", k))
+        if k + kept < count:
+            found.append(("F", k + kept))
+    return found

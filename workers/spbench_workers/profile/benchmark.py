@@ -1,0 +1,123 @@
+"""The benchmark ``model.profile``: a model's layers one by one, at several batch sizes."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+from statistics import median
+from typing import Any
+
+import torch
+from mpi4py import MPI
+from torch import nn
+
+from spbench_workers import device
+from spbench_workers.context import Context
+from spbench_workers.errors import CannotRunError
+from spbench_workers.parallel.arithmetic import Arithmetic
+from spbench_workers.parallel.layer_times import as_tuple
+from spbench_workers.parallel.precision import PRECISIONS
+from spbench_workers.profile.row import Memory, Row, Times
+from spbench_workers.profile.subject import Subject, subject_of
+from spbench_workers.timing import measure
+
+TOLERANCE = 1e-5
+"""Of the layers' output beside the whole model's, over its largest value."""
+
+
+def run(context: Context) -> None:
+    """Run the case: every rank does the same at once, and the medians are of all of them."""
+    params, comm = context.params, context.world.comm
+    place = device.choose(params["device"], context.world.local_rank)
+    subject = subject_of(params, place, context.seed)
+    if context.planted("wrong-layer"):
+        subject = _with_a_wrong_layer(subject)
+    precision = PRECISIONS[params["precision"]]
+    arithmetic = Arithmetic(MPI.COMM_SELF, precision, subject.layers, place, learns=True)
+    row = Row(subject)
+    batches = {count: subject.pixels(count) for count in params["batch_sizes"]}
+    with arithmetic.entered():
+        _check(context, subject, row, batches[params["batch_sizes"][0]])
+        rounds: dict[int, list[Times]] = {count: [] for count in batches}
+
+        def go() -> None:
+            for count, images in batches.items():
+                comm.Barrier()
+                rounds[count].append(row.take(images))
+
+        measure(context, go)
+        timed = {count: kept[-params["iterations"] :] for count, kept in rounds.items()}
+        memory = {}
+        for number, (count, images) in enumerate(batches.items()):
+            context.progress("memory", number, len(batches))
+            memory[count] = row.weigh(images)
+    _tell(context, subject, timed, memory)
+
+
+def _check(context: Context, subject: Subject, row: Row, images: torch.Tensor) -> None:
+    """Compare the layers with the whole model: this is the profile of the model itself."""
+    owned = sum(each.numel() for layer in subject.layers for each in layer.parameters())
+    context.check("parameters", abs(owned - subject.parameters), detail=f"{owned} parameters")
+    found = row.output(images)
+    with torch.no_grad():
+        made = subject.whole(images)
+    wanted = as_tuple(made)
+    if [one.shape for one in found] != [one.shape for one in wanted]:
+        raise CannotRunError(
+            f"the layers of {context.params['model']} in a row give other shapes than the model"
+        )
+    pairs = zip(found, wanted, strict=True)
+    apart = max(float((one.double() - other.double()).abs().max()) for one, other in pairs)
+    largest = max(float(one.double().abs().max()) for one in wanted)
+    context.check("output", apart / max(largest, 1e-30), TOLERANCE, "over its largest value")
+
+
+def _with_a_wrong_layer(subject: Subject) -> Subject:
+    """Plant the fault ``wrong-layer``: the last layer with parameters has others, and one more."""
+    layers = list(subject.layers)
+    owning = [place for place, layer in enumerate(layers) if any(True for _ in layer.parameters())]
+    if not owning:
+        raise CannotRunError("wrong-layer: this model has no parameters")
+    wrong = copy.deepcopy(layers[owning[-1]])
+    with torch.no_grad():
+        for parameter in wrong.parameters():
+            parameter.copy_(torch.randn_like(parameter))
+    wrong.register_parameter("planted", nn.Parameter(torch.zeros(1)))
+    layers[owning[-1]] = wrong
+    return replace(subject, layers=tuple(layers))
+
+
+def _tell(
+    context: Context,
+    subject: Subject,
+    timed: dict[int, list[Times]],
+    memory: dict[int, Memory],
+) -> None:
+    """Give the figures of all layers, from rank 0. All ranks must call it."""
+    every = context.world.comm.gather(timed)
+    if every is None:
+        return
+    for place, layer in enumerate(subject.layers):
+        parameters = sum(each.numel() * each.element_size() for each in layer.parameters())
+        context.metric("parameter_bytes", parameters, layer=subject.names[place])
+    for count, used in memory.items():
+        rounds = [times for told in every for times in told[count]]
+        forward = _typical([times.forward for times in rounds])
+        backward = _typical([times.backward for times in rounds])
+        for place, name in enumerate(subject.names):
+            of: dict[str, Any] = {"layer": name, "batch_size": count}
+            context.metric("forward_ms", 1000.0 * forward[place], **of)
+            context.metric("backward_ms", 1000.0 * backward[place], **of)
+            context.metric("activation_bytes", used.activation[place], **of)
+            context.metric("kept_bytes", used.kept[place], **of)
+            context.metric("working_bytes", used.working[place], **of)
+
+
+def _typical(rounds: list[list[float]]) -> list[float]:
+    """Return each layer's median, all scaled so that they add up to the median of whole rounds.
+
+    The sum of medians is less than that: what holds one layer up now and then holds up a round.
+    """
+    each = [median(values) for values in zip(*rounds, strict=True)]
+    whole = median(map(sum, rounds))
+    return [value * whole / sum(each) for value in each] if sum(each) else each

@@ -1,0 +1,81 @@
+"""What a layer keeps from forward until backward, and what it needs while it runs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+from torch.autograd.graph import saved_tensors_hooks
+from torch.autograd.profiler import profile
+
+
+@dataclass(slots=True)
+class Use:
+    """Memory of a piece of work.
+
+    Attributes:
+        peak: Bytes at the most, over what there was before.
+        left: Bytes that are there afterwards and were not before.
+    """
+
+    peak: int = 0
+    left: int = 0
+
+
+@contextmanager
+def use_of(device: torch.device) -> Iterator[Use]:
+    """Measure the memory of what is done inside: what torch takes for it on the device."""
+    use = Use()
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+        before = torch.cuda.memory_allocated(device)
+        torch.cuda.reset_peak_memory_stats(device)
+        yield use
+        torch.cuda.synchronize(device)
+        use.peak = torch.cuda.max_memory_allocated(device) - before
+        use.left = torch.cuda.memory_allocated(device) - before
+        return
+    os.environ.setdefault("KINETO_LOG_LEVEL", "9")  # else it says on stderr that it starts
+    with profile(profile_memory=True) as told:
+        yield use
+    results = told.kineto_results
+    assert results is not None, "the profiler has ended"
+    for event in results.events():
+        if event.name() == "[memory]":
+            use.left += event.nbytes()
+            use.peak = max(use.peak, use.left)
+
+
+class Kept:
+    """Counts what layers keep for their backward pass; what two keep counts for the first.
+
+    Args:
+        modules: The layers, whose parameters and statistics are not counted.
+    """
+
+    def __init__(self, modules: Iterable[nn.Module]) -> None:
+        self._seen: dict[int, object] = {}
+        for module in modules:
+            for tensor in (*module.parameters(), *module.buffers()):
+                self._seen[tensor.untyped_storage().data_ptr()] = tensor
+        self._bytes = 0
+
+    @contextmanager
+    def of(self, found: list[int]) -> Iterator[None]:
+        """Append to ``found`` the bytes that what is done inside keeps."""
+        self._bytes = 0
+        with saved_tensors_hooks(self._pack, lambda tensor: tensor):
+            yield
+        found.append(self._bytes)
+
+    def _pack(self, tensor: torch.Tensor) -> torch.Tensor:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in self._seen:
+            # It is held, so that no other tensor comes to lie at the same place.
+            self._seen[storage.data_ptr()] = storage
+            self._bytes += storage.nbytes()
+        return tensor

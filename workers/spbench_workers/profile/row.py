@@ -1,0 +1,115 @@
+"""Passes through a model's layers in a row, forward and back, each layer by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from spbench_workers.parallel.layer_times import Tensors, as_tuple, backward, forward
+from spbench_workers.profile.memory import Kept, use_of
+from spbench_workers.profile.subject import Subject
+
+Step = Callable[[Any], Any]
+
+
+@dataclass(slots=True)
+class Times:
+    """Seconds of one pass, by layer."""
+
+    forward: list[float] = field(default_factory=list)
+    backward: list[float] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Memory:
+    """Bytes of one pass, by layer.
+
+    Attributes:
+        activation: Its output.
+        kept: What it keeps from forward until backward.
+        working: What it needs at most beside that while it runs.
+    """
+
+    activation: list[int] = field(default_factory=list)
+    kept: list[int] = field(default_factory=list)
+    working: list[int] = field(default_factory=list)
+
+
+class Row:
+    """A model's layers, each of which gets what the one before gives, cut off from it.
+
+    The loss counts for the last layer. As in training, the images get no gradient.
+    """
+
+    def __init__(self, subject: Subject) -> None:
+        self._subject = subject
+        last = subject.layers[-1]
+        self._steps: list[Step] = [
+            *subject.layers[:-1],
+            lambda data: subject.loss(as_tuple(last(data))),
+        ]
+
+    def output(self, images: torch.Tensor) -> Tensors:
+        """Return what the last layer gives, without the loss."""
+        data: Tensors = (images,)
+        with torch.no_grad():
+            for layer in self._subject.layers:
+                _, data = forward(layer, data, images.device)
+        return data
+
+    def take(self, images: torch.Tensor) -> Times:
+        """Time one pass forward and back."""
+        times, passed = Times(), []
+        data: Tensors = (images,)
+        for step in self._steps:
+            seconds, outputs = forward(step, data, images.device)
+            times.forward.append(seconds)
+            passed.append((data, outputs))
+            data = _cut_off(outputs)
+        gradients: Sequence[torch.Tensor] = list(map(torch.ones_like, passed[-1][1]))
+        while passed:
+            inputs, outputs = passed.pop()
+            times.backward.append(backward(outputs, gradients, images.device))
+            gradients = _gradients(inputs)
+        times.backward.reverse()
+        return times
+
+    def weigh(self, images: torch.Tensor) -> Memory:
+        """Measure the memory of one pass, after others: there are gradients of all parameters."""
+        device, memory, passed = images.device, Memory(), []
+        kept = Kept(self._subject.layers)
+        data: Tensors = (images,)
+        for step in self._steps:
+            with kept.of(memory.kept), use_of(device) as use:
+                _, outputs = forward(step, data, device)
+            memory.activation.append(sum(map(_bytes, outputs)))
+            memory.working.append(use.peak - use.left)
+            passed.append((data, outputs))
+            data = _cut_off(outputs)
+        gradients: Sequence[torch.Tensor] = list(map(torch.ones_like, passed[-1][1]))
+        for place in reversed(range(len(passed))):
+            inputs, outputs = passed.pop()
+            with use_of(device) as use:
+                backward(outputs, gradients, device)
+            memory.working[place] = max(memory.working[place], use.peak)
+            gradients = _gradients(inputs)
+        return memory
+
+
+def _cut_off(outputs: Tensors) -> Tensors:
+    return tuple(
+        output.detach().requires_grad_() if output.is_floating_point() else output.detach()
+        for output in outputs
+    )
+
+
+def _gradients(inputs: Tensors) -> list[torch.Tensor]:
+    """The gradients of what a layer got: those of what the layer before gave."""
+    return [torch.zeros_like(data) if data.grad is None else data.grad for data in inputs]
+
+
+def _bytes(tensor: torch.Tensor) -> int:
+    return tensor.numel() * tensor.element_size()
