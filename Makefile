@@ -4,6 +4,9 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
+# Tests that start no ranks share the cores; ranks take them all.
+TOGETHER := --numprocesses auto --maxprocesses 4 --dist worksteal
+
 .PHONY: help run test lint types unit clean
 
 help: ## Show the targets
@@ -13,10 +16,11 @@ run: $(VENV)/.run ## Install, and run suites/halo.yaml on 4 ranks of the embedde
 	$(BIN)/spbench run suites/halo.yaml
 
 test: lint types ## Install what tests need; lint, types, arrows and all tests that this machine can run
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -m "not mpi and not cluster" $(TOGETHER)
+	$(BIN)/python -m pytest -m "mpi or cluster"
 
 unit: $(VENV)/.test ## The fast tests only
-	$(BIN)/python -m pytest -m "not mpi and not cluster and not screen"
+	$(BIN)/python -m pytest -m "not mpi and not cluster and not screen" $(TOGETHER)
 
 lint: $(VENV)/.test ## Style and the arrows between rooms
 	$(BIN)/ruff check .

@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
+import gc
+import sys
 from collections.abc import Iterator
 
 import pytest
 
 from running import kill_leftovers
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Import what the tests import, all of which stays, without looking for garbage among it."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+        if "torch" in sys.modules:
+            # Tests have small tensors, and run beside each other.
+            sys.modules["torch"].set_num_threads(1)
 
 
 @pytest.fixture(autouse=True)

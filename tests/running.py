@@ -201,9 +201,11 @@ def on_ranks(
     if mpirun is None:
         pytest.skip("no mpirun")
     as_root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    # As the console starts ranks of this host.
+    defaults = {"OMPI_MCA_osc": "^ucx", "OMPI_MCA_btl": "^ofi,openib,uct", "OMP_NUM_THREADS": "1"}
     return subprocess.run(
         [mpirun, "--oversubscribe", "-n", str(ranks), sys.executable, "-m", "mpi4py", *program],
-        env=os.environ | as_root | {"OMPI_MCA_osc": "^ucx", "OMP_NUM_THREADS": "1"} | env,
+        env=os.environ | as_root | defaults | env,
         capture_output=True,
         text=True,
         timeout=seconds,

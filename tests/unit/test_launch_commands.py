@@ -284,6 +284,17 @@ def test_openmpi_here_and_too_many():
     assert launcher_named("openmpi").hostfile(()) is None
 
 
+def test_openmpi_looks_for_a_network_where_ranks_may_be_on_other_hosts():
+    here = (Placed(socket.gethostname(), 4),)
+    allocated = {"SLURM_JOB_ID": "7"}
+    none = "^ofi,openib,uct"
+    assert launch("openmpi", placement=()).env["OMPI_MCA_btl"] == none
+    assert launch("openmpi", placement=here, env=allocated).env["OMPI_MCA_btl"] == none
+    assert launch("openmpi", placement=(), env={"OMPI_MCA_btl": "tcp"}).env["OMPI_MCA_btl"] == "tcp"
+    assert "OMPI_MCA_btl" not in launch("openmpi", placement=(), env=allocated).env
+    assert "OMPI_MCA_btl" not in launch("openmpi", placement=(*here, *FOUR)).env
+
+
 def test_openmpi_ranks_per_host():
     command = line(launch("openmpi", ranks_per_host=2, bind="numa"))
     assert "--map-by ppr:2:node --bind-to numa -x SPBENCH_TOKEN" in command

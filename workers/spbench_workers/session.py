@@ -83,8 +83,8 @@ def load_runners(benchmarks: Any) -> dict[str, Runner]:
     # Nothing here uses numpy; torch says of every rank that it is not there.
     warnings.filterwarnings("ignore", message="Failed to initialize NumPy")
     names = sorted(set(benchmarks))
-    # Torch makes more than half a million objects, none of which ever goes: to look for those that
-    # do while they come, and once more when Python ends, takes a quarter of a rank's start and end.
+    # Torch makes 160,000 objects that stay: to look among them for garbage while they come, and
+    # once more when Python ends, takes a fifth of what it costs a rank to start and end.
     gc.disable()
     try:
         runners = {name: importlib.import_module(BENCHMARKS[name].module).run for name in names}

@@ -12,7 +12,7 @@ import typer
 
 from spbench import __version__
 from spbench.cli import compare, doctor, networks, plan, profile, results, run, suites
-from spbench.errors import ExitCode, SpbenchError, SuiteError
+from spbench.errors import ExitCode, SpbenchError
 
 ENV_COMPLETE = "_SPBENCH_COMPLETE"
 """Set by a shell's completion script: it wants words, not a command's work."""
@@ -71,11 +71,9 @@ def run_command_line(words: list[str] | None = None) -> int:
         completion_init()
     try:
         return int(app(args=words, prog_name="spbench", standalone_mode=False) or 0)
-    except SuiteError as error:
-        _complain(str(error))
-        return error.exit_code
     except SpbenchError as error:
-        _complain(f"spbench: error: {error}")
+        # All errors of a file begin with its name.
+        _complain(str(error) if hasattr(error, "diagnostics") else f"spbench: error: {error}")
         return error.exit_code
     except _Usage as error:
         if type(error).__name__ == "NoArgsIsHelpError":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -41,8 +42,23 @@ def told(batches: Sequence[int], found: Sequence[Plan | PlannerError], format_: 
 
 
 def drawn(plan: Plan, timeline: str) -> str:
-    """Return a step of a plan in one of the `TIMELINES`."""
-    raise NotImplementedError
+    """Return a step of a plan, event by event, in one of the `TIMELINES`."""
+    from spbench.planner import simulate
+
+    step = simulate(plan)
+    if timeline == "svg":
+        from spbench.planner.timeline_svg import timeline_svg
+
+        return timeline_svg(plan, step)
+    if timeline == "trace":
+        from spbench.planner.trace import trace
+
+        return json.dumps(trace(plan, step)) + "\n"
+    from spbench.cli.plan_tables import step_lines
+    from spbench.planner.timeline_text import timeline_text
+
+    width = shutil.get_terminal_size((100, 24)).columns
+    return "".join(f"{line}\n" for line in (*timeline_text(step, width), *step_lines(step)))
 
 
 def put(text: str, out: str) -> None:

@@ -6,9 +6,11 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from spbench.cli.tables import aligned
+from spbench.record.cores import fold_numbers
 
 if TYPE_CHECKING:
-    from spbench.planner.plans import Plan, Stage
+    from spbench.planner import Plan, Simulation
+    from spbench.planner.plans import Stage
     from spbench.planner.verification import Verified
 
 _STAGES = ("stage", "layers", "states", "devices", "forward", "backward", "send", "all-reduce")
@@ -62,6 +64,15 @@ def batch_lines(plans: Sequence[tuple[int, Plan | None]]) -> Iterator[str]:
     yield from aligned([heading, *rows], (0, 1, 2, 3))
 
 
+def step_lines(step: Simulation) -> Iterator[str]:
+    """Yield what a step's timeline means, and its memory."""
+    yield "0 forward and a backward of micro-batch 0, 1 and b of micro-batch 1, = all-reduce"
+    yield f"{step.schedule}: step {_ms(step.step_s)} ms, bubble {step.bubble:.1%}"
+    for at, (kept, peak) in enumerate(zip(step.in_flight, step.peak_bytes, strict=True)):
+        flight = f"{kept} micro-batch{'es' if kept > 1 else ''} in flight at most"
+        yield f"stage {at}: {flight}, {peak / 1e6:.4g} MB"
+
+
 def verified_lines(plan: Plan, verified: Verified) -> Iterator[str]:
     """Yield predicted beside measured: of each stage, and of the step."""
     rows = [
@@ -90,7 +101,7 @@ def _row(plan: Plan, at: int, stage: Stage) -> tuple[str, ...]:
         str(at),
         first if first == last else f"{first} to {last}",
         f"{stage.start}-{stage.end - 1}",
-        device_ranges(stage.devices),
+        fold_numbers(stage.devices),
         *(
             _ms(seconds)
             for seconds in (stage.forward_s, stage.backward_s, stage.send_s, stage.all_reduce_s)
@@ -100,14 +111,7 @@ def _row(plan: Plan, at: int, stage: Stage) -> tuple[str, ...]:
 
 
 def _stage_word(plan: Plan, stage: Stage) -> str:
-    return f"{stage.start}-{stage.end - 1}@{device_ranges(stage.devices)}"
-
-
-def device_ranges(devices: Sequence[int]) -> str:
-    """Return device numbers with runs of them folded: ``0-7,9``."""
-    from spbench.record.cores import fold_numbers
-
-    return fold_numbers(devices)
+    return f"{stage.start}-{stage.end - 1}@{fold_numbers(stage.devices)}"
 
 
 def _ms(seconds: float) -> str:

@@ -10,7 +10,7 @@ import typer
 
 from spbench.cli.plan_request import whole_numbers
 from spbench.cli.request import HomeOption, HostfileOption, HostsOption, LauncherOption, SetOption
-from spbench.errors import UsageError
+from spbench.errors import SuiteError, UsageError
 
 
 def register(app: typer.Typer) -> None:
@@ -68,7 +68,12 @@ def profile(
         argv=sys.argv[1:],
     )
     text = profile_suite(model, sizes, ranks if busy else 1)
-    planned = plan_suite(request, load_text(text, path, settings_of(request)))
+    try:
+        suite = load_text(text, path, settings_of(request))
+    except SuiteError as error:  # its places are those of a text that nobody has seen
+        told = [one.message.removeprefix("profile: ") for one in error.diagnostics]
+        raise UsageError("; ".join(told)) from None
+    planned = plan_suite(request, suite)
     done = execute(planned, quiet=quiet, verbose=verbose, to_stderr=out == "-")
     if done.exit_code:
         raise typer.Exit(done.exit_code)

@@ -9,6 +9,9 @@ from typing import Literal, Protocol
 
 from spbench.suites.settings import LaunchSettings
 
+# a launcher without a hostfile spreads its ranks over the allocation that one of these shows
+ALLOCATIONS = ("SLURM_JOB_ID", "PBS_NODEFILE", "LSB_JOBID")
+
 
 @dataclass(frozen=True, slots=True)
 class Placed:

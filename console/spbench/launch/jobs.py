@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from spbench.errors import FailedRunError, MissingError, UsageError
-from spbench.launch.base import Command, JobSpec, Launcher, Placed
+from spbench.launch.base import ALLOCATIONS, Command, JobSpec, Launcher, Placed
 from spbench.launch.detect import Found, MpiLibrary, find_launcher, mpi_library
 from spbench.launch.hosts import Hosts, read_hostfile
 from spbench.launch.placement import available_slots, cores, oversubscribed, place
@@ -20,9 +20,6 @@ from spbench.suites.settings import LaunchSettings
 
 HostsOf = Callable[[LaunchSettings], Hosts | None]
 """The hosts of a job with these settings; None: this machine."""
-
-# a launcher without a hostfile spreads its ranks over the allocation that one of these shows
-_ALLOCATIONS = ("SLURM_JOB_ID", "PBS_NODEFILE", "LSB_JOBID")
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,13 +140,13 @@ def prepare(
 def _spread(found: Found, hosts: Hosts | None, env: Mapping[str, str]) -> bool:
     """Say whether an allocation, and not this machine, takes the ranks."""
     return found.launcher.name == "srun" or (
-        hosts is None and any(name in env for name in _ALLOCATIONS)
+        hosts is None and any(name in env for name in ALLOCATIONS)
     )
 
 
 def chosen_elsewhere(settings: LaunchSettings, hosts: Hosts | None, env: Mapping[str, str]) -> bool:
     """Say whether the launcher itself may choose hosts, which are then not known before."""
-    allocated = any(name in env for name in _ALLOCATIONS)
+    allocated = any(name in env for name in ALLOCATIONS)
     return hosts is None and (settings.launcher == "srun" or allocated)
 
 

@@ -1,8 +1,9 @@
 """Mode ``best``: the plan with the shortest step that fits the devices' memory.
 
-A small problem is solved by looking at every shape. In others `bounded` finds good shapes at each
-micro-batch size, first among few groups, then among all of them near the best bounds; `polish`
-changes the best of them as long as that helps. What counts is always the simulated step time.
+`seeds` gives HPGO's shapes; `bounded` finds good ones at each micro-batch size, first among few
+groups, then among all of them near the best bounds; `polish` changes the best of them as long as
+that helps; and of a small problem every shape is looked at. What counts is always the simulated
+step time.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from spbench.planner.profile import Profile
 from spbench.planner.roads import roads
 from spbench.planner.scoring import Scores
 from spbench.planner.search import Search
+from spbench.planner.seeds import hpgo_shapes
 from spbench.planner.states import States
 from spbench.planner.training import Training
 
@@ -57,8 +59,10 @@ def search_best(
         NoPlanError: No plan fits.
     """
     prices = Prices(states, cluster, training)
-    sizes = _divisors(training.global_batch_size) if choose_micro_batch else None
-    scores = find(prices, sizes or [training.micro_batch_size])
+    sizes = [training.micro_batch_size]
+    if choose_micro_batch:
+        sizes = _divisors(training.global_batch_size)
+    scores = find(prices, sizes)
     assert scores.best is not None  # else there was an error
     draft = scores.best
     return Plan(
@@ -72,7 +76,7 @@ def search_best(
         schedule=draft.schedule,
         pipelines=1,
         step_s=scores.step_s,
-        single_s=prices.single_s,
+        single_s=prices.single_s(sizes),
         stages=stages_of(prices, draft, scores.times),
         baselines=_baselines(states, cluster, training),
     )
@@ -103,6 +107,9 @@ def find(prices: Prices, sizes: list[int], small: int = SMALL) -> Scores:
     scores = Scores(prices)
     placements = Placements(prices.cluster.sizes)
     everything = roads(placements, ALL_GROUPS, len(prices.states))
+    seeds = hpgo_shapes(prices.states, prices.cluster, prices.training)
+    for size in sizes:
+        scores.offer_all((shape, size) for shape in seeds)
     few = roads(placements, FEW_GROUPS, len(prices.states))
     Search(scores, everything, few, sizes).run()
     if scores.best is None:
@@ -111,5 +118,5 @@ def find(prices: Prices, sizes: list[int], small: int = SMALL) -> Scores:
     if everything.unit == 1 and shape_count(len(prices.states), everything) <= small:
         whole = list(shapes(len(prices.states), everything))
         for size in sizes:
-            scores.offer_all((shape, size) for shape in whole)
+            scores.offer_all(((shape, size) for shape in whole), ranked=False)
     return scores

@@ -51,20 +51,6 @@ class _Tails:
     end: Indices
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
-    """A shape that the search ends with.
-
-    Attributes:
-        about_s: About how long its step takes.
-        bound_s: The bound on its period.
-    """
-
-    about_s: float
-    bound_s: float
-    shape: Shape
-
-
 class Bounded:
     """The search at one micro-batch size and under one schedule.
 
@@ -90,8 +76,8 @@ class Bounded:
         self._crossing = np.array(prices.work(micro_batch).crossing)[list(ends[:-1])]
         self._tables: dict[object, StageTable] = {}
 
-    def search(self, bounds: Floats) -> list[Found]:
-        """Return the shape with the shortest way for each bound on the period that allows any."""
+    def search(self, bounds: Floats) -> list[tuple[float, Shape]]:
+        """Return each bound that allows any shape, and the one with the shortest way."""
         tails: list[_Tails] = []
         following: dict[Counts, tuple[Floats, ...]] = {}
         for group in self._roads.groups:
@@ -106,10 +92,8 @@ class Bounded:
         found = []
         for lane, bound in enumerate(bounds.tolist()):
             best = min(first, key=lambda at: float(tails[at].done[lane, 0]))
-            done = float(tails[best].done[lane, 0])
-            if done < float("inf"):
-                shape = self._shape(tails, lane, best)
-                found.append(Found(done + (self._count - 1) * bound, bound, shape))
+            if float(tails[best].done[lane, 0]) < float("inf"):
+                found.append((bound, self._shape(tails, lane, best)))
         return found
 
     def _stacked(self, tails: list[_Tails]) -> tuple[Floats, ...]:

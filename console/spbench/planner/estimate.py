@@ -4,9 +4,9 @@ Every path is a chain of events each of which waits for the one before, so a ste
 as long as the longest. For ``gpipe`` that is the step time exactly. For ``1f1b`` and ``1f1b-deep``
 the paths are those on which one stage is never idle between its first and its last pass, and
 those that go round two stages, over and over: down from one with a forward pass, through the turn
-at the other, and up with a backward pass to the next forward pass that waits for it. It is exact
-where a stage's own passes are what holds up the others; where messages do, the round trips leave
-a remainder that only `timetable` knows.
+at the other, and up with a backward pass to the next forward pass that waits for it. For even
+stages without messages they are exact as well. In others the longest path can change from one of
+these to another on its way, and only `timetable` knows how long it is.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _two_flows(stages: Sequence[Timed], count: int) -> float:
     forward = [stage.forward_s for stage in stages] + [stage.send_s for stage in stages[:-1]]
     turned = sum(forward) + (count - 1) * max(forward)
     whole = longest = 0.0
-    ends = []
+    ends: list[float] = []
     for stage in reversed(stages):
         sent = stage.send_s if ends else 0.0
         whole += sent + stage.backward_s

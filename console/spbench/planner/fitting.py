@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from spbench.planner.drafts import Shape
 from spbench.planner.errors import NoPlanError
 from spbench.planner.placement import Counts, Group
+from spbench.planner.plans import devices_text, span_text
 from spbench.planner.prices import Prices
 from spbench.planner.roads import Roads
 from spbench.planner.stage_table import lacking_table
@@ -31,29 +32,34 @@ def fitting(prices: Prices, ways: Roads, micro_batch: int) -> Shape:
     Raises:
         NoPlanError: None fits; it says which stage of the nearest one lacks how many bytes.
     """
-    lacks, shape = _Fitting(prices, ways, micro_batch).nearest()
-    if lacks <= 0:
+    shape = _Fitting(prices, ways, micro_batch).nearest()
+    lacks = _lacks(prices, shape, micro_batch)
+    if max(lacks) <= 0:
         return shape
-    raise NoPlanError(_sentence(prices, shape, micro_batch))
+    raise NoPlanError(_sentence(prices, shape, micro_batch, lacks))
 
 
-def _sentence(prices: Prices, shape: Shape, micro_batch: int) -> str:
-    lacks = []
+def _lacks(prices: Prices, shape: Shape, micro_batch: int) -> list[float]:
+    """Return how many bytes each stage lacks."""
+    found = []
     for at, (start, end, group) in enumerate(shape.spans):
         sharing = prices.sharing(group, micro_batch)
         kept = min(len(shape.ends) - at, prices.training.global_batch_size // micro_batch)
-        lacks.append(
+        found.append(
             min(prices.lacking(sharing, start, end, kept, again) for again in (False, True))
         )
+    return found
+
+
+def _sentence(prices: Prices, shape: Shape, micro_batch: int, lacks: list[float]) -> str:
     worst = max(range(len(lacks)), key=lacks.__getitem__)
     start, end, group = shape.spans[worst]
-    count, names = sum(group.held), prices.states.names
-    span = names[start] if end == start + 1 else f"{names[start]} to {names[end - 1]}"
+    span = span_text(prices.states.names, start, end)
     return (
-        f"no plan of {prices.states.profile.name} fits the cluster {prices.cluster.name}: in the"
-        f" one that comes nearest, of {len(lacks)} stages, each device of stage {worst} ({span},"
-        f" on {count} device{'s'[: count > 1]}, a micro-batch of {micro_batch}) lacks"
-        f" {lacks[worst]:.0f} bytes"
+        f"no plan of {prices.states.profile.name} fits the memory of {prices.cluster.name}: in the"
+        f" one that comes nearest, with micro-batches of {micro_batch}, stage {worst} of"
+        f" {len(lacks)} ({span}, {devices_text(sum(group.held))}) lacks {lacks[worst]:.0f} bytes"
+        " on a device"
     )
 
 
@@ -68,8 +74,8 @@ class _Fitting:
         self._prices, self._roads, self._micro_batch = prices, ways, micro_batch
         self._lacks: dict[tuple[object, int], Floats] = {}
 
-    def nearest(self) -> tuple[float, Shape]:
-        """Return the most that a stage lacks, and the shape."""
+    def nearest(self) -> Shape:
+        """Return the shape whose stages lack least."""
         import numpy as np
 
         states = len(self._prices.states)
@@ -90,7 +96,7 @@ class _Fitting:
             ((stages, at) for stages in range(len(layers)) for at in first),
             key=lambda pair: float(layers[pair[0]][pair[1]][0]),
         )
-        return float(layers[stages][at][0]), self._shape(layers, stages, at)
+        return self._shape(layers, stages, at)
 
     def _next(self, after: dict[Counts, Floats], group: Group, stages: int) -> Floats:
         """Return what the stages after one lack, by its last state."""
@@ -123,7 +129,11 @@ class _Fitting:
         for left in range(stages, -1, -1):
             group = ways.groups[at]
             out = ways.out.get(group.last, ())
-            after = {group.last: np.min([layers[left - 1][each] for each in out], axis=0)} if left and out else {}
+            after = (
+                {group.last: np.min([layers[left - 1][each] for each in out], axis=0)}
+                if left and out
+                else {}
+            )
             worst = np.maximum(self._lack(group, left + 1), self._next(after, group, left + 1))
             start = int(worst[start].argmin()) + 1
             ends.append(start)

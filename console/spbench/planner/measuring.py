@@ -50,6 +50,8 @@ def suite_word(text: str) -> str:
 def measured_profile(report: Mapping[str, Any], name: str | None = None) -> Profile:
     """Return the profile that a run of ``model.profile`` measured, from its report.
 
+    Its own batch size is the largest one, with what does not grow with the batch spread widest.
+
     Raises:
         PlannerError: It measured none.
     """
@@ -60,7 +62,7 @@ def measured_profile(report: Mapping[str, Any], name: str | None = None) -> Prof
     params = case["params"]
     points, names = _points(case["measurements"])
     measured = [Measured(size, _layers(points[size], names)) for size in sorted(points)]
-    first, *also = measured
+    *also, first = measured
     threads = report["environment"]["ranks"]["threads"]
     known = {param.name for param in BENCHMARKS[BENCHMARK].params} - set(_NOT_OF_THE_MODEL)
     given = {key: value for key, value in params.items() if key in known and value is not None}

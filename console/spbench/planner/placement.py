@@ -11,9 +11,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import Literal
 
 Counts = tuple[int, ...]
 """How many devices of each machine are in use."""
+
+Policy = Literal["fresh", "append", "scatter"]
+POLICIES: tuple[Policy, ...] = ("fresh", "append", "scatter")
+"""Machines that are free as a whole; those in use; one device of each machine in turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +61,21 @@ class Placements:
         """
         key = used, need
         if key not in self._next:
-            tried = (
-                _fill(used, need, self.sizes, (at for at, count in enumerate(used) if not count)),
-                _fill(used, need, self.sizes, (at for at, count in enumerate(used) if count)),
-                _scatter(used, need, self.sizes),
-            )
+            tried = (self.placed(used, need, policy) for policy in POLICIES)
             self._next[key] = tuple(dict.fromkeys(after for after in tried if after is not None))
         return self._next[key]
+
+    def placed(self, used: Counts, need: int, policy: Policy) -> Counts | None:
+        """Return what is in use after a group of ``need`` more devices by one of the policies.
+
+        Returns:
+            None where the policy finds too little room.
+        """
+        if policy == "scatter":
+            return _scatter(used, need, self.sizes)
+        fresh = policy == "fresh"
+        machines = (at for at, count in enumerate(used) if (not count) == fresh)
+        return _fill(used, need, self.sizes, machines)
 
     def following_times(self, used: Counts, need: int, times: int) -> tuple[Counts, ...]:
         """Return what is in use after ``times`` groups of ``need`` devices, one after another."""

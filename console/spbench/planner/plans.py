@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -126,3 +127,13 @@ class Plan:
             )
             for at, stage in enumerate(self.stages)
         ]
+
+
+def span_text(names: Sequence[str], start: int, end: int) -> str:
+    """Return the states of a stage by name: ``a to d``, or ``a``."""
+    return names[start] if end == start + 1 else f"{names[start]} to {names[end - 1]}"
+
+
+def devices_text(count: int) -> str:
+    """Return so many devices in words: ``on 1 device``."""
+    return "on 1 device" if count == 1 else f"on {count} devices"

@@ -11,30 +11,40 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from spbench.planner.drafts import Shape
-from spbench.planner.placement import Group, Placements
+from spbench.planner.placement import POLICIES, Group, Placements, Policy
 from spbench.planner.scoring import Scores
 
 _CUT_STEPS = (1, 2, 4)
-_EFFORT = 4000
-"""Shapes that are looked at in all."""
+_STARTS = 4
+_EFFORT = 2000
+"""Shapes that are looked at from each start."""
 
 
 class _Recipe(NamedTuple):
-    """A shape by how it is made: ends, numbers of devices, and which placement of each stage."""
+    """A shape by how it is made: ends, numbers of devices, and the policy of each stage."""
 
     ends: tuple[int, ...]
     needs: tuple[int, ...]
-    choices: tuple[int, ...]
+    policies: tuple[Policy, ...]
 
 
 def polish(scores: Scores, placements: Placements, micro_batches: Sequence[int]) -> None:
-    """Change the best draft until no small change makes it better.
+    """Change the best drafts until no small change makes them better.
 
     Args:
-        scores: Has the draft, and takes the better ones.
+        scores: Has the drafts, and takes the better ones.
         placements: Of its cluster.
         micro_batches: The sizes that are allowed, rising.
     """
+    for start in scores.starts(_STARTS):
+        climb = Scores(scores.prices)
+        climb.offer(*start)
+        _climb(climb, placements, micro_batches)
+        if climb.best is not None:
+            scores.offer(climb.best.shape, climb.best.micro_batch)
+
+
+def _climb(scores: Scores, placements: Placements, micro_batches: Sequence[int]) -> None:
     looked = 0
     while scores.best is not None and looked < _EFFORT:
         shape, micro_batch, _ = scores.best
@@ -42,40 +52,47 @@ def polish(scores: Scores, placements: Placements, micro_batches: Sequence[int])
         near = micro_batches[max(at - 1, 0) : at + 2]
         recipes = dict.fromkeys(_changes(_recipe(shape, placements), placements))
         made = [found for recipe in recipes if (found := _made(recipe, placements))]
-        looked += len(made) + len(near)
+        looked += len(made)
         offers = [(each, micro_batch) for each in made] + [(shape, size) for size in near]
-        if not scores.offer_all(offers):
+        if not scores.offer_all(offers, ranked=False):
             return
 
 
 def _recipe(shape: Shape, placements: Placements) -> _Recipe:
     needs = tuple(sum(group.held) for group in shape.groups)
-    choices = tuple(
-        placements.following(group.first, need).index(group.last)
+    policies = tuple(
+        next(
+            (each for each in POLICIES if placements.placed(group.first, need, each) == group.last),
+            POLICIES[-1],
+        )
         for group, need in zip(shape.groups, needs, strict=True)
     )
-    return _Recipe(shape.ends, needs, choices)
+    return _Recipe(shape.ends, needs, policies)
 
 
 def _made(recipe: _Recipe, placements: Placements) -> Shape | None:
     """Return the shape; None where there is no room for it."""
     used, groups = placements.empty, []
-    for need, choice in zip(recipe.needs, recipe.choices, strict=True):
-        after = placements.following(used, need)
-        if not after:
+    for need, policy in zip(recipe.needs, recipe.policies, strict=True):
+        after = placements.placed(used, need, policy)
+        if after is None:  # as when a stage before it took more
+            after = placements.placed(used, need, "scatter")
+        if after is None:
             return None
-        groups.append(Group(used, after[min(choice, len(after) - 1)]))
-        used = groups[-1].last
+        groups.append(Group(used, after))
+        used = after
     return Shape(recipe.ends, tuple(groups))
 
 
 def _changes(recipe: _Recipe, placements: Placements) -> Iterator[_Recipe]:
     yield from _other_cuts(recipe)
     yield from _other_needs(recipe, placements)
-    for at, choice in enumerate(recipe.choices):
-        for other in range(3):
-            if other != choice:
-                yield recipe._replace(choices=_with(recipe.choices, at, other))
+    for at in range(len(recipe.policies)):
+        for policy in POLICIES:
+            changed = (*recipe.policies[:at], policy, *recipe.policies[at + 1 :])
+            yield recipe._replace(policies=changed)
+    for policy in POLICIES:
+        yield recipe._replace(policies=(policy,) * len(recipe.policies))
     yield from _joined(recipe)
     yield from _split(recipe)
 
@@ -105,18 +122,18 @@ def _other_needs(recipe: _Recipe, placements: Placements) -> Iterator[_Recipe]:
 
 
 def _joined(recipe: _Recipe) -> Iterator[_Recipe]:
-    ends, needs, choices = recipe
+    ends, needs, policies = recipe
     for at in range(len(ends) - 1):
         both = (needs[at] + needs[at + 1],)
         yield _Recipe(
             ends[:at] + ends[at + 1 :],
             needs[:at] + both + needs[at + 2 :],
-            choices[:at] + choices[at + 1 :],
+            policies[:at] + policies[at + 1 :],
         )
 
 
 def _split(recipe: _Recipe) -> Iterator[_Recipe]:
-    ends, needs, choices = recipe
+    ends, needs, policies = recipe
     starts = (0, *ends[:-1])
     for at, (start, end, need) in enumerate(zip(starts, ends, needs, strict=True)):
         if end - start > 1 and need > 1:
@@ -124,7 +141,7 @@ def _split(recipe: _Recipe) -> Iterator[_Recipe]:
             yield _Recipe(
                 (*ends[:at], (start + end) // 2, *ends[at:]),
                 (*needs[:at], need - half, half, *needs[at + 1 :]),
-                (*choices[:at], choices[at], choices[at], *choices[at + 1 :]),
+                (*policies[:at], policies[at], policies[at], *policies[at + 1 :]),
             )
 
 

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 from spbench.planner.cluster import Cluster, DeviceKind
-from spbench.planner.links import Links, Rate
-from spbench.planner.memory import Memory, StageSchedule, in_flight
+from spbench.planner.links import Links
+from spbench.planner.memory import Memory
 from spbench.planner.placement import Group
-from spbench.planner.plans import Stage
 from spbench.planner.sharing import share
 from spbench.planner.states import States
 from spbench.planner.training import Training
@@ -60,11 +59,14 @@ class Prices:
         self._kinds: dict[Group, Kinds] = {}
         self._sharings: dict[tuple[Kinds, int], Sharing] = {}
 
-    @cached_property
-    def single_s(self) -> float:
-        """Seconds of the whole batch on one device like the profile's, whatever its memory."""
-        batch, scale = self.training.global_batch_size, self.states.profile.batch_size
-        return (self.states.forward_s[-1] + self.states.backward_s[-1]) * batch / scale
+    def single_s(self, sizes: Sequence[int]) -> float:
+        """Return the seconds of the whole batch on a device of the profile, whatever its memory.
+
+        Args:
+            sizes: The micro-batch sizes that are allowed; the one with the shortest step counts.
+        """
+        batch = self.training.global_batch_size
+        return min(self.work(size).total * (batch // size) for size in sizes)
 
     def work(self, samples: int) -> Work:
         """Return the model at so many samples."""
@@ -112,9 +114,7 @@ class Prices:
             return Memory(fixed, work.crossing[start], once + whole)
         return Memory(fixed, whole, once)
 
-    def lacking(
-        self, sharing: Sharing, start: int, end: int, kept: int, recompute: bool
-    ) -> float:
+    def lacking(self, sharing: Sharing, start: int, end: int, kept: int, recompute: bool) -> float:
         """Return how many bytes a stage's devices have too few; below 0 what is left."""
         return max(
             (
@@ -124,9 +124,7 @@ class Prices:
             default=-math.inf,
         )
 
-    def recomputes(
-        self, sharing: Sharing, start: int, end: int, kept: int
-    ) -> bool | None:
+    def recomputes(self, sharing: Sharing, start: int, end: int, kept: int) -> bool | None:
         """Return whether a stage must recompute its activations to fit; None where it cannot.
 
         Recomputation takes time and gives none, so a stage that fits without it is without it.

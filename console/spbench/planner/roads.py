@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from spbench.planner.placement import Counts, Group, Placements
+from spbench.planner.placement import POLICIES, Counts, Group, Placements, Policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,29 +30,39 @@ class Roads:
 
 
 def roads(placements: Placements, most: int, longest: int) -> Roads:
-    """Return about ``most`` groups, or as few as there can be, in the least possible unit.
+    """Return some thousand groups at most, with all numbers of devices if there are few.
 
-    Among them are those of pipelines whose stages all have the same smaller number of devices.
+    Up to ``most`` groups are of all policies, in the least possible unit of devices. Where that
+    is not a single device, there are as many more of each policy alone, in its least unit; and
+    of pipelines with one policy whose stages all have the same smaller number of devices.
 
     Args:
         placements: Of the cluster.
-        most: Groups of multiples of the unit; there are at most half as many others of each size.
+        most: Groups of each of these sorts.
         longest: The most stages of a pipeline.
     """
-    devices = sum(placements.sizes)
     units = _units(placements.sizes)
-    found, whole = None, devices
+    groups, unit = _least_unit(placements, units, most, POLICIES)
+    if unit > 1:
+        for policy in POLICIES:
+            found, least = _least_unit(placements, units, most, (policy,))
+            groups |= found
+            for same in units:
+                if same < least and 2 * same * longest >= sum(placements.sizes):
+                    groups.update(_walk(placements, [same], most, (policy,)) or [])
+    return _linked(sorted(groups, key=lambda each: (-sum(each.last), each.first, each.last)), unit)
+
+
+def _least_unit(
+    placements: Placements, units: Sequence[int], most: int, policies: Sequence[Policy]
+) -> tuple[set[Group], int]:
+    """Return the groups in the least unit that makes few of them, and that unit."""
+    devices = sum(placements.sizes)
     for unit in units:
-        found, whole = _walk(placements, range(unit, devices + 1, unit), most), unit
+        found = _walk(placements, range(unit, devices + 1, unit), most, policies)
         if found is not None:
-            break
-    if found is None:  # one stage can always have all devices, in one way
-        found, whole = [Group(placements.empty, placements.full)], devices
-    groups = set(found)
-    for unit in units:
-        if unit < whole and 2 * unit * longest >= devices:
-            groups.update(_walk(placements, [unit], most // 2) or [])
-    return _linked(sorted(groups, key=lambda each: (-sum(each.last), each.first, each.last)), whole)
+            return set(found), unit
+    return {Group(placements.empty, placements.full)}, devices  # one stage can have them all
 
 
 def _units(sizes: Counts) -> list[int]:
@@ -63,7 +73,9 @@ def _units(sizes: Counts) -> list[int]:
     return [*within, *several]
 
 
-def _walk(placements: Placements, needs: Sequence[int], most: int) -> list[Group] | None:
+def _walk(
+    placements: Placements, needs: Sequence[int], most: int, policies: Sequence[Policy]
+) -> list[Group] | None:
     """Return all groups of these numbers of devices, rising; None where there are too many."""
     devices = sum(placements.sizes)
     groups: list[Group] = []
@@ -74,7 +86,7 @@ def _walk(placements: Placements, needs: Sequence[int], most: int) -> list[Group
         for need in needs:
             if need > free:
                 break
-            for after in placements.following(used, need):
+            for after in _after(placements, used, need, policies):
                 groups.append(Group(used, after))
                 if after not in seen:
                     seen.add(after)
@@ -82,6 +94,15 @@ def _walk(placements: Placements, needs: Sequence[int], most: int) -> list[Group
         if len(groups) > most:
             return None
     return groups
+
+
+def _after(
+    placements: Placements, used: Counts, need: int, policies: Sequence[Policy]
+) -> Sequence[Counts]:
+    if len(policies) > 1:
+        return placements.following(used, need)
+    after = placements.placed(used, need, policies[0])
+    return () if after is None else (after,)
 
 
 def _linked(groups: list[Group], unit: int) -> Roads:

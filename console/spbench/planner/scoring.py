@@ -26,7 +26,7 @@ class Scores:
         self.best: Draft | None = None
         self.step_s = math.inf
         self.times: Sequence[Pass] = ()
-        self._seen: set[tuple[Shape, int]] = set()
+        self._least: dict[tuple[Shape, int], float] = {}
 
     def micro_batches(self, micro_batch: int) -> int:
         """Return how many micro-batches of this size a step has."""
@@ -34,42 +34,71 @@ class Scores:
 
     def offer(self, shape: Shape, micro_batch: int) -> bool:
         """Take a shape under the best schedule if it is better; return whether it is."""
-        if (shape, micro_batch) in self._seen:
-            return False
-        self._seen.add((shape, micro_batch))
-        return self._take(self._bounds(shape, micro_batch))
+        return self.offer_all([(shape, micro_batch)])
 
-    def offer_all(self, shapes: Iterable[tuple[Shape, int]]) -> bool:
-        """Take the best of some shapes and micro-batch sizes, if it is better."""
-        bounds = []
-        for shape, micro_batch in shapes:
-            if (shape, micro_batch) not in self._seen:
-                self._seen.add((shape, micro_batch))
-                bounds += self._bounds(shape, micro_batch)
-        return self._take(sorted(bounds, key=lambda each: each[0]))
+    def offer_all(self, shapes: Iterable[tuple[Shape, int]], ranked: bool = True) -> bool:
+        """Take the best of some shapes and micro-batch sizes, if it is better.
 
-    def _bounds(
-        self, shape: Shape, micro_batch: int
-    ) -> list[tuple[float, Draft, Sequence[Pass]]]:
-        found = []
+        Args:
+            shapes: The shapes and sizes; those that were offered before are left out.
+            ranked: Whether `least` and `starts` are to know those, too, that are not better.
+        """
+        better = False
+        bounds = [each for key in shapes for each in self._bounds(key, ranked)]
+        for bound, draft in sorted(bounds, key=lambda each: each[0]):
+            if bound >= self.step_s * _GAIN:
+                break
+            better |= self._take(draft)
+        return better
+
+    def least(self, shape: Shape, micro_batch: int) -> float:
+        """Return the least closed form of a shape that was offered; infinite if none fits."""
+        return self._least.get((shape, micro_batch), math.inf)
+
+    def starts(self, most: int) -> list[tuple[Shape, int]]:
+        """Return the best shapes so far that differ in stages or micro-batch size."""
+        found: dict[tuple[int, int], tuple[float, tuple[Shape, int]]] = {}
+        for key, seconds in self._least.items():
+            sort = len(key[0].ends), key[1]
+            if sort not in found or seconds < found[sort][0]:
+                found[sort] = seconds, key
+        return [key for _, key in sorted(found.values(), key=lambda each: each[0])[:most]]
+
+    def _bounds(self, key: tuple[Shape, int], ranked: bool) -> list[tuple[float, Draft]]:
+        """Return the closed form of a shape that is new, under each schedule in which it fits."""
+        if key in self._least:
+            return []
+        shape, micro_batch = key
+        found: list[tuple[float, Draft]] = []
+        if not ranked and self._busy(shape, micro_batch) >= self.step_s * _GAIN:
+            self._least[key] = math.inf
+            return found
         for schedule in SCHEDULES[: 1 if len(shape.ends) == 1 else None]:
             draft = Draft(shape, micro_batch, schedule)
             times = passes(self.prices, draft)
             if times is not None:
                 bound = closed_form(times, schedule, self.micro_batches(micro_batch))
-                found.append((bound, draft, times))
+                found.append((bound, draft))
+        self._least[key] = min((bound for bound, _ in found), default=math.inf)
         return found
 
-    def _take(self, bounds: Iterable[tuple[float, Draft, Sequence[Pass]]]) -> bool:
-        better = False
-        for bound, draft, times in bounds:
-            if bound >= self.step_s * _GAIN:
-                continue
-            count = self.micro_batches(draft.micro_batch)
-            step = bound
-            if draft.schedule != "gpipe" and len(times) > 1:
-                step = timetable(times, draft.schedule, count).end_s
-            if step < self.step_s * _GAIN:
-                self.best, self.step_s, self.times = draft, step, times
-                better = True
-        return better
+    def _busy(self, shape: Shape, micro_batch: int) -> float:
+        """Return how long the busiest stage runs passes."""
+        longest = 0.0
+        start = 0
+        for end, group in zip(shape.ends, shape.groups, strict=True):
+            sharing = self.prices.sharing(group, micro_batch)
+            forward, backward = sharing.work.forward, sharing.work.backward
+            both = forward[end] - forward[start] + backward[end] - backward[start]
+            longest = max(longest, both / sharing.speed)
+            start = end
+        return longest * self.micro_batches(micro_batch)
+
+    def _take(self, draft: Draft) -> bool:
+        times = passes(self.prices, draft)
+        assert times is not None  # it has a closed form
+        step = timetable(times, draft.schedule, self.micro_batches(draft.micro_batch)).end_s
+        if step >= self.step_s * _GAIN:
+            return False
+        self.best, self.step_s, self.times = draft, step, times
+        return True

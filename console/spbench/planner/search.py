@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from spbench.planner.bounded import Bounded, Found
+from spbench.planner.bounded import Bounded
 from spbench.planner.drafts import Shape
 from spbench.planner.prices import Prices
 from spbench.planner.roads import Roads
@@ -24,7 +24,7 @@ _CLOSE = 1.15
 class _Place(NamedTuple):
     """Where a search found something."""
 
-    about_s: float
+    step_s: float
     micro_batch: int
     deep: bool
     bound_s: float
@@ -64,11 +64,9 @@ class Search:
         ratio = 1.5
         for _ in range(2):
             places.sort()
-            close = [place for place in places if place.about_s <= places[0].about_s * _CLOSE]
+            close = [place for place in places if place.step_s <= places[0].step_s * _CLOSE]
             places = [
-                found
-                for place in close[:_AGAIN]
-                for found in self._look(self._all, place, ratio)
+                found for place in close[:_AGAIN] for found in self._look(self._all, place, ratio)
             ]
             ratio **= 0.4
 
@@ -77,7 +75,7 @@ class Search:
         prices = self._prices
         count = self._scores.micro_batches(size)
         devices = [kind.speed for kind in prices.cluster.kinds]
-        low = prices.single_s / count / sum(devices)
+        low = prices.single_s([size]) / count / sum(devices)
         high = prices.work(size).total / min(devices)
         if count > 1 and math.isfinite(self._scores.step_s):
             high = min(high, self._scores.step_s / (count - 1))
@@ -110,12 +108,12 @@ class Search:
         bounds = np.geomspace(bound / ratio, bound * ratio, _BOUNDS)
         if self._scores.micro_batches(size) == 1:
             bounds = bounds[-1:]
-        found: list[Found] = Bounded(self._prices, ways, size, deep, self._ends).search(bounds)
-        self._scores.offer_all((each.shape, size) for each in found)
-        if not found:
-            return []
-        best = min(found, key=lambda each: each.about_s)
-        return [_Place(best.about_s, size, deep, best.bound_s)]
+        found = Bounded(self._prices, ways, size, deep, self._ends).search(bounds)
+        self._scores.offer_all((shape, size) for _, shape in found)
+        places = [
+            _Place(self._scores.least(shape, size), size, deep, bound) for bound, shape in found
+        ]
+        return [min(places)] if places else []
 
 
 def _spread(values: list[int], most: int) -> list[int]:

@@ -40,9 +40,7 @@ class StageTable:
     ample: bool
 
 
-def stage_table(
-    prices: Prices, sharing: Sharing, rate: Rate, ends: Sequence[int]
-) -> StageTable:
+def stage_table(prices: Prices, sharing: Sharing, rate: Rate, ends: Sequence[int]) -> StageTable:
     """Return the costs of all stages on groups that share in the same way.
 
     Args:
@@ -85,11 +83,13 @@ def lacking_table(prices: Prices, sharing: Sharing, kept: int) -> Floats:
     import numpy as np
 
     states = len(prices.states)
-    worst = np.full((states, states), -np.inf)
+    plain = np.full((states, states), -np.inf)
+    again = plain.copy()
     for held, memory in sharing.held:
         left, whole, arriving = _room(prices, held, memory)
-        needs = np.minimum(kept * whole, whole + kept * arriving)
-        worst = np.maximum(worst, needs - left)
+        plain = np.maximum(plain, kept * whole - left)
+        again = np.maximum(again, whole + kept * arriving - left)
+    worst: Floats = np.minimum(plain, again)
     worst[np.tril(np.ones(worst.shape, dtype=bool), -1)] = np.inf
     return worst
 
@@ -107,7 +107,8 @@ def _spans(sums: tuple[float, ...]) -> Floats:
     import numpy as np
 
     array = np.array(sums)
-    return array[None, 1:] - array[:-1, None]
+    spans: Floats = array[None, 1:] - array[:-1, None]
+    return spans
 
 
 def _running_most(working: tuple[float, ...]) -> Floats:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Protocol
 
 from spbench.planner.errors import PlannerError
@@ -15,7 +16,7 @@ class Timed(Protocol):
     """What the times of a stage are taken from; `plans.Stage` says what they mean."""
 
     @property
-    def forward_s(self) -> float: ...  # noqa: D102
+    def forward_s(self) -> float: ...
     @property
     def backward_s(self) -> float: ...
     @property
@@ -68,16 +69,14 @@ def timetable(stages: Sequence[Timed], schedule: StageSchedule, micro_batches: i
         for at, stage in enumerate(stages)
     ]
     rows[0].arrived = [0.0] * micro_batches
-    for row, following in zip(rows, rows[1:], strict=False):
+    for row, following in pairwise(rows):
         row.following, following.before = following, row
     waiting = list(range(count))
     while any(len(row.backward_end) < micro_batches for row in rows):
         for at in waiting:  # down the pipeline and up again, each as far as it gets
             rows[at].advance(micro_batches)
         waiting.reverse()
-    ends = (
-        row.backward_end[-1] + row.stage.all_reduce_s - row.stage.overlapped_s for row in rows
-    )
+    ends = (row.backward_end[-1] + row.stage.all_reduce_s - row.stage.overlapped_s for row in rows)
     last = max(row.backward_end[-1] for row in rows)
     return Timetable(
         [row.forward for row in rows],

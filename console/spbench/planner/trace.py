@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from spbench.planner.plans import Plan
+from spbench.planner.plans import Plan, devices_text, span_text
 from spbench.planner.simulation import Kind, Simulation
 
 _THREADS: dict[Kind, tuple[int, str]] = {
@@ -38,8 +38,8 @@ def _names(plan: Plan) -> list[dict[str, Any]]:
     """Return what stages and their threads are called."""
     found = []
     for at, stage in enumerate(plan.stages):
-        span = plan.state_names[stage.start], plan.state_names[stage.end - 1]
-        label = f"stage {at}: {span[0]} to {span[1]}, {stage.replicas} devices"
+        label = f"stage {at}: {span_text(plan.state_names, stage.start, stage.end)}"
+        label += f", {devices_text(stage.replicas)}"
         found.append(_name("process_name", at, 0, label))
         found += [_name("thread_name", at, *thread) for thread in dict.fromkeys(_THREADS.values())]
     return found

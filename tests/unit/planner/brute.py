@@ -1,7 +1,7 @@
 """The best plan by trying every one, with costs and simulation of its own."""
 
 from dataclasses import dataclass
-from itertools import combinations, product
+from itertools import combinations, pairwise, product
 from math import ceil, inf
 
 from spbench.planner.placement import Placements
@@ -46,7 +46,7 @@ class Brute:
             times = [self.stage(*span, size, flag) for span, flag in zip(spans, again, strict=True)]
             if max(f + b for f, b, _ in times) * count >= known:
                 continue
-            sends = [self.send(a, b, size) for a, b in zip(spans, spans[1:], strict=False)]
+            sends = [self.send(a, b, size) for a, b in pairwise(spans)]
             for name in ("gpipe", "1f1b", "1f1b-deep"):
                 flight = [self.flight(name, at, len(spans), count) for at in range(len(spans))]
                 if self.fits(spans, size, again, flight):
@@ -129,8 +129,9 @@ class Brute:
             link = self.cluster.link_of_machines(a[0], b[0])
             latency = max(latency, link.latency_s)
             if a[0] == b[0]:
-                inner = max(inner, min(part, max(self.one(source[2]), self.one(target[2])))
-                            / link.bandwidth)
+                inner = max(
+                    inner, min(part, max(self.one(source[2]), self.one(target[2]))) / link.bandwidth
+                )
             else:
                 out[a[0]] = out.get(a[0], 0.0) + part / link.bandwidth
                 into[b[0]] = into.get(b[0], 0.0) + part / link.bandwidth

@@ -21,17 +21,19 @@ from spbench_workers.timing import measure
 def run(context: Context) -> None:
     """Run the case."""
     case = case_of(context)
-    _refuse_faults(context, case)
+    _refuse_faults(case)
+    # First of all: what is not there is told before minutes of comparing.
+    images = _images(context, case)
     if context.params["validate"]:
         for plan in plans_of(case.small(context.params["batch_size"])):
             Validation(context, plan, case.learning, planting.plant, _make_ready).run()
         planting.remove()
     elif context.world.rank == 0:
         context.choice("validate", "off", "nothing was compared with the sequential model")
-    _time(context, case)
+    _time(context, case, images)
 
 
-def _refuse_faults(context: Context, case: Case) -> None:
+def _refuse_faults(case: Case) -> None:
     """Refuse a fault of all ranks that changes nothing."""
     alone = all(stage.ranks == 1 for stage in case.plan.layout.stages)
     if case.plan.statistics == "tile" and alone:
@@ -48,10 +50,9 @@ def _make_ready(engine: Engine) -> None:
         engine.arithmetic.quantise(engine.calibrate())
 
 
-def _time(context: Context, case: Case) -> None:
+def _time(context: Context, case: Case, images: Images) -> None:
     params, plan = context.params, case.plan
     peak = PeakMemory(plan.device)
-    images = _images(context, case)
     engine = Engine(context.world.comm, plan, images, case.learning)
     begun = _take_up(context, engine)
     _make_ready(engine)

@@ -1,0 +1,147 @@
+"""From measured layers to a plan, and from the plan to a measured step."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from running import REPOSITORY, SPBENCH, run
+from spbench.planner.profile_files import load_profile
+
+pytestmark = [pytest.mark.mpi, pytest.mark.timeout(240)]
+
+CLUSTER = """
+schema: spbench.cluster/1
+devices: {core: {memory: 2GB}}
+links: {memory: {bandwidth: BANDWIDTH, all_reduce: ALL_REDUCE, latency: 20us}}
+machines: [{name: here, devices: {core: 2}, link: memory}]
+"""
+OWN = """
+import torch
+from torch import nn
+
+
+def net():
+    layers = nn.Flatten(), nn.Linear(12, 8), nn.ReLU(), nn.Linear(8, 3)
+    return nn.Sequential(*layers), torch.randn(2, 3, 2, 2)
+
+
+def none():
+    return nn.Linear(2, 2), 3
+"""
+SUITE = """
+schema: spbench.suite/1
+name: profiles
+cases:
+  - {name: resnet, benchmark: model.profile, np: 1, params: {depth: 11, batch_sizes: 2}}
+  - {name: own, benchmark: model.profile, np: 1, params: {model: "own:net", batch_sizes: "1,3"}}
+  - {name: none, benchmark: model.profile, np: 1, params: {model: "own:none"}}
+"""
+
+
+def spbench(*words: str, cwd: Path = REPOSITORY) -> subprocess.CompletedProcess[str]:
+    as_root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    return subprocess.run(
+        [SPBENCH, *words],
+        cwd=cwd,
+        env=os.environ | as_root,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the profile of a small ResNet, two clusters of two cores, and a home."""
+    path = tmp_path_factory.mktemp("profile")
+    # Gradients take seconds on the one, outputs on the other.
+    for name, rates in (("layers", ("2GB/s", "1MB/s")), ("data", ("1MB/s", "2GB/s"))):
+        text = CLUSTER.replace("BANDWIDTH", rates[0]).replace("ALL_REDUCE", rates[1])
+        (path / f"{name}.yaml").write_text(text)
+    small = ("--set", "depth=11", "--set", "iterations=5", "--batch-sizes", "2,4")
+    words = (*small, "--busy", "--ranks", "2", "--out", str(path / "resnet.json"))
+    done = spbench("profile", "resnet", *words, "--home", str(path))
+    assert done.returncode == 0, done.stdout + done.stderr
+    return path
+
+
+def test_the_layers_of_a_model(folder: Path) -> None:
+    profile = load_profile(folder / "resnet.json")
+    names = ["stem", "stack1_block1", "stack2_block1", "stack3_block1", "head"]
+    assert [layer.name for layer in profile.layers] == names
+    assert profile.batch_size == 4
+    [half] = profile.also
+    assert half.batch_size == 2
+    assert profile.origin is not None
+    assert (profile.origin.model, profile.origin.ranks, profile.origin.threads) == ("resnet", 2, 1)
+    for layer, smaller in zip(profile.layers, half.layers, strict=True):
+        assert min(layer.forward_ms, layer.backward_ms, layer.parameter_bytes) > 0
+        assert smaller.parameter_bytes == layer.parameter_bytes
+        assert layer.kept >= layer.activation_bytes / 2
+        if layer.name != "head":  # whose output is the loss
+            assert layer.activation_bytes == 2 * smaller.activation_bytes
+    # 64 channels of 32x32 pixels in fp32, for four images.
+    assert profile.layers[1].activation_bytes == 4 * 64 * 32 * 32 * 4
+
+
+@pytest.mark.parametrize(
+    ("cluster", "micro", "shares", "rows"),
+    [
+        ("layers", "2", {"split_size": 2, "parts": 4, "replicas": 1}, 2),
+        ("data", "8", {"split_size": 1, "parts": 1, "replicas": 2}, 1),
+    ],
+)
+def test_a_plan_is_run_and_compared(
+    folder: Path, cluster: str, micro: str, shares: dict[str, int], rows: int
+) -> None:
+    suite, home = folder / "plan.yaml", ("--home", str(folder))
+    on = ("--cluster", str(folder / f"{cluster}.yaml"), "--global-batch-size", "8")
+    words = ("--micro-batch-size", micro)
+    profile = str(folder / "resnet.json")
+    done = spbench("plan", profile, *on, *words, "--emit", str(suite), "--verify", *home)
+    assert done.returncode == 0, done.stdout + done.stderr
+    compared = re.findall(r"^(\d+|step) .* [-+]\d+\.\d%$", done.stdout, re.MULTILINE)
+    assert compared == [*map(str, range(rows)), "step"]
+    reports = sorted((folder / "runs").glob("*-plan-resnet-*/report.json"))
+    [case] = json.loads(reports[-1].read_text())["cases"]
+    assert case["status"] == "passed"
+    assert {check["name"] for check in case["checks"]} >= {"grad", "weights"}
+    assert {name: case["params"][name] for name in shares} == shares
+    assert "benchmark: model.resnet" in suite.read_text()
+
+
+def test_a_wrong_layer_is_noticed_in_any_model(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(OWN)
+    suite = tmp_path / "suite.yaml"
+    suite.write_text(SUITE)
+    env = {"PYTHONPATH": str(tmp_path)}
+    ended = run(str(suite), "--inject", "wrong-layer", home=tmp_path / "home", env=env)
+    assert ended.statuses == {"resnet": "failed", "own": "failed", "none": "error"}, ended.stdout
+    for name in ("resnet", "own"):
+        checks = ended.case(name)["checks"]
+        assert {check["name"]: check["status"] for check in checks} == {
+            "parameters": "failed",
+            "output": "failed",
+        }
+    assert "it must return an nn.Sequential and its input" in ended.case("none")["reason"]
+
+
+def test_a_model_of_one_s_own_is_measured_and_cannot_be_run(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(OWN)
+    home = ("--home", str(tmp_path))
+    done = spbench("profile", "own:net", *home, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert [layer["name"] for layer in json.loads(done.stdout)["layers"]] == ["0", "1", "2", "3"]
+    (tmp_path / "own.json").write_text(done.stdout)
+    words = ("--global-batch-size", "4", "--machines", "2", "--verify")
+    refused = spbench("plan", "own.json", *words, *home, cwd=tmp_path)
+    assert refused.returncode == 2
+    assert "which no benchmark runs" in refused.stderr

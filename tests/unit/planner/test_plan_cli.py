@@ -1,0 +1,191 @@
+"""``spbench plan`` and ``spbench profile`` on the command line: formats, and what is refused."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+
+import jsonschema
+import pytest
+from made_up import chain, shared
+
+from spbench.cli.app import run_command_line
+from spbench.planner.plan_json import plan_schema
+from spbench.planner.plan_text import CSV_COLUMNS
+from spbench.planner.profile_json import write_profile_json
+
+CLUSTER = """
+schema: spbench.cluster/1
+devices: {core: {memory: 1GB}}
+links: {bus: {bandwidth: 1GB/s}}
+machines: [{name: here, devices: {core: 2}, link: bus}]
+"""
+
+
+@pytest.fixture
+def files(tmp_path):
+    """A profile of four layers with wide outputs but one, and a cluster of two devices."""
+    profile = tmp_path / "four.json"
+    made = chain([10.0, 30.0, 10.0, 30.0], [4e6, 1e3, 4e6, 40.0], [1e8] * 4, batch_size=8)
+    profile.write_text(write_profile_json(made))
+    cluster = tmp_path / "two.yaml"
+    cluster.write_text(CLUSTER)
+    return str(profile), str(cluster)
+
+
+@pytest.fixture
+def plan(files, capsys):
+    def run(*words: str, batch: str = "16") -> tuple[int, str, str]:
+        profile, cluster = files
+        on = [] if "--machines" in words or "--cluster" in words else ["--cluster", cluster]
+        status = run_command_line(["plan", profile, "--global-batch-size", batch, *on, *words])
+        return status, *capsys.readouterr()
+
+    return run
+
+
+def test_a_table_has_stages_and_other_ways_to_train(plan):
+    status, out, err = plan("--micro-batch-size", "2")
+    assert (status, err) == (0, "")
+    lines = out.splitlines()
+    assert lines[0].startswith("made-up on two, mode best: 2 stages")
+    assert lines[5].split()[:5] == ["0", "n0", "to", "n1", "0-1"]
+    assert lines[6].split()[:5] == ["1", "n2", "to", "n3", "2-3"]
+    assert lines[-1].split()[:2] == ["this", "plan"]
+    assert sum(line.startswith("DP") for line in lines) == 3
+
+
+@pytest.mark.parametrize("mode", ["best", "hpgo"])
+def test_json_is_as_its_schema_says(plan, mode):
+    status, out, _ = plan("--micro-batch-size", "2", "--mode", mode, "--format", "json")
+    told = json.loads(out)
+    assert status == 0
+    jsonschema.validate(told, plan_schema())
+    assert told["schema"] == "spbench.plan/1"
+    assert told["speedup"] == pytest.approx(told["single_ms"] / told["step_ms"])
+    assert told["memory"]["stages"] == [stage["memory_bytes"] for stage in told["stages"]]
+    # HPGO's last end is its last state.
+    assert told["stages"][-1]["end"] == (3 if mode == "hpgo" else 4)
+    assert sorted(n for stage in told["stages"] for n in stage["devices"]) == [0, 1]
+
+
+def test_the_schema_is_shipped(capsys):
+    assert run_command_line(["schema", "plan"]) == 0
+    assert json.loads(capsys.readouterr().out) == plan_schema()
+
+
+def test_csv_has_the_reference_s_columns_for_many_batches(plan):
+    status, out, _ = plan("--format", "csv", "--mode", "hpgo", batch="8,16:48:16")
+    head, *rows = csv.reader(io.StringIO(out))
+    assert status == 0
+    assert tuple(head) == CSV_COLUMNS
+    assert [row[0] for row in rows] == ["8", "16", "32", "48"]
+    assert all(float(cell) > 0 for row in rows for cell in row[1:5])
+    _, hpgo, _ = plan("--format", "hpgo", "--mode", "hpgo", batch="8,16:48:16")
+    assert [f"({row[4]}, {row[5]})" for row in rows] == hpgo.splitlines()
+
+
+def test_a_batch_without_a_plan_is_told_and_the_others_are_planned(plan):
+    status, out, err = plan("--micro-batch-size", "8", batch="12,16")
+    assert status == 2
+    assert [line.split()[0] for line in out.splitlines()] == ["batch", "12", "16"]
+    assert out.splitlines()[1].endswith("no plan")
+    assert err == "spbench: error: micro-batches of 8 do not divide the global batch of 12\n"
+
+
+def test_dot_has_a_box_for_each_stage(plan):
+    _, out, _ = plan("--micro-batch-size", "2", "--format", "dot")
+    assert out.startswith("digraph plan {")
+    assert "stage0 -> stage1" in out
+
+
+def test_timelines(plan, tmp_path):
+    words = ("--micro-batch-size", "2", "--timeline")
+    _, text, _ = plan(*words, "text")
+    assert [line.split()[0] for line in text.splitlines()[:2]] == ["stage", "stage"]
+    assert "in flight at most" in text
+    _, svg, _ = plan(*words, "svg")
+    assert svg.startswith("<svg")
+    target = tmp_path / "trace.json"
+    assert plan(*words, "trace", "--out", str(target)) == (0, "", "")
+    assert json.loads(target.read_text())["traceEvents"]
+
+
+def test_torchgraph_text_and_clusters_by_name(capsys):
+    profile = str(shared("profiles/dapple/bert-48-pbs-2.txt"))
+    words = ["plan", profile, "--profile-batch-size", "2", "--mode", "hpgo", "--format", "hpgo"]
+    found = []
+    for cluster in (["--machines", "8,16"], ["--cluster", "dapple-a"]):
+        assert run_command_line([*words, *cluster, "--global-batch-size", "64"]) == 0
+        found.append(capsys.readouterr().out)
+    assert found[0] == found[1]
+    assert found[0].startswith("(")
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--machines", "2", "--cluster", "dapple-a"], "by one of --machines, --cluster"),
+        (["--machines", "2,x"], "write where each machine's devices end"),
+        (["--machines", "4,2"], "must be rising device numbers above 0"),
+        (["--machines", "0"], "must be rising device numbers above 0"),
+        (["--cluster", "dapple-d"], "there is no such file (did you mean dapple-"),
+        (["--format", "xml"], "there is no such format"),
+        (["--mode", "worst"], "there is no such mode"),
+        (["--timeline", "gif"], "there is no such timeline"),
+        (["--micro-batch-size", "3"], "do not divide"),
+        (["--jobs", "0"], "jobs plan nothing"),
+        (["--profile-batch-size", "4"], "was measured at batch size 8, not 4"),
+        (["--emit", "x.yaml"], "does not say which model it is of"),
+    ],
+)
+def test_what_cannot_be_is_one_sentence(plan, words, sentence):
+    status, _, err = plan(*words)
+    assert status == 2
+    assert err.startswith("spbench: error: ")
+    assert err.count("\n") == 1
+    assert sentence in err
+
+
+@pytest.mark.parametrize(
+    ("batch", "sentence"),
+    [
+        ("0", "whole numbers above 0"),
+        ("8:16", "first:last:step"),
+        ("16:8:4", "first:last:step"),
+        ("1:99999:1", "more than 10000"),
+        ("8,16 --verify", "whole numbers above 0"),
+    ],
+)
+def test_batch_sizes_that_are_none(plan, batch, sentence):
+    status, _, err = plan(batch=batch)
+    assert status == 2
+    assert sentence in err
+
+
+def test_many_batches_are_not_emitted(plan):
+    status, _, err = plan("--verify", batch="8,16")
+    assert status == 2
+    assert "take one batch size" in err
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["nothing"], "'nothing' is none of resnet, amoebanet, and no module:callable"),
+        (["resnet", "--batch-sizes", "2,1"], "batch_sizes must rise"),
+        (["resnet", "--batch-sizes", "two"], "whole numbers above 0"),
+        (["resnet", "--set", "pool3=avg"], "pool3 is no parameter of model resnet"),
+        (["mine:net", "--set", "depth=20"], "depth is no parameter of model mine:net"),
+        (["resnet", "--set", "depth=21"], "has no depth 21"),
+        (["resnet", "--ranks", "2"], "give --busy as well"),
+    ],
+)
+def test_profiles_that_cannot_be(words, sentence, capsys):
+    status = run_command_line(["profile", *words])
+    err = capsys.readouterr().err
+    assert status == 2
+    assert err.startswith("spbench: error: ")
+    assert err.count("\n") == 1
+    assert sentence in err

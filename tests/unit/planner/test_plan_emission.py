@@ -1,0 +1,148 @@
+"""From a plan to the suite that runs it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from made_up import chain
+
+from spbench.planner.cluster import Cluster, DeviceKind, Link, Machine, cluster_from_ends
+from spbench.planner.emission import emitted
+from spbench.planner.errors import PlannerError
+from spbench.planner.origin import Origin
+from spbench.planner.plans import Plan, Stage
+from spbench.planner.profile_json import read_profile_json, write_profile_json
+
+DEPTH_11 = Origin("resnet", (("image_size", 32), ("version", 2), ("depth", 11)), 2, 1)
+FIVE = replace(chain([1.0] * 5), origin=DEPTH_11)
+"""The stem, a block of each stack, and the head."""
+PATH = Path("plan.yaml")
+
+
+def planned(*stages, pipelines=1, batch=24, micro=4, schedule="1f1b", recompute=False):
+    """A plan of stages, each its end and its devices."""
+    ends = [end for end, _ in stages]
+    return Plan(
+        mode="best",
+        profile="five",
+        cluster="some",
+        state_names=tuple(layer.name for layer in FIVE.layers),
+        global_batch_size=batch,
+        micro_batch_size=micro,
+        micro_batches=batch // pipelines // micro,
+        schedule=schedule,
+        pipelines=pipelines,
+        step_s=1.0,
+        single_s=1.0,
+        stages=tuple(
+            Stage(start, end, tuple(devices), 1.0, 1.0, 0.0, 0.0, 1.0, recompute)
+            for start, end, (_, devices) in zip([0, *ends[:-1]], ends, stages, strict=True)
+        ),
+    )
+
+
+def params_of(plan, cluster=None, profile=FIVE):
+    made = emitted(plan, profile, cluster or cluster_from_ends([8]), PATH)
+    [case] = made.suite.cases
+    assert case.benchmark == "model.resnet"
+    assert case.ranks.exact == made.ranks
+    assert case.launch.threads == 1
+    return dict(case.params)
+
+
+def chosen(params, *names):
+    return tuple(params[name] for name in names)
+
+
+def test_a_pipeline():
+    params = params_of(planned((2, [0]), (5, [1]), schedule="1f1b-deep"))
+    assert chosen(params, "scheme", "split_size", "balance") == ("lp", 2, "2,3")
+    assert chosen(params, "batch_size", "parts", "schedule") == (24, 6, "1f1b-deep")
+    assert chosen(params, "local_DP", "replicas", "depth") == ("1", 1, 11)
+    assert chosen(params, "validate", "baseline") == (True, False)
+
+
+def test_one_device():
+    assert chosen(params_of(planned((5, [0]))), "scheme", "batch_size", "parts") == (
+        "sequential",
+        24,
+        6,
+    )
+
+
+def test_data_parallel_is_replicas():
+    params = params_of(planned((5, [0, 1])))
+    assert chosen(params, "split_size", "replicas", "local_DP") == (1, 2, "1")
+    assert chosen(params, "batch_size", "parts") == (12, 6)
+
+
+def test_unequal_stages_share_images():
+    params = params_of(planned((2, [0, 1]), (5, [2])))
+    assert chosen(params, "local_DP", "replicas", "balance") == ("2,1", 1, "2,3")
+
+
+def test_pipelines_side_by_side_with_unequal_stages():
+    params = params_of(planned((2, [0, 1, 2, 3]), (5, [4, 5]), pipelines=2))
+    assert chosen(params, "local_DP", "replicas") == ("2,1", 2)
+    assert chosen(params, "batch_size", "parts") == (12, 3)
+
+
+def test_stages_on_machines_of_their_own_share_images_there():
+    """As replicas, ranks 0 and 1 would be the two stages of the first."""
+    two = cluster_from_ends([2, 4])
+    params = params_of(planned((2, [0, 1]), (5, [2, 3])), two)
+    assert chosen(params, "local_DP", "replicas") == ("2", 1)
+    params = params_of(planned((2, [0, 2]), (5, [1, 3])), two)
+    assert chosen(params, "local_DP", "replicas") == ("1", 2)
+
+
+@pytest.mark.parametrize(
+    ("plan", "sentence"),
+    [
+        (planned((2, [0]), (5, [1]), schedule="interleaved"), "the schedule interleaved"),
+        (planned((2, [0]), (5, [1]), recompute=True), "recomputes"),
+        (planned((2, [0]), (5, [2])), "idle between others"),
+        (planned((5, [0, 1]), micro=1), "with --micro-batch-size 2 or more"),
+        (planned((5, [0, 1]), batch=9, micro=9), "2 replicas cannot share a batch of 9"),
+    ],
+)
+def test_plans_that_no_benchmark_runs(plan, sentence):
+    with pytest.raises(PlannerError, match=sentence):
+        params_of(plan)
+
+
+def test_an_order_of_machines_that_no_layout_has():
+    kind, link = DeviceKind("d"), Link("l", 1e9)
+    machines = (Machine("a", (kind,)), Machine("b", (kind, kind), link))
+    cluster = Cluster("uneven", machines, link)
+    with pytest.raises(PlannerError, match="in another order"):
+        params_of(planned((2, [1, 2]), (5, [0])), cluster)
+
+
+def test_profiles_that_no_benchmark_runs():
+    plan = planned((2, [0]), (5, [1]))
+    for origin, sentence in (
+        (None, "does not say which model"),
+        (Origin("mine:net"), "which no benchmark runs"),
+    ):
+        with pytest.raises(PlannerError, match=sentence):
+            params_of(plan, profile=replace(FIVE, origin=origin))
+    with pytest.raises(PlannerError, match="only a chain"):
+        params_of(plan, profile=replace(chain([1.0] * 4), origin=DEPTH_11))
+
+
+def test_an_origin_is_read_back():
+    text = write_profile_json(FIVE)
+    assert read_profile_json(text, "five.json", "five") == FIVE
+    for wrong, sentence in (
+        ({"model": 3}, "an object with a model"),
+        ({"model": "resnet", "rank": 2}, "'rank' is no key"),
+        ({"model": "resnet", "ranks": 0}, "whole numbers from 1"),
+        ({"model": "resnet", "params": {"depth": [1]}}, "an object of numbers"),
+    ):
+        told = json.dumps(json.loads(text) | {"origin": wrong})
+        with pytest.raises(PlannerError, match=sentence):
+            read_profile_json(told, "five.json", "five")

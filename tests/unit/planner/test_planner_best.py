@@ -1,0 +1,237 @@
+from math import inf
+
+import pytest
+from brute import Brute
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from made_up import chain, shared
+
+from spbench.planner import plan, plan_many, simulate
+from spbench.planner.antichains import antichain_states
+from spbench.planner.best import find, search_best
+from spbench.planner.cluster import Cluster, DeviceKind, Link, Machine, cluster_from_ends
+from spbench.planner.drafts import Shape
+from spbench.planner.errors import NoPlanError, PlannerError
+from spbench.planner.linear import linear_states
+from spbench.planner.placement import Group
+from spbench.planner.prices import Prices
+from spbench.planner.profile import Layer, Measured, Profile
+from spbench.planner.profile_files import load_profile
+from spbench.planner.scoring import Scores
+from spbench.planner.training import Training
+
+KIND = DeviceKind("device", 1000.0)
+
+
+def cluster(sizes, kind=KIND, inner=1e5, outer=1e4, latency=0.0, collective=None):
+    within = Link("within", inner, latency)
+    between = Link("between", outer, 2 * latency, collective)
+    machines = tuple(Machine(f"m{at}", (kind,) * size, within) for at, size in enumerate(sizes))
+    return Cluster("cluster", machines, between)
+
+
+@st.composite
+def problems(draw):
+    """A chain of up to 6 layers on up to 4 devices; often there is not memory for any plan."""
+    layers = draw(st.integers(1, 6))
+
+    def each(values):
+        return draw(st.lists(st.sampled_from(values), min_size=layers, max_size=layers))
+
+    profile = chain(
+        each([1.0, 2.0, 3.0, 10.0]), each([0.0, 1.0, 20.0, 50.0]), each([0.0, 1.0, 40.0])
+    )
+    sizes = draw(st.sampled_from([(4,), (2, 2), (1, 1, 1, 1), (1, 3), (3, 1), (2, 1, 1), (1, 2)]))
+    memory = draw(st.sampled_from([None, 1000.0, 200.0, 100.0, 60.0]))
+    place = cluster(
+        sizes,
+        DeviceKind("device", memory),
+        draw(st.sampled_from([1e4, 1e5])),
+        draw(st.sampled_from([1e3, 1e4, 1e5])),
+        draw(st.sampled_from([0.0, 0.002])),
+        draw(st.sampled_from([None, 3e3])),
+    )
+    return profile, place, draw(st.sampled_from([1, 2, 3, 4, 6, 8]))
+
+
+def found(states, place, training, choose=True):
+    try:
+        return search_best(states, place, training, choose)
+    except NoPlanError:
+        return None
+
+
+@settings(max_examples=25, deadline=None)
+@given(problems())
+def test_the_best_plan_is_that_of_brute_force(problem):
+    profile, place, batch = problem
+    states = linear_states(profile)
+    best = found(states, place, Training(batch, 1, 2.0))
+    least = Brute(states, place, batch, 2.0).best()
+    assert (best.step_s if best else inf) == pytest.approx(least, rel=1e-9)
+    if best is None:
+        return
+    again = simulate(best)
+    assert again.step_s == pytest.approx(best.step_s, rel=1e-12)
+    assert again.peak_bytes == tuple(each.memory_bytes for each in best.stages)
+    memory = place.kinds[0].memory_bytes
+    assert memory is None or max(again.peak_bytes) <= memory
+
+
+@settings(max_examples=12, deadline=None)
+@given(problems(), st.integers(1, 3))
+def test_a_given_micro_batch_is_kept(problem, micro_batch):
+    profile, place, batch = problem
+    states = linear_states(profile)
+    training = Training(batch * micro_batch, micro_batch, 2.0)
+    best = found(states, place, training, choose=False)
+    least = Brute(states, place, batch * micro_batch, 2.0).best(micro_batch)
+    assert (best.step_s if best else inf) == pytest.approx(least, rel=1e-9)
+    assert best is None or best.micro_batch_size == micro_batch
+
+
+@settings(max_examples=12, deadline=None)
+@given(problems())
+def test_the_search_for_large_problems_is_never_below_and_rarely_above_the_best(problem):
+    profile, place, batch = problem
+    states = linear_states(profile)
+    prices = Prices(states, place, Training(batch, 1, 2.0))
+    sizes = [size for size in range(1, batch + 1) if batch % size == 0]
+    least = found(states, place, Training(batch, 1, 2.0))
+    if least is not None:
+        assert least.step_s * (1 - 1e-9) <= find(prices, sizes, small=0).step_s
+        assert find(prices, sizes, small=0).step_s <= least.step_s * 1.25
+
+
+def step_of(plan, states, place, training):
+    """The least step of a plan's stages at any micro-batch size, as mode best counts it."""
+    used, groups = [0] * len(place.sizes), []
+    for stage in plan.stages:
+        first = tuple(used)
+        for device in stage.devices:
+            used[place.machine_of(device)] += 1
+        groups.append(Group(first, tuple(used)))
+    scores = Scores(Prices(states, place, training))
+    shape = Shape(tuple(stage.end for stage in plan.stages), tuple(groups))
+    batch = training.global_batch_size
+    scores.offer_all((shape, size) for size in range(1, batch + 1) if batch % size == 0)
+    return scores.step_s
+
+
+@pytest.mark.parametrize(
+    ("name", "measured_at", "batch"),
+    [
+        ("dapple/vgg-19-pbs-32", 32, 2048),
+        ("dapple/xlnet-36-pbs-1", 1, 128),
+        ("dapple/bert-48-pbs-2", 2, 64),
+        ("pipedream/resnet18", 128, 1024),
+    ],
+)
+def test_it_is_never_worse_than_hpgo(name, measured_at, batch):
+    profile = load_profile(shared(f"profiles/{name}.txt"), measured_at)
+    place = cluster_from_ends([2, 4])
+    hpgo = plan(profile, place, batch, mode="hpgo")
+    known = step_of(hpgo, antichain_states(profile), place, Training(batch, 1, 2.0))
+    assert plan(profile, place, batch).step_s <= known * (1 + 1e-9)
+
+
+def test_one_device_runs_one_stage():
+    best = plan(chain([3.0, 4.0]), cluster([1]), 6)
+    assert best.step_s == pytest.approx(6 * 0.021)
+    assert [(each.start, each.end, each.devices) for each in best.stages] == [(0, 2, (0,))]
+    assert best.speedup == pytest.approx(1.0)
+    assert [each.name for each in best.baselines][:1] == ["DP no overlap"]
+
+
+def test_a_stage_recomputes_where_it_would_not_fit_otherwise():
+    # The model keeps 180 bytes. Its halves keep 80, of two micro-batches in flight, and 100.
+    profile = chain([1.0, 1.0, 1.0, 1.0], [30.0, 50.0, 50.0, 50.0])
+    loose = plan(profile, cluster([2], inner=1e9), 4)
+    tight = plan(profile, cluster([2], DeviceKind("small", 110.0), inner=1e9), 4)
+    assert not any(each.recompute for each in loose.stages)
+    assert [each.recompute for each in tight.stages] == [True, False]
+    assert [each.memory_bytes for each in tight.stages] == pytest.approx([80, 100])
+    for each in tight.stages:
+        ahead = each.forward_s if each.recompute else 0.0
+        assert each.backward_s == pytest.approx(2 * each.forward_s + ahead)
+
+
+def test_a_model_that_fits_nowhere_says_what_lacks():
+    profile = chain([1.0, 1.0, 1.0], [10.0, 10.0, 10.0], [0.0, 5000.0, 0.0])
+    with pytest.raises(NoPlanError) as error:
+        plan(profile, cluster([2]), 4)
+    # 10000 for parameters and gradients and 10 for its output, in 1000.
+    assert str(error.value) == (
+        "no plan of made-up fits the memory of cluster: in the one that comes nearest, with"
+        " micro-batches of 1, stage 1 of 2 (n1 to n2, on 1 device) lacks 9020 bytes on a device"
+    )
+
+
+def test_unequal_stages_get_unequal_shares():
+    # Parameters are too dear to sum between machines, and the first layer has thrice the work.
+    profile = chain([3.0, 1.0], [1.0, 1.0], [0.0, 1000.0])
+    best = plan(profile, cluster([4], DeviceKind("device"), inner=1e4), 48)
+    assert [each.replicas for each in best.stages] == [3, 1]
+
+
+def test_the_all_reduce_of_one_stage_hides_behind_the_backward_pass():
+    profile = chain([1.0] * 4, parameters=[10.0] * 4)
+    best = plan(profile, cluster([2], DeviceKind("device"), inner=1e4), 2, micro_batch_size=2)
+    (only,) = best.stages
+    assert only.replicas == 2
+    # 1 ms for each layer, ready every 2 ms: what is left is the first layer's.
+    assert only.all_reduce_s == pytest.approx(0.004)
+    assert only.overlapped_s == pytest.approx(0.003)
+    assert best.step_s == pytest.approx(0.013)
+
+
+def test_mixed_devices_share_by_their_speed():
+    fast, slow = DeviceKind("fast", None, 2.0), DeviceKind("slow", 1000.0)
+    machine = Machine("m", (fast, slow), Link("l", 1e9))
+    best = plan(chain([1.0]), Cluster("mixed", (machine,)), 6, micro_batch_size=6)
+    assert best.step_s == pytest.approx(0.006)  # four samples at twice the speed, and two
+    assert best.baselines == ()
+
+
+def test_measured_batch_sizes_count_as_they_were_measured():
+    # A pass takes 10 ms for one sample and 11 for two: two at once are much cheaper.
+    one, two = Layer("a", "a", 4.0, 6.0, 1.0, 0.0), Layer("a", "a", 4.4, 6.6, 2.0, 0.0)
+    profile = Profile("fixed-cost", 1, (one,), (), (Measured(2, (two,)),))
+    best = plan(profile, cluster([1]), 4)
+    assert best.micro_batch_size == 4
+    assert best.step_s == pytest.approx(0.013)  # the line goes on: 1 ms for each sample more
+    assert best.speedup == pytest.approx(1.0)
+    assert plan(profile, cluster([1]), 4, micro_batch_size=1).step_s == pytest.approx(0.040)
+
+
+def test_a_known_peak_stands_for_what_is_kept():
+    profile = chain([1.0, 1.0], [10.0, 30.0])
+    best = plan(profile, cluster([1]), 1, peak_activation_bytes=400.0)
+    assert best.stages[0].memory_bytes == pytest.approx(400.0)
+    with pytest.raises(NoPlanError):
+        plan(profile, cluster([1]), 1, peak_activation_bytes=4000.0)
+
+
+def test_several_processes_plan_as_one():
+    profile = chain([1.0, 2.0, 3.0], [1.0, 1.0, 1.0], [1.0, 1.0, 1.0])
+    place = cluster([2])
+    alone = plan_many(profile, place, [1, 2, 0])
+    assert plan_many(profile, place, [1, 2, 0], jobs=2)[:2] == alone[:2]
+    assert [each.global_batch_size for each in alone[:2]] == [1, 2]
+    assert isinstance(alone[2], PlannerError)
+    with pytest.raises(PlannerError, match="0 jobs"):
+        plan_many(profile, place, [1], jobs=0)
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"micro_batch_size": 3}, "do not divide"),
+        ({"micro_batch_size": 0}, "above 0"),
+        ({"mode": "fast"}, "neither best nor hpgo"),
+        ({"optimizer_memory_scaling": 0.5}, "at least 1"),
+    ],
+)
+def test_wrong_numbers_are_told(options, text):
+    with pytest.raises(PlannerError, match=text):
+        plan(chain([1.0]), cluster([1]), 8, **options)

@@ -1,0 +1,254 @@
+import json
+from itertools import pairwise
+from xml.etree import ElementTree
+
+import pytest
+from brute import run
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spbench.planner import simulate
+from spbench.planner.errors import PlannerError
+from spbench.planner.estimate import closed_form
+from spbench.planner.memory import in_flight
+from spbench.planner.plans import Plan, Stage
+from spbench.planner.timeline_svg import timeline_svg
+from spbench.planner.timeline_text import timeline_text
+from spbench.planner.timetable import timetable
+from spbench.planner.trace import trace
+
+SCHEDULES = "gpipe", "1f1b", "1f1b-deep"
+
+
+def stage(at, forward, backward, send=0.0, reduce=0.0, **more):
+    return Stage(at, at + 1, (at,), forward, backward, send, reduce, 0.0, **more)
+
+
+def plan_of(stages, micro_batches, schedule="1f1b"):
+    names = tuple(f"s{at}" for at in range(len(stages)))
+    return Plan(
+        "best",
+        "model",
+        "cluster",
+        names,
+        micro_batches,
+        1,
+        micro_batches,
+        schedule,
+        1,
+        1.0,
+        1.0,
+        tuple(stages),
+    )
+
+
+def drawn(simulation, stage):
+    """The passes of a stage as ``F0@0``: what, of which micro-batch, from when."""
+    return " ".join(
+        f"{span.kind[0].upper()}{span.micro_batch}@{span.start_s:g}"
+        for span in simulation.spans
+        if span.stage == stage and span.kind in ("forward", "backward")
+    )
+
+
+def even(stages, **more):
+    return [stage(at, 1.0, 2.0, **more) for at in range(stages)]
+
+
+@pytest.mark.parametrize(
+    ("schedule", "first", "second", "seconds", "flight"),
+    [
+        (
+            "1f1b",
+            "F0@0 F1@1 B0@4 F2@6 B1@7 B2@10",
+            "F0@1 B0@2 F1@4 B1@5 F2@7 B2@8",
+            12,
+            (2, 1),
+        ),
+        (
+            "1f1b-deep",
+            "F0@0 F1@1 F2@2 B0@4 B1@7 B2@10",
+            "F0@1 B0@2 F1@4 B1@5 F2@7 B2@8",
+            12,
+            (3, 1),
+        ),
+        (
+            "gpipe",
+            "F0@0 F1@1 F2@2 B0@6 B1@8 B2@10",
+            "F0@1 F1@2 F2@3 B0@4 B1@6 B2@8",
+            12,
+            (3, 3),
+        ),
+    ],
+)
+def test_two_even_stages_by_hand(schedule, first, second, seconds, flight):
+    found = simulate(plan_of(even(2), 3, schedule))
+    assert drawn(found, 0) == first
+    assert drawn(found, 1) == second
+    assert found.step_s == seconds
+    assert found.in_flight == flight
+    assert found.bubble == pytest.approx(1 - 18 / 24)
+
+
+def test_messages_and_all_reduce_by_hand():
+    # F0 0-2, send 2-3, F0' 3-5, B0' 5-9, return 9-10, B0 10-14; the first stage sums until 17.
+    stages = [stage(0, 2.0, 4.0, 1.0, 3.0), stage(1, 2.0, 4.0, 0.0, 9.0)]
+    found = simulate(plan_of(stages, 1))
+    spans = [(span.kind, span.stage, span.start_s, span.end_s) for span in found.spans]
+    assert spans == [
+        ("forward", 0, 0, 2),
+        ("send", 0, 2, 3),
+        ("backward", 0, 10, 14),
+        ("all-reduce", 0, 14, 17),
+        ("forward", 1, 3, 5),
+        ("backward", 1, 5, 9),
+        ("return", 1, 9, 10),
+        ("all-reduce", 1, 9, 18),
+    ]
+    assert found.step_s == 18
+    assert found.bubble == pytest.approx(1 - 12 / 28)
+
+
+def test_deep_fills_the_round_trip_that_1f1b_waits_for():
+    stages = [stage(0, 1.0, 1.0, 2.0), stage(1, 1.0, 1.0)]
+    assert drawn(simulate(plan_of(stages, 4, "1f1b")), 0) == (
+        "F0@0 F1@1 B0@7 F2@8 B1@9 F3@10 B2@15 B3@17"
+    )
+    assert simulate(plan_of(stages, 4, "1f1b")).step_s == 18
+    assert drawn(simulate(plan_of(stages, 4, "1f1b-deep")), 0) == (
+        "F0@0 F1@1 F2@2 B0@7 F3@8 B1@9 B2@11 B3@15"
+    )
+    assert simulate(plan_of(stages, 4, "1f1b-deep")).step_s == 16
+
+
+def test_an_overlapped_all_reduce_starts_before_the_last_backward_pass_ends():
+    found = simulate(plan_of([stage(0, 1.0, 4.0, 0.0, 5.0, overlapped_s=3.0)], 2))
+    last = found.spans[-1]
+    assert (last.kind, last.start_s, last.end_s) == ("all-reduce", 7, 12)
+    assert found.step_s == 12
+
+
+def test_memory_is_that_of_the_micro_batches_in_flight():
+    stages = even(3, fixed_bytes=100.0, held_bytes=10.0, once_bytes=1.0)
+    peaks = {name: simulate(plan_of(stages, 8, name)).peak_bytes for name in SCHEDULES}
+    assert peaks == {
+        "gpipe": (181, 181, 181),
+        "1f1b": (131, 121, 111),
+        "1f1b-deep": (151, 131, 111),
+    }
+
+
+def test_nothing_is_interleaved():
+    with pytest.raises(PlannerError, match="nothing to interleave"):
+        simulate(plan_of(even(2), 2), schedule="interleaved")
+
+
+whole = st.integers(0, 9).map(float)
+
+
+@st.composite
+def pipelines(draw, most=5):
+    """Stages with times in whole seconds, whose sums are exact."""
+    count = draw(st.integers(1, most))
+    return [
+        stage(
+            at,
+            float(draw(st.integers(1, 9))),
+            float(draw(st.integers(1, 9))),
+            draw(whole) if at + 1 < count else 0.0,
+            draw(st.sampled_from([0.0, 5.0, 40.0])),
+        )
+        for at in range(count)
+    ]
+
+
+counts = st.integers(1, 12)
+
+
+@given(pipelines(), counts, st.sampled_from(SCHEDULES))
+def test_simulated_is_what_fixed_points_give(stages, count, schedule):
+    times = [(each.forward_s, each.backward_s, each.all_reduce_s) for each in stages]
+    flight = [in_flight(schedule, at, len(stages), count) for at in range(len(stages))]
+    sends = [each.send_s for each in stages]
+    assert timetable(stages, schedule, count).end_s == run(times, sends, flight, count)
+
+
+@given(pipelines(), counts)
+def test_the_closed_form_of_gpipe_is_exact(stages, count):
+    assert closed_form(stages, "gpipe", count) == timetable(stages, "gpipe", count).end_s
+
+
+@given(pipelines(), counts, st.sampled_from(SCHEDULES))
+def test_the_closed_form_is_never_above_the_step_time(stages, count, schedule):
+    assert closed_form(stages, schedule, count) <= timetable(stages, schedule, count).end_s
+
+
+@given(
+    st.integers(1, 6),
+    st.integers(1, 9),
+    st.integers(1, 9),
+    st.lists(whole, min_size=6, max_size=6),
+    counts,
+    st.sampled_from(SCHEDULES),
+)
+def test_the_closed_form_of_even_stages_without_messages_is_exact(
+    stages, forward, backward, reduces, count, schedule
+):
+    row = [stage(at, float(forward), float(backward), 0.0, reduces[at]) for at in range(stages)]
+    assert closed_form(row, schedule, count) == timetable(row, schedule, count).end_s
+
+
+@given(pipelines(2), counts, st.sampled_from(SCHEDULES))
+def test_spans_of_a_device_or_link_do_not_overlap_and_follow_one_another(stages, count, schedule):
+    found = simulate(plan_of(stages, count, schedule))
+    for at, each in enumerate(stages):
+        mine = [span for span in found.spans if span.stage == at]
+        for kinds in ({"forward", "backward"}, {"send"}, {"return"}):
+            row = [span for span in mine if span.kind in kinds]
+            assert all(a.end_s <= b.start_s for a, b in pairwise(row))
+        forward = {span.micro_batch: span for span in mine if span.kind == "forward"}
+        backward = {span.micro_batch: span for span in mine if span.kind == "backward"}
+        assert set(forward) == set(backward) == set(range(count))
+        assert all(forward[k].end_s <= backward[k].start_s for k in range(count))
+        assert all(
+            span.end_s - span.start_s == seconds
+            for row, seconds in ((forward, each.forward_s), (backward, each.backward_s))
+            for span in row.values()
+        )
+    assert found.in_flight == tuple(
+        in_flight(schedule, at, len(stages), count) for at in range(len(stages))
+    )
+
+
+def test_the_timeline_as_text():
+    plan = plan_of(even(2, reduce=2.0), 3)
+    assert timeline_text(simulate(plan), 36) == [
+        "stage 0 0011....aaaa22bbbb..cccc====",
+        "stage 1 ..00aaaa11bbbb22cccc====....",
+        "        0                 1.4e+04 ms",
+    ]
+    assert all(len(line) == 80 for line in timeline_text(simulate(plan), 80))
+    assert all(len(line) == 20 for line in timeline_text(simulate(plan), 1))
+
+
+def test_the_timeline_as_svg():
+    plan = plan_of([stage(0, 1.0, 2.0, 0.5, 1.0), stage(1, 1.0, 2.0)], 3)
+    found = simulate(plan)
+    root = ElementTree.fromstring(timeline_svg(plan, found, 800))
+    space = "{http://www.w3.org/2000/svg}"
+    bars = [rect for rect in root.iter(f"{space}rect") if rect.find(f"{space}title") is not None]
+    assert len(bars) == len(found.spans)
+    assert all(0 <= float(bar.get("x")) <= 800 for bar in bars)
+    assert root.find(f"{space}title").text == "model on cluster, 1f1b"
+
+
+def test_the_timeline_as_a_trace():
+    plan = plan_of([stage(0, 1.0, 2.0, 0.5, 1.0), stage(1, 1.0, 2.0)], 3)
+    found = simulate(plan)
+    told = json.loads(json.dumps(trace(plan, found)))
+    events = [event for event in told["traceEvents"] if event["ph"] == "X"]
+    assert len(events) == len(found.spans)
+    assert max(event["ts"] + event["dur"] for event in events) == found.step_s * 1e6
+    assert {event["pid"] for event in events} == {0, 1}
+    names = [event["args"]["name"] for event in told["traceEvents"] if event["ph"] == "M"]
+    assert "stage 0: s0, on 1 device" in names
