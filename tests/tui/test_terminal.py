@@ -114,6 +114,7 @@ def test_the_commands_of_the_docs_open_the_console(tmux, tmp_path, line, monkeyp
 def test_the_demo_plays_without_mpi_and_needs_no_colour(tmux, tmp_path):
     terminal = tmux([SPBENCH, "tui", "--demo", "--home", tmp_path], 80, 24, NO_COLOR="1")
     terminal.wait_for("node01")
+    terminal.press("+", "+")  # from 1x to 5x: it is played for 24 s else
     terminal.wait_for("✓ passed")
     coloured = [word for word in terminal.screen("-e").split("\x1b[") if word.startswith("38;")]
     assert coloured == [] or all("m" in word for word in coloured)
