@@ -60,6 +60,7 @@ def figures(rounds: Sequence[Metrics]) -> list[Figure]:
     times = [Figure(name, of(name, "time_ms"), "ms") for name in rounds[0]]
     return [
         *times,
+        Figure("2 models apart, speed over one process", 2 * ratio("sequential", "apart"), "times"),
         Figure("2 tiles, speed over one process", ratio("sequential", "tiles"), "times", least=1.6),
         Figure(
             "2 stages, speed over one process",

@@ -24,6 +24,7 @@ from spbench.tui.suites import reading
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 SUITES = Path(__file__).parents[2] / "suites"
+EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 SHOWN = ("bringup", "halo", "links", "smoke")
 RUNS = ("20261120-181500-demo-0001", "20261121-153544-demo-0002")
 NODE = {"cores": 64, "memory_gib": 251.4, "free_gib": 240.0, "load": 0.5, "python": "3.11.2"}
@@ -52,6 +53,9 @@ def place(tmp_path, monkeypatch):
     (tmp_path / "suites").mkdir()
     for suite in SHOWN:
         shutil.copy(SUITES / f"{suite}.yaml", tmp_path / "suites")
+    for example in ("resnet-20.json", "two-cores.yaml"):
+        (tmp_path / "docs" / "examples").mkdir(parents=True, exist_ok=True)
+        shutil.copy(EXAMPLES / example, tmp_path / "docs" / "examples")
     (tmp_path / "hostfiles").mkdir()
     (tmp_path / "hostfiles" / "cluster.hosts").write_text("node[01-04]:2\n")
     for run in RUNS:
@@ -91,12 +95,32 @@ async def hosts(pilot):
     await until(pilot, lambda: "node04" in shown(pilot.app))
 
 
-READY = {"suites": suites, "run": run, "results": results, "hosts": hosts}
+async def plan(pilot):
+    page = pilot.app.screen
+    await until(pilot, lambda: page.form.query_one("#cluster").value.endswith("two-cores.yaml"))
+    page.form.put("micro", "2")
+    await pilot.press("enter")
+    await until(pilot, lambda: page.planned is not None and "times as fast" in shown(pilot.app))
 
 
-@pytest.mark.parametrize("theme", ["spbench-dark", "spbench-light"])
-@pytest.mark.parametrize("size", SIZES, ids=lambda size: "{}x{}".format(*size))
-@pytest.mark.parametrize("page", READY)
+READY = {"suites": suites, "run": run, "results": results, "hosts": hosts, "plan": plan}
+THEMES = ("spbench-dark", "spbench-light")
+PICTURES = [
+    (page, size, theme)
+    for page in READY
+    for at, size in enumerate(SIZES)
+    for theme in (THEMES if page != "plan" else THEMES[at : at + 1])
+]
+"""The Plan page, whose parts are those of the others, once at each size."""
+
+
+def named(page, size, theme):
+    return f"{page}-{size[0]}x{size[1]}-{theme}"
+
+
+@pytest.mark.parametrize(
+    ("page", "size", "theme"), PICTURES, ids=[named(*picture) for picture in PICTURES]
+)
 async def test_a_page_looks_as_it_did(place, page, size, theme, artefacts):
     (place / "console.yaml").write_text(f"theme: {theme}\n")
     asked = {"suite": place / "suites" / "halo.yaml"} if page == "suites" else {}
@@ -109,7 +133,7 @@ async def test_a_page_looks_as_it_did(place, page, size, theme, artefacts):
         await ready(pilot)
         assert not isinstance(app.screen, Confirm)
         picture = await settled(pilot)
-    name = f"{page}-{size[0]}x{size[1]}-{theme}.svg"
+    name = f"{named(page, size, theme)}.svg"
     if os.environ.get("SPBENCH_SNAPSHOTS") == "write":
         (SNAPSHOTS / name).write_text(picture)
     if not (SNAPSHOTS / name).exists() or (SNAPSHOTS / name).read_text() != picture:

@@ -257,8 +257,9 @@ def test_a_recorded_run_replays(home):
 
 @pytest.fixture
 def console():
-    words = [sys.executable, "-c", "import sys; sys.stdin.read()", "spbench"]
-    with subprocess.Popen(words, stdin=subprocess.PIPE) as process:
+    words = [sys.executable, "-c", "import sys; print(flush=True); sys.stdin.read()", "spbench"]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        process.stdout.readline()  # before that /proc may not have its words yet
         yield process
         process.kill()
 

@@ -64,27 +64,15 @@ def asked_cluster(
     Raises:
         UsageError: Not one of them is given, or it cannot be read.
     """
-    from spbench.planner.cluster import PRESETS, cluster_from_ends
     from spbench.planner.cluster_measured import cluster_from_run
-    from spbench.planner.cluster_yaml import load_cluster
+    from spbench.planner.cluster_words import machines_cluster, named_cluster
     from spbench.record.folder import find_run
 
     if [machines, cluster, cluster_from].count(None) != 2:
         raise UsageError("say where to plan for by one of --machines, --cluster and --cluster-from")
     if machines is not None:
-        words = [word.strip() for word in machines.split(",")]
-        if not all(word.isdecimal() for word in words):
-            raise UsageError(
-                f"--machines {machines}: write where each machine's devices end: 8,16 is two of 8"
-            )
-        return cluster_from_ends([int(word) for word in words])
+        return machines_cluster(machines, "--machines ")
     if cluster_from is not None:
         return cluster_from_run(find_run(home, cluster_from))
     assert cluster is not None  # else none would be given
-    path = Path(cluster)
-    if cluster in PRESETS and not path.exists():
-        return PRESETS[cluster]
-    if not path.exists():
-        near = did_you_mean(cluster, PRESETS) or f"; clusters by name are {', '.join(PRESETS)}"
-        raise UsageError(f"--cluster {cluster}: there is no such file{near}")
-    return load_cluster(path)
+    return named_cluster(cluster, Path(), "--cluster ")

@@ -43,10 +43,17 @@ def _hosts() -> type[Page]:
     return HostsPage
 
 
+def _plan() -> type[Page]:
+    from spbench.tui.plan.page import PlanPage
+
+    return PlanPage
+
+
 PAGES = (
     PageEntry("suites", "Suites", _suites),
     PageEntry("run", "Run", _run),
     PageEntry("results", "Results", _results),
     PageEntry("hosts", "Hosts", _hosts),
+    PageEntry("plan", "Plan", _plan),
 )
 """In the order of their digits."""

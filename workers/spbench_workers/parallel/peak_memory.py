@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import resource
 from pathlib import Path
 
@@ -28,6 +30,9 @@ class PeakMemory:
         if device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(device)
             return
+        # What was freed stays with the process otherwise, and would count from the start.
+        gc.collect()
+        ctypes.CDLL(None).malloc_trim(0)
         try:
             (_PROCESS / "clear_refs").write_text(_RESET_PEAK)
         except OSError:

@@ -1,0 +1,93 @@
+"""The tables of a plan: its stages, other ways to train the same, and what was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from spbench.planner.plan_words import THIS_PLAN, stage_cells, verified_cells, ways_cells
+from spbench.planner.plans import Plan
+from spbench.planner.request import Planned
+from spbench.planner.stage_memory import StageMemory, wholes
+from spbench.planner.verification import Verified
+from spbench.record.figures import number
+from spbench.tui.widgets.stacked_bars import Bar
+from spbench.tui.widgets.table_columns import Cell, Column
+
+STAGES = (
+    Column("stage", "stage", 5, "right"),
+    Column("layers", "layers", 14, flexible=True),
+    Column("devices", "devices", 7),
+    Column("replicas", "replicas", 8, "right", rank=4),
+    Column("forward", "forward", 7, "right"),
+    Column("backward", "backward", 8, "right"),
+    Column("send", "send", 7, "right", rank=3),
+    Column("all-reduce", "all-reduce", 10, "right", rank=2),
+    Column("memory", "memory", 16),
+)
+WAYS = (
+    Column("way", "way", 19),
+    Column("step", "step ms", 8, "right"),
+    Column("speedup", "speedup", 7, "right"),
+    Column("reason", "", 10, flexible=True),
+)
+MEASURED = (
+    Column("stage", "stage", 5, "right"),
+    Column("end", "up to", 12, flexible=True),
+    Column("predicted", "predicted ms", 12, "right"),
+    Column("measured", "measured ms", 11, "right"),
+    Column("error", "error", 7, "right"),
+)
+PARTS = ("parameters", "activations", "working")
+"""The parts of a stage's memory; their first letters tell them apart."""
+_CLOSE = 0.9
+"""The part of a device's memory from which the figure is marked."""
+
+Row = Sequence[Cell | str]
+
+
+def stage_rows(planned: Planned) -> list[Row]:
+    """Return a row for each stage."""
+    rows: list[Row] = []
+    for at, memory in enumerate(planned.memory):
+        stage, layers, _, devices, *times, _ = stage_cells(planned.plan, at)
+        replicas = str(planned.plan.stages[at].replicas)
+        rows.append((stage, layers, devices, replicas, *times, _memory_cell(memory)))
+    return rows
+
+
+def way_rows(plan: Plan) -> list[Row]:
+    """Return a row for each way, the plan's own marked."""
+    return [
+        (Cell(name, "accent") if name == THIS_PLAN else name, step, speedup, Cell(reason, "muted"))
+        for name, step, speedup, reason in ways_cells(plan)
+    ]
+
+
+def measured_rows(plan: Plan, verified: Verified) -> list[Row]:
+    """Return a row for each stage, and one of the step."""
+    return [tuple(cells) for cells in verified_cells(plan, verified)]
+
+
+def memory_bars(planned: Planned) -> tuple[list[Bar], bool]:
+    """Return the memory of each stage in its parts, and whether the devices' is the whole."""
+    against, of_devices = wholes(planned.memory)
+    bars = [
+        Bar(
+            f"stage {at} {_memory_cell(memory).text}",
+            [part / whole for part in (memory.fixed, memory.kept, memory.working)],
+        )
+        for at, (memory, whole) in enumerate(zip(planned.memory, against, strict=True))
+    ]
+    return bars, of_devices
+
+
+def _memory_cell(memory: StageMemory) -> Cell:
+    if memory.capacity is None:
+        return Cell(_size(memory.peak))
+    full = memory.peak / memory.capacity
+    style = "failed" if full > 1 else "slow" if full > _CLOSE else ""
+    return Cell(f"{_size(memory.peak)} of {_size(memory.capacity)}", style)
+
+
+def _size(count: float) -> str:
+    return f"{number(count / 1e9)} GB" if count >= 1e9 else f"{number(count / 1e6)} MB"

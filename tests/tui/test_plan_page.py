@@ -1,0 +1,280 @@
+"""The Plan page, driven by keys, over a made-up profile and a made-up cluster."""
+
+import asyncio
+import json
+from itertools import pairwise
+
+import pytest
+from driving import SIZES, console, shown, until
+from textual.widgets import Input
+
+from spbench.errors import SpbenchError
+from spbench.planner.apart import planned_apart
+from spbench.planner.errors import PlannerError
+from spbench.planner.request import planned
+from spbench.suites import load_text
+from spbench.tui.dialogs import AskLine
+from spbench.tui.plan import page as page_module
+from spbench.tui.plan.plan_rows import memory_bars
+from spbench.tui.suites.chooser import Chooser
+from unit.events import (
+    TIME,
+    described,
+    judged,
+    metric,
+    rank_event,
+    recorded,
+    run_end,
+    started,
+)
+
+NAMES = ("stem", "stack1", "stack2", "stack3", "head")
+CLUSTER = """\
+schema: spbench.cluster/1
+devices: {core: {memory: 16GB}}
+links: {slow: {bandwidth: 100MB/s}}
+machines: [{name: here, devices: {core: 2}, link: slow}]
+"""
+
+
+def layer(name):
+    sizes = {"activation_bytes": 1000, "kept_bytes": 5e8, "working_bytes": 1e6}
+    times = {"forward_ms": 10.0, "backward_ms": 20.0}
+    return {"name": name, **times, **sizes, "parameter_bytes": 1e8}
+
+
+async def planned_here(request):
+    """What the planner's process says, without its start."""
+    try:
+        return await asyncio.to_thread(planned, request)
+    except SpbenchError as error:
+        raise PlannerError(str(error)) from None
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    monkeypatch.setattr(page_module, "planned_apart", planned_here)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A profile of a network that can be run, and two devices with a link too slow for sums."""
+    origin = {"model": "resnet", "params": {"image_size": 32, "version": 2, "depth": 11}}
+    profile = {"schema": "spbench.profile/1", "name": "five", "batch_size": 1, "origin": origin}
+    profile["layers"] = [layer(name) for name in NAMES]
+    profile["edges"] = [list(pair) for pair in pairwise(NAMES)]
+    (tmp_path / "five.json").write_text(json.dumps(profile))
+    (tmp_path / "two.yaml").write_text(CLUSTER)
+    return tmp_path
+
+
+def field(app, id):
+    return app.screen.query_one(f"#{id}", Input)
+
+
+async def ready(pilot):
+    await until(pilot, lambda: "Palette" in shown(pilot.app) or "Help" in shown(pilot.app))
+    await until(pilot, lambda: field(pilot.app, "cluster").value == "two.yaml")
+    return pilot.app.screen
+
+
+async def plan(pilot, batch="16"):
+    """Plan what the page proposes, in micro-batches of one."""
+    page = await ready(pilot)
+    field(pilot.app, "batch").value = batch
+    field(pilot.app, "micro").value = "1"
+    await pilot.press("enter")
+    await until(pilot, lambda: page.planned is not None)
+    return page
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_enter_plans_the_files_that_are_near(folder, size):
+    app = console(folder, page="plan")
+    async with app.run_test(size=size) as pilot:
+        page = await plan(pilot)
+        await until(pilot, lambda: "stem to stack" in shown(app))
+        stages = page.planned.plan.stages
+        assert len(stages) == 2
+        assert f"step {1000 * page.planned.plan.step_s:.4g} ms" in shown(app)
+        assert " of 16 GB" in shown(app)
+        bars, of_devices = memory_bars(page.planned)
+        assert of_devices
+        assert sum(bars[0].parts) == pytest.approx(stages[0].memory_bytes / 16e9)
+        seen = set()
+        for _ in range(8):  # all of it can be scrolled to
+            seen.update(
+                word
+                for word in ("DP + P3", "this plan", "parameters", "stage 1 .", "bubble")
+                if word in shown(app)
+            )
+            await pilot.press("pagedown")
+            await pilot.pause()
+        assert seen == {"DP + P3", "this plan", "parameters", "stage 1 .", "bubble"}
+
+
+async def test_a_process_plans(folder, monkeypatch):
+    monkeypatch.setattr(page_module, "planned_apart", planned_apart)
+    app = console(folder, page="plan")
+    async with app.run_test(size=(80, 24)) as pilot:
+        page = await plan(pilot)
+        assert len(page.planned.plan.stages) == 2
+
+
+async def test_the_step_is_drawn_longer_and_shorter(folder):
+    app = console(folder, page="plan")
+    async with app.run_test(size=(200, 60)) as pilot:
+        page = await plan(pilot)
+        line = page.query_one("#line")
+        await until(pilot, lambda: line.size.width > 100)
+        fitted = line.size.width
+        await pilot.press("plus")
+        await until(pilot, lambda: line.size.width == 2 * fitted)
+        await pilot.press("minus", "minus")
+        await until(pilot, lambda: line.size.width == fitted)
+
+
+async def test_what_is_wrong_is_one_sentence_on_the_page(folder):
+    (folder / "graph.txt").write_text(
+        "n1 -- Conv -- forward_compute_time=1.0, backward_compute_time=2.0, "
+        "activation_size=4.0, parameter_size=8.0\n"
+    )
+    app = console(folder, page="plan")
+    async with app.run_test(size=(80, 24)) as pilot:
+        await ready(pilot)
+        for id, text, words in (
+            ("batch", "x", "the global batch size is x"),
+            ("batch", "16", ""),
+            ("profile", "graph.txt", "does not say its batch size"),
+            ("profile", "gone.json", "No such file"),
+            ("profile", "five.json", ""),
+            ("cluster", "4,2", "must be rising device numbers"),
+            ("cluster", "nowhere", "nowhere is no machines"),
+        ):
+            field(app, id).value = text
+            if words:
+                await pilot.press("f3")
+                await until(pilot, lambda words=words: words in " ".join(shown(app).split()))
+        assert app.screen.planned is None
+        await pilot.press("f4")
+        await until(
+            pilot, lambda: any("nothing is planned" in n.message for n in app._notifications)
+        )
+
+
+async def test_planning_can_be_stopped(folder, monkeypatch):
+    stopped = asyncio.Event()
+
+    async def for_ever(request):
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.set()
+
+    monkeypatch.setattr(page_module, "planned_apart", for_ever)
+    app = console(folder, page="plan")
+    async with app.run_test(size=(80, 24)) as pilot:
+        await ready(pilot)
+        await pilot.press("enter")
+        await until(pilot, lambda: "… planning" in shown(app))
+        await pilot.press("escape")
+        await until(pilot, lambda: stopped.is_set() and "Nothing is planned yet" in shown(app))
+
+
+async def test_a_suite_is_written_and_opened(folder):
+    app = console(folder, page="plan")
+    async with app.run_test(size=(120, 40)) as pilot:
+        await plan(pilot)
+        await pilot.press("e")
+        await until(pilot, lambda: isinstance(app.screen, AskLine))
+        await pilot.press("enter")
+        await until(pilot, lambda: app.current_mode == "suites")
+        await until(pilot, lambda: "model.resnet" in shown(app))
+    [path] = folder.glob("plan-*.yaml")
+    [case] = load_text(path.read_text(), path).cases
+    assert dict(case.params)["split_size"] == 2
+
+
+def run_of(path, home):
+    """A run of a plan of two stages whose steps took 2000 ms."""
+    phases = [metric(f"{name}_ms", "ms", part_of="time_ms") for name in ("forward", "backward")]
+    places = [{"stage": 0}, {"stage": 1}]
+    start, *events = started(described("plan", metrics=[TIME, *phases], places=places))
+    figures = {"time_ms": 2000.0, "forward_ms": 500.0, "backward_ms": 1000.0}
+    return recorded(
+        home,
+        [
+            start | {"argv": ["run", str(path)]},
+            *events,
+            *(
+                rank_event("samples", rank, case="plan", metric=name, values=[value])
+                for rank in (0, 1)
+                for name, value in figures.items()
+            ),
+            judged("plan"),
+            run_end(),
+        ],
+        verdict="passed",
+    )
+
+
+async def test_a_run_of_the_plan_stands_beside_it(folder, monkeypatch):
+    app = console(folder, page="plan")
+    asked = []
+    monkeypatch.setattr(app, "start_run", lambda words: asked.append(words))
+    async with app.run_test(size=(200, 60)) as pilot:
+        page = await plan(pilot)
+        await pilot.press("f5")
+        await until(pilot, lambda: isinstance(app.screen, AskLine))
+        await pilot.press("enter")
+        await until(pilot, lambda: asked)
+        assert asked == [(str(page.suite),)]
+        await until(pilot, lambda: "runs; its figures stand here" in shown(app))
+        app.watch_run(run_of(page.suite, folder / "home"), show=False)
+        await until(pilot, lambda: "measured ms" in shown(app))
+        row = next(line for line in shown(app).splitlines() if " step " in line and "2000" in line)
+        error = (1000 * page.planned.plan.step_s - 2000) / 2000
+        assert f"{error:+.1%}" in row
+
+
+async def test_a_readonly_console_plans_and_writes_nothing(folder):
+    app = console(folder, page="plan", readonly=True)
+    async with app.run_test(size=(120, 40)) as pilot:
+        page = await plan(pilot)
+        await pilot.press("e", "f4", "f5")
+        await pilot.pause()
+        assert app.screen is page
+        assert page.planned is not None
+
+
+async def test_profiles_and_clusters_are_chosen_from_lists_and_completed(folder):
+    (folder / "deep").mkdir()
+    (folder / "deep" / "mine.json").write_text("{}")
+    app = console(folder, page="plan")
+    async with app.run_test(size=(120, 40)) as pilot:
+        await ready(pilot)
+        field(app, "cluster").focus()
+        await pilot.press("f2")
+        await until(pilot, lambda: isinstance(app.screen, Chooser) and "dapple-a" in shown(app))
+        await pilot.press(*"dapple-b", "enter")
+        await until(pilot, lambda: field(app, "cluster").value == "dapple-b")
+        box = field(app, "profile")
+        box.value = ""
+        box.focus()
+        for typed, whole in (("de", "deep/"), ("m", "deep/mine.json")):
+            await pilot.press(*typed)
+            await until(pilot, lambda whole=whole: box._suggestion == whole)
+            await pilot.press("right")
+        assert box.value == "deep/mine.json"
+
+
+async def test_the_mode_is_switched_by_key_and_by_click(folder):
+    app = console(folder, page="plan")
+    async with app.run_test(size=(80, 24)) as pilot:
+        page = await ready(pilot)
+        assert "● best" in shown(app)
+        await pilot.press("m")
+        await until(pilot, lambda: "● hpgo" in shown(app))
+        assert page.form.request().mode == "hpgo"
+        await pilot.click("ModeSwitch")
+        await until(pilot, lambda: "● best" in shown(app))

@@ -1,0 +1,145 @@
+"""Plans asked for in words, planned in a process of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from dataclasses import replace
+
+import pytest
+from made_up import chain
+
+from spbench.errors import UsageError
+from spbench.planner import apart
+from spbench.planner.apart import planned_apart
+from spbench.planner.cluster import PRESETS
+from spbench.planner.cluster_words import cluster_of_words
+from spbench.planner.errors import PlannerError
+from spbench.planner.near_files import completed, near_files
+from spbench.planner.planning import plan
+from spbench.planner.profile_files import load_profile
+from spbench.planner.profile_json import write_profile_json
+from spbench.planner.request import PlanRequest, request_of
+from spbench.planner.stage_memory import StageMemory, wholes
+from spbench.planner.torchgraph import write_torchgraph
+
+SIX = chain([1.0, 2.0, 3.0, 1.0, 2.0, 3.0], [8.0] * 6, [1e6] * 6)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "six.json").write_text(write_profile_json(SIX))
+    (tmp_path / "profiles").mkdir()
+    (tmp_path / "profiles" / "graph.txt").write_text(write_torchgraph(SIX))
+    (tmp_path / "two.yaml").write_text(
+        "schema: spbench.cluster/1\ndevices: {core: {memory: 4GB}}\n"
+        "links: {bus: {bandwidth: 3GB/s}}\n"
+        "machines: [{name: here, devices: {core: 2}, link: bus}]\n"
+    )
+    (tmp_path / "notes.txt").write_text("nothing of ours\n")
+    return tmp_path
+
+
+def asked(folder, **changes):
+    words = {"profile": "six.json", "cluster": "two.yaml", "global_batch_size": "8"}
+    words |= {"profile_batch_size": "", "micro_batch_size": "", "mode": "best", **changes}
+    return request_of(home=folder / "home", folder=folder, **words)
+
+
+def test_clusters_are_named_in_four_ways(folder):
+    named = {text: cluster_of_words(text, folder, folder) for text in ("2, 4", "two.yaml")}
+    assert [cluster.sizes for cluster in named.values()] == [(2, 2), (2,)]
+    assert cluster_of_words("dapple-b", folder, folder) is PRESETS["dapple-b"]
+    for text, words in (
+        ("", "say where to plan for"),
+        ("4,,2", "write where each machine's devices end"),
+        ("gone.yaml", "there is no such file"),
+        ("dapple-d", "did you mean"),
+        ("last", "no run"),
+    ):
+        with pytest.raises(UsageError, match=words):
+            cluster_of_words(text, folder, folder)
+
+
+def test_files_near_are_told_by_how_they_begin(folder):
+    os.utime(folder / "six.json", (1, 1))
+    (folder / "new.json").write_text(write_profile_json(SIX))
+    near = near_files(folder)
+    assert near.profiles == ("new.json", "six.json")
+    assert near.torchgraphs == ("profiles/graph.txt",)
+    assert near.clusters == ("two.yaml",)
+    assert near_files(folder / "gone") == type(near)()
+
+
+@pytest.mark.parametrize(
+    ("typed", "whole"),
+    [("si", "six.json"), ("pro", "profiles/"), ("profiles/g", "profiles/graph.txt"), ("x", None)],
+)
+def test_paths_are_completed(folder, typed, whole):
+    assert completed(folder, typed) == whole
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"profile": " "}, "choose a profile"),
+        ({"global_batch_size": ""}, "give a global batch size"),
+        ({"global_batch_size": "0"}, "the global batch size is 0"),
+        ({"micro_batch_size": "two"}, "the micro-batch size is two"),
+        ({"profile_batch_size": "-1"}, "the profile's batch size is -1"),
+    ],
+)
+def test_what_cannot_be_is_one_sentence(folder, changes, words):
+    with pytest.raises(PlannerError, match=words):
+        asked(folder, **changes)
+
+
+async def test_a_process_of_its_own_gives_the_same_plan_and_the_same_error(folder):
+    request = asked(folder)
+    found = await planned_apart(request)
+    assert found.plan == plan(load_profile(request.profile), found.cluster, 8)
+    assert [memory.peak for memory in found.memory] == list(found.step.peak_bytes)
+    assert {memory.capacity for memory in found.memory} == {4e9}
+    with pytest.raises(PlannerError, match="cannot read"):
+        await planned_apart(replace(request, profile=folder / "gone.json"))
+
+
+async def test_planning_that_is_cancelled_leaves_no_process(folder, monkeypatch):
+    started = []
+    begin = asyncio.create_subprocess_exec
+
+    async def noted(*words, **pipes):
+        started.append(await begin(*words, **pipes))
+        return started[-1]
+
+    monkeypatch.setattr(apart.asyncio, "create_subprocess_exec", noted)
+    task = asyncio.create_task(planned_apart(asked(folder)))
+    while not started:
+        await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert started[0].returncode == -9
+
+
+async def test_a_process_that_breaks_is_told(monkeypatch, folder):
+    monkeypatch.setattr(apart, "_MODULE", "spbench.planner.no_such_module")
+    with pytest.raises(PlannerError, match=r"exit code 1: .*no_such_module"):
+        await planned_apart(asked(folder))
+    monkeypatch.setattr(apart.sys, "executable", "/no/such/python")
+    with pytest.raises(PlannerError, match="cannot start /no/such/python"):
+        await planned_apart(asked(folder))
+
+
+def test_memory_is_drawn_against_the_devices_where_that_can_be_seen():
+    half, little = StageMemory(1.0, 3.0, 1.0, 10.0), StageMemory(0.2, 0.2, 0.1, 10.0)
+    assert wholes([half, little]) == ([10.0, 10.0], True)
+    assert wholes([little, replace(little, fixed=0.1)]) == ([0.5, 0.5], False)
+    assert wholes([half, replace(half, capacity=None)]) == ([5.0, 5.0], False)
+
+
+def test_a_request_is_what_was_typed(folder):
+    request = asked(folder, micro_batch_size=" 2 ", profile_batch_size="4", mode="hpgo")
+    assert request == PlanRequest(
+        folder / "six.json", "two.yaml", 8, 4, 2, "hpgo", folder / "home", folder
+    )
