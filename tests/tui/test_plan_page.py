@@ -113,14 +113,6 @@ async def test_enter_plans_the_files_that_are_near(folder, size):
         assert seen == {"DP + P3", "this plan", "parameters", "stage 1 .", "bubble"}
 
 
-async def test_a_process_plans(folder, monkeypatch):
-    monkeypatch.setattr(page_module, "planned_apart", planned_apart)
-    app = console(folder, page="plan")
-    async with app.run_test(size=(80, 24)) as pilot:
-        page = await plan(pilot)
-        assert len(page.planned.plan.stages) == 2
-
-
 async def test_the_step_is_drawn_longer_and_shorter(folder):
     app = console(folder, page="plan")
     async with app.run_test(size=(200, 60)) as pilot:
@@ -237,7 +229,8 @@ async def test_a_run_of_the_plan_stands_beside_it(folder, monkeypatch):
         assert f"{error:+.1%}" in row
 
 
-async def test_a_readonly_console_plans_and_writes_nothing(folder):
+async def test_a_readonly_console_plans_in_a_process_and_writes_nothing(folder, monkeypatch):
+    monkeypatch.setattr(page_module, "planned_apart", planned_apart)
     app = console(folder, page="plan", readonly=True)
     async with app.run_test(size=(120, 40)) as pilot:
         page = await plan(pilot)
@@ -247,12 +240,17 @@ async def test_a_readonly_console_plans_and_writes_nothing(folder):
         assert page.planned is not None
 
 
-async def test_profiles_and_clusters_are_chosen_from_lists_and_completed(folder):
+async def test_fields_are_chosen_from_lists_completed_and_switched(folder):
     (folder / "deep").mkdir()
     (folder / "deep" / "mine.json").write_text("{}")
     app = console(folder, page="plan")
     async with app.run_test(size=(120, 40)) as pilot:
-        await ready(pilot)
+        page = await ready(pilot)
+        await pilot.press("m")
+        await until(pilot, lambda: "● hpgo" in shown(app))
+        assert page.form.request().mode == "hpgo"
+        await pilot.click("ModeSwitch")
+        await until(pilot, lambda: "● best" in shown(app))
         field(app, "cluster").focus()
         await pilot.press("f2")
         await until(pilot, lambda: isinstance(app.screen, Chooser) and "dapple-a" in shown(app))
@@ -266,15 +264,3 @@ async def test_profiles_and_clusters_are_chosen_from_lists_and_completed(folder)
             await until(pilot, lambda whole=whole: box._suggestion == whole)
             await pilot.press("right")
         assert box.value == "deep/mine.json"
-
-
-async def test_the_mode_is_switched_by_key_and_by_click(folder):
-    app = console(folder, page="plan")
-    async with app.run_test(size=(80, 24)) as pilot:
-        page = await ready(pilot)
-        assert "● best" in shown(app)
-        await pilot.press("m")
-        await until(pilot, lambda: "● hpgo" in shown(app))
-        assert page.form.request().mode == "hpgo"
-        await pilot.click("ModeSwitch")
-        await until(pilot, lambda: "● best" in shown(app))
