@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from collections.abc import Iterator
 
 import pytest
 
 from running import kill_leftovers
+
+
+def pytest_configure() -> None:
+    """Forget the size of a terminal that xdist's workers do not have: programs would believe it."""
+    for name in ("COLUMNS", "LINES"):
+        os.environ.pop(name, None)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -145,8 +145,10 @@ async def test_a_benchmark_that_is_new_in_the_catalog_is_in_the_list_and_in_the_
     async with app.run_test(size=SIZE) as pilot:
         await ready(pilot)
         await pilot.press("c")
+        await until(pilot, lambda: "type to find" in shown(app))
+        await pilot.press(*"made")
         await until(pilot, lambda: "a benchmark of a test" in shown(app))
-        await choose(pilot, "made")
+        await pilot.press("enter")
         await in_form(pilot)
         assert "what it tastes of" in shown(app)
         await fill(pilot, "flavour", "sweet, sour")
