@@ -138,15 +138,15 @@ async def test_a_benchmark_that_is_new_in_the_catalog_is_in_the_list_and_in_the_
     known = BENCHMARKS["memory.copy"]
     flavour = Param("flavour", "choice", "sweet", "what it tastes of", choices=("sweet", "sour"))
     made_up = replace(
-        known, name="made.up", summary="a benchmark of a test", params=(*known.params, flavour)
+        known, name="novel.kind", summary="a benchmark of a test", params=(*known.params, flavour)
     )
-    monkeypatch.setitem(BENCHMARKS, "made.up", made_up)
+    monkeypatch.setitem(BENCHMARKS, "novel.kind", made_up)
     app = opened(suite)
     async with app.run_test(size=SIZE) as pilot:
         await ready(pilot)
         await pilot.press("c")
         await until(pilot, lambda: "type to find" in shown(app))
-        await pilot.press(*"made")
+        await pilot.press(*"novel")
         await until(pilot, lambda: "a benchmark of a test" in shown(app))
         await pilot.press("enter")
         await in_form(pilot)
@@ -156,4 +156,4 @@ async def test_a_benchmark_that_is_new_in_the_catalog_is_in_the_list_and_in_the_
         await until(pilot, lambda: "2 cases on 2 ranks" in shown(app))
         await pilot.press("ctrl+s")
         await ready(pilot, 5)
-        assert "up[flavour=sour]" in ids(app)
+        assert "kind[flavour=sour]" in ids(app)
