@@ -16,7 +16,7 @@ def headlines(plan: Plan) -> tuple[str, str, str]:
     pipelines = "1 pipeline" if plan.pipelines == 1 else f"each of {plan.pipelines} pipelines"
     return (
         f"{plan.profile} on {plan.cluster}, mode {plan.mode}: {stages}, {plan.schedule}",
-        f"a batch of {plan.global_batch_size}: {plan.micro_batches} micro-batches of "
+        f"a batch of {plan.global_batch_size}: {plan.micro_batches} micro-batch{'es' * (plan.micro_batches > 1)} of "
         f"{plan.micro_batch_size} through {pipelines}",
         f"step {milliseconds(plan.step_s)} ms, {plan.speedup:.4g} times as fast as one device "
         f"({milliseconds(plan.single_s)} ms)",
