@@ -13,11 +13,12 @@ THIS_PLAN = "this plan"
 def headlines(plan: Plan) -> tuple[str, str, str]:
     """Return a plan in three lines: what it is, how the batch goes through it, its step."""
     stages = f"{len(plan.stages)} stage{'s' if len(plan.stages) > 1 else ''}"
+    batches = f"{plan.micro_batches} micro-batch{'es' if plan.micro_batches > 1 else ''}"
     pipelines = "1 pipeline" if plan.pipelines == 1 else f"each of {plan.pipelines} pipelines"
     return (
         f"{plan.profile} on {plan.cluster}, mode {plan.mode}: {stages}, {plan.schedule}",
-        f"a batch of {plan.global_batch_size}: {plan.micro_batches} micro-batch{'es' * (plan.micro_batches > 1)} of "
-        f"{plan.micro_batch_size} through {pipelines}",
+        f"a batch of {plan.global_batch_size}: {batches} of {plan.micro_batch_size} "
+        f"through {pipelines}",
         f"step {milliseconds(plan.step_s)} ms, {plan.speedup:.4g} times as fast as one device "
         f"({milliseconds(plan.single_s)} ms)",
     )
