@@ -14,7 +14,7 @@ PROGRAM = Path(__file__).parent / "programs" / "run_cases.py"
 YIELDING = {"OMPI_MCA_mpi_yield_when_idle": "1"}
 RANKS = 10
 SMALL = {
-    "resnet": {"version": 1, "depth": 14, "image_size": 32, "batch_size": 5},
+    "resnet": {"version": 1, "depth": 8, "image_size": 32, "batch_size": 5},
     "amoebanet": {"num_layers": 3, "num_filters": 16, "image_size": 64, "batch_size": 5},
 }
 SHORT = {"warmup": 0, "iterations": 1, "num_classes": 5}
@@ -64,7 +64,7 @@ RIGHT = {
     "lp 3, parts 4, gpipe": lp(split_size=3, parts=4, schedule="gpipe", learning_rate=0.01),
     "lp 4, parts 4": lp(split_size=4, parts=4, optimizer="adam", weight_decay=0.01),
     "lp 4, parts 8, 1f1b-deep": lp(split_size=4, parts=8, batch_size=9, schedule="1f1b-deep"),
-    "lp 4, parts 1, as given": lp(split_size=4, balance="2,2,2,2"),
+    "lp 4, parts 1, as given": lp(split_size=4, balance="2,1,1,1"),
     "lp 2, measured": lp(balance="measured"),
     "lp 2, two epochs": lp(num_epochs=2, learning_rate_decay=0.5),
     "lp 2 replicas": lp(replicas=2, parts=2),
@@ -92,7 +92,7 @@ RIGHT = {
     "sp D2, 1": sp(halo_D2=True),
     "sp D2, 2": sp(halo_D2=True, fused_layers=2),
     "sp D2, 3 across a stride": sp(
-        halo_D2=True, fused_layers=3, split_size=2, balance="6,2", image_size=64, batch_size=2
+        halo_D2=True, fused_layers=3, split_size=2, balance="4,1", image_size=64, batch_size=2
     ),
     "sp D2, 2x3": sp(halo_D2=True, fused_layers=2, grid="2x3", image_size=62, batch_size=2),
     # Mirrored pipelines.
@@ -211,8 +211,9 @@ def test_every_rank_equals_the_model_on_one_process(said, name):
         if event["event"] == "check" and not event["passed"]
     ]
     assert failed == []
-    wanted = {check: [True] * len(ranks) for check in RIGHT[name]["checks"]}
-    assert checks_of(ranks) == wanted
+    for events in ranks:
+        # Some formats are compared twice.
+        assert set(checks_of([events])) == set(RIGHT[name]["checks"])
 
 
 @pytest.mark.parametrize("name", WRONG)

@@ -48,66 +48,45 @@ def case(network, stages, *grids, batch=4, parts=2, schedule="1f1b", fault=None,
 
 
 PIPELINES = [
-    *(
-        case(V1, stages, parts=parts, schedule=schedule)
-        for stages, parts in ((2, 1), (3, 2), (4, 4))
-        for schedule in ("gpipe", "1f1b")
-    ),
+    case(V1, 3, schedule="gpipe"),
+    case(V1, 4, parts=4),
     case(V1, 2, batch=5),
-    case(AMOEBANET, 4, parts=2),
-    # Other number formats: the sums are the same ones, and so are their last digits.
+    # In fp32 the sums are the same ones, and so are their last digits.
     case(V1, 2, dtype="float32"),
-    *(case(V1, 2, optimizer=optimizer) for optimizer in ("adam", "adamw")),
+    case(V1, 2, optimizer="adamw"),
 ]
 TILES = [
-    case(V1, 2, "2x2"),
     case(V1, 2, "1x4", schedule="gpipe"),
     case(ODD, 2, "4x1", batch=5),
-    case(ODD, 2, "2x3"),
     case(ODD, 3, "2x2", "4x1"),
-    case(V1, 3, "2x2", "1x2"),
     case(V1, 2, "1x2", "1x2"),
-    case(AMOEBANET, 2, "2x2"),
     case(AMOEBANET, 3, "1x2", "2x1"),
 ]
 SHARED = [
     case(V1, 2, members=2),
     case(V1, 3, "2x2", members=2, batch=6),
-    case(V1, 2, "2x2", members=2, batch=5),
-    case(V1, 2, replicas=2),
     case(V1, 1, replicas=3),
-    case(V1, 2, "1x2", replicas=2, batch=3),
     case(V1, 2, members=2, replicas=2),
 ]
 MIRRORED = [
     *(
-        case(V1, stages, mirrored=True, times=times, schedule=schedule, batch=5)
-        for stages, times in ((2, 1), (2, 2), (4, 1))
+        case(V1, 2, mirrored=True, times=2, schedule=schedule, batch=5)
         for schedule in ("gpipe", "1f1b")
     ),
-    case(V1, 3, mirrored=True),
-    case(V1, 2, mirrored=True, times=4),
     case(V1, 2, "1x2", "1x2", mirrored=True),
     case(ODD, 3, "2x2", "2x1", mirrored=True),
     case(V1, 2, mirrored=True, replicas=2),
     case(V1, 3, mirrored=True, members=2, batch=8),
-    case(V1, 2, "1x2", mirrored=True),
-    case(V1, 2, "2x2", mirrored=True, schedule="gpipe"),
-    case(AMOEBANET, 2, mirrored=True),
 ]
 ONE_WAY = [
-    *(case(V1, 2, mirrored=True, one_way=True, times=times, batch=5) for times in (1, 2, 4)),
     case(V1, 4, mirrored=True, one_way=True, schedule="gpipe"),
     case(V1, 3, mirrored=True, one_way=True, optimizer="adam"),
     case(V1, 1, mirrored=True, one_way=True, parts=1),
-    case(V1, 2, "1x2", "1x2", mirrored=True, one_way=True),
     case(ODD, 3, "2x2", "2x1", mirrored=True, one_way=True),
-    case(V1, 2, "2x2", mirrored=True, one_way=True),
     case(V1, 2, "1x2", mirrored=True, one_way=True, replicas=2),
     case(V1, 3, mirrored=True, one_way=True, members=2, batch=8),
 ]
 OTHER_BACKENDS = [
-    case(V1, 3, parts=4, backend="gloo"),
     case(V1, 2, backend="gloo", schedule="gpipe", batch=5, dtype="float32"),
     case(V1, 2, "2x2", backend="gloo"),
     case(V1, 2, mirrored=True, times=2, backend="gloo"),
