@@ -16,6 +16,7 @@ from spbench.tui.feed import LiveSource, ReplaySource
 from spbench.tui.run.details import Details
 from spbench.tui.run.headline import Headline
 from spbench.tui.run.replaying import SPEEDS
+from spbench.tui.run.showing import Showing
 from spbench.tui.widgets.histogram import Histogram
 from spbench.tui.widgets.line_table import LineTable
 from spbench.tui.widgets.rank_strip import RankStrip
@@ -379,6 +380,29 @@ async def test_the_running_case_is_followed_and_a_judged_one_has_its_time_beside
         await run.until(lambda: run.title("ranks") == "ranks of next")
         await run.until(lambda: run.table("cases").cursor_key == "next")
         await run.until(lambda: run.page.query_one(Histogram)._counts == ())
+
+
+async def test_all_is_shown_at_last_where_ticks_come_far_apart(opened, monkeypatch):
+    async with opened(WIDE, going_on()) as run:
+        await run.sees("6.10", "0/2 cases", "… running")
+        showing, seen = run.page.showing, run.page.showing._version
+        histogram = run.page.query_one(Histogram)
+        drawn = histogram._counts
+        clock = []
+        monkeypatch.setattr("spbench.tui.run.showing.monotonic", lambda: clock[-1])
+        showing.tick = lambda: None
+
+        def tick(now):
+            clock.append(now)
+            Showing.tick(showing)
+
+        tick(1e9)
+        run.source.say(*samples([[50.0] * 9] * 4), *sums(), *ended_case())
+        await run.until(lambda: showing.watched.feed.version > seen)
+        tick(1e9 + 0.01)
+        tick(1e9 + 60.0)
+        assert histogram._counts != drawn
+        await run.sees("✗ failed")
 
 
 async def test_charts_are_of_the_chosen_rank_and_metric_or_of_all(opened):

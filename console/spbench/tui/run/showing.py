@@ -49,6 +49,7 @@ class Showing:
         self.words: list[Word] = []
         self._version = -1
         self._until = 0.0
+        self._settled = True
         self._ticked = 0.0
         panes = (pane for pane in body.query(Pane) if isinstance(pane, ChartPane))
         charts = [partial(self._show_chart, pane) for pane in panes]
@@ -72,22 +73,29 @@ class Showing:
             self.pause(False)  # nothing moves any more, and what came while it was held is shown
         if self._version != self.watched.feed.version or self.watched.ranks.busy:
             self._version = self.watched.feed.version
-            self._until = now + AFTER
+            self._go_on(now)
         if now <= self._until:
             # One after another, so that no tick has to do them all.
             share = round(len(self._parts) * passed / SLOWLY)
             self._bring_up(max(1, min(share, len(self._parts))))
+        elif not self._settled:  # where ticks are far apart, none may have come in time
+            self._settled = True
+            self._bring_up(len(self._parts))
+
+    def _go_on(self, now: float) -> None:
+        """Bring parts up to date for a while, and at last all of them once more."""
+        self._until, self._settled = now + AFTER, False
 
     def all(self) -> None:
         """Bring everything up to date at once: there is another run or another size."""
-        self._until = monotonic() + AFTER
+        self._go_on(monotonic())
         self._asked.update(self._parts)
         self._show_logs()
         self._bring_up(len(self._parts))
 
     def soon(self) -> None:
         """Bring up to date first what is of the chosen rank, even while all stands still."""
-        self._until = monotonic() + AFTER
+        self._go_on(monotonic())
         self._asked.update(self._of_rank)
         self._show_logs()
 
@@ -106,14 +114,14 @@ class Showing:
     def pause(self, paused: bool) -> None:
         """Let the ranks stand still, or go on."""
         self.paused = self.ranks.paused = paused
-        self._until = monotonic() + AFTER
+        self._go_on(monotonic())
 
     def filter(self, words: str) -> None:
         """Show only the ranks whose rows have these words."""
         before = self.ranks.cursor_key
         self.ranks.filter = words
         self._note(self.ranks, before)
-        self._until = monotonic() + AFTER
+        self._go_on(monotonic())
 
     def sort_by_slowness(self) -> None:
         """Let the slowest ranks stand first, or sort by number again."""
