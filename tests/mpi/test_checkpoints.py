@@ -28,6 +28,7 @@ GEMS = {"stages": 2, "mirrored": True}
 ONE_WAY = GEMS | {"one_way": True}
 FUSED = SP3 | {"fused_layers": 2}
 MEMBERS = {"stages": 2, "members": 2}
+ROUNDS = {"stages": 4, "rounds": 2}
 
 
 def resume(before, after, optimizer="sgd", network=V1, **more):
@@ -52,6 +53,8 @@ RESUMED = [
     resume(ONE_WAY, FUSED, "adam"),
     resume(FUSED, ONE_WAY),
     resume(ONE, LP2, network=AMOEBANET),
+    resume(ROUNDS, LP3, "adam"),
+    resume(LP2, ROUNDS),
 ]
 MIXED = resume(LP2, SP3, precision="fp16")
 UNREAD = resume(LP2, ONE, unread=True)

@@ -42,6 +42,11 @@ def lp(model="resnet", **params):
     return case(model, scheme="lp", **params)
 
 
+def interleaved(model="resnet", inject=None, **params):
+    params = {"scheme": "lp", "schedule": "interleaved", "parts": 2} | params
+    return case(model, inject, **params)
+
+
 def sp(model="resnet", **params):
     return case(model, scheme="sp", **params)
 
@@ -75,6 +80,10 @@ RIGHT = {
     "lp 2, fp64": lp(precision="fp64"),
     "lp 2, bf16": lp(precision="bf16", parts=2),
     "lp 2, fp16": lp(precision="fp_16"),
+    "interleaved 4 on 2": interleaved(parts=4),
+    "interleaved 6 on 2, amoebanet": interleaved("amoebanet", rounds=3),
+    "interleaved, 2 replicas": interleaved(replicas=2),
+    "interleaved, local_DP 2": interleaved(local_DP=2, optimizer="adam"),
     "lp 2, resnet50": lp(arch="resnet50", image_size=33, batch_size=3),
     # Tiles.
     "sp 4+1 square": sp(parts=2),
@@ -158,6 +167,10 @@ WRONG = {
     "skipped-microbatch, lp": (
         case("resnet", "skipped-microbatch", scheme="lp", parts=2),
         {"grad", "weights"},
+    ),
+    "wrong-neighbour, interleaved": (
+        interleaved(inject="wrong-neighbour"),
+        {"loss", "output", "grad"},
     ),
     "skipped-microbatch, gems": (
         case("resnet", "skipped-microbatch", scheme="gems", parts=2),

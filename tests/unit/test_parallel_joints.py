@@ -19,6 +19,8 @@ LAYOUTS = [
     model_layout(2, mirrored=True),
     model_layout(3, mirrored=True),
     model_layout(4, [Grid(1, 2)], mirrored=True),
+    model_layout(4, rounds=2),
+    model_layout(4, members=[2, 1, 2, 1], rounds=2),
 ]
 
 
@@ -28,10 +30,10 @@ class Postbox:
     on_device = False
 
     def __init__(self):
-        self.sent, self.received = set(), set()
+        self.sent, self.received = [], set()
 
     def send(self, messages, tag):
-        self.sent |= {(tag, rank) for _, rank in messages}
+        self.sent += [(tag, rank) for _, rank in messages]
         return []
 
     def receive(self, messages, tag):
@@ -71,3 +73,10 @@ def test_of_a_tag_a_rank_only_sends_or_only_receives(layout):
     for rank in range(layout.ranks):
         box = posted(layout, rank)
         assert not {tag for tag, _ in box.sent} & {tag for tag, _ in box.received}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_between_two_ranks_a_tag_is_of_one_way(layout):
+    for rank in range(layout.ranks):
+        sent = posted(layout, rank).sent
+        assert len(set(sent)) == len(sent)

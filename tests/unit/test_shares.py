@@ -110,6 +110,7 @@ def test_per_cents_are_full(part, text):
         ({"replica": 0, "stage": 1, "member": 2}, "replica 0 stage 1 member 2"),
         ({"replica": 0, "stage": 0, "mirrored_stage": 1}, "replica 0 stage 0+1"),
         ({"stage": 1, "mirrored_stage": 0, "mirrored_tile": "0,1"}, "stage 1+0 tile -+0,1"),
+        ({"replica": 0, "stage": 1, "stages": "1,3", "member": 0}, "replica 0 stages 1,3 member 0"),
     ],
 )
 def test_a_place_in_short(place, words):

@@ -1,9 +1,9 @@
 """Mode ``best``: the plan with the shortest step that fits the devices' memory.
 
 `seeds` gives HPGO's shapes; `bounded` finds good ones at each micro-batch size, first among few
-groups, then among all of them near the best bounds; `polish` changes the best of them as long as
-that helps; and of a small problem every shape is looked at. What counts is always the simulated
-step time.
+groups, then among all of them near the best bounds; `rounds` gives the groups of good ones several
+stages each; `polish` changes the best of them as long as that helps; and of a small problem every
+shape is looked at. What counts is always the simulated step time.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from spbench.planner.polish import polish
 from spbench.planner.prices import Prices
 from spbench.planner.profile import Profile
 from spbench.planner.roads import roads
+from spbench.planner.rounds import interleavings
 from spbench.planner.scoring import Scores
 from spbench.planner.search import Search
 from spbench.planner.seeds import hpgo_shapes
@@ -114,6 +115,7 @@ def find(prices: Prices, sizes: list[int], small: int = SMALL) -> Scores:
     Search(scores, everything, few, sizes).run()
     if scores.best is None:
         scores.offer(fitting(prices, everything, sizes[0]), sizes[0])
+    scores.offer_all(interleavings(scores, placements, sizes))
     polish(scores, placements, sizes)
     if everything.unit == 1 and shape_count(len(prices.states), everything) <= small:
         whole = list(shapes(len(prices.states), everything))

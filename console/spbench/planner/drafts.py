@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import cycle
 from typing import NamedTuple
 
-from spbench.planner.memory import StageSchedule, in_flight
+from spbench.planner.interleaved import divides, flights
+from spbench.planner.memory import Memory, StageSchedule, in_flight, most_kept
 from spbench.planner.placement import Group
-from spbench.planner.plans import Stage
+from spbench.planner.plans import Schedule, Stage
 from spbench.planner.prices import Prices, Sharing
+from spbench.planner.work import Work
 
 SCHEDULES: tuple[StageSchedule, ...] = ("1f1b", "1f1b-deep", "gpipe")
 """In the order of the memory they need: of equally fast ones the first is taken."""
@@ -19,16 +22,28 @@ class Shape(NamedTuple):
 
     Attributes:
         ends: The state after the last one of each stage.
-        groups: The devices of each stage.
+        groups: The devices of the stages: of each, or of those of one round, whose groups have as
+            many more.
     """
 
     ends: tuple[int, ...]
     groups: tuple[Group, ...]
 
     @property
+    def rounds(self) -> int:
+        """How many stages each group has."""
+        return len(self.ends) // len(self.groups)
+
+    @property
     def spans(self) -> list[tuple[int, int, Group]]:
         """Return the first state, the state after the last, and the devices of each stage."""
-        return list(zip((0, *self.ends[:-1]), self.ends, self.groups, strict=True))
+        return list(zip((0, *self.ends[:-1]), self.ends, cycle(self.groups), strict=False))
+
+    def schedules(self, micro_batches: int) -> tuple[Schedule, ...]:
+        """Return the schedules in which it can be run."""
+        if self.rounds > 1:
+            return ("interleaved",) if divides(len(self.groups), micro_batches) else ()
+        return SCHEDULES[: 1 if len(self.ends) == 1 else None]
 
 
 class Draft(NamedTuple):
@@ -36,7 +51,7 @@ class Draft(NamedTuple):
 
     shape: Shape
     micro_batch: int
-    schedule: StageSchedule
+    schedule: Schedule
 
 
 class Pass(NamedTuple):
@@ -52,23 +67,71 @@ class Pass(NamedTuple):
 
 def passes(prices: Prices, draft: Draft) -> list[Pass] | None:
     """Return the times of a draft's stages; None where one does not fit its devices' memory."""
-    (ends, groups), micro_batch, schedule = draft
-    micro_batches = prices.training.global_batch_size // micro_batch
+    shape, micro_batch, _ = draft
+    again = _recomputing(prices, draft)
+    if again is None:
+        return None
+    spans = shape.spans
+    whole = len(spans) == 1
     found = []
-    start = 0
-    for at, (end, group) in enumerate(zip(ends, groups, strict=True)):
+    for at, (start, end, group) in enumerate(spans):
         sharing = prices.sharing(group, micro_batch)
-        kept = in_flight(schedule, at, len(ends), micro_batches)
-        recompute = prices.recomputes(sharing, start, end, kept)
-        if recompute is None:
-            return None
         send = 0.0
-        if end < ends[-1]:
-            send = prices.send(group, groups[at + 1], end, micro_batch)
-        whole = len(ends) == 1
-        found.append(_pass(prices, sharing, group, (start, end), send, recompute, whole))
-        start = end
+        if end < shape.ends[-1]:
+            send = prices.send(group, spans[at + 1][2], end, micro_batch)
+        found.append(_pass(prices, sharing, group, (start, end), send, again[at], whole))
     return found
+
+
+def _recomputing(prices: Prices, draft: Draft) -> list[bool] | None:
+    """Return which stages must recompute their activations to fit; None where one cannot."""
+    shape, micro_batch, schedule = draft
+    micro_batches = prices.training.global_batch_size // micro_batch
+    spans = shape.spans
+    found: list[bool] = []
+    for at, (start, end, group) in enumerate(spans):
+        sharing = prices.sharing(group, micro_batch)
+        if schedule != "interleaved":
+            kept = in_flight(schedule, at, len(spans), micro_batches)
+            again = prices.recomputes(sharing, start, end, kept)
+        elif at < len(shape.groups):
+            again = _group_recomputes(prices, shape, at, sharing, micro_batches)
+        else:
+            again = found[at - len(shape.groups)]  # as its group's first stage
+        if again is None:
+            return None
+        found.append(again)
+    return found
+
+
+def _group_recomputes(
+    prices: Prices, shape: Shape, at: int, sharing: Sharing, micro_batches: int
+) -> bool | None:
+    """Return whether all stages of a group must recompute; None where they do not fit so either."""
+    for again in (False, True):
+        peaks = (
+            _peak(_memories(prices, shape, at, work, again), shape, at, micro_batches) - memory
+            for work, memory in sharing.held
+        )
+        if max(peaks, default=0.0) <= 0:
+            return again
+    return None
+
+
+def _memories(prices: Prices, shape: Shape, at: int, work: Work, recompute: bool) -> list[Memory]:
+    """Return the memory of each stage of a group."""
+    return [
+        prices.memory(work, start, end, recompute)
+        for start, end, _ in shape.spans[at :: len(shape.groups)]
+    ]
+
+
+def _peak(memories: Sequence[Memory], shape: Shape, at: int, micro_batches: int) -> float:
+    """Return the most that is in use on a device of a group in an interleaved step."""
+    counts = flights(at, len(shape.groups), shape.rounds, micro_batches)
+    fixed = sum(memory.fixed for memory in memories)
+    kept = most_kept([memory.held for memory in memories], counts)
+    return fixed + kept + max(memory.once for memory in memories)
 
 
 def _pass(
@@ -116,18 +179,17 @@ def _beside_backward(
 
 def stages_of(prices: Prices, draft: Draft, times: Sequence[Pass]) -> tuple[Stage, ...]:
     """Return a draft's stages with their figures."""
-    micro_batches = prices.training.global_batch_size // draft.micro_batch
+    shape = draft.shape
     found = []
-    for at, ((start, end, group), each) in enumerate(zip(draft.shape.spans, times, strict=True)):
+    for at, ((start, end, group), each) in enumerate(zip(shape.spans, times, strict=True)):
         work = prices.sharing(group, draft.micro_batch).most
         memory = prices.memory(work, start, end, each.recompute)
-        kept = in_flight(draft.schedule, at, len(times), micro_batches)
         found.append(
             Stage(
                 start=start,
                 end=end,
                 devices=group.devices(prices.cluster.sizes),
-                memory_bytes=memory.peak(kept),
+                memory_bytes=_memory_of(prices, draft, at, work, each.recompute),
                 fixed_bytes=memory.fixed,
                 held_bytes=memory.held,
                 once_bytes=memory.once,
@@ -135,3 +197,15 @@ def stages_of(prices: Prices, draft: Draft, times: Sequence[Pass]) -> tuple[Stag
             )
         )
     return tuple(found)
+
+
+def _memory_of(prices: Prices, draft: Draft, at: int, work: Work, recompute: bool) -> float:
+    """Return the peak memory of each device of a stage, for all stages that it has."""
+    shape, micro_batch, schedule = draft
+    micro_batches = prices.training.global_batch_size // micro_batch
+    if schedule == "interleaved":
+        group = at % len(shape.groups)
+        return _peak(_memories(prices, shape, group, work, recompute), shape, group, micro_batches)
+    start, end, _ = shape.spans[at]
+    kept = in_flight(schedule, at, len(shape.ends), micro_batches)
+    return prices.memory(work, start, end, recompute).peak(kept)

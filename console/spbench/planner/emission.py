@@ -98,11 +98,9 @@ def _layout(plan: Plan, cluster: Cluster) -> ModelLayout:
     Raises:
         PlannerError: No layout is that.
     """
-    if plan.schedule not in ("gpipe", "1f1b", "1f1b-deep"):
-        raise PlannerError(f"no benchmark runs the schedule {plan.schedule}")
     if any(stage.recompute for stage in plan.stages):
         raise PlannerError("no benchmark recomputes activations, as this plan does")
-    used = sorted(device for stage in plan.stages for device in stage.devices)
+    used = sorted(device for at, *_ in plan.together for device in plan.stages[at].devices)
     if used != list(range(len(used))):
         raise PlannerError(
             "the plan leaves devices idle between others, or uses one twice; no layout of ranks"
@@ -124,12 +122,12 @@ def _layout(plan: Plan, cluster: Cluster) -> ModelLayout:
 
 
 def _layouts(plan: Plan) -> Iterator[ModelLayout]:
-    counts = [stage.replicas for stage in plan.stages]
+    counts, rounds = [stage.replicas for stage in plan.stages], plan.rounds
     for copies in dict.fromkeys((counts[0], plan.pipelines, 1)):
         if all(count % copies == 0 for count in counts):
             members = [count // copies for count in counts]
             if copies == plan.pipelines or copies == 1 or set(members) == {1}:
-                yield model_layout(len(counts), members=members, replicas=copies)
+                yield model_layout(len(counts), members=members, replicas=copies, rounds=rounds)
 
 
 def _shares(plan: Plan, profile: Profile, layout: ModelLayout) -> dict[str, Any]:
@@ -158,6 +156,8 @@ def _shares(plan: Plan, profile: Profile, layout: ModelLayout) -> dict[str, Any]
     if len(layout.stages) > 1:
         shares["balance"] = ",".join(map(str, _balance(plan, profile)))
     shares["schedule"] = plan.schedule
+    if plan.rounds > 1:
+        shares["rounds"] = plan.rounds
     if set(members) != {1}:
         shares["local_DP"] = ",".join(map(str, members))
     if copies > 1:

@@ -6,7 +6,8 @@ the paths are those on which one stage is never idle between its first and its l
 those that go round two stages, over and over: down from one with a forward pass, through the turn
 at the other, and up with a backward pass to the next forward pass that waits for it. For even
 stages without messages they are exact as well. In others the longest path can change from one of
-these to another on its way, and only `timetable` knows how long it is.
+these to another on its way, and only `timetable` knows how long it is. For ``interleaved`` they are
+those on which one group of devices is never idle.
 """
 
 from __future__ import annotations
@@ -15,13 +16,25 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
 from spbench.planner.memory import StageSchedule, in_flight
+from spbench.planner.plans import Schedule
 from spbench.planner.timetable import Timed
 
 
-def closed_form(stages: Sequence[Timed], schedule: StageSchedule, micro_batches: int) -> float:
-    """Return the seconds of a step, or less where no closed form is exact."""
+def closed_form(
+    stages: Sequence[Timed], schedule: Schedule, micro_batches: int, rounds: int = 1
+) -> float:
+    """Return the seconds of a step, or less where no closed form is exact.
+
+    Args:
+        stages: All of them.
+        schedule: The order of their passes.
+        micro_batches: Of a step.
+        rounds: Stages of each device.
+    """
     if schedule == "gpipe":
         return _two_flows(stages, micro_batches)
+    if schedule == "interleaved":
+        return _busiest_group(stages, len(stages) // rounds, micro_batches)
     return max(_paths(stages, schedule, micro_batches))
 
 
@@ -91,3 +104,20 @@ def _rounds(stage: Timed, turns: tuple[int, int], through: float, count: int) ->
         return 0.0
     both = stage.forward_s + stage.backward_s
     return first * stage.forward_s + rounds * through + left * both
+
+
+def _busiest_group(stages: Sequence[Timed], groups: int, count: int) -> float:
+    """Return the longest way on which one group runs all its passes without a pause.
+
+    Its first pass waits for one micro-batch to come down from the first stage, and after its last
+    one the gradient goes up to there, on which way other groups end.
+    """
+    down = rest = longest = 0.0
+    for group, stage in enumerate(stages[:groups]):
+        own = stages[group::groups]
+        busy = count * sum(each.forward_s + each.backward_s for each in own)
+        rest = max(rest, sum(each.all_reduce_s for each in own))
+        longest = max(longest, down + busy + rest)
+        down += stage.forward_s + stage.send_s
+        rest += stage.backward_s + stage.send_s
+    return longest

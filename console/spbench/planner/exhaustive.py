@@ -13,7 +13,7 @@ from spbench.planner.roads import Roads
 
 
 def shape_count(states: int, ways: Roads) -> int:
-    """Return how many shapes there are: cuts of so many states, and groups for the stages."""
+    """Return how many shapes there are: cuts of so many states, and groups and rounds for them."""
     to: dict[Counts, Counter[int]] = defaultdict(Counter)
     total = 0
     # The groups lie in the order of what is in use after them, falling.
@@ -22,7 +22,9 @@ def shape_count(states: int, ways: Roads) -> int:
         for stages, count in before.items():
             if stages < states:
                 to[group.last][stages + 1] += count
-                total += count * math.comb(states - 1, stages)
+                total += count * sum(
+                    math.comb(states - 1, each - 1) for each in _stages(stages + 1, states)
+                )
     return total
 
 
@@ -30,8 +32,14 @@ def shapes(states: int, ways: Roads) -> Iterator[Shape]:
     """Yield every shape."""
     empty = (0,) * len(ways.groups[0].first)
     for groups in _ways(ways, empty, states):
-        for cuts in combinations(range(1, states), len(groups) - 1):
-            yield Shape((*cuts, states), groups)
+        for stages in _stages(len(groups), states):
+            for cuts in combinations(range(1, states), stages - 1):
+                yield Shape((*cuts, states), groups)
+
+
+def _stages(groups: int, states: int) -> range:
+    """Return how many stages so many groups can have: as many each; one group has one."""
+    return range(groups, (states if groups > 1 else 1) + 1, groups)
 
 
 def _ways(ways: Roads, used: Counts, most: int) -> Iterator[tuple[Group, ...]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from operator import mul
 from typing import Literal, NamedTuple
 
 from spbench.planner.states import States
@@ -28,6 +30,17 @@ class Memory(NamedTuple):
     def peak(self, kept: int) -> float:
         """Return the most that is in use with so many micro-batches in flight."""
         return self.fixed + kept * self.held + self.once
+
+
+def most_kept(held: Sequence[float], flights: Sequence[Sequence[int]]) -> float:
+    """Return the bytes that the micro-batches in flight of a device's stages take at most.
+
+    Args:
+        held: Of each micro-batch, by stage.
+        flights: Micro-batches in flight by stage, in all combinations that count.
+    """
+    kept: float = max(sum(map(mul, counts, held)) for counts in flights)
+    return kept
 
 
 def stage_memory(

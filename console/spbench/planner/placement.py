@@ -51,6 +51,7 @@ class Placements:
         self.sizes = sizes
         self.empty: Counts = (0,) * len(sizes)
         self.full = sizes
+        self._placed: dict[tuple[Counts, int, Policy], Counts | None] = {}
         self._next: dict[tuple[Counts, int], tuple[Counts, ...]] = {}
         self._many: dict[tuple[Counts, int, int], tuple[Counts, ...]] = {}
 
@@ -71,6 +72,12 @@ class Placements:
         Returns:
             None where the policy finds too little room.
         """
+        key = used, need, policy
+        if key not in self._placed:
+            self._placed[key] = self._by_policy(*key)
+        return self._placed[key]
+
+    def _by_policy(self, used: Counts, need: int, policy: Policy) -> Counts | None:
         if policy == "scatter":
             return _scatter(used, need, self.sizes)
         fresh = policy == "fresh"

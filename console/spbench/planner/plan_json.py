@@ -29,7 +29,9 @@ class StagePart(_Part):
     backward_ms: float = Field(description="likewise, recomputation included")
     send_ms: float = Field(description="one micro-batch's output to the next stage")
     all_reduce_ms: float = Field(description="once a step")
-    memory_bytes: float = Field(description="the peak of each of its devices")
+    memory_bytes: float = Field(
+        description="the peak of each of its devices, for all stages that they have"
+    )
     recompute: bool
 
 
@@ -60,6 +62,7 @@ class PlanFile(_Part):
     global_batch_size: int
     micro_batch_size: int
     micro_batches: int = Field(description="through each pipeline in a step")
+    rounds: int = Field(description="stages of each device; more than 1 if interleaved")
     pipelines: int = Field(description="side by side; a stage's devices are those of all of them")
     schedule_: Schedule = Field(alias="schedule")
     speedup: float = Field(description="one device's time for the whole batch over the step's")
@@ -81,6 +84,7 @@ def plan_object(plan: Plan) -> dict[str, Any]:
         "global_batch_size": plan.global_batch_size,
         "micro_batch_size": plan.micro_batch_size,
         "micro_batches": plan.micro_batches,
+        "rounds": plan.rounds,
         "pipelines": plan.pipelines,
         "schedule": plan.schedule,
         "speedup": plan.speedup,

@@ -13,6 +13,7 @@ THIS_PLAN = "this plan"
 def headlines(plan: Plan) -> tuple[str, str, str]:
     """Return a plan in three lines: what it is, how the batch goes through it, its step."""
     stages = f"{len(plan.stages)} stage{'s' if len(plan.stages) > 1 else ''}"
+    stages += f", {plan.rounds} on each device" if plan.rounds > 1 else ""
     batches = f"{plan.micro_batches} micro-batch{'es' if plan.micro_batches > 1 else ''}"
     pipelines = "1 pipeline" if plan.pipelines == 1 else f"each of {plan.pipelines} pipelines"
     return (
@@ -64,9 +65,18 @@ def step_words(step: Simulation) -> tuple[str, str]:
 
 
 def verified_cells(plan: Plan, verified: Verified) -> list[tuple[str, str, str, str, str]]:
-    """Return stages and step: name, last layer, predicted and measured ms, and the error."""
-    ends = [plan.state_names[stage.end - 1] for stage in plan.stages]
-    rows = [*zip(map(str, range(len(ends))), ends, verified.stages, strict=True)]
+    """Return stages and step: name, last layer, predicted and measured ms, and the error.
+
+    Stages on the same devices are one row.
+    """
+    rows = [
+        (
+            ", ".join(map(str, together)),
+            ", ".join(plan.state_names[plan.stages[at].end - 1] for at in together),
+            row,
+        )
+        for together, row in zip(plan.together, verified.stages, strict=True)
+    ]
     return [
         (
             name,

@@ -9,7 +9,7 @@ from typing import Literal
 Mode = Literal["hpgo", "best"]
 Schedule = Literal["gpipe", "1f1b", "1f1b-deep", "interleaved"]
 """Orders of forward and backward passes: all forwards first; at most ``S - i`` micro-batches in
-flight at stage ``i`` of ``S``; at most ``2 (S - i) - 1``; several stages a device in turn."""
+flight at stage ``i`` of ``S``; at most ``2 (S - i) - 1``; a stage of each device in every round."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +105,19 @@ class Plan:
     def speedup(self) -> float:
         """One device's seconds for the whole batch over the plan's."""
         return self.single_s / self.step_s
+
+    @property
+    def rounds(self) -> int:
+        """How many stages each device has; more than one in ``interleaved`` plans."""
+        return len(self.stages) // len(self.together)
+
+    @property
+    def together(self) -> tuple[tuple[int, ...], ...]:
+        """The stages, by index, of each group of devices."""
+        found: dict[tuple[int, ...], list[int]] = {}
+        for at, stage in enumerate(self.stages):
+            found.setdefault(stage.devices, []).append(at)
+        return tuple(map(tuple, found.values()))
 
     @property
     def states(self) -> int:

@@ -2,7 +2,7 @@
 
 The search before sees some bounds, and on a large cluster some groups. This one moves a cut or a
 few devices at a time, takes another placement, joins two stages or splits one, or takes another
-micro-batch size.
+micro-batch size. Of an interleaved plan all groups keep as many stages.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from spbench.planner.scoring import Scores
 
 _CUT_STEPS = (1, 2, 4)
 _STARTS = 4
+_INTERLEAVED_STARTS = 2
 _EFFORT = 2000
 """Shapes that are looked at from each start."""
 
 
 class _Recipe(NamedTuple):
-    """A shape by how it is made: ends, numbers of devices, and the policy of each stage."""
+    """A shape by how it is made: ends, and numbers of devices and the policy of each group."""
 
     ends: tuple[int, ...]
     needs: tuple[int, ...]
@@ -36,7 +37,7 @@ def polish(scores: Scores, placements: Placements, micro_batches: Sequence[int])
         placements: Of its cluster.
         micro_batches: The sizes that are allowed, rising.
     """
-    for start in scores.starts(_STARTS):
+    for start in (*scores.starts(_STARTS), *scores.starts(_INTERLEAVED_STARTS, interleaved=True)):
         climb = Scores(scores.prices)
         climb.offer(*start)
         _climb(climb, placements, micro_batches)
@@ -93,8 +94,9 @@ def _changes(recipe: _Recipe, placements: Placements) -> Iterator[_Recipe]:
             yield recipe._replace(policies=changed)
     for policy in POLICIES:
         yield recipe._replace(policies=(policy,) * len(recipe.policies))
-    yield from _joined(recipe)
-    yield from _split(recipe)
+    if len(recipe.ends) == len(recipe.needs):
+        yield from _joined(recipe)
+        yield from _split(recipe)
 
 
 def _other_cuts(recipe: _Recipe) -> Iterator[_Recipe]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from spbench.planner.drafts import SCHEDULES, Draft, Pass, Shape, passes
+from spbench.planner.drafts import Draft, Pass, Shape, passes
 from spbench.planner.estimate import closed_form
 from spbench.planner.prices import Prices
+from spbench.planner.rounds_timetable import rounds_timetable
 from spbench.planner.timetable import timetable
 
 _GAIN = 1.0 - 1e-12
@@ -55,10 +56,17 @@ class Scores:
         """Return the least closed form of a shape that was offered; infinite if none fits."""
         return self._least.get((shape, micro_batch), math.inf)
 
-    def starts(self, most: int) -> list[tuple[Shape, int]]:
-        """Return the best shapes so far that differ in stages or micro-batch size."""
+    def starts(self, most: int, interleaved: bool = False) -> list[tuple[Shape, int]]:
+        """Return the best shapes so far that differ in stages or micro-batch size.
+
+        Args:
+            most: How many.
+            interleaved: Whether they are to have several rounds, or one.
+        """
         found: dict[tuple[int, int], tuple[float, tuple[Shape, int]]] = {}
         for key, seconds in self._least.items():
+            if (key[0].rounds > 1) != interleaved:
+                continue
             sort = len(key[0].ends), key[1]
             if sort not in found or seconds < found[sort][0]:
                 found[sort] = seconds, key
@@ -73,31 +81,33 @@ class Scores:
         if not ranked and self._busy(shape, micro_batch) >= self.step_s * _GAIN:
             self._least[key] = math.inf
             return found
-        for schedule in SCHEDULES[: 1 if len(shape.ends) == 1 else None]:
+        count = self.micro_batches(micro_batch)
+        for schedule in shape.schedules(count):
             draft = Draft(shape, micro_batch, schedule)
             times = passes(self.prices, draft)
             if times is not None:
-                bound = closed_form(times, schedule, self.micro_batches(micro_batch))
-                found.append((bound, draft))
+                found.append((closed_form(times, schedule, count, shape.rounds), draft))
         self._least[key] = min((bound for bound, _ in found), default=math.inf)
         return found
 
     def _busy(self, shape: Shape, micro_batch: int) -> float:
-        """Return how long the busiest stage runs passes."""
-        longest = 0.0
-        start = 0
-        for end, group in zip(shape.ends, shape.groups, strict=True):
+        """Return how long the busiest group runs passes."""
+        busy = [0.0] * len(shape.groups)
+        for at, (start, end, group) in enumerate(shape.spans):
             sharing = self.prices.sharing(group, micro_batch)
             forward, backward = sharing.work.forward, sharing.work.backward
             both = forward[end] - forward[start] + backward[end] - backward[start]
-            longest = max(longest, both / sharing.speed)
-            start = end
-        return longest * self.micro_batches(micro_batch)
+            busy[at % len(busy)] += both / sharing.speed
+        return max(busy) * self.micro_batches(micro_batch)
 
     def _take(self, draft: Draft) -> bool:
         times = passes(self.prices, draft)
         assert times is not None  # it has a closed form
-        step = timetable(times, draft.schedule, self.micro_batches(draft.micro_batch)).end_s
+        count = self.micro_batches(draft.micro_batch)
+        if draft.schedule == "interleaved":
+            step = rounds_timetable(times, draft.shape.rounds, count).end_s
+        else:
+            step = timetable(times, draft.schedule, count).end_s
         if step >= self.step_s * _GAIN:
             return False
         self.best, self.step_s, self.times = draft, step, times

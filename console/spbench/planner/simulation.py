@@ -1,18 +1,22 @@
 """An event simulator of plans: every forward and backward pass, message and all-reduce.
 
 A device runs one pass at a time, in the order of the schedule. A link carries one micro-batch at
-a time each way, beside the passes. A stage sums its gradients after its last backward pass. So
+a time each way, beside the passes. A device sums its gradients after its last backward pass. So
 each event starts when the last of those that it waits for ends, and nothing is estimated.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from spbench.planner.errors import PlannerError
+from spbench.planner.interleaved import divides
+from spbench.planner.memory import most_kept
 from spbench.planner.plans import Plan, Schedule
-from spbench.planner.timetable import Timetable, stage_schedule, timetable
+from spbench.planner.rounds_timetable import rounds_timetable
+from spbench.planner.timetable import Timetable, timetable
 
 Kind = Literal["forward", "backward", "send", "return", "all-reduce"]
 """``send`` takes a micro-batch's output to the next stage, ``return`` its gradient back."""
@@ -44,7 +48,9 @@ class Simulation:
         schedule: The order of the passes.
         step_s: Seconds of the step.
         bubble: Share of the stages' time until the last pass ends in which they run none.
-        peak_bytes: Peak memory of each device of each stage.
+        kept_bytes: What micro-batches in flight take at most on each device of each stage, for
+            all stages that it has.
+        peak_bytes: Peak memory of each device of each stage, for all stages that it has.
         in_flight: Micro-batches that each stage held at most.
         spans: By stage and start.
     """
@@ -52,6 +58,7 @@ class Simulation:
     schedule: Schedule
     step_s: float
     bubble: float
+    kept_bytes: tuple[float, ...]
     peak_bytes: tuple[float, ...]
     in_flight: tuple[int, ...]
     spans: tuple[Span, ...]
@@ -65,38 +72,71 @@ def simulate(plan: Plan, *, schedule: Schedule | None = None) -> Simulation:
         schedule: The order of the passes; the plan's own where it is None.
 
     Raises:
-        PlannerError: The schedule is ``interleaved``, for which no plan has stages.
+        PlannerError: The plan's stages are not those of the schedule.
     """
-    used = stage_schedule(plan.schedule if schedule is None else schedule)
-    table = timetable(plan.stages, used, plan.micro_batches)
-    flights = tuple(_most_in_flight(table, at) for at in range(len(plan.stages)))
+    used = plan.schedule if schedule is None else schedule
+    table = _timetable(plan, used)
+    kept = {at: _kept(plan, table, together) for together in plan.together for at in together}
+    stages = range(len(plan.stages))
     return Simulation(
         schedule=used,
         step_s=table.end_s,
         bubble=_bubble(plan, table),
-        peak_bytes=tuple(
-            stage.fixed_bytes + stage.once_bytes + kept * stage.held_bytes
-            for stage, kept in zip(plan.stages, flights, strict=True)
-        ),
-        in_flight=flights,
+        kept_bytes=tuple(kept[at] for at in stages),
+        peak_bytes=tuple(_peak(plan, kept, at) for at in stages),
+        in_flight=tuple(max(_flights(table, [at]))[0] for at in stages),
         spans=tuple(_spans(plan, table)),
     )
 
 
-def _most_in_flight(table: Timetable, stage: int) -> int:
-    """Return how many micro-batches a stage holds at most, from forward until backward."""
-    begun = [(start, 1) for start in table.forward[stage]]
-    gone = [(end, -1) for end in table.backward_end[stage]]
-    held = most = 0
-    for _, change in sorted(begun + gone):  # what goes at a time goes before what comes
-        held += change
-        most = max(most, held)
-    return most
+def _timetable(plan: Plan, schedule: Schedule) -> Timetable:
+    if schedule != "interleaved":
+        if plan.rounds > 1:
+            raise PlannerError(
+                f"each device has {plan.rounds} stages, whose schedule is interleaved,"
+                f" not {schedule}"
+            )
+        return timetable(plan.stages, schedule, plan.micro_batches)
+    groups = len(plan.together)
+    if plan.rounds == 1:
+        raise PlannerError("the plan has one stage a device: there is nothing to interleave")
+    if not divides(groups, plan.micro_batches):
+        raise PlannerError(
+            f"{plan.micro_batches} micro-batches cannot be interleaved over {groups} groups of"
+            " devices; it takes a multiple of them"
+        )
+    return rounds_timetable(plan.stages, plan.rounds, plan.micro_batches)
+
+
+def _kept(plan: Plan, table: Timetable, together: Sequence[int]) -> float:
+    """Return what the micro-batches in flight take at most on a device that has these stages."""
+    return most_kept([plan.stages[at].held_bytes for at in together], _flights(table, together))
+
+
+def _peak(plan: Plan, kept: Mapping[int, float], at: int) -> float:
+    stages = [each for each in plan.stages if each.devices == plan.stages[at].devices]
+    fixed = sum(each.fixed_bytes for each in stages)
+    return fixed + kept[at] + max(each.once_bytes for each in stages)
+
+
+def _flights(table: Timetable, stages: Sequence[int]) -> list[tuple[int, ...]]:
+    """Return how many micro-batches stages hold, from forward until backward, after each forward.
+
+    What goes at a time goes before what comes.
+    """
+    begun = [(start, 1, each) for each, at in enumerate(stages) for start in table.forward[at]]
+    gone = [(end, -1, each) for each, at in enumerate(stages) for end in table.backward_end[at]]
+    held = [0] * len(stages)
+    found = []
+    for _, change, each in sorted(begun + gone):
+        held[each] += change
+        found.append(tuple(held))
+    return found
 
 
 def _bubble(plan: Plan, table: Timetable) -> float:
     ends = max(ends[-1] for ends in table.backward_end)
-    devices = sum(stage.replicas for stage in plan.stages)
+    devices = sum(plan.stages[at].replicas for at, *_ in plan.together)
     busy = sum(stage.replicas * (stage.forward_s + stage.backward_s) for stage in plan.stages)
     return 1.0 - busy * plan.micro_batches / (devices * ends) if ends else 0.0
 
@@ -113,7 +153,7 @@ def _spans(plan: Plan, table: Timetable) -> Iterator[Span]:
         if at and plan.stages[at - 1].send_s:
             found += _passes(at, plan.stages[at - 1].send_s, table.back[at], "return")
         if stage.all_reduce_s:
-            start = table.backward_end[at][-1] - stage.overlapped_s
+            start = table.reduce[at]
             found.append(Span("all-reduce", at, None, start, start + stage.all_reduce_s))
         yield from sorted(found, key=lambda span: (span.start_s, span.end_s))
 

@@ -15,7 +15,7 @@ SEEN = 0.1
 
 @dataclass(frozen=True, slots=True)
 class StageMemory:
-    """Bytes of each device of a stage at its peak.
+    """Bytes of each device of a stage at its peak, of all stages that it has.
 
     Attributes:
         fixed: Parameters, and what the optimizer keeps of them.
@@ -37,15 +37,15 @@ class StageMemory:
 
 def stage_memories(plan: Plan, step: Simulation, cluster: Cluster) -> tuple[StageMemory, ...]:
     """Return the memory of each stage of a plan in one step of it."""
-    return tuple(
-        StageMemory(
-            stage.fixed_bytes,
-            flights * stage.held_bytes,
-            stage.once_bytes,
-            _capacity(cluster, stage.devices),
-        )
-        for stage, flights in zip(plan.stages, step.in_flight, strict=True)
-    )
+    found: dict[int, StageMemory] = {}
+    for together in plan.together:
+        stages = [plan.stages[at] for at in together]
+        fixed = sum(stage.fixed_bytes for stage in stages)
+        once = max(stage.once_bytes for stage in stages)
+        capacity = _capacity(cluster, stages[0].devices)
+        for at in together:
+            found[at] = StageMemory(fixed, step.kept_bytes[at], once, capacity)
+    return tuple(found[at] for at in range(len(plan.stages)))
 
 
 def wholes(memories: Sequence[StageMemory]) -> tuple[list[float], bool]:

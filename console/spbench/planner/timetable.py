@@ -7,9 +7,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Protocol
 
-from spbench.planner.errors import PlannerError
 from spbench.planner.memory import StageSchedule, in_flight
-from spbench.planner.plans import Schedule
 
 
 class Timed(Protocol):
@@ -36,6 +34,7 @@ class Timetable:
         backward_end: When each backward pass ends; it starts ``backward_s`` earlier.
         send: When each output starts for the next stage.
         back: When each gradient starts for the stage before.
+        reduce: When the all-reduce of each stage starts; by stage alone.
         end_s: When the last all-reduce ends.
     """
 
@@ -43,18 +42,8 @@ class Timetable:
     backward_end: list[list[float]]
     send: list[list[float]]
     back: list[list[float]]
+    reduce: list[float]
     end_s: float
-
-
-def stage_schedule(schedule: Schedule) -> StageSchedule:
-    """Return a schedule in which each device has one stage.
-
-    Raises:
-        PlannerError: It is another one.
-    """
-    if schedule == "interleaved":
-        raise PlannerError("plans have one stage a device: there is nothing to interleave")
-    return schedule
 
 
 def timetable(stages: Sequence[Timed], schedule: StageSchedule, micro_batches: int) -> Timetable:
@@ -76,6 +65,7 @@ def timetable(stages: Sequence[Timed], schedule: StageSchedule, micro_batches: i
         for at in waiting:  # down the pipeline and up again, each as far as it gets
             rows[at].advance(micro_batches)
         waiting.reverse()
+    reduce = [row.backward_end[-1] - row.stage.overlapped_s for row in rows]
     ends = (row.backward_end[-1] + row.stage.all_reduce_s - row.stage.overlapped_s for row in rows)
     last = max(row.backward_end[-1] for row in rows)
     return Timetable(
@@ -83,6 +73,7 @@ def timetable(stages: Sequence[Timed], schedule: StageSchedule, micro_batches: i
         [row.backward_end for row in rows],
         [row.send for row in rows],
         [row.back for row in rows],
+        reduce,
         max(last, *ends),
     )
 

@@ -32,7 +32,8 @@ class Verified:
 
     Attributes:
         step: A step.
-        stages: Forward and backward of all micro-batches of a step, by stage.
+        stages: Forward and backward of all micro-batches of a step, by group of devices, as
+            `Plan.together` has them: of all stages that each has.
         elsewhere: Where else a step's time went on the slowest rank of each, in milliseconds.
     """
 
@@ -55,9 +56,12 @@ def verified(plan: Plan, case: CaseState) -> Verified:
         for rank in case.ranks
     }
     stages = []
-    for at, stage in enumerate(plan.stages):
-        ranks = [rank for rank, part in case.ranks.items() if part.place["stage"] == at]
-        seconds = plan.micro_batches * (stage.forward_s + stage.backward_s)
+    for first, *others in plan.together:
+        ranks = [rank for rank, part in case.ranks.items() if part.place["stage"] == first]
+        passes = sum(
+            plan.stages[at].forward_s + plan.stages[at].backward_s for at in (first, *others)
+        )
+        seconds = plan.micro_batches * passes
         stages.append(Compared(1000.0 * seconds, sum(work[rank] for rank in ranks) / len(ranks)))
     return Verified(
         Compared(1000.0 * plan.step_s, step.p50),

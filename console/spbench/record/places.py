@@ -25,8 +25,13 @@ class PlaceName:
 
 
 def short_place(place: Mapping[str, Any]) -> dict[str, str]:
-    """Return a place's texts by name; those of the second place behind a plus: ``0+1``."""
+    """Return a place's texts by name; those of the second place behind a plus: ``0+1``.
+
+    Of a rank with several stages, one after the other, the first is not told twice.
+    """
     names = dict.fromkeys(name.removeprefix(MIRRORED) for name in place)
+    if "stages" in names:
+        names.pop("stage", None)
     return {name: _text(place, name) for name in names}
 
 

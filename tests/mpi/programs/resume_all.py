@@ -35,7 +35,7 @@ RATE, DECAY, SLOWER, SCALE = 0.05, 0.01, 0.5, 128.0
 
 def layout_of(words):
     grids = [Grid(*parse_pair(grid)) for grid in words.get("grids", ())]
-    plain = {"members": 1, "replicas": 1, "mirrored": False}
+    plain = {"members": 1, "replicas": 1, "mirrored": False, "rounds": 1}
     more = {key: words.get(key, value) for key, value in plain.items()}
     return model_layout(words["stages"], grids, **more)
 
@@ -61,6 +61,7 @@ class Trained:
             self.layout,
             balance,
             batches,
+            schedule="interleaved" if self.layout.rounds > 1 else "1f1b",
             seed=case.get("seed", 1),
             precision=PRECISIONS[case.get("precision", "fp64")],
             transport="packed",

@@ -19,12 +19,16 @@ class Brute:
     def best(self, micro_batch=None):
         """The least step time of all plans."""
         found = inf
+        states = len(self.states)
+        sizes = [micro_batch] if micro_batch else range(1, self.batch + 1)
         for groups in self.placings(Placements(self.cluster.sizes)):
-            for cuts in combinations(range(1, len(self.states)), len(groups) - 1):
-                spans = list(zip((0, *cuts), (*cuts, len(self.states)), groups, strict=True))
-                for size in [micro_batch] if micro_batch else range(1, self.batch + 1):
-                    if self.batch % size == 0:
-                        found = min(found, self.of_shape(spans, size, found))
+            for rounds in range(1, (states // len(groups) if len(groups) > 1 else 1) + 1):
+                for cuts in combinations(range(1, states), rounds * len(groups) - 1):
+                    spans = list(zip((0, *cuts), (*cuts, states), groups * rounds, strict=True))
+                    for size in sizes:
+                        if self.batch % size == 0:
+                            known = self.of_shape if rounds == 1 else self.of_rounds
+                            found = min(found, known(spans, size, found))
         return found
 
     def placings(self, placements, used=None, left=None):
@@ -52,6 +56,46 @@ class Brute:
                 if self.fits(spans, size, again, flight):
                     found = min(found, run(times, sends, flight, count))
         return found
+
+    def of_rounds(self, spans, size, known):
+        """Stages of a group are those with the same devices; they recompute all or none."""
+        groups = len({group for *_, group in spans})
+        count = self.batch // size
+        if count % groups:
+            return inf
+        sends = [self.send(a, b, size) for a, b in pairwise(spans)]
+        found = inf
+        for again in product((False, True), repeat=groups):
+            flags = again * (len(spans) // groups)
+            times = [self.stage(*span, size, flag) for span, flag in zip(spans, flags, strict=True)]
+            busy = [sum(f + b for f, b, _ in times[at::groups]) for at in range(groups)]
+            if max(busy) * count < known and all(
+                self.group_fits(spans[at::groups], size, again[at], (at, groups, count))
+                for at in range(groups)
+            ):
+                found = min(found, run_rounds(times, sends, groups, count))
+        return found
+
+    def group_fits(self, spans, size, flag, place):
+        memory = self.cluster.kinds[0].memory_bytes
+        if memory is None:
+            return True
+        states = self.states
+        share = self.share(spans[0][2], size)
+        held, once, fixed = [], [], 0.0
+        for start, end, _ in spans:
+            whole = self.part(states.kept_bytes, start, end)
+            working = max(layer.working_bytes for layer in states.profile.layers[start:end])
+            arriving = states.crossing_bytes[start - 1] if start else 0.0
+            held.append(share * (arriving if flag else whole))
+            once.append(share * (working + whole if flag else working))
+            fixed += self.scaling * self.part(states.parameter_bytes, start, end)
+        at, groups, count = place
+        kept = most = 0.0
+        for kind, stage, _ in rounds_order(at, groups, len(spans), count):
+            kept += held[stage // groups] * (1 if kind == "F" else -1)
+            most = max(most, kept)
+        return fixed + most + max(once) <= memory
 
     @staticmethod
     def flight(name, stage, stages, count):
@@ -195,3 +239,50 @@ def order(kept, count):
         if k + kept < count:
             found.append(("F", k + kept))
     return found
+
+
+def rounds_order(group, groups, rounds, count):
+    """What a group with several stages runs: as many micro-batches as groups go round together."""
+    passes = [
+        (k // groups, each, k % groups, each * groups + group, k)
+        for each in range(rounds)
+        for k in range(count)
+    ]
+    forward = [("F", stage, k) for *_, stage, k in sorted(passes)]
+    last = sorted(passes, key=lambda each: (each[0], -each[1], each[2]))
+    backward = [("B", stage, k) for *_, stage, k in last]
+    found = []
+    for at, one in enumerate(forward):
+        found.append(one)
+        if at >= 2 * (groups - 1 - group) + (rounds - 1) * groups:
+            found.append(backward.pop(0))
+    return found + backward
+
+
+def run_rounds(times, sends, groups, count):
+    """An interleaved step by fixed points; a link carries all that one group sends another."""
+    stages = len(times)
+    orders = [rounds_order(at, groups, stages // groups, count) for at in range(groups)]
+    came, ends = {}, [0.0] * groups
+    moved = True
+    while moved:
+        moved = False
+        for group, order in enumerate(orders):
+            free, links = 0.0, {}
+            for kind, at, k in order:
+                forward = kind == "F"
+                free = max(free, came.get((kind, at, k), 0.0)) + times[at][0 if forward else 1]
+                to = at + 1 if forward else at - 1
+                if to == stages:
+                    arrival, key = free, ("B", at, k)
+                elif to < 0:
+                    continue
+                else:
+                    link = to % groups
+                    arrival = max(free, links.get(link, 0.0)) + sends[min(at, to)]
+                    links[link] = arrival
+                    key = kind, to, k
+                moved |= came.get(key) != arrival
+                came[key] = arrival
+            ends[group] = free
+    return max(end + sum(reduce for *_, reduce in times[at::groups]) for at, end in enumerate(ends))

@@ -99,10 +99,16 @@ def test_stages_on_machines_of_their_own_share_images_there():
     assert chosen(params, "local_DP", "replicas") == ("1", 2)
 
 
+def test_interleaved_stages_are_rounds_over_the_same_ranks():
+    stages = ((1, [0]), (2, [1]), (3, [0]), (5, [1]))
+    params = params_of(planned(*stages, schedule="interleaved", batch=8, micro=4))
+    assert chosen(params, "scheme", "split_size", "rounds") == ("lp", 4, 2)
+    assert chosen(params, "schedule", "balance", "parts") == ("interleaved", "1,1,1,2", 2)
+
+
 @pytest.mark.parametrize(
     ("plan", "sentence"),
     [
-        (planned((2, [0]), (5, [1]), schedule="interleaved"), "the schedule interleaved"),
         (planned((2, [0]), (5, [1]), recompute=True), "recomputes"),
         (planned((2, [0]), (5, [2])), "idle between others"),
         (planned((5, [0, 1]), micro=1), "with --micro-batch-size 2 or more"),

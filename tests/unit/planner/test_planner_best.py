@@ -100,7 +100,7 @@ def test_the_search_for_large_problems_is_never_below_and_rarely_above_the_best(
     least = found(states, place, Training(batch, 1, 2.0))
     if least is not None:
         assert least.step_s * (1 - 1e-9) <= find(prices, sizes, small=0).step_s
-        assert find(prices, sizes, small=0).step_s <= least.step_s * 1.25
+        assert find(prices, sizes, small=0).step_s <= least.step_s * 1.5
 
 
 def step_of(plan, states, place, training):

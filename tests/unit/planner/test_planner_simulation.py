@@ -3,21 +3,24 @@ from itertools import pairwise
 from xml.etree import ElementTree
 
 import pytest
-from brute import run
+from brute import rounds_order, run, run_rounds
 from hypothesis import given
 from hypothesis import strategies as st
 
 from spbench.planner import simulate
 from spbench.planner.errors import PlannerError
 from spbench.planner.estimate import closed_form
+from spbench.planner.interleaved import flights, turns
 from spbench.planner.memory import in_flight
 from spbench.planner.plans import Plan, Stage
+from spbench.planner.rounds_timetable import rounds_timetable
 from spbench.planner.timeline_svg import timeline_svg
 from spbench.planner.timeline_text import timeline_text
 from spbench.planner.timetable import timetable
 from spbench.planner.trace import trace
 
 SCHEDULES = "gpipe", "1f1b", "1f1b-deep"
+whole = st.integers(0, 9).map(float)
 
 
 def stage(at, forward, backward, send=0.0, reduce=0.0, **more):
@@ -138,12 +141,98 @@ def test_memory_is_that_of_the_micro_batches_in_flight():
     }
 
 
-def test_nothing_is_interleaved():
-    with pytest.raises(PlannerError, match="nothing to interleave"):
-        simulate(plan_of(even(2), 2), schedule="interleaved")
+def in_rounds(rounds, groups=2, send=0.0, **more):
+    """Even stages, one of each group in every round."""
+    return [
+        Stage(at, at + 1, (at % groups,), 1.0, 2.0, send, 0.0, 0.0, **more)
+        for at in range(rounds * groups)
+    ]
 
 
-whole = st.integers(0, 9).map(float)
+def test_an_interleaved_step_drawn_by_hand():
+    found = simulate(plan_of(in_rounds(2), 4, "interleaved"))
+    assert [drawn(found, at) for at in range(4)] == [
+        "F0@0 F1@1 F2@4 F3@8 B0@12 B1@15 B2@23 B3@25",
+        "F0@1 F1@2 F2@9 B0@10 F3@12 B1@13 B2@21 B3@23",
+        "F0@2 F1@3 B0@6 B1@9 F2@11 F3@14 B2@18 B3@21",
+        "F0@3 B0@4 F1@6 B1@7 F2@15 B2@16 F3@18 B3@19",
+    ]
+    assert found.step_s == 27
+    assert found.bubble == pytest.approx(1 / 9)
+
+
+def test_rounds_leave_groups_idle_for_less_time():
+    """Of even stages each of S groups waits (S - 1) of the passes of one stage, both ways."""
+    steps = [
+        simulate(plan_of(in_rounds(rounds, 3), 6, "interleaved")).step_s for rounds in (2, 3, 4)
+    ]
+    assert steps == [6 * 3 * rounds + 2 * 3 for rounds in (2, 3, 4)]
+
+
+def test_a_message_of_a_group_waits_for_the_one_before_it():
+    found = simulate(plan_of(in_rounds(2, send=3.0), 2, "interleaved"))
+    sends = sorted(
+        (span.start_s, span.end_s)
+        for span in found.spans
+        if (span.stage % 2, span.kind) in {(0, "send")} or (span.stage, span.kind) == (2, "return")
+    )
+    assert all(a[1] <= b[0] for a, b in pairwise(sends))
+    assert len(sends) == 3 * 2
+
+
+def test_memory_of_an_interleaved_step_is_that_of_all_stages_of_a_device():
+    stages = in_rounds(2, fixed_bytes=100.0, held_bytes=10.0, once_bytes=1.0)
+    found = simulate(plan_of(stages, 4, "interleaved"))
+    assert flights(0, 2, 2, 4) == ((3, 2), (4, 1))
+    assert found.peak_bytes == (251, 231, 251, 231)
+    assert found.kept_bytes == (50, 30, 50, 30)
+
+
+@pytest.mark.parametrize(
+    ("plan", "schedule", "says"),
+    [
+        (plan_of(even(2), 2), "interleaved", "nothing to interleave"),
+        (plan_of(in_rounds(2), 2, "interleaved"), "1f1b", "each device has 2 stages"),
+        (plan_of(in_rounds(2), 3, "interleaved"), None, "3 micro-batches cannot be interleaved"),
+    ],
+)
+def test_stages_that_are_not_those_of_the_schedule(plan, schedule, says):
+    with pytest.raises(PlannerError, match=says):
+        simulate(plan, schedule=schedule)
+
+
+@st.composite
+def rounds_of(draw):
+    """Groups, rounds, micro-batches, and stages with times in whole seconds."""
+    groups, rounds = draw(st.integers(2, 4)), draw(st.integers(2, 3))
+    count = groups * draw(st.integers(1, 3))
+    stages = [
+        Stage(
+            at,
+            at + 1,
+            (at % groups,),
+            float(draw(st.integers(1, 9))),
+            float(draw(st.integers(1, 9))),
+            draw(whole) if at + 1 < groups * rounds else 0.0,
+            draw(st.sampled_from([0.0, 5.0, 40.0])),
+            0.0,
+        )
+        for at in range(groups * rounds)
+    ]
+    return groups, rounds, count, stages
+
+
+@given(rounds_of())
+def test_an_interleaved_step_is_what_fixed_points_give(drawn_rounds):
+    groups, rounds, count, stages = drawn_rounds
+    times = [(each.forward_s, each.backward_s, each.all_reduce_s) for each in stages]
+    found = rounds_timetable(stages, rounds, count)
+    assert found.end_s == run_rounds(times, [each.send_s for each in stages], groups, count)
+    assert closed_form(stages, "interleaved", count, rounds) <= found.end_s
+    for group in range(groups):
+        order = turns(group, groups, rounds, count)
+        told = [("F" if turn.forward else "B", *turn[1:]) for turn in order]
+        assert told == rounds_order(group, groups, rounds, count)
 
 
 @st.composite

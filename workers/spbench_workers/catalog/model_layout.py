@@ -135,6 +135,7 @@ def layout_of(params: Params) -> ModelLayout:
         members=members_of(params["local_DP"]),
         replicas=params["replicas"],
         mirrored=params["scheme"] in MIRRORED,
+        rounds=params["rounds"] or 1,
     )
 
 
@@ -216,18 +217,27 @@ def check_fused(params: Params, model: Model) -> None:
 
 
 def model_ranks(params: Params) -> Ranks:
-    """Return replicas * (sum of tiles + sum of local_DP over the stages without tiles)."""
+    """Return replicas * (sum of tiles + sum of local_DP over the stages without tiles).
+
+    Of several rounds the stages of the first one count: the others are on the same ranks.
+    """
     return Ranks(exact=layout_of(params).ranks)
 
 
 def model_place(params: Params, rank: int) -> dict[str, Any]:
-    """The replica, stage and tile of a rank, and in mirrored layouts those of the other way."""
+    """The replica, stage and tile of a rank, and in mirrored layouts those of the other way.
+
+    Of a rank with a stage in each of several rounds, ``stage`` is the first of its ``stages``.
+    """
     layout = layout_of(params)
     shown: dict[str, Any] = {}
-    for place in layout.places(rank):
+    several = ",".join(str(place.stage) for place in layout.places(rank))
+    for direction in layout.directions:
+        place = layout.place(rank, direction)
         stage = layout.stages[place.stage]
         row, col = divmod(place.tile, stage.grid.cols)
         described: dict[str, Any] = {"replica": place.replica, "stage": place.stage}
+        described |= {"stages": several} if layout.rounds > 1 else {}
         described |= {"tile": f"{row},{col}"} if stage.spatial else {}
         described |= {"member": place.member} if stage.members > 1 else {}
         if place.direction:

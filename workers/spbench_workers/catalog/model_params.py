@@ -11,7 +11,9 @@ from spbench_workers.catalog.tiles import IMAGE_SIZE
 SCHEMES = ("sequential", "lp", "sp", "gems", "gems_sp")
 
 _SPLIT = (
-    Param("split_size", "int", None, "stages of the model; else 2", minimum=1),
+    Param(
+        "split_size", "int", None, "stages of the model, of all rounds; else 2 a round", minimum=1
+    ),
     Param(
         "num_spatial_parts",
         "text",
@@ -70,8 +72,16 @@ _SPEED = (
         "choice",
         None,
         "order of micro-batches: backward as soon as it can (1f1b, default), with nearly twice as "
-        "many micro-batches ahead (1f1b-deep), or after all forward",
-        choices=("1f1b", "gpipe", "1f1b-deep"),
+        "many micro-batches ahead (1f1b-deep), with several stages a rank (interleaved), or after "
+        "all forward",
+        choices=("1f1b", "gpipe", "1f1b-deep", "interleaved"),
+    ),
+    Param(
+        "rounds",
+        "int",
+        None,
+        "stages of each rank with schedule interleaved, one in each round over the ranks; else 2",
+        minimum=2,
     ),
 )
 _NUMBERS = (

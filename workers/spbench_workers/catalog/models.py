@@ -19,6 +19,11 @@ from spbench_workers.catalog.model_layout import (
     resolve_members,
 )
 from spbench_workers.catalog.model_params import AMOEBANET, COMMON, RESNET, SCHEMES
+from spbench_workers.catalog.model_rounds import (
+    INTERLEAVED,
+    check_round_members,
+    resolve_rounds,
+)
 from spbench_workers.catalog.parameters import Params
 from spbench_workers.layout import parse_pair
 
@@ -65,13 +70,14 @@ def resolve(name: str, params: Params) -> Params:
         ParamError: A parameter contradicts another, does nothing, or asks for a model, a balance or
             tiles that cannot be.
     """
-    params = _resolve_learning(_resolve_scheme(params))
+    params = _resolve_learning(_resolve_scheme(resolve_rounds(params)))
     _check_data(params)
     params = _resolve_numbers(params)
     if params["scheme"] in TILED:
         params = _resolve_halo(resolve_grids(params))
     if params["scheme"] != "sequential":
         params = resolve_members(params)
+        check_round_members(params)
     if params["schedule"] == "1f1b-deep" and params["scheme"] in MIRRORED:
         raise ParamError(
             "schedule", "1f1b-deep is for one pipeline; mirrored ones take 1f1b, gpipe"
@@ -132,7 +138,9 @@ def _resolve_scheme(params: Params) -> Params:
 def _resolve_learning(params: Params) -> Params:
     if params["enable_evaluation"]:
         for name in _OF_LEARNING:
-            _refuse(params, name, "with enable_evaluation")
+            # Whatever the order, inference is the same; but not with more stages a rank.
+            if params[name] != INTERLEAVED:
+                _refuse(params, name, "with enable_evaluation")
         return params
     params = _filled(params, _OF_LEARNING)
     if params["checkpoint"] is None:

@@ -40,7 +40,7 @@ class Built:
 
 
 def build(world: MPI.Intracomm, plan: Plan, place: Place) -> Built:
-    """Return the stage of a place. All ranks of the layout must call it, direction by direction.
+    """Return the stage of a place. All ranks of the layout must call it, place by place.
 
     Args:
         world: The ranks of the layout.

@@ -145,18 +145,18 @@ def _gathered(engine: Engine) -> Tensors:
     for stage in range(len(layout.stages)):
         holder = layout.ranks_of(stage, direction=owner)[0]
         if world.rank == 0:
-            found |= _held(engine) if holder == 0 else _received(world, holder)
+            found |= _held(engine, stage) if holder == 0 else _received(world, holder)
         elif world.rank == holder:
-            _send(world, _held(engine))
+            _send(world, _held(engine, stage))
     return found
 
 
-def _held(engine: Engine) -> Tensors:
-    """Return the tensors of this rank's stage, on the CPU, sharing no memory with the model's."""
-    stage, learner = engine.stages[engine.plan.owner], engine.learner
-    found = {(name, ""): tensor for name, tensor in stage.state_dict().items()}
+def _held(engine: Engine, stage: int) -> Tensors:
+    """Return the tensors of a stage, on the CPU, sharing no memory with the model's."""
+    module, learner = engine.stage(stage, engine.plan.owner), engine.learner
+    found = {(name, ""): tensor for name, tensor in module.state_dict().items()}
     if learner is not None:
-        for name, parameter in stage.named_parameters():
+        for name, parameter in module.named_parameters():
             found |= {(name, word): one for word, one in learner.state_of(parameter).items()}
     return {
         key: torch.empty(one.shape, dtype=one.dtype).copy_(one.detach())

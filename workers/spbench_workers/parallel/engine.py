@@ -23,7 +23,7 @@ from spbench_workers.parallel.stage_runner import Source, StageRunner, part_of
 
 
 class Engine:
-    """This rank's stages, one in each direction, and the steps that they take.
+    """This rank's stages, one in each direction and round, and the steps that they take.
 
     All ranks of the communicator must make it, and call each method, together.
 
@@ -35,9 +35,9 @@ class Engine:
         keeps_input_gradients: Whether gradients of the images are computed and kept.
 
     Attributes:
-        places: Where this rank stands, by direction.
-        stages: Its modules, by direction.
-        runners: What runs them, by direction.
+        places: Where this rank stands, by direction, or by round.
+        stages: Its modules, one a place.
+        runners: What runs them, one a place.
         arithmetic: In which number format.
         phases: Where the time went, of all steps and evaluations.
 
@@ -72,6 +72,10 @@ class Engine:
             self._runner(place, stage, source, keeps_input_gradients)
             for place, stage in zip(self.places, self.stages, strict=True)
         )
+        self._by_stage = {
+            (place.stage, place.direction): runner
+            for place, runner in zip(self.places, self.runners, strict=True)
+        }
         self._learner = None
         if learning is not None:
             pairs = list(zip(self.places, self.stages, strict=True))
@@ -108,6 +112,14 @@ class Engine:
     def messages_sent(self) -> int:
         """Messages that this rank has sent to other stages."""
         return sum(runner.traffic[1] for runner in self.runners)
+
+    def stage(self, stage: int, direction: int = 0) -> nn.Module:
+        """Return a stage that this rank has.
+
+        Raises:
+            KeyError: It has it not.
+        """
+        return self._by_stage[stage, direction].module
 
     def step(self) -> None:
         """Learn from a step's images once.
@@ -206,7 +218,7 @@ class Engine:
         for runner in self.runners:
             runner.begin(learns=learner is not None)
         for task in order:
-            runner = self.runners[task.direction]
+            runner = self._by_stage[task.stage, task.direction]
             if learner is None:
                 runner.infer(task.micro_batch)
             elif task.kind == "forward":

@@ -12,7 +12,7 @@ All gradients of a stage lie in one flat tensor, made once; a parameter's ``grad
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -35,7 +35,7 @@ def key_of(layout: ModelLayout, place: Place) -> Key:
     return place.stage, place.tile if layout.stages[place.stage].spatial else 0
 
 
-def sharers(layout: ModelLayout, key: Key, directions: Sequence[int]) -> tuple[int, ...]:
+def sharers(layout: ModelLayout, key: Key, directions: Collection[int]) -> tuple[int, ...]:
     """Return the ranks whose gradients of some directions are summed, ascending, each once."""
     stage, tile = key
     found: set[int] = set()
@@ -128,7 +128,7 @@ def sharings(
     All ranks must call it, with copies of the same directions: no others are summed.
     """
     keyed = [(key_of(layout, place), flat) for place, flat in copies]
-    directions = [place.direction for place, _ in copies]
+    directions = {place.direction for place, _ in copies}
     return _groups(world, keyed, lambda key: sharers(layout, key, directions), layout.replicas)
 
 

@@ -15,25 +15,28 @@ from spbench_workers.parallel.plan import Plan
 from spbench_workers.parallel.stage_runner import Ends
 
 
-def tag_of(direction: int, joint: int, *, backward: bool) -> int:
+def tag_of(layout: ModelLayout, direction: int, joint: int, *, backward: bool) -> int:
     """Return the tag of what goes between two stages, one way.
 
-    A rank has at most one stage of each direction, and a stage's two joints differ in parity: so
-    of each tag a rank only sends, or only receives.
+    In one round a rank has at most one stage of each direction, and a stage's two joints differ in
+    parity: so of each tag a rank only sends, or only receives. In several rounds the same two ranks
+    may have many joints between them: each has tags of its own.
 
     Args:
+        layout: The ranks.
         direction: Of the model.
         joint: The stage before it.
         backward: Whether gradients go, to the stage before.
     """
-    return 4 * direction + 2 * (joint % 2) + backward
+    number = joint if layout.rounds > 1 else joint % 2
+    return 4 * direction + 2 * number + backward
 
 
 def tags_of(layout: ModelLayout) -> tuple[int, ...]:
     """Return the tags of all messages between stages, ascending."""
     joints = range(len(layout.stages) - 1)
     ways = product(layout.directions, joints, (False, True))
-    return tuple(sorted({tag_of(way, joint, backward=back) for way, joint, back in ways}))
+    return tuple(sorted({tag_of(layout, way, joint, backward=back) for way, joint, back in ways}))
 
 
 def ends_of(carrier: Carrier, rank: int, plan: Plan, place: Place) -> Ends:
@@ -45,37 +48,39 @@ def ends_of(carrier: Carrier, rank: int, plan: Plan, place: Place) -> Ends:
         plan: What is computed, and where.
         place: Where this rank stands.
     """
-    first, last = layer_ranges(plan.balance)[place.stage]
-    groups = groups_of(plan.layout, rank, place.direction)
-    before = _ways(carrier, plan, place, groups.previous, first)
-    after = _ways(carrier, plan, place, groups.next, last)
+    round = plan.layout.round_of(place.stage)
+    groups = groups_of(plan.layout, rank, place.direction, round)
+    before = after = None
+    if groups.previous:
+        before = _ways(carrier, plan, place, place.stage - 1, groups.previous)
+    if groups.next:
+        after = _ways(carrier, plan, place, place.stage + 1, groups.next)
     return Ends(
-        inputs=Incoming(before(False)) if groups.previous else None,
-        outputs=Outgoing(after(False)) if groups.next else None,
-        output_gradients=Incoming(after(True)) if groups.next else None,
-        input_gradients=Outgoing(before(True)) if groups.previous else None,
+        inputs=Incoming(before(False)) if before else None,
+        outputs=Outgoing(after(False)) if after else None,
+        output_gradients=Incoming(after(True)) if after else None,
+        input_gradients=Outgoing(before(True)) if before else None,
     )
 
 
 def _ways(
-    carrier: Carrier, plan: Plan, place: Place, ranks: tuple[int, ...], layer: int
+    carrier: Carrier, plan: Plan, place: Place, other: int, ranks: tuple[int, ...]
 ) -> Callable[[bool], Way]:
-    """Return what makes the way of a layer's inputs, or of their gradients, to or from ranks."""
-    layout, flow = plan.layout, plan.model.flows[layer]
+    """Return what makes the way of maps, or of their gradients, to or from a stage beside."""
+    layout, joint = plan.layout, min(place.stage, other)
+    flow = plan.model.flows[layer_ranges(plan.balance)[joint + 1][0]]
     sizes = [batch.size for batch in plan.batches if batch.direction == place.direction]
 
     def held(by: Place) -> dict[int, Holding]:
         return {size: holding(layout, by, flow, size) for size in set(sizes)}
 
     mine = held(place)
-    theirs = {rank: held(layout.place(rank, place.direction)) for rank in ranks}
+    places = {rank: layout.place(rank, place.direction, layout.round_of(other)) for rank in ranks}
+    theirs = {rank: held(there) for rank, there in places.items()}
     peers = {size: {rank: one[size] for rank, one in theirs.items()} for size in mine}
 
-    # The joint that a layer's inputs pass is that before its stage.
-    joint = place.stage - (layer == layer_ranges(plan.balance)[place.stage][0])
-
     def way(backward: bool) -> Way:
-        tag = tag_of(place.direction, joint, backward=backward)
+        tag = tag_of(layout, place.direction, joint, backward=backward)
         return Way.between(carrier, tag, sizes, mine, peers, dtype=plan.dtype, device=plan.device)
 
     return way

@@ -44,7 +44,7 @@ class Learner:
         world: The ranks of the layout.
         layout: The layout.
         learning: How weights follow from gradients.
-        stages: This rank's places and modules, by direction.
+        stages: This rank's places and modules, by direction, or by round.
         batches: Micro-batches of a replica's step.
         loss_scale: Of fp16: what gradients are divided by before the update.
         one_way: Whether one of two mirrored copies owns the weights.

@@ -7,10 +7,10 @@ Mirrored 1f1b lets both directions run at once: the idle times of one pipeline's
 the other's. There is no short rule for it, so a step is played in a few ways, and the quickest is
 taken; that may be one half after the other, where tiles bind many ranks together.
 
-In both, weights change after the step alone, so that a rank holds the weights of its two stages
-once, and no older version. Every rank's order is a part of one order of all tasks in which each
-comes after what it needs, and after the receiver has taken the last but one message of its way:
-ranks that follow it cannot wait for each other, if they leave `PENDING` sends unwaited for.
+In all, weights change after the step alone, so that a rank holds the weights of its stages once,
+and no older version. Every rank's order is a part of one order of all tasks in which each comes
+after what it needs, and after the receiver has taken the last but one message of its way: ranks
+that follow it cannot wait for each other, if they leave `PENDING` sends unwaited for.
 """
 
 from __future__ import annotations
@@ -21,7 +21,14 @@ from itertools import groupby
 from spbench_workers.layout_models import ModelLayout
 from spbench_workers.parallel.listing import PENDING, listed_orders
 from spbench_workers.parallel.micro_batches import MicroBatch
-from spbench_workers.parallel.schedules import Order, Task, in_flight, stage_order
+from spbench_workers.parallel.schedules import (
+    INTERLEAVED,
+    Order,
+    Task,
+    in_flight,
+    interleaved_order,
+    stage_order,
+)
 from spbench_workers.parallel.timeline import play
 
 __all__ = ["PENDING", "halves_bubble", "step_orders"]
@@ -37,14 +44,19 @@ def step_orders(
     """Return what each rank of a replica does in a step.
 
     Args:
-        layout: The ranks, of one pipeline or of two mirrored ones.
+        layout: The ranks, of one pipeline, in one round or several, or of two mirrored ones.
         batches: The step's micro-batches, whose places in this list the tasks name.
-        schedule: ``gpipe`` or ``1f1b``, and of one pipeline ``1f1b-deep``.
+        schedule: ``gpipe`` or ``1f1b``, and of one pipeline ``1f1b-deep``; of several rounds
+            ``interleaved``.
         forward_only: Whether nothing is to be learnt.
 
     Raises:
-        ValueError: There is no such schedule.
+        ValueError: There is no such schedule of the layout, or not of so many micro-batches.
     """
+    if (schedule == INTERLEAVED) != (layout.rounds > 1):
+        raise ValueError(f"schedule {schedule} is not for layouts of {layout.rounds} rounds")
+    if schedule == INTERLEAVED:
+        return _in_rounds(layout, len(batches), forward_only)
     by_runs = _by_runs(layout, batches, schedule, forward_only)
     if layout.mirrored and schedule == "1f1b":
         at_once = listed_orders(layout, batches, forward_only=forward_only)
@@ -75,6 +87,20 @@ def _by_runs(
                 forward_only=forward_only,
             )
     return tuple(map(tuple, orders))
+
+
+def _in_rounds(layout: ModelLayout, batches: int, forward_only: bool) -> tuple[Order, ...]:
+    """One pipeline's micro-batches, over the ranks again and again."""
+    return tuple(
+        interleaved_order(
+            layout.place(rank).stage,
+            layout.stages_a_round,
+            layout.rounds,
+            range(batches),
+            forward_only=forward_only,
+        )
+        for rank in range(layout.ranks_a_replica)
+    )
 
 
 def halves_bubble(

@@ -11,7 +11,7 @@ RankTuple = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """The ranks around one rank, in one direction of the model.
+    """The ranks around one rank, in one direction and one round of the model.
 
     Every rank of a group has the same tuple for it, in the same order, so that a communicator can
     be made of it; `previous` and `next` alone are a rank's own.
@@ -43,13 +43,13 @@ class Groups:
     next: RankTuple
 
 
-def groups_of(layout: ModelLayout, rank: int, direction: int = 0) -> Groups:
+def groups_of(layout: ModelLayout, rank: int, direction: int = 0, round: int = 0) -> Groups:
     """Return the groups of a rank.
 
     Raises:
-        ValueError: The layout has no such rank or direction.
+        ValueError: The layout has no such rank, direction or round.
     """
-    place = layout.place(rank, direction)
+    place = layout.place(rank, direction, round)
     ranks = layout.ranks_of(place.stage, place.replica, direction)
     spatial = layout.stages[place.stage].spatial
     index = ranks.index(rank)

@@ -22,7 +22,7 @@ class Plan:
         layout: Its ranks: all of the job's.
         balance: Layers of each stage.
         batches: The micro-batches of a replica's step.
-        schedule: ``gpipe`` or ``1f1b``.
+        schedule: ``1f1b``, ``gpipe`` or ``1f1b-deep``; of several rounds ``interleaved``.
         seed: Of the initial weights.
         device: Of this rank.
         precision: The number formats.

@@ -1,9 +1,12 @@
-"""In which order a stage works: gpipe, 1f1b and 1f1b-deep.
+"""In which order a rank works: gpipe, 1f1b and 1f1b-deep of one stage, interleaved of several.
 
 All do the same sums in the same order, leave ranks idle equally long, and differ in memory: in
 gpipe a stage holds what it needs for backward of all micro-batches, in 1f1b of at most as many as
 there are stages from it to the last. 1f1b-deep (DAPPLE's second warm-up policy) takes nearly twice
 as many ahead, so that messages between stages have a round trip's time to come.
+
+interleaved is for ranks with a stage in each of several rounds over them: stages are the shorter,
+and so is the time that the first and the last wait for each other; there are more messages for it.
 """
 
 from __future__ import annotations
@@ -14,6 +17,8 @@ from typing import Literal
 
 Kind = Literal["forward", "backward"]
 SCHEDULES = ("1f1b", "gpipe", "1f1b-deep")
+"""Of one stage a rank."""
+INTERLEAVED = "interleaved"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,21 +77,70 @@ def stage_order(
     raise ValueError(f"{schedule!r} is none of {', '.join(SCHEDULES)}")
 
 
+def interleaved_order(
+    position: int,
+    stages: int,
+    rounds: int,
+    micro_batches: Sequence[int],
+    *,
+    forward_only: bool = False,
+) -> Order:
+    """Return what a rank does that has a stage in each of several rounds over the ranks.
+
+    Interleaved 1F1B of Narayanan et al., "Efficient large-scale language model training on GPU
+    clusters using Megatron-LM" (SC21), section 2.2. Micro-batches go in groups, of as many as a
+    round has stages: when a rank has done the last of a group, the first comes by again. Ahead of
+    the first backward are two forwards for each stage that follows, and those of the group in all
+    rounds but the last.
+
+    Args:
+        position: Which stage of a round.
+        stages: How many a round has.
+        rounds: How often micro-batches come by.
+        micro_batches: Their numbers, in the order in which they come.
+        forward_only: Whether nothing is to be learnt: then they may be any number.
+
+    Raises:
+        ValueError: Their number is no multiple of ``stages``. With a smaller last group ranks may
+            wait for each other for ever.
+    """
+    if len(micro_batches) % stages and not forward_only:
+        raise ValueError(f"{len(micro_batches)} micro-batches are no multiple of {stages} stages")
+    firsts = range(0, len(micro_batches), stages)
+    groups = [micro_batches[first : first + stages] for first in firsts]
+
+    def tasks(kind: Kind, turns: Sequence[int]) -> list[Task]:
+        return [
+            Task(kind, index, turn * stages + position)
+            for group in groups
+            for turn in turns
+            for index in group
+        ]
+
+    forward = tasks("forward", range(rounds))
+    if forward_only:
+        return tuple(forward)
+    backward = tasks("backward", range(rounds)[::-1])
+    ahead = 2 * (stages - 1 - position) + (rounds - 1) * stages
+    return _one_forward_one_backward(forward, backward, ahead)
+
+
 def _one_forward_one_backward(forward: list[Task], backward: list[Task], ahead: int) -> Order:
-    """A forward before each backward, ``ahead`` micro-batches later: as many as lie beyond it."""
+    """A forward before each backward, ``ahead`` tasks later."""
     ahead = min(ahead, len(forward))
     steady = zip(forward[ahead:], backward, strict=False)
     alternating = [task for both in steady for task in both]
     return (*forward[:ahead], *alternating, *backward[len(forward) - ahead :])
 
 
-def ideal_bubble(stages: int, micro_batches: int) -> float:
-    """Return the share of time that stages of equal work are idle, in gpipe as in 1f1b.
+def ideal_bubble(stages: int, micro_batches: int, rounds: int = 1) -> float:
+    """Return the share of time that ranks are idle whose stages all have equal work.
 
-    It holds for any ratio of backward to forward, and for forward alone: the last stage waits
-    ``stages - 1`` forwards for its first work, the first as many backwards for its last.
+    It is that of every schedule here, with ``stages`` of a round. It holds for any ratio of
+    backward to forward, and for forward alone: the last rank waits ``stages - 1`` forwards for its
+    first work, the first as many backwards for its last.
     """
-    return (stages - 1) / (micro_batches + stages - 1)
+    return (stages - 1) / (rounds * micro_batches + stages - 1)
 
 
 def in_flight(order: Sequence[Task]) -> int:

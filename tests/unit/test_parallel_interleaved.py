@@ -1,0 +1,202 @@
+"""Interleaved pipelines: where ranks stand, whom they work with, and in which order they work."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spbench_workers.layout import Grid
+from spbench_workers.layout_models import ModelLayout, Place, Stage, model_layout
+from spbench_workers.parallel.micro_batches import micro_batches
+from spbench_workers.parallel.orders import PENDING, step_orders
+from spbench_workers.parallel.places import groups_of
+from spbench_workers.parallel.schedules import Task, ideal_bubble, in_flight, interleaved_order
+from spbench_workers.parallel.timeline import DeadlockError, play
+
+STAGES = st.integers(2, 5)
+ROUNDS = st.integers(2, 4)
+GROUPS = st.integers(1, 4)
+COST = st.integers(1, 4).map(float)
+
+
+@st.composite
+def layouts(draw):
+    members, rounds = draw(st.lists(st.integers(1, 3), min_size=2, max_size=4)), draw(ROUNDS)
+    replicas = draw(st.integers(1, 2))
+    stages = len(members) * rounds
+    return model_layout(stages, members=members * rounds, replicas=replicas, rounds=rounds)
+
+
+def pipeline(stages, rounds):
+    return model_layout(stages * rounds, rounds=rounds)
+
+
+def orders_of(layout, parts, *, forward_only=False):
+    batches = micro_batches(parts, parts)
+    return step_orders(layout, batches, "interleaved", forward_only=forward_only)
+
+
+def words(order):
+    return " ".join(f"{task.kind[0]}{task.stage}.{task.micro_batch}" for task in order)
+
+
+# Where ranks stand
+
+
+def test_every_round_is_on_the_same_ranks():
+    layout = model_layout(4, members=[2, 1, 2, 1], replicas=2, rounds=2)
+    assert (layout.stages_a_round, layout.ranks_a_replica, layout.ranks) == (2, 3, 6)
+    assert layout.places(1) == (Place(0, 0, 0, 1), Place(0, 2, 0, 1))
+    assert layout.places(5) == (Place(1, 1, 0, 0), Place(1, 3, 0, 0))
+    assert layout.place(5, round=1) == Place(1, 3, 0, 0)
+    assert layout.ranks_of(2, replica=1) == layout.ranks_of(0, replica=1) == (3, 4)
+    assert [layout.round_of(stage) for stage in range(4)] == [0, 0, 1, 1]
+
+
+def test_the_last_stage_of_a_round_is_beside_the_first_of_the_next():
+    layout = model_layout(4, members=[2, 1, 2, 1], rounds=2)
+    assert groups_of(layout, 0).previous == ()
+    assert groups_of(layout, 2).next == (0, 1)
+    assert groups_of(layout, 1, round=1).previous == (2,)
+    assert groups_of(layout, 2, round=1).next == ()
+    assert groups_of(model_layout(6, members=2, rounds=3), 2).next == (0,)
+
+
+@given(layouts())
+def test_each_rank_has_one_place_a_round_and_each_place_one_rank(layout):
+    found = [place for rank in range(layout.ranks) for place in layout.places(rank)]
+    assert len(set(found)) == len(found) == layout.ranks * layout.rounds
+    for rank in range(layout.ranks):
+        for turn, place in enumerate(layout.places(rank)):
+            assert layout.round_of(place.stage) == turn
+            assert layout.ranks_of(place.stage, place.replica)[place.member] == rank
+
+
+@given(layouts())
+def test_who_sends_to_whom_is_known_to_both(layout):
+    for rank in range(layout.ranks):
+        for turn in range(layout.rounds):
+            mine = groups_of(layout, rank, round=turn)
+            assert bool(mine.previous) == (mine.place.stage > 0)
+            assert bool(mine.next) == (mine.place.stage < len(layout.stages) - 1)
+            for peer in mine.next:
+                theirs = groups_of(layout, peer, round=layout.round_of(mine.place.stage + 1))
+                assert theirs.place.stage == mine.place.stage + 1
+                assert rank in theirs.previous
+
+
+def test_what_makes_no_rounds():
+    with pytest.raises(ValueError, match="mirrored layout has one round"):
+        model_layout(4, mirrored=True, rounds=2)
+    with pytest.raises(ValueError, match="5 stages are no 2 rounds"):
+        model_layout(5, rounds=2)
+    with pytest.raises(ValueError, match="its own neighbour"):
+        model_layout(2, rounds=2)
+    for stages in ([2, 1, 1, 2], [1, 1, 2, 2]):
+        with pytest.raises(ValueError, match="those of the first"):
+            model_layout(4, members=stages, rounds=2)
+    with pytest.raises(ValueError, match="those of the first"):
+        model_layout(4, [Grid(1, 2)], rounds=2)
+    with pytest.raises(ValueError, match="one round"):
+        ModelLayout((Stage(), Stage()), rounds=0)
+    with pytest.raises(ValueError, match="round 2 is none of the 2"):
+        model_layout(4, rounds=2).place(0, round=2)
+
+
+# In which order they work
+
+
+def test_two_ranks_two_rounds_and_four_micro_batches_by_hand():
+    first, last = orders_of(pipeline(2, 2), 4)
+    assert words(first) == (
+        "f0.0 f0.1 f2.0 f2.1 f0.2 b2.0 f0.3 b2.1 f2.2 b0.0 f2.3 b0.1 b2.2 b2.3 b0.2 b0.3"
+    )
+    assert words(last) == (
+        "f1.0 f1.1 f3.0 b3.0 f3.1 b3.1 f1.2 b1.0 f1.3 b1.1 f3.2 b3.2 f3.3 b3.3 b1.2 b1.3"
+    )
+    line = play(pipeline(2, 2), (first, last))
+    # Eight forwards of 1 and backwards of 2 a rank, and a wait of one each.
+    assert line.length == 27
+    assert line.bubble == pytest.approx(1 / 9)
+
+
+@given(STAGES, ROUNDS, GROUPS, st.booleans())
+def test_orders_are_whole_and_never_stuck(stages, rounds, groups, forward_only):
+    layout, parts = pipeline(stages, rounds), stages * groups
+    orders = orders_of(layout, parts, forward_only=forward_only)
+    kinds = ("forward",) if forward_only else ("forward", "backward")
+    for rank, order in enumerate(orders):
+        own = [place.stage for place in layout.places(rank)]
+        assert sorted(order, key=repr) == sorted(
+            (Task(kind, index, at) for kind in kinds for index in range(parts) for at in own),
+            key=repr,
+        )
+        for kind in kinds:
+            for at in own:
+                # So both ends of a way know what comes next.
+                turns = [
+                    task.micro_batch for task in order if (task.kind, task.stage) == (kind, at)
+                ]
+                assert turns == list(range(parts))
+    for pending in (PENDING, PENDING + 1, None):
+        assert len(play(layout, orders, pending=pending).spans) == len(kinds) * parts * len(
+            layout.stages
+        )
+
+
+@given(STAGES, ROUNDS, GROUPS, COST, COST)
+def test_the_bubble_is_as_the_formula_says(stages, rounds, groups, forward, backward):
+    layout, parts = pipeline(stages, rounds), stages * groups
+    cost = {"forward": forward, "backward": backward}
+    for forward_only in (False, True):
+        orders = orders_of(layout, parts, forward_only=forward_only)
+        line = play(layout, orders, lambda task: cost[task.kind])
+        assert line.bubble == pytest.approx(ideal_bubble(stages, parts, rounds))
+        assert line.bubble < ideal_bubble(stages, parts)
+        waiting = play(layout, orders, lambda task: cost[task.kind], pending=PENDING)
+        assert waiting.bubble == line.bubble
+
+
+@given(STAGES, ROUNDS, GROUPS)
+def test_a_rank_keeps_no_more_than_its_warm_up_and_one(stages, rounds, groups):
+    orders = orders_of(pipeline(stages, rounds), stages * groups)
+    wanted = [2 * (stages - 1 - rank) + (rounds - 1) * stages + 1 for rank in range(stages)]
+    assert list(map(in_flight, orders)) == [min(kept, rounds * stages * groups) for kept in wanted]
+
+
+@given(layouts(), st.integers(1, 3))
+def test_members_work_together(layout, groups):
+    orders = orders_of(layout, layout.stages_a_round * groups)
+    assert play(layout, orders, pending=PENDING).length > 0
+    for stage in range(layout.stages_a_round):
+        assert len({orders[rank] for rank in layout.ranks_of(stage)}) == 1
+
+
+@given(STAGES, ROUNDS, st.integers(1, 12))
+def test_inference_takes_any_number_of_micro_batches(stages, rounds, parts):
+    layout = pipeline(stages, rounds)
+    line = play(layout, orders_of(layout, parts, forward_only=True), pending=PENDING)
+    assert len(line.spans) == parts * len(layout.stages)
+
+
+def test_a_smaller_last_group_is_refused_since_it_would_hang():
+    layout = pipeline(4, 3)
+    with pytest.raises(ValueError, match="9 micro-batches are no multiple of 4 stages"):
+        orders_of(layout, 9)
+    # What it would be: the order of the forwards, and of the backwards, with the same warm-up.
+    orders = []
+    for rank in range(4):
+        whole = interleaved_order(rank, 4, 3, range(12))
+        forward = [task for task in whole if task.kind == "forward" and task.micro_batch < 9]
+        backward = [task for task in whole if task.kind == "backward" and task.micro_batch < 9]
+        ahead = 2 * (3 - rank) + 8
+        steady = [one for both in zip(forward[ahead:], backward, strict=False) for one in both]
+        orders.append((*forward[:ahead], *steady, *backward[len(forward) - ahead :]))
+    with pytest.raises(DeadlockError, match="waits for ever"):
+        play(layout, orders)
+
+
+def test_rounds_and_the_schedule_belong_together():
+    with pytest.raises(ValueError, match="1f1b is not for layouts of 2 rounds"):
+        step_orders(pipeline(2, 2), micro_batches(2, 2), "1f1b")
+    with pytest.raises(ValueError, match="interleaved is not for layouts of 1 rounds"):
+        orders_of(model_layout(2), 2)
