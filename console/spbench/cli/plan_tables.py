@@ -64,7 +64,7 @@ def verified_lines(plan: Plan, verified: Verified) -> Iterator[str]:
     """Yield predicted beside measured: of each stage, and of the step."""
     heading = ("stage", "up to", "predicted ms", "measured ms", "error")
     yield from aligned([heading, *verified_cells(plan, verified)], (2, 3, 4))
-    yield "stages: forward and backward of all micro-batches of a step; errors over the measured"
+    yield "stages: passes and messages of all micro-batches of a step; errors over the measured"
     yield elsewhere_words(verified)
 
 

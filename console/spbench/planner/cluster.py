@@ -20,18 +20,23 @@ class Link:
         bandwidth: Bytes a second from one device to another.
         latency_s: Seconds until the first byte is there.
         collective: Bytes a second and device in an all-reduce; ``bandwidth`` where it is None.
+        overhead_s: Seconds for which a message keeps each of the two devices from computing,
+            whatever its size: ``o`` of LogP (Culler et al., PPoPP 1993).
     """
 
     name: str
     bandwidth: float
     latency_s: float = 0.0
     collective: float | None = None
+    overhead_s: float = 0.0
 
     def __post_init__(self) -> None:
         rates = (self.bandwidth, self.collective)
-        if any(rate is not None and not rate > 0 for rate in rates) or not self.latency_s >= 0:
+        if any(rate is not None and not rate > 0 for rate in rates):
+            raise PlannerError(f"the link {self.name} needs bandwidths above 0")
+        if not (self.latency_s >= 0 and self.overhead_s >= 0):
             raise PlannerError(
-                f"the link {self.name} needs bandwidths above 0 and a latency of at least 0"
+                f"the link {self.name} needs a latency and an overhead of at least 0"
             )
 
     @property
@@ -127,6 +132,12 @@ class Cluster:
     def kinds(self) -> tuple[DeviceKind, ...]:
         """The kind of each device."""
         return tuple(kind for machine in self.machines for kind in machine.devices)
+
+    @property
+    def links(self) -> tuple[Link, ...]:
+        """All links, of pairs of machines and within each."""
+        within = [machine.link for machine in self.machines]
+        return tuple(link for link in (*within, self.between, *self.pairs.values()) if link)
 
     def machine_of(self, device: int) -> int:
         """Return the machine of a device, by index."""

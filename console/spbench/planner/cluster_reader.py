@@ -101,15 +101,16 @@ class ClusterReader:
         return self._made(path, lambda: DeviceKind(name, memory, 1.0 if speed is None else speed))
 
     def _link(self, name: str, entry: Mapping[str, Any], path: KeyPath) -> Any:
-        self._known(entry, ("bandwidth", "latency", "all_reduce"), path)
+        self._known(entry, ("bandwidth", "latency", "overhead", "all_reduce"), path)
         if "bandwidth" not in entry:
             self.findings.at_value(path, f"the link {name} needs a bandwidth")
         bandwidth = self._quantity(entry, "bandwidth", RATES, path)
         latency = self._quantity(entry, "latency", SECONDS, path) or 0.0
+        overhead = self._quantity(entry, "overhead", SECONDS, path) or 0.0
         collective = self._quantity(entry, "all_reduce", RATES, path)
         if bandwidth is None:
             return None
-        return self._made(path, lambda: Link(name, bandwidth, latency, collective))
+        return self._made(path, lambda: Link(name, bandwidth, latency, collective, overhead))
 
     def _chosen(
         self, entry: Mapping[str, Any], key: str, known: Mapping[str, Any], path: KeyPath

@@ -74,13 +74,24 @@ def passes(prices: Prices, draft: Draft) -> list[Pass] | None:
     spans = shape.spans
     whole = len(spans) == 1
     found = []
+    before = 0.0
     for at, (start, end, group) in enumerate(spans):
         sharing = prices.sharing(group, micro_batch)
-        send = 0.0
+        send = after = 0.0
         if end < shape.ends[-1]:
             send = prices.send(group, spans[at + 1][2], end, micro_batch)
-        found.append(_pass(prices, sharing, group, (start, end), send, again[at], whole))
+            after = prices.overhead(group, spans[at + 1][2], end)
+        each = _pass(prices, sharing, group, (start, end), send, again[at], whole)
+        found.append(_with_overhead(each, before + after))
+        before = after
     return found
+
+
+def _with_overhead(each: Pass, seconds: float) -> Pass:
+    """Return a stage whose messages take so long of either pass."""
+    if not seconds:
+        return each
+    return each._replace(forward_s=each.forward_s + seconds, backward_s=each.backward_s + seconds)
 
 
 def _recomputing(prices: Prices, draft: Draft) -> list[bool] | None:

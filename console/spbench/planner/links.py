@@ -1,4 +1,4 @@
-"""Messages between groups of devices: bytes over bandwidth, and latency.
+"""Messages between groups of devices: bytes over bandwidth, latency, and overhead.
 
 A machine's link to the others carries what all its devices send there, one after another; within
 a machine each device sends on its own. An all-reduce is a ring through the devices in order.
@@ -61,6 +61,11 @@ class Links:
             sent[a] = sent.get(a, 0.0) + part / link.bandwidth
             got[b] = got.get(b, 0.0) + part / link.bandwidth
         return Rate(max(slowest, *sent.values(), *got.values(), 0.0), latency)
+
+    def overhead(self, source: Group, target: Group) -> float:
+        """Return for how long a message keeps each device of two groups from computing."""
+        pairs = _overlaps(self._parts(source), self._parts(target))
+        return max(self._cluster.link_of_machines(a, b).overhead_s for a, b, _ in pairs)
 
     def _parts(self, group: Group) -> list[Part]:
         """Return the machines of a group with their share of a micro-batch, by speed."""

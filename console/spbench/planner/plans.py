@@ -20,8 +20,9 @@ class Stage:
         start: Its first state.
         end: The state after its last one.
         devices: By number, rising; each holds the stage's parameters.
-        forward_s: Seconds of one micro-batch's forward pass, shared by the devices.
-        backward_s: Seconds of its backward pass, recomputation included.
+        forward_s: Seconds of one micro-batch's forward pass, shared by the devices, with what its
+            messages take of the devices' time.
+        backward_s: Seconds of its backward pass likewise, recomputation included.
         send_s: Seconds until the next stage has its output; as long again for the gradient.
         all_reduce_s: Seconds in which the devices sum their gradients after a step.
         memory_bytes: Peak memory of each of its devices.

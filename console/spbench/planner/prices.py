@@ -55,6 +55,7 @@ class Prices:
     def __init__(self, states: States, cluster: Cluster, training: Training) -> None:
         self.states, self.cluster, self.training = states, cluster, training
         self.links = Links(cluster)
+        self._overheads = any(link.overhead_s for link in cluster.links)
         self._works: dict[int, Work] = {}
         self._kinds: dict[Group, Kinds] = {}
         self._sharings: dict[tuple[Kinds, int], Sharing] = {}
@@ -144,3 +145,15 @@ class Prices:
             micro_batch: Samples.
         """
         return self.links.transfer(source, target).seconds(self.work(micro_batch).crossing[cut])
+
+    def overhead(self, source: Group, target: Group, cut: int) -> float:
+        """Return the seconds of both passes of two stages that a message between them takes.
+
+        Args:
+            source: The devices of the stage that ends before state ``cut``.
+            target: Those of the next stage.
+            cut: The next stage's first state.
+        """
+        if not self._overheads or not self.work(1).crossing[cut]:
+            return 0.0
+        return self.links.overhead(source, target)

@@ -5,25 +5,25 @@ from __future__ import annotations
 from spbench.planner.cluster import Cluster
 from spbench.planner.drafts import Shape
 from spbench.planner.errors import PlannerError
-from spbench.planner.hpgo_costs import wires_of, work_of
+from spbench.planner.hpgo_costs import step_seconds, wires_of, work_of
 from spbench.planner.hpgo_drafts import drafts
 from spbench.planner.states import States
 from spbench.planner.straight import straight_pipeline
 from spbench.planner.training import Training
 
-_MOST_DEVICES = 32
-"""On more devices that search takes longer than the one it would start."""
+_MOST = 600
+"""Shapes that are tried: of more those that HPGO takes to be the fastest."""
 
 
 def hpgo_shapes(states: States, cluster: Cluster, training: Training) -> list[Shape]:
-    """Return HPGO's shapes; none for clusters that it cannot tell apart or that are large."""
-    if cluster.device_count > _MOST_DEVICES:
-        return []
+    """Return HPGO's shapes, the best by its own estimate first; none where it knows no links."""
     try:
         wires = wires_of(cluster)
     except PlannerError:
         return []  # several kinds of devices or links
     work = work_of(states, training)
-    found = drafts(work, wires, straight_pipeline(work, wires))
-    shapes = (Shape(tuple(cut + 1 for cut in each.cuts), each.groups) for each in found)
+    found = list(drafts(work, wires, straight_pipeline(work, wires)))
+    found.reverse()  # of equals HPGO takes the last one
+    found.sort(key=lambda draft: step_seconds(work, wires, draft))
+    shapes = (Shape(tuple(cut + 1 for cut in each.cuts), each.groups) for each in found[:_MOST])
     return list(dict.fromkeys(shapes))

@@ -10,7 +10,8 @@ from spbench.planner.plans import Plan
 from spbench.record.case_state import CaseState
 from spbench.record.statistics import median
 
-_ELSEWHERE = ("join_ms", "allreduce_ms", "optimizer_ms", "bubble_ms")
+_WORK = ("forward_ms", "backward_ms", "join_ms")
+_ELSEWHERE = ("allreduce_ms", "optimizer_ms", "bubble_ms")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ class Verified:
 
     Attributes:
         step: A step.
-        stages: Forward and backward of all micro-batches of a step, by group of devices, as
+        stages: Passes and messages of all micro-batches of a step, by group of devices, as
             `Plan.together` has them: of all stages that each has.
         elsewhere: Where else a step's time went on the slowest rank of each, in milliseconds.
     """
@@ -51,10 +52,7 @@ def verified(plan: Plan, case: CaseState) -> Verified:
     step = case.summary("time_ms")
     if step is None or case.status != "passed":
         raise PlannerError(f"the plan's run came to no result: {case.reason or case.status}")
-    work = {
-        rank: _median(case, "forward_ms", rank) + _median(case, "backward_ms", rank)
-        for rank in case.ranks
-    }
+    work = {rank: sum(_median(case, name, rank) for name in _WORK) for rank in case.ranks}
     stages = []
     for first, *others in plan.together:
         ranks = [rank for rank, part in case.ranks.items() if part.place["stage"] == first]

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from math import inf
 
 import pytest
@@ -10,7 +11,7 @@ from spbench.planner import plan, plan_many, simulate
 from spbench.planner.antichains import antichain_states
 from spbench.planner.best import find, search_best
 from spbench.planner.cluster import Cluster, DeviceKind, Link, Machine, cluster_from_ends
-from spbench.planner.drafts import Shape
+from spbench.planner.drafts import Draft, Shape, passes
 from spbench.planner.errors import NoPlanError, PlannerError
 from spbench.planner.linear import linear_states
 from spbench.planner.placement import Group
@@ -133,6 +134,22 @@ def test_it_is_never_worse_than_hpgo(name, measured_at, batch):
     hpgo = plan(profile, place, batch, mode="hpgo")
     known = step_of(hpgo, antichain_states(profile), place, Training(batch, 1, 2.0))
     assert plan(profile, place, batch).step_s <= known * (1 + 1e-9)
+
+
+def test_what_messages_take_of_the_devices_is_part_of_the_passes():
+    """Of three stages in a row the middle one has two messages a pass, the others one."""
+    link = Link("slow to start", 1e9, overhead_s=0.001)
+    place = Cluster("cluster", (Machine("m", (DeviceKind("device"),) * 3, link),))
+    states = linear_states(chain([2.0] * 3, [8.0] * 3))
+    groups = [Group((at,), (at + 1,)) for at in range(3)]
+    draft = Draft(Shape((1, 2, 3), tuple(groups)), 1, "1f1b")
+    found = passes(Prices(states, place, Training(4, 1, 2.0)), draft)
+    assert [each.forward_s for each in found] == pytest.approx([0.003, 0.004, 0.003])
+    assert [each.backward_s for each in found] == pytest.approx([0.005, 0.006, 0.005])
+    free = replace(link, overhead_s=0.0)
+    without = Cluster("cluster", (Machine("m", (DeviceKind("device"),) * 3, free),))
+    one, other = (plan(states.profile, each, 4, micro_batch_size=1) for each in (place, without))
+    assert one.step_s > other.step_s
 
 
 def test_one_device_runs_one_stage():

@@ -167,7 +167,8 @@ def test_presets_are_dapples_clusters():
         (lambda: Cluster("c", ()), "no machines"),
         (lambda: Machine("m", ()), "no devices"),
         (lambda: Link("l", float("nan")), "bandwidths above 0"),
-        (lambda: Link("l", 1.0, -1.0), "latency of at least 0"),
+        (lambda: Link("l", 1.0, -1.0), "latency and an overhead of at least 0"),
+        (lambda: Link("l", 1.0, overhead_s=-1.0), "latency and an overhead of at least 0"),
         (lambda: Cluster("c", PRESETS["dapple-a"].machines), "without a link"),
         (
             lambda: Cluster("c", PRESETS["dapple-a"].machines, NVLINK, {(1, 0): NVLINK}),
