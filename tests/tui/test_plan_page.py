@@ -229,6 +229,20 @@ async def test_a_run_of_the_plan_stands_beside_it(folder, monkeypatch):
         assert f"{error:+.1%}" in row
 
 
+async def test_a_run_of_two_cases_is_told_not_to_be_the_plan(folder):
+    """Whoever opens the suite may add to it before it is run."""
+    path = folder / "plan.yaml"
+    start, *events = started(described("plan"), described("more"))
+    changed = start | {"argv": ["run", str(path)]}
+    run = recorded(folder / "home", [changed, *events, run_end()], verdict="passed")
+    app = console(folder, page="plan")
+    async with app.run_test(size=(200, 60)) as pilot:
+        page = await plan(pilot)
+        page.await_run(path)
+        app.watch_run(run, show=False)
+        await until(pilot, lambda: "ran 2 cases, not the plan alone" in shown(app))
+
+
 async def test_a_readonly_console_plans_in_a_process_and_writes_nothing(folder, monkeypatch):
     monkeypatch.setattr(page_module, "planned_apart", planned_apart)
     app = console(folder, page="plan", readonly=True)

@@ -43,6 +43,9 @@ def test_ranks_are_those_of_one_round(entry, given, ranks, stages, rounds):
         ({"schedule": "1f1b", "rounds": 2}, "rounds", "does nothing without schedule interleaved"),
         ({"schedule": None, "rounds": 2}, "rounds", "does nothing without schedule interleaved"),
         ({"rounds": 1}, "rounds", "below the least value, 2"),
+        ({"rounds": 10**20}, "rounds", "above the greatest value, 5000"),
+        ({"rounds": 5000}, "split_size", "10000 stages are more than the 38 layers"),
+        ({"split_size": 10**20}, "split_size", "above the greatest value, 10000"),
         *(
             ({"scheme": scheme}, "schedule", f"is for scheme lp, not for {scheme}")
             for scheme in ("sequential", "sp", "gems", "gems_sp")

@@ -18,7 +18,7 @@ from spbench.cli.request import (
     LauncherOption,
     request_from,
 )
-from spbench.errors import ExitCode, UsageError
+from spbench.errors import ExitCode, SuiteError, UsageError
 
 if TYPE_CHECKING:
     from spbench.engine.plan import Request
@@ -177,10 +177,15 @@ def _verify(made: Plan, suite: Emitted, request: Request, quiet: bool, verbose: 
     """Run a plan, and print predicted beside measured."""
     from spbench.cli.plan_tables import verified_lines
     from spbench.cli.run import execute
-    from spbench.engine.plan import plan_suite
+    from spbench.engine.plan import plan_suite, settings_of
     from spbench.planner.verification import verified
+    from spbench.suites import load_text
 
-    done = execute(plan_suite(request, suite.suite), quiet=quiet, verbose=verbose, to_stderr=True)
+    try:
+        asked = load_text(suite.text, suite.suite.path, settings_of(request))
+    except SuiteError as error:  # the suite itself has none: it is what was set
+        raise UsageError("; ".join(one.message for one in error.diagnostics)) from None
+    done = execute(plan_suite(request, asked), quiet=quiet, verbose=verbose, to_stderr=True)
     if done.exit_code:
         raise typer.Exit(done.exit_code)
     [case] = done.state.cases.values()

@@ -1,4 +1,4 @@
-"""What HPGO's search keeps: a cell for each set of devices in use, over all states."""
+"""What HPGO's search keeps: a cell for each set of devices in use and last group, over all states."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ class Shape:
         bound: No block above it is of interest; seconds for the whole batch.
         single: Whether each stage has one worker.
         keep: How many cells are followed at each number of workers; None for all.
+        floor: Blocks below it are as good as it is.
     """
 
     workers: int
@@ -36,6 +37,7 @@ class Shape:
     bound: float
     single: bool = False
     keep: int | None = None
+    floor: float = 0.0
 
     @property
     def limit(self) -> float:
@@ -71,7 +73,7 @@ class Trial(NamedTuple):
 
 
 class Cell:
-    """The best that is known for one set of devices in use, over all states.
+    """The best that is known for one set of devices in use and one last group, over all states.
 
     Args:
         used: The devices in use.

@@ -95,9 +95,15 @@ def _straight(work: Work, wires: Wires, placements: Placements, bound: float) ->
     """Return the pipeline of one device a stage, in any order that the placements make."""
     import numpy as np
 
-    shape = Shape(sum(wires.sizes), 1, bound, single=True)
     everything = np.arange(work.last + 1)
-    return Table(work, wires, shape, everything, placements.following).search(placements.fresh)
+
+    def least(bound: float, floor: float) -> Draft | None:
+        shape = Shape(sum(wires.sizes), 1, bound, single=True, floor=floor)
+        return Table(work, wires, shape, everything, placements.following).search(placements.fresh)
+
+    found = least(bound, 0.0)
+    # Again, for the least messages: below the least block of all no block makes a difference.
+    return found and least(found.block, found.block)
 
 
 def _splits_in_two(work: Work, wires: Wires, placements: Placements) -> Iterator[Draft]:

@@ -1,7 +1,7 @@
 """HPGO's search for the cuts of one pipeline shape: the least block, by dynamic programming.
 
-A cell stands for the devices in use, and holds over all states the least block with which the
-model up to that state runs on them. The stage that follows has one worker or more, and devices by
+A cell stands for the devices in use and the last stage's among them, and holds over all states the
+least block with which the model up to that state runs on them. The stage that follows has one worker or more, and devices by
 one of the placements. numpy goes over all ends and cuts of a stage at once.
 
 HPGO takes any of the splits with the least block, by chance; here the least of them in messages
@@ -56,7 +56,8 @@ class Table:
         spans = (whole[:, None] - whole[None, :]) * unit
         self._span = np.where(work.before[np.ix_(states, states)], spans, np.inf)
         self._split = shape.pipelines * max(work.micro_batches(shape.pipelines), 1)
-        self._cells: list[dict[Counts, Cell]] = [{} for _ in range(shape.workers + 1)]
+        # By the last stage's group as well: what its message costs depends on that.
+        self._cells: list[dict[Group, Cell]] = [{} for _ in range(shape.workers + 1)]
         self._rates: dict[tuple[Group, Group], float] = {}
 
     def search(self, fresh: Callable[[int], Counts]) -> Draft | None:
@@ -91,6 +92,7 @@ class Table:
         """Let the first stage have so many workers, with each of the states as its end."""
         np = self._np
         block = self._levelled(self._compute / (workers * self._shape.pipelines))
+        np.maximum(block, self._shape.floor, out=block)  # later blocks are not below it
         places = self._window(workers)
         places = places[block[places] <= self._shape.limit]
         if not places.size:
@@ -99,13 +101,13 @@ class Table:
         group = Group((0,) * len(used), used)
         tail = np.maximum(0.0, self._all_reduce(group, places, np.zeros(1))[:, 0])
         trial = Trial(places, block[places], np.zeros(len(places)), tail, none - 1, none)
-        self._cell(workers, used).take(Step(group, None), trial)
+        self._cell(workers, group).take(Step(group, None), trial)
 
-    def _cell(self, workers: int, used: Counts) -> Cell:
+    def _cell(self, workers: int, group: Group) -> Cell:
         cells = self._cells[workers]
-        if used not in cells:
-            cells[used] = Cell(used, len(self._states))
-        return cells[used]
+        if group not in cells:
+            cells[group] = Cell(group.last, len(self._states))
+        return cells[group]
 
     def _window(self, workers: int) -> Indices:
         """Return which states so many workers may end with, by what the others can do."""
@@ -131,8 +133,8 @@ class Table:
             for used in self._following(cell.used, more):
                 trial = self._try(cell, used, places, cuts)
                 if trial is not None:
-                    step = Step(Group(cell.used, used), cell)
-                    self._cell(workers + more, used).take(step, trial)
+                    group = Group(cell.used, used)
+                    self._cell(workers + more, group).take(Step(group, cell), trial)
 
     def _try(self, cell: Cell, used: Counts, places: Indices, cuts: Indices) -> Trial | None:
         """Try one more stage on one group of devices, for all its ends and cuts at once."""

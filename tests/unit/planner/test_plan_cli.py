@@ -170,6 +170,21 @@ def test_many_batches_are_not_emitted(plan):
     assert "take one batch size" in err
 
 
+def test_a_plan_is_verified_by_the_launcher_that_is_asked_for(plan, files, tmp_path):
+    profile = tmp_path / "four.json"
+    told = json.loads(profile.read_text()) | {
+        "origin": {"model": "resnet", "params": {"depth": 11}}
+    }
+    fifth = told["layers"][0] | {"name": "n4"}
+    told["layers"].append(fifth)
+    told["edges"].append(["n3", "n4"])
+    profile.write_text(json.dumps(told))
+    status, _, err = plan("--micro-batch-size", "8", "--verify", "--launcher", "nope")
+    assert status == 2, err
+    assert "launch.launcher must be auto" in err
+    assert err.count("\n") == 1
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [

@@ -12,7 +12,12 @@ SCHEMES = ("sequential", "lp", "sp", "gems", "gems_sp")
 
 _SPLIT = (
     Param(
-        "split_size", "int", None, "stages of the model, of all rounds; else 2 a round", minimum=1
+        "split_size",
+        "int",
+        None,
+        "stages of the model, of all rounds; else 2 a round",
+        minimum=1,
+        maximum=10_000,
     ),
     Param(
         "num_spatial_parts",
@@ -82,6 +87,7 @@ _SPEED = (
         None,
         "stages of each rank with schedule interleaved, one in each round over the ranks; else 2",
         minimum=2,
+        maximum=5_000,
     ),
 )
 _NUMBERS = (

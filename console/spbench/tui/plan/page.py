@@ -113,9 +113,12 @@ class PlanPage(Page):
             return
         self._awaited = None
         plan = self.planned.plan
+        cases = list(feed.state.cases.values())
+        if len(cases) != 1:  # the file was changed since it was written
+            self.sheet.await_run(f"✗ {path.name} ran {len(cases)} cases, not the plan alone")
+            return
         try:
-            [case] = feed.state.cases.values()
-            self.sheet.show_measured(plan, verified(plan, case))
+            self.sheet.show_measured(plan, verified(plan, cases[0]))
         except SpbenchError as error:
             self.sheet.await_run(f"✗ {error}")
 
