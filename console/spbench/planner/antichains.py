@@ -39,6 +39,7 @@ def antichain_states(profile: Profile) -> States:
         for child in children[node]:
             ancestors[place[child]] |= ancestors[at] | 1 << at
     chains = [found[node] for node in order]
+    _check_all_reached(left, graph, chains)
     return with_sums(
         left,
         [left.layers[chain[0]].description for chain in chains],
@@ -46,6 +47,19 @@ def antichain_states(profile: Profile) -> States:
         ancestors,
         [_outputs(left, [*_augmented(graph, chain), *chain]) for chain in chains],
     )
+
+
+def _check_all_reached(profile: Profile, graph: Graph, chains: list[Antichain]) -> None:
+    reached = 0
+    for chain in chains:
+        reached |= _downset(graph, chain)
+    for at, layer in enumerate(profile.layers):
+        if not reached >> at & 1:
+            raise PlannerError(
+                f"the layer {layer.name} of the profile {profile.name} is not joined to its first"
+                f" one, {profile.layers[0].name}, from which mode hpgo sees all others; give the"
+                " edges, or use mode best"
+            )
 
 
 Antichain = tuple[int, ...]

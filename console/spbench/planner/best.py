@@ -8,10 +8,12 @@ shape is looked at. What counts is always the simulated step time.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from spbench.planner.baselines import baselines
 from spbench.planner.cluster import Cluster
 from spbench.planner.drafts import stages_of
-from spbench.planner.errors import PlannerError
+from spbench.planner.errors import NoPlanError, PlannerError
 from spbench.planner.exhaustive import shape_count, shapes
 from spbench.planner.fitting import fitting
 from spbench.planner.linear import linear_states
@@ -20,7 +22,7 @@ from spbench.planner.plans import Baseline, Plan
 from spbench.planner.polish import polish
 from spbench.planner.prices import Prices
 from spbench.planner.profile import Profile
-from spbench.planner.roads import roads
+from spbench.planner.roads import Roads, roads
 from spbench.planner.rounds import interleavings
 from spbench.planner.scoring import Scores
 from spbench.planner.search import Search
@@ -65,7 +67,7 @@ def search_best(
         sizes = _divisors(training.global_batch_size)
     scores = find(prices, sizes)
     assert scores.best is not None  # else there was an error
-    draft = scores.best
+    draft, single_s = scores.best, prices.single_s(sizes)
     return Plan(
         mode="best",
         profile=states.profile.name,
@@ -77,17 +79,23 @@ def search_best(
         schedule=draft.schedule,
         pipelines=1,
         step_s=scores.step_s,
-        single_s=prices.single_s(sizes),
+        single_s=single_s,
         stages=stages_of(prices, draft, scores.times),
-        baselines=_baselines(states, cluster, training),
+        baselines=_baselines(states, cluster, training, single_s),
     )
 
 
-def _baselines(states: States, cluster: Cluster, training: Training) -> tuple[Baseline, ...]:
+def _baselines(
+    states: States, cluster: Cluster, training: Training, single_s: float
+) -> tuple[Baseline, ...]:
+    """Return HPGO's other ways, with speed-ups over the same single device as the plan's."""
     try:
-        return baselines(states, cluster, training)
+        found = baselines(states, cluster, training)
     except PlannerError:
-        return ()  # they are HPGO's, which knows one kind of devices and links
+        return ()  # HPGO knows one kind of devices and links
+    return tuple(
+        replace(each, speedup=single_s / each.step_s) if each.step_s else each for each in found
+    )
 
 
 def _divisors(count: int) -> list[int]:
@@ -113,12 +121,23 @@ def find(prices: Prices, sizes: list[int], small: int = SMALL) -> Scores:
         scores.offer_all((shape, size) for shape in seeds)
     few = roads(placements, FEW_GROUPS, len(prices.states))
     Search(scores, everything, few, sizes).run()
-    if scores.best is None:
-        scores.offer(fitting(prices, everything, sizes[0]), sizes[0])
+    nothing = _offer_fitting(scores, everything, sizes[0]) if scores.best is None else None
     scores.offer_all(interleavings(scores, placements, sizes))
     polish(scores, placements, sizes)
     if everything.unit == 1 and shape_count(len(prices.states), everything) <= small:
         whole = list(shapes(len(prices.states), everything))
         for size in sizes:
             scores.offer_all(((shape, size) for shape in whole), ranked=False)
+    if scores.best is None and nothing is not None:
+        raise nothing
     return scores
+
+
+def _offer_fitting(scores: Scores, ways: Roads, micro_batch: int) -> NoPlanError | None:
+    """Offer the shape that needs the least memory; return the error if even that does not fit."""
+    try:
+        shape = fitting(scores.prices, ways, micro_batch)
+    except NoPlanError as error:
+        return error
+    scores.offer(shape, micro_batch)
+    return None

@@ -11,7 +11,7 @@ from spbench.planner.cluster import Cluster
 from spbench.planner.errors import PlannerError
 from spbench.planner.measuring import TIMEOUT, suite_word
 from spbench.planner.origin import Origin
-from spbench.planner.plans import Plan
+from spbench.planner.plans import Plan, span_text
 from spbench.planner.profile import Profile
 from spbench.suites import Suite, load_text
 from spbench.suites.case import SCHEMA
@@ -84,9 +84,9 @@ def _comments(plan: Plan) -> Iterator[str]:
     yield f"# {plan.profile} as spbench plan cut it for the cluster {plan.cluster}."
     yield f"# Predicted: {1000.0 * plan.step_s:.4g} ms a step."
     for at, stage in enumerate(plan.stages):
-        first, last = plan.state_names[stage.start], plan.state_names[stage.end - 1]
+        layers = span_text(plan.state_names, stage.start, stage.end)
         devices = " ".join(map(str, stage.devices))
-        yield f"# Stage {at}: {first} to {last} on device{'s' * (stage.replicas > 1)} {devices}."
+        yield f"# Stage {at}: {layers} on device{'s' * (stage.replicas > 1)} {devices}."
 
 
 def _layout(plan: Plan, cluster: Cluster) -> ModelLayout:

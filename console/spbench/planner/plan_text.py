@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterable
 
 from spbench.planner.baselines import DP_OVERLAP, DP_P3, DP_PLAIN
-from spbench.planner.plans import Plan
+from spbench.planner.plans import Plan, span_text
 
 CSV_COLUMNS = (
     "Global Batch Size",
@@ -48,9 +48,8 @@ def dot_text(plan: Plan) -> str:
     """Return the stages as a Graphviz graph: a box each, an arrow for what goes between them."""
     lines = ["digraph plan {", "  rankdir=LR;", "  node [shape=box];"]
     for at, stage in enumerate(plan.stages):
-        first, last = plan.state_names[stage.start], plan.state_names[stage.end - 1]
         told = (
-            f"stage {at}: {first} to {last}",
+            f"stage {at}: {span_text(plan.state_names, stage.start, stage.end)}",
             f"devices {','.join(map(str, stage.devices))}",
             f"{1000.0 * (stage.forward_s + stage.backward_s):.4g} ms a micro-batch",
             f"{stage.memory_bytes / 1e6:.4g} MB{', recomputes' if stage.recompute else ''}",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spbench.planner.plans import Plan
+from spbench.planner.plans import Plan, span_text
 from spbench.planner.simulation import Simulation
 from spbench.planner.verification import Verified
 from spbench.record.cores import fold_numbers
@@ -28,10 +28,9 @@ def headlines(plan: Plan) -> tuple[str, str, str]:
 def stage_cells(plan: Plan, at: int) -> tuple[str, ...]:
     """Return a stage: index, layers, states, devices, four times in ms, and memory."""
     stage = plan.stages[at]
-    first, last = plan.state_names[stage.start], plan.state_names[stage.end - 1]
     return (
         str(at),
-        first if first == last else f"{first} to {last}",
+        span_text(plan.state_names, stage.start, stage.end),
         f"{stage.start}-{stage.end - 1}",
         fold_numbers(stage.devices),
         *(

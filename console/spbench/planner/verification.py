@@ -55,7 +55,9 @@ def verified(plan: Plan, case: CaseState) -> Verified:
     work = {rank: sum(_median(case, name, rank) for name in _WORK) for rank in case.ranks}
     stages = []
     for first, *others in plan.together:
-        ranks = [rank for rank, part in case.ranks.items() if part.place["stage"] == first]
+        ranks = [rank for rank, part in case.ranks.items() if part.place.get("stage") == first]
+        if not ranks:
+            raise PlannerError(f"the run has no rank of stage {first}: it is not one of the plan")
         passes = sum(
             plan.stages[at].forward_s + plan.stages[at].backward_s for at in (first, *others)
         )

@@ -40,7 +40,9 @@ def problems(draw):
         return draw(st.lists(st.sampled_from(values), min_size=layers, max_size=layers))
 
     profile = chain(
-        each([1.0, 2.0, 3.0, 10.0]), each([0.0, 1.0, 20.0, 50.0]), each([0.0, 1.0, 40.0])
+        each([1.0, 2.0, 3.0, 10.0]),
+        each([0.0, 1.0, 20.0, 50.0]),
+        each(draw(st.sampled_from([[0.0, 1.0, 40.0], [10.0, 30.0, 50.0]]))),
     )
     sizes = draw(st.sampled_from([(4,), (2, 2), (1, 1, 1, 1), (1, 3), (3, 1), (2, 1, 1), (1, 2)]))
     memory = draw(st.sampled_from([None, 1000.0, 200.0, 100.0, 60.0]))
@@ -150,6 +152,22 @@ def test_what_messages_take_of_the_devices_is_part_of_the_passes():
     without = Cluster("cluster", (Machine("m", (DeviceKind("device"),) * 3, free),))
     one, other = (plan(states.profile, each, 4, micro_batch_size=1) for each in (place, without))
     assert one.step_s > other.step_s
+
+
+def test_where_only_interleaved_stages_fit_they_are_found():
+    """Halves in a row are too large for either device, every other layer is not."""
+    profile = chain([1.0] * 4, [1.0] * 4, [300.0, 500.0, 300.0, 100.0])
+    place = cluster((2,), DeviceKind("device", 1250.0), 1e9)
+    best = plan(profile, place, 2)
+    assert (best.schedule, best.rounds) == ("interleaved", 2)
+    assert best.step_s == pytest.approx(Brute(linear_states(profile), place, 2, 2.0).best())
+
+
+def test_other_ways_are_beside_the_same_single_device():
+    best = plan(chain([3.0, 4.0], [1.0, 1.0], [10.0, 10.0]), cluster_from_ends([2]), 6)
+    assert best.baselines
+    for each in best.baselines:
+        assert each.speedup == pytest.approx(best.single_s / each.step_s)
 
 
 def test_one_device_runs_one_stage():
