@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
@@ -16,6 +17,7 @@ from spbench.cli.request import (
     HostfileOption,
     HostsOption,
     LauncherOption,
+    refuse_folder,
     request_from,
 )
 from spbench.errors import ExitCode, SuiteError, UsageError
@@ -84,8 +86,14 @@ def plan(
         int, typer.Option("--jobs", help="Processes, for many batch sizes.", metavar="N")
     ] = 1,
     format_: Annotated[
-        str, typer.Option("--format", help="table, json, csv, dot or hpgo.", metavar="FORMAT")
-    ] = "table",
+        str | None,
+        typer.Option(
+            "--format",
+            help="table, json, csv, dot or hpgo.",
+            metavar="FORMAT",
+            show_default="table",
+        ),
+    ] = None,
     timeline: Annotated[
         str | None,
         typer.Option("--timeline", help="A step as text, svg or trace (Perfetto).", metavar="AS"),
@@ -112,13 +120,21 @@ def plan(
     from spbench.planner.profile_files import load_profile
     from spbench.record.folder import home_of
 
-    one_of("--format", format_, FORMATS)
+    one_of("--format", format_ or "table", FORMATS)
     one_of("--mode", mode, MODES)
     if timeline is not None:
         one_of("--timeline", timeline, TIMELINES)
+    if timeline is not None and format_ is not None:
+        raise UsageError("--format is for the plan and --timeline prints a step; give one of them")
+    running = {"--hosts": hosts, "--hostfile": hostfile, "--launcher": launcher}
+    _refuse_unless_verified(verify, running | {"--quiet": quiet, "--verbose": verbose})
+    refuse_folder("--out", out)
+    refuse_folder("--emit", emit)
     batches = batch_sizes(global_batch_size)
     if len(batches) > 1 and (emit or verify or timeline or format_ == "dot"):
         raise UsageError("--emit, --verify, --timeline and --format dot take one batch size")
+    if len(batches) == 1 and jobs > 1:
+        raise UsageError("--jobs plans several batch sizes at once; give them, or leave it out")
     loaded = load_profile(profile, profile_batch_size)
     on = asked_cluster(machines, cluster, cluster_from, home_of(home, os.environ))
     found = plan_many(
@@ -136,7 +152,7 @@ def plan(
         raise errors[0]
     first = found[0]
     if isinstance(first, PlannerError) or timeline is None:
-        put(told(batches, found, format_), out)
+        put(told(batches, found, format_ or "table"), out)
     else:
         put(drawn(first, timeline), out)
     for error in errors:
@@ -159,6 +175,12 @@ def plan(
                 argv=sys.argv[1:],
             )
             _verify(first, suite, request, quiet, verbose)
+
+
+def _refuse_unless_verified(verify: bool, options: Mapping[str, object]) -> None:
+    given = [option for option, value in options.items() if value not in (None, False)]
+    if given and not verify:
+        raise UsageError(f"{given[0]} is for running the plan; give --verify as well")
 
 
 def _emit(made: Plan, profile: Profile, cluster: Cluster, path: Path | None) -> Emitted:

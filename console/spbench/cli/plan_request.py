@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from spbench.planner.cluster import Cluster
 
 MOST_BATCHES = 10_000
+MOST_DIGITS = 100
 
 
 def one_of(option: str, word: str, known: Sequence[str]) -> None:
@@ -31,8 +32,14 @@ def whole_numbers(option: str, text: str) -> list[int]:
     Raises:
         UsageError: It is no list of whole numbers above 0.
     """
-    words = [word.strip() for word in text.split(",")]
-    if not all(word.isdecimal() and int(word) > 0 for word in words):
+    return _numbers(option, text, text.split(","))
+
+
+def _numbers(option: str, text: str, words: Sequence[str]) -> list[int]:
+    words = [word.strip() for word in words]
+    if max(map(len, words)) > MOST_DIGITS:
+        raise UsageError(f"{option} has a number of over {MOST_DIGITS} digits; give a smaller one")
+    if not all(word.isascii() and word.isdecimal() and int(word) > 0 for word in words):
         raise UsageError(f"{option} {text}: write whole numbers above 0, as in 1,2,4")
     return [int(word) for word in words]
 
@@ -46,7 +53,7 @@ def batch_sizes(text: str) -> list[int]:
     option = "--global-batch-size"
     found: dict[int, None] = {}
     for word in text.split(","):
-        parts = whole_numbers(option, word.replace(":", ","))
+        parts = _numbers(option, text, word.split(":"))
         if len(parts) not in (1, 3) or (len(parts) == 3 and parts[1] < parts[0]):
             raise UsageError(f"{option} {text}: write numbers, or first:last:step as 64:4096:64")
         first, last, step = parts if len(parts) == 3 else (parts[0], parts[0], 1)

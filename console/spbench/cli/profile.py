@@ -43,7 +43,7 @@ def profile(
     verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Ranks and commands.")] = False,
 ) -> None:
     """Measure a model's layers: time, memory and parameters, for spbench plan."""
-    from spbench.cli.request import request_from
+    from spbench.cli.request import refuse_folder, request_from
     from spbench.cli.run import execute
     from spbench.engine.plan import plan_suite, settings_of
     from spbench.planner.measuring import measured_profile, profile_suite
@@ -51,6 +51,7 @@ def profile(
     from spbench.record.folder import write_whole
     from spbench.suites import load_text
 
+    refuse_folder("--out", out)
     if ranks is not None and not busy:
         raise UsageError("--ranks says how many are busy; give --busy as well")
     sizes = whole_numbers("--batch-sizes", batch_sizes)

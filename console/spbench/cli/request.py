@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from spbench.errors import UsageError
+
 if TYPE_CHECKING:
     from spbench.engine.plan import Request
 
@@ -39,6 +41,16 @@ SetOption = Annotated[
 HomeOption = Annotated[
     Path | None, typer.Option("--home", help="Folder of the runs (SPBENCH_HOME, .spbench).")
 ]
+
+
+def refuse_folder(option: str, target: str | Path | None) -> None:
+    """Refuse a folder where an option takes a file to write, before any work is done.
+
+    Raises:
+        UsageError: It is one.
+    """
+    if target is not None and os.path.isdir(target or "."):  # Path's own raises on names too long
+        raise UsageError(f"{option} {target}: cannot write to a folder; name a file in it")
 
 
 def request_from(

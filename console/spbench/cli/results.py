@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from spbench.cli import series
-from spbench.cli.request import HomeOption
+from spbench.cli.request import HomeOption, refuse_folder
 from spbench.errors import NothingSelected
 
 if TYPE_CHECKING:
@@ -171,6 +171,7 @@ def export(
     home: HomeOption = None,
 ) -> None:
     """Export what a run measured: a row for each case and metric, or its whole report."""
+    refuse_folder("--output", output)
     from spbench.record.folder import find_run, home_of, write_whole
     from spbench.record.recorded import load_run
     from spbench.report.export import export_text

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 
 from spbench.planner.errors import PlannerError
+from spbench.planner.ranges import BANDWIDTHS, DELAYS_S, MAX_DEVICES, MEMORIES, SPEEDS
 
 GB = 1e9
 
@@ -32,12 +33,10 @@ class Link:
 
     def __post_init__(self) -> None:
         rates = (self.bandwidth, self.collective)
-        if any(rate is not None and not rate > 0 for rate in rates):
-            raise PlannerError(f"the link {self.name} needs bandwidths above 0")
-        if not (self.latency_s >= 0 and self.overhead_s >= 0):
-            raise PlannerError(
-                f"the link {self.name} needs a latency and an overhead of at least 0"
-            )
+        if any(rate is not None and not BANDWIDTHS.has(rate) for rate in rates):
+            raise PlannerError(f"the link {self.name} needs bandwidths {BANDWIDTHS}")
+        if not (DELAYS_S.has(self.latency_s) and DELAYS_S.has(self.overhead_s)):
+            raise PlannerError(f"the link {self.name} needs a latency and an overhead {DELAYS_S}")
 
     @property
     def all_reduce_bandwidth(self) -> float:
@@ -63,8 +62,10 @@ class DeviceKind:
     speed: float = 1.0
 
     def __post_init__(self) -> None:
-        if not self.speed > 0 or not (self.memory_bytes is None or self.memory_bytes > 0):
-            raise PlannerError(f"the device {self.name} needs a memory and a speed above 0")
+        if not (self.memory_bytes is None or MEMORIES.has(self.memory_bytes)):
+            raise PlannerError(f"the device {self.name} needs a memory {MEMORIES}")
+        if not SPEEDS.has(self.speed):
+            raise PlannerError(f"the device {self.name} needs a speed {SPEEDS}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +97,7 @@ class Cluster:
         pairs: Links of pairs of machines that have one of their own, by index, lower first.
 
     Raises:
-        PlannerError: It has no machine, or two of them have no link.
+        PlannerError: It has no machine or too many devices, or two machines have no link.
     """
 
     name: str
@@ -107,6 +108,7 @@ class Cluster:
     def __post_init__(self) -> None:
         if not self.machines:
             raise PlannerError(f"the cluster {self.name} has no machines")
+        _check_devices(self.name, self.device_count)
         count = len(self.machines)
         if any(not 0 <= a < b < count for a, b in self.pairs):
             raise PlannerError(f"the cluster {self.name} has a link of machines it does not have")
@@ -168,6 +170,11 @@ class Cluster:
         return found
 
 
+def _check_devices(name: str, count: int) -> None:
+    if count > MAX_DEVICES:
+        raise PlannerError(f"the cluster {name} has {count} devices; give it at most {MAX_DEVICES}")
+
+
 NVLINK = Link("nvlink", 25 * GB)
 """HPGO's figure within a machine."""
 ETHERNET_25 = Link("ethernet-25g", 1 * GB, collective=3 * GB)
@@ -182,8 +189,9 @@ def cluster_of(name: str, sizes: Sequence[int], between: Link = ETHERNET_25) -> 
     """Return a cluster of HPGO's devices, ``sizes`` of them in each machine.
 
     Raises:
-        PlannerError: There is no machine, or one without devices.
+        PlannerError: There is no machine, one without devices, or too many devices.
     """
+    _check_devices(name, sum(sizes))
     machines = tuple(Machine(f"node{at}", (V100,) * size, NVLINK) for at, size in enumerate(sizes))
     return Cluster(name, machines, between)
 
@@ -203,7 +211,7 @@ def cluster_from_ends(ends: Sequence[int]) -> Cluster:
     ``[8, 16]`` is two machines of 8 devices.
 
     Raises:
-        PlannerError: The numbers do not rise from above 0.
+        PlannerError: The numbers do not rise from above 0, or end too high.
     """
     text = ",".join(map(str, ends))
     sizes = [end - before for before, end in zip([0, *ends], ends, strict=False)]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
@@ -11,11 +12,11 @@ from spbench.errors import did_you_mean
 from spbench.planner.cluster import Cluster, DeviceKind, Link, Machine
 from spbench.planner.errors import PlannerError
 from spbench.planner.quantities import BYTES, RATES, SECONDS, quantity
+from spbench.planner.ranges import MAX_DEVICES
 from spbench.suites.findings import Findings
 from spbench.suites.yaml_nodes import KeyPath
 
 SCHEMA = "spbench.cluster/1"
-MAX_DEVICES = 1 << 16
 
 _KEYS = ("schema", "name", "devices", "links", "machines", "between", "pairs")
 
@@ -25,6 +26,7 @@ class ClusterReader:
     """Reads plain data, and tells every error at its place."""
 
     findings: Findings
+    _devices_so_far: int = field(default=0, init=False)
 
     def cluster(self, data: Any, name: str) -> Cluster | None:
         """Return the cluster; None where there are errors."""
@@ -136,8 +138,8 @@ class ClusterReader:
                 machines += self._machine(entry, index, path, kinds, links)
             else:
                 self.findings.at_value(path, "a machine is a mapping with devices")
-        names = [machine.name for machine in machines]
-        for name in sorted({name for name in names if names.count(name) > 1}):
+        names = Counter(machine.name for machine in machines)
+        for name in sorted(name for name, count in names.items() if count > 1):
             self.findings.at_value(("machines",), f"the machine {name!r} stands twice")
         return machines
 
@@ -154,25 +156,30 @@ class ClusterReader:
         if not isinstance(name, str):
             self.findings.at_value((*path, "name"), "the name must be text")
         if type(count) is not int or not 1 <= count <= MAX_DEVICES:
-            self.findings.at_value((*path, "count"), "count must be a whole number from 1")
+            self.findings.at_value(
+                (*path, "count"), f"count must be a whole number from 1 to {MAX_DEVICES}"
+            )
             count = 1
         link = self._chosen(entry, "link", links, path) if "link" in entry else None
-        devices = self._devices(entry, path, kinds)
+        counts = self._devices(entry, path, kinds)
+        self._count_devices(count * sum(counts.values()), path)
         if self.findings.count:
             return []
+        devices = tuple(kinds[kind] for kind, many in counts.items() for _ in range(many))
         names = [f"{name}-{at}" for at in range(count)] if "count" in entry else [name]
         made = self._made(path, lambda: [Machine(each, devices, link) for each in names])
         return made or []
 
     def _devices(
         self, entry: Mapping[str, Any], path: KeyPath, kinds: Mapping[str, Any]
-    ) -> tuple[DeviceKind, ...]:
+    ) -> dict[str, int]:
+        """Return how many devices of which kind a machine has."""
         path = (*path, "devices")
         counts = entry.get("devices")
         if not isinstance(counts, dict) or not counts:
             self.findings.at_value(path, "devices must be a mapping of kinds to counts: {v100: 8}")
-            return ()
-        found: list[DeviceKind] = []
+            return {}
+        found: dict[str, int] = {}
         for kind, count in counts.items():
             if kind not in kinds:
                 near = did_you_mean(kind, kinds)
@@ -181,8 +188,16 @@ class ClusterReader:
                 message = f"the number of devices must be a whole number from 1 to {MAX_DEVICES}"
                 self.findings.at_value((*path, kind), message)
             else:
-                found += [kinds[kind]] * count
-        return tuple(found)
+                found[kind] = count
+        return found
+
+    def _count_devices(self, count: int, path: KeyPath) -> None:
+        """Count devices before they are made; tell once where they become too many."""
+        before = self._devices_so_far
+        self._devices_so_far += count
+        if before <= MAX_DEVICES < self._devices_so_far:
+            message = f"the machines up to here have {self._devices_so_far} devices"
+            self.findings.at_value(path, f"{message}; give a cluster at most {MAX_DEVICES}")
 
     def _pairs(
         self, data: Mapping[str, Any], names: list[str], links: Mapping[str, Any]

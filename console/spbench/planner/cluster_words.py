@@ -11,6 +11,8 @@ from spbench.planner.cluster_yaml import load_cluster
 from spbench.planner.errors import PlannerError
 from spbench.record.folder import find_run
 
+_MOST_DIGITS = 100
+
 
 def machines_cluster(text: str, option: str = "") -> Cluster:
     """Return the cluster of ``8,16``: where each machine's devices end.
@@ -23,10 +25,13 @@ def machines_cluster(text: str, option: str = "") -> Cluster:
         PlannerError: They are no such numbers.
     """
     words = [word.strip() for word in text.split(",")]
-    if not all(word.isdecimal() for word in words):
+    if not all(word.isascii() and word.isdecimal() for word in words):
         raise PlannerError(
             f"{option}{text}: write where each machine's devices end: 8,16 is two of 8"
         )
+    if max(map(len, words)) > _MOST_DIGITS:
+        told = f"{option}has" if option else "the machines have"
+        raise PlannerError(f"{told} a number of over {_MOST_DIGITS} digits; give a smaller one")
     return cluster_from_ends([int(word) for word in words])
 
 

@@ -1,4 +1,4 @@
-"""What HPGO's search keeps: a cell for each set of devices in use and each last group among them."""
+"""What HPGO's search keeps: a cell for each set of devices in use and each last group."""
 
 from __future__ import annotations
 

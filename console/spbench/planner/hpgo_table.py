@@ -2,8 +2,8 @@
 
 A cell stands for the devices in use and the last stage's among them, and holds over all states the
 least block with which the model up to that state runs on them. The stage that follows has one
-worker or more, and devices by one of the placements. numpy goes over all ends and cuts of a stage at
-once.
+worker or more, and devices by one of the placements. numpy goes over all ends and cuts of a stage
+at once.
 
 HPGO takes any of the splits with the least block, by chance; here the least of them in messages
 and all-reduce is taken.

@@ -10,6 +10,7 @@ from typing import Any
 from spbench.planner.errors import PlannerError
 from spbench.planner.graph import Edge, find_cycle
 from spbench.planner.origin import Origin
+from spbench.planner.ranges import MAX_BATCH, SIZES, TIMES_MS
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,22 +85,27 @@ class Profile:
             raise PlannerError(f"the profile {self.name}: {wrong}")
 
     def at(self, batch_size: int) -> Profile:
-        """Return the profile at another batch size.
+        """Return the profile at another batch size; its layers are those of `layers_at`."""
+        if batch_size == self.batch_size:
+            return self
+        return replace(self, batch_size=batch_size, layers=self.layers_at(batch_size), also=())
+
+    def layers_at(self, batch_size: int) -> tuple[Layer, ...]:
+        """Return the layers at another batch size.
 
         With one measurement everything but the parameters grows in proportion. With several it
         follows the line between the two that are nearest; beyond them that line goes on, and
         stays between the outermost measurement and what is in proportion to it.
         """
         if batch_size == self.batch_size:
-            return self
+            return self.layers
         points = sorted(
             [Measured(self.batch_size, self.layers), *self.also], key=lambda point: point.batch_size
         )
-        layers = tuple(
+        return tuple(
             _layer_at(batch_size, [(point.batch_size, point.layers[index]) for point in points])
             for index in range(len(self.layers))
         )
-        return replace(self, batch_size=batch_size, layers=layers, also=())
 
     def without(self, dropped: set[int]) -> Profile:
         """Return the profile without some layers, by index, and without their edges.
@@ -122,25 +128,33 @@ class Profile:
         )
 
 
-def wrong_number(value: float) -> str | None:
-    """Return what is wrong with a time or a number of bytes; None where nothing is."""
-    if not math.isfinite(value):
+def wrong_number(name: str, value: float) -> str | None:
+    """Return what is wrong with one of the `NUMBERS` of a layer; None where nothing is."""
+    if not -math.inf < value < math.inf:  # isfinite cannot take whole numbers of 400 digits
         return "is no finite number"
-    return "is negative" if value < 0 else None
+    if value < 0:
+        return "is negative"
+    allowed = TIMES_MS if name.endswith("_ms") else SIZES
+    return None if allowed.has(value) else f"is out of range: give {allowed}"
 
 
 def _wrong(profile: Profile) -> list[str]:
     if not profile.layers:
         return ["it has no layers"]
-    wrong = [f"the batch size {profile.batch_size} is no positive number"]
-    found = wrong if profile.batch_size < 1 else []
+    found = _wrong_size(profile.batch_size)
     found += _wrong_layers(profile.layers)
     for point in profile.also:
         found += _wrong_measurement(profile, point)
+        found += _wrong_size(point.batch_size)
     sizes = [point.batch_size for point in profile.also]
     if sorted(set(sizes)) != sizes or profile.batch_size in sizes:
         found.append("its further batch sizes do not rise, or repeat its own")
     return found or _wrong_edges(profile)
+
+
+def _wrong_size(size: int) -> list[str]:
+    wrong = f"the batch size {size} is not from 1 to {MAX_BATCH}"
+    return [] if 1 <= size <= MAX_BATCH else [wrong]
 
 
 def _wrong_measurement(profile: Profile, point: Measured) -> list[str]:
@@ -158,7 +172,7 @@ def _wrong_layers(layers: Sequence[Layer]) -> list[str]:
         names.add(layer.name)
         for name in NUMBERS:
             value = getattr(layer, name)
-            if value is not None and (wrong := wrong_number(value)):
+            if value is not None and (wrong := wrong_number(name, value)):
                 found.append(f"{name} of {layer.name} {wrong}")
     if not found and not any(layer.forward_ms + layer.backward_ms for layer in layers):
         found.append("its layers take no time")

@@ -10,6 +10,8 @@ from spbench.planner.profile_json import read_profile_json
 from spbench.planner.torchgraph import read_torchgraph
 
 MAX_BYTES = 64 << 20
+_NO_PROFILES = ("null", "true", "false")
+"""JSON that no torchgraph text can be either."""
 
 
 def load_profile(path: Path, batch_size: int | None = None) -> Profile:
@@ -25,14 +27,19 @@ def load_profile(path: Path, batch_size: int | None = None) -> Profile:
         PlannerError: It cannot be read, or the batch size is missing or another one.
     """
     text = read_text(path, MAX_BYTES)
-    if text.lstrip().startswith(("{", "[")):
+    if not text.strip():
+        raise PlannerError(f"{path} is empty; write a profile to it with spbench profile")
+    if text.lstrip().startswith(("{", "[")) or text.strip() in _NO_PROFILES:
         profile = read_profile_json(text, str(path), path.stem)
         if batch_size not in (None, profile.batch_size):
             sizes = f"batch size {profile.batch_size}, not {batch_size}"
             raise PlannerError(f"{path} was measured at {sizes}; leave it out or correct it")
         return profile
     if batch_size is None:
-        raise PlannerError(f"{path} is torchgraph text, which does not say its batch size; give it")
+        raise PlannerError(
+            f"{path} is torchgraph text, which does not say its batch size;"
+            " give --profile-batch-size"
+        )
     return read_torchgraph(text, str(path), path.stem, batch_size)
 
 

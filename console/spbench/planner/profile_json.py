@@ -30,6 +30,8 @@ from spbench.planner.profile_reader import SCHEMA, ProfileReader
 from spbench.suites.findings import Findings
 from spbench.suites.yaml_nodes import Document, KeyPath, Mark, Node, YamlError, compose
 
+_MANY_DIGITS = 100
+
 
 def read_profile_json(text: str, file: str, name: str) -> Profile:
     """Return the profile of a text; ``name`` stands for one that it does not give.
@@ -38,10 +40,13 @@ def read_profile_json(text: str, file: str, name: str) -> Profile:
         ProfileError: The text has errors; it holds them all.
     """
     try:
-        data = json.loads(text, object_pairs_hook=_no_key_twice)
+        data = json.loads(text, object_pairs_hook=_no_key_twice, parse_int=_whole)
     except json.JSONDecodeError as error:
         told = f"this is no JSON: {error.msg}"
         raise ProfileError([Diagnostic(file, error.lineno, error.colno, told)]) from None
+    except RecursionError:
+        told = "this is no profile: its brackets are nested too deeply"
+        raise ProfileError([Diagnostic(file, 1, 1, told)]) from None
     except _TwiceError as error:
         raise ProfileError([Diagnostic(file, 1, 1, str(error))]) from None
     reader = ProfileReader()
@@ -82,6 +87,11 @@ def _written(layer: Layer, numbers: tuple[str, ...]) -> dict[str, Any]:
 
 class _TwiceError(Exception):
     """A key that stands twice in one object."""
+
+
+def _whole(digits: str) -> int | float:
+    """Return a whole number; past all ranges as a float, since Python refuses 4301 digits."""
+    return int(digits) if len(digits) < _MANY_DIGITS else float(digits)
 
 
 def _no_key_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

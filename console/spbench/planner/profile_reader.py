@@ -18,6 +18,7 @@ from spbench.planner.profile import (
     cycle_text,
     wrong_number,
 )
+from spbench.planner.ranges import MAX_BATCH
 from spbench.suites.yaml_nodes import KeyPath
 
 SCHEMA = "spbench.profile/1"
@@ -76,8 +77,9 @@ class ProfileReader:
 
     def _batch_size(self, data: Mapping[str, Any], path: KeyPath) -> int:
         value = data.get("batch_size")
-        if type(value) is not int or value < 1:
-            self._blame((*path, "batch_size"), "batch_size must be a whole number from 1")
+        if type(value) is not int or not 1 <= value <= MAX_BATCH:
+            wrong = f"batch_size must be a whole number from 1 to {MAX_BATCH}"
+            self._blame((*path, "batch_size"), wrong)
             return 1
         return value
 
@@ -134,7 +136,7 @@ class ProfileReader:
         if type(value) not in (int, float):
             self._blame((*path, key), f"{key} must be a number")
             return 0.0
-        if wrong := wrong_number(value):
+        if wrong := wrong_number(key, value):
             self._blame((*path, key), f"{key} {wrong}")
             return 0.0
         return float(value)
@@ -146,6 +148,8 @@ class ProfileReader:
         if not isinstance(entries, list):
             self._blame(("edges",), "edges must be a list of pairs of names")
             return []
+        if not layers:
+            return []  # there are errors, and every name would be another one
         places = {layer.name: index for index, layer in enumerate(layers)}
         edges: dict[Edge, int] = {}
         for index, entry in enumerate(entries):
@@ -175,7 +179,7 @@ class ProfileReader:
             self._known(entry, {"batch_size", "layers"}, path)
             size = self._batch_size(entry, path)
             others = self._layers(entry, path, PER_BATCH, layers)
-            if [layer.name for layer in others] != [layer.name for layer in layers]:
+            if layers and [layer.name for layer in others] != [layer.name for layer in layers]:
                 self._blame((*path, "layers"), "these must be the profile's layers in its order")
             points.append(Measured(size, others))
         return points

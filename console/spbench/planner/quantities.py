@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal, InvalidOperation, Overflow
 
 _DECIMAL = {"": "1", "k": "1e3", "M": "1e6", "G": "1e9", "T": "1e12"}
 _BINARY = {f"{prefix}i": 1024**power for power, prefix in enumerate("KMGT", 1)}
@@ -25,12 +25,19 @@ def quantity(value: object, units: Mapping[str, Decimal]) -> float:
         ValueError: It is none, or not finite.
     """
     if isinstance(value, (int, float)) and not isinstance(value, bool):
-        number = float(value)
+        number = _float(value)
     else:
         number = _with_unit(value, units)
     if not math.isfinite(number):
         raise ValueError(f"{value!r} is no finite number")
     return number
+
+
+def _float(value: float) -> float:
+    try:
+        return float(value)
+    except OverflowError:  # a whole number of over 308 digits
+        return math.inf
 
 
 def _with_unit(value: object, units: Mapping[str, Decimal]) -> float:
@@ -40,5 +47,7 @@ def _with_unit(value: object, units: Mapping[str, Decimal]) -> float:
             return float(Decimal(found[1]) * units[found[2]])
     except InvalidOperation:
         pass  # several points, say
+    except Overflow:
+        return math.inf
     known = f" with one of the units {', '.join(units)}" if units else ""
     raise ValueError(f"{value!r} is no number{known}")

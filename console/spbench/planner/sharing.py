@@ -20,15 +20,20 @@ def share(speeds: Sequence[tuple[float, int]], samples: int) -> list[int]:
     """
     if len(speeds) == 1:
         return [math.ceil(samples / speeds[0][1])]
-    times = sorted({count / speed for speed, _ in speeds for count in range(1, samples + 1)})
-    low, high = 0, len(times) - 1
+    least = min(_least(speeds, speed, samples) for speed, _ in speeds)
+    return [min(_in(least, speed), samples) for speed, _ in speeds]
+
+
+def _least(speeds: Sequence[tuple[float, int]], speed: float, samples: int) -> float:
+    """Return the least time of whole samples at one speed in which all devices do enough."""
+    low, high = 1, samples
     while low < high:
         middle = (low + high) // 2
-        if _done(speeds, times[middle]) >= samples:
+        if _done(speeds, middle / speed) >= samples:
             high = middle
         else:
             low = middle + 1
-    return [min(_in(times[low], speed), samples) for speed, _ in speeds]
+    return low / speed
 
 
 def _in(seconds: float, speed: float) -> int:

@@ -127,7 +127,7 @@ class _Draft:
             self.blame(number, f"{key}: {written!r} is no number", column)
             return 0.0
         for value in values:
-            if wrong := wrong_number(value):
+            if wrong := wrong_number(_FIELDS[key], value):
                 self.blame(number, f"{key}: {written} {wrong}", column)
                 return 0.0
         return sum(values)

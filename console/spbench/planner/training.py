@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from spbench.planner.errors import PlannerError
+from spbench.planner.ranges import MAX_BATCH, MEMORIES, SCALINGS
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +33,16 @@ class Training:
         batch, micro = self.global_batch_size, self.micro_batch_size
         if batch < 1 or micro < 1:
             raise PlannerError(f"the batch of {batch} in micro-batches of {micro} must be above 0")
+        if batch > MAX_BATCH:
+            raise PlannerError(
+                f"the global batch of {batch} is too large; give at most {MAX_BATCH} samples"
+            )
         if batch % micro:
             raise PlannerError(
                 f"micro-batches of {micro} do not divide the global batch of {batch}"
             )
         scaling, peak = self.optimizer_memory_scaling, self.peak_activation_bytes
-        if not (math.isfinite(scaling) and scaling >= 1):
-            raise PlannerError(f"the optimizer memory scaling {scaling} must be at least 1")
-        if peak is not None and not (math.isfinite(peak) and peak > 0):
-            raise PlannerError(f"the peak activation of {peak} bytes must be above 0")
+        if not SCALINGS.has(scaling):
+            raise PlannerError(f"the optimizer memory scaling {scaling} must be {SCALINGS}")
+        if peak is not None and not MEMORIES.has(peak):
+            raise PlannerError(f"the peak activation {peak} must be {MEMORIES}")

@@ -55,7 +55,7 @@ def work_at(states: States, samples: int, peak_activation_bytes: float | None) -
     layers = profile.layers
     forward, backward, kept = states.forward_s, states.backward_s, states.kept_bytes
     if profile.also and samples:  # its times are not in proportion
-        factor, layers = 1.0, profile.at(samples).layers
+        factor, layers = 1.0, profile.layers_at(samples)
         forward = _along(states, [layer.forward_ms / 1000.0 for layer in layers])
         backward = _along(states, [layer.backward_ms / 1000.0 for layer in layers])
         kept = _along(states, [layer.kept for layer in layers])

@@ -264,7 +264,7 @@ def test_several_processes_plan_as_one():
         ({"micro_batch_size": 3}, "do not divide"),
         ({"micro_batch_size": 0}, "above 0"),
         ({"mode": "fast"}, "neither best nor hpgo"),
-        ({"optimizer_memory_scaling": 0.5}, "at least 1"),
+        ({"optimizer_memory_scaling": 0.5}, "must be from 1 to 10000"),
     ],
 )
 def test_wrong_numbers_are_told(options, text):

@@ -9,6 +9,7 @@ from spbench.planner.cluster import (
     ETHERNET_25,
     NVLINK,
     PRESETS,
+    V100,
     Cluster,
     DeviceKind,
     Link,
@@ -64,11 +65,16 @@ def test_a_cluster_of_mixed_kinds_is_read():
     [
         ("spbench.cluster/1", "x", "c.yaml:1:9: error: the schema must be spbench.cluster/1"),
         ("16GB", "16GBs", "c.yaml:4:18: error: '16GBs' is no number with one of the units B, kB"),
-        ("16GB", "-1", "needs a memory and a speed above 0"),
-        ("16GB", "0", "needs a memory and a speed above 0"),
+        ("16GB", "-1", "needs a memory from 1 to 1e18 bytes"),
+        ("16GB", "0", "needs a memory from 1 to 1e18 bytes"),
+        ("speed: 2.5", "speed: 1e308", "the device a100 needs a speed from 1e-6 to 1e6"),
+        ("speed: 2.5", "speed: 1e-320", "the device a100 needs a speed from 1e-6 to 1e6"),
+        ("speed: 2.5", f"speed: 1{'0' * 400}", "is no finite number"),
+        ("bandwidth: 10GB/s", "bandwidth: 1e-320", "bandwidths from 1 to 1e18 bytes a second"),
+        ("bandwidth: 10GB/s", "bandwidth: 9e999999GB/s", "is no finite number"),
         ("speed: 2.5", "sped: 2.5", "'sped' is no key here (did you mean speed?)"),
         ("bandwidth: 10GB/s", "latency: 1", "the link fast needs a bandwidth"),
-        ("bandwidth: 10GB/s", "bandwidth: 0", "the link fast needs bandwidths above 0"),
+        ("bandwidth: 10GB/s", "bandwidth: 0", "the link fast needs bandwidths from 1 to 1e18"),
         ("bandwidth: 10GB/s", "bandwidth: .inf", "is no finite number"),
         ("between: ethernet", "between: ether", "no link is called 'ether' (did you mean eth"),
         ("between: ethernet", "", "has machines without a link between them"),
@@ -76,7 +82,12 @@ def test_a_cluster_of_mixed_kinds_is_read():
         ("{v100: 2}", "{v100: 0}", "number of devices must be a whole number from 1"),
         ("{v100: 2}", "{p100: 2}", "no device is called 'p100' (did you mean v100?)"),
         ("{v100: 2}", "8", "devices must be a mapping of kinds to counts"),
-        ("count: 2", "count: 0", "count must be a whole number from 1"),
+        ("count: 2", "count: 0", "count must be a whole number from 1 to 65536"),
+        (
+            "{v100: 2}, link: nvlink, count: 2",
+            "{v100: 65536}, link: nvlink, count: 65536",
+            "the machines up to here have 4294967296 devices; give a cluster at most 65536",
+        ),
         ("big, devices", "rack-1, devices", "the machine 'rack-1' stands twice"),
         ("[big, rack-0]", "[big, rack]", "no machine is called 'rack' (did you mean rack-"),
         ("[big, rack-0]", "[big]", "a pair is {machines: [a, b], link: name}"),
@@ -166,9 +177,21 @@ def test_presets_are_dapples_clusters():
     [
         (lambda: Cluster("c", ()), "no machines"),
         (lambda: Machine("m", ()), "no devices"),
-        (lambda: Link("l", float("nan")), "bandwidths above 0"),
-        (lambda: Link("l", 1.0, -1.0), "latency and an overhead of at least 0"),
-        (lambda: Link("l", 1.0, overhead_s=-1.0), "latency and an overhead of at least 0"),
+        (
+            lambda: cluster_from_ends([8, 10**12]),
+            "has 1000000000000 devices; give it at most 65536",
+        ),
+        (
+            lambda: Cluster(
+                "c", (Machine("m", (V100,) * 65536, NVLINK), Machine("n", (V100,))), NVLINK
+            ),
+            "the cluster c has 65537 devices",
+        ),
+        (lambda: DeviceKind("d", 1e300), "the device d needs a memory from 1 to 1e18 bytes"),
+        (lambda: Link("l", 1.0, 1e9), "latency and an overhead from 0 to 1e6 s"),
+        (lambda: Link("l", float("nan")), "bandwidths from 1 to"),
+        (lambda: Link("l", 1.0, -1.0), "latency and an overhead from 0 to 1e6 s"),
+        (lambda: Link("l", 1.0, overhead_s=-1.0), "latency and an overhead from 0 to 1e6 s"),
         (lambda: Cluster("c", PRESETS["dapple-a"].machines), "without a link"),
         (
             lambda: Cluster("c", PRESETS["dapple-a"].machines, NVLINK, {(1, 0): NVLINK}),
@@ -179,6 +202,13 @@ def test_presets_are_dapples_clusters():
 def test_wrong_clusters_cannot_be_made(make, error):
     with pytest.raises(PlannerError, match=error):
         make()
+
+
+def test_too_many_devices_are_told_once():
+    machine = "  - {name: big, devices: {v100: 1, a100: 2}, link: nvlink}\n"
+    more = "".join(machine.replace("big", f"m{at}").replace("2", "65000") for at in range(9))
+    [line] = errors_of(TEXT.replace(machine, machine + more)).splitlines()
+    assert line.startswith("c.yaml:14:5: error: the machines up to here have 130009 devices")
 
 
 def test_a_message_takes_its_latency_and_its_bytes():

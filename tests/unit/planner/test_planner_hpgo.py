@@ -298,9 +298,12 @@ def test_a_batch_of_one_has_a_plan():
         ((0,), "must be above 0"),
         ((8, 0), "must be above 0"),
         ((8, 3), "micro-batches of 3 do not divide the global batch of 8"),
-        ((8, 1, 0.5), "must be at least 1"),
-        ((8, 1, float("nan")), "must be at least 1"),
-        ((8, 1, 1.0, 0.0), "peak activation of 0.0 bytes must be above 0"),
+        ((8, 1, 0.5), "must be from 1 to 10000"),
+        ((8, 1, float("nan")), "must be from 1 to 10000"),
+        ((8, 1, 1e308), "must be from 1 to 10000"),
+        ((262145,), "262145 is too large; give at most 262144 samples"),
+        ((10**400,), "is too large"),
+        ((8, 1, 1.0, 0.0), "peak activation 0.0 must be from 1 to 1e18 bytes"),
     ],
 )
 def test_wrong_batches_are_told(numbers, error):

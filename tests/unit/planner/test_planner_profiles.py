@@ -58,6 +58,7 @@ def test_torchgraph_is_read():
         ([node(), node()], ["p.txt:2:1: error: the node n1 stands twice (first on line 1)"]),
         ([node(forward=-1)], ["p.txt:1:15: error: forward_compute_time: -1 is negative"]),
         ([node(forward="nan")], ["forward_compute_time: nan is no finite number"]),
+        ([node(forward="5e-324")], ["5e-324 is out of range: give 0 or from 1e-9 to 1e12 ms"]),
         ([node(forward="soon")], ["p.txt:1:15: error: forward_compute_time: 'soon' is no number"]),
         ([node(activation="[1; -2]")], ["activation_size: [1; -2] is negative"]),
         ([node().replace("forward_compute_time=1, ", "")], ["forward_compute_time is missing"]),
@@ -137,7 +138,8 @@ def test_json_errors_have_line_and_column():
     ("changes", "error"),
     [
         ({"schema": "x"}, "the schema must be 'spbench.profile/1'"),
-        ({"batch_size": 0}, "batch_size must be a whole number from 1"),
+        ({"batch_size": 0}, "batch_size must be a whole number from 1 to 262144"),
+        ({"batch_size": 10**30}, "batch_size must be a whole number from 1 to 262144"),
         ({"layers": []}, "layers must be a list of at least one layer"),
         ({"layers": [3]}, "a layer is an object"),
         ({"layers": [{"name": "a"}]}, "forward_ms is missing"),
@@ -161,10 +163,40 @@ def test_wrong_json_is_told(changes, error):
         ("[]", "a profile is an object"),
         ('{"a": 1, "a": 2}', "the key 'a' stands twice"),
         ("3", "a profile is an object"),
+        ("[" * 100_000, "p.json:1:1: error: this is no profile: its brackets are nested too"),
+        ('{"batch_size": %s}' % ("9" * 5000), "batch_size must be a whole number from 1"),
     ],
 )
 def test_what_is_no_profile_is_told(text, error):
     assert error in json_errors(text)
+
+
+@pytest.mark.parametrize("digits", ["9" * 400, "9" * 5000, "1e400"])
+def test_numbers_without_end_are_told(digits):
+    text = json.dumps(document()).replace("2.5", digits, 1)
+    assert "p.json:1:" in (errors := json_errors(text))
+    assert "backward_ms is no finite number" in errors
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
+    [
+        ("forward_ms", 5e-324, "forward_ms is out of range: give 0 or from 1e-9 to 1e12 ms"),
+        ("forward_ms", 1e308, "forward_ms is out of range"),
+        ("parameter_bytes", 1e308, "is out of range: give 0 or from 0.001 to 1e18 bytes"),
+    ],
+)
+def test_numbers_out_of_range_are_told(key, value, words):
+    content = document()
+    content["layers"][0][key] = value
+    assert words in json_errors(content)
+
+
+def test_without_layers_their_names_are_no_further_errors():
+    layers = document()["layers"]
+    also = [{"batch_size": 8, "layers": layers}]
+    errors = json_errors(document(layers=[], edges=[["a", "b"]], also=also))
+    assert errors == "p.json:1:60: error: layers must be a list of at least one layer"
 
 
 def test_not_a_number_is_no_time():
@@ -177,7 +209,7 @@ def test_not_a_number_is_no_time():
 
 
 names = st.text(st.characters(categories=["L", "N"]), min_size=1, max_size=5)
-numbers = st.floats(min_value=0.0, max_value=1e12, allow_nan=False)
+numbers = st.just(0.0) | st.floats(min_value=1e-3, max_value=1e11, allow_nan=False)
 
 
 @st.composite
@@ -236,9 +268,22 @@ def test_garbage_is_an_error_and_no_traceback(text):
 def test_torchgraph_needs_a_batch_size(tmp_path):
     path = tmp_path / "p.txt"
     path.write_text(node())
-    with pytest.raises(PlannerError, match="does not say its batch size"):
+    with pytest.raises(
+        PlannerError, match="does not say its batch size; give --profile-batch-size"
+    ):
         load_profile(path)
     assert load_profile(path, 3).batch_size == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [("", "is empty"), (" \n", "is empty"), (" null\n", "a profile is an object")],
+)
+def test_a_file_with_nothing_in_it_is_no_torchgraph(tmp_path, text, words):
+    path = tmp_path / "p.json"
+    path.write_text(text)
+    with pytest.raises(PlannerError, match=words):
+        load_profile(path)
 
 
 def test_json_says_its_batch_size(tmp_path):
@@ -265,11 +310,13 @@ def test_unreadable_files_are_told(tmp_path, raw):
     ("change", "error"),
     [
         ({"layers": ()}, "has no layers"),
-        ({"batch_size": 0}, "the batch size 0"),
+        ({"batch_size": 0}, "the batch size 0 is not from 1 to"),
         ({"edges": ((0, 9),)}, "names a layer that is not there"),
         ({"edges": ((0, 1), (0, 1))}, "an edge stands twice"),
         ({"edges": ((0, 1), (1, 0))}, "make a cycle"),
         ({"layers": (layer("a", -1.0),), "edges": ()}, "forward_ms of a is negative"),
+        ({"layers": (layer("a", 5e-324),), "edges": ()}, "forward_ms of a is out of range"),
+        ({"layers": (layer("a", 10**400),), "edges": ()}, "forward_ms of a is out of range"),
         ({"layers": (layer("a"), layer("a"))}, "a stands twice"),
         ({"layers": (layer("a", 0.0, 0.0),), "edges": ()}, "take no time"),
         ({"also": (Measured(2, (layer("z"),)),)}, "are not its layers"),
@@ -303,6 +350,11 @@ def test_a_noisy_pair_never_gives_negative_times():
     profile = Profile("p", 4, (layer("a", 6.0),), (), (at_8,))
     assert profile.at(64).layers[0].forward_ms == 4.0
     assert 1.5 <= profile.at(1).layers[0].forward_ms <= 6.0
+
+
+def test_layers_at_other_batch_sizes_may_leave_the_range_of_files():
+    profile = Profile("p", 4, (layer("a", 1e-9),), ())
+    assert profile.layers_at(1)[0].forward_ms == pytest.approx(2.5e-10)
 
 
 def test_what_grows_with_the_batch_is_all_but_the_parameters():

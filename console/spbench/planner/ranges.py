@@ -1,0 +1,47 @@
+"""The ranges of what the planner counts; far beyond them its sums overflow, or round to nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Numbers from ``least`` to ``most`` in a unit, and 0 where ``zero`` is set."""
+
+    least: float
+    most: float
+    unit: str = ""
+    zero: bool = False
+
+    def has(self, value: float) -> bool:
+        """Return whether a number is in it."""
+        return self.least <= value <= self.most or (self.zero and value == 0)
+
+    def __str__(self) -> str:
+        ends = f"from {_short(self.least)} to {_short(self.most)} {self.unit}".rstrip()
+        return f"0 or {ends}" if self.zero else ends
+
+
+def _short(value: float) -> str:
+    return f"{value:g}".replace("e+0", "e").replace("e+", "e").replace("e-0", "e-")
+
+
+TIMES_MS = Range(1e-9, 1e12, "ms", zero=True)
+"""Times of a layer."""
+SIZES = Range(1e-3, 1e18, "bytes", zero=True)
+"""Sizes of a layer."""
+MEMORIES = Range(1.0, 1e18, "bytes")
+"""Memories of a device, and peaks of a sample."""
+SPEEDS = Range(1e-6, 1e6)
+"""Speeds of a device against that of the profile."""
+BANDWIDTHS = Range(1.0, 1e18, "bytes a second")
+"""Bandwidths of a link."""
+DELAYS_S = Range(0.0, 1e6, "s")
+"""Latencies and overheads of a link."""
+SCALINGS = Range(1.0, 1e4)
+"""Bytes kept for each byte of parameters."""
+MAX_DEVICES = 1 << 16
+"""Devices of a cluster, in all."""
+MAX_BATCH = 1 << 18
+"""Samples of a batch; a step is simulated one micro-batch after another."""

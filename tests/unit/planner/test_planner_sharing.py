@@ -1,0 +1,43 @@
+"""How devices of several speeds share samples."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spbench.planner.sharing import share
+
+kinds = st.lists(
+    st.tuples(st.sampled_from([0.5, 1.0, 1.3, 2.0, 3.7]), st.integers(1, 4)),
+    min_size=2,
+    max_size=4,
+)
+
+
+def slowest(speeds, shares):
+    return max(held / speed for (speed, _), held in zip(speeds, shares, strict=True))
+
+
+@settings(max_examples=100, deadline=None)
+@given(kinds, st.integers(1, 40))
+def test_no_time_below_that_of_the_shares_is_enough(speeds, samples):
+    shares = share(speeds, samples)
+    assert sum(held * count for (_, count), held in zip(speeds, shares, strict=True)) >= samples
+    least = slowest(speeds, shares)
+    times = {held / speed for speed, _ in speeds for held in range(1, samples + 1)}
+    for shorter in (each for each in times if each < least * (1 - 1e-6)):
+        assert sum(int(shorter * speed + 1e-9) * count for speed, count in speeds) < samples
+
+
+def test_a_large_micro_batch_is_shared_at_once():
+    start = time.perf_counter()
+    assert share([(1.0, 2), (3.0, 2)], 1 << 18) == [32768, 98304]
+    assert time.perf_counter() - start < 1.0
+
+
+@pytest.mark.parametrize(("samples", "held"), [(1, 1), (7, 4), (8, 4)])
+def test_equal_devices_share_evenly(samples, held):
+    assert share([(1.0, 2)], samples) == [held]
