@@ -137,6 +137,8 @@ def plan(
         raise UsageError("--jobs plans several batch sizes at once; give them, or leave it out")
     loaded = load_profile(profile, profile_batch_size)
     on = asked_cluster(machines, cluster, cluster_from, home_of(home, os.environ))
+    if sys.stderr.isatty():  # large clusters take most of a minute
+        sys.stderr.write(f"planning {loaded.name} on {on.name}, devices: {on.device_count}\n")
     found = plan_many(
         loaded,
         on,

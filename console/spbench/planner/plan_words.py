@@ -70,7 +70,7 @@ def verified_cells(plan: Plan, verified: Verified) -> list[tuple[str, str, str, 
     """
     rows = [
         (
-            ", ".join(map(str, together)),
+            ",".join(map(str, together)),
             ", ".join(plan.state_names[plan.stages[at].end - 1] for at in together),
             row,
         )

@@ -120,7 +120,7 @@ def _peak(plan: Plan, kept: Mapping[int, float], at: int) -> float:
 
 
 def _flights(table: Timetable, stages: Sequence[int]) -> list[tuple[int, ...]]:
-    """Return how many micro-batches stages hold, from forward until backward, after each forward.
+    """Return how many micro-batches stages hold, from forward until backward, after each change.
 
     What goes at a time goes before what comes.
     """

@@ -12,12 +12,14 @@ from spbench.planner.errors import PlannerError
 from spbench.planner.estimate import closed_form
 from spbench.planner.interleaved import flights, turns
 from spbench.planner.memory import in_flight
+from spbench.planner.plan_words import verified_cells
 from spbench.planner.plans import Plan, Stage
 from spbench.planner.rounds_timetable import rounds_timetable
 from spbench.planner.timeline_svg import timeline_svg
 from spbench.planner.timeline_text import timeline_text
 from spbench.planner.timetable import timetable
 from spbench.planner.trace import trace
+from spbench.planner.verification import Compared, Verified
 
 SCHEDULES = "gpipe", "1f1b", "1f1b-deep"
 whole = st.integers(0, 9).map(float)
@@ -186,6 +188,14 @@ def test_memory_of_an_interleaved_step_is_that_of_all_stages_of_a_device():
     assert flights(0, 2, 2, 4) == ((3, 2), (4, 1))
     assert found.peak_bytes == (251, 231, 251, 231)
     assert found.kept_bytes == (50, 30, 50, 30)
+
+
+def test_stages_of_the_same_devices_are_measured_in_one_row():
+    plan = plan_of(in_rounds(4), 4, "interleaved")
+    figures = Verified(Compared(9.0, 10.0), (Compared(4.0, 5.0), Compared(3.0, 2.0)), {})
+    rows = verified_cells(plan, figures)
+    assert [row[0] for row in rows] == ["0,2,4,6", "1,3,5,7", "step"]
+    assert rows[0] == ("0,2,4,6", "s0, s2, s4, s6", "4", "5", "-20.0%")
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,9 @@ class PeakMemory:
             return
         # What was freed stays with the process otherwise, and would count from the start.
         gc.collect()
-        ctypes.CDLL(None).malloc_trim(0)
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+        if trim is not None:  # glibc's alone
+            trim(0)
         try:
             (_PROCESS / "clear_refs").write_text(_RESET_PEAK)
         except OSError:

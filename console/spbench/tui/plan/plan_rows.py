@@ -31,7 +31,7 @@ WAYS = (
     Column("reason", "", 10, flexible=True),
 )
 MEASURED = (
-    Column("stage", "stage", 5, "right"),
+    Column("stage", "stage", 11, "right"),
     Column("end", "up to", 12, flexible=True),
     Column("predicted", "predicted ms", 12, "right"),
     Column("measured", "measured ms", 11, "right"),
