@@ -11,12 +11,16 @@ from spbench.planner.states import States
 from spbench.planner.straight import straight_pipeline
 from spbench.planner.training import Training
 
+_MOST_DEVICES = 128
+"""Beyond which HPGO's search takes minutes for models of many equal layers."""
 _MOST = 600
 """Shapes that are tried: of more those that HPGO takes to be the fastest."""
 
 
 def hpgo_shapes(states: States, cluster: Cluster, training: Training) -> list[Shape]:
-    """Return HPGO's shapes, the best by its own estimate first; none where it knows no links."""
+    """Return HPGO's shapes, the best by its own estimate first; none of large clusters, or unknown links."""
+    if cluster.device_count > _MOST_DEVICES:
+        return []
     try:
         wires = wires_of(cluster)
     except PlannerError:
