@@ -18,7 +18,10 @@ _MOST = 600
 
 
 def hpgo_shapes(states: States, cluster: Cluster, training: Training) -> list[Shape]:
-    """Return HPGO's shapes, the best by its own estimate first; none of large clusters, or unknown links."""
+    """Return HPGO's shapes, the best by its own estimate first.
+
+    None for large clusters, and for links that HPGO does not know.
+    """
     if cluster.device_count > _MOST_DEVICES:
         return []
     try:
