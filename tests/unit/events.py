@@ -38,6 +38,7 @@ BY_KIND = {
         "detail": "",
     },
     "metric": {"case": "a", "repeat": 0, "name": "bandwidth", "value": 1.5},
+    "device": {"case": "a", "repeat": 0, "device": "cuda:0 NVIDIA H200", "reason": "auto"},
     "choice": {
         "case": "a",
         "repeat": 0,

@@ -127,6 +127,8 @@ def test_the_head_is_complete(kind, name):
         ("samples", "values"),
         ("check", "name"),
         ("check", "passed"),
+        ("device", "device"),
+        ("device", "reason"),
         ("log", "level"),
         ("log", "message"),
         ("case_end", "status"),

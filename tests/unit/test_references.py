@@ -7,7 +7,7 @@ import torch
 
 from spbench_workers.compute import conv, gemm
 from spbench_workers.compute.whole_numbers import largest_sum, whole_numbers
-from spbench_workers.device import TORCH_DTYPES
+from spbench_workers.device.formats import TORCH_DTYPES
 from spbench_workers.halo.compare import Mismatch, compare_pixels, compare_values
 from spbench_workers.layout import Box
 from spbench_workers.spatial.pixels import Image, WholeImage

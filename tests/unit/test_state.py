@@ -213,6 +213,12 @@ def test_a_rank_is_where_it_said_and_has_its_place():
     assert (part.cpus, part.place) == ((0, 1), {"tile": "0,1"})
 
 
+def test_a_ranks_device_is_that_of_the_case_and_not_what_its_host_has():
+    said = rank_event("device", 1, device="cuda:1 NVIDIA H200")
+    case = case_of([*started(described()), said])
+    assert [case.ranks[rank].device for rank in (0, 1)] == ["cpu", "cuda:1 NVIDIA H200"]
+
+
 @pytest.mark.parametrize(
     ("event", "phase"),
     [

@@ -15,7 +15,7 @@ from spbench_workers.catalog import BENCHMARKS, COMMON_FAULTS, Benchmark, Params
 from spbench_workers.comm import DisagreementError, World, agree, open_world
 from spbench_workers.context import Context
 from spbench_workers.errors import CannotRunError
-from spbench_workers.session import load_runners
+from spbench_workers.session import load_runners, run
 
 USAGE_STATUS = 2
 
@@ -226,7 +226,7 @@ def _run(world: World, entry: Benchmark, cases: list[Params], inject: str | None
             first=index == 0,
             last=index == len(cases) - 1,
         )
-        runner(context)
+        run(runner, context)
         channel.close()
         failed |= channel.failed
     return bool(world.comm.allreduce(int(failed)))

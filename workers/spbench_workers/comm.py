@@ -10,6 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from spbench_workers.device.nearness import nodes_of_cores
+from spbench_workers.protocol import ENV_DEVICE
+
 if TYPE_CHECKING:
     from mpi4py import MPI
 
@@ -35,19 +38,24 @@ def open_world() -> World:
     """Start MPI and say where this rank stands. Sets the number of OMP threads before torch."""
     import mpi4py
 
+    from spbench_workers.device.before_mpi import take_gpu
+    from spbench_workers.device.driver import driver
+
+    if os.environ.get(ENV_DEVICE) == "cuda":
+        take_gpu(os.environ, driver())
     # One thread at a time calls MPI, with a GPU autograd's own in turn with the main one: a library
     # without locks answers faster.
     mpi4py.rc.thread_level = "serialized"
     from mpi4py import MPI
 
     comm = MPI.COMM_WORLD
-    local = comm.Split_type(MPI.COMM_TYPE_SHARED)
-    local_rank = local.rank
-    cpus = tuple(sorted(os.sched_getaffinity(0)))
-    threads = _threads(cpus, local.allgather(cpus))
-    local.Free()
+    host, cpus = socket.gethostname(), tuple(sorted(os.sched_getaffinity(0)))
+    # By names: with MVAPICH2's ch3:sock each rank is alone in MPI's communicator of shared memory.
+    every: list[tuple[str, tuple[int, ...]]] = comm.allgather((host, cpus))
+    local_rank = sum(other == host for other, _ in every[: comm.rank])
+    threads = _threads(cpus, [theirs for other, theirs in every if other == host])
     os.environ.setdefault("OMP_NUM_THREADS", str(threads))
-    return World(comm, comm.rank, comm.size, local_rank, socket.gethostname(), cpus, threads)
+    return World(comm, comm.rank, comm.size, local_rank, host, cpus, threads)
 
 
 def _threads(cpus: tuple[int, ...], local: list[tuple[int, ...]]) -> int:
@@ -113,9 +121,5 @@ def fabric() -> str:
 
 def numa_node(cpus: tuple[int, ...]) -> int | None:
     """Return the NUMA node that holds all these CPUs; None where they span several."""
-    nodes = {
-        int(path.name[4:])
-        for cpu in cpus
-        for path in Path(f"/sys/devices/system/cpu/cpu{cpu}").glob("node[0-9]*")
-    }
+    nodes = nodes_of_cores(cpus)
     return nodes.pop() if len(nodes) == 1 else None

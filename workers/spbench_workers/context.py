@@ -135,6 +135,12 @@ class Context:
         """Say what was chosen where the parameters left it open, and why."""
         self._channel.send("choice", **self._ids, name=name, value=value, reason=reason)
 
+    def device(self, name: str, reason: str) -> None:
+        """Say on which device this rank computes, and why; rank 0's is a choice of the case."""
+        self._channel.send("device", **self._ids, device=name, reason=reason)
+        if self.world.rank == 0:
+            self.choice("device", name, reason)
+
     def log(self, message: str, level: str = "info") -> None:
         """Say something in one line."""
         self._channel.send("log", **self._ids, level=level, message=message)

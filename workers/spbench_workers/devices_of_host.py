@@ -5,9 +5,11 @@ standard library only, and words that Python 3.6 knows.
 """
 
 import os
+import re
 from pathlib import Path
 
 GPUS = Path("/proc/driver/nvidia/gpus")
+DRIVER = Path("/proc/driver/nvidia/version")
 ADAPTERS = Path("/sys/class/infiniband")
 MEMORY = Path("/proc/meminfo")
 
@@ -29,6 +31,12 @@ def gpus() -> "list[str]":
         fields = dict(line.split(":", 1) for line in _text(info).splitlines() if ":" in line)
         found.append(fields.get("Model", "GPU").strip())
     return found
+
+
+def driver_version() -> "str | None":
+    """Return the version of NVIDIA's kernel driver, ``580.82.07``; None where there is none."""
+    found = re.search(r"Kernel Module.*?\s(\d+\.[\d.]+)", _text(DRIVER))
+    return found.group(1) if found else None
 
 
 def adapters() -> "list[dict[str, str]]":

@@ -7,7 +7,13 @@ from contextlib import contextmanager
 
 
 class CannotRunError(RuntimeError):
-    """A case cannot run here; its text is one sentence that says why, and what to do."""
+    """A case cannot run here; its text is one sentence that says why, and what to do.
+
+    Attributes:
+        missing: Whether the machine lacks something that was asked for: the run's exit code is 3.
+    """
+
+    missing = False
 
 
 @contextmanager

@@ -20,6 +20,8 @@ ENV_RUN = "SPBENCH_RUN"
 """The run's id, in the environment of every process of a run."""
 ENV_EVENTS_DIR = "SPBENCH_EVENTS_DIR"
 ENV_CASES = "SPBENCH_CASES"
+ENV_DEVICE = "SPBENCH_DEVICE"
+"""``cuda`` in the ranks' environment, where a case of the job asks for a GPU."""
 
 MAX_LINE = 1 << 20
 """Bytes of the longest line, its newline included."""
@@ -80,6 +82,7 @@ _FIELDS: dict[str, dict[str, frozenset[type]]] = {
         "labels": _OBJECT | _LEFT_OUT,
         "measured_by": _TEXT | _LEFT_OUT,
     },
+    "device": {**_OF_REPEAT, "device": _TEXT, "reason": _TEXT},
     "choice": {**_OF_REPEAT, "name": _TEXT, "value": _TEXT, "reason": _TEXT},
     "log": {**_HEAD, **_RANK_OR_NONE, "level": _TEXT, "message": _TEXT},
     "case_end": {**_OF_REPEAT, "status": _TEXT, "error": _OBJECT | _LEFT_OUT},

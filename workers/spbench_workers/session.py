@@ -17,6 +17,7 @@ from spbench_workers.catalog import BENCHMARKS
 from spbench_workers.channel import Channel, ConsoleUnreachableError, open_channel
 from spbench_workers.comm import World, fabric, numa_node, open_world
 from spbench_workers.context import Context
+from spbench_workers.device.failures import told_of_gpu
 
 Runner = Callable[[Context], None]
 
@@ -124,18 +125,38 @@ def run_case(
     )
     context.start()
     try:
-        runner(context)
+        run(runner, context)
     except BaseException as error:
         context.end(
             "error",
             error={
                 "type": type(error).__name__,
                 "message": _sentence(error),
+                "missing": getattr(error, "missing", False),
                 "traceback": _trace(),
             },
         )
         raise
     context.end("ok")
+
+
+def run(runner: Runner, context: Context) -> None:
+    """Run a benchmark, and give back what it has left on a GPU.
+
+    Raises:
+        CannotRunError: The case cannot run here, or a GPU failed it.
+    """
+    try:
+        runner(context)
+    except Exception as error:
+        told = told_of_gpu(error)
+        if told is error:
+            raise
+        raise told from error
+    if "torch" in sys.modules:
+        from spbench_workers.device.memory import give_back
+
+        give_back()
 
 
 def _sentence(error: BaseException) -> str:

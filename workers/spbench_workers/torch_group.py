@@ -17,7 +17,7 @@ import torch.distributed as dist
 from mpi4py import MPI
 
 from spbench_workers.comm import on_one_host
-from spbench_workers.device import synchronize
+from spbench_workers.device.streams import synchronize
 from spbench_workers.errors import CannotRunError
 
 _TIMEOUT = timedelta(minutes=5)

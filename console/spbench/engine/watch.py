@@ -115,6 +115,7 @@ class Watch:
             f"{self.name(event['rank'], now)}: {error.get('message', 'unknown error')}",
             event["rank"],
             case=event["case"],
+            missing=bool(error.get("missing")),
             traceback=error.get("traceback"),
         )
 

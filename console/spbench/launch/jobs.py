@@ -17,6 +17,7 @@ from spbench.launch.placement import available_slots, cores, oversubscribed, pla
 from spbench.launch.program import interpreter, worker_program
 from spbench.suites.case import Case
 from spbench.suites.settings import LaunchSettings
+from spbench_workers.protocol import ENV_DEVICE
 
 HostsOf = Callable[[LaunchSettings], Hosts | None]
 """The hosts of a job with these settings; None: this machine."""
@@ -103,7 +104,7 @@ def prepare(
     job: Job,
     hosts: Hosts | None,
     home: Path,
-    private_env: Mapping[str, str],
+    private_env: dict[str, str],
     env: Mapping[str, str],
 ) -> Launch:
     """Return the job's whole command, its hostfile written under ``home``.
@@ -128,13 +129,19 @@ def prepare(
         placement=placement,
         settings=settings,
         program=worker_program(settings),
-        private_env=private_env,
+        private_env=private_env | _device_word(job),
         oversubscribed=shared,
         hostfile=path,
         library=library.name,
     )
     command = found.launcher.command(found.executable, spec, env)
     return Launch(found, library, command, text, path, placement, shared)
+
+
+def _device_word(job: Job) -> dict[str, str]:
+    """Tell ranks before MPI starts that a case needs a GPU: each takes its own first."""
+    needed = any(case.params.get("device") == "cuda" for case in job.cases)
+    return {ENV_DEVICE: "cuda"} if needed else {}
 
 
 def _spread(found: Found, hosts: Hosts | None, env: Mapping[str, str]) -> bool:

@@ -243,6 +243,13 @@ class RunState:
         else:
             case.values.setdefault(name, {})[event["repeat"], event["rank"]] = value
 
+    def _on_device(self, event: Event) -> None:
+        """Note where a rank computes in a case; before, only what its host has is known."""
+        rank, case = self._rank(event), self.cases[event["case"]]
+        rank.device = event["device"]
+        if rank.rank in case.ranks:
+            case.ranks[rank.rank].device = event["device"]
+
     def _on_choice(self, event: Event) -> None:
         self._rank(event)
         chosen = {"value": event["value"], "reason": event["reason"]}

@@ -26,7 +26,7 @@ from mpi4py import MPI
 
 from spbench_workers import torch_group
 from spbench_workers.comm import DisagreementError
-from spbench_workers.device import TORCH_DTYPES
+from spbench_workers.device.formats import TORCH_DTYPES
 from spbench_workers.layout import Box, Grid, parse_pair
 from spbench_workers.spatial.exchange import Exchange, view
 from spbench_workers.spatial.partition import Partition, halo_transfers

@@ -9,7 +9,7 @@ import torch.distributed as dist
 from mpi4py import MPI
 
 from spbench_workers import torch_group
-from spbench_workers.device import synchronize
+from spbench_workers.device.streams import synchronize
 from spbench_workers.errors import CannotRunError
 
 _OPS = {

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 
 from spbench_workers.allreduce.base import Reduction, Traffic
-from spbench_workers.device import synchronize
+from spbench_workers.device.streams import synchronize
 
 Opener = Callable[[torch.Tensor, torch.Tensor], Reduction]
 """Opens a reduction from a source of the host to a result of the host."""

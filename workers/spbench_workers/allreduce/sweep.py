@@ -8,7 +8,6 @@ from time import perf_counter
 
 from mpi4py import MPI
 
-from spbench_workers import device
 from spbench_workers.allreduce.arithmetic import FORMATS
 from spbench_workers.allreduce.base import Reduction
 from spbench_workers.allreduce.buffers import Buffers
@@ -22,6 +21,7 @@ from spbench_workers.allreduce.rotation import Rotation
 from spbench_workers.allreduce.turns import Comparison, by_turns
 from spbench_workers.catalog import Params
 from spbench_workers.context import Context
+from spbench_workers.device.choice import device_of
 from spbench_workers.timing import calls_of, measure, repeated
 
 _TRIED = 5
@@ -85,7 +85,7 @@ def _buffers(context: Context, part: int) -> Buffers:
         "alltoall": (whole, whole, 0),
     }[params["collective"]]
     dtype = FORMATS[params["dtype"]]
-    place = device.choose(params["device"], world.local_rank)
+    place = device_of(context)
     return Buffers(given, gotten, at if params["in_place"] else None, dtype, place)
 
 

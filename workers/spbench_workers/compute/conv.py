@@ -8,10 +8,12 @@ from collections.abc import Callable
 import torch
 from torch.nn import functional
 
-from spbench_workers import device
 from spbench_workers.alone import give_rate_and_limit
 from spbench_workers.compute.whole_numbers import whole_numbers
 from spbench_workers.context import Context
+from spbench_workers.device.choice import device_of
+from spbench_workers.device.formats import TORCH_DTYPES
+from spbench_workers.device.streams import synchronize
 from spbench_workers.layout import parse_pair
 from spbench_workers.timing import measure
 
@@ -41,7 +43,7 @@ class Convolution:
     def convolve(self) -> None:
         """Compute the result, all of it, before returning."""
         self.result = functional.conv2d(self.images, self.kernels, padding="same")
-        device.synchronize(self.images.device)
+        synchronize(self.images.device)
 
     def convolve_and_corrupt(self) -> None:
         """Compute the result and change one value of it, by at least 1."""
@@ -79,8 +81,8 @@ def _make(context: Context) -> Convolution:
     params = context.params
     height, width = parse_pair(params["image_size"])
     channels, kernel = params["in_channels"], params["kernel"]
-    dtype = device.TORCH_DTYPES[params["dtype"]]
-    place = device.choose(params["device"], context.world.local_rank)
+    dtype = TORCH_DTYPES[params["dtype"]]
+    place = device_of(context)
     images = (params["batch_size"], channels, height, width)
     kernels = (params["out_channels"], channels, kernel, kernel)
     return Convolution(

@@ -8,10 +8,12 @@ from dataclasses import dataclass
 
 import torch
 
-from spbench_workers import device
 from spbench_workers.alone import give_rate_and_limit
 from spbench_workers.compute.whole_numbers import whole_numbers
 from spbench_workers.context import Context
+from spbench_workers.device.choice import device_of
+from spbench_workers.device.formats import TORCH_DTYPES
+from spbench_workers.device.streams import synchronize
 from spbench_workers.timing import measure
 
 _ROWS = 256
@@ -32,7 +34,7 @@ class Matrices:
     def multiply(self) -> None:
         """Compute the result, all of it, before returning."""
         torch.mm(self.left, self.right, out=self.result)
-        device.synchronize(self.result.device)
+        synchronize(self.result.device)
 
     def multiply_and_corrupt(self) -> None:
         """Compute the result and change one value of it, by at least 1."""
@@ -44,8 +46,8 @@ class Matrices:
 def run(context: Context) -> None:
     """Run the case."""
     n = context.params["n"]
-    dtype = device.TORCH_DTYPES[context.params["dtype"]]
-    place = device.choose(context.params["device"], context.world.local_rank)
+    dtype = TORCH_DTYPES[context.params["dtype"]]
+    place = device_of(context)
     empty = [torch.empty((n, n), dtype=dtype, device=place) for _ in range(3)]
     matrices = Matrices(*empty)
     planted = context.planted("corrupt-result")

@@ -7,10 +7,11 @@ from statistics import median
 import torch
 from torch import nn
 
-from spbench_workers import device
 from spbench_workers.catalog.tiles import conv_sizes, grid_of_params
 from spbench_workers.compute.whole_numbers import Spread, spread_for, whole_numbers
 from spbench_workers.context import Context
+from spbench_workers.device.choice import device_of
+from spbench_workers.device.formats import TORCH_DTYPES
 from spbench_workers.halo.conv_times import (
     Convolution,
     give_backward,
@@ -56,8 +57,8 @@ def run(context: Context) -> None:
 
 def _make(context: Context) -> tuple[Convolution, OperatorCase]:
     params, world = context.params, context.world
-    place = device.choose(params["device"], world.local_rank)
-    dtype = device.TORCH_DTYPES[params["dtype"]]
+    place = device_of(context)
+    dtype = TORCH_DTYPES[params["dtype"]]
     tiling = Tiling.of_grid(
         world.comm,
         grid_of_params(params),

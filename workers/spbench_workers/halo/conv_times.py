@@ -12,9 +12,9 @@ from time import perf_counter
 import torch
 from torch.nn import functional
 
-from spbench_workers import device
 from spbench_workers.comm import crowded, rest
 from spbench_workers.context import Context
+from spbench_workers.device.streams import synchronize
 from spbench_workers.halo.operator_checks import OperatorCase
 from spbench_workers.halo.report import clocked, give_limits, give_phases, give_traffic, phases_of
 from spbench_workers.spatial.conv import SpatialConv2d
@@ -46,7 +46,7 @@ class Convolution:
     def forward(self) -> None:
         """Convolve once, exchange and all."""
         self.module(self.tile)
-        device.synchronize(self.place)
+        synchronize(self.place)
 
 
 def give_parts(context: Context, convolution: Convolution) -> None:
@@ -78,7 +78,7 @@ def _compute_ms(context: Context, convolution: Convolution) -> float:
         if module.tiled.frame.outputs.empty:
             return
         module.tiled.join(module.tiled.inner(convolution.tile, local), parts, local)
-        device.synchronize(convolution.place)
+        synchronize(convolution.place)
 
     return _median_ms(context, compute)
 
@@ -147,7 +147,7 @@ def _sequential_seconds(convolution: Convolution, case: OperatorCase) -> float:
             tuple(int(side) for side in module.padding),
             module.dilation,
         )
-        device.synchronize(convolution.place)
+        synchronize(convolution.place)
 
     convolve()
     return median(_seconds(convolve) for _ in range(3))
@@ -172,7 +172,7 @@ def give_backward(context: Context, convolution: Convolution) -> None:
 
 def _backward(output: torch.Tensor, gradient: torch.Tensor, place: torch.device) -> None:
     output.backward(gradient)
-    device.synchronize(place)
+    synchronize(place)
 
 
 def _median_ms(context: Context, body: Callable[[], object]) -> float:

@@ -7,9 +7,11 @@ from statistics import median
 
 import torch
 
-from spbench_workers import device
 from spbench_workers.catalog.tiles import grid_of_params
 from spbench_workers.context import Context
+from spbench_workers.device.choice import device_of
+from spbench_workers.device.formats import TORCH_DTYPES
+from spbench_workers.device.streams import synchronize
 from spbench_workers.halo.compare import Mismatch, compare_pixels
 from spbench_workers.halo.faults import plant_in_halo
 from spbench_workers.halo.report import (
@@ -48,7 +50,7 @@ class PaddedTile:
         table = halo_transfers(owned, params["halo_len"])
         self.own, self.held = owned.tile(comm.rank), table.needed[comm.rank]
         shape = (params["batch_size"], params["in_channels"], self.held.height, self.held.width)
-        dtype = device.TORCH_DTYPES[params["dtype"]]
+        dtype = TORCH_DTYPES[params["dtype"]]
         layout = torch.channels_last if params["channels_last"] else torch.contiguous_format
         self.padded = torch.empty(shape, dtype=dtype, device=place, memory_format=layout)
         self.tile = view(self.padded, self.held, self.own)
@@ -82,7 +84,7 @@ class PaddedTile:
 def run(context: Context) -> None:
     """Run the case."""
     params = context.params
-    place = device.choose(params["device"], context.world.local_rank)
+    place = device_of(context)
     padded = PaddedTile(context, place)
     exchange = padded.exchange
     give_choice(context, exchange)
@@ -109,7 +111,7 @@ def _timed(exchange: Exchange, place: torch.device) -> Callable[[], object]:
 
     def exchange_and_wait() -> None:
         exchange.run()
-        device.synchronize(place)
+        synchronize(place)
 
     return exchange_and_wait
 

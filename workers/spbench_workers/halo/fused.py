@@ -10,9 +10,11 @@ from statistics import median
 import torch
 from torch import nn
 
-from spbench_workers import device
 from spbench_workers.catalog.tiles import conv_sizes, grid_of_params, window_of_params
 from spbench_workers.context import Context
+from spbench_workers.device.choice import device_of
+from spbench_workers.device.formats import TORCH_DTYPES
+from spbench_workers.device.streams import synchronize
 from spbench_workers.halo.compare import Mismatch, compare_pixels
 from spbench_workers.halo.faults import plant_in_gradient, plant_in_halo
 from spbench_workers.halo.operator_checks import OperatorCase, Tolerance, Tolerances
@@ -66,15 +68,15 @@ def _difference(
 def _forward(module: nn.Module, tile: torch.Tensor) -> Callable[[], object]:
     def forward() -> None:
         module(tile)
-        device.synchronize(tile.device)
+        synchronize(tile.device)
 
     return forward
 
 
 def _make(context: Context) -> tuple[FusedSequential, OperatorCase]:
     params, world = context.params, context.world
-    place = device.choose(params["device"], world.local_rank)
-    dtype = device.TORCH_DTYPES[params["dtype"]]
+    place = device_of(context)
+    dtype = TORCH_DTYPES[params["dtype"]]
     tiling = Tiling.of_grid(
         world.comm,
         grid_of_params(params),

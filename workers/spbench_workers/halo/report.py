@@ -10,9 +10,9 @@ from time import perf_counter
 
 import torch
 
-from spbench_workers import device
 from spbench_workers.comm import rest
 from spbench_workers.context import Context
+from spbench_workers.device.streams import synchronize
 from spbench_workers.link.pair import one_way_seconds
 from spbench_workers.spatial.exchange import Exchange
 
@@ -60,7 +60,7 @@ def phases_of(context: Context, exchange: Exchange, place: torch.device) -> Phas
         waited = perf_counter()
         exchange.unpack()
         exchange.release()
-        device.synchronize(place)
+        synchronize(place)
         wholes.append(perf_counter() - begun)
         packs.append(packed - begun)
         waits.append(waited - packed)
@@ -138,7 +138,7 @@ def _copy_seconds(copies: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> float:
     def copy_all() -> None:
         for target, source in copies:
             target.copy_(source)
-        device.synchronize(place)
+        synchronize(place)
 
     return median(_timed(copy_all) for _ in range(COPY_ROUNDS))
 

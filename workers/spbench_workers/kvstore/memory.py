@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from spbench_workers.device import synchronize
+from spbench_workers.device.streams import synchronize
 from spbench_workers.kvstore.arena import Arena
 from spbench_workers.kvstore.base import Store
 

@@ -9,11 +9,11 @@ from typing import cast
 import torch
 from mpi4py import MPI
 
-from spbench_workers import device
 from spbench_workers.catalog import Params
 from spbench_workers.catalog.kvstore import devices_of
 from spbench_workers.catalog.stores import Server as ServerRole
 from spbench_workers.context import Context
+from spbench_workers.device.choice import device_of
 from spbench_workers.kvstore import faults
 from spbench_workers.kvstore.allreduce_opening import arenas, open_allreduce, open_window
 from spbench_workers.kvstore.arena import Arena
@@ -88,11 +88,12 @@ def open_part(context: Context, case: Case, ranks: Ranks) -> Part:
         CannotRunError: The device is not there, the ranks cannot run the algorithm, or a fault is
             planted where there is nothing to spoil.
     """
-    if case.is_server(context.world.rank):
+    serves = case.is_server(context.world.rank)
+    place = _place(context, serves)
+    if serves:
         nothing = Arena([0] * len(case.elements))
         server = _open_server(context, case, ranks)
         return Part(server, Memory(nothing, nothing, _HOST), server.shelves, serves=True)
-    place = _place(context)
     window = open_window(context.params, case, ranks.worker)
     if window is None:
         pinned = place.type == "cuda"
@@ -106,13 +107,15 @@ def open_part(context: Context, case: Case, ranks: Ranks) -> Part:
     return Part(store, memory, window=window)
 
 
-def _place(context: Context) -> torch.device:
-    place = device.choose(context.params["device"], context.world.local_rank)
+def _place(context: Context, serves: bool) -> torch.device:
+    """Return the rank's device: a server's is the host, others' that which ``gpus`` names."""
     gpus = devices_of(context.params)
-    if place.type == "cuda" and len(context.params["gpus"]) > 1:
-        place = torch.device("cuda", gpus[context.world.rank % len(gpus)])
-        torch.cuda.set_device(place)
-    return place
+    named = len(context.params["gpus"]) > 1
+    return device_of(
+        context,
+        preference="cpu" if serves else None,
+        index=gpus[context.world.rank % len(gpus)] if named else None,
+    )
 
 
 def _open_server(context: Context, case: Case, ranks: Ranks) -> Server:

@@ -6,9 +6,10 @@ from collections.abc import Callable
 
 import torch
 
-from spbench_workers import device
 from spbench_workers.alone import give_rate_and_limit
 from spbench_workers.context import Context
+from spbench_workers.device.choice import device_of
+from spbench_workers.device.streams import synchronize
 from spbench_workers.timing import measure
 
 _BLOCK = 1 << 24
@@ -18,13 +19,13 @@ _BLOCK = 1 << 24
 def run(context: Context) -> None:
     """Run the case."""
     size = context.params["size"]
-    place = device.choose(context.params["device"], context.world.local_rank)
+    place = device_of(context)
     source = torch.zeros(size, dtype=torch.uint8, device=place)
     target = torch.zeros(size, dtype=torch.uint8, device=place)
 
     def copy() -> None:
         target.copy_(source)
-        device.synchronize(place)
+        synchronize(place)
 
     def copy_and_corrupt() -> None:
         copy()

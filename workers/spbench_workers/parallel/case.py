@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from spbench_workers import device
 from spbench_workers.catalog.model_layout import MEASURED, check_tiles, layout_of
 from spbench_workers.catalog.models import model_of
 from spbench_workers.context import Context
+from spbench_workers.device.choice import device_of
 from spbench_workers.models.layers import Model
 from spbench_workers.parallel.balance import Balance, balanced, layer_ranges
 from spbench_workers.parallel.layer_times import layer_times
@@ -57,7 +57,7 @@ def case_of(context: Context) -> Case:
     params = context.params
     model = model_of(context.entry.name.removeprefix("model."), params)
     layout = layout_of(params)
-    place = device.choose(params["device"], context.world.local_rank)
+    place = device_of(context)
     plan = Plan(
         model,
         layout,

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from spbench_workers.device import synchronize
+from spbench_workers.device.streams import synchronize
 from spbench_workers.models.build import build_stage
 from spbench_workers.models.kit import WholeKit
 from spbench_workers.models.layers import Flow, Model

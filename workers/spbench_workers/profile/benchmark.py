@@ -11,8 +11,8 @@ import torch
 from mpi4py import MPI
 from torch import nn
 
-from spbench_workers import device
 from spbench_workers.context import Context
+from spbench_workers.device.choice import device_of
 from spbench_workers.errors import CannotRunError
 from spbench_workers.parallel.arithmetic import Arithmetic
 from spbench_workers.parallel.layer_times import as_tuple
@@ -28,7 +28,7 @@ TOLERANCE = 1e-5
 def run(context: Context) -> None:
     """Run the case: every rank does the same at once, and the medians are of all of them."""
     params, comm = context.params, context.world.comm
-    place = device.choose(params["device"], context.world.local_rank)
+    place = device_of(context)
     subject = subject_of(params, place, context.seed)
     if context.planted("wrong-layer"):
         subject = _with_a_wrong_layer(subject)

@@ -12,7 +12,7 @@ import torch
 from mpi4py import MPI
 
 from spbench_workers import torch_group
-from spbench_workers.device import synchronize
+from spbench_workers.device.streams import synchronize
 from spbench_workers.parallel.carriers import Message
 
 HOST = torch.device("cpu")

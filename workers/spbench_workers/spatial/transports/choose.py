@@ -10,7 +10,7 @@ from mpi4py import MPI
 
 from spbench_workers.catalog.tiles import TRANSPORT_DEVICES
 from spbench_workers.comm import on_one_host
-from spbench_workers.device import synchronize
+from spbench_workers.device.streams import synchronize
 from spbench_workers.spatial.transports import Transport, TransportError, Wiring
 from spbench_workers.spatial.transports.datatype import DatatypeTransport
 from spbench_workers.spatial.transports.nccl import NcclTransport

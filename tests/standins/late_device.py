@@ -1,0 +1,326 @@
+"""A stand-in for a GPU: a device of torch that does its work only when something waits for it.
+
+Tensors of the device ``late`` are real to autograd, whose backward passes run in a thread of their
+own, as on a GPU. Each operation is put on the queue of the current stream, and its result holds NaN
+until somebody waits for the stream: a wait that is missing shows as a wrong value. Copies to and
+from the host wait as CUDA's do: blocking ones for the current stream, ``non_blocking`` ones not.
+
+It has a clock too, in seconds of its own: `host` and `work` let time pass on the host and on the
+current stream, and `LateEvent.seconds_since` tells it. A wait that is missing there shows as a
+wrong time.
+
+It stands in for streams, events and waits alone: no kernel of CUDA is run, no memory is counted.
+
+    late = install()                       # once a process; then torch.device("late") is there
+    pixels = torch.ones(2, 3, device="late") * 2
+    late.streams.finish()                  # now they are 2
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from contextlib import contextmanager
+from functools import cache
+from itertools import chain
+
+import torch
+from torch.utils import backend_registration
+from torch.utils._pytree import tree_flatten, tree_map
+
+from spbench_workers.device import streams as device_streams
+
+NAME = "late"
+
+
+class Stream:
+    """Work in order: what is done when, and by the device's clock until when."""
+
+    def __init__(self):
+        self.queue = deque()
+        self.asked = self.done = 0
+        self.busy_until = 0.0
+
+    def ask(self, work):
+        self.queue.append(work)
+        self.asked += 1
+
+    def run_to(self, position):
+        while self.done < position:
+            work = self.queue.popleft()
+            self.done += 1
+            work()
+
+
+class LateEvent:
+    """A point in the work of a stream; one that was never set has passed."""
+
+    def __init__(self, device):
+        self._device, self._stream, self._position, self.time = device, None, 0, 0.0
+
+    def record(self):
+        self._stream = self._device.current
+        self._position = self._stream.asked
+        self.time = max(self._stream.busy_until, self._device.now)
+        # As on a GPU, the event itself comes in the stream's order.
+        self._stream.busy_until = self.time
+
+    def query(self):
+        return self._stream is None or self._stream.done >= self._position
+
+    def synchronize(self):
+        if self._stream is not None:
+            self._stream.run_to(self._position)
+            self._device.now = max(self._device.now, self.time)
+
+    def seconds_since(self, earlier):
+        assert self.query(), "the event has not passed: nobody waited for it"
+        assert earlier.query(), "the earlier event has not passed: nobody waited for it"
+        return self.time - earlier.time
+
+
+class LateStreams:
+    """The streams of the device, as `spbench_workers.device.streams` has them."""
+
+    def __init__(self, device):
+        self._device = device
+
+    def synchronize(self):
+        self._device.device_wide += 1
+        for stream in (self._device.main, self._device.copies):
+            self._device.wait_for(stream)
+
+    def finish(self):
+        self._device.wait_for(self._device.current)
+
+    @contextmanager
+    def copying(self):
+        kept, self._device.current = self._device.current, self._device.copies
+        try:
+            yield
+        finally:
+            self._device.current = kept
+
+    def follow(self):
+        self._device.order(self._device.copies, after=self._device.current)
+
+    def lead(self):
+        self._device.order(self._device.current, after=self._device.copies)
+
+    def event(self, *, timing=False):
+        return LateEvent(self._device)
+
+
+class LateDevice:
+    """The device.
+
+    Attributes:
+        main: The stream that work goes to unless another is entered.
+        copies: The stream of copies.
+        now: The host's time, in seconds.
+        device_wide: How often somebody waited for all streams at once.
+    """
+
+    def __init__(self):
+        self._here = threading.local()
+        self.streams = LateStreams(self)
+        self.reset()
+
+    def reset(self):
+        self.main, self.copies = Stream(), Stream()
+        self.now, self.device_wide = 0.0, 0
+        self._here.current = self.main
+
+    @property
+    def current(self):
+        return getattr(self._here, "current", self.main)
+
+    @current.setter
+    def current(self, stream):
+        self._here.current = stream
+
+    def wait_for(self, stream):
+        stream.run_to(stream.asked)
+        self.now = max(self.now, stream.busy_until)
+
+    def order(self, later, *, after):
+        position = after.asked
+        later.ask(lambda: after.run_to(position))
+        later.busy_until = max(later.busy_until, after.busy_until)
+
+    def host(self, seconds):
+        """Let time pass on the host."""
+        self.now += seconds
+
+    def work(self, seconds):
+        """Put work of so many seconds on the current stream."""
+        stream = self.current
+        stream.ask(lambda: None)
+        stream.busy_until = max(stream.busy_until, self.now) + seconds
+
+    def clock(self):
+        """The host's time: stands in for ``time.perf_counter``."""
+        return self.now
+
+
+class LateTensor(torch.Tensor):
+    """A tensor of the device; ``elem`` has its values, once its work is done."""
+
+    @staticmethod
+    def __new__(cls, elem):
+        made = torch.Tensor._make_wrapper_subclass(
+            cls,
+            elem.shape,
+            strides=elem.stride(),
+            storage_offset=elem.storage_offset(),
+            dtype=elem.dtype,
+            layout=elem.layout,
+            device=torch.device(NAME, 0),
+        )
+        made.elem = elem
+        return made
+
+    def __repr__(self, *, tensor_contents=None):
+        return f"LateTensor({tuple(self.shape)}, {self.dtype})"
+
+    @classmethod
+    def __torch_dispatch__(cls, function, types, args=(), kwargs=None):
+        return _dispatch(install(), function, args, kwargs or {})
+
+
+_READS = {"_local_scalar_dense", "equal", "is_nonzero", "nonzero", "unique_consecutive"}
+"""Operations whose answer the host reads."""
+
+
+def _dispatch(device, function, args, kwargs):
+    wrappers = {
+        id(one.elem): one
+        for one in chain(*(tree_flatten(each)[0] for each in (args, kwargs)))
+        if isinstance(one, LateTensor)
+    }
+    args, kwargs = _elems(args), _elems(kwargs)
+    name = function._schema.name.partition("::")[2]
+    if name == "copy_":
+        return _copy(device, wrappers, *args, **kwargs)
+    if name == "_to_copy" and (kwargs.get("device") or torch.device(NAME)).type == "cpu":
+        if not kwargs.get("non_blocking"):
+            device.streams.finish()
+            return function(*args, **kwargs)
+        made = torch.full_like(
+            function(*args, **kwargs), _garbage(kwargs.get("dtype", args[0].dtype))
+        )
+        device.current.ask(lambda: made.copy_(args[0]))
+        return made
+    kwargs = _on_host(kwargs)
+    if name in _READS:
+        device.streams.finish()
+        return (
+            _wrapped(function(*args, **kwargs), wrappers)
+            if name == "nonzero"
+            else function(*args, **kwargs)
+        )
+    aliases = [one.alias_info for one in function._schema.returns]
+    if any(one is not None and not one.is_write for one in aliases):
+        return _wrapped(function(*args, **kwargs), wrappers)  # a view
+    if function._schema.is_mutable:
+        device.current.ask(lambda: function(*args, **kwargs))
+        first = args[0] if args else kwargs["out"]
+        returned = kwargs.get("out", first)
+        return tree_map(lambda one: wrappers.get(id(one), one), returned)
+    return _wrapped(_later(device, function, args, kwargs), wrappers)
+
+
+def _later(device, function, args, kwargs):
+    """Results with nothing in them yet: that they are of the right shape is known at once."""
+    with torch.no_grad():
+        results = function(*args, **kwargs)
+    kept, shape = tree_flatten(results)
+    made = [
+        torch.full_like(one, _garbage(one.dtype)) if isinstance(one, torch.Tensor) else one
+        for one in kept
+    ]
+
+    def work():
+        for target, value in zip(made, tree_flatten(function(*args, **kwargs))[0], strict=True):
+            if isinstance(target, torch.Tensor):
+                target.copy_(value)
+
+    device.current.ask(work)
+    return torch.utils._pytree.tree_unflatten(made, shape)
+
+
+def _copy(device, wrappers, target, source, non_blocking=False):
+    to_device, from_device = id(target) in wrappers, id(source) in wrappers
+    if not to_device and not non_blocking:
+        device.streams.finish()
+        return target.copy_(source)
+    if not from_device and not non_blocking:
+        source = source.clone()
+    device.current.ask(lambda: target.copy_(source))
+    return wrappers.get(id(target), target)
+
+
+def _garbage(dtype):
+    return float("nan") if dtype.is_floating_point else 0
+
+
+def _elems(tree):
+    return tree_map(lambda one: one.elem if isinstance(one, LateTensor) else one, tree)
+
+
+def _on_host(kwargs):
+    return {name: torch.device("cpu") if name == "device" else one for name, one in kwargs.items()}
+
+
+def _wrapped(results, wrappers):
+    def wrap(one):
+        if not isinstance(one, torch.Tensor):
+            return one
+        return wrappers.get(id(one)) or LateTensor(one)
+
+    return tree_map(wrap, results)
+
+
+class _Module:
+    """What torch asks of a kind of device."""
+
+    def is_available(self):
+        return True
+
+    def device_count(self):
+        return 1
+
+    def current_device(self):
+        return 0
+
+    def _is_in_bad_fork(self):
+        return False
+
+    def manual_seed_all(self, seed):
+        pass
+
+    def get_amp_supported_dtype(self):
+        return [torch.float16, torch.bfloat16]
+
+
+def _empty(size, *, dtype=None, layout=None, device=None, pin_memory=None, memory_format=None):
+    dtype = dtype or torch.get_default_dtype()
+    shape = {"memory_format": memory_format or torch.contiguous_format}
+    return LateTensor(torch.empty(size, dtype=dtype, **shape).fill_(_garbage(dtype)))
+
+
+def _empty_strided(size, stride, *, dtype=None, layout=None, device=None, pin_memory=None):
+    dtype = dtype or torch.get_default_dtype()
+    return LateTensor(torch.empty_strided(size, stride, dtype=dtype).fill_(_garbage(dtype)))
+
+
+@cache
+def install():
+    """Give torch the device, and spbench its streams; return it. Once a process is enough."""
+    backend_registration._setup_privateuseone_for_python_backend(NAME, _Module())
+    device = LateDevice()
+    device.library = torch.library.Library("aten", "IMPL")
+    device.library.impl("empty.memory_format", _empty, "PrivateUse1")
+    device.library.impl("empty_strided", _empty_strided, "PrivateUse1")
+    device_streams.KINDS[NAME] = lambda _: device.streams
+    return device

@@ -1,0 +1,154 @@
+"""Which device a rank takes in a case; it is recorded, with what is known of it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+import torch
+
+from spbench_workers.context import Context
+from spbench_workers.device.driver import driver
+from spbench_workers.device.formats import multiply_fp32
+from spbench_workers.device.local_rank import told_local_rank
+from spbench_workers.device.nearness import place_of
+from spbench_workers.errors import CannotRunError
+
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+
+
+class NoDeviceError(CannotRunError):
+    """A device that was asked for is not there."""
+
+    missing = True
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """A rank's GPU.
+
+    Attributes:
+        index: Its number in this process.
+        name: Of its kind.
+        address: On the PCI bus of its host; None where the driver does not tell.
+        capability: Of its instructions.
+    """
+
+    index: int
+    name: str
+    address: str | None
+    capability: tuple[int, int]
+
+    @classmethod
+    def of(cls, device: torch.device) -> Gpu:
+        """Return what torch and the driver say of a GPU."""
+        known, index = driver(), device.index or 0
+        return cls(
+            index,
+            torch.cuda.get_device_name(device),
+            known.address(index) if known is not None else None,
+            torch.cuda.get_device_capability(device),
+        )
+
+
+def device_of(
+    context: Context, *, preference: str | None = None, index: int | None = None, tf32: bool = False
+) -> torch.device:
+    """Return the device of this rank in a case, made ready for it. All ranks must call it.
+
+    GPUs are dealt out by local rank. fp32 is multiplied as fp32 from then on, or as TF32.
+
+    Args:
+        context: The case; its parameter ``device`` is ``auto`` (a GPU where there is one),
+            ``cpu`` or ``cuda``.
+        preference: In place of the parameter: of a rank that needs none, ``cpu``.
+        index: The GPU's number, in place of that by local rank.
+        tf32: Whether fp32 is multiplied as TF32.
+
+    Raises:
+        NoDeviceError: ``cuda`` was asked for and torch sees no GPU, or not so many.
+        CannotRunError: Launcher and host names do not agree which rank of the host this is; or
+            the device cannot multiply as asked for.
+    """
+    asked = preference or context.params["device"]
+    why_none = "" if asked == "cpu" else refusal()
+    if asked == "cuda" and why_none:
+        raise NoDeviceError(f"device cuda: {why_none}; use device cpu or auto")
+    device, gpu = torch.device("cpu"), None
+    if asked != "cpu" and not why_none:
+        device = torch.device("cuda", _index(context, index))
+        torch.cuda.set_device(device)
+        gpu = Gpu.of(device)
+    multiply_fp32(device, tf32=tf32)
+    value, reason = "cpu", "asked for" if asked == "cpu" else f"auto: {why_none}"
+    sharing = _sharing(context, gpu)
+    if gpu is not None:
+        value = f"{device} {gpu.name}"
+        reason = _described(context, gpu, sharing, "asked for" if asked == "cuda" else "auto")
+    context.device(value, reason)
+    return device
+
+
+def refusal() -> str:
+    """Return why torch sees no GPU, as a clause; nothing where it sees one."""
+    if torch.version.cuda is None:
+        return f"torch {torch.__version__} is a build without CUDA"
+    shown = os.environ.get(VISIBLE)
+    if shown is not None and shown.strip() in ("", "-1", "NoDevFiles"):
+        return f"{VISIBLE} is {shown!r}, which hides every GPU"
+    if torch.cuda.is_available() and torch.cuda.device_count():
+        return ""
+    count = torch.cuda.device_count()
+    hidden = f" with {VISIBLE}={shown}" if shown is not None else ""
+    return (
+        f"torch {torch.__version__} for CUDA {torch.version.cuda} counts {count} usable GPUs"
+        f"{hidden}: no driver, one too old for it, or no GPU"
+    )
+
+
+def _index(context: Context, asked: int | None) -> int:
+    """Return the number of this rank's GPU among those that the process sees."""
+    count = torch.cuda.device_count()
+    if asked is not None:
+        if asked >= count:
+            raise NoDeviceError(
+                f"GPU {asked} is asked for on {context.world.host}, and this rank sees {count}; "
+                f"name those that are there"
+            )
+        return asked
+    told = told_local_rank(os.environ)
+    if told is not None and told[0] != context.world.local_rank:
+        raise CannotRunError(
+            f"rank {context.world.rank} is local rank {told[0]} by {told[1]} and "
+            f"{context.world.local_rank} by the host names of the ranks, {context.world.host} "
+            "here: give each host one name of its own, so that ranks take GPUs of their own"
+        )
+    return context.world.local_rank % count
+
+
+def _sharing(context: Context, gpu: Gpu | None) -> int:
+    """Return how many ranks have this rank's GPU, itself among them; 0 for the host."""
+    mine = None
+    if gpu is not None:
+        mine = (context.world.host, gpu.address or gpu.index)
+    every = context.world.comm.allgather(mine)
+    return every.count(mine) if mine is not None else 0
+
+
+def _described(context: Context, gpu: Gpu, sharing: int, asked: str) -> str:
+    near, phrase = place_of(gpu.address, context.world.cpus)
+    if near is False:
+        context.log(f"GPU {gpu.index} of rank {context.world.rank} is {phrase}", level="warning")
+    shared = f"shared by {sharing} ranks" if sharing > 1 else "this rank's alone"
+    return (
+        f"{asked}; PCI {gpu.address or 'address not known'}, {phrase}, {shared}, "
+        f"capability {gpu.capability[0]}.{gpu.capability[1]}, CUDA {torch.version.cuda}, "
+        f"driver {driver_version() or 'not known'}"
+    )
+
+
+def driver_version() -> str | None:
+    """Return the version of NVIDIA's kernel driver."""
+    from spbench_workers.devices_of_host import driver_version as told
+
+    return told()

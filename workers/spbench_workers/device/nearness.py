@@ -1,0 +1,38 @@
+"""Whether a GPU hangs on the same socket as the cores of a rank, by sysfs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+PCI = Path("/sys/bus/pci/devices")
+CPUS = Path("/sys/devices/system/cpu")
+
+
+def node_of_gpu(address: str) -> int | None:
+    """Return the NUMA node of a PCI address; None where the system does not tell."""
+    try:
+        node = int((PCI / address / "numa_node").read_text())
+    except (OSError, ValueError):
+        return None
+    return node if node >= 0 else None
+
+
+def nodes_of_cores(cpus: Iterable[int]) -> set[int]:
+    """Return the NUMA nodes of some cores."""
+    return {int(path.name[4:]) for cpu in cpus for path in (CPUS / f"cpu{cpu}").glob("node[0-9]*")}
+
+
+def place_of(address: str | None, cpus: Iterable[int]) -> tuple[bool | None, str]:
+    """Return whether a GPU is near some cores, None where nobody knows, and a phrase that says it.
+
+    Near is a GPU on a node of which the rank has cores.
+    """
+    node = node_of_gpu(address) if address is not None else None
+    nodes = nodes_of_cores(cpus)
+    if node is None or not nodes:
+        return None, "its NUMA node is not known"
+    cores = f"node {', '.join(map(str, sorted(nodes)))}"
+    if node in nodes:
+        return True, f"near the rank's cores on NUMA {cores}"
+    return False, f"far from the rank's cores: it is on NUMA node {node}, they on {cores}"
