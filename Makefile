@@ -7,7 +7,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --co
 # Tests that start no ranks share the cores; ranks take them all.
 TOGETHER := --numprocesses auto --maxprocesses 4 --dist worksteal
 
-.PHONY: help run test lint types unit clean
+.PHONY: help run test lint types unit bundle clean
 
 help: ## Show the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
@@ -31,8 +31,11 @@ types: $(VENV)/.test ## mypy, strict
 	$(BIN)/mypy
 	$(BIN)/mypy benchmarks docs/images/draw.py
 
+bundle: ## Wheels for a GPU machine without a network: see docs/gpu.md
+	docs/examples/bundle.sh
+
 clean: ## Remove the environment and the caches; recorded runs stay
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .whl .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 $(VENV)/.python:
 	$(PYTHON) -m venv $(VENV)
