@@ -1,0 +1,245 @@
+"""Two ranks that send a message to and fro between the memories of their devices.
+
+Three paths are known. ``pinned``: from the device to pinned memory of the host, by MPI, and from
+there to the other device, as the transport ``cuda`` does. ``pointers``: MPI is given the memory of
+the device. ``nccl``: by NCCL, and where the device is the host by gloo.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from array import array
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from statistics import median
+from typing import Literal, get_args
+
+import torch
+from mpi4py import MPI
+
+from spbench_workers import torch_group
+from spbench_workers.device.streams import finish
+from spbench_workers.errors import CannotRunError
+from spbench_workers.link.pair import TAG, Pair
+from spbench_workers.spatial.transports import memory_of
+from spbench_workers.timing import time_batch
+
+Path = Literal["pinned", "pointers", "nccl"]
+PATHS: tuple[Path, ...] = get_args(Path)
+
+_WARM_UP = 3
+
+
+class DevicePair(ABC):
+    """One message size between this rank's device and a peer's.
+
+    Args:
+        peer: The other rank.
+        leads: Whether this rank sends first.
+        outgoing: What is sent: bytes on the device, one message long.
+        incoming: Where the other's message goes, as long.
+
+    Attributes:
+        peer: The other rank.
+        leads: Whether this rank sends first.
+        count: Bytes of one message.
+    """
+
+    def __init__(
+        self, peer: int, leads: bool, outgoing: torch.Tensor, incoming: torch.Tensor
+    ) -> None:
+        self.peer, self.leads, self.count = peer, leads, outgoing.numel()
+        self._outgoing, self._incoming, self._device = outgoing, incoming, outgoing.device
+
+    @abstractmethod
+    def send(self) -> None:
+        """Send once, after all that the current stream was asked for."""
+
+    @abstractmethod
+    def receive(self) -> None:
+        """Receive once; what the current stream is asked for afterwards finds the message."""
+
+    def trips(self, count: int) -> None:
+        """Make ``count`` round trips; both ranks must ask for the same number.
+
+        When it returns, the last message has arrived on the device.
+        """
+        first, then = (self.send, self.receive) if self.leads else (self.receive, self.send)
+        for _ in range(count):
+            first()
+            then()
+            finish(self._device)
+
+    @abstractmethod
+    def free(self) -> None:
+        """Give back what MPI or the group holds."""
+
+
+class _Pinned(DevicePair):
+    """Through pinned memory of the host."""
+
+    def __init__(
+        self,
+        comm: MPI.Intracomm,
+        peer: int,
+        leads: bool,
+        outgoing: torch.Tensor,
+        incoming: torch.Tensor,
+    ) -> None:
+        super().__init__(peer, leads, outgoing, incoming)
+        pins = outgoing.device.type == "cuda"
+        self._outbox, self._inbox = (
+            torch.zeros(self.count, dtype=torch.uint8, pin_memory=pins) for _ in range(2)
+        )
+        boxes = memory_of(self._outbox), memory_of(self._inbox)
+        self._pair = Pair(comm, peer, leads, *boxes, self.count)
+
+    def send(self) -> None:
+        self._outbox.copy_(self._outgoing, non_blocking=True)
+        finish(self._device)
+        self._pair.send()
+
+    def receive(self) -> None:
+        self._pair.receive()
+        # The stream is waited for before the next message comes: after each trip, or by `send`.
+        self._incoming.copy_(self._inbox, non_blocking=True)
+
+    def free(self) -> None:
+        finish(self._device)
+        self._pair.free()
+
+
+class _Pointers(DevicePair):
+    """MPI reads and writes the device's memory."""
+
+    def __init__(
+        self,
+        comm: MPI.Intracomm,
+        peer: int,
+        leads: bool,
+        outgoing: torch.Tensor,
+        incoming: torch.Tensor,
+    ) -> None:
+        super().__init__(peer, leads, outgoing, incoming)
+        memories = memory_of(outgoing), memory_of(incoming)
+        self._pair = Pair(comm, peer, leads, *memories, self.count)
+
+    def send(self) -> None:
+        # MPI knows nothing of torch's streams.
+        finish(self._device)
+        self._pair.send()
+
+    def receive(self) -> None:
+        # Nor do they know of MPI: what still reads the memory must have ended.
+        finish(self._device)
+        self._pair.receive()
+
+    def free(self) -> None:
+        self._pair.free()
+
+
+class _Nccl(DevicePair):
+    """NCCL, whose stream waits for the current one, and the current one for it."""
+
+    def __init__(
+        self,
+        comm: MPI.Intracomm,
+        peer: int,
+        leads: bool,
+        outgoing: torch.Tensor,
+        incoming: torch.Tensor,
+    ) -> None:
+        super().__init__(peer, leads, outgoing, incoming)
+        self._comm = comm
+        self._group = torch_group.acquire(comm, self._device)
+
+    def send(self) -> None:
+        for work in self._group.exchange([], [(self._outgoing, self.peer)], TAG):
+            work.wait()
+
+    def receive(self) -> None:
+        for work in self._group.exchange([(self._incoming, self.peer)], [], TAG):
+            work.wait()
+
+    def free(self) -> None:
+        torch_group.release(self._comm, self._device)
+
+
+_Open = Callable[[MPI.Intracomm, int, bool, torch.Tensor, torch.Tensor], DevicePair]
+_KINDS: dict[Path, _Open] = {"pinned": _Pinned, "pointers": _Pointers, "nccl": _Nccl}
+
+
+def open_pair(
+    comm: MPI.Intracomm,
+    peer: int,
+    leads: bool,
+    outgoing: torch.Tensor,
+    incoming: torch.Tensor,
+    path: Path,
+) -> DevicePair:
+    """Return the pair of this rank and a peer, which must open it too, within `path_open`.
+
+    Args:
+        comm: The ranks.
+        peer: The other rank.
+        leads: Whether this rank sends first.
+        outgoing: What is sent: a dense vector of bytes on the device.
+        incoming: Where the other's message goes, as long.
+        path: Over what.
+    """
+    return _KINDS[path](comm, peer, leads, outgoing, incoming)
+
+
+@contextmanager
+def path_open(comm: MPI.Intracomm, device: torch.device, path: Path) -> Iterator[None]:
+    """Keep open what a path needs of all ranks of ``comm``, also of those without a pair.
+
+    All ranks of ``comm`` must enter and leave it; for ``nccl`` it holds their group.
+
+    Raises:
+        CannotRunError: On all ranks, where NCCL cannot serve them.
+    """
+    if path != "nccl":
+        yield
+        return
+    if device.type == "cuda" and (reason := torch_group.nccl_refusal(comm, device)):
+        raise CannotRunError(f"path nccl {reason}; choose another path")
+    torch_group.acquire(comm, device)
+    try:
+        yield
+    finally:
+        torch_group.release(comm, device)
+
+
+def one_way_device_seconds(
+    comm: MPI.Intracomm,
+    peer: int,
+    leads: bool,
+    count: int,
+    trips: int,
+    *,
+    device: torch.device,
+    path: Path,
+) -> float:
+    """Return half the median round trip of ``count`` bytes between two ranks' devices.
+
+    Both ranks of the pair must call it. With path ``nccl`` all ranks of ``comm`` must be within
+    `path_open`, unless the pair are all of them: the group is that of the whole communicator.
+
+    Args:
+        comm: The ranks.
+        peer: The other rank.
+        leads: Whether this rank sends first.
+        count: Bytes of a message.
+        trips: Round trips that are timed.
+        device: This rank's.
+        path: Over what; with ``pointers`` MPI must take memory of the device.
+    """
+    outgoing, incoming = (torch.zeros(count, dtype=torch.uint8, device=device) for _ in range(2))
+    pair = open_pair(comm, peer, leads, outgoing, incoming, path)
+    pair.trips(_WARM_UP)
+    times = array("d", bytes(8 * trips))
+    time_batch(partial(pair.trips, 1), times, 0, trips, 1.0)
+    pair.free()
+    return median(times) / 2.0
