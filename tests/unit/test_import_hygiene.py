@@ -90,3 +90,7 @@ def test_the_rooms_import_only_downwards():
         [script, "--no-cache"], capture_output=True, text=True, cwd=ROOT, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_ping_pong_of_the_host_imports_no_torch():
+    assert "torch" not in packages(modules_after(IMPORTS, "spbench_workers.link.pingpong"))

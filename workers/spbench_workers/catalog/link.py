@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from spbench_workers.catalog.benchmark import TIME_MS, Benchmark, Metric, ParamError, Ranks
 from spbench_workers.catalog.parameters import Param, Params
-from spbench_workers.catalog.shared_params import SEED, iterations, warmup
+from spbench_workers.catalog.shared_params import DEVICE, SEED, iterations, warmup
+
+_SIZES = {
+    "cpu": [8, 1 << 10, 64 << 10, 1 << 20, 4 << 20],
+    # Links between GPUs are not filled by less.
+    "cuda": [8, 1 << 10, 64 << 10, 1 << 20, 8 << 20, 64 << 20],
+}
+"""Message sizes by device, unless given."""
 
 
 def _resolve(params: Params) -> Params:
-    sizes = params["sizes"]
+    device, path = params["device"], params["path"]
+    sizes = _SIZES[device] if params["sizes"] is None else params["sizes"]
     if sorted(set(sizes)) != sizes:
         raise ParamError("sizes", "sizes must rise from the smallest to the largest")
-    return params
+    if device == "cpu" and path is not None:
+        raise ParamError("path", "path does nothing on the host: it is for device cuda")
+    if device == "cuda":
+        path = path or "auto"
+    return params | {"sizes": sizes, "path": path}
 
 
 BENCHMARKS = (
@@ -31,10 +45,24 @@ BENCHMARKS = (
             Param(
                 "sizes",
                 "bytes_list",
-                [8, 1 << 10, 64 << 10, 1 << 20, 4 << 20],
-                "message sizes, rising",
+                None,
+                "message sizes, rising; 8 B to 4 MiB, with device cuda to 64 MiB",
                 minimum=1,
                 maximum=1 << 30,
+            ),
+            replace(
+                DEVICE,
+                default="cpu",
+                help="whose memory messages leave and come to: the host's, or a GPU's",
+                choices=("cpu", "cuda"),
+            ),
+            Param(
+                "path",
+                "choice",
+                None,
+                "how messages go between GPUs: through pinned memory of the host, by an MPI that "
+                "takes pointers to memory of a GPU, or by NCCL; auto: pointers, where MPI says so",
+                choices=("auto", "pinned", "pointers", "nccl"),
             ),
             warmup(5),
             iterations(50),

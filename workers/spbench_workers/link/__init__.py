@@ -1,1 +1,1 @@
-"""Links between pairs of ranks. Nothing here imports torch."""
+"""Links between pairs of ranks. Only the modules of devices, `device_*`, import torch."""

@@ -206,10 +206,9 @@ def path_open(comm: MPI.Intracomm, device: torch.device, path: Path) -> Iterator
     if device.type == "cuda" and (reason := torch_group.nccl_refusal(comm, device)):
         raise CannotRunError(f"path nccl {reason}; choose another path")
     torch_group.acquire(comm, device)
-    try:
-        yield
-    finally:
-        torch_group.release(comm, device)
+    yield
+    # Not where something was raised: to release waits for all ranks.
+    torch_group.release(comm, device)
 
 
 def one_way_device_seconds(

@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-import ctypes
 from array import array
 from functools import partial
 from statistics import median
 from time import perf_counter
 
-from mpi4py import MPI
-
 from spbench_workers.comm import rest
 from spbench_workers.context import Context
-from spbench_workers.link.pair import Pair
-from spbench_workers.link.payload import Difference, compare, poison, random_bytes
+from spbench_workers.link.messages import Messages, Trips, messages_of
+from spbench_workers.link.payload import Difference, compare, random_bytes
 from spbench_workers.link.schedule import rounds
 from spbench_workers.protocol import BATCH_INTERVAL
-from spbench_workers.timing import MAX_BATCH, calls_of, repeated, time_batch
-
-LIMIT_COPIES = 20
+from spbench_workers.timing import MAX_BATCH, calls_of, time_batch
 
 _COUNT_TAG = 78
 
 
 class PingPong:
-    """One case on one rank: its buffers, and what it found.
+    """One case on one rank: what it found.
+
+    Args:
+        context: The case.
+        messages: This rank's.
+        pairs: How many pairs it is in.
 
     Attributes:
         slowest_ms: The round trip of the largest message in each iteration, over the rank's pairs.
@@ -32,30 +32,21 @@ class PingPong:
         difference: The first wrong echo.
     """
 
-    def __init__(self, context: Context, pairs: int) -> None:
-        self._context = context
+    def __init__(self, context: Context, messages: Messages, pairs: int) -> None:
+        self._context, self._messages = context, messages
         self._comm = context.world.comm
         self._sizes: list[int] = context.params["sizes"]
         self._iterations: int = context.params["iterations"]
         self._done, self._total = 0, pairs * len(self._sizes) * self._iterations
-        self._outgoing = MPI.Alloc_mem(self._sizes[-1])
-        self._incoming = MPI.Alloc_mem(self._sizes[-1])
-        for memory in (self._outgoing, self._incoming):
-            memory[:] = bytes(len(memory))
         self.slowest_ms = array("d", bytes(8 * self._iterations))
         self.one_way: dict[tuple[int, int], float] = {}
         self.difference = Difference()
-
-    def free(self) -> None:
-        """Give the buffers back to MPI."""
-        MPI.Free_mem(self._outgoing)
-        MPI.Free_mem(self._incoming)
 
     def meet(self, peer: int) -> None:
         """Check and time all sizes with one peer, which must call it as well."""
         rank = self._context.world.rank
         for count in self._sizes:
-            pair = Pair(self._comm, peer, rank < peer, self._outgoing, self._incoming, count)
+            pair = self._messages.pair(peer, rank < peer, count)
             self._check(pair, "before")
             times = self._time(pair)
             self._check(pair, "after")
@@ -66,7 +57,7 @@ class PingPong:
                 both = zip(self.slowest_ms, times, strict=True)
                 self.slowest_ms = array("d", [max(old, 1000.0 * new) for old, new in both])
 
-    def _time(self, pair: Pair) -> array[float]:
+    def _time(self, pair: Trips) -> array[float]:
         """Return the seconds of one round trip, iteration by iteration."""
         trips, seconds = self._warm_up(pair)
         body = self._context.with_fault(partial(pair.trips, trips), seconds * trips)
@@ -81,7 +72,7 @@ class PingPong:
             self._context.progress("timing", self._done, self._total)
         return times
 
-    def _warm_up(self, pair: Pair) -> tuple[int, float]:
+    def _warm_up(self, pair: Trips) -> tuple[int, float]:
         """Return how many round trips make a sample, and the seconds of one of them."""
         trips, seconds = 1, 0.0
         samples = self._context.params["warmup"]
@@ -93,7 +84,7 @@ class PingPong:
             trips, seconds = self._agree(pair, calls_of(seconds), seconds)
         return trips, seconds
 
-    def _agree(self, pair: Pair, trips: int, seconds: float) -> tuple[int, float]:
+    def _agree(self, pair: Trips, trips: int, seconds: float) -> tuple[int, float]:
         """Let the leading rank say how many trips make a sample."""
         if pair.leads:
             self._comm.send((trips, seconds), dest=pair.peer, tag=_COUNT_TAG)
@@ -101,46 +92,40 @@ class PingPong:
         agreed: tuple[int, float] = self._comm.recv(source=pair.peer, tag=_COUNT_TAG)
         return agreed
 
-    def _check(self, pair: Pair, when: str) -> None:
+    def _check(self, pair: Trips, when: str) -> None:
         """Send fresh bytes there and back, and compare them on both sides."""
-        rank, count = self._context.world.rank, pair.count
+        rank, count, messages = self._context.world.rank, pair.count, self._messages
         ends = sorted((rank, pair.peer))
         expected = random_bytes(self._context.seed_for("echo", *ends, count, when), count)
-        self._incoming[:count] = poison(expected)
+        messages.poison(expected)
         if pair.leads:
-            self._outgoing[:count] = expected
+            messages.give(expected)
             pair.send()
             pair.receive()
         else:
             pair.receive()
-            self._outgoing[:count] = self._incoming[:count]
+            messages.forward(count)
             pair.send()
         if self._context.planted("corrupt-message"):
-            self._incoming[count // 2] ^= 0xFF
-        found = compare(self._incoming[:count].tobytes(), expected)
+            messages.spoil(count // 2)
+        found = compare(messages.taken(count), expected)
         if found.error and not self.difference.error:
             detail = f"{count} B from rank {pair.peer}: {found.detail}"
             self.difference = Difference(found.error, detail)
 
-    def copy_seconds(self) -> float:
-        """Return how long this rank takes to copy the largest message within its memory."""
-        count = self._sizes[-1]
-        copy = partial(ctypes.memmove, self._incoming.address, self._outgoing.address, count)
-        start = perf_counter()
-        copy()
-        repeats = calls_of(perf_counter() - start)
-        times = array("d", bytes(8 * LIMIT_COPIES))
-        time_batch(repeated(copy, repeats), times, 0, LIMIT_COPIES, 1.0 / repeats)
-        return median(times)
-
 
 def run(context: Context) -> None:
     """Run the case."""
+    with messages_of(context) as messages:
+        _run(context, messages)
+
+
+def _run(context: Context, messages: Messages) -> None:
     world, sizes = context.world, context.params["sizes"]
     hosts = world.comm.allgather(world.host)
     schedule = rounds(world.size, context.params["pairs"])
     peers = [_peer_of(world.rank, pairs) for pairs in schedule]
-    pingpong = PingPong(context, sum(peer is not None for peer in peers))
+    pingpong = PingPong(context, messages, sum(peer is not None for peer in peers))
     for peer in peers:
         rest(world.comm)
         if peer is not None:
@@ -155,10 +140,12 @@ def run(context: Context) -> None:
     _give_slowest(context, pingpong.one_way)
     rest(world.comm)
     if world.rank == 0:
-        rate = sizes[-1] / pingpong.copy_seconds() / 1e9
-        context.limit("bandwidth_gb_s", rate, f"memory copy of {sizes[-1]} B by rank 0 alone")
+        rate = sizes[-1] / messages.copy_seconds(sizes[-1]) / 1e9
+        what = f"memory copy of {sizes[-1]} B by rank 0 alone"
+        if context.params["device"] != "cpu":
+            what = f"a copy of {sizes[-1]} B within {messages.memory} by rank 0 alone"
+        context.limit("bandwidth_gb_s", rate, what)
     rest(world.comm)
-    pingpong.free()
 
 
 def _peer_of(rank: int, pairs: list[tuple[int, int]]) -> int | None:

@@ -1,0 +1,79 @@
+"""Runs cases of benchmarks on the device that runs late, and writes what each rank said.
+
+    mpirun -n 2 python -m mpi4py late_cases.py CASES.json RESULTS.json
+
+A case is ``{"benchmark", "params", "inject"}``; it takes the late device in place of a GPU. A
+result is one list of events a rank. With algorithm or path ``nccl``, a stand-in that reduces and
+sends late stands in NCCL's place.
+"""
+
+import json
+import sys
+from pathlib import Path
+from unittest import mock
+
+import torch
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from spbench_workers import torch_group
+from spbench_workers.catalog import BENCHMARKS
+from spbench_workers.comm import open_world, rest
+from spbench_workers.context import Context
+from spbench_workers.device import choice
+from spbench_workers.session import load_runners
+from standins.late_device import install
+from standins.late_nccl import acquire, refusal, release
+
+KEPT = ("check", "choice", "metric", "samples", "log")
+
+
+class RecordingChannel:
+    """Keeps what a rank says."""
+
+    def __init__(self, rank):
+        self.rank, self.events = rank, []
+
+    def send(self, event, **fields):
+        if event in KEPT:
+            self.events.append({"event": event, **fields})
+
+
+def late_device_of(context, *, preference=None, **_):
+    """Take the late device, whatever is asked for; a server of a store takes the host."""
+    return torch.device("cpu") if preference == "cpu" else torch.device("late", 0)
+
+
+def run_case(world, case, runners):
+    name = case["benchmark"]
+    channel = RecordingChannel(world.rank)
+    params = BENCHMARKS[name].complete(case["params"])
+    context = Context(
+        world, channel, case=name, benchmark=name, params=params, inject=case.get("inject")
+    )
+    install().reset()
+    runners[name](context)
+    return [*channel.events, {"event": "waits", "device_wide": install().device_wide}]
+
+
+def main():
+    world = open_world()
+    torch.set_num_threads(1)
+    install()
+    with (
+        mock.patch.object(choice, "device_of", late_device_of),
+        mock.patch.object(torch_group, "acquire", acquire),
+        mock.patch.object(torch_group, "release", release),
+        mock.patch.object(torch_group, "nccl_refusal", refusal),
+    ):
+        cases = json.loads(Path(sys.argv[1]).read_text())
+        runners = load_runners(case["benchmark"] for case in cases)
+        results = []
+        for case in cases:
+            results.append(world.comm.gather(run_case(world, case, runners)))
+            rest(world.comm)
+    if world.rank == 0:
+        Path(sys.argv[2]).write_text(json.dumps(results))
+
+
+main()

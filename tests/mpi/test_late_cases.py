@@ -1,0 +1,97 @@
+"""Benchmarks on the device that runs late: what they do not wait for is wrong.
+
+The cases are run in one start of MPI on two ranks, and told case by case.
+"""
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import pytest
+
+from running import on_ranks
+
+pytestmark = [pytest.mark.mpi, pytest.mark.timeout(240)]
+
+PROGRAM = Path(__file__).parent / "programs" / "late_cases.py"
+SIZES = [8, 1000, 1 << 20]
+FEW = {"warmup": 1, "iterations": 3}
+
+
+@dataclass(frozen=True)
+class Case:
+    benchmark: str
+    params: dict
+    inject: str | None = None
+
+    def __str__(self):
+        words = [f"{key}={value}" for key, value in self.params.items() if key not in FEW]
+        return " ".join([self.benchmark, *words, self.inject or ""]).strip()
+
+
+def pingpong(path, inject=None):
+    params = {"device": "cuda", "path": path, "sizes": SIZES, **FEW}
+    return Case("link.pingpong", params, inject)
+
+
+LINKS = [pingpong(path) for path in ("auto", "pinned", "nccl")]
+RIGHT = [*LINKS]
+FAULTY = [pingpong(path, "corrupt-message") for path in ("pinned", "nccl")]
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    """Return by case what each rank said."""
+    folder = tmp_path_factory.mktemp("late")
+    wanted, said = folder / "cases.json", folder / "results.json"
+    cases = [*RIGHT, *FAULTY]
+    wanted.write_text(json.dumps([asdict(case) for case in cases]))
+    ended = on_ranks(2, str(PROGRAM), str(wanted), str(said), OMPI_MCA_mpi_yield_when_idle="1")
+    assert ended.returncode == 0, ended.stderr
+    return dict(zip(map(str, cases), json.loads(said.read_text()), strict=True))
+
+
+def of(events, kind):
+    return [event for event in events if event["event"] == kind]
+
+
+def limits(events):
+    """What stands beside metrics, by name: value and words."""
+    return {one["name"]: one for one in of(events, "metric") if "measured_by" in one}
+
+
+def choices(events):
+    return {one["name"]: one for one in of(events, "choice")}
+
+
+@pytest.mark.parametrize("case", RIGHT, ids=str)
+def test_what_was_waited_for_is_right(results, case):
+    for rank, events in enumerate(results[str(case)]):
+        checks = of(events, "check")
+        assert checks
+        assert [check for check in checks if not check["passed"]] == [], rank
+        times = [value for batch in of(events, "samples") for value in batch["values"]]
+        assert min(times) > 0
+
+
+@pytest.mark.parametrize("case", RIGHT, ids=str)
+def test_nobody_waits_for_all_streams_of_the_device(results, case):
+    """With NCCL's receives posted it would be for ever."""
+    assert [of(events, "waits")[0]["device_wide"] for events in results[str(case)]] == [0, 0]
+
+
+@pytest.mark.parametrize("case", FAULTY, ids=str)
+def test_faults_are_noticed(results, case):
+    failed = [check for check in of(results[str(case)][1], "check") if not check["passed"]]
+    assert failed
+
+
+@pytest.mark.parametrize("case", LINKS, ids=str)
+def test_a_ping_pong_of_a_device_says_its_path_and_has_the_devices_limit(results, case):
+    events = results[str(case)][0]
+    path = choices(events)["path"]
+    asked = case.params["path"]
+    assert path["value"] == ("pinned" if asked == "auto" else asked)
+    assert "memory of a GPU" in path["reason"] if asked == "auto" else path["reason"] == "asked for"
+    limit = limits(events)["bandwidth_gb_s"]["measured_by"]
+    assert limit == "a copy of 1048576 B within the memory of late:0 by rank 0 alone"

@@ -1,0 +1,85 @@
+"""A stand-in for NCCL on the device that runs late: what is asked of it is done by MPI, later.
+
+Its work is on the copy stream, which first waits for the current one. `Pending.wait` lets the
+current stream wait for it, and not the host.
+"""
+
+import torch.distributed as dist
+from mpi4py import MPI
+
+from standins.late_device import install
+
+_OPS = {
+    dist.ReduceOp.SUM: MPI.SUM,
+    dist.ReduceOp.PRODUCT: MPI.PROD,
+    dist.ReduceOp.MAX: MPI.MAX,
+    dist.ReduceOp.MIN: MPI.MIN,
+}
+
+
+class LatePending:
+    def __init__(self, event):
+        self._event = event
+
+    def wait(self):
+        install().streams.lead()
+
+    def is_completed(self):
+        return self._event.query()
+
+
+class LateGroup:
+    def __init__(self, comm):
+        self.comm = comm.Dup()
+
+    def exchange(self, receives, sends, tag):
+        def work():
+            requests = [
+                self.comm.Irecv(vector.elem.numpy(), source, tag) for vector, source in receives
+            ]
+            requests += [self.comm.Isend(vector.elem.numpy(), to, tag) for vector, to in sends]
+            MPI.Request.Waitall(requests)
+
+        return [self._ask(work)]
+
+    def allreduce(self, vector, op):
+        def work():
+            self.comm.Allreduce(MPI.IN_PLACE, vector.elem.numpy(), _OPS[op])
+
+        return self._ask(work)
+
+    def _ask(self, work):
+        late = install()
+        late.streams.follow()
+        with late.streams.copying():
+            late.current.ask(work)
+            event = late.streams.event()
+            event.record()
+        return LatePending(event)
+
+
+_groups = {}
+
+
+def acquire(comm, device):
+    """In place of `torch_group.acquire`."""
+    assert device.type == "late"
+    group, users = _groups.get(comm.handle, (None, 0))
+    group = group or LateGroup(comm)
+    _groups[comm.handle] = group, users + 1
+    return group
+
+
+def release(comm, device):
+    """In place of `torch_group.release`."""
+    group, users = _groups.pop(comm.handle)
+    if users > 1:
+        _groups[comm.handle] = group, users - 1
+    else:
+        install().streams.finish()
+        group.comm.Free()
+
+
+def refusal(comm, device):
+    """In place of `torch_group.nccl_refusal`."""
+    return ""

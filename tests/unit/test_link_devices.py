@@ -1,0 +1,68 @@
+"""Ping-pong between GPUs: its parameters, and over what messages go."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from spbench_workers.catalog import BENCHMARKS
+from spbench_workers.errors import CannotRunError
+from spbench_workers.link import device_messages
+from spbench_workers.link.device_messages import chosen_path
+
+ENTRY = BENCHMARKS["link.pingpong"]
+
+
+def test_the_host_stays_as_it_was_and_gpus_get_sizes_that_fill_their_links():
+    host, gpu = ENTRY.complete({}), ENTRY.complete({"device": "cuda"})
+    assert (host["device"], host["path"]) == ("cpu", None)
+    assert host["sizes"] == [8, 1 << 10, 64 << 10, 1 << 20, 4 << 20]
+    assert gpu["path"] == "auto"
+    assert gpu["sizes"][-1] >= 64 << 20
+    assert ENTRY.complete({"device": "cuda", "sizes": [8]})["sizes"] == [8]
+    assert ENTRY.complete(gpu) == gpu
+    assert ENTRY.complete(host) == host
+
+
+def test_a_path_on_the_host_is_refused():
+    with pytest.raises(ExceptionGroup) as caught:
+        ENTRY.complete({"path": "pinned"})
+    (error,) = caught.value.exceptions
+    assert error.param == "path"
+    assert str(error) == "path does nothing on the host: it is for device cuda"
+
+
+class Case:
+    """A case on rank 0 of two, whose MPI libraries say whether they take memory of a GPU."""
+
+    def __init__(self, path, takes):
+        self.params = {"path": path}
+        self.world = SimpleNamespace(rank=0, comm=SimpleNamespace(allgather=lambda _: takes))
+        self.chosen = []
+
+    def choice(self, *words):
+        self.chosen.append(words)
+
+
+@pytest.mark.parametrize(
+    ("asked", "takes", "path", "reason"),
+    [
+        ("auto", [True, True], "pointers", "MPI says that it takes memory of a GPU"),
+        ("auto", [True, False], "pinned", "MPI does not say that it takes memory of a GPU"),
+        ("pinned", [True, True], "pinned", "asked for"),
+        ("pointers", [True, True], "pointers", "asked for"),
+        ("nccl", [False, False], "nccl", "asked for"),
+    ],
+)
+def test_the_path_is_what_all_ranks_can_take_and_is_recorded(asked, takes, path, reason):
+    case = Case(asked, takes)
+    assert chosen_path(case) == path
+    assert case.chosen == [("path", path, reason)]
+
+
+def test_pointers_are_not_given_to_an_mpi_that_does_not_take_them(monkeypatch):
+    monkeypatch.setattr(device_messages.staged, "cuda_aware", lambda: False)
+    case = Case("pointers", None)
+    case.world.comm.allgather = lambda mine: [mine, mine]
+    with pytest.raises(CannotRunError, match="path pointers: MPI does not say that it takes"):
+        chosen_path(case)
+    assert not case.chosen

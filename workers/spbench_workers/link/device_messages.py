@@ -1,0 +1,118 @@
+"""A rank's messages in the memory of its GPU."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator
+from contextlib import contextmanager
+from statistics import median
+
+import torch
+from mpi4py import MPI
+
+from spbench_workers.context import Context
+from spbench_workers.device.choice import device_of
+from spbench_workers.device.streams import finish, seconds_of
+from spbench_workers.errors import CannotRunError, allocating
+from spbench_workers.link.device_pair import DevicePair, Path, open_pair, path_open
+from spbench_workers.link.messages import LIMIT_COPIES
+from spbench_workers.link.payload import poison
+from spbench_workers.spatial.transports import staged
+from spbench_workers.timing import calls_of, repeated, time_batch
+
+
+class DeviceMessages:
+    """Messages in a device's memory.
+
+    Args:
+        comm: The ranks.
+        device: This rank's.
+        path: Over what they go.
+        largest: Bytes of the largest message.
+    """
+
+    def __init__(self, comm: MPI.Intracomm, device: torch.device, path: Path, largest: int) -> None:
+        self._comm, self._device, self._path = comm, device, path
+        with allocating(2 * largest):
+            self._outgoing, self._incoming = (
+                torch.zeros(largest, dtype=torch.uint8, device=device) for _ in range(2)
+            )
+        self.memory = f"the memory of {device}"
+
+    def pair(self, peer: int, leads: bool, count: int) -> DevicePair:
+        outgoing, incoming = self._outgoing[:count], self._incoming[:count]
+        return open_pair(self._comm, peer, leads, outgoing, incoming, self._path)
+
+    def give(self, data: bytes) -> None:
+        self._outgoing[: len(data)].copy_(_bytes(data))
+
+    def poison(self, expected: bytes) -> None:
+        self._incoming[: len(expected)].copy_(_bytes(poison(expected)))
+
+    def forward(self, count: int) -> None:
+        self._outgoing[:count].copy_(self._incoming[:count])
+
+    def spoil(self, index: int) -> None:
+        self._incoming[index : index + 1].bitwise_not_()
+
+    def taken(self, count: int) -> bytes:
+        return self._incoming[:count].cpu().numpy().tobytes()
+
+    def copy_seconds(self, count: int) -> float:
+        outgoing, incoming = self._outgoing[:count], self._incoming[:count]
+
+        def copy() -> None:
+            incoming.copy_(outgoing)
+
+        seconds_of(self._device, copy)
+        repeats = calls_of(seconds_of(self._device, copy))
+        copies = repeated(copy, repeats)
+
+        def copy_and_wait() -> None:
+            copies()
+            finish(self._device)
+
+        times = array("d", bytes(8 * LIMIT_COPIES))
+        time_batch(copy_and_wait, times, 0, LIMIT_COPIES, 1.0 / repeats)
+        return median(times)
+
+    def free(self) -> None:
+        """Nothing to do: torch takes the memory back."""
+
+
+def _bytes(data: bytes) -> torch.Tensor:
+    return torch.frombuffer(bytearray(data), dtype=torch.uint8)
+
+
+@contextmanager
+def device_messages(context: Context) -> Iterator[DeviceMessages]:
+    """Open the messages of a case on this rank's GPU. All ranks must enter and leave it.
+
+    Raises:
+        CannotRunError: The device is not there, or cannot be reached over the path.
+    """
+    comm = context.world.comm
+    device = device_of(context)
+    path = chosen_path(context)
+    with path_open(comm, device, path):
+        yield DeviceMessages(comm, device, path, context.params["sizes"][-1])
+
+
+def chosen_path(context: Context) -> Path:
+    """Return over what messages go, and record why. All ranks must call it.
+
+    Raises:
+        CannotRunError: MPI is to be given memory of the device, and does not say that it can.
+    """
+    asked: str = context.params["path"]
+    takes = all(context.world.comm.allgather(staged.cuda_aware()))
+    evidence = f"MPI {'says' if takes else 'does not say'} that it takes memory of a GPU"
+    if asked == "pointers" and not takes:
+        raise CannotRunError(f"path pointers: {evidence}; take path pinned or auto")
+    if asked != "auto":
+        path, reason = asked, "asked for"
+    else:
+        path, reason = ("pointers" if takes else "pinned"), evidence
+    if context.world.rank == 0:
+        context.choice("path", path, reason)
+    return path  # type: ignore[return-value]

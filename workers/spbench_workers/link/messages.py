@@ -1,0 +1,148 @@
+"""A rank's messages in a ping-pong: the memory that they leave from and come to."""
+
+from __future__ import annotations
+
+import ctypes
+from array import array
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from statistics import median
+from time import perf_counter
+from typing import Protocol
+
+from mpi4py import MPI
+
+from spbench_workers.context import Context
+from spbench_workers.link.pair import Pair
+from spbench_workers.link.payload import poison
+from spbench_workers.timing import calls_of, repeated, time_batch
+
+LIMIT_COPIES = 20
+
+
+class Trips(Protocol):
+    """One message size between this rank and a peer."""
+
+    @property
+    def peer(self) -> int:
+        """The other rank."""
+
+    @property
+    def leads(self) -> bool:
+        """Whether this rank sends first."""
+
+    @property
+    def count(self) -> int:
+        """Bytes of one message."""
+
+    def send(self) -> None:
+        """Send once."""
+
+    def receive(self) -> None:
+        """Receive once."""
+
+    def trips(self, count: int) -> None:
+        """Make ``count`` round trips; both ranks must ask for the same number."""
+
+    def free(self) -> None:
+        """Give back what it holds."""
+
+
+class Messages(Protocol):
+    """Memory for messages of any size up to the largest, one to send and one to receive."""
+
+    @property
+    def memory(self) -> str:
+        """Whose memory it is, in words: ``its memory``."""
+
+    def pair(self, peer: int, leads: bool, count: int) -> Trips:
+        """Return what sends and receives so many bytes; the peer must open it too."""
+
+    def give(self, data: bytes) -> None:
+        """Write what is sent."""
+
+    def poison(self, expected: bytes) -> None:
+        """Make what was received before differ from what is expected in every byte."""
+
+    def forward(self, count: int) -> None:
+        """Make what was received what is sent."""
+
+    def spoil(self, index: int) -> None:
+        """Flip a byte of what was received."""
+
+    def taken(self, count: int) -> bytes:
+        """Return what was received."""
+
+    def copy_seconds(self, count: int) -> float:
+        """Return how long this rank takes to copy so many bytes within the memory."""
+
+    def free(self) -> None:
+        """Give the memory back."""
+
+
+class HostMessages:
+    """Messages in the host's memory, as MPI allocates it.
+
+    Args:
+        comm: The ranks.
+        largest: Bytes of the largest message.
+    """
+
+    memory = "its memory"
+
+    def __init__(self, comm: MPI.Intracomm, largest: int) -> None:
+        self._comm = comm
+        self._outgoing, self._incoming = MPI.Alloc_mem(largest), MPI.Alloc_mem(largest)
+        for memory in (self._outgoing, self._incoming):
+            memory[:] = bytes(largest)
+
+    def pair(self, peer: int, leads: bool, count: int) -> Pair:
+        return Pair(self._comm, peer, leads, self._outgoing, self._incoming, count)
+
+    def give(self, data: bytes) -> None:
+        self._outgoing[: len(data)] = data
+
+    def poison(self, expected: bytes) -> None:
+        self._incoming[: len(expected)] = poison(expected)
+
+    def forward(self, count: int) -> None:
+        self._outgoing[:count] = self._incoming[:count]
+
+    def spoil(self, index: int) -> None:
+        self._incoming[index] ^= 0xFF
+
+    def taken(self, count: int) -> bytes:
+        return self._incoming[:count].tobytes()
+
+    def copy_seconds(self, count: int) -> float:
+        copy = partial(ctypes.memmove, self._incoming.address, self._outgoing.address, count)
+        start = perf_counter()
+        copy()
+        repeats = calls_of(perf_counter() - start)
+        times = array("d", bytes(8 * LIMIT_COPIES))
+        time_batch(repeated(copy, repeats), times, 0, LIMIT_COPIES, 1.0 / repeats)
+        return median(times)
+
+    def free(self) -> None:
+        MPI.Free_mem(self._outgoing)
+        MPI.Free_mem(self._incoming)
+
+
+@contextmanager
+def messages_of(context: Context) -> Iterator[Messages]:
+    """Open the messages of a case, on the host or on a GPU. All ranks must enter and leave it.
+
+    Raises:
+        CannotRunError: The device is not there, or cannot be reached over the path.
+    """
+    if context.params["device"] == "cpu":
+        messages = HostMessages(context.world.comm, context.params["sizes"][-1])
+        yield messages
+        messages.free()
+    else:
+        # torch takes its time to import: who stays on the host pays nothing.
+        from spbench_workers.link.device_messages import device_messages
+
+        with device_messages(context) as on_device:
+            yield on_device
