@@ -211,6 +211,8 @@ def _dispatch(device, function, args, kwargs):
         )
         device.current.ask(lambda: made.copy_(args[0]))
         return made
+    if kwargs.get("device") is not None and torch.device(kwargs["device"]).type == "cpu":
+        return function(*args, **kwargs)  # memory of the host, such as `empty_like` makes
     kwargs = _on_host(kwargs)
     if name in _READS:
         device.streams.finish()

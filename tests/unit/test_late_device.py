@@ -50,6 +50,11 @@ def test_a_blocking_copy_takes_the_host_values_of_now():
     assert meanwhile.cpu().tolist() == [7, 7]
 
 
+def test_memory_of_the_host_is_made_like_that_of_the_device():
+    made = torch.empty_like(torch.ones(3, device="late"), device="cpu")
+    assert (type(made), made.device.type, made.shape) == (torch.Tensor, "cpu", (3,))
+
+
 def test_streams_without_an_order_see_what_is_not_there_yet():
     source = torch.ones(2, device="late") * 3
     target = torch.zeros(2)

@@ -15,6 +15,8 @@ from pathlib import Path
 import torch
 from mpi4py import MPI
 
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
 from spbench_workers.allreduce import plan
 from spbench_workers.allreduce.arithmetic import FORMATS
 from spbench_workers.allreduce.faults import WrongElement
@@ -25,6 +27,7 @@ from spbench_workers.allreduce.rotation import Rotation
 from spbench_workers.allreduce.staged import StagedReduction
 from spbench_workers.catalog.allreduce import OPS
 from spbench_workers.errors import CannotRunError
+from standins.late_device import install
 
 MODES = ("blocking", "persistent", "nonblocking")
 COUNTS = (0, 1, 2, 3, 5, 13, 64, 1009)
@@ -208,12 +211,19 @@ def refusals():
 
 
 def by_way_of_the_host(mode, in_place):
-    """What a GPU's vectors go through, on vectors of the host: copies there and back."""
-    source, result = vectors(given(rank, 9), 9, torch.float32, 0 if in_place else None)
+    """What a GPU's vectors go through, on a device that runs late: copies there and back."""
+    on_host = vectors(given(rank, 9), 9, torch.float32, 0 if in_place else None)
+    source = on_host[0].to("late")
+    result = source if in_place else on_host[1].to("late")
     reduction = StagedReduction(source, result, partial(open_reduction, comm, "ring", mode=mode))
-    go(reduction, mode)
-    if not torch.equal(result, sum(given(giver, 9) for giver in range(ranks)).float()):
-        complain("by way of the host", mode, in_place, result)
+    wanted = sum(given(giver, 9) for giver in range(ranks)).float()
+    for turn in range(3):
+        # Asked of the device, and not waited for.
+        result.fill_(99)
+        source.copy_((given(rank, 9) * (turn + 1)).float().to("late"))
+        go(reduction, mode)
+        if not torch.equal(result.elem, wanted * (turn + 1)):
+            complain("by way of the host", mode, in_place, turn, result.elem)
     reduction.free()
 
 
@@ -230,6 +240,7 @@ def wrong_element():
 
 def main():
     torch.set_num_threads(1)
+    install()
     for algorithm in ("native", *able()):
         every_way(algorithm)
     for algorithm in able():
@@ -238,6 +249,8 @@ def main():
         check()
     for case in product(MODES, (False, True)):
         by_way_of_the_host(*case)
+    if install().device_wide:
+        complain("waits for all streams of the device")
     told = comm.gather(problems)
     if rank == 0:
         sentences = [sentence for of_rank in told for sentence in of_rank]

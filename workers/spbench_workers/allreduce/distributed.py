@@ -9,7 +9,7 @@ import torch.distributed as dist
 from mpi4py import MPI
 
 from spbench_workers import torch_group
-from spbench_workers.device.streams import synchronize
+from spbench_workers.device.streams import finish
 from spbench_workers.errors import CannotRunError
 
 _OPS = {
@@ -66,8 +66,9 @@ class DistributedReduction:
 
     def wait(self) -> None:
         if self._work is not None:
+            # On a GPU it lets the current stream wait, and nobody else's.
             self._work.wait()
-            synchronize(self._device)
+            finish(self._device)
             self._work = None
 
     def free(self) -> None:

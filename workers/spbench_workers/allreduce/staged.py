@@ -7,7 +7,8 @@ from collections.abc import Callable
 import torch
 
 from spbench_workers.allreduce.base import Reduction, Traffic
-from spbench_workers.device.streams import synchronize
+from spbench_workers.device.streams import finish
+from spbench_workers.errors import allocating
 
 Opener = Callable[[torch.Tensor, torch.Tensor], Reduction]
 """Opens a reduction from a source of the host to a result of the host."""
@@ -23,7 +24,7 @@ class StagedReduction:
     """
 
     def __init__(self, source: torch.Tensor, result: torch.Tensor, open_: Opener) -> None:
-        self._source, self._result = source, result
+        self._source, self._result, self._device = source, result, result.device
         self._given = _pinned(source)
         self._reduced = self._given if source is result else _pinned(result)
         self._on_host = open_(self._given, self._reduced)
@@ -37,7 +38,8 @@ class StagedReduction:
         self.wait()
 
     def start(self) -> None:
-        self._given.copy_(self._source)
+        self._given.copy_(self._source, non_blocking=True)
+        finish(self._device)
         self._on_host.start()
 
     def poll(self) -> bool:
@@ -45,12 +47,14 @@ class StagedReduction:
 
     def wait(self) -> None:
         self._on_host.wait()
-        self._result.copy_(self._reduced)
-        synchronize(self._result.device)
+        self._result.copy_(self._reduced, non_blocking=True)
+        # The next run writes what is copied here.
+        finish(self._device)
 
     def free(self) -> None:
         self._on_host.free()
 
 
 def _pinned(vector: torch.Tensor) -> torch.Tensor:
-    return torch.empty_like(vector, device="cpu", pin_memory=torch.cuda.is_available())
+    with allocating(vector.nbytes):
+        return torch.empty_like(vector, device="cpu", pin_memory=vector.device.type == "cuda")
