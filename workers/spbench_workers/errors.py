@@ -16,6 +16,10 @@ class CannotRunError(RuntimeError):
     missing = False
 
 
+_OF_THE_HOST = "DefaultCPUAllocator"
+"""What torch says in an error where the host has no memory: it has no class for it."""
+
+
 @contextmanager
 def allocating(size: int) -> Iterator[None]:
     """Tell what was asked for where there is no memory for it.
@@ -24,12 +28,17 @@ def allocating(size: int) -> Iterator[None]:
         size: The bytes that the block asks for.
 
     Raises:
-        CannotRunError: There is none.
+        CannotRunError: There is none, on the host or on a GPU.
     """
     try:
         yield
     except (MemoryError, RuntimeError) as error:
-        if isinstance(error, RuntimeError) and "alloc" not in str(error):
+        # Not above: it needs this module.
+        from spbench_workers.device.failures import told_of_gpu
+
+        if (told := told_of_gpu(error)) is not error:
+            raise told from None
+        if isinstance(error, RuntimeError) and _OF_THE_HOST not in str(error):
             raise
         raise CannotRunError(
             f"there is no memory for {size / 2**30:.1f} GiB on this rank; take a smaller case"

@@ -1,0 +1,56 @@
+"""What is said where there is no memory."""
+
+import pytest
+import torch
+
+from spbench_workers.errors import CannotRunError, allocating
+
+SIZE = 3 << 30
+OF_THE_GPU = (
+    "CUDA out of memory. Tried to allocate 3.00 GiB. GPU 0 has a total capacity of 139.72 GiB of "
+    "which 2.50 GiB is free. Process 7 has 100.00 GiB memory in use. If reserved but unallocated "
+    "memory is large try setting PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"
+)
+PINNED = (
+    "CUDA error: out of memory\nSearch for `cudaErrorMemoryAllocation' in "
+    "https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__TYPES.html for more information."
+)
+
+
+def told(error):
+    with pytest.raises(CannotRunError) as caught, allocating(SIZE):
+        raise error
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        RuntimeError("[enforce fail at alloc_cpu.cpp:118] err == 0. DefaultCPUAllocator: can't"),
+        RuntimeError("DefaultCPUAllocator: not enough memory: you tried to allocate 3 bytes"),
+    ],
+)
+def test_of_the_host_it_says_what_was_asked_for(error):
+    assert told(error) == "there is no memory for 3.0 GiB on this rank; take a smaller case"
+
+
+def test_of_a_gpu_it_says_what_was_free_as_well():
+    said = told(torch.OutOfMemoryError(OF_THE_GPU))
+    assert "GPU 0 has no memory left: 3.00 GiB were asked for, 2.50 GiB of 139.72 GiB" in said
+    assert "1 other processes have memory of it" in said
+
+
+def test_pinned_memory_is_the_hosts():
+    assert "the host has no pinned memory left" in told(torch.AcceleratorError(PINNED))
+
+
+@pytest.mark.parametrize(
+    "error",
+    [RuntimeError("shapes do not match"), RuntimeError("could not allocate a name"), ValueError()],
+)
+def test_other_errors_stay_what_they_are(error):
+    with pytest.raises(type(error)) as caught, allocating(SIZE):
+        raise error
+    assert caught.value is error
