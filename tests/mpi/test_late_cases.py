@@ -35,8 +35,31 @@ def pingpong(path, inject=None):
 
 
 LINKS = [pingpong(path) for path in ("auto", "pinned", "nccl")]
-RIGHT = [*LINKS]
-FAULTY = [pingpong(path, "corrupt-message") for path in ("pinned", "nccl")]
+
+
+def sweep(algorithm, inject=None, **params):
+    given = {"device": "cuda", "algorithm": algorithm, "size": 4096, **FEW, **params}
+    return Case("allreduce.sweep", given, inject)
+
+
+STAGED = [
+    sweep("native"),
+    sweep("native", in_place=True, dtype="bf16", op="max"),
+    sweep("ring", mode="persistent"),
+    sweep("ring", mode="nonblocking", in_place=True),
+    sweep("gloo", dtype="int64"),
+    *(sweep("native", collective=name) for name in ("allgather", "reduce_scatter", "alltoall")),
+]
+NCCL = [
+    sweep("nccl"),
+    sweep("nccl", in_place=False, dtype="fp64"),
+    sweep("nccl", mode="nonblocking", op="prod"),
+]
+RIGHT = [*LINKS, *STAGED, *NCCL]
+FAULTY = [
+    *(pingpong(path, "corrupt-message") for path in ("pinned", "nccl")),
+    *(sweep(name, "wrong-element") for name in ("ring", "nccl")),
+]
 
 
 @pytest.fixture(scope="module")
@@ -95,3 +118,19 @@ def test_a_ping_pong_of_a_device_says_its_path_and_has_the_devices_limit(results
     assert "memory of a GPU" in path["reason"] if asked == "auto" else path["reason"] == "asked for"
     limit = limits(events)["bandwidth_gb_s"]["measured_by"]
     assert limit == "a copy of 1048576 B within the memory of late:0 by rank 0 alone"
+
+
+@pytest.mark.parametrize("case", STAGED, ids=str)
+def test_what_goes_by_way_of_the_host_stands_beside_its_link_and_the_copies(results, case):
+    limit = limits(results[str(case)][0])["time_ms"]
+    assert limit["measured_by"].endswith("links, and copies from late to pinned memory and back")
+    assert limit["value"] > 0
+
+
+@pytest.mark.parametrize("case", NCCL, ids=str)
+def test_nccl_stands_beside_its_own_link(results, case):
+    events = results[str(case)][0]
+    by = limits(events)["time_ms"]["measured_by"]
+    assert by == "the model of a ring in one launch of NCCL on this job's links"
+    assert ", by way of the host, 95 % interval" in choices(events)["against native"]["reason"]
+    assert ("in place" in choices(events)) == (case.params.get("in_place") is False)

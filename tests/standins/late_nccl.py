@@ -7,8 +7,10 @@ current stream wait for it, and not the host.
 import torch.distributed as dist
 from mpi4py import MPI
 
+from spbench_workers import torch_group
 from standins.late_device import install
 
+_acquire, _release = torch_group.acquire, torch_group.release
 _OPS = {
     dist.ReduceOp.SUM: MPI.SUM,
     dist.ReduceOp.PRODUCT: MPI.PROD,
@@ -62,8 +64,9 @@ _groups = {}
 
 
 def acquire(comm, device):
-    """In place of `torch_group.acquire`."""
-    assert device.type == "late"
+    """In place of `torch_group.acquire`; the host has gloo as ever."""
+    if device.type != "late":
+        return _acquire(comm, device)
     group, users = _groups.get(comm.handle, (None, 0))
     group = group or LateGroup(comm)
     _groups[comm.handle] = group, users + 1
@@ -72,6 +75,9 @@ def acquire(comm, device):
 
 def release(comm, device):
     """In place of `torch_group.release`."""
+    if device.type != "late":
+        _release(comm, device)
+        return
     group, users = _groups.pop(comm.handle)
     if users > 1:
         _groups[comm.handle] = group, users - 1

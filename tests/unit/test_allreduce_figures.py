@@ -127,7 +127,7 @@ class Said:
         self.lines.append(line)
 
 
-def row(busbw, wrong=0, native=None):
+def row(busbw, wrong=0, native=None, in_place=True):
     return Row(
         size=1048576,
         count=262144,
@@ -142,6 +142,7 @@ def row(busbw, wrong=0, native=None):
         skew=1.02,
         predicted=100e-6,
         native=native,
+        in_place=in_place,
     )
 
 

@@ -56,6 +56,15 @@ def run_case(world, case, runners):
     return [*channel.events, {"event": "waits", "device_wide": install().device_wide}]
 
 
+def work_less():
+    """Take sizes for the host, which does the work of the device."""
+    from spbench_workers.allreduce import hiding, job_link
+
+    job_link.NCCL_BYTES = (8, 4 << 10, 64 << 10)
+    job_link._COPY_BYTES = job_link._DEVICE_BYTES = (4 << 10, 64 << 10, 256 << 10)
+    hiding._ROWS = 64
+
+
 def main():
     world = open_world()
     torch.set_num_threads(1)
@@ -68,6 +77,7 @@ def main():
     ):
         cases = json.loads(Path(sys.argv[1]).read_text())
         runners = load_runners(case["benchmark"] for case in cases)
+        work_less()
         results = []
         for case in cases:
             results.append(world.comm.gather(run_case(world, case, runners)))

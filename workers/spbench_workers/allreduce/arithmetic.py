@@ -24,12 +24,13 @@ _NUMPY: dict[str, np.ufunc] = {
     "max": np.maximum,
     "min": np.minimum,
 }
-_TORCH: dict[str, Callable[..., torch.Tensor]] = {
+TORCH_OPS: dict[str, Callable[..., torch.Tensor]] = {
     "sum": torch.add,
     "prod": torch.mul,
     "max": torch.maximum,
     "min": torch.minimum,
 }
+"""What reduces two tensors, by the operation's name."""
 _SHORT = (torch.float16, torch.bfloat16)
 """Formats that numpy lacks or is slow with; MPI 3.1 has no type for them."""
 
@@ -56,7 +57,7 @@ def reduce_into(op: str, target: torch.Tensor, other: torch.Tensor) -> Action:
         other: One of the same type and length.
     """
     if is_short(target.dtype):
-        return partial(_TORCH[op], target, other, out=target)
+        return partial(TORCH_OPS[op], target, other, out=target)
     into = target.numpy()
     return partial(_NUMPY[op], into, other.numpy(), out=into)
 

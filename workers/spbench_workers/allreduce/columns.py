@@ -24,6 +24,7 @@ class Row:
         time: The median over iterations, each as long as its slowest rank's.
         p99: The 99th percentile of the same.
         skew: The slowest rank's median time over the typical rank's.
+        in_place: Whether the result took the place of what a rank gave.
     """
 
     size: int
@@ -39,6 +40,7 @@ class Row:
     skew: float
     predicted: float
     native: float | None
+    in_place: bool = False
 
     @property
     def line(self) -> str:
@@ -61,14 +63,20 @@ def say_row(context: Context, row: Row) -> None:
     if context.first:
         _shown.clear()
         what = f"{context.params['collective']}, {context.params['mode']}"
-        where = "in place" if context.params["in_place"] else "out of place"
+        where = _place(context.params["in_place"])
         context.say(f"# {what}, {where}, {context.world.size} ranks")
         context.say("# time: median over iterations, each as long as its slowest rank's")
         for line in _HEAD:
             context.say(line)
+    elif _shown and _shown[-1].in_place != row.in_place:
+        context.say(f"# from here on {_place(row.in_place)}")
     _shown.append(row)
     context.say(row.line)
     if context.last:
         wrong = sum(one.wrong for one in _shown)
         context.say(f"# Wrong elements       : {wrong} {'OK' if not wrong else 'FAILED'}")
         context.say(f"# Avg bus bandwidth    : {fmean(one.busbw for one in _shown):.6g} GB/s")
+
+
+def _place(in_place: bool) -> str:
+    return "in place" if in_place else "out of place"

@@ -7,13 +7,15 @@ from dataclasses import dataclass
 from statistics import median
 
 import numpy as np
+import torch
 
 from spbench_workers.allreduce.arithmetic import FORMATS
 from spbench_workers.allreduce.base import Traffic
 from spbench_workers.allreduce.columns import Row, say_row
 from spbench_workers.allreduce.cost_model import deviates
 from spbench_workers.allreduce.formulas import expected_work
-from spbench_workers.allreduce.link_times import MESSAGE_BYTES, JobLink, measured_link
+from spbench_workers.allreduce.job_link import measured_link
+from spbench_workers.allreduce.link_times import Ends, JobLink
 from spbench_workers.allreduce.native import registered_operation
 from spbench_workers.allreduce.prediction import Prediction, best_of, crossover_words, predict
 from spbench_workers.allreduce.sizes import algbw_gb_s, bus_factor
@@ -21,6 +23,7 @@ from spbench_workers.allreduce.turns import Comparison
 from spbench_workers.catalog.allreduce import ITEM_BYTES, SCHEDULED
 from spbench_workers.comm import crowded
 from spbench_workers.context import Context
+from spbench_workers.device.streams import is_gpu
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +32,15 @@ class Measured:
 
     Attributes:
         count: Elements of the size.
+        device: Where this rank has what it gives and gets.
+        ends: Bytes of what it gives, and of what it gets.
         slowest: Seconds of each iteration on its slowest rank.
         medians: The median seconds of each rank.
     """
 
     count: int
+    device: torch.device
+    ends: Ends
     slowest: Sequence[float]
     medians: Sequence[float]
 
@@ -63,9 +70,10 @@ def give_findings(
     """Give what all ranks know alike, by rank 0. All ranks must call it."""
     params, world = context.params, context.world
     dtype = FORMATS[params["dtype"]]
-    link = measured_link(world.comm, dtype, params["op"] or "sum")
+    nccl = params["algorithm"] == "nccl"
+    link = measured_link(world.comm, dtype, params["op"] or "sum", measured.device, nccl=nccl)
     nbytes = measured.count * dtype.itemsize
-    predicted = predict(params, world.size, nbytes, link)
+    predicted = predict(params, world.size, nbytes, link, measured.ends)
     shared = crowded(world.comm)
     if world.rank != 0:
         return
@@ -73,11 +81,14 @@ def give_findings(
     context.metric("algbw_gb_s", algbw_gb_s(nbytes, measured.seconds))
     context.metric("busbw_gb_s", _busbw(context, nbytes, measured.seconds))
     _give_link(context, link)
-    _give_prediction(context, predicted, measured.seconds, nbytes, shared)
+    _give_prediction(context, link, predicted, measured, shared)
+    if nccl and not params["in_place"]:
+        reason = f"NCCL reduces in place: a copy of {nbytes} B on the GPU is in the time"
+        context.choice("in place", "off", reason)
     if params["algorithm"] == "native":
         _give_choices_of_native(context, link, predicted, measured.seconds, nbytes)
     elif against is not None:
-        _give_comparison(context, against)
+        _give_comparison(context, against, measured.device)
     say_row(context, _row(context, measured, predicted, against, wrong))
 
 
@@ -96,12 +107,16 @@ def _give_link(context: Context, link: JobLink) -> None:
 
 
 def _give_prediction(
-    context: Context, predicted: Prediction, seconds: float, nbytes: int, shared: bool
+    context: Context, link: JobLink, predicted: Prediction, measured: Measured, shared: bool
 ) -> None:
+    seconds = measured.seconds
+    nbytes = measured.count * ITEM_BYTES[context.params["dtype"]]
     context.metric("predicted_ms", 1000.0 * predicted.seconds)
     if not predicted.seconds:
         return
     by = f"the model of {predicted.by} on this job's links"
+    if link.copies is not None:
+        by += f", and copies from {measured.device.type} to pinned memory and back"
     context.limit("time_ms", 1000.0 * predicted.seconds, by)
     if context.params["algorithm"] not in SCHEDULED:
         return
@@ -111,8 +126,8 @@ def _give_prediction(
         context.choice("model", "holds", f"predicted between {low} and {high} us")
         return
     why = "; more ranks than cores: links were measured with the others asleep" if shared else ""
-    if nbytes > MESSAGE_BYTES[-1]:
-        why += f"; links were measured up to {MESSAGE_BYTES[-1]} B"
+    if nbytes > link.up_to:
+        why += f"; links were measured up to {link.up_to} B"
     context.choice("model", "deviates", differs + why)
     context.log(f"the time deviates from the model: {differs}{why}")
 
@@ -135,11 +150,12 @@ def _give_choices_of_native(
     context.choice("best by the model", best_of(ranks, nbytes, item, link), reason)
 
 
-def _give_comparison(context: Context, against: Comparison) -> None:
+def _give_comparison(context: Context, against: Comparison, device: torch.device) -> None:
     context.metric("native_ms", 1000.0 * against.other_seconds)
     low, high = against.interval
+    way = ", by way of the host" if is_gpu(device) else ""
     reason = (
-        f"{against.ratio:.3f} times the MPI's own time, 95 % interval {low:.3f} to {high:.3f} "
+        f"{against.ratio:.3f} times the MPI's own time{way}, 95 % interval {low:.3f} to {high:.3f} "
         f"over {against.pairs} pairs of batches by turns"
     )
     context.choice("against native", against.verdict, reason)
@@ -169,4 +185,5 @@ def _row(
         skew=max(measured.medians) / typical if typical else 1.0,
         predicted=predicted.seconds,
         native=None if against is None else against.other_seconds,
+        in_place=params["in_place"],
     )

@@ -3,22 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from statistics import median
 from time import perf_counter
+from typing import Protocol
 
 import numpy as np
+import torch
 from mpi4py import MPI
 
 from spbench_workers.allreduce.base import Reduction
+from spbench_workers.device.streams import finish, is_gpu, seconds_of
 from spbench_workers.timing import hidden_share
 
 ROUNDS = 15
 LOOKS = 10
 """How often the computation looks in on the collective: an MPI without threads goes on only then"""
 _CELLS = 2048
+_ROWS = 512
+"""Of the matrices that a GPU multiplies: some microseconds' work."""
+_HOST = torch.device("cpu")
 
 
-def overlap(comm: MPI.Intracomm, reduction: Reduction, seconds: float) -> float:
+class Work(Protocol):
+    """A computation of about a given time."""
+
+    def run(self, look: Callable[[], object]) -> None:
+        """Compute, and look up now and then."""
+
+
+def overlap(
+    comm: MPI.Intracomm, reduction: Reduction, seconds: float, device: torch.device = _HOST
+) -> float:
     """Return which share of a collective is hidden behind a computation as long as itself.
 
     With the times of the collective alone, of the computation alone, and of both at once, it is
@@ -31,12 +47,14 @@ def overlap(comm: MPI.Intracomm, reduction: Reduction, seconds: float) -> float:
         comm: The ranks; all must call it.
         reduction: The collective, in mode ``nonblocking``.
         seconds: About how long it takes, the same on all ranks.
+        device: Whose computation is to hide it: a GPU's, where the GPU itself reduces.
     """
-    compute = Computation(seconds)
+    compute: Work = Products(seconds, device) if is_gpu(device) else Computation(seconds)
+    computing = partial(_alone, compute, device)
     alone, alone_compute, both = [], [], []
     for _ in range(ROUNDS):
         alone.append(_seconds(comm, reduction.run))
-        alone_compute.append(_seconds(comm, lambda: compute.run(_never)))
+        alone_compute.append(_seconds(comm, computing))
         both.append(_seconds(comm, lambda: _both(reduction, compute)))
     whole, work = median(alone), median(alone_compute)
     return hidden_share(whole, median(both) - work, work)
@@ -73,11 +91,45 @@ class Computation:
             np.add(cells, 1.0, cells)
 
 
+class Products:
+    """Matrix products on the current stream of a GPU, as many as take a given time.
+
+    They are asked for at once: NCCL needs nobody who looks in.
+
+    Args:
+        seconds: The time.
+        device: The GPU.
+    """
+
+    def __init__(self, seconds: float, device: torch.device) -> None:
+        # Zeros stay zeros, however often they are multiplied.
+        self._matrices = [torch.zeros(_ROWS, _ROWS, device=device) for _ in range(3)]
+        self._count = 1
+        self.run(_never)
+        few = 1
+        while (taken := seconds_of(device, partial(self._multiply, few))) < 0.002:
+            few *= 2
+        self._count = max(1, round(seconds * few / taken))
+
+    def run(self, look: Callable[[], object]) -> None:
+        self._multiply(self._count)
+
+    def _multiply(self, count: int) -> None:
+        one, other, product = self._matrices
+        for _ in range(count):
+            torch.mm(one, other, out=product)
+
+
 def _never() -> None:
     """Nothing to look at."""
 
 
-def _both(reduction: Reduction, compute: Computation) -> None:
+def _alone(compute: Work, device: torch.device) -> None:
+    compute.run(_never)
+    finish(device)
+
+
+def _both(reduction: Reduction, compute: Work) -> None:
     reduction.start()
     compute.run(reduction.poll)
     reduction.wait()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from statistics import median
@@ -21,10 +21,45 @@ from spbench_workers.timing import time_batch
 
 MESSAGE_BYTES = (8, 128, 2 << 10, 32 << 10, 256 << 10, 1 << 20)
 MEMORY_BYTES = (4 << 10, 32 << 10, 256 << 10, 1 << 20)
-_TRIPS = 20
+TRIPS = 20
 _REPEATS = 15
 _ROUNDS = 3
 """How often all is measured; the least median counts, in which nothing else held the ranks up."""
+
+Ends = tuple[int, int]
+"""Bytes of what a rank gives, and of what it gets."""
+_NOWHERE: Ends = (0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Copies:
+    """Copies between a GPU and pinned memory of the host.
+
+    Attributes:
+        to_host: Of what a rank gives.
+        to_device: Of what it gets.
+    """
+
+    to_host: Line
+    to_device: Line
+
+    def seconds(self, ends: Ends) -> float:
+        """Return what both take; no bytes take no time."""
+        return sum(
+            line.start.value + nbytes * line.slope.value for line, nbytes in self._used(ends)
+        )
+
+    def interval(self, ends: Ends) -> tuple[float, float]:
+        """Return the least and the most that `seconds` can be within the lines' intervals."""
+        used = self._used(ends)
+        return (
+            sum(line.start.low + nbytes * line.slope.low for line, nbytes in used),
+            sum(line.start.high + nbytes * line.slope.high for line, nbytes in used),
+        )
+
+    def _used(self, ends: Ends) -> list[tuple[Line, int]]:
+        both = zip((self.to_host, self.to_device), ends, strict=True)
+        return [(line, nbytes) for line, nbytes in both if nbytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,70 +69,85 @@ class JobLink:
     Attributes:
         fit: Messages between neighbours in the order of ranks, and reductions; None for one rank.
         copy: A copy within a rank's memory.
+        copies: From the GPU and back, where what is reduced goes by way of the host; else None.
+        up_to: Bytes of the largest message.
     """
 
     fit: Fit | None
     copy: Line
+    copies: Copies | None = None
+    up_to: int = MESSAGE_BYTES[-1]
 
-    def seconds(self, copied: int, predict: Callable[[Link], float]) -> float:
-        """Return what a prediction is, with a copy of so many bytes before it."""
+    def seconds(
+        self, copied: int, predict: Callable[[Link], float], ends: Ends = _NOWHERE
+    ) -> float:
+        """Return what a prediction is, with a copy of so many bytes before it.
+
+        Args:
+            copied: The bytes.
+            predict: The prediction.
+            ends: What is copied from the GPU and back, where it goes by way of the host.
+        """
         sent = predict(self.fit.link) if self.fit else 0.0
-        return sent + copied * self.copy.slope.value
+        around = self.copies.seconds(ends) if self.copies else 0.0
+        return sent + copied * self.copy.slope.value + around
 
-    def interval(self, copied: int, predict: Callable[[Link], float]) -> tuple[float, float]:
+    def interval(
+        self, copied: int, predict: Callable[[Link], float], ends: Ends = _NOWHERE
+    ) -> tuple[float, float]:
         """Return the least and the most that `seconds` can be within the fit's intervals."""
         low, high = self.fit.interval(predict) if self.fit else (0.0, 0.0)
+        least, most = self.copies.interval(ends) if self.copies else (0.0, 0.0)
         slope = self.copy.slope
-        return low + copied * slope.low, high + copied * slope.high
+        return low + copied * slope.low + least, high + copied * slope.high + most
 
 
-_links: dict[tuple[int, torch.dtype, str], JobLink] = {}
 _messages: dict[int, list[Point]] = {}
 
 
-def measured_link(comm: MPI.Intracomm, dtype: torch.dtype, op: str) -> JobLink:
-    """Measure once a job; later calls have the same answer. All ranks must call it.
+def host_link(comm: MPI.Intracomm, dtype: torch.dtype, op: str) -> JobLink:
+    """Measure messages, reductions and copies in the memory of the hosts.
+
+    All ranks must call it. Messages are measured once a job.
 
     Args:
         comm: The ranks.
         dtype: The format that is reduced.
         op: How.
     """
-    key = (comm.handle, dtype, op)
-    if key not in _links:
-        _links[key] = _measure(comm, dtype, op)
-    return _links[key]
-
-
-def _measure(comm: MPI.Intracomm, dtype: torch.dtype, op: str) -> JobLink:
     copy = fit_line(_memory_times(comm, dtype, copy_into))
     if comm.size == 1:
         return JobLink(None, copy)
     if comm.handle not in _messages:
-        _messages[comm.handle] = _message_times(comm)
+        _messages[comm.handle] = message_times(comm, MESSAGE_BYTES, partial(_one_way, comm))
     sums = _memory_times(comm, dtype, partial(reduce_into, op))
     return JobLink(fit(_messages[comm.handle], sums), copy)
 
 
-def _message_times(comm: MPI.Intracomm) -> list[Point]:
-    """Return bytes and one-way seconds, of the slowest pair of neighbours."""
-    seconds = array("d", bytes(8 * len(MESSAGE_BYTES)))
+def _one_way(comm: MPI.Intracomm, peer: int, count: int) -> float:
+    return one_way_seconds(comm, peer, comm.rank < peer, count, TRIPS)
+
+
+def message_times(
+    comm: MPI.Intracomm, sizes: Sequence[int], one_way: Callable[[int, int], float]
+) -> list[Point]:
+    """Return bytes and one-way seconds, of the slowest pair of neighbours.
+
+    Args:
+        comm: The ranks; all must call it.
+        sizes: The bytes.
+        one_way: Times a message: takes the peer, which calls it too, and the bytes.
+    """
+    seconds = array("d", bytes(8 * len(sizes)))
     for pairs in rounds(comm.size, "neighbours"):
         rest(comm)
         peers = [sum(pair) - comm.rank for pair in pairs if comm.rank in pair]
         for peer in peers:
-            for index, one_way in enumerate(_one_way_seconds(comm, peer)):
-                seconds[index] = max(seconds[index], one_way)
+            times = [[one_way(peer, count) for count in sizes] for _ in range(_ROUNDS)]
+            for index, column in enumerate(zip(*times, strict=True)):
+                seconds[index] = max(seconds[index], min(column))
     rest(comm)
-    return _slowest(comm, MESSAGE_BYTES, seconds)
-
-
-def _one_way_seconds(comm: MPI.Intracomm, peer: int) -> list[float]:
-    times = [
-        [one_way_seconds(comm, peer, comm.rank < peer, count, _TRIPS) for count in MESSAGE_BYTES]
-        for _ in range(_ROUNDS)
-    ]
-    return [min(column) for column in zip(*times, strict=True)]
+    return _slowest(comm, sizes, seconds)
 
 
 def _memory_times(
@@ -106,10 +156,27 @@ def _memory_times(
     action: Callable[[torch.Tensor, torch.Tensor], Action],
 ) -> list[Point]:
     """Return bytes and seconds of what all ranks do in their memory at once."""
-    seconds = array("d")
-    for nbytes in MEMORY_BYTES:
+
+    def body_of(nbytes: int) -> Action:
         one, other = (torch.ones(nbytes // dtype.itemsize, dtype=dtype) for _ in range(2))
-        body = action(one, other)
+        return action(one, other)
+
+    return times_together(comm, MEMORY_BYTES, body_of)
+
+
+def times_together(
+    comm: MPI.Intracomm, sizes: Sequence[int], body_of: Callable[[int], Action]
+) -> list[Point]:
+    """Return bytes and seconds of what all ranks do at once, of the slowest of them.
+
+    Args:
+        comm: The ranks; all must call it.
+        sizes: The bytes.
+        body_of: Returns what is timed, of so many bytes.
+    """
+    seconds = array("d")
+    for nbytes in sizes:
+        body = body_of(nbytes)
         body()
         times = array("d", bytes(8 * _REPEATS))
         medians = []
@@ -118,9 +185,9 @@ def _memory_times(
             time_batch(body, times, 0, _REPEATS, 1.0)
             medians.append(median(times))
         seconds.append(min(medians))
-    return _slowest(comm, MEMORY_BYTES, seconds)
+    return _slowest(comm, sizes, seconds)
 
 
-def _slowest(comm: MPI.Intracomm, sizes: tuple[int, ...], seconds: array[float]) -> list[Point]:
+def _slowest(comm: MPI.Intracomm, sizes: Sequence[int], seconds: array[float]) -> list[Point]:
     comm.Allreduce(MPI.IN_PLACE, seconds, op=MPI.MAX)
     return list(zip(sizes, seconds, strict=True))

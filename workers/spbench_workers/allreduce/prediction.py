@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
 from spbench_workers.allreduce.cost_model import Link, best, crossovers, predicted_seconds
-from spbench_workers.allreduce.link_times import MESSAGE_BYTES, JobLink
+from spbench_workers.allreduce.link_times import Ends, JobLink
+from spbench_workers.allreduce.path import path_of
 from spbench_workers.catalog import Params
 from spbench_workers.catalog.allreduce import ITEM_BYTES, SCHEDULED
 
-"""Bytes up to which crossovers are named."""
 _COMPETING = [name for name in SCHEDULED if not name.startswith("muji")]
 """Of our own algorithms the best is one of these: muji's trees are binomial ones."""
 
@@ -30,24 +31,32 @@ class Prediction:
     by: str
 
 
-def predict(params: Params, ranks: int, nbytes: int, link: JobLink) -> Prediction:
+def predict(
+    params: Params, ranks: int, nbytes: int, link: JobLink, ends: Ends = (0, 0)
+) -> Prediction:
     """Return the time of a case.
 
-    A library does not tell how it reduces: its time is that of the best algorithm of our own.
-    That includes the copy to the result, out of place. The other collectives' are the times of
-    their messages one after another: of a ring for allgather and reduce_scatter, of a binomial
-    tree for broadcast, of pairs for alltoall.
+    A library does not tell how it reduces: its time is that of the best algorithm of our own, and
+    NCCL's that of a ring in one launch, which adds while it moves. That includes the copy to the
+    result, out of place, and those from a GPU and back, where the link has them. The other
+    collectives' are the times of their messages one after another: of a ring for allgather and
+    reduce_scatter, of a binomial tree for broadcast, of pairs for alltoall.
 
     Args:
         params: The case's.
         ranks: Its ranks.
         nbytes: Bytes of the size.
         link: What was measured.
+        ends: Bytes of what a rank gives and of what it gets.
     """
     collective, item = params["collective"], ITEM_BYTES[params["dtype"]]
     if collective != "allreduce":
         time = partial(_seconds, collective, ranks, nbytes)
-        return Prediction(link.seconds(0, time), link.interval(0, time), "its messages")
+        return _prediction(link, 0, time, ends, "its messages")
+    copied = 0 if params["in_place"] else nbytes
+    if params["algorithm"] == "nccl":
+        time = partial(_nccl_seconds, ranks, nbytes, nbytes // item)
+        return _prediction(link, copied, time, ends, "a ring in one launch of NCCL")
     algorithm, options = params["algorithm"], (params["group"], params["chunks"])
     if algorithm not in SCHEDULED:
         algorithm, options = best_of(ranks, nbytes, item, link), (None, None)
@@ -55,8 +64,14 @@ def predict(params: Params, ranks: int, nbytes: int, link: JobLink) -> Predictio
     def time_of(numbers: Link) -> float:
         return predicted_seconds(algorithm, ranks, nbytes, item, numbers, *options)
 
-    copied = 0 if params["in_place"] else nbytes
-    return Prediction(link.seconds(copied, time_of), link.interval(copied, time_of), algorithm)
+    return _prediction(link, copied, time_of, ends, algorithm)
+
+
+def _prediction(
+    link: JobLink, copied: int, time_of: Callable[[Link], float], ends: Ends, by: str
+) -> Prediction:
+    seconds = link.seconds(copied, time_of, ends)
+    return Prediction(seconds, link.interval(copied, time_of, ends), by)
 
 
 def best_of(ranks: int, nbytes: int, item: int, link: JobLink) -> str:
@@ -70,10 +85,16 @@ def crossover_words(ranks: int, item: int, link: JobLink) -> str:
     if link.fit is None:
         return "one rank alone sends nothing"
     numbers = link.fit.link
-    found = crossovers(ranks, numbers, _COMPETING, MESSAGE_BYTES[-1], item)
+    found = crossovers(ranks, numbers, _COMPETING, link.up_to, item)
     words = best_of(ranks, item, item, link)
     found_words = "".join(f", from {one.nbytes} B {one.after}" for one in found)
-    return f"{words}{found_words}, up to the {MESSAGE_BYTES[-1]} B that were measured"
+    return f"{words}{found_words}, up to the {link.up_to} B that were measured"
+
+
+def _nccl_seconds(ranks: int, nbytes: int, count: int, link: Link) -> float:
+    if not nbytes or ranks == 1:
+        return 0.0
+    return link.alpha + nbytes * path_of("ring", ranks, count).sent * link.beta
 
 
 def _seconds(collective: str, ranks: int, nbytes: int, link: Link) -> float:

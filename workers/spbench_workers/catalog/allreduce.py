@@ -72,7 +72,12 @@ _PARAMS = (
         "how MPI is called; nonblocking also measures how much a computation hides",
         choices=("blocking", "persistent", "nonblocking"),
     ),
-    Param("in_place", "bool", False, "whether the result takes the place of what a rank gives"),
+    Param(
+        "in_place",
+        "bool",
+        None,
+        "whether the result takes the place of what a rank gives; off, with nccl on",
+    ),
     Param("order", "ints", None, "the ranks as the algorithm is drawn: 0,2,1,3", minimum=0),
     Param("rotate_roots", "bool", False, "whether the root moves on with each iteration"),
     Param("group", "int", None, "ranks of a group of two_level", minimum=1),
@@ -94,8 +99,19 @@ def _resolve(params: Params) -> Params:
     return params | {
         "algorithm": names[0] if len(names) == 1 else names,
         "op": (params["op"] or "sum") if reduces else None,
+        "in_place": _in_place(params, names),
         **_sizes(params),
     }
+
+
+def _in_place(params: Params, names: Sequence[str]) -> bool | None:
+    """Return whether to reduce in place; None where each algorithm of a list says it for itself.
+
+    torch's allreduce by NCCL knows nothing else: out of place, a copy comes before it.
+    """
+    if params["in_place"] is None and "nccl" in names:
+        return True if len(names) == 1 else None
+    return bool(params["in_place"])
 
 
 def _check_collective(params: Params, names: Sequence[str]) -> None:
