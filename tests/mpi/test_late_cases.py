@@ -55,16 +55,34 @@ NCCL = [
     sweep("nccl", in_place=False, dtype="fp64"),
     sweep("nccl", mode="nonblocking", op="prod"),
 ]
-RIGHT = [*LINKS, *STAGED, *NCCL]
+
+
+def store(kv_store, inject=None, **params):
+    given = {"device": "cuda", "kv_store": kv_store, "network": "lenet", "num_batches": 2}
+    return Case("kvstore.push_pull", given | {"image_shape": "1,28,28"} | params, inject)
+
+
+STORES = [
+    store("local", gpus=2),
+    store("device", gpus=2, gc_type="2bit", optimizer="sgd"),
+    store("dist_sync", gpus=1, num_servers=1),
+    store("dist_async", gpus=1, num_servers=1, optimizer="sgd"),
+    store("allreduce", gpus=2, algorithm="shared"),
+    store("allreduce", gpus=2, algorithm="ring", optimizer="adam"),
+]
+NCCL_STORE = store("allreduce", gpus=2, algorithm="nccl")
+RIGHT = [*LINKS, *STAGED, *NCCL, *STORES, NCCL_STORE]
 FAULTY = [
     *(pingpong(path, "corrupt-message") for path in ("pinned", "nccl")),
     *(sweep(name, "wrong-element") for name in ("ring", "nccl")),
+    *(store("device", fault, gpus=2) for fault in ("wrong-element", "lost-push")),
+    store("allreduce", "double-push", gpus=2, algorithm="nccl"),
 ]
 
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
-    """Return by case what each rank said."""
+    """Start MPI once; return by case what each rank said."""
     folder = tmp_path_factory.mktemp("late")
     wanted, said = folder / "cases.json", folder / "results.json"
     cases = [*RIGHT, *FAULTY]
@@ -134,3 +152,17 @@ def test_nccl_stands_beside_its_own_link(results, case):
     assert by == "the model of a ring in one launch of NCCL on this job's links"
     assert ", by way of the host, 95 % interval" in choices(events)["against native"]["reason"]
     assert ("in place" in choices(events)) == (case.params.get("in_place") is False)
+
+
+@pytest.mark.parametrize("case", STORES, ids=str)
+def test_a_store_of_the_host_stands_beside_copies_to_it_and_back(results, case):
+    by = limits(results[str(case)][0])["time_ms"]["measured_by"]
+    assert " B from its GPU to the host and back by each device" in by
+
+
+def test_a_store_of_nccls_stands_beside_a_copy_within_the_gpu(results):
+    events = results[str(NCCL_STORE)][0]
+    by = limits(events)["time_ms"]["measured_by"]
+    assert " B within its GPU's memory by each device" in by
+    lines = [event["message"] for event in of(events, "log")]
+    assert any(line.startswith("one allreduce of all by NCCL: ") for line in lines)

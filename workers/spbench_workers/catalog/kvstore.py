@@ -223,7 +223,7 @@ _METRICS = (
     Metric("bytes_on_the_wire", "B", "none", "the same, of all ranks together"),
     Metric("wire_gb_s", "GB/s", "higher", "bytes on the wire over time", "min"),
     Metric("messages_sent", "1", "none", "messages that a rank sends in a round"),
-    Metric("flat_allreduce_ms", "ms", "none", "one allreduce of all arrays by the MPI itself"),
+    Metric("flat_allreduce_ms", "ms", "none", "one allreduce of all arrays, by the MPI or by NCCL"),
     Metric("server_imbalance", "1", "lower", "the fullest server's elements over the mean"),
     Metric("home_imbalance", "1", "lower", "the fullest home's elements over the mean"),
     Metric("compression_ratio", "1", "none", "bytes of what is pushed over those of its codes"),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from spbench_workers.device.streams import synchronize
+from spbench_workers.device.streams import finish, is_gpu
+from spbench_workers.errors import allocating
 from spbench_workers.kvstore.arena import Arena
 from spbench_workers.kvstore.base import Store
 
@@ -22,28 +23,48 @@ class Memory:
         values: What it gets, on the host.
         given: The gradients on its device: the same memory, if that is the host.
         got: The values on its device, likewise.
+        on_gpu: Whether its device is a GPU.
+        place: Its device.
     """
 
     def __init__(self, gradients: Arena, values: Arena, place: torch.device) -> None:
-        on_gpu = place.type == "cuda"
+        on_gpu = is_gpu(place)
         self.gradients, self.values = gradients, values
         self.given, self.got = self.gradients.tensor, self.values.tensor
         if on_gpu:
-            self.given = torch.zeros_like(self.given, device=place)
-            self.got = torch.zeros_like(self.got, device=place)
-        self._on_gpu, self._place = on_gpu, place
+            with allocating(self.given.nbytes + self.got.nbytes):
+                self.given = torch.zeros_like(self.given, device=place)
+                self.got = torch.zeros_like(self.got, device=place)
+        self.on_gpu, self.place = on_gpu, place
 
     def put(self) -> None:
         """Bring the host's gradients to the device."""
-        if self._on_gpu:
-            self.given.copy_(self.gradients.tensor)
-            synchronize(self._place)
+        if self.on_gpu:
+            self.given.copy_(self.gradients.tensor, non_blocking=True)
+            finish(self.place)
 
     def fetch(self) -> None:
         """Bring the device's values to the host."""
-        if self._on_gpu:
-            self.values.tensor.copy_(self.got)
-            synchronize(self._place)
+        if self.on_gpu:
+            self.values.tensor.copy_(self.got, non_blocking=True)
+            finish(self.place)
+
+    def take(self) -> None:
+        """Bring the device's gradients to the host."""
+        if self.on_gpu:
+            self.gradients.tensor.copy_(self.given, non_blocking=True)
+            finish(self.place)
+
+    def bring(self) -> None:
+        """Bring the host's values to the device."""
+        if self.on_gpu:
+            self.got.copy_(self.values.tensor, non_blocking=True)
+            finish(self.place)
+
+    def copy(self) -> None:
+        """Copy gradients over values, on the device."""
+        self.got.copy_(self.given)
+        finish(self.place)
 
 
 class StagedStore:
@@ -52,24 +73,23 @@ class StagedStore:
     Args:
         store: The store, over the host's memory.
         memory: The memory.
+        asynchronous: Whether settling changes the values. Otherwise what rounds have brought stays
+            as it is, so that it is compared and no copy of it.
     """
 
-    def __init__(self, store: Store, memory: Memory) -> None:
-        self._store, self._memory = store, memory
+    def __init__(self, store: Store, memory: Memory, *, asynchronous: bool) -> None:
+        self._store, self._memory, self._asynchronous = store, memory, asynchronous
         self.sent, self.pushes = store.sent, store.pushes
 
     def round(self) -> None:
-        self._memory.gradients.tensor.copy_(self._memory.given)
+        self._memory.take()
         self._store.round()
-        self._bring()
+        self._memory.bring()
 
     def settle(self) -> None:
         self._store.settle()
-        self._bring()
+        if self._asynchronous:
+            self._memory.bring()
 
     def free(self) -> None:
         self._store.free()
-
-    def _bring(self) -> None:
-        self._memory.got.copy_(self._memory.values.tensor)
-        synchronize(self._memory.got.device)

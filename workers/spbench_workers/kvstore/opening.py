@@ -14,6 +14,7 @@ from spbench_workers.catalog.kvstore import devices_of
 from spbench_workers.catalog.stores import Server as ServerRole
 from spbench_workers.context import Context
 from spbench_workers.device.choice import device_of
+from spbench_workers.device.streams import is_gpu
 from spbench_workers.kvstore import faults
 from spbench_workers.kvstore.allreduce_opening import arenas, open_allreduce, open_window
 from spbench_workers.kvstore.arena import Arena
@@ -102,8 +103,8 @@ def open_part(context: Context, case: Case, ranks: Ranks) -> Part:
         both = arenas(case, window, ranks.worker.rank)
     memory = Memory(*both, place)
     store = _open_device(context.params, case, ranks, memory, window)
-    if place.type == "cuda" and context.params["algorithm"] != "nccl":
-        store = StagedStore(store, memory)
+    if is_gpu(place) and context.params["algorithm"] != "nccl":
+        store = StagedStore(store, memory, asynchronous=case.store.asynchronous)
     return Part(store, memory, window=window)
 
 

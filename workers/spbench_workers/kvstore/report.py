@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from statistics import median
 from typing import cast
@@ -11,6 +12,7 @@ from typing import cast
 import numpy as np
 from mpi4py import MPI
 
+from spbench_workers.allreduce.reduction import open_reduction
 from spbench_workers.comm import rest
 from spbench_workers.context import Context
 from spbench_workers.kvstore import figures, homes
@@ -124,20 +126,66 @@ def give_limits(context: Context, case: Case, memory: Memory) -> None:
 
 
 def _give_limits(context: Context, case: Case, memory: Memory, devices: MPI.Intracomm) -> None:
-    gradients, values = memory.gradients.flat, memory.values.flat
-    copying = _slowest(partial(np.copyto, values, gradients), devices)
-    flat = _slowest(partial(devices.Allreduce, gradients, values), devices)
+    limits = _limits_of(memory, devices, nccl=context.params["algorithm"] == "nccl")
+    copying = _slowest(limits.copy, devices)
+    flat = _slowest(limits.allreduce, devices)
+    limits.free()
     if devices.rank != 0:
         return
-    size = gradients.nbytes
-    what = f"a copy of {size} B within its memory by each device, all at once"
-    context.limit("time_ms", copying * 1000.0, what)
+    context.limit("time_ms", copying * 1000.0, limits.what)
     if case.roles.devices > 1:
         rate = figures.bandwidth_gb_s(case.total_mb, case.roles.devices, copying)
-        context.limit("bandwidth_gb_s", rate, what)
+        context.limit("bandwidth_gb_s", rate, limits.what)
     context.metric("flat_allreduce_ms", flat * 1000.0)
-    context.say(f"limit: {what}: {copying:f} sec")
-    context.say(f"one allreduce of all by the MPI itself: {flat:f} sec")
+    context.say(f"limit: {limits.what}: {copying:f} sec")
+    context.say(f"one allreduce of all by {limits.by}: {flat:f} sec")
+
+
+@dataclass(frozen=True, slots=True)
+class _Limits:
+    """What is timed beside a store, over its own path and memory.
+
+    Attributes:
+        copy: Copies of all arrays.
+        what: The same in words.
+        allreduce: One allreduce of all arrays.
+        by: What makes it, in words.
+        free: Gives back what it holds. All devices must call it.
+    """
+
+    copy: Callable[[], object]
+    what: str
+    allreduce: Callable[[], object]
+    by: str
+    free: Callable[[], object]
+
+
+def _limits_of(memory: Memory, devices: MPI.Intracomm, *, nccl: bool) -> _Limits:
+    gradients, values = memory.gradients.flat, memory.values.flat
+    size, each = gradients.nbytes, "by each device, all at once"
+    by_mpi = partial(devices.Allreduce, gradients, values)
+    if not memory.on_gpu:
+        what = f"a copy of {size} B within its memory {each}"
+        return _Limits(
+            partial(np.copyto, values, gradients), what, by_mpi, "the MPI itself", _nothing
+        )
+    if nccl:
+        reduction = open_reduction(devices, "nccl", memory.given, memory.got)
+        what = f"a copy of {size} B within its GPU's memory {each}"
+        return _Limits(memory.copy, what, reduction.run, "NCCL", reduction.free)
+
+    def staged(body: Callable[[], object]) -> None:
+        memory.take()
+        body()
+        memory.bring()
+
+    what = f"copies of {size} B from its GPU to the host and back {each}"
+    by = "the MPI itself, by way of the host"
+    return _Limits(partial(staged, _nothing), what, partial(staged, by_mpi), by, _nothing)
+
+
+def _nothing() -> None:
+    pass
 
 
 def _slowest(body: Callable[[], object], devices: MPI.Intracomm) -> float:
