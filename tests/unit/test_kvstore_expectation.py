@@ -4,19 +4,15 @@ import zlib
 
 import numpy as np
 import pytest
-import torch
 
 from spbench_workers.catalog import BENCHMARKS
 from spbench_workers.kvstore import case as cases
 from spbench_workers.kvstore import compression
-from spbench_workers.kvstore.arena import Arena
-from spbench_workers.kvstore.base import Sent
 from spbench_workers.kvstore.case import case_of
 from spbench_workers.kvstore.conservation import Conservation
 from spbench_workers.kvstore.expectation import KeyExpectation
 from spbench_workers.kvstore.finding import Finding
 from spbench_workers.kvstore.gradients import Gradients
-from spbench_workers.kvstore.memory import Memory, StagedStore
 from spbench_workers.kvstore.pushes import CodedPush, summing
 from spbench_workers.kvstore.slots import PULL, PUSH, slots_on
 
@@ -159,36 +155,6 @@ def test_a_code_that_changes_breaks_the_law(make, gradients):
     finding = law(make, gradients, spoil)
     assert finding.error >= 0.49
     assert 12 <= int(finding.detail.split()[3].strip(",")) < 16
-
-
-class Doubling:
-    """A store of one rank that brings twice what is given."""
-
-    sent, pushes = Sent(0, 0), ()
-
-    def __init__(self, memory):
-        self.memory = memory
-        self.settled = False
-
-    def round(self):
-        np.multiply(self.memory.gradients.flat, 2, out=self.memory.values.flat)
-
-    def settle(self):
-        self.settled = True
-        self.memory.values.flat[0] = 7
-
-
-def test_a_device_apart_from_the_host_gets_what_the_store_brings():
-    memory = Memory(Arena([2, 1]), Arena([2, 1]), torch.device("cpu"))
-    # No GPU is here: tensors apart from the host's stand for one.
-    memory.given, memory.got = torch.tensor([1.0, 2.0, 3.0]), torch.zeros(3)
-    store = Doubling(memory)
-    staged = StagedStore(store, memory)
-    staged.round()
-    assert memory.got.tolist() == [2, 4, 6]
-    staged.settle()
-    assert store.settled
-    assert memory.got.tolist() == [7, 4, 6]
 
 
 def test_the_worst_difference_is_found():
