@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from spbench_workers.protocol import ENV_DEVICE
+
 _PREFIXES = (
     "MV2_",
     "MVP_",
@@ -15,14 +17,27 @@ _PREFIXES = (
     "I_MPI_",
     "UCX_",
     "FI_",
+    "CUDA_",
+    "NVIDIA_",
+    "CUBLAS_",
+    "CUDNN_",
     "NCCL_",
+    "GLOO_",
+    "TORCH_",
+    "PYTORCH_",
     "OMP_",
     "MKL_",
     "KMP_",
     "SLURM_",
     "GOMP_",
 )
-_NAMES = {"CUDA_VISIBLE_DEVICES", "LD_PRELOAD", "LD_LIBRARY_PATH", "PYTHONNOUSERSITE"}
+_NAMES = {
+    "LD_PRELOAD",
+    "LD_LIBRARY_PATH",
+    "PYTHONNOUSERSITE",
+    "SPBENCH_CUDA_AWARE",
+    ENV_DEVICE,
+}
 _SECRET = ("TOKEN", "KEY", "SECRET", "PASSWORD", "COOKIE")
 
 
