@@ -18,6 +18,7 @@ from spbench_workers.channel import Channel, ConsoleUnreachableError, open_chann
 from spbench_workers.comm import World, fabric, numa_node, open_world
 from spbench_workers.context import Context
 from spbench_workers.device.failures import told_of_gpu
+from spbench_workers.errors import CannotRunError
 
 Runner = Callable[[Context], None]
 
@@ -160,7 +161,10 @@ def run(runner: Runner, context: Context) -> None:
 
 
 def _sentence(error: BaseException) -> str:
+    """Return the first line of an error; its class too, unless the text says all there is."""
     text = str(error).strip().splitlines()
+    if text and isinstance(error, CannotRunError):
+        return text[0]
     return f"{type(error).__name__}: {text[0]}" if text else type(error).__name__
 
 
