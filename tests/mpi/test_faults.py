@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -26,6 +27,14 @@ LONG = str(DATA / "long.yaml")
 STUBBORN = str(DATA / "stubborn.yaml")
 HALO = str(Path(__file__).parent.parent.parent / "suites" / "halo.yaml")
 HOST = socket.gethostname()
+GPU_AND_HOST = """\
+schema: spbench.suite/1
+name: gpu-and-host
+cases:
+  - {name: host, benchmark: compute.gemm, np: 2, params: {n: 32, iterations: 5}}
+  - {name: gpu, benchmark: compute.gemm, np: 2, params: {n: 32, iterations: 5, device: cuda}}
+  - {name: after, benchmark: compute.gemm, np: 2, params: {n: 64, iterations: 5}}
+"""
 
 
 def assert_only_second_hit(ended: Ended, status: str) -> dict[str, object]:
@@ -115,6 +124,28 @@ def test_a_stopped_rank_is_an_error_after_ten_seconds_of_silence(tmp_path: Path)
     assert f"rank 1 on {HOST} silent for 10 s" in ended.case("long")["reason"]
     ended.assert_no_process_left()
     ended.assert_events_whole()
+
+
+def test_a_rank_without_its_gpu_ends_its_case_with_exit_3_and_the_others_go_on(
+    tmp_path: Path,
+) -> None:
+    suite = tmp_path / "suite.yaml"
+    suite.write_text(GPU_AND_HOST)
+    # In an allocation hosts are not known before the launch: it is the ranks that look for GPUs.
+    hidden = {"LSB_JOBID": "1", "CUDA_VISIBLE_DEVICES": ""}
+    ended = run(str(suite), home=tmp_path / "home", env=hidden)
+    assert ended.code == 3, ended.stdout + ended.stderr
+    assert ended.statuses == {"host": "passed", "gpu": "error", "after": "passed"}
+    reason = ended.case("gpu")["reason"]
+    assert re.match(r"rank [01] on \S+, \d+\.\d s into gpu: device cuda: ", reason)
+    assert reason.endswith("use device cpu or auto")
+    device = ended.case("host")["choices"]["device"]
+    assert device["value"] == "cpu"
+    assert device["reason"].startswith("auto: ")
+    assert [rank["device"] for rank in ended.case("host")["ranks"]] == ["cpu", "cpu"]
+    assert "device cpu (auto)" in next(
+        line for line in ended.stdout.splitlines() if " host " in line
+    )
 
 
 @pytest.mark.parametrize(

@@ -173,7 +173,7 @@ def _parts(case: CaseState) -> Iterator[str]:
     if times is not None and limit:
         yield f"limit {number(limit):<8}"
     for name, choice in case.choices.items():
-        yield f"{name} {choice['value']:<8}"
+        yield f"{name} {_chosen(name, choice):<8}"
     if times is not None:
         yield f"p99 {number(times.p99):<7}"
     for name, info in case.metrics.items():
@@ -182,6 +182,12 @@ def _parts(case: CaseState) -> Iterator[str]:
         summary = case.summary(name)
         if summary is not None:
             yield f"{label(info)} {number(summary.p50)} {info.unit}".removesuffix(" 1")
+
+
+def _chosen(name: str, choice: Mapping[str, str]) -> str:
+    """Return what was chosen; of the host, whether because there was no GPU."""
+    fell = name == "device" and choice["value"] == "cpu" and choice["reason"].startswith("auto")
+    return choice["value"] + " (auto)" * fell
 
 
 def check_ranks(case: CaseState) -> tuple[set[int], set[int]]:
