@@ -9,7 +9,8 @@ import pytest
 from driving import SIZES, console, in_one_write, shown, until
 
 from spbench.launch import doctor
-from spbench.launch.doctor import Finding
+from spbench.launch.finding import Finding
+from spbench.launch.gpus.facts import Card, HostGpus
 from spbench.launch.survey import HostFacts
 from spbench.record.links import link_matrices
 from spbench.record.recorded import load_run
@@ -40,7 +41,7 @@ def facts_of(host):
         memory_gib=251.4,
         free_gib=240.0,
         load=0.5,
-        gpus=("NVIDIA H200",) * 8,
+        gpus=HostGpus((Card("NVIDIA H200", "0000:1a:00.0"),) * 8),
         python="3.11.2",
         mpi="Open MPI v5.0.11",
         mpi4py="4.1.0",

@@ -15,7 +15,8 @@ import pytest
 from driving import SIZES, console, shown, until
 
 from spbench.engine.commands import JobCommand
-from spbench.launch.doctor import Finding
+from spbench.launch.finding import Finding
+from spbench.launch.gpus.facts import Card, HostGpus
 from spbench.launch.survey import HostFacts
 from spbench.record.demo import demo_run
 from spbench.tui.dialogs import Confirm
@@ -28,7 +29,8 @@ EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 SHOWN = ("bringup", "halo", "links", "smoke")
 RUNS = ("20261120-181500-demo-0001", "20261121-153544-demo-0002")
 NODE = {"cores": 64, "memory_gib": 251.4, "free_gib": 240.0, "load": 0.5, "python": "3.11.2"}
-NODE |= {"mpi": "Open MPI v5.0.11", "mpi4py": "4.1.2", "torch": "2.13.0", "gpus": ("H200",) * 8}
+NODE |= {"mpi": "Open MPI v5.0.11", "mpi4py": "4.1.2", "torch": "2.13.0", "torch_cuda": "13.0"}
+NODE["gpus"] = HostGpus(tuple(Card("H200", f"0000:{number}a:00.0") for number in range(8)))
 
 
 def command_of(run, case_id):

@@ -10,6 +10,8 @@ from ssh_hosts import SshHosts
 
 from spbench.cli.app import run_command_line
 from spbench.launch import reach
+from spbench.launch.mpi_probe import MpiLibrary
+from spbench_workers import devices_of_host
 
 
 @pytest.fixture
@@ -109,6 +111,45 @@ def test_json_without_hosts(doctor):
     missing = [finding for finding in told["machine"] if finding["status"] == "missing"]
     assert status == (3 if missing else 0)
     assert told["machine"][-1]["text"].startswith("100000 ranks would share")
+
+
+def test_gpus_of_this_machine_have_a_line_each(doctor, monkeypatch, tmp_path):
+    for number, node in enumerate((0, 1)):
+        address = f"0000:{number}a:00.0"
+        for path, text in (
+            (f"gpus/{address}/information", "Model: \t NVIDIA A100\n"),
+            (f"pci/{address}/numa_node", f"{node}\n"),
+            (f"dev/nvidia{number}", ""),
+            ("ib/mlx5_0/ports/1/state", "4: ACTIVE\n"),
+            ("ib/mlx5_0/ports/1/rate", "400 Gb/sec (4X NDR)\n"),
+        ):
+            (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / path).write_text(text)
+    for name, path in (("GPUS", "gpus"), ("PCI", "pci"), ("FILES", "dev"), ("ADAPTERS", "ib")):
+        monkeypatch.setattr(devices_of_host, name, tmp_path / path)
+    monkeypatch.setattr(devices_of_host, "driver_version", lambda: "550.54.15")
+    monkeypatch.setattr(devices_of_host, "driver_cuda", lambda: "12.4")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
+    found = MpiLibrary("openmpi", "Open MPI v5.0.11", "4.1.0", "2.11.0", "13.0")
+    monkeypatch.setattr("spbench.launch.doctor.mpi_library", lambda *_: found)
+    _, out, _ = doctor("--ranks", "1")
+    lines = [" ".join(line.split()) for line in out.splitlines()]
+    assert [line for line in lines if "✓ ok GPU" in line] == [
+        "✓ ok GPU 0 NVIDIA A100, PCI 0000:0a:00.0, NUMA node 0",
+        "✓ ok GPU 1 NVIDIA A100, PCI 0000:1a:00.0, NUMA node 1",
+    ]
+    assert "✓ ok torch 2.11.0, built for CUDA 13.0" in lines
+    assert "✓ ok devices 2 x NVIDIA A100" in lines
+    assert "✓ ok driver NVIDIA 550.54.15, takes CUDA up to 12.4" in lines
+    assert "✓ ok adapter mlx5_0:1 ACTIVE, 400 Gb/sec (4X NDR)" in lines
+    note = lines.index(
+        "! note driver driver 550.54.15 takes CUDA up to 12.4, and torch is built for CUDA 13.0, "
+        "which needs driver 580.65.06 or newer"
+    )
+    assert lines[note + 1] == (
+        "mend: install a newer driver, or a torch that is built for CUDA 12.4 or older"
+    )
+    assert "! note devices CUDA_VISIBLE_DEVICES is '1', which shows 1 of 2 GPUs" in lines
 
 
 def test_the_interpreter_is_the_one_that_was_named(ssh, doctor):

@@ -10,7 +10,7 @@ from spbench_workers import devices_of_host
 @pytest.fixture
 def kernel(tmp_path, monkeypatch):
     """Writes files of the kernel's."""
-    for name in ("GPUS", "ADAPTERS", "MEMORY"):
+    for name in ("GPUS", "DRIVER", "PCI", "FILES", "ADAPTERS", "MEMORY"):
         monkeypatch.setattr(devices_of_host, name, tmp_path / name)
 
     def write(path: str, text: str) -> None:
@@ -26,8 +26,88 @@ def test_gpus_are_counted_by_kind(kernel):
         text = f"Model: \t\t {model}\nIRQ:   \t\t 0\nGPU UUID: \t GPU-1:2\n"
         kernel(f"GPUS/0000:0{number}:00.0/information", text)
     kernel("GPUS/0000:09:00.0/information", "no field\n")
-    assert devices_of_host.gpus() == ["NVIDIA H200", "NVIDIA A100", "NVIDIA H200", "GPU"]
     assert devices_of_host.describe() == "2 x NVIDIA H200, 1 x NVIDIA A100, 1 x GPU"
+
+
+def test_gpus_of_two_sockets_have_their_nodes(kernel):
+    for number, node in enumerate((0, 0, 1, 1)):
+        address = f"0000:{number}a:00.0"
+        kernel(f"GPUS/{address}/information", f"Model: \t NVIDIA H200\nGPU UUID: \t GPU-{number}\n")
+        kernel(f"PCI/{address}/numa_node", f"{node}\n")
+        kernel(f"PCI/{address}/vendor", "0x10de\n")
+        kernel(f"PCI/{address}/class", "0x030200\n")
+        kernel(f"FILES/nvidia{number}", "")
+    for name in ("nvidiactl", "nvidia-uvm", "null"):
+        kernel(f"FILES/{name}", "")
+    found = devices_of_host.gpus()
+    assert [card["node"] for card in found["cards"]] == [0, 0, 1, 1]
+    assert found["cards"][2] == {
+        "model": "NVIDIA H200",
+        "address": "0000:2a:00.0",
+        "node": 1,
+        "uuid": "GPU-2",
+    }
+    assert (found["undriven"], found["files"], found["other_files"]) == ([], 4, False)
+
+
+def test_a_node_that_the_kernel_does_not_know(kernel):
+    kernel("GPUS/0000:01:00.0/information", "Model: NVIDIA A2\n")
+    kernel("PCI/0000:01:00.0/numa_node", "-1\n")
+    (card,) = devices_of_host.cards()
+    assert (card["node"], card["uuid"]) == (None, None)
+
+
+def test_gpus_without_a_driver_are_seen_on_the_bus(kernel):
+    for address, vendor, kind in (
+        ("0000:01:00.0", "0x10de", "0x030000"),
+        ("0000:02:00.0", "0x10de", "0x030200"),
+        ("0000:03:00.0", "0x10de", "0x068000"),  # a switch of NVLink
+        ("0000:04:00.0", "0x8086", "0x030000"),
+    ):
+        kernel(f"PCI/{address}/vendor", f"{vendor}\n")
+        kernel(f"PCI/{address}/class", f"{kind}\n")
+    found = devices_of_host.gpus()
+    assert (found["cards"], found["undriven"]) == ([], ["0000:01:00.0", "0000:02:00.0"])
+
+
+def test_gpus_of_wsl_have_a_file_of_another_name(kernel):
+    kernel("FILES/dxg", "")
+    found = devices_of_host.gpus()
+    assert (found["files"], found["other_files"]) == (0, True)
+
+
+@pytest.mark.parametrize("kind", ["", " Open"])
+def test_the_version_of_the_driver(kernel, kind):
+    assert devices_of_host.driver_version() is None
+    module = f"NVIDIA UNIX{kind} Kernel Module for x86_64  580.82.07  Release Build  (root@)"
+    kernel("DRIVER", f"NVRM version: {module}\nGCC version:  gcc version 12.2.0\n")
+    assert devices_of_host.driver_version() == "580.82.07"
+
+
+class _DriverLibrary:
+    """Stands in for libcuda: takes a CUDA, or fails."""
+
+    def __init__(self, cuda=0, status=0):
+        self._cuda, self._status = cuda, status
+
+    def cuDriverGetVersion(self, reference):  # noqa: N802 - the driver's name
+        reference._obj.value = self._cuda
+        return self._status
+
+
+def test_the_cuda_that_the_drivers_library_takes(monkeypatch):
+    monkeypatch.setattr(devices_of_host, "DRIVER_LIBRARY", "libnowhere.so.1")
+    assert devices_of_host.driver_cuda() is None
+    for library, cuda in ((_DriverLibrary(12040), "12.4"), (_DriverLibrary(13000, 1), None)):
+        monkeypatch.setattr(devices_of_host.ctypes, "CDLL", lambda _, found=library: found)
+        assert devices_of_host.driver_cuda() == cuda
+
+
+def test_room_for_ranks_of_nccl(monkeypatch, tmp_path):
+    monkeypatch.setattr(devices_of_host, "SHARED", tmp_path)
+    assert devices_of_host.gpus()["shared_gib"] > 0
+    monkeypatch.setattr(devices_of_host, "SHARED", tmp_path / "none")
+    assert devices_of_host.gpus()["shared_gib"] is None
 
 
 def test_each_port_of_each_adapter(kernel):

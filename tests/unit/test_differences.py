@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from spbench.launch.differences import differences
+from spbench.launch.gpus.facts import Card, HostGpus
 from spbench.launch.host_facts import Adapter, HostFacts, unreached
 
+H200 = HostGpus(
+    tuple(Card("NVIDIA H200", f"0000:{number}a:00.0") for number in range(4)),
+    driver="580.82.07",
+)
 USUAL = {
     "cores": 64,
     "memory_gib": 251.4,
-    "gpus": ("NVIDIA H200",) * 4,
+    "gpus": H200,
     "adapters": (Adapter("mlx5_0", "1", "ACTIVE", "400 Gb/sec (4X NDR)"),),
     "mpi": "Open MPI v5.0.11",
     "torch": "2.6.0",
+    "torch_cuda": "12.4",
 }
 
 
@@ -41,11 +49,26 @@ def test_hosts_that_are_alike():
         ({"torch": "2.5.1"}, "torch", "node03 has torch 2.5.1, the others 2.6.0"),
         ({"cores": 32}, "cores", "node03 has 32 cores, the others 64"),
         ({"memory_gib": 125.5}, "memory", "node03 has 126 GiB of memory, the others 251"),
-        ({"gpus": ()}, "devices", "node03 has no GPU, the others 4 x NVIDIA H200"),
+        ({"gpus": HostGpus()}, "devices", "node03 has no GPU, the others 4 x NVIDIA H200"),
         (
             {"adapters": (Adapter("mlx5_0", "1", "ACTIVE", "200 Gb/sec (2X NDR)"),)},
             "adapters",
             "node03 has 1 x 200 Gb/sec (2X NDR), the others 1 x 400 Gb/sec (4X NDR)",
+        ),
+        (
+            {"gpus": replace(H200, driver="535.104.05")},
+            "driver",
+            "node03 has NVIDIA's driver 535.104.05, the others 580.82.07",
+        ),
+        (
+            {"torch_cuda": "13.0"},
+            "torch's build",
+            "node03 has a torch built for CUDA 13.0, the others one built for CUDA 12.4",
+        ),
+        (
+            {"torch_cuda": ""},
+            "torch's build",
+            "node03 has a torch without CUDA, the others one built for CUDA 12.4",
         ),
         (
             {"mpi": "MPICH Version: 4.2"},
@@ -78,5 +101,5 @@ def test_where_no_value_is_that_of_most_all_are_told():
 
 
 def test_what_a_host_has_not_told_is_no_difference():
-    lacking = host(3, torch=None, mpi=None, memory_gib=None)
+    lacking = host(3, torch=None, mpi=None, memory_gib=None, torch_cuda=None)
     assert told(host(1), host(2), lacking, unreached("node04", "no answer")) == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,9 @@ from spbench.launch.detect import (
     mismatch,
     mpi_library,
 )
+from spbench.launch.gpus.facts import HostGpus
 from spbench.suites.settings import LAUNCHERS, LaunchSettings
+from spbench_workers import devices_of_host
 
 SAYS = {
     "mpirun_rsh": "-v) echo 'Version: mvapich2-2.3.7'",
@@ -229,3 +232,12 @@ def test_this_interpreters_library():
     assert found.name in ("openmpi", "mpich", "intelmpi", "mvapich2", "mvapich")
     assert found.mpi4py
     assert find_launcher(keys(), found, os.environ).launcher.libraries >= {found.name}
+
+
+@pytest.mark.mpi
+def test_this_interpreters_gpus_are_those_that_a_job_would_see():
+    import torch
+
+    found = mpi_library(sys.executable, keys(env={"CUDA_VISIBLE_DEVICES": "3"}))
+    assert found.torch_cuda == (torch.version.cuda or "")
+    assert found.gpus == replace(HostGpus.of(devices_of_host.gpus()), visible="3")

@@ -21,6 +21,7 @@ from spbench.launch.host_facts import HostFacts, facts_of, findings_of
 from spbench.launch.host_question import program
 from spbench.launch.mpi_probe import INSTALL
 from spbench.suites.settings import LaunchSettings
+from spbench_workers import devices_of_host
 
 PYTHON = sys.executable
 
@@ -66,6 +67,78 @@ async def test_a_host_tells_what_it_has(ssh):
     assert found.load >= 0
     assert found.python == ".".join(map(str, sys.version_info[:3]))
     assert found.interpreter == PYTHON
+
+
+KERNEL = {
+    "proc/driver/nvidia/version": "NVRM version: NVIDIA UNIX Kernel Module  535.104.05  Release\n",
+    "proc/driver/nvidia/gpus/0000:1a:00.0/information": "Model: \t NVIDIA A100\n",
+    "proc/driver/nvidia/gpus/0000:9a:00.0/information": "Model: \t NVIDIA A100\n",
+    "sys/bus/pci/devices/0000:1a:00.0/numa_node": "0\n",
+    "sys/bus/pci/devices/0000:9a:00.0/numa_node": "1\n",
+    "dev/nvidia0": "",
+    "dev/nvidia1": "",
+    "dev/shm/x": "",
+}
+"""The files of a host with a GPU on each of two sockets."""
+
+
+@pytest.fixture
+def kernel(tmp_path, monkeypatch) -> Path:
+    """A folder in whose proc, sys and dev hosts look in place of their own."""
+    for name, text in KERNEL.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    sent = Path(devices_of_host.__file__).read_text()
+    for name in ("proc/driver", "sys/bus", "dev"):
+        sent = sent.replace(f'Path("/{name}', f'Path("{tmp_path}/{name}')
+    (tmp_path / "sent.py").write_text(sent.replace("libcuda.so.1", "libnowhere.so.1"))
+    monkeypatch.setattr(devices_of_host, "__file__", str(tmp_path / "sent.py"))
+    return tmp_path
+
+
+def torch_in(packages: Path, built: str) -> None:
+    """Install a torch that cannot be imported."""
+    (packages / "torch").mkdir()
+    (packages / "torch/__init__.py").write_text("raise SystemExit('torch was imported')")
+    text = f"from typing import Optional\n\n__version__ = '2.6.0'\ncuda: Optional[str] = {built}\n"
+    (packages / "torch/version.py").write_text(text)
+
+
+async def test_a_host_tells_its_gpus_and_whether_torch_and_driver_fit(ssh, kernel):
+    torch_in(ssh.equip("node01", "export CUDA_VISIBLE_DEVICES=1"), "'13.0'")
+    found = await facts(ssh, "node01")
+    assert [(card.address, card.node) for card in found.gpus.cards] == [
+        ("0000:1a:00.0", 0),
+        ("0000:9a:00.0", 1),
+    ]
+    assert (found.devices, found.torch_cuda) == ("2 x NVIDIA A100", "13.0")
+    assert (found.gpus.driver, found.gpus.visible, found.gpus.usable) == ("535.104.05", "1", 1)
+    assert [text for subject, text in told(found) if subject != "shared memory"] == [
+        "the driver is 535.104.05, and torch is built for CUDA 13.0, which needs driver 580.65.06 "
+        "or newer",
+        "libcuda.so.1 cannot be loaded: torch sees no GPU without it",
+        "CUDA_VISIBLE_DEVICES is '1', which shows 1 of 2 GPUs",
+    ]
+    assert found.status == "note"
+
+
+async def test_a_host_with_gpus_and_a_torch_for_the_cpu(ssh, kernel):
+    torch_in(ssh.equip("node01"), "None")
+    found = await facts(ssh, "node01")
+    assert found.torch_cuda == ""
+    assert found.reason == (
+        "torch: 2 x NVIDIA A100 here, torch is a CPU build (2.6.0): no rank uses a GPU"
+    )
+    assert "pytorch.org" in found.findings[0].mend
+
+
+async def test_a_torch_whose_build_cannot_be_read_is_not_judged(ssh, kernel):
+    packages = ssh.equip("node01")
+    torch_in(packages, "None")
+    (packages / "torch/version.py").write_text("__version__ = '2.6.0'\n")
+    found = await facts(ssh, "node01")
+    assert found.torch_cuda is None
+    assert "torch" not in [subject for subject, _ in told(found)]
 
 
 async def test_this_machine_needs_no_ssh(ssh):
@@ -282,7 +355,19 @@ ANSWER = {
     "memory_gib": 60.0,
     "free_gib": 50.0,
     "load": 0.1,
-    "gpus": ["NVIDIA H200", "NVIDIA H200"],
+    "gpus": {
+        "cards": [
+            {"model": "NVIDIA H200", "address": f"0000:{n}a:00.0", "node": n, "uuid": None}
+            for n in range(2)
+        ],
+        "undriven": [],
+        "files": 2,
+        "other_files": False,
+        "driver": "580.82.07",
+        "cuda": "13.0",
+        "visible": None,
+        "shared_gib": 64.0,
+    },
     "adapters": [],
     "python": "3.12.1",
     "interpreter": "/py",
@@ -307,6 +392,7 @@ def test_ports_of_adapters():
     assert [finding.subject for finding in two.findings] == ["python"]
     assert two.links == "1 x 400 Gb/sec (4X NDR), 1 x DOWN"
     assert two.devices == "2 x NVIDIA H200"
+    assert [card.node for card in two.gpus.cards] == [0, 1]
     assert (two.adapters[1].name, two.adapters[1].state) == ("mlx5_1", "DOWN")
 
 

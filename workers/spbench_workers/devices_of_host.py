@@ -4,19 +4,28 @@
 standard library only, and words that Python 3.6 knows.
 """
 
+import ctypes
 import os
 import re
 from pathlib import Path
 
 GPUS = Path("/proc/driver/nvidia/gpus")
 DRIVER = Path("/proc/driver/nvidia/version")
+PCI = Path("/sys/bus/pci/devices")
+FILES = Path("/dev")
+SHARED = Path("/dev/shm")
 ADAPTERS = Path("/sys/class/infiniband")
 MEMORY = Path("/proc/meminfo")
+DRIVER_LIBRARY = "libcuda.so.1"
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+
+_NVIDIA, _DISPLAY = "0x10de", "0x03"
+_OTHER_FILES = ("dxg", "nvgpu", "nvhost-gpu")
 
 
 def describe() -> str:
     """Return ``2 x NVIDIA H200``, or ``cpu`` where there is none."""
-    return counted(gpus()) or "cpu"
+    return counted([str(card["model"]) for card in cards()]) or "cpu"
 
 
 def counted(names: "list[str]") -> str:
@@ -24,12 +33,45 @@ def counted(names: "list[str]") -> str:
     return ", ".join(f"{names.count(name)} x {name}" for name in dict.fromkeys(names))
 
 
-def gpus() -> "list[str]":
-    """Return the kind of each GPU."""
-    found = []
+def gpus() -> "dict[str, object]":
+    """Return the GPUs of this host, their driver, and what of them this process may use.
+
+    ``undriven`` are PCI addresses of NVIDIA's GPUs that its driver does not serve. ``files`` counts
+    /dev/nvidia0 and so on; ``other_files`` tells of GPUs that have files of other names, under WSL
+    and on Jetson. ``cuda`` is the newest CUDA that the driver's library takes, ``visible`` the
+    variable that says which GPUs a process sees; both are None where there is none.
+    """
+    found = cards()
+    known = [card["address"] for card in found]
+    return {
+        "cards": found,
+        "undriven": [address for address in _on_the_bus() if address not in known],
+        "files": len([path for path in FILES.glob("nvidia*") if path.name[6:].isdigit()]),
+        "other_files": any((FILES / name).exists() for name in _OTHER_FILES),
+        "driver": driver_version(),
+        "cuda": driver_cuda(),
+        "visible": os.environ.get(VISIBLE),
+        "shared_gib": _room(),
+    }
+
+
+def cards() -> "list[dict[str, object]]":
+    """Return model, PCI address, NUMA node and UUID of each GPU that NVIDIA's driver serves.
+
+    The node and the UUID are None where the kernel does not tell them.
+    """
+    found: list[dict[str, object]] = []
     for info in sorted(GPUS.glob("*/information")):
         fields = dict(line.split(":", 1) for line in _text(info).splitlines() if ":" in line)
-        found.append(fields.get("Model", "GPU").strip())
+        address = info.parent.name.lower()
+        found.append(
+            {
+                "model": fields.get("Model", "GPU").strip(),
+                "address": address,
+                "node": _node(PCI / address / "numa_node"),
+                "uuid": fields.get("GPU UUID", "").strip() or None,
+            }
+        )
     return found
 
 
@@ -37,6 +79,42 @@ def driver_version() -> "str | None":
     """Return the version of NVIDIA's kernel driver, ``580.82.07``; None where there is none."""
     found = re.search(r"Kernel Module.*?\s(\d+\.[\d.]+)", _text(DRIVER))
     return found.group(1) if found else None
+
+
+def driver_cuda() -> "str | None":
+    """Return the newest CUDA that the driver's library takes, ``13.0``; None without the library.
+
+    It may be newer than the kernel's driver would say: NVIDIA's containers bring such libraries.
+    """
+    number = ctypes.c_int(0)
+    try:
+        if ctypes.CDLL(DRIVER_LIBRARY).cuDriverGetVersion(ctypes.byref(number)):
+            return None
+    except (OSError, AttributeError):
+        return None
+    return f"{number.value // 1000}.{number.value % 1000 // 10}"
+
+
+def _on_the_bus() -> "list[str]":
+    return [
+        path.name.lower()
+        for path in sorted(PCI.glob("*"))
+        if _text(path / "vendor").strip() == _NVIDIA and _text(path / "class").startswith(_DISPLAY)
+    ]
+
+
+def _node(path: Path) -> "int | None":
+    text = _text(path).strip()
+    return int(text) if text.isdigit() else None
+
+
+def _room() -> "float | None":
+    """Return how large /dev/shm is, in GiB: NCCL's ranks on one host meet there."""
+    try:
+        told = os.statvfs(SHARED)
+    except OSError:
+        return None
+    return round(told.f_blocks * told.f_frsize / 2**30, 3)
 
 
 def adapters() -> "list[dict[str, str]]":

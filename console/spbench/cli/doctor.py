@@ -14,7 +14,7 @@ from spbench.cli.request import HostfileOption, HostsOption
 from spbench.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
-    from spbench.launch.doctor import Finding
+    from spbench.launch.finding import Finding
     from spbench.launch.hosts import Hosts
     from spbench.launch.survey import HostFacts
 

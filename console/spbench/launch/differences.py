@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from spbench.launch.doctor import Finding
+from spbench.launch.finding import Finding
 from spbench.launch.host_facts import HostFacts
 from spbench.launch.host_names import fold
 
@@ -23,22 +23,30 @@ class _Compared:
     short: str = "{}"
 
 
+def _build(facts: HostFacts) -> str | None:
+    if facts.torch_cuda is None or facts.torch is None:
+        return None
+    return f"built for CUDA {facts.torch_cuda}" if facts.torch_cuda else "without CUDA"
+
+
 _COMPARED = (
     _Compared("cores", lambda facts: facts.cores, "{} cores"),
     _Compared("memory", lambda facts: facts.memory_gib, "{:.0f} GiB of memory", "{:.0f}"),
-    _Compared("devices", lambda facts: facts.devices if facts.gpus else "no GPU", "{}"),
+    _Compared("devices", lambda facts: facts.gpus.models or "no GPU", "{}"),
+    _Compared("driver", lambda facts: facts.gpus.driver, "NVIDIA's driver {}", "{}"),
     _Compared("adapters", lambda facts: facts.links or "no adapter", "{}"),
     _Compared("MPI library", lambda facts: facts.mpi, "{}"),
     _Compared("torch", lambda facts: facts.torch, "torch {}"),
+    _Compared("torch's build", _build, "a torch {}", "one {}"),
 )
 
 
 def differences(hosts: Iterable[HostFacts]) -> list[Finding]:
     """Return a note for each group of hosts that differs from what most hosts have.
 
-    Cores, memory (by more than 5 %), devices, adapters, MPI library and torch are compared. What a
-    host has not told, and what it lacks, is no difference. Where no value is that of most hosts,
-    one note tells all of them.
+    Cores, memory (by more than 5 %), devices, driver, adapters, MPI library, torch and its CUDA are
+    compared. What a host has not told, and what it lacks, is no difference. Where no value is that
+    of most hosts, one note tells all of them.
     """
     answered = [facts for facts in hosts if facts.cores is not None]
     return [finding for item in _COMPARED for finding in _told(item, answered)]

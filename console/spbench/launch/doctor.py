@@ -4,26 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Literal
 
 from spbench.errors import MissingError
 from spbench.launch.detect import MpiLibrary, find_launcher, mismatch, mpi_library
+from spbench.launch.finding import Finding
+from spbench.launch.gpus.facts import HostGpus
+from spbench.launch.gpus.findings import amiss, in_order, torch_words
 from spbench.launch.mpi_probe import INSTALL
 from spbench.launch.placement import cores
 from spbench.launch.program import interpreter
 from spbench.suites.settings import LAUNCHERS, LaunchSettings
 from spbench_workers import devices_of_host
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One line of the doctor's: what there is, or what is missing and how to mend it."""
-
-    status: Literal["ok", "note", "missing"]
-    subject: str
-    text: str
-    mend: str | None = None
 
 
 def examine(python: str | None, ranks: int, env: Mapping[str, str]) -> list[Finding]:
@@ -37,7 +28,7 @@ def examine(python: str | None, ranks: int, env: Mapping[str, str]) -> list[Find
         library = None
     findings += _software(library) if library else []
     findings += _launchers(library, settings, env)
-    return [*findings, *_machine(ranks)]
+    return [*findings, *_devices(library, env), *_cores(ranks)]
 
 
 def no_torch(mend: str = INSTALL) -> Finding:
@@ -50,7 +41,7 @@ def _software(library: MpiLibrary) -> Iterator[Finding]:
     yield Finding("ok", "MPI library", library.version_text)
     yield Finding("ok", "mpi4py", library.mpi4py)
     if library.torch:
-        yield Finding("ok", "torch", library.torch)
+        yield Finding("ok", "torch", torch_words(library.torch, library.torch_cuda))
     else:
         yield no_torch()
 
@@ -76,8 +67,18 @@ def _launchers(
         yield Finding("ok", "launcher", f"auto takes {found.launcher.name}")
 
 
-def _machine(ranks: int) -> Iterator[Finding]:
-    yield Finding("ok", "devices", devices_of_host.describe())
+def _devices(library: MpiLibrary | None, env: Mapping[str, str]) -> Iterator[Finding]:
+    told = {**devices_of_host.gpus(), "visible": env.get(devices_of_host.VISIBLE)}
+    gpus = HostGpus.of(told)
+    yield from in_order(gpus)
+    torch, built = (library.torch, library.torch_cuda) if library else (None, None)
+    yield from amiss(gpus, torch, built)
+    for port in devices_of_host.adapters():
+        text = f"{port['name']}:{port['port']} {port['state']}, {port['rate']}"
+        yield Finding("ok", "adapter", text.removesuffix(", "))
+
+
+def _cores(ranks: int) -> Iterator[Finding]:
     have, all_cores = cores(), os.cpu_count() or 1
     limited = f" of {all_cores}" if have < all_cores else ""
     yield Finding("ok", "cores", f"{have}{limited} may be used")

@@ -8,7 +8,10 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from spbench import __version__
-from spbench.launch.doctor import Finding, no_torch
+from spbench.launch.doctor import no_torch
+from spbench.launch.finding import Finding
+from spbench.launch.gpus.facts import NO_GPUS, HostGpus
+from spbench.launch.gpus.findings import amiss
 from spbench.launch.host_question import PROBE_PATIENCE
 from spbench.launch.mpi_probe import INSTALL, LackingError, library_in, probed_in
 from spbench.launch.reach import UNKNOWN_NAME
@@ -35,7 +38,8 @@ class HostFacts:
     """One host: None and () stand for what it has not told.
 
     ``status`` is that of the worst finding, and ``reason`` its text. Versions are those of the
-    ranks' interpreter; ``clock_s`` is how far its clock is ahead of this machine's.
+    ranks' interpreter, ``torch_cuda`` is the CUDA that its torch is built for (empty: a build
+    without), and ``clock_s`` is how far its clock is ahead of this machine's.
     """
 
     host: str
@@ -46,20 +50,21 @@ class HostFacts:
     memory_gib: float | None = None
     free_gib: float | None = None
     load: float | None = None
-    gpus: tuple[str, ...] = ()
+    gpus: HostGpus = NO_GPUS
     adapters: tuple[Adapter, ...] = ()
     interpreter: str | None = None
     python: str | None = None
     mpi: str | None = None
     mpi4py: str | None = None
     torch: str | None = None
+    torch_cuda: str | None = None
     spbench: str | None = None
     clock_s: float | None = None
 
     @property
     def devices(self) -> str:
         """``2 x NVIDIA H200``, or ``cpu``."""
-        return devices_of_host.counted(list(self.gpus)) or "cpu"
+        return self.gpus.models or "cpu"
 
     @property
     def links(self) -> str:
@@ -113,10 +118,12 @@ def facts_of(host: str, python: str, answer: Mapping[str, Any], clock_s: float |
     """
     probe = answer["probe"]
     found = (probed_in(probe["stdout"]) if probe else None) or {}
+    gpus = HostGpus.of(answer["gpus"])
     adapters = tuple(Adapter(**fields) for fields in answer["adapters"])
     findings = (
         *(_interpreter(python, answer) or _software(python, probe, found)),
         *_versions(python, found),
+        *amiss(gpus, found.get("torch"), found.get("torch_cuda")),
         *_clock(clock_s),
         *_ports(adapters),
     )
@@ -127,12 +134,12 @@ def facts_of(host: str, python: str, answer: Mapping[str, Any], clock_s: float |
         f"{worst.subject}: {worst.text}" if worst else "",
         findings,
         **{name: answer[name] for name in ("cores", "memory_gib", "free_gib", "load")},
-        gpus=tuple(answer["gpus"]),
+        gpus=gpus,
         adapters=adapters,
         interpreter=answer["interpreter"],
         python=answer["python"],
         mpi=_library_text(found),
-        **{name: found.get(name) for name in ("mpi4py", "torch", "spbench")},
+        **{name: found.get(name) for name in ("mpi4py", "torch", "torch_cuda", "spbench")},
         clock_s=clock_s,
     )
 

@@ -8,18 +8,31 @@ from dataclasses import dataclass
 from typing import Any
 
 from spbench.errors import MissingError
+from spbench.launch.gpus.facts import HostGpus
 
 INSTALL = "pip install 'spbench[workers,mpi]'"
 
 # torch takes a second to import, and MPI_Init may need a launcher: neither happens here
-PROBE = """
-import importlib.metadata, importlib.util, json
+PROBE = r"""
+import importlib.metadata, importlib.util, json, os, re
 found = {"mpi4py": None, "library": None, "torch": None, "error": None, "worker": False}
 found["worker"] = importlib.util.find_spec("spbench_workers") is not None
 try:
     found["torch"] = importlib.metadata.version("torch")
 except importlib.metadata.PackageNotFoundError:
     pass
+try:  # its version.py says which CUDA it is built for
+    with open(os.path.join(importlib.util.find_spec("torch").submodule_search_locations[0],
+                           "version.py")) as file:
+        built = re.search(r"^cuda\b[^=\n]*=\s*(?:None|['\"]([\d.]+)['\"])", file.read(), re.M)
+    found["torch_cuda"] = built and (built.group(1) or "")
+except Exception:
+    found["torch_cuda"] = None
+try:
+    from spbench_workers import devices_of_host
+    found["gpus"] = devices_of_host.gpus()
+except Exception:
+    found["gpus"] = None
 try:
     import spbench
     found["spbench"] = spbench.__version__
@@ -31,7 +44,7 @@ try:
     mpi4py.rc.initialize = False
     mpi4py.rc.finalize = False
     from mpi4py import MPI
-    found["library"] = MPI.Get_library_version().splitlines()[0].strip("\\0 ")
+    found["library"] = MPI.Get_library_version().splitlines()[0].strip("\0 ")
 except Exception as error:
     found["error"] = f"{type(error).__name__}: {error}"
 print("spbench-probe " + json.dumps(found))
@@ -65,12 +78,20 @@ class LackingError(MissingError):
 
 @dataclass(frozen=True, slots=True)
 class MpiLibrary:
-    """The MPI library that the ranks load, and the versions beside it."""
+    """The MPI library that the ranks load, and what else there is for them.
+
+    Attributes:
+        torch: The version of torch; None where there is none.
+        torch_cuda: The CUDA that torch is built for; empty for a build without, None: not known.
+        gpus: What their interpreter sees of GPUs; None where it has not told.
+    """
 
     name: str
     version_text: str
     mpi4py: str = ""
     torch: str | None = None
+    torch_cuda: str | None = None
+    gpus: HostGpus | None = None
 
     @property
     def title(self) -> str:
@@ -112,4 +133,12 @@ def library_in(python: str, found: Mapping[str, Any]) -> MpiLibrary:
             f"{python} loads an MPI library that spbench does not know, {text!r}",
             f"use one of {', '.join(_TITLES.values())}",
         )
-    return MpiLibrary(name, text, str(found["mpi4py"]), found["torch"])
+    gpus = found.get("gpus")
+    return MpiLibrary(
+        name,
+        text,
+        str(found["mpi4py"]),
+        found["torch"],
+        found.get("torch_cuda"),
+        HostGpus.of(gpus) if gpus else None,
+    )

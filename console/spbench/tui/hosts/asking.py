@@ -7,7 +7,8 @@ from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing
 from typing import cast
 
-from spbench.launch.doctor import Finding, examine
+from spbench.launch.doctor import examine
+from spbench.launch.finding import Finding
 from spbench.launch.survey import HostFacts, survey
 from spbench.suites.settings import LaunchSettings
 

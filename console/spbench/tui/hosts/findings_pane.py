@@ -10,7 +10,7 @@ from textual.content import Content
 from textual.widgets import Static
 
 from spbench.launch.differences import differences
-from spbench.launch.doctor import Finding
+from spbench.launch.finding import Finding
 from spbench.launch.survey import HostFacts
 from spbench.tui.hosts.host_rows import finding_span
 

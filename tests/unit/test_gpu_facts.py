@@ -1,0 +1,167 @@
+"""GPUs of a host: which a rank can use, and what is said where it can use none."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from spbench.launch.gpus.facts import Card, HostGpus, too_old, trouble
+from spbench.launch.gpus.findings import amiss, in_order, torch_words
+
+EIGHT = HostGpus(
+    tuple(
+        Card("NVIDIA H200", f"0000:{number}a:00.0", number // 4, f"GPU-{number}f")
+        for number in range(8)
+    ),
+    files=8,
+    driver="580.82.07",
+    cuda="13.0",
+    shared_gib=64.0,
+)
+NONE = HostGpus(shared_gib=1.0)
+
+
+@pytest.mark.parametrize(
+    ("visible", "usable"),
+    [
+        (None, 8),
+        ("0,1", 2),
+        (" 0 , 7", 2),
+        ("", 0),
+        ("-1", 0),
+        ("NoDevFiles", 0),
+        ("0,8,1", 1),
+        ("0,-1,1", 1),
+        ("0,0", 0),
+        ("GPU-3f", 1),
+        ("GPU-3,GPU-4f", 2),
+        ("GPU-9f", 0),
+        ("MIG-8f", None),
+    ],
+)
+def test_gpus_that_a_rank_sees(visible, usable):
+    assert replace(EIGHT, visible=visible).usable == usable
+
+
+@pytest.mark.parametrize(
+    ("gpus", "count"),
+    [
+        (EIGHT, 8),
+        (NONE, 0),
+        (replace(EIGHT, files=0), 8),  # the driver makes them when they are first asked for
+        (replace(EIGHT, files=1), 1),  # a container has one of them
+        (HostGpus(files=2), 2),
+        (HostGpus(other_files=True), None),
+    ],
+)
+def test_gpus_are_counted_by_the_driver_and_by_their_files(gpus, count):
+    assert gpus.count == count
+    assert gpus.there == (count != 0)
+
+
+def test_gpus_of_which_only_files_are_seen_have_no_kind():
+    assert (HostGpus(files=2).models, EIGHT.models, NONE.models) == (
+        "2 x GPU",
+        "8 x NVIDIA H200",
+        "",
+    )
+
+
+@pytest.mark.parametrize(
+    ("driver", "cuda", "torch_cuda", "said"),
+    [
+        ("580.65.06", None, "13.0", None),
+        ("580.65.05", None, "13.0", "the driver is 580.65.05, and torch is built for CUDA 13.0, "),
+        ("525.60.13", None, "12.8", None),
+        ("470.82.01", None, "12.8", "needs driver 525.60.13 or newer"),
+        ("450.80.02", None, "11.8", None),
+        ("450.51.06", None, "11.8", "needs driver 450.80.02 or newer"),
+        # a container brings a newer library of the driver
+        ("535.104.05", "13.0", "13.0", None),
+        ("550.54.15", "12.4", "12.8", None),
+        ("550.54.15", "12.4", "13.0", "driver 550.54.15 takes CUDA up to 12.4, and torch is"),
+        (None, "12.4", "13.0", "the driver takes CUDA up to 12.4"),
+        (None, None, "13.0", None),
+        ("600.10", None, "14.0", None),
+    ],
+)
+def test_a_driver_that_is_too_old_for_torch(driver, cuda, torch_cuda, said):
+    found = too_old(HostGpus(files=1, driver=driver, cuda=cuda), torch_cuda)
+    assert found is None if said is None else said in found
+
+
+@pytest.mark.parametrize(
+    ("gpus", "torch_cuda", "said"),
+    [
+        (EIGHT, "13.0", None),
+        (EIGHT, None, None),
+        (NONE, "13.0", "there is no GPU, neither in /proc/driver/nvidia/gpus nor as /dev/nvidia*"),
+        (replace(NONE, undriven=("0000:01:00.0",)), "13.0", "1 on the PCI bus without a driver"),
+        (EIGHT, "", "torch 2.11.0 is a build without CUDA"),
+        (replace(EIGHT, cuda="12.4"), "13.0", "driver 580.82.07 takes CUDA up to 12.4"),
+        (replace(EIGHT, visible=""), "13.0", "CUDA_VISIBLE_DEVICES is '', which shows none of 8"),
+        (replace(EIGHT, visible="3"), "13.0", None),
+        (HostGpus(other_files=True), "13.0", None),
+    ],
+)
+def test_why_no_rank_can_use_a_gpu(gpus, torch_cuda, said):
+    found = trouble(gpus, "2.11.0", torch_cuda)
+    assert found is None if said is None else said in found
+
+
+def notes(gpus: HostGpus, torch_cuda: str | None = "13.0") -> list[tuple[str, str]]:
+    found = list(amiss(gpus, "2.11.0", torch_cuda))
+    assert {finding.status for finding in found} <= {"note"}
+    assert all(finding.mend for finding in found)
+    return [(finding.subject, finding.text) for finding in found]
+
+
+def test_nothing_is_amiss_where_all_fits_and_where_there_is_no_gpu():
+    assert notes(EIGHT) == []
+    assert notes(EIGHT, None) == []
+    assert notes(NONE, "") == []
+
+
+@pytest.mark.parametrize(
+    ("gpus", "torch_cuda", "subject", "text"),
+    [
+        (EIGHT, "", "torch", "8 x NVIDIA H200 here, torch is a CPU build (2.11.0): no rank uses"),
+        (replace(EIGHT, cuda="12.2"), "13.0", "driver", "takes CUDA up to 12.2, and torch is"),
+        (replace(EIGHT, cuda=None), "13.0", "driver", "libcuda.so.1 cannot be loaded"),
+        (replace(EIGHT, visible="1,2"), "13.0", "devices", "is '1,2', which shows 2 of 8 GPUs"),
+        (replace(EIGHT, visible=""), "13.0", "devices", "is '', which shows none of 8 GPUs"),
+        (replace(EIGHT, shared_gib=0.0625), "13.0", "shared memory", "/dev/shm has 0.06 GiB"),
+        (
+            replace(NONE, undriven=tuple(f"0000:0{n}:00.0" for n in range(6))),
+            "13.0",
+            "driver",
+            "on the PCI bus (0000:00:00.0, 0000:01:00.0, 0000:02:00.0, 0000:03:00.0 and 2 more)",
+        ),
+    ],
+)
+def test_what_keeps_ranks_from_gpus_is_a_note_with_its_mend(gpus, torch_cuda, subject, text):
+    ((found, said),) = notes(gpus, torch_cuda)
+    assert found == subject
+    assert text in said
+
+
+def test_one_gpu_needs_no_room_for_nccl():
+    one = replace(EIGHT, cards=EIGHT.cards[:1], files=1, shared_gib=0.01)
+    assert notes(one) == []
+    assert "shared memory" not in [finding.subject for finding in in_order(one)]
+
+
+def test_each_gpu_is_told_with_its_place():
+    found = {finding.subject: finding.text for finding in in_order(EIGHT)}
+    assert found["devices"] == "8 x NVIDIA H200"
+    assert found["GPU 3"] == "NVIDIA H200, PCI 0000:3a:00.0, NUMA node 0"
+    assert found["GPU 4"] == "NVIDIA H200, PCI 0000:4a:00.0, NUMA node 1"
+    assert found["driver"] == "NVIDIA 580.82.07, takes CUDA up to 13.0"
+    assert found["shared memory"] == "/dev/shm has 64.0 GiB, for NCCL"
+    assert [finding.text for finding in in_order(NONE)] == ["cpu"]
+
+
+def test_the_build_of_torch_is_told_where_it_is_known():
+    told = [torch_words("2.11.0", built) for built in ("13.0", "", None)]
+    assert told == ["2.11.0, built for CUDA 13.0", "2.11.0, without CUDA", "2.11.0"]
