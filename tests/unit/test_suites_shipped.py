@@ -7,7 +7,8 @@ import jsonschema
 import pytest
 import yaml
 
-from spbench.suites import DERIVED_METRICS, load
+from spbench.launch.gpus.needs import needs_gpu, needs_one_each
+from spbench.suites import DERIVED_METRICS, load, select
 from spbench.suites.json_schema import suite_schema
 from spbench_workers.catalog import BENCHMARKS
 from spbench_workers.catalog.allreduce import COLLECTIVES, LIBRARIES, SCHEDULED
@@ -125,6 +126,15 @@ def test_smoke_suite_runs_each_benchmark_on_two_ranks():
     cases = load(ROOT / "suites" / "smoke.yaml").cases
     assert {case.benchmark for case in cases} == set(BENCHMARKS)
     assert {case.np for case in cases} == {2}
+
+
+def test_gpu_suite_needs_gpus_and_names_what_one_is_enough_for():
+    cases = load(ROOT / "suites" / "gpu.yaml").cases
+    assert all(needs_gpu(case) for case in cases)
+    assert {case.name.partition("-")[0] for case in cases} == {"shared", "each"}
+    for case in cases:
+        assert needs_one_each(case) == case.name.startswith("each-")
+    assert [case.name for case in select(cases, "shared") if needs_one_each(case)] == []
 
 
 def test_bringup_judges_skew():

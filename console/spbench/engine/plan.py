@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from spbench.errors import MissingError
+from spbench.launch.gpus.needs import check_gpus
 from spbench.launch.hostfiles import given_hosts
 from spbench.launch.hosts import Hosts
 from spbench.launch.jobs import HostsOf, Job, Launch, group, hosts_for, prepare
@@ -118,6 +119,17 @@ def added_environment(run: RunPlan, launch: Launch) -> dict[str, str]:
         for name, value in sorted(launch.command.env.items())
         if given.get(name) != value and name not in PRIVATE_NAMES
     }
+
+
+async def check_before(run: RunPlan, prepared: list[Launch]) -> None:
+    """Refuse what hosts must be asked for: whether ssh reaches them, and GPUs that cases need.
+
+    Raises:
+        MissingError: naming what is missing, and where.
+    """
+    await check_hosts(run, prepared)
+    jobs = [(job, launch, run.hosts(job)) for job, launch in zip(run.jobs, prepared, strict=True)]
+    await check_gpus(jobs, run.request.environ)
 
 
 async def check_hosts(run: RunPlan, prepared: list[Launch]) -> None:

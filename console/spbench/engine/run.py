@@ -12,7 +12,7 @@ from typing import Any
 
 from spbench.engine.job_run import JobPlan, JobRun
 from spbench.engine.opening import run_json, run_start
-from spbench.engine.plan import RunPlan, check_hosts, launches
+from spbench.engine.plan import RunPlan, check_before, launches
 from spbench.engine.recorder import Recorder, View
 from spbench.engine.stop import Stop
 from spbench.engine.watch import Fault
@@ -79,7 +79,7 @@ class Run:
         except asyncio.CancelledError:
             abandon_probes()
             raise
-        await check_hosts(self._plan, prepared)
+        await check_before(self._plan, prepared)
 
     async def _run_jobs(self, folder: RunFolder, recorder: Recorder) -> None:
         waiting = deque(self._plan.jobs)

@@ -1,0 +1,154 @@
+"""GPUs that cases need, and the refusal of a run before its launch where they are not there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+
+from spbench.errors import MissingError
+from spbench.launch.gpus.facts import HostGpus, trouble
+from spbench.launch.host_facts import HostFacts
+from spbench.launch.host_names import fold, is_local
+from spbench.launch.hosts import Hosts
+from spbench.launch.jobs import Job, Launch, chosen_elsewhere
+from spbench.launch.mpi_probe import MpiLibrary
+from spbench.launch.survey import survey
+from spbench.suites.case import Case
+from spbench.suites.settings import LaunchSettings
+from spbench_workers.catalog.kvstore import devices_of
+from spbench_workers.catalog.tiles import TRANSPORT_DEVICES
+
+_HERE = "this machine"
+_CASES = 3
+_GROUPS = 3
+_ELSEWHERE = "leave them out with -k or --case, or name hosts that have GPUs with --hostfile"
+
+
+@dataclass(slots=True)
+class _Refused:
+    """Cases that cannot run for one reason, and the hosts where it holds."""
+
+    mend: str
+    cases: dict[str, None] = field(default_factory=dict)
+    hosts: dict[str, None] = field(default_factory=dict)
+
+
+def needs_gpu(case: Case) -> bool:
+    """Whether a case can run on GPUs alone."""
+    params = case.params
+    on_gpu = TRANSPORT_DEVICES.get(params.get("transport", "")) == "cuda"
+    return params.get("device") == "cuda" or on_gpu or needs_one_each(case)
+
+
+def needs_one_each(case: Case) -> bool:
+    """Whether each of a case's ranks needs a GPU that no other has: NCCL takes none twice."""
+    words = (case.params.get(name) for name in ("transport", "backend", "algorithm"))
+    return any("nccl" in ([word] if isinstance(word, str) else word or ()) for word in words)
+
+
+async def check_gpus(
+    jobs: Iterable[tuple[Job, Launch, Hosts | None]], env: Mapping[str, str]
+) -> None:
+    """Refuse cases that need GPUs where they are not there, or not so many.
+
+    Other hosts are asked; nothing is asked for cases that need none. Hosts that are not known
+    before the launch, or that do not tell, are left to their ranks.
+
+    Raises:
+        MissingError: One sentence that says what was found where, and which cases need more.
+    """
+    needing = [
+        (job, launch)
+        for job, launch, hosts in jobs
+        if any(map(needs_gpu, job.cases))
+        and launch.launcher.name != "srun"
+        and not chosen_elsewhere(job.settings, hosts, env)
+    ]
+    refused: dict[str, _Refused] = {}
+    known: dict[str, dict[str, HostFacts]] = {}
+    for job, launch in needing:
+        alike = _asked_alike(job.settings)
+        if alike not in known:
+            others = [other for other in needing if _asked_alike(other[0].settings) == alike]
+            known[alike] = await _facts(others, job.settings, env)
+        for host, ranks in _ranks(job, launch).items():
+            told = launch.library if _local(host) else known[alike].get(host)
+            if told is None or told.gpus is None:
+                continue
+            for case in filter(needs_gpu, job.cases):
+                for reason, mend in _refusals(case, told, told.gpus, ranks):
+                    group = refused.setdefault(reason, _Refused(mend))
+                    group.cases[case.id] = group.hosts[host] = None
+    if refused:
+        raise MissingError(_sentence(refused))
+
+
+def _asked_alike(settings: LaunchSettings) -> str:
+    """Return what is the same for settings with which a host gives the same answer."""
+    return settings.model_dump_json(include={"python", "setup", "container", "env"})
+
+
+async def _facts(
+    jobs: Sequence[tuple[Job, Launch]], settings: LaunchSettings, env: Mapping[str, str]
+) -> dict[str, HostFacts]:
+    """Ask the hosts of jobs, except this machine; return what those say that answer."""
+    hosts = {host: None for job, launch in jobs for host in _ranks(job, launch)}
+    others = [host for host in hosts if not _local(host)]
+    if not others:
+        return {}
+    found = {facts.host: facts async for facts in survey(others, settings, env)}
+    return {host: facts for host, facts in found.items() if facts.cores is not None}
+
+
+def _local(host: str) -> bool:
+    return host == _HERE or is_local(host)
+
+
+def _ranks(job: Job, launch: Launch) -> dict[str, list[int]]:
+    """Return the hosts of a job, each with its ranks."""
+    if not launch.placement:
+        return {_HERE: list(range(job.np))}
+    hosts: dict[str, list[int]] = {}
+    left = iter(range(job.np))
+    for placed in launch.placement:  # a host with two adapters comes twice
+        hosts.setdefault(placed.host, []).extend(islice(left, placed.count))
+    return hosts
+
+
+def _refusals(
+    case: Case, told: MpiLibrary | HostFacts, gpus: HostGpus, ranks: Iterable[int]
+) -> Iterator[tuple[str, str]]:
+    """Yield why these ranks of a case cannot run on their host, and what mends it."""
+    params = dict(case.params)
+    takers = sum("server" not in case.entry.place(params, rank) for rank in ranks)
+    if not takers:
+        return
+    why = trouble(gpus, told.torch, told.torch_cuda)
+    if why:
+        yield why, f"spbench doctor says what mends it; or {_ELSEWHERE}"
+        return
+    if gpus.usable is None:
+        return
+    if needs_one_each(case) and takers > gpus.usable:
+        reason = f"{takers} ranks share {_counted(gpus.usable)}, and nccl needs one for each rank"
+        yield reason, f"start fewer ranks a host (ranks_per_host), or {_ELSEWHERE}"
+    named = devices_of(params) if len(params.get("gpus") or ()) > 1 else ()
+    if named and max(named) >= gpus.usable:
+        reason = f"gpus names GPU {max(named)}, and a rank sees {_counted(gpus.usable)}"
+        yield reason, "name GPUs from 0 up that are there"
+
+
+def _counted(gpus: int) -> str:
+    return f"{gpus} GPU" + "s" * (gpus != 1)
+
+
+def _sentence(refused: Mapping[str, _Refused]) -> str:
+    told = []
+    for reason, group in list(refused.items())[:_GROUPS]:
+        cases = list(group.cases)
+        more = f" and {len(cases) - _CASES} more" if len(cases) > _CASES else ""
+        where = _HERE if _HERE in group.hosts else fold(tuple(group.hosts))
+        told.append(f"{', '.join(cases[:_CASES])}{more} on {where}: {reason} ({group.mend})")
+    left = len(refused) - _GROUPS
+    return f"cannot run {'; nor '.join(told)}" + (f"; nor others ({left} reasons)" * (left > 0))
