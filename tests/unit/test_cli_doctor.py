@@ -113,6 +113,9 @@ def test_json_without_hosts(doctor):
     assert told["machine"][-1]["text"].startswith("100000 ranks would share")
 
 
+TOLD = (False, "Open MPI: MPIX_Query_cuda_support says no")
+
+
 def test_gpus_of_this_machine_have_a_line_each(doctor, monkeypatch, tmp_path):
     for number, node in enumerate((0, 1)):
         address = f"0000:{number}a:00.0"
@@ -130,7 +133,7 @@ def test_gpus_of_this_machine_have_a_line_each(doctor, monkeypatch, tmp_path):
     monkeypatch.setattr(devices_of_host, "driver_version", lambda: "550.54.15")
     monkeypatch.setattr(devices_of_host, "driver_cuda", lambda: "12.4")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
-    found = MpiLibrary("openmpi", "Open MPI v5.0.11", "4.1.0", "2.11.0", "13.0")
+    found = MpiLibrary("openmpi", "Open MPI v5.0.11", "4.1.0", "2.11.0", "13.0", None, TOLD)
     monkeypatch.setattr("spbench.launch.doctor.mpi_library", lambda *_: found)
     _, out, _ = doctor("--ranks", "1")
     lines = [" ".join(line.split()) for line in out.splitlines()]
@@ -141,6 +144,7 @@ def test_gpus_of_this_machine_have_a_line_each(doctor, monkeypatch, tmp_path):
     assert "✓ ok torch 2.11.0, built for CUDA 13.0" in lines
     assert "✓ ok devices 2 x NVIDIA A100" in lines
     assert "✓ ok driver NVIDIA 550.54.15, takes CUDA up to 12.4" in lines
+    assert f"✓ ok MPI on GPUs by way of pinned host memory: {TOLD[1]}" in lines
     assert "✓ ok adapter mlx5_0:1 ACTIVE, 400 Gb/sec (4X NDR)" in lines
     note = lines.index(
         "! note driver driver 550.54.15 takes CUDA up to 12.4, and torch is built for CUDA 13.0, "

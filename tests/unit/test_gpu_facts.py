@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from spbench.launch.gpus.facts import Card, HostGpus, too_old, trouble
-from spbench.launch.gpus.findings import amiss, in_order, torch_words
+from spbench.launch.gpus.findings import amiss, in_order, messages, torch_words
 
 EIGHT = HostGpus(
     tuple(
@@ -160,6 +160,19 @@ def test_each_gpu_is_told_with_its_place():
     assert found["driver"] == "NVIDIA 580.82.07, takes CUDA up to 13.0"
     assert found["shared memory"] == "/dev/shm has 64.0 GiB, for NCCL"
     assert [finding.text for finding in in_order(NONE)] == ["cpu"]
+
+
+@pytest.mark.parametrize(
+    ("takes", "way"),
+    [
+        (True, "by device pointers"),
+        (False, "by way of pinned host memory"),
+        (None, "not known before ranks start"),
+    ],
+)
+def test_how_mpi_takes_messages_of_gpus_is_told_with_its_evidence(takes, way):
+    found = messages((takes, "Open MPI: it says so"))
+    assert (found.status, found.text) == ("ok", f"{way}: Open MPI: it says so")
 
 
 def test_the_build_of_torch_is_told_where_it_is_known():

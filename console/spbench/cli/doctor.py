@@ -115,14 +115,17 @@ def _print_hosts(hosts: Sequence[HostFacts]) -> None:
 
 
 def _cells(facts: HostFacts) -> list[str]:
+    from spbench.launch.gpus.findings import torch_words
+
+    built = facts.torch_cuda if facts.gpus.there else None
     return [
         f"{facts.cores} cores",
         f"{facts.memory_gib or '?'} GiB, {facts.free_gib or '?'} free",
         f"load {facts.load}",
-        facts.devices,
+        f"{facts.devices}, driver {facts.gpus.driver}" if facts.gpus.driver else facts.devices,
         facts.links or "no adapter",
         facts.mpi or "no MPI",
-        f"torch {facts.torch}" if facts.torch else "no torch",
+        f"torch {torch_words(facts.torch, built)}" if facts.torch else "no torch",
         f"Python {facts.python}",
     ]
 

@@ -9,7 +9,7 @@ from spbench.errors import MissingError
 from spbench.launch.detect import MpiLibrary, find_launcher, mismatch, mpi_library
 from spbench.launch.finding import Finding
 from spbench.launch.gpus.facts import HostGpus
-from spbench.launch.gpus.findings import amiss, in_order, torch_words
+from spbench.launch.gpus.findings import amiss, in_order, messages, torch_words
 from spbench.launch.mpi_probe import INSTALL
 from spbench.launch.placement import cores
 from spbench.launch.program import interpreter
@@ -72,6 +72,8 @@ def _devices(library: MpiLibrary | None, env: Mapping[str, str]) -> Iterator[Fin
     gpus = HostGpus.of(told)
     yield from in_order(gpus)
     torch, built = (library.torch, library.torch_cuda) if library else (None, None)
+    if gpus.there and library and library.mpi_memory:
+        yield messages(library.mpi_memory)
     yield from amiss(gpus, torch, built)
     for port in devices_of_host.adapters():
         text = f"{port['name']}:{port['port']} {port['state']}, {port['rate']}"

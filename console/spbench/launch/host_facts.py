@@ -10,10 +10,16 @@ from typing import Any, Literal
 from spbench import __version__
 from spbench.launch.doctor import no_torch
 from spbench.launch.finding import Finding
-from spbench.launch.gpus.facts import NO_GPUS, HostGpus
+from spbench.launch.gpus.facts import NO_GPUS, HostGpus, MpiMemory
 from spbench.launch.gpus.findings import amiss
 from spbench.launch.host_question import PROBE_PATIENCE
-from spbench.launch.mpi_probe import INSTALL, LackingError, library_in, probed_in
+from spbench.launch.mpi_probe import (
+    INSTALL,
+    LackingError,
+    library_in,
+    mpi_memory_in,
+    probed_in,
+)
 from spbench.launch.reach import UNKNOWN_NAME
 from spbench_workers import devices_of_host
 
@@ -38,8 +44,9 @@ class HostFacts:
     """One host: None and () stand for what it has not told.
 
     ``status`` is that of the worst finding, and ``reason`` its text. Versions are those of the
-    ranks' interpreter, ``torch_cuda`` is the CUDA that its torch is built for (empty: a build
-    without), and ``clock_s`` is how far its clock is ahead of this machine's.
+    ranks' interpreter; ``torch_cuda`` is the CUDA that its torch is built for, empty for a build
+    without, and ``mpi_memory`` tells whether its MPI takes memory of a GPU, and why. ``clock_s`` is
+    how far its clock is ahead of this machine's.
     """
 
     host: str
@@ -59,6 +66,7 @@ class HostFacts:
     torch: str | None = None
     torch_cuda: str | None = None
     spbench: str | None = None
+    mpi_memory: MpiMemory | None = None
     clock_s: float | None = None
 
     @property
@@ -140,6 +148,7 @@ def facts_of(host: str, python: str, answer: Mapping[str, Any], clock_s: float |
         python=answer["python"],
         mpi=_library_text(found),
         **{name: found.get(name) for name in ("mpi4py", "torch", "torch_cuda", "spbench")},
+        mpi_memory=mpi_memory_in(found),
         clock_s=clock_s,
     )
 

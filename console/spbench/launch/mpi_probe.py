@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from spbench.errors import MissingError
-from spbench.launch.gpus.facts import HostGpus
+from spbench.launch.gpus.facts import HostGpus, MpiMemory
 
 INSTALL = "pip install 'spbench[workers,mpi]'"
 
@@ -47,6 +47,13 @@ try:
     found["library"] = MPI.Get_library_version().splitlines()[0].strip("\0 ")
 except Exception as error:
     found["error"] = f"{type(error).__name__}: {error}"
+try:
+    from spbench_workers.device.mpi_memory import cuda_aware
+    found["mpi_memory"] = cuda_aware(started=False)
+except ImportError:
+    found["mpi_memory"] = None
+except Exception as error:
+    found["mpi_memory"] = [None, str(error)]
 print("spbench-probe " + json.dumps(found))
 """
 
@@ -84,6 +91,8 @@ class MpiLibrary:
         torch: The version of torch; None where there is none.
         torch_cuda: The CUDA that torch is built for; empty for a build without, None: not known.
         gpus: What their interpreter sees of GPUs; None where it has not told.
+        mpi_memory: Whether MPI takes memory of a GPU, None where it says so in MPI_Init alone, and
+            by what evidence.
     """
 
     name: str
@@ -92,6 +101,7 @@ class MpiLibrary:
     torch: str | None = None
     torch_cuda: str | None = None
     gpus: HostGpus | None = None
+    mpi_memory: MpiMemory | None = None
 
     @property
     def title(self) -> str:
@@ -141,4 +151,11 @@ def library_in(python: str, found: Mapping[str, Any]) -> MpiLibrary:
         found["torch"],
         found.get("torch_cuda"),
         HostGpus.of(gpus) if gpus else None,
+        mpi_memory_in(found),
     )
+
+
+def mpi_memory_in(found: Mapping[str, Any]) -> MpiMemory | None:
+    """Return whether MPI takes memory of a GPU, as a probe found, and by what evidence."""
+    told = found.get("mpi_memory")
+    return (told[0], str(told[1])) if told else None

@@ -9,6 +9,8 @@ from typing import Any
 from spbench_workers import devices_of_host
 from spbench_workers.devices_of_host import VISIBLE
 
+MpiMemory = tuple[bool | None, str]
+"""Whether MPI takes memory of a GPU, None where only MPI_Init tells, and by what evidence."""
 MINIMUM_DRIVER = {11: "450.80.02", 12: "525.60.13", 13: "580.65.06"}
 """The oldest driver for each CUDA, by its first number. Source: NVIDIA's CUDA Toolkit Release
 Notes, table of minimum driver versions for CUDA minor version compatibility, Linux."""

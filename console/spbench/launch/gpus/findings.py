@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from spbench.launch.finding import Finding
-from spbench.launch.gpus.facts import HostGpus, too_old
+from spbench.launch.gpus.facts import HostGpus, MpiMemory, too_old
 from spbench_workers.devices_of_host import DRIVER_LIBRARY, SHARED, VISIBLE
 
 LEAST_SHARED = 1.0
@@ -32,6 +32,15 @@ def in_order(gpus: HostGpus) -> Iterator[Finding]:
         yield Finding("ok", "driver", f"NVIDIA {gpus.driver or 'of unknown version'}{takes}")
     if _several(gpus) and gpus.shared_gib is not None and gpus.shared_gib >= LEAST_SHARED:
         yield Finding("ok", "shared memory", f"{SHARED} has {gpus.shared_gib:.1f} GiB, for NCCL")
+
+
+def messages(told: MpiMemory) -> Finding:
+    """Return how MPI takes messages of GPUs, with the evidence."""
+    takes, why = told
+    way = "by way of pinned host memory"
+    if takes is not False:
+        way = "by device pointers" if takes else "not known before ranks start"
+    return Finding("ok", "MPI on GPUs", f"{way}: {why}")
 
 
 def amiss(gpus: HostGpus, torch: str | None, torch_cuda: str | None) -> Iterator[Finding]:
