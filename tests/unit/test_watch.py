@@ -212,6 +212,13 @@ def test_a_case_that_ends_in_an_error_says_which_rank_and_when():
     )
 
 
+@pytest.mark.parametrize("missing", [False, True])
+def test_an_error_says_whether_the_machine_lacks_something(missing):
+    error = {"message": "no GPU", "missing": missing}
+    job = Job().ready().start("a").end("a", 1, status="error", error=error)
+    assert job.fault.missing is missing
+
+
 def test_an_error_without_a_word_is_an_error_as_well():
     job = Job().ready().start("a").end("a", 0, status="error")
     assert told(job.fault) == ("error", "rank 0 on node01, 0.0 s into a: unknown error")
