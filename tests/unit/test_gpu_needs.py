@@ -57,6 +57,7 @@ NCCL = case("nccl", "allreduce.sweep", 2, algorithm=["native", "nccl"])
         (case("a", "allreduce.sweep", 2, algorithm=["native", "gloo"]), False, False),
         (case("a", "kvstore.push_pull", kv_store="allreduce", algorithm="nccl"), True, True),
         (case("a", "kvstore.push_pull", kv_store="device", gpus=[0, 3]), False, False),
+        (replace(HOST, params={"device": "cuda", "path": "nccl"}), True, True),
     ],
 )
 def test_what_a_case_needs(asked, gpu, each):

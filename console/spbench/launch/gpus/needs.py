@@ -42,9 +42,14 @@ def needs_gpu(case: Case) -> bool:
 
 
 def needs_one_each(case: Case) -> bool:
-    """Whether each of a case's ranks needs a GPU that no other has: NCCL takes none twice."""
-    words = (case.params.get(name) for name in ("transport", "backend", "algorithm"))
-    return any("nccl" in ([word] if isinstance(word, str) else word or ()) for word in words)
+    """Whether each of a case's ranks needs a GPU that no other has: NCCL takes none twice.
+
+    Whatever a benchmark calls it, transport, backend, algorithm or path, its value is ``nccl``.
+    """
+    return any(
+        value == "nccl" or (isinstance(value, list | tuple) and "nccl" in value)
+        for value in case.params.values()
+    )
 
 
 async def check_gpus(
