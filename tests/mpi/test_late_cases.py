@@ -166,3 +166,4 @@ def test_a_store_of_nccls_stands_beside_a_copy_within_the_gpu(results):
     assert " B within its GPU's memory by each device" in by
     lines = [event["message"] for event in of(events, "log")]
     assert any(line.startswith("one allreduce of all by NCCL: ") for line in lines)
+    assert " B on the GPU is in each round" in choices(events)["in place"]["reason"]

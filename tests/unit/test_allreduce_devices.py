@@ -7,6 +7,7 @@ import torch
 from test_allreduce_figures import Said, row
 
 from spbench_workers.allreduce import distributed, findings, hiding, job_link
+from spbench_workers.allreduce import sweep as sweep_benchmark
 from spbench_workers.allreduce.columns import say_row
 from spbench_workers.allreduce.distributed import DistributedReduction
 from spbench_workers.allreduce.findings import Measured
@@ -130,6 +131,22 @@ def test_a_reduction_on_the_stream_of_the_work_is_not_hidden(clock):
             LATE.work(self.seconds)
 
     assert hiding.overlap(Alone(), Here(0.01), 0.01, DEVICE) == pytest.approx(0.0)
+
+
+@pytest.mark.parametrize(("algorithm", "longest"), [("nccl", 2.0), ("ring", 1e-3)])
+def test_turns_are_as_long_as_the_slower_way(clock, monkeypatch, algorithm, longest):
+    """Of 1 GiB the MPI's own, by way of the host, takes seconds, and NCCL milliseconds."""
+    said = []
+    monkeypatch.setattr(sweep_benchmark, "perf_counter", LATE.clock)
+    monkeypatch.setattr(sweep_benchmark, "open_reduction", lambda *_: Later(2.0))
+    monkeypatch.setattr(sweep_benchmark, "by_turns", lambda *words: said.append(words[3]))
+    monkeypatch.setattr(Later, "free", lambda _: None, raising=False)
+    world = SimpleNamespace(comm=Alone())
+    params = {"algorithm": algorithm, "op": "sum", "iterations": 5}
+    case = SimpleNamespace(params=params, world=world, slowest=lambda seconds: seconds)
+    buffers = SimpleNamespace(source=None, result=None)
+    sweep_benchmark._against_native(case, Alone(), buffers, Later(1e-3), 1e-3)
+    assert said == [pytest.approx(longest)]
 
 
 SIZES = (8, 1 << 10, 1 << 16, 1 << 20)

@@ -126,7 +126,8 @@ def give_limits(context: Context, case: Case, memory: Memory) -> None:
 
 
 def _give_limits(context: Context, case: Case, memory: Memory, devices: MPI.Intracomm) -> None:
-    limits = _limits_of(memory, devices, nccl=context.params["algorithm"] == "nccl")
+    nccl = context.params["algorithm"] == "nccl"
+    limits = _limits_of(memory, devices, nccl=nccl)
     copying = _slowest(limits.copy, devices)
     flat = _slowest(limits.allreduce, devices)
     limits.free()
@@ -136,6 +137,10 @@ def _give_limits(context: Context, case: Case, memory: Memory, devices: MPI.Intr
     if case.roles.devices > 1:
         rate = figures.bandwidth_gb_s(case.total_mb, case.roles.devices, copying)
         context.limit("bandwidth_gb_s", rate, limits.what)
+    if nccl:
+        size = memory.given.nbytes
+        reason = f"NCCL reduces in place: a copy of {size} B on the GPU is in each round"
+        context.choice("in place", "off", reason)
     context.metric("flat_allreduce_ms", flat * 1000.0)
     context.say(f"limit: {limits.what}: {copying:f} sec")
     context.say(f"one allreduce of all by {limits.by}: {flat:f} sec")
