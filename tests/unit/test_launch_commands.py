@@ -35,6 +35,18 @@ def plain_machine(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
 
 
+def mvapich2_in(folder: Path, device: str, configured: str) -> Path:
+    """Return an mpirun_rsh beside an mpiname, which says so of its library."""
+    mpiname = folder / "mpiname"
+    mpiname.write_text(
+        "#!/bin/sh\n[ \"$1\" = -a ] && cat <<'TEXT'\n"
+        f"MVAPICH2 2.3.7 Wed March 02 22:00:00 EST 2022 {device}\n\nCompilation\n"
+        f"CC: gcc    -DNDEBUG -O2\n\nConfiguration\n--prefix=/opt/mvapich2 {configured}\nTEXT\n"
+    )
+    mpiname.chmod(0o755)
+    return folder / "mpirun_rsh"
+
+
 def launch(
     name: str,
     np: int = 4,
@@ -46,6 +58,7 @@ def launch(
     hostfile: Path | None = HOSTFILE,
     program: tuple[str, ...] = PROGRAM,
     rank_env: dict[str, str] | None = None,
+    executable: Path | None = None,
     **keys: object,
 ) -> Command:
     job = JobSpec(
@@ -58,7 +71,8 @@ def launch(
         hostfile=hostfile,
         library=library,
     )
-    return launcher_named(name).command(Path(f"/mpi/{name}"), job, env or {"HOME": "/home/u"})
+    program_path = executable or Path(f"/mpi/{name}")
+    return launcher_named(name).command(program_path, job, env or {"HOME": "/home/u"})
 
 
 def line(command: Command) -> str:
@@ -80,17 +94,43 @@ def test_mpirun_rsh_with_gpu_preload_and_own_values(monkeypatch, tmp_path):
     library = tmp_path / "mv2/lib/libmpi.so"
     library.parent.mkdir(parents=True)
     library.touch()
+    with_cuda = mvapich2_in(tmp_path, "ch3:mrail", "--enable-cuda --with-cuda=/usr/local/cuda")
     command = launch(
         "mpirun_rsh",
+        executable=with_cuda,
         env={"MV2_HOME": str(tmp_path / "mv2"), "LD_PRELOAD": "/old.so", "MV2_USE_CUDA": "9"},
     )
     assert line(command) == (
-        f"/mpi/mpirun_rsh --export-all -np 4 -hostfile {HOSTFILE} MV2_HYBRID_BINDING_POLICY=spread "
+        f"{with_cuda} --export-all -np 4 -hostfile {HOSTFILE} MV2_HYBRID_BINDING_POLICY=spread "
         f"MV2_CPU_BINDING_POLICY=hybrid PYTHONNOUSERSITE=true MV2_USE_CUDA=1 MV2_USE_GDRCOPY=0 "
         f"LD_PRELOAD={library} {TAIL}"
     )
     # --export-all beats words: what stands in a word must not stand in the environment
     assert set(command.env) == {"MV2_HOME", "MV2_MPIRUN_TIMEOUT", *PRIVATE}
+
+
+@pytest.mark.parametrize(
+    ("device", "configured", "value"),
+    [
+        ("ch3:mrail", "--enable-cuda=basic --with-cuda=/usr/local/cuda", "1"),
+        ("ch3:mrail", "--with-rdma=gen2", "0"),
+        ("ch3:mrail", "--disable-cuda", "0"),
+        ("ch3:mrail", "--enable-cuda=no --with-cuda=/usr/local/cuda", "0"),
+        ("ch3:sock", "--with-device=ch3:sock", "0"),
+        ("ch3:sock", "--with-device=ch3:sock --enable-cuda", "0"),
+    ],
+)
+def test_mpirun_rsh_gives_gpu_memory_to_a_library_that_takes_it(
+    monkeypatch, tmp_path, device, configured, value
+):
+    monkeypatch.setattr(mpirun_rsh, "NVIDIA_DEVICE", Path("/dev/null"))
+    command = launch("mpirun_rsh", executable=mvapich2_in(tmp_path, device, configured))
+    assert f"MV2_USE_CUDA={value}" in command.argv
+
+
+def test_mpirun_rsh_gives_no_gpu_memory_to_a_library_that_says_nothing(monkeypatch):
+    monkeypatch.setattr(mpirun_rsh, "NVIDIA_DEVICE", Path("/dev/null"))
+    assert "MV2_USE_CUDA=0" in launch("mpirun_rsh").argv
 
 
 def test_mpirun_rsh_settings_win_over_its_defaults():

@@ -22,6 +22,10 @@ _OWN = ("MV2_MPIRUN_TIMEOUT", "MVP_MPIRUN_TIMEOUT", "MPIEXEC_TIMEOUT")
 _NEEDED = ("PATH", "LD_LIBRARY_PATH")
 _LONGEST_TIMEOUT = 1000
 _LONGEST_PATH = 255
+# ch3:mrail alone takes memory of a GPU, and only with CUDA in it; without, it ends in MPI_Init
+_RAIL = re.compile(r"\bch3:mrail\b")
+_WITH_CUDA = re.compile(r"--enable-cuda(?!=no)\b|\bgdr\b", re.IGNORECASE)
+_WITHOUT_CUDA = re.compile(r"--disable-cuda\b|--enable-cuda=no\b")
 _SAFE_FOLDER = re.compile(r"[\w@%+=:,./-]+", re.ASCII)
 
 FAILURES = (
@@ -95,7 +99,7 @@ class MpirunRsh:
             UsageError: The program or the working folder has a name that it cannot handle.
         """
         _check(job, _folder(env))
-        words = _words(job, env)
+        words = _words(executable, job, env)
         argv = [str(executable), "--export-all", "-np", str(job.np), *job.settings.args]
         argv += ["-hostfile", str(job.hostfile)]
         argv += [f"{name}={shlex.quote(value)}" for name, value in words.items()]
@@ -149,17 +153,29 @@ def _check(job: JobSpec, folder: str) -> None:
         )
 
 
-def _words(job: JobSpec, env: Mapping[str, str]) -> dict[str, str]:
+def _words(executable: Path, job: JobSpec, env: Mapping[str, str]) -> dict[str, str]:
     prefix = "MVP" if job.library == "mvapich" else "MV2"
     words = {f"{prefix}_{name}": value for name, value in _binding(job).items()}
     words["PYTHONNOUSERSITE"] = "true"
-    # by this machine's devices; a login node without any wants MV2_USE_CUDA=1 in launch.env
-    words |= {f"{prefix}_USE_CUDA": str(int(NVIDIA_DEVICE.exists())), f"{prefix}_USE_GDRCOPY": "0"}
+    cuda = str(int(_takes_gpu_memory(executable)))
+    words |= {f"{prefix}_USE_CUDA": cuda, f"{prefix}_USE_GDRCOPY": "0"}
     preload = Path(env.get("MV2_HOME") or "/nonexistent") / "lib" / "libmpi.so"
     if preload.is_file():
         words["LD_PRELOAD"] = str(preload)
     words |= job.rank_env
     return {name: value for name, value in words.items() if name not in _OWN}
+
+
+def _takes_gpu_memory(executable: Path) -> bool:
+    """Say whether this machine has a GPU, and the MVAPICH2 of this mpirun_rsh takes its memory.
+
+    A login node without a GPU wants ``MV2_USE_CUDA=1`` in launch.env.
+    """
+    if not NVIDIA_DEVICE.exists():
+        return False
+    text = output_of(executable.with_name("mpiname"), "-a")
+    built = _WITH_CUDA.search(text) is not None and _WITHOUT_CUDA.search(text) is None
+    return built and _RAIL.search(text) is not None
 
 
 def _binding(job: JobSpec) -> dict[str, str]:

@@ -30,7 +30,9 @@ Told = tuple[bool | None, str]
 _CUDA = 0
 """MPIX_GPU_SUPPORT_CUDA of MPICH's mpi.h."""
 _RAIL = "ch3:mrail"
-_BUILT = re.compile(r"--enable-cuda(?!=no)\b|--with-(lib)?cuda(rt)?(?!=no)\b|\bgdr\b", re.IGNORECASE)
+_BUILT = re.compile(
+    r"--enable-cuda(?!=no)\b|--with-(lib)?cuda(rt)?(?!=no)\b|\bgdr\b", re.IGNORECASE
+)
 _NOT_BUILT = re.compile(r"--(disable|without)-cuda\b|--(enable|with)-cuda=no\b")
 _INTEL_WITH_CUDA = (2021, 11)
 
