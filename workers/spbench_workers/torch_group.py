@@ -17,7 +17,8 @@ import torch.distributed as dist
 from mpi4py import MPI
 
 from spbench_workers.comm import on_one_host
-from spbench_workers.device.streams import synchronize
+from spbench_workers.device.choice import address_of
+from spbench_workers.device.streams import finish
 from spbench_workers.errors import CannotRunError
 
 _TIMEOUT = timedelta(minutes=5)
@@ -125,7 +126,7 @@ def release(comm: MPI.Intracomm, device: torch.device) -> None:
     group.users -= 1
     if not group.users:
         del _groups[comm.handle, str(device)]
-        synchronize(device)
+        finish(device)
         group.backend.shutdown()
         # Rank 0 serves the store until no rank needs it.
         comm.Barrier()
@@ -161,8 +162,8 @@ def _gpu(device: torch.device) -> str:
     """Return what no other GPU is called, on any host; nothing where torch has no NCCL."""
     if not (dist.is_available() and dist.is_nccl_available()):
         return ""
-    # Not the device's index: a launcher may show each rank another GPU under the same number.
-    return f"{socket.gethostname()} {torch.cuda.get_device_properties(device).uuid}"
+    # Not its uuid: instances of MIG have their own, and NCCL takes them for one GPU, as they are.
+    return f"{socket.gethostname()} {address_of(device)}"
 
 
 def _connect(comm: MPI.Intracomm, device: torch.device) -> Group:
@@ -176,7 +177,8 @@ def _connect(comm: MPI.Intracomm, device: torch.device) -> Group:
         # Only a group whose ranks have all met lets some of them exchange without the others.
         group = Group(backend, store)
         group.allreduce(torch.zeros(1, device=device), dist.ReduceOp.SUM).wait()
-        synchronize(device)
+        # The current stream alone: other groups may have receives posted.
+        finish(device)
         return group
 
     return _agreed(comm, join)
@@ -193,6 +195,9 @@ def _backend(store: Any, comm: MPI.Intracomm, device: torch.device) -> _Backend:
     if device.type == "cuda":
         options = dist.ProcessGroupNCCL.Options()
         options._timeout = _TIMEOUT
+        # Its streams come out of torch's pool, 32 of a priority, which are dealt in turn: out of
+        # the other pool, so that no stream of ours waits behind a receive that is posted.
+        options.is_high_priority_stream = True
         nccl = dist.ProcessGroupNCCL(store, comm.rank, comm.size, options)
         return cast(_Backend, nccl)
     gloo = dist.ProcessGroupGloo(store, comm.rank, comm.size, timeout=_TIMEOUT)

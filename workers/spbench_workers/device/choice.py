@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -30,23 +31,22 @@ class Gpu:
     Attributes:
         index: Its number in this process.
         name: Of its kind.
-        address: On the PCI bus of its host; None where the driver does not tell.
+        address: On the PCI bus of its host.
         capability: Of its instructions.
     """
 
     index: int
     name: str
-    address: str | None
+    address: str
     capability: tuple[int, int]
 
     @classmethod
     def of(cls, device: torch.device) -> Gpu:
         """Return what torch and the driver say of a GPU."""
-        known, index = driver(), device.index or 0
         return cls(
-            index,
+            device.index or 0,
             torch.cuda.get_device_name(device),
-            known.address(index) if known is not None else None,
+            address_of(device),
             torch.cuda.get_device_capability(device),
         )
 
@@ -106,6 +106,20 @@ def refusal() -> str:
     )
 
 
+def address_of(device: torch.device) -> str:
+    """Return where a GPU is on the PCI bus of its host, ``0000:81:00.0``: no other there is.
+
+    A launcher may show each rank another GPU under the same number. Instances of MIG have uuids of
+    their own and one address, as NCCL sees them. The driver tells it; where it does not, torch.
+    """
+    known = driver()
+    address = known.address(device.index or 0) if known is not None else None
+    if address is not None:
+        return address
+    told: Any = torch.cuda.get_device_properties(device)
+    return f"{told.pci_domain_id:04x}:{told.pci_bus_id:02x}:{told.pci_device_id:02x}.0"
+
+
 def _index(context: Context, asked: int | None) -> int:
     """Return the number of this rank's GPU among those that the process sees."""
     count = torch.cuda.device_count()
@@ -130,7 +144,7 @@ def _sharing(context: Context, gpu: Gpu | None) -> int:
     """Return how many ranks have this rank's GPU, itself among them; 0 for the host."""
     mine = None
     if gpu is not None:
-        mine = (context.world.host, gpu.address or gpu.index)
+        mine = (context.world.host, gpu.address)
     every = context.world.comm.allgather(mine)
     return every.count(mine) if mine is not None else 0
 
@@ -141,7 +155,7 @@ def _described(context: Context, gpu: Gpu, sharing: int, asked: str) -> str:
         context.log(f"GPU {gpu.index} of rank {context.world.rank} is {phrase}", level="warning")
     shared = f"shared by {sharing} ranks" if sharing > 1 else "this rank's alone"
     return (
-        f"{asked}; PCI {gpu.address or 'address not known'}, {phrase}, {shared}, "
+        f"{asked}; PCI {gpu.address}, {phrase}, {shared}, "
         f"capability {gpu.capability[0]}.{gpu.capability[1]}, CUDA {torch.version.cuda}, "
         f"driver {driver_version() or 'not known'}"
     )

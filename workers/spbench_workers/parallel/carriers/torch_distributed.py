@@ -12,7 +12,7 @@ import torch
 from mpi4py import MPI
 
 from spbench_workers import torch_group
-from spbench_workers.device.streams import synchronize
+from spbench_workers.device.streams import finish
 from spbench_workers.parallel.carriers import Message
 
 HOST = torch.device("cpu")
@@ -97,4 +97,4 @@ class NcclCarrier:
         sends = [(given[rank : rank + 1], rank) for rank in others]
         for work in self._groups[tag].exchange(receives, sends, tag):
             work.wait()
-        synchronize(self._device)
+        finish(self._device)
