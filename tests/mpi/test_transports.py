@@ -1,7 +1,8 @@
 """Every transport on real ranks: what arrives is, bit by bit, what the neighbours have.
 
-No GPU takes part. ``cuda`` and ``nccl`` run on tensors of the host, the latter over gloo (see
-programs/exchange_all.py): their own logic is tested here, what they ask of CUDA and NCCL is not.
+No GPU takes part. ``cuda`` runs on tensors of the host and of a stand-in whose streams run late,
+``nccl`` on the host over gloo (see programs/exchange_all.py): their own logic is tested here, what
+they ask of CUDA and NCCL is not.
 """
 
 import json
@@ -26,6 +27,9 @@ NAMES = {
     "cuda-direct": "cuda-direct-without-a-gpu",
     "nccl": "nccl-over-gloo-without-a-gpu",
 }
+STAGED = ("cuda", "cuda-direct")
+LATE = "late"
+"""The stand-in."""
 SHAPES = [
     {"grid": "1x4", "size": "13x29", "halo": 2},
     {"grid": "2x2", "size": "17x9", "halo": 2, "channels_last": True},
@@ -65,6 +69,23 @@ FORMATS = [
 ]
 PLACES = [case("halos", transport=transport, **shape) for transport in NAMES for shape in SHAPES]
 AT_ONCE = [case("two_at_once", transport=transport) for transport in NAMES]
+OF_STAGED = [one for one in (*AT_ONCE, *PLACES, *FORMATS) if one["transport"] in STAGED]
+ON_STREAMS = [one | {"device": LATE} for one in OF_STAGED]
+FAULTS = [
+    case("planted", transport=transport, fault=fault, device=device)
+    for transport in STAGED
+    for fault in ("corrupt-halo", "drop-halo", "stale-halo")
+    for device in ("cpu", LATE)
+]
+PINNED, POINTERS = ("pinned", "SPBENCH_CUDA_AWARE=0"), ("device pointers", "SPBENCH_CUDA_AWARE=1")
+PATHS = [
+    case("path", words=words, taken=taken, why=why)
+    for words, (taken, why) in (
+        ("0000", PINNED),
+        ("1111", POINTERS),
+        ("1101", (PINNED[0], f"{PINNED[1]} on rank 2")),
+    )
+]
 WRONG = [
     case("disagreement"),
     case("unfit", transport="shm", device="cuda", words="transport shm is for memory of the host"),
@@ -90,12 +111,16 @@ CASES = [
     *WRONG,
     *GPUS,
     *GROUPS,
-    case("cuda_aware"),
+    case("evidence"),
+    *PATHS,
+    case("both_ways"),
     case("auto"),
     case("auto_without"),
     *AT_ONCE,
     *PLACES,
     *FORMATS,
+    *FAULTS,
+    *ON_STREAMS,
 ]
 
 

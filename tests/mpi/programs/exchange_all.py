@@ -6,12 +6,14 @@ A case is ``{"check", "ranks", ...}``: a function of this program, the ranks of 
 it, in the order of their numbers in the case's communicator, and its arguments. A result is one
 text a rank: empty where all was right.
 
-There is no GPU here. ``cuda`` and ``nccl`` run all the same, on tensors of the host: the first
-without streams and pinned memory, the second with gloo in the place of NCCL. That shows that they
-pack, send, receive and unpack the right pieces; it shows nothing of CUDA.
+There is no GPU here. ``cuda`` and ``nccl`` run all the same: the first on tensors of the host, and
+on those of a stand-in, whose streams do their work only when something waits for it, so that a wait
+that is missing leaves NaN; the second on the host, with gloo in the place of NCCL. That shows that
+they pack, send, receive and unpack the right pieces, in the right order; it shows nothing of CUDA.
 """
 
 import json
+import os
 import sys
 import time
 from contextlib import contextmanager
@@ -19,26 +21,40 @@ from dataclasses import replace
 from datetime import timedelta
 from functools import cache, partial
 from pathlib import Path
+from types import SimpleNamespace
 from unittest import mock
 
 import torch
 from mpi4py import MPI
 
+sys.path.insert(0, str(Path(__file__).parents[2]))
 from spbench_workers import torch_group
 from spbench_workers.comm import DisagreementError
 from spbench_workers.device.formats import TORCH_DTYPES
+from spbench_workers.device.mpi_memory import OVERRULING, cuda_aware
+from spbench_workers.halo.faults import plant_in_halo
 from spbench_workers.layout import Box, Grid, parse_pair
 from spbench_workers.spatial.exchange import Exchange, view
 from spbench_workers.spatial.partition import Partition, halo_transfers
-from spbench_workers.spatial.transports import TransportError, Wiring, choose, nccl, staged
+from spbench_workers.spatial.transports import (
+    TransportError,
+    Wiring,
+    choose,
+    memory_of,
+    nccl,
+    staged,
+)
 from spbench_workers.spatial.transports.packed import PackedTransport
+from standins.late_device import install
 
 BATCH, CHANNELS = 2, 3
 ROUNDS = 4
 BITS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
+LATE = install()
 WITHOUT_A_GPU = {
     "cuda": partial(staged.StagedTransport, direct=False),
     "cuda-direct": partial(staged.StagedTransport, direct=True),
+    "cuda-pinned": choose.TRANSPORTS["cuda-pinned"],
     "nccl": nccl.NcclTransport,
 }
 
@@ -53,6 +69,10 @@ def offered(transport):
     with (
         mock.patch.object(choose, "refusals", return_value={}),
         mock.patch.object(choose, "TRANSPORTS", made),
+        # The stand-in's values lie in memory of the host, which MPI can take.
+        mock.patch.object(
+            staged, "memory_of", lambda tensor: memory_of(getattr(tensor, "elem", tensor))
+        ),
     ):
         yield
 
@@ -89,8 +109,10 @@ class Trial:
         into=False,
         adjoint=False,
         seed=0,
+        device="cpu",
     ):
         self.comm, self.adjoint, self.seed = comm, adjoint, seed
+        self.device, self.unpacks = torch.device(device), into
         self.dtype = TORCH_DTYPES[dtype]
         self.layout = torch.channels_last if channels_last else torch.contiguous_format
         owned = Partition.of_grid(
@@ -115,7 +137,7 @@ class Trial:
                 batch=BATCH,
                 channels=CHANNELS,
                 dtype=self.dtype,
-                device=torch.device("cpu"),
+                device=self.device,
                 into=self.into if into else None,
                 channels_last=channels_last,
                 transport=transport,
@@ -124,7 +146,7 @@ class Trial:
 
     def new(self, box):
         shape = (BATCH, CHANNELS, box.height, box.width)
-        return torch.empty(shape, dtype=self.dtype, memory_format=self.layout)
+        return torch.empty(shape, dtype=self.dtype, device=self.device, memory_format=self.layout)
 
     def views(self):
         return [view(self.source, self.origin, piece.box) for piece in self.sent]
@@ -144,9 +166,15 @@ class Trial:
         self.comm.Barrier()  # All have read what the last round brought.
         self.exchange.poison()
 
+    def hurry_copies(self, round_):
+        """Let the copies come before what the current stream was asked for, where they may."""
+        if self.device.type == "late" and round_ % 2 == 0:
+            with LATE.streams.copying():
+                LATE.streams.finish()
+
     def problem(self, round_, arrived):
-        for piece, values in zip(self.expected, arrived, strict=True):
-            wanted = self.values(piece.peer, round_, piece.box)
+        for piece, there in zip(self.expected, arrived, strict=True):
+            values, wanted = there.cpu(), self.values(piece.peer, round_, piece.box)
             if values.shape != wanted.shape:
                 return f"round {round_}: from rank {piece.peer} shape {tuple(values.shape)}"
             if not same(values, wanted):
@@ -156,8 +184,12 @@ class Trial:
     def finish(self, round_):
         """Wait, and compare what came: as received, and where it was to go."""
         self.exchange.wait()
-        problem = self.problem(round_, self.exchange.received)
+        self.hurry_copies(round_)
+        # A look waits: where pieces go on to their targets, it is left out in half of the rounds.
+        looks = not self.unpacks or round_ < ROUNDS // 2
+        problem = self.problem(round_, self.exchange.received) if looks else ""
         self.exchange.unpack()
+        self.hurry_copies(round_)
         self.exchange.release()
         return problem
 
@@ -170,6 +202,7 @@ def halos(comm, **arguments):
         if round_ % comm.size == comm.rank:
             time.sleep(0.002)  # Nobody may read what this rank has not sent yet.
         trial.exchange.start()
+        trial.hurry_copies(round_)
         problems.append(trial.finish(round_))
         if arguments.get("into"):
             problems.append(trial.problem(round_, trial.into))
@@ -180,8 +213,29 @@ def halos(comm, **arguments):
     return next(filter(None, problems), "")
 
 
-def two_at_once(comm, transport):
-    trials = [Trial(comm, transport, seed=seed) for seed in (1, 2)]
+def planted(comm, transport, fault, device):
+    """What a fault does to the pieces after `wait` is there when they have been unpacked."""
+    trial = Trial(comm, transport, into=True, device=device)
+    world = SimpleNamespace(rank=comm.rank)
+    plant_in_halo(SimpleNamespace(planted=fault.__eq__, world=world), trial.exchange)
+    unnoticed = []
+    for round_ in range(ROUNDS):
+        trial.prepare(round_)
+        trial.exchange.start()
+        trial.exchange.wait()
+        trial.exchange.unpack()
+        trial.hurry_copies(round_)
+        trial.exchange.release()
+        if not trial.problem(round_, trial.into):
+            unnoticed.append(round_)
+    trial.exchange.free()
+    # The first round's pieces are not stale yet.
+    wanted = [0] if fault == "stale-halo" else []
+    return "" if unnoticed == wanted else f"in rounds {unnoticed} nothing is to be seen"
+
+
+def two_at_once(comm, transport, device="cpu"):
+    trials = [Trial(comm, transport, seed=seed, device=device) for seed in (1, 2)]
     # Tags tell the two apart, in whatever order they start; NCCL has none, and goes by the order.
     turned = transport != "nccl" and comm.rank % 2
     problems = []
@@ -300,9 +354,47 @@ def a_rank_cannot_join(comm):
     return "no error"
 
 
-def cuda_aware(comm):
-    answers = set(comm.allgather(staged.cuda_aware()))
-    return "" if answers in ({True}, {False}) else f"{answers}"
+def evidence(comm):
+    """What MPI says of itself: the same on all ranks, which have the same library."""
+    answers = set(comm.allgather(cuda_aware()))
+    if len(answers) != 1 or {type(takes) for takes, _ in answers} != {bool}:
+        return f"{answers}"
+    return ""
+
+
+def path(comm, words, taken, why):
+    """Each rank's word counts: MPI is given device pointers where all ranks' can take them."""
+    value = words[comm.rank]
+    with mock.patch.dict(os.environ, {OVERRULING: value} if value else {}):
+        transport = staged.StagedTransport(nothing_on(comm, "cpu"))
+        refused = choose.refusals(nothing_on(comm, "cuda"))
+    found, transport_of = transport.memory_path, "cuda-pinned" not in refused
+    wrong = found != (taken, why) or transport_of != (taken == "device pointers")
+    return f"{found}, refused: {refused}" if wrong else ""
+
+
+def both_ways(comm):
+    """Where MPI takes device pointers, both ways are timed; nobody waits for all streams."""
+    ways = {name: choose.TRANSPORTS[name] for name in ("cuda", "cuda-pinned")}
+    with (
+        mock.patch.dict(os.environ, {OVERRULING: "1"}),
+        mock.patch.object(choose, "TRANSPORTS", ways),
+        offered("cuda-pinned"),
+    ):
+        LATE.device_wide = 0
+        trial = Trial(comm, "auto", device="late")
+    trial.prepare(0)
+    trial.exchange.start()
+    problem = trial.finish(0)
+    trial.exchange.free()
+    found = trial.exchange.memory_path
+    wanted = {
+        "cuda": ("device pointers", f"{OVERRULING}=1"),
+        "cuda-pinned": ("pinned", "asked for"),
+    }[trial.exchange.transport]
+    if tuple(trial.exchange.tried_ms) != tuple(ways) or found != wanted:
+        return f"{trial.exchange.transport} by {found}, tried {trial.exchange.tried_ms}"
+    return problem or (f"{LATE.device_wide} waits for all streams" if LATE.device_wide else "")
 
 
 CHECKS = {
@@ -317,7 +409,10 @@ CHECKS = {
         gpus_of_their_own,
         one_group,
         a_rank_cannot_join,
-        cuda_aware,
+        planted,
+        evidence,
+        path,
+        both_ways,
     )
 }
 

@@ -49,6 +49,8 @@ class Exchange:
 
     Attributes:
         transport: The name of the transport in use.
+        memory_path: Of a GPU's tensors that go over MPI, ``pinned`` or ``device pointers``, and the
+            evidence for it; else None.
         tried_ms: Under ``auto``, what an exchange took over each transport that applies.
         sent: The pieces that this rank sends.
         expected: The pieces that it receives.
@@ -104,6 +106,7 @@ class Exchange:
         self._bytes_a_pixel = batch * channels * dtype.itemsize
         self._sizes = [one.numel() * one.element_size() for one in outgoing]
         self.transport, self._carrier, self.tried_ms = open_transport(transport, wiring)
+        self.memory_path = self._carrier.memory_path
         self.bind = self._carrier.bind
         self.start = self._carrier.start
         self.progress = self._carrier.progress

@@ -24,6 +24,9 @@ from spbench_workers.errors import CannotRunError
 Shape = tuple[int, int, int, int]
 """``batch x channels x rows x cols``."""
 
+MemoryPath = tuple[str, str]
+"""Which memory MPI is given for tensors of a GPU, ``pinned`` or ``device pointers``; and why."""
+
 
 class TransportError(CannotRunError):
     """A transport cannot be used here."""
@@ -85,6 +88,10 @@ class Wiring:
 
 class Transport(Protocol):
     """One way to carry the pieces of a wiring."""
+
+    @property
+    def memory_path(self) -> MemoryPath | None:
+        """Which memory MPI is given, and why; None on the host, and where MPI sends nothing."""
 
     @property
     def received(self) -> Sequence[torch.Tensor]:

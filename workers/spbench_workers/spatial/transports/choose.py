@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from statistics import median
 from time import perf_counter
 
@@ -10,13 +11,13 @@ from mpi4py import MPI
 
 from spbench_workers.catalog.tiles import TRANSPORT_DEVICES
 from spbench_workers.comm import on_one_host
-from spbench_workers.device.streams import synchronize
+from spbench_workers.device.streams import finish
 from spbench_workers.spatial.transports import Transport, TransportError, Wiring
 from spbench_workers.spatial.transports.datatype import DatatypeTransport
 from spbench_workers.spatial.transports.nccl import NcclTransport
 from spbench_workers.spatial.transports.packed import PackedTransport
 from spbench_workers.spatial.transports.shared import SharedTransport
-from spbench_workers.spatial.transports.staged import StagedTransport
+from spbench_workers.spatial.transports.staged import StagedTransport, device_pointers
 from spbench_workers.torch_group import nccl_refusal
 
 TRANSPORTS: Mapping[str, Callable[[Wiring], Transport]] = {
@@ -24,8 +25,12 @@ TRANSPORTS: Mapping[str, Callable[[Wiring], Transport]] = {
     "datatype": DatatypeTransport,
     "shm": SharedTransport,
     "cuda": StagedTransport,
+    "cuda-pinned": partial(StagedTransport, direct=False),
     "nccl": NcclTransport,
 }
+"""``cuda`` gives MPI device pointers where that takes them. Then ``auto`` tries pinned memory too:
+for small pieces that may be the faster way, or the library may say yes and be slow."""
+_KINDS = {**TRANSPORT_DEVICES, "cuda-pinned": TRANSPORT_DEVICES["cuda"]}
 _PLACES = {"cpu": "the host", "cuda": "a GPU"}
 Likeness = tuple[tuple[int, ...], str, int]
 """Ranks, kind of device, and the logarithm of the most bytes that a rank sends."""
@@ -44,13 +49,17 @@ def refusals(wiring: Wiring) -> dict[str, str]:
     device = wiring.device
     reasons = {
         name: f"is for memory of {_PLACES[kind]}, and the device is {device.type}"
-        for name, kind in TRANSPORT_DEVICES.items()
+        for name, kind in _KINDS.items()
         if kind != device.type
     }
     if device.type == "cpu" and not on_one_host(wiring.comm):
         reasons["shm"] = "needs all ranks on one host"
-    if device.type == "cuda" and (reason := nccl_refusal(wiring.comm, device)):
-        reasons["nccl"] = reason
+    if device.type == "cuda":
+        if reason := nccl_refusal(wiring.comm, device):
+            reasons["nccl"] = reason
+        takes, evidence = device_pointers(wiring.comm)
+        if not takes:
+            reasons["cuda-pinned"] = f"is what cuda is here: {evidence}"
     return reasons
 
 
@@ -145,12 +154,13 @@ def _time(wiring: Wiring, transport: Transport) -> float:
         _exchange(transport)
     rounds = []
     for _ in range(ROUNDS):
-        synchronize(wiring.device)
+        # The current stream alone: others may hold receives of NCCL, whose senders wait for this.
+        finish(wiring.device)
         wiring.comm.Barrier()
         start = perf_counter()
         for _ in range(BATCH):
             _exchange(transport)
-        synchronize(wiring.device)
+        finish(wiring.device)
         rounds.append((perf_counter() - start) * 1000.0 / BATCH)
     everyones = zip(*wiring.comm.allgather(rounds), strict=True)
     slowest: list[float] = [max(times) for times in everyones]

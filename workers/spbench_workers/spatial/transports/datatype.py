@@ -18,6 +18,8 @@ _Layout = tuple[tuple[int, ...], tuple[int, ...], int]
 class DatatypeTransport:
     """Persistent requests without any packing of ours."""
 
+    memory_path = None
+
     def __init__(self, wiring: Wiring) -> None:
         self._wiring = wiring
         self._types: dict[_Layout, MPI.Datatype] = {}

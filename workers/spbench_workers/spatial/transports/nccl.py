@@ -20,6 +20,8 @@ class NcclTransport:
         TransportError: A rank could not join the group.
     """
 
+    memory_path = None
+
     def __init__(self, wiring: Wiring) -> None:
         self._wiring = wiring
         self._buffers = [wiring.empty(view.shape) for view in wiring.outgoing]

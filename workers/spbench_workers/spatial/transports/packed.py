@@ -16,6 +16,8 @@ class PackedTransport:
     A view that is dense already is sent, or received into, as it lies.
     """
 
+    memory_path = None
+
     def __init__(self, wiring: Wiring) -> None:
         self._wiring = wiring
         self._buffers = [wiring.empty(view.shape) for view in wiring.outgoing]

@@ -79,6 +79,8 @@ class SharedTransport:
         TransportError: The ranks are not all on one host.
     """
 
+    memory_path = None
+
     def __init__(self, wiring: Wiring) -> None:
         if not on_one_host(wiring.comm):
             raise TransportError("transport shm: the ranks are not all on one host; use auto")

@@ -2,34 +2,41 @@
 
 from __future__ import annotations
 
-import ctypes
-import os
 from collections.abc import Sequence
 
 import torch
 from mpi4py import MPI
 
-from spbench_workers.spatial.transports import Wiring, memory_of
-from spbench_workers.spatial.transports.lane import Lane
+from spbench_workers.device import mpi_memory
+from spbench_workers.device.streams import streams_of
+from spbench_workers.spatial.transports import MemoryPath, Wiring, memory_of
 
 
 class StagedTransport:
     """Persistent requests on pinned memory of the host, or on memory of the GPU.
 
-    Copies have a stream of their own, so that the GPU computes meanwhile what the current stream
-    was asked for. `start` does not wait for the GPU: what is not packed yet when it returns, `wait`
-    sends. Ranks must therefore wait for their exchanges in the same order. What `wait` and `unpack`
-    promise holds for all that the current stream is asked for afterwards.
+    Copies go on the device's copy stream, so that the GPU computes meanwhile what the current
+    stream was asked for. `start` does not wait for the GPU: what is not packed yet when it returns,
+    `wait` sends. Ranks must therefore wait for their exchanges in the same order. What `wait` and
+    `unpack` promise holds for all that the current stream is asked for afterwards.
 
     Args:
         wiring: What to carry.
-        direct: Whether MPI is given memory of the GPU; where it is None, if MPI can take it.
+        direct: Whether MPI is given memory of the GPU; where it is None, if that of all ranks
+            takes it.
+
+    Raises:
+        CannotRunError: ``SPBENCH_CUDA_AWARE`` is neither 0 nor 1.
     """
 
     def __init__(self, wiring: Wiring, direct: bool | None = None) -> None:
         self._wiring = wiring
-        self._direct = cuda_aware() if direct is None else direct
-        self._lane = Lane(wiring.device)
+        evidence = "asked for"
+        if direct is None:
+            direct, evidence = device_pointers(wiring.comm)
+        self._direct = direct
+        self.memory_path: MemoryPath = "device pointers" if direct else "pinned", evidence
+        self._streams = streams_of(wiring.device)
         self._packed = [wiring.empty(view.shape) for view in wiring.outgoing]
         self.received = [wiring.landing(index) for index in range(len(wiring.shapes))]
         self._outbox, self._inbox = self._packed, self.received
@@ -46,8 +53,8 @@ class StagedTransport:
             for box, target in zip(self._outbox, wiring.targets, strict=True)
         ]
         self._all = [*self._receives, *self._sends]
-        self._read = self._lane.mark()
-        self._filled = [self._lane.mark() for _ in self._outbox]
+        self._read = self._streams.event()
+        self._filled = [self._streams.event() for _ in self._outbox]
         # Each request may start when its memory has been read, or filled.
         self._steps = [
             *((self._read, request) for request in self._receives),
@@ -60,8 +67,8 @@ class StagedTransport:
         self._views = list(outgoing)
 
     def start(self) -> None:
-        self._lane.follow()
-        with self._lane.active():
+        self._streams.follow()
+        with self._streams.copying():
             if self._direct:
                 self._read.record()
             for index, (view, filled) in enumerate(zip(self._views, self._filled, strict=True)):
@@ -80,38 +87,40 @@ class StagedTransport:
 
     def _start_what_is_packed(self) -> None:
         steps, self._waiting = self._waiting, []
-        for mark, request in steps:
-            if mark.query():
+        for event, request in steps:
+            if event.query():
                 request.Start()
             else:
-                self._waiting.append((mark, request))
+                self._waiting.append((event, request))
 
     def progress(self) -> None:
         self._start_what_is_packed()
         MPI.Request.Testall(self._all)
 
     def wait(self) -> None:
-        for mark, request in self._waiting:
-            mark.synchronize()
+        for event, request in self._waiting:
+            event.synchronize()
             request.Start()
         self._waiting = []
         MPI.Request.Waitall(self._all)
         if self._direct:
             return
-        with self._lane.active():
+        with self._streams.copying():
             for piece, box in zip(self.received, self._inbox, strict=True):
                 piece.copy_(box, non_blocking=True)
             self._read.record()
-        self._lane.lead()
+        self._streams.lead()
 
     def unpack(self) -> None:
-        with self._lane.active():
+        # What came may have been changed since: a planted fault is such a change.
+        self._streams.follow()
+        with self._streams.copying():
             for target, piece in self._unpacks:
                 target.copy_(piece)
-        self._lane.lead()
+        self._streams.lead()
 
     def release(self) -> None:
-        """The next `start` lets the lane wait for those who read."""
+        """The next `start` lets the copy stream wait for those who read."""
 
     def poison(self) -> None:
         self._read.synchronize()
@@ -123,16 +132,16 @@ class StagedTransport:
             request.Free()
 
 
-def cuda_aware() -> bool:
-    """Whether MPI says that it takes memory of a GPU. Where it cannot say so, it does not."""
-    if "MVAPICH2" in MPI.Get_library_version():
-        return os.environ.get("MV2_USE_CUDA") == "1"
-    # The symbol is in the library that mpi4py was loaded with, or among all that are loaded.
-    for path in (MPI.__file__, None):
-        try:
-            query = ctypes.CDLL(path).MPIX_Query_cuda_support
-        except (OSError, AttributeError):
-            continue
-        query.restype = ctypes.c_int
-        return bool(query())
-    return False
+def device_pointers(comm: MPI.Intracomm) -> tuple[bool, str]:
+    """Return whether the MPI of all ranks takes memory of a GPU, and the evidence.
+
+    All ranks must call it, and all get the same answer.
+
+    Raises:
+        CannotRunError: ``SPBENCH_CUDA_AWARE`` is neither 0 nor 1.
+    """
+    told = comm.allgather(mpi_memory.cuda_aware())
+    for rank, (takes, evidence) in enumerate(told):
+        if not takes:
+            return False, f"{evidence}{f' on rank {rank}' if rank else ''}"
+    return True, str(told[0][1])

@@ -1,0 +1,131 @@
+"""What is asked of NCCL, and of the GPU while others hold receives. Neither is here."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from spbench_workers import torch_group
+from spbench_workers.device import choice, streams
+from spbench_workers.parallel.carriers.torch_distributed import NcclCarrier
+from spbench_workers.spatial.transports import Wiring
+from spbench_workers.spatial.transports.staged import StagedTransport
+from standins.late_device import install
+
+LATE = install()
+
+
+class Comm:
+    """A communicator of one rank."""
+
+    rank, size, handle = 0, 1, 7
+
+    def allgather(self, value):
+        return [value]
+
+    def bcast(self, value):
+        return value
+
+    def Dup(self):  # noqa: N802 - MPI's word
+        return self
+
+    def Barrier(self):  # noqa: N802 - MPI's word
+        pass
+
+    Free = Barrier
+
+
+class Nccl:
+    """What is used of ``dist.ProcessGroupNCCL``."""
+
+    supports_coalescing = False
+
+    def __init__(self, store, rank, size, options):
+        self.options = options
+
+    class Options:
+        def __init__(self):
+            self._timeout, self.is_high_priority_stream = None, False
+
+    def allreduce(self, tensors, options):
+        return SimpleNamespace(wait=lambda: None)
+
+    def shutdown(self):
+        pass
+
+
+@pytest.fixture
+def _nccl(monkeypatch):
+    monkeypatch.setattr(dist, "ProcessGroupNCCL", Nccl, raising=False)
+    monkeypatch.setattr(dist, "is_nccl_available", lambda: True)
+    monkeypatch.setattr(torch_group, "on_one_host", lambda comm: True)
+    monkeypatch.setattr(torch_group, "_store", lambda *_: SimpleNamespace(port=1))
+
+
+@pytest.mark.usefixtures("_nccl")
+def test_nccl_takes_its_streams_from_the_pool_of_high_priority():
+    made = torch_group._backend(None, Comm(), torch.device("cuda", 0))
+    assert made.options.is_high_priority_stream
+    assert made.options._timeout == torch_group._TIMEOUT
+
+
+@pytest.mark.usefixtures("_nccl")
+def test_groups_open_and_close_without_waiting_for_all_streams(monkeypatch):
+    """Another group may hold a receive, and its stream then waits for another rank."""
+    monkeypatch.setattr(torch_group, "_backend", lambda store, comm, device: Nccl(*[None] * 4))
+    LATE.reset()
+    summed = torch.ones(1, device="late") * 2
+    carrier = NcclCarrier(Comm(), torch.device("late"), (0, 1))
+    assert summed.elem.item() == 2, "nobody waited for the current stream"
+    carrier.free()
+    assert LATE.device_wide == 0
+    assert not torch_group._groups
+
+
+def gpu(uuid, bus):
+    return SimpleNamespace(uuid=uuid, pci_domain_id=0, pci_bus_id=bus, pci_device_id=0)
+
+
+@pytest.mark.usefixtures("_nccl")
+@pytest.mark.parametrize("told", [True, False], ids=["by the driver", "by torch"])
+def test_gpus_are_told_apart_as_nccl_tells_them(monkeypatch, told):
+    """Instances of MIG have uuids of their own, and the PCI address of one GPU."""
+    properties = {0: gpu("MIG-a", 0x41), 1: gpu("MIG-b", 0x41), 2: gpu("GPU-c", 0x81)}
+    monkeypatch.setattr(
+        torch.cuda, "get_device_properties", lambda device: properties[device.index]
+    )
+    addresses = {index: f"0000:{one.pci_bus_id:02x}:00.0" for index, one in properties.items()}
+    driver = SimpleNamespace(address=lambda index: addresses[index] if told else None)
+    monkeypatch.setattr(choice, "driver", lambda: driver)
+    names = [torch_group._gpu(torch.device("cuda", index)) for index in range(3)]
+    assert names[0] == names[1]
+    assert names[2].endswith(" 0000:81:00.0")
+    assert names[2] != names[0]
+
+
+def test_the_sharing_of_a_gpu_is_counted_by_the_same_name(monkeypatch):
+    monkeypatch.setattr(choice, "driver", lambda: None)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: gpu("x", 0x81))
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "NVIDIA H200")
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
+    assert choice.Gpu.of(torch.device("cuda", 0)).address == "0000:81:00.0"
+
+
+def test_all_transports_of_a_device_share_one_copy_stream(monkeypatch):
+    """torch has 32 streams a priority: a 33rd of ours would come to be another's."""
+    made = []
+
+    class Stream:
+        def __init__(self, device):
+            made.append(device)
+
+    monkeypatch.setattr(torch.cuda, "Stream", Stream)
+    monkeypatch.setattr(torch.cuda, "Event", lambda enable_timing=False: None)
+    device = torch.device("cuda", 3)
+    streams.streams_of.cache_clear()
+    wiring = Wiring(Comm(), 1, [], [], [], [], None, torch.float32, device)
+    transports = [StagedTransport(wiring, direct=index % 2 == 0) for index in range(40)]
+    streams.streams_of.cache_clear()
+    assert len(transports) == 40
+    assert made == [device]
