@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 import torch
 from mpi4py import MPI
@@ -11,6 +12,7 @@ from torch import nn
 from spbench_workers.layout_models import Place
 from spbench_workers.parallel.arithmetic import Arithmetic
 from spbench_workers.parallel.building import build, check_fused
+from spbench_workers.parallel.carriers import Carrier
 from spbench_workers.parallel.carriers.opening import open_carrier
 from spbench_workers.parallel.int8 import Ranges
 from spbench_workers.parallel.joints import ends_of, tags_of
@@ -20,6 +22,7 @@ from spbench_workers.parallel.phases import Phases
 from spbench_workers.parallel.plan import Learning, Plan
 from spbench_workers.parallel.schedules import Task
 from spbench_workers.parallel.stage_runner import Source, StageRunner, part_of
+from spbench_workers.parallel.warm_up import SilentCarrier, warm_up
 
 
 class Engine:
@@ -69,7 +72,7 @@ class Engine:
             world, plan.precision, self.stages, plan.device, learns=learning is not None
         )
         self.runners = tuple(
-            self._runner(place, stage, source, keeps_input_gradients)
+            self._runner(place, stage, source, keeps_input_gradients, self._carrier, self.phases)
             for place, stage in zip(self.places, self.stages, strict=True)
         )
         self._by_stage = {
@@ -92,6 +95,8 @@ class Engine:
             learns: self._order(learns)
             for learns in ((False, True) if learning is not None else (False,))
         }
+        if plan.backend == "nccl":
+            self._warm_up(source, keeps_input_gradients)
 
     @property
     def world(self) -> MPI.Intracomm:
@@ -188,14 +193,32 @@ class Engine:
         if self._learner is not None:
             self._learner.free()
 
+    def _warm_up(self, source: Source, keeps_input_gradients: bool) -> None:
+        """Go through the stages place by place, as they were built, before anything is posted."""
+        silent, plan = SilentCarrier(self._carrier.on_device), self.plan
+        for place, stage in zip(self.places, self.stages, strict=True):
+            make = partial(
+                self._runner,
+                *(place, stage, source, keeps_input_gradients, silent),
+                Phases(plan.device),
+            )
+            learns = self._learner is not None
+            warm_up(stage, make, place.direction, plan.batches, learns=learns)
+
     def _runner(
-        self, place: Place, stage: nn.Module, source: Source, keeps_input_gradients: bool
+        self,
+        place: Place,
+        stage: nn.Module,
+        source: Source,
+        keeps_input_gradients: bool,
+        carrier: Carrier,
+        phases: Phases,
     ) -> StageRunner:
         plan = self.plan
         own, (data,) = plan.layout.stages[place.stage], plan.model.flows[0]
         return StageRunner(
             stage,
-            ends_of(self._carrier, self._world.rank, plan, place),
+            ends_of(carrier, self._world.rank, plan, place),
             part_of(
                 place.replica,
                 place.member,
@@ -204,7 +227,7 @@ class Engine:
                 plan.batches,
             ),
             source,
-            self.phases,
+            phases,
             self.arithmetic,
             keeps_input_gradients=keeps_input_gradients,
         )

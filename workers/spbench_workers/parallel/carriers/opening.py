@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 
 import torch
 from mpi4py import MPI
@@ -14,6 +15,9 @@ from spbench_workers.parallel.carriers.torch_distributed import GlooCarrier, Ncc
 from spbench_workers.torch_group import nccl_refusal
 
 BACKENDS = ("mpi", "gloo", "nccl")
+_HOLDING = ("CUDA_DEVICE_MAX_CONNECTIONS", "CUDA_LAUNCH_BLOCKING")
+"""Variables by which, being 1, a kernel that waits for another rank holds up what comes after it:
+all streams share one queue to the GPU, or each launch waits for its end."""
 
 
 def open_carrier(
@@ -39,5 +43,21 @@ def open_carrier(
         case "nccl":
             if reason := nccl_refusal(comm, device):
                 raise CannotRunError(f"backend nccl {reason}; take backend mpi or gloo")
+            _refuse_holding(comm, os.environ)
             return NcclCarrier(comm, device, tags)
     raise ValueError(f"{backend!r} is none of {', '.join(BACKENDS)}")
+
+
+def _refuse_holding(comm: MPI.Intracomm, environ: Mapping[str, str]) -> None:
+    """Refuse settings with which receives cannot be posted ahead. All ranks must call it.
+
+    Raises:
+        CannotRunError: On all ranks, where one has such a setting.
+    """
+    found = [f"{name}=1" for name in _HOLDING if environ.get(name) == "1"]
+    for rank, settings in enumerate(comm.allgather(found)):
+        if settings:
+            raise CannotRunError(
+                f"backend nccl: rank {rank} has {settings[0]}, with which a receive that is posted "
+                "ahead holds up all other work of the GPU; unset it, or take backend mpi or gloo"
+            )

@@ -1,0 +1,210 @@
+"""Trains models whose stages talk over NCCL, and says what went wrong on each rank.
+
+    mpirun -n 4 python -m mpi4py learn_over_nccl.py CASES.json RESULTS.json
+
+There is no GPU here: gloo stands in for NCCL, on tensors of the host. What NCCL cannot bear is
+looked for: while a receive is posted, nobody may wait for the whole device, no exchange among tiles
+may be opened, since it is timed and the loser given back, and no kernel may be launched for the
+first time, since loading it may wait for the whole device. And a model must learn over it what it
+learns over MPI, bit by bit.
+"""
+
+import json
+import os
+import sys
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from unittest.mock import patch
+
+import torch
+from mpi4py import MPI
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from spbench_workers.device import streams
+from spbench_workers.errors import CannotRunError
+from spbench_workers.layout import Grid, parse_pair
+from spbench_workers.layout_models import model_layout
+from spbench_workers.models import model
+from spbench_workers.parallel.balance import balanced
+from spbench_workers.parallel.carriers import opening
+from spbench_workers.parallel.carriers.torch_distributed import NcclCarrier
+from spbench_workers.parallel.engine import Engine
+from spbench_workers.parallel.micro_batches import micro_batches
+from spbench_workers.parallel.plan import Learning, Plan
+from spbench_workers.parallel.precision import PRECISIONS
+from spbench_workers.spatial.exchange import Exchange
+
+STEPS, CLASSES = 2, 5
+NETWORK = model("resnet", image_size=[32, 32], num_classes=CLASSES, version=1, depth=8, width=4)
+
+
+class Posted:
+    """A receive that has been posted, and not been waited for."""
+
+    under_way = 0
+
+    def __init__(self, pending):
+        self._pending = pending
+        Posted.under_way += 1
+
+    def wait(self):
+        self._pending.wait()
+        Posted.under_way -= 1
+
+
+class Watch(TorchDispatchMode):
+    """Which kernels have been launched, and which were first launched while a receive was posted.
+
+    A kernel is known by its operator and the number formats. Views and empty memory have none.
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.known, self.late = set(), set()
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        returned = [one.alias_info for one in function._schema.returns]
+        is_view = any(one is not None and not one.is_write for one in returned)
+        if not (is_view or "empty" in function._schema.name):
+            leaves = tree_leaves((args, kwargs))
+            formats = [str(one.dtype) for one in leaves if isinstance(one, torch.Tensor)]
+            kernel = (str(function), *formats)
+            if kernel not in self.known and Posted.under_way:
+                self.late.add(kernel)
+            self.known.add(kernel)
+        return function(*args, **(kwargs or {}))
+
+
+@contextmanager
+def gloo_for_nccl(problems):
+    """Let stages talk over gloo as if it were NCCL, and note what NCCL could not bear."""
+    receive, opened = NcclCarrier.receive, Exchange.__init__
+
+    def posting(self, messages, tag):
+        return [Posted(pending) for pending in receive(self, messages, tag)]
+
+    def waits_for_all(self):
+        if Posted.under_way:
+            problems.append(f"{Posted.under_way} receives are posted, and the device is waited for")
+
+    def opens(self, *arguments, **words):
+        if Posted.under_way:
+            problems.append(f"{Posted.under_way} receives are posted, and an exchange is opened")
+        opened(self, *arguments, **words)
+
+    with ExitStack() as stack:
+        for target, name, value in (
+            (opening, "nccl_refusal", lambda comm, device: ""),
+            (NcclCarrier, "receive", posting),
+            (streams, "is_gpu", lambda device: True),
+            (streams.HostStreams, "synchronize", waits_for_all),
+            (Exchange, "__init__", opens),
+        ):
+            stack.enter_context(patch.object(target, name, value))
+        yield
+
+
+class Images:
+    """Random images, the same whatever part of them is asked for."""
+
+    def __init__(self, replicas, count, dtype):
+        generator = torch.Generator().manual_seed(3)
+        shape = (replicas, count, *NETWORK.image.shape)
+        self._pixels = torch.randn(shape, generator=generator).to(dtype)
+        self._classes = torch.randint(CLASSES, (replicas, count), generator=generator)
+
+    def pixels(self, replica, images, box):
+        found = self._pixels[replica, slice(*images), :, slice(*box.rows), slice(*box.cols)]
+        return found.clone()
+
+    def classes(self, replica, images):
+        return self._classes[replica, slice(*images)]
+
+
+def plan_of(case, backend):
+    grids = [Grid(*parse_pair(grid)) for grid in case["grids"]]
+    layout = model_layout(
+        case["stages"],
+        grids,
+        members=case["members"],
+        replicas=case["replicas"],
+        mirrored=case["mirrored"],
+    )
+    costs = [float(count.multiply_adds) for count in NETWORK.counts]
+    return Plan(
+        NETWORK,
+        layout,
+        balanced(costs, [stage.ranks for stage in layout.stages]),
+        micro_batches(case["batch"], case["parts"], mirrored=case["mirrored"]),
+        seed=1,
+        precision=PRECISIONS[case["precision"]],
+        transport=case["transport"],
+        backend=backend,
+        statistics=case["statistics"],
+    )
+
+
+def learnt(case, comm, backend):
+    """All that a rank has after some steps, and after an evaluation."""
+    plan = plan_of(case, backend)
+    images = Images(plan.layout.replicas, sum(one.size for one in plan.batches), plan.dtype)
+    learning = Learning("sgd", 0.05) if case["learns"] else None
+    engine = Engine(comm, plan, images, learning)
+    found = {"random": torch.get_rng_state()}
+    for step in range(STEPS if case["learns"] else 0):
+        engine.step()
+        found[f"loss {step}"] = torch.tensor(engine.loss())
+    for index, stage in enumerate(engine.stages):
+        words = {f"{index} {name}": one.clone() for name, one in stage.state_dict().items()}
+        found |= words
+    found |= {f"logits {key}": one for key, one in engine.evaluate().items()}
+    engine.free()
+    return found
+
+
+def compare(comm, **case):
+    problems = []
+    with gloo_for_nccl(problems), Watch() as watch:
+        found = learnt(case, comm, "nccl")
+    expected = learnt(case, comm, "mpi")
+    problems += [f"first launched too late: {', '.join(one)}" for one in sorted(watch.late)]
+    if found.keys() != expected.keys():
+        problems.append(f"{sorted(found)} is not {sorted(expected)}")
+    problems += [
+        f"{name} differs" for name, one in expected.items() if not torch.equal(found[name], one)
+    ]
+    return "; ".join(dict.fromkeys(problems))
+
+
+def refused(comm, name, value, rank, words):
+    """A setting on one rank, with which receives that are posted hold up all others' work."""
+    setting = {name: value} if comm.rank == rank else {}
+    with patch.object(opening, "nccl_refusal", lambda *_: ""), patch.dict(os.environ, setting):
+        try:
+            opening.open_carrier("nccl", comm, torch.device("cpu"), (0,)).free()
+        except CannotRunError as error:
+            return "" if str(error) == words else str(error)
+    return "" if words is None else "not refused"
+
+
+def ranks_of(case):
+    return plan_of(case, "mpi").layout.ranks if case else 2
+
+
+def main():
+    torch.set_num_threads(1)
+    world, said = MPI.COMM_WORLD, []
+    for case in json.loads(Path(sys.argv[1]).read_text()):
+        check = refused if "words" in case else compare
+        ranks = 2 if check is refused else ranks_of(case)
+        comm = world.Split(0 if world.rank < ranks else MPI.UNDEFINED)
+        problem = check(comm, **case) if comm != MPI.COMM_NULL else ""
+        said.append(world.gather(problem))
+        if comm != MPI.COMM_NULL:
+            comm.Free()
+    if world.rank == 0:
+        Path(sys.argv[2]).write_text(json.dumps(said))
+
+
+main()

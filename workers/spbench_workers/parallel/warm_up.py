@@ -1,0 +1,105 @@
+"""A first pass through a rank's stages before any message between stages is asked for.
+
+A receive of NCCL that is posted ahead is a kernel that spins on the GPU until its message comes,
+and so is a send. Whatever waits for the whole GPU meanwhile waits for another rank, which may be
+waiting for this one. The first pass through a stage has much of that: exchanges among tiles are
+opened, timed and given back; kernels are loaded when they are launched first, which may wait for
+all streams (CUDA Programming Guide, "Lazy Loading"); cuDNN makes its handles, tries its algorithms
+and gives memory back. So it is made with nothing posted, and leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from spbench_workers.parallel.carriers import Message, Pending
+from spbench_workers.parallel.micro_batches import MicroBatch
+from spbench_workers.parallel.stage_runner import StageRunner
+
+
+@dataclass(frozen=True, slots=True)
+class SilentCarrier:
+    """Sends nothing, and receives zeros.
+
+    Attributes:
+        on_device: Whether messages lie in memory of the device, as those of the carrier do that
+            comes after.
+    """
+
+    on_device: bool
+
+    def send(self, messages: Sequence[Message], tag: int) -> Sequence[Pending]:
+        """Send nothing."""
+        return ()
+
+    def receive(self, messages: Sequence[Message], tag: int) -> Sequence[Pending]:
+        """Give zeros."""
+        for vector, _ in messages:
+            vector.zero_()
+        return ()
+
+    def free(self) -> None:
+        """Nothing is held."""
+
+
+def warm_up(
+    stage: nn.Module,
+    runner: Callable[[], StageRunner],
+    direction: int,
+    batches: Sequence[MicroBatch],
+    *,
+    learns: bool,
+) -> None:
+    """Go through a stage as a step does, and an evaluation, with each size of micro-batch.
+
+    All ranks that share its images must call it. Weights, statistics, gradients and random numbers
+    are as before.
+
+    Args:
+        stage: The stage.
+        runner: Makes what runs it, over a `SilentCarrier`.
+        direction: Of the stage.
+        batches: All micro-batches of a step.
+        learns: Whether it is to learn; else only the evaluation is gone through.
+    """
+    enough = _of_each_size(direction, batches)
+    with _unchanged(stage):
+        for learning in (True, False) if learns else (False,):
+            once = runner()
+            once.begin(learns=learning)
+            for micro_batch in enough:
+                if learning:
+                    once.forward(micro_batch)
+                    once.backward(micro_batch)
+                else:
+                    once.infer(micro_batch)
+            once.finish()
+
+
+def _of_each_size(direction: int, batches: Sequence[MicroBatch]) -> list[int]:
+    """Return a direction's micro-batches, in their order, until each size has come."""
+    own = [index for index, batch in enumerate(batches) if batch.direction == direction]
+    sizes = [batches[index].size for index in own]
+    return own[: 1 + max(sizes.index(size) for size in sizes)]
+
+
+@contextmanager
+def _unchanged(stage: nn.Module) -> Iterator[None]:
+    """Give the stage back as it was: its buffers, gradients of zero, and the random numbers."""
+    kept = [(buffer, buffer.clone()) for buffer in stage.buffers()]
+    trains = stage.training
+    gpus = {one.device for one in stage.parameters() if one.device.type == "cuda"}
+    with torch.random.fork_rng(devices=list(gpus)):
+        yield
+    stage.train(trains)
+    with torch.no_grad():
+        for buffer, before in kept:
+            buffer.copy_(before)
+        for parameter in stage.parameters():
+            if parameter.grad is not None:
+                parameter.grad.zero_()
