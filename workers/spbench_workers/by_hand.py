@@ -8,12 +8,14 @@ prints the lines of the reference scripts: rank and size, the mean time, whether
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from typing import Any, NoReturn
 
 from spbench_workers.catalog import BENCHMARKS, COMMON_FAULTS, Benchmark, Params
 from spbench_workers.comm import DisagreementError, World, agree, open_world
 from spbench_workers.context import Context
+from spbench_workers.device.before_mpi import load_kernels_first
 from spbench_workers.errors import CannotRunError
 from spbench_workers.session import load_runners, run
 
@@ -127,6 +129,7 @@ def parser_of(entry: Benchmark) -> argparse.ArgumentParser:
 
 def main(words: list[str]) -> None:
     """Run the benchmark that the words name; exit 1 where a check failed, 2 on wrong words."""
+    load_kernels_first(words, os.environ)
     world = open_world()
     try:
         # Before anything else, since from here on all ranks must do the same.

@@ -22,6 +22,9 @@ ENV_EVENTS_DIR = "SPBENCH_EVENTS_DIR"
 ENV_CASES = "SPBENCH_CASES"
 ENV_DEVICE = "SPBENCH_DEVICE"
 """``cuda`` in the ranks' environment, where a case of the job asks for a GPU."""
+ENV_KERNEL_LOADING = "CUDA_MODULE_LOADING"
+"""CUDA's own; ``EAGER`` where stages of a model talk over NCCL: a kernel that is loaded when it is
+first launched may wait for the whole GPU, and so for a receive that is posted."""
 
 MAX_LINE = 1 << 20
 """Bytes of the longest line, its newline included."""

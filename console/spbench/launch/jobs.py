@@ -17,7 +17,7 @@ from spbench.launch.placement import available_slots, cores, oversubscribed, pla
 from spbench.launch.program import interpreter, worker_program
 from spbench.suites.case import Case
 from spbench.suites.settings import LaunchSettings
-from spbench_workers.protocol import ENV_DEVICE
+from spbench_workers.protocol import ENV_DEVICE, ENV_KERNEL_LOADING
 
 HostsOf = Callable[[LaunchSettings], Hosts | None]
 """The hosts of a job with these settings; None: this machine."""
@@ -129,7 +129,7 @@ def prepare(
         placement=placement,
         settings=settings,
         program=worker_program(settings),
-        private_env=private_env | _device_word(job),
+        private_env=private_env | _device_word(job) | _loading_word(job, env),
         oversubscribed=shared,
         hostfile=path,
         library=library.name,
@@ -142,6 +142,13 @@ def _device_word(job: Job) -> dict[str, str]:
     """Tell ranks before MPI starts that a case needs a GPU: each takes its own first."""
     needed = any(case.params.get("device") == "cuda" for case in job.cases)
     return {ENV_DEVICE: "cuda"} if needed else {}
+
+
+def _loading_word(job: Job, env: Mapping[str, str]) -> dict[str, str]:
+    """Let CUDA load all kernels at its start where stages talk over NCCL; the user's word wins."""
+    needed = any(case.params.get("backend") == "nccl" for case in job.cases)
+    given = ENV_KERNEL_LOADING in env or ENV_KERNEL_LOADING in job.settings.env
+    return {ENV_KERNEL_LOADING: "EAGER"} if needed and not given else {}
 
 
 def _spread(found: Found, hosts: Hosts | None, env: Mapping[str, str]) -> bool:

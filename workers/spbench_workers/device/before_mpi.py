@@ -1,16 +1,18 @@
-"""A rank's GPU made current before MPI starts: UCX picks adapters by the GPU that is current then.
+"""What is settled before CUDA and MPI start: which GPU is current, and how kernels are loaded.
 
-Only where the job says that it needs one (``SPBENCH_DEVICE=cuda``): each context takes memory of
-the GPU, and a job that stays on the host is to take none.
+UCX picks adapters by the GPU that is current when MPI starts. A rank takes its own only where the
+job says that it needs one (``SPBENCH_DEVICE=cuda``): each context takes memory of the GPU, and a
+job that stays on the host is to take none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping, Sequence
+from itertools import pairwise
 
 from spbench_workers.device.driver import Driver
 from spbench_workers.device.local_rank import told_local_rank
-from spbench_workers.protocol import ENV_DEVICE
+from spbench_workers.protocol import ENV_DEVICE, ENV_KERNEL_LOADING
 
 
 def take_gpu(environ: Mapping[str, str], driver: Driver | None) -> int | None:
@@ -26,3 +28,20 @@ def take_gpu(environ: Mapping[str, str], driver: Driver | None) -> int | None:
         return None
     index = told[0] % count
     return index if driver.make_current(index) else None
+
+
+def load_kernels_first(words: Sequence[str], environ: MutableMapping[str, str]) -> None:
+    """Let CUDA load all kernels when it starts, where a command line asks for backend nccl.
+
+    Under the console it is the console that says so. Who has set it otherwise is not overruled.
+    """
+    if ("--backend", "nccl") in pairwise(words) or "--backend=nccl" in words:
+        environ.setdefault(ENV_KERNEL_LOADING, "EAGER")
+
+
+def kernel_loading(environ: Mapping[str, str]) -> tuple[str, str]:
+    """Return when CUDA loads kernels, ``eager`` or ``lazy``, and why."""
+    value = environ.get(ENV_KERNEL_LOADING)
+    if value is None:
+        return "lazy", f"{ENV_KERNEL_LOADING} is not set"
+    return "eager" if value == "EAGER" else "lazy", f"{ENV_KERNEL_LOADING}={value}"

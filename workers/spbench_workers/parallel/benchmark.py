@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from spbench_workers.context import Context
+from spbench_workers.device.before_mpi import kernel_loading
 from spbench_workers.errors import CannotRunError
 from spbench_workers.images.opening import Images, open_images
 from spbench_workers.parallel import checkpoints, planting
@@ -24,6 +26,8 @@ def run(context: Context) -> None:
     _refuse_faults(case)
     # First of all: what is not there is told before minutes of comparing.
     images = _images(context, case)
+    if case.plan.backend == "nccl" and context.world.rank == 0:
+        context.choice("kernel_loading", *kernel_loading(os.environ))
     if context.params["validate"]:
         for plan in plans_of(case.small(context.params["batch_size"])):
             Validation(context, plan, case.learning, planting.plant, _make_ready).run()
