@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.mpi, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.mpi, pytest.mark.timeout(240)]
 
 PROGRAM = Path(__file__).parent / "programs" / "exchange_all.py"
 RANKS = 4
@@ -146,7 +146,7 @@ def results(tmp_path_factory):
         env=environment,
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=220,
         check=False,
     )
     assert ended.returncode == 0, ended.stderr

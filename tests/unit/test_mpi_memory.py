@@ -63,6 +63,8 @@ ON = {"MV2_USE_CUDA": "1"}
         # MVAPICH 3 and 4 are asked as MPICH is; the switches are of other names.
         (mvapich("4.0", "ch4:ucx"), {"gpu": True}, {}, True, "MPIX_GPU_query_support says yes"),
         (mvapich("4.0", "ch4:ofi"), {"gpu": False}, {}, False, "MPIX_GPU_query_support says no"),
+        # mpirun_rsh sets this one, which ch3:mrail alone reads.
+        (mvapich("3.0", "ch4:ucx"), {"gpu": True}, {"MVP_USE_CUDA": "0"}, True, "says yes"),
         (mvapich("4.0", "ch4:ofi"), {"cuda": True}, {}, False, "has no MPIX_GPU_query_support"),
         (
             mvapich("4.0", "ch4:ofi"),
@@ -79,7 +81,7 @@ ON = {"MV2_USE_CUDA": "1"}
             True,
             "MVAPICH: ch3:mrail configured with CUDA, and MVP_USE_CUDA=1",
         ),
-        (mvapich("3.0", "ch3:mrail", "--enable-cuda"), {}, {"MVP_USE_CUDA": "0"}, False, "=0"),
+        (mvapich("3.0", "ch3:mrail", "--enable-cuda"), {}, {"MVP_USE_CUDA": "0"}, False, "'0'"),
         (OPEN_MPI, {"cuda": True}, {}, True, "Open MPI: MPIX_Query_cuda_support says yes"),
         (OPEN_MPI, {"cuda": False}, ON, False, "Open MPI: MPIX_Query_cuda_support says no"),
         (OPEN_MPI, {}, {}, False, "Open MPI: it has no MPIX_Query_cuda_support"),

@@ -7,8 +7,9 @@ itself counts. ``SPBENCH_CUDA_AWARE=0|1`` overrules it.
   configured with CUDA; over ch3:sock it changes nothing. ``MPIX_Query_cuda_support`` is a constant
   of the build there.
 - Open MPI: ``MPIX_Query_cuda_support``, after MPI_Init.
-- MPICH, MVAPICH 3 and 4: ``MPIX_GPU_query_support``, which ends the process before MPI_Init. Cray's
-  wants ``MPICH_GPU_SUPPORT_ENABLED=1`` as well.
+- MPICH, MVAPICH 3 and 4: ``MPIX_GPU_query_support``, which ends the process before MPI_Init; of
+  MVAPICH 3 with ch3:mrail as MVAPICH2, by ``MVP_USE_CUDA``. Cray's MPICH wants
+  ``MPICH_GPU_SUPPORT_ENABLED=1`` as well.
 - Intel MPI: ``I_MPI_OFFLOAD``; CUDA since 2021.11, before that GPUs of Intel's.
 """
 
@@ -125,11 +126,10 @@ def _of_mvapich2(version: str, answers: Answers, environ: Mapping[str, str]) -> 
 
 
 def _of_mvapich(version: str, answers: Answers, environ: Mapping[str, str]) -> Told:
-    for switch in ("MVP_USE_CUDA", "MVP_ENABLE_GPU"):
-        if environ.get(switch) == "0":
-            return False, f"MVAPICH: {switch}=0"
     if _device(version) == _RAIL:
         return _by_rail("MVAPICH", "MVP_USE_CUDA", version, answers, environ)
+    if environ.get("MVP_ENABLE_GPU") == "0":
+        return False, "MVAPICH: MVP_ENABLE_GPU=0"
     return _by_query("MVAPICH", "MPIX_GPU_query_support", answers.gpu, answers, environ)
 
 

@@ -1,0 +1,62 @@
+"""Messages between stages of a GPU's tensors: what leaves is packed, what was taken stays.
+
+The GPU is a stand-in that does its work late; what carries messages reads and writes at once.
+"""
+
+import torch
+
+from spbench_workers.layout import Box
+from spbench_workers.parallel.links import Incoming, Outgoing, Way
+from spbench_workers.parallel.parcels import Holding
+from standins.late_device import install
+
+LATE = install()
+HERE = Holding((0, 1), (1,), (Box((0, 2), (0, 4)),))
+PEERS = {5: Holding((0, 1), (1,), (Box((0, 2), (0, 3)),)), 6: HERE}
+COUNT = 5
+
+
+class AtOnce:
+    """Carries at once, from and to memory of the host: what comes is of the message's number."""
+
+    on_device = False
+
+    def __init__(self):
+        self.sent, self.received = [], 0
+
+    def send(self, messages, tag):
+        self.sent.append([vector.view(torch.float32).tolist() for vector, _ in messages])
+        return []
+
+    def receive(self, messages, tag):
+        for vector, _ in messages:
+            vector.view(torch.float32).fill_(self.received)
+        self.received += 1
+        return []
+
+
+def way(carrier):
+    late = torch.device("late")
+    sizes = [1] * COUNT
+    return Way.between(carrier, 3, sizes, {1: HERE}, {1: PEERS}, dtype=torch.float32, device=late)
+
+
+def test_what_leaves_has_been_packed():
+    LATE.reset()
+    carrier = AtOnce()
+    outgoing = Outgoing(way(carrier))
+    for turn in range(COUNT):
+        values = torch.full((1, 1, 2, 4), float(turn)).to("late") * 2
+        outgoing.send([values])
+        values.zero_()
+    assert carrier.sent == [[[2.0 * turn] * 6, [2.0 * turn] * 8] for turn in range(COUNT)]
+    assert LATE.device_wide == 0
+
+
+def test_what_was_taken_stays_when_the_next_arrives_in_its_place():
+    LATE.reset()
+    incoming = Incoming(way(AtOnce()))
+    incoming.begin()
+    taken = [incoming.take()[0] for _ in range(COUNT)]
+    assert [one.cpu().unique().tolist() for one in taken] == [[float(n)] for n in range(COUNT)]
+    assert LATE.device_wide == 0
