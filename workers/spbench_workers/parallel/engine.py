@@ -12,7 +12,6 @@ from torch import nn
 from spbench_workers.layout_models import Place
 from spbench_workers.parallel.arithmetic import Arithmetic
 from spbench_workers.parallel.building import build, check_fused
-from spbench_workers.parallel.carriers import Carrier
 from spbench_workers.parallel.carriers.opening import open_carrier
 from spbench_workers.parallel.int8 import Ranges
 from spbench_workers.parallel.joints import ends_of, tags_of
@@ -22,7 +21,7 @@ from spbench_workers.parallel.phases import Phases
 from spbench_workers.parallel.plan import Learning, Plan
 from spbench_workers.parallel.schedules import Task
 from spbench_workers.parallel.stage_runner import Source, StageRunner, part_of
-from spbench_workers.parallel.warm_up import SilentCarrier, warm_up
+from spbench_workers.parallel.warm_up import SilentCarrier, uncounted, warm_up
 
 
 class Engine:
@@ -72,7 +71,7 @@ class Engine:
             world, plan.precision, self.stages, plan.device, learns=learning is not None
         )
         self.runners = tuple(
-            self._runner(place, stage, source, keeps_input_gradients, self._carrier, self.phases)
+            self._runner(place, stage, source, keeps_input_gradients)
             for place, stage in zip(self.places, self.stages, strict=True)
         )
         self._by_stage = {
@@ -195,15 +194,11 @@ class Engine:
 
     def _warm_up(self, source: Source, keeps_input_gradients: bool) -> None:
         """Go through the stages place by place, as they were built, before anything is posted."""
-        silent, plan = SilentCarrier(self._carrier.on_device), self.plan
         for place, stage in zip(self.places, self.stages, strict=True):
-            make = partial(
-                self._runner,
-                *(place, stage, source, keeps_input_gradients, silent),
-                Phases(plan.device),
-            )
+            words = place, stage, source, keeps_input_gradients
+            make = partial(self._runner, *words, silent=True)
             learns = self._learner is not None
-            warm_up(stage, make, place.direction, plan.batches, learns=learns)
+            warm_up(stage, make, place.direction, self.plan.batches, learns=learns)
 
     def _runner(
         self,
@@ -211,11 +206,13 @@ class Engine:
         stage: nn.Module,
         source: Source,
         keeps_input_gradients: bool,
-        carrier: Carrier,
-        phases: Phases,
+        *,
+        silent: bool = False,
     ) -> StageRunner:
+        """Return what runs a stage; silently, without messages, and without counting its time."""
         plan = self.plan
         own, (data,) = plan.layout.stages[place.stage], plan.model.flows[0]
+        carrier = SilentCarrier(self._carrier.on_device) if silent else self._carrier
         return StageRunner(
             stage,
             ends_of(carrier, self._world.rank, plan, place),
@@ -227,7 +224,7 @@ class Engine:
                 plan.batches,
             ),
             source,
-            phases,
+            uncounted(plan.device) if silent else self.phases,
             self.arithmetic,
             keeps_input_gradients=keeps_input_gradients,
         )
