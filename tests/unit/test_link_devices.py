@@ -6,7 +6,6 @@ import pytest
 
 from spbench_workers.catalog import BENCHMARKS
 from spbench_workers.errors import CannotRunError
-from spbench_workers.link import device_messages
 from spbench_workers.link.device_messages import chosen_path
 
 ENTRY = BENCHMARKS["link.pingpong"]
@@ -46,11 +45,11 @@ class Case:
 @pytest.mark.parametrize(
     ("asked", "takes", "path", "reason"),
     [
-        ("auto", [True, True], "pointers", "MPI says that it takes memory of a GPU"),
-        ("auto", [True, False], "pinned", "MPI does not say that it takes memory of a GPU"),
-        ("pinned", [True, True], "pinned", "asked for"),
-        ("pointers", [True, True], "pointers", "asked for"),
-        ("nccl", [False, False], "nccl", "asked for"),
+        ("auto", [(True, "it says yes")] * 2, "pointers", "it says yes"),
+        ("auto", [(True, "it says yes"), (False, "it says no")], "pinned", "it says no on rank 1"),
+        ("pinned", [(True, "it says yes")] * 2, "pinned", "asked for"),
+        ("pointers", [(True, "it says yes")] * 2, "pointers", "asked for"),
+        ("nccl", [(False, "it says no")] * 2, "nccl", "asked for"),
     ],
 )
 def test_the_path_is_what_all_ranks_can_take_and_is_recorded(asked, takes, path, reason):
@@ -59,10 +58,8 @@ def test_the_path_is_what_all_ranks_can_take_and_is_recorded(asked, takes, path,
     assert case.chosen == [("path", path, reason)]
 
 
-def test_pointers_are_not_given_to_an_mpi_that_does_not_take_them(monkeypatch):
-    monkeypatch.setattr(device_messages.staged, "cuda_aware", lambda: False)
-    case = Case("pointers", None)
-    case.world.comm.allgather = lambda mine: [mine, mine]
-    with pytest.raises(CannotRunError, match="path pointers: MPI does not say that it takes"):
+def test_pointers_are_not_given_to_an_mpi_that_does_not_take_them():
+    case = Case("pointers", [(False, "it says no")] * 2)
+    with pytest.raises(CannotRunError, match="path pointers: it says no; take path pinned or auto"):
         chosen_path(case)
     assert not case.chosen

@@ -17,7 +17,7 @@ from spbench_workers.errors import CannotRunError, allocating
 from spbench_workers.link.device_pair import DevicePair, Path, open_pair, path_open
 from spbench_workers.link.messages import LIMIT_COPIES
 from spbench_workers.link.payload import poison
-from spbench_workers.spatial.transports import staged
+from spbench_workers.spatial.transports.staged import device_pointers
 from spbench_workers.timing import calls_of, repeated, time_batch
 
 
@@ -105,8 +105,7 @@ def chosen_path(context: Context) -> Path:
         CannotRunError: MPI is to be given memory of the device, and does not say that it can.
     """
     asked: str = context.params["path"]
-    takes = all(context.world.comm.allgather(staged.cuda_aware()))
-    evidence = f"MPI {'says' if takes else 'does not say'} that it takes memory of a GPU"
+    takes, evidence = device_pointers(context.world.comm)
     if asked == "pointers" and not takes:
         raise CannotRunError(f"path pointers: {evidence}; take path pinned or auto")
     if asked != "auto":
