@@ -186,9 +186,16 @@ class _Normalise(Function):
 def _sums(
     gradient: torch.Tensor, pixels: torch.Tensor, mean: torch.Tensor, inverse: torch.Tensor
 ) -> torch.Tensor:
-    """Return sum dy h and sum dy of this rank's pixels, ``2 x channels``."""
+    """Return sum dy h and sum dy of this rank's pixels, ``2 x channels``.
+
+    CUDA's kernels take the number format of the sums from a weight, and sum nothing without one;
+    nor do they take a tile without pixels (ATen, native/cuda/Normalization.cuh).
+    """
+    if pixels.numel() == 0:
+        return mean.new_zeros((2, len(mean)))
+    ones = torch.ones_like(mean)
     _, products, plain = torch.ops.aten.native_batch_norm_backward(
-        gradient, pixels, None, None, None, mean, inverse, True, 0.0, [False, True, True]
+        gradient, pixels, ones, None, None, mean, inverse, True, 0.0, [False, True, True]
     )
     return torch.stack((products, plain))
 
