@@ -70,6 +70,7 @@ class LateEvent:
 
     def synchronize(self):
         if self._stream is not None:
+            self._device.waits += not self.query()
             self._stream.run_to(self._position)
             self._device.now = max(self._device.now, self.time)
 
@@ -119,6 +120,7 @@ class LateDevice:
         copies: The stream of copies.
         now: The host's time, in seconds.
         device_wide: How often somebody waited for all streams at once.
+        waits: How often the host waited for a stream, or for an event that had not passed.
     """
 
     def __init__(self):
@@ -128,7 +130,7 @@ class LateDevice:
 
     def reset(self):
         self.main, self.copies = Stream(), Stream()
-        self.now, self.device_wide = 0.0, 0
+        self.now, self.device_wide, self.waits = 0.0, 0, 0
         self._here.current = self.main
 
     @property
@@ -140,6 +142,7 @@ class LateDevice:
         self._here.current = stream
 
     def wait_for(self, stream):
+        self.waits += 1
         stream.run_to(stream.asked)
         self.now = max(self.now, stream.busy_until)
 
@@ -226,6 +229,8 @@ def _dispatch(device, function, args, kwargs):
         return _wrapped(function(*args, **kwargs), wrappers)  # a view
     if function._schema.is_mutable:
         device.current.ask(lambda: function(*args, **kwargs))
+        if not aliases:
+            return None  # lists of tensors
         first = args[0] if args else kwargs["out"]
         returned = kwargs.get("out", first)
         return tree_map(lambda one: wrappers.get(id(one), one), returned)
@@ -235,7 +240,7 @@ def _dispatch(device, function, args, kwargs):
 def _later(device, function, args, kwargs):
     """Results with nothing in them yet: that they are of the right shape is known at once."""
     with torch.no_grad():
-        results = function(*args, **kwargs)
+        results = function(*tree_map(_copied, args), **tree_map(_copied, kwargs))
     kept, shape = tree_flatten(results)
     made = [
         torch.full_like(one, _garbage(one.dtype)) if isinstance(one, torch.Tensor) else one
@@ -251,14 +256,19 @@ def _later(device, function, args, kwargs):
     return torch.utils._pytree.tree_unflatten(made, shape)
 
 
+def _copied(one):
+    """For a first run: batch normalisation changes its running statistics, whatever it says."""
+    return one.clone() if isinstance(one, torch.Tensor) else one
+
+
 def _copy(device, wrappers, target, source, non_blocking=False):
     to_device, from_device = id(target) in wrappers, id(source) in wrappers
     if not to_device and not non_blocking:
         device.streams.finish()
         return target.copy_(source)
-    if not from_device and not non_blocking:
-        source = source.clone()
     device.current.ask(lambda: target.copy_(source))
+    if not from_device and not non_blocking:
+        device.streams.finish()
     return wrappers.get(id(target), target)
 
 
@@ -278,7 +288,8 @@ def _wrapped(results, wrappers):
     def wrap(one):
         if not isinstance(one, torch.Tensor):
             return one
-        return wrappers.get(id(one)) or LateTensor(one)
+        known = wrappers.get(id(one))
+        return LateTensor(one) if known is None else known
 
     return tree_map(wrap, results)
 
@@ -316,6 +327,12 @@ def _empty_strided(size, stride, *, dtype=None, layout=None, device=None, pin_me
     return LateTensor(torch.empty_strided(size, stride, dtype=dtype).fill_(_garbage(dtype)))
 
 
+def _copy_from(source, target, non_blocking=False):
+    """What `torch.tensor` calls for a device, from numbers of Python's."""
+    _copy(install(), {id(target.elem): target}, target.elem, source, non_blocking)
+    return target
+
+
 @cache
 def install():
     """Give torch the device, and spbench its streams; return it. Once a process is enough."""
@@ -324,5 +341,6 @@ def install():
     device.library = torch.library.Library("aten", "IMPL")
     device.library.impl("empty.memory_format", _empty, "PrivateUse1")
     device.library.impl("empty_strided", _empty_strided, "PrivateUse1")
+    device.library.impl("_copy_from", _copy_from, "PrivateUse1")
     device_streams.KINDS[NAME] = lambda _: device.streams
     return device

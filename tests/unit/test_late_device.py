@@ -44,7 +44,9 @@ def test_a_blocking_copy_takes_the_host_values_of_now():
     host = torch.ones(2)
     there, meanwhile = torch.empty(2, device="late"), torch.empty(2, device="late")
     there.copy_(host)
+    assert LATE.waits == 1
     meanwhile.copy_(host, non_blocking=True)
+    assert LATE.waits == 1
     host.fill_(7)
     assert there.cpu().tolist() == [1, 1]
     assert meanwhile.cpu().tolist() == [7, 7]
