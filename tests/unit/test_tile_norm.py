@@ -14,6 +14,7 @@ from spbench_workers.layout import Grid
 from spbench_workers.spatial.norm import SpatialBatchNorm2d
 from spbench_workers.spatial.partition import Partition
 from spbench_workers.spatial.tiling import Tiling
+from standins.twin import Twin
 
 CHANNELS = 3
 SUMS = torch.ops.aten.native_batch_norm_backward.default
@@ -98,21 +99,9 @@ def test_values_and_gradients_are_those_of_torch(dtype, size, layout):
         torch.testing.assert_close(one.double(), other, rtol=near, atol=near)
 
 
-class SecondOfTwo:
-    """Rank 1 of 2; rank 0 has the same numbers."""
-
-    rank, size = 1, 2
-
-    def Allgather(self, sent, received):  # noqa: N802
-        memoryview(received[0])[:] = bytes(sent[0]) * 2
-
-    def Allreduce(self, _, numbers):  # noqa: N802
-        pass
-
-
 def test_a_rank_without_pixels_asks_no_kernel_for_sums():
     """CUDA's would refuse, or start with no threads."""
-    tiling = Tiling(SecondOfTwo(), Partition.of_grid(Grid(1, 1), 4, 4, ranks=[0], size=2))
+    tiling = Tiling(Twin(1), Partition.of_grid(Grid(1, 1), 4, 4, ranks=[0], size=2))
     assert tiling.tile.empty
     tiled = SpatialBatchNorm2d(CHANNELS, tiling=tiling)
     output = tiled(torch.empty(4, CHANNELS, 0, 0, requires_grad=True))

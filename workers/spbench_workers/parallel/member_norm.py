@@ -56,20 +56,22 @@ class MemberBatchNorm2d(nn.BatchNorm2d):
         wide = pixels.to(torch.promote_types(pixels.dtype, torch.float32))
         # The mean first, and then the distances from it: their squares lose no digits.
         own = owned(wide)
-        values = wide.new_tensor([own.numel() // own.shape[1]])
+        values = wide.new_full((1,), own.numel() // own.shape[1])
         sums = _summed(self.comm, torch.cat((own.sum((0, 2, 3)), values)))
         count = sums[-1].detach()
         distances = wide - (sums[:-1] / count)[:, None, None]
         variance = _summed(self.comm, owned(distances).square().sum((0, 2, 3))) / count
-        self._track((sums[:-1] / count).detach(), variance.detach(), float(count))
+        self._track((sums[:-1] / count).detach(), variance.detach(), count)
         weight, bias = parameters
         scale = (variance + self.eps).rsqrt() * weight
         normalised = distances * scale[:, None, None] + bias[:, None, None]
         return normalised.to(pixels.dtype)
 
     @torch.no_grad()
-    def _track(self, mean: torch.Tensor, variance: torch.Tensor, count: float) -> None:
-        found = (self.running_mean, mean), (self.running_var, variance * (count / (count - 1)))
+    def _track(self, mean: torch.Tensor, variance: torch.Tensor, count: torch.Tensor) -> None:
+        # In fp64, and where it is: to read it would be to wait for the device.
+        values = count.double()
+        found = (self.running_mean, mean), (self.running_var, variance * (values / (values - 1)))
         for running, new in found:
             assert running is not None, "no argument turns running statistics off"
             running.lerp_(new.to(running.dtype), MOMENTUM)

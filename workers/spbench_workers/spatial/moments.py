@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import torch
 from mpi4py import MPI
 
+from spbench_workers.device.host_memory import host_memory_of, sent
+from spbench_workers.device.streams import is_gpu
 from spbench_workers.layout import Box
 from spbench_workers.spatial.exchange import view
 from spbench_workers.spatial.spent import SPENT
@@ -62,7 +64,10 @@ def moments_over(tiling: Tiling, pixels: torch.Tensor, held: Box) -> Moments:
     mean = (shares * means).sum(0)
     variance = squares.sum(0) / count + (shares * (means - mean).square()).sum(0)
     wide = torch.promote_types(pixels.dtype, torch.float32)
-    return Moments(mean.to(pixels.device, wide), variance.to(pixels.device, wide), count)
+    mean, variance = mean.to(wide), variance.to(wide)
+    if is_gpu(pixels.device):
+        mean, variance = sent(torch.stack((mean, variance)), pixels.device).unbind()
+    return Moments(mean, variance, count)
 
 
 def _own(pixels: torch.Tensor) -> torch.Tensor:
@@ -78,7 +83,8 @@ def _own(pixels: torch.Tensor) -> torch.Tensor:
 def _everyones(comm: MPI.Intracomm, values: torch.Tensor) -> torch.Tensor:
     """Return the values of all ranks, ``ranks x ...``, in fp64 on the host."""
     with SPENT.timed():
-        sent = values.cpu()
-        received = sent.new_empty((comm.size, *sent.shape))
-        comm.Allgather([memory_of(sent), MPI.BYTE], [memory_of(received), MPI.BYTE])
+        on_gpu = is_gpu(values.device)
+        own = host_memory_of(values.device).fetch(values) if on_gpu else values
+        received = own.new_empty((comm.size, *own.shape))
+        comm.Allgather([memory_of(own), MPI.BYTE], [memory_of(received), MPI.BYTE])
     return received.double()

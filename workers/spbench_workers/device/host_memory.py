@@ -1,0 +1,101 @@
+"""Memory of the host by whose way numbers of a GPU go to MPI and back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from itertools import cycle
+from math import prod
+
+import torch
+
+from spbench_workers.device.streams import is_gpu, streams_of
+
+FETCHED, SENT = 2, 16
+"""Pieces of memory, used in turn, of what comes from the GPU and of what goes to it: so many copies
+there may be under way before the host waits for the first of them."""
+
+
+class HostMemory:
+    """Memory that is kept, and pinned: a GPU copies from and to it while the host goes on.
+
+    Args:
+        device: The GPU.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._device, self._streams = device, streams_of(device)
+        self._fetched, self._sent = ([_Slot(device) for _ in range(n)] for n in (FETCHED, SENT))
+        self._next_fetched, self._next_sent = cycle(self._fetched), cycle(self._sent)
+
+    def fetch(self, values: torch.Tensor, dtype: torch.dtype | None = None) -> torch.Tensor:
+        """Return values of the GPU on the host, where they are when this returns.
+
+        What is returned may be written to; its memory is used again at the next call but one.
+
+        Args:
+            values: On the GPU.
+            dtype: In which number format; their own where it is None.
+        """
+        own = values.detach().to(dtype or values.dtype)
+        there = next(self._next_fetched).memory(own.shape, own.dtype)
+        there.copy_(own, non_blocking=True)
+        self._streams.finish()
+        return there
+
+    def put(self, values: torch.Tensor, into: torch.Tensor) -> None:
+        """Copy values of the host to a tensor of the GPU, in its number format.
+
+        The values may change at once; the tensor has them for what the current stream is asked
+        for from now on. What `fetch` has returned goes as it is, and must not change.
+        """
+        slot = next((one for one in self._fetched if one.holds(values, into.dtype)), None)
+        if slot is None:
+            slot = next(self._next_sent)
+            there = slot.memory(values.shape, into.dtype)
+            there.copy_(values)
+            values = there
+        into.copy_(values, non_blocking=True)
+        slot.leave()
+
+    def send(self, values: torch.Tensor) -> torch.Tensor:
+        """Return values of the host on the GPU, as `put` has them."""
+        made = torch.empty(values.shape, dtype=values.dtype, device=self._device)
+        self.put(values, made)
+        return made
+
+
+class _Slot:
+    """A piece of memory, and when it may be written again."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._pins = device.type == "cuda"
+        self._bytes = torch.empty(0, dtype=torch.uint8)
+        self._left = streams_of(device).event()
+
+    def memory(self, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
+        """Return it in a shape; what was copied from it before has arrived."""
+        self._left.synchronize()
+        size = prod(shape) * dtype.itemsize
+        if size > len(self._bytes):
+            self._bytes = torch.empty(size, dtype=torch.uint8, pin_memory=self._pins)
+        return self._bytes[:size].view(dtype).view(tuple(shape))
+
+    def holds(self, values: torch.Tensor, dtype: torch.dtype) -> bool:
+        """Whether these are the slot's, in that number format."""
+        return values.dtype == dtype and values.data_ptr() == self._bytes.data_ptr() != 0
+
+    def leave(self) -> None:
+        """Say that a copy from it was asked for."""
+        self._left.record()
+
+
+@cache
+def host_memory_of(device: torch.device) -> HostMemory:
+    """Return a GPU's memory on the host, the same at each call."""
+    return HostMemory(device)
+
+
+def sent(values: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """Return values of the host on a device; the host does not wait for what a GPU does."""
+    return host_memory_of(device).send(values) if is_gpu(device) else values
