@@ -13,6 +13,7 @@ from typing import Protocol
 import numpy as np
 import torch
 
+from spbench_workers.device.host_memory import sent
 from spbench_workers.images.resizing import Pixels
 from spbench_workers.images.shuffle import Shuffle
 from spbench_workers.layout import Box, Interval
@@ -68,7 +69,7 @@ class StoredImages:
     ) -> None:
         self.count = shuffle.count
         self._data, self._shuffle = data, shuffle
-        self._dtype, self._device = dtype, device
+        self._dtype, self._device = dtype, torch.device(device)
         self._step = 0
         self._background = _Background(data.crop, num_workers) if num_workers else None
 
@@ -94,7 +95,7 @@ class StoredImages:
         """Return the class of each, in int64."""
         numbers = self._shuffle.images(self._step, replica)[slice(*images)]
         found = [self._data.labels[number] for number in numbers]
-        return torch.tensor(found, dtype=torch.int64, device=self._device)
+        return sent(torch.tensor(found, dtype=torch.int64), self._device)
 
     def close(self) -> None:
         """End what prepares images in the background."""

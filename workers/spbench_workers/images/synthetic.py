@@ -12,6 +12,7 @@ import math
 
 import torch
 
+from spbench_workers.device.host_memory import sent
 from spbench_workers.images.seeds import drawn, generator
 from spbench_workers.layout import Box, Interval
 from spbench_workers.models.parts import Map
@@ -48,7 +49,7 @@ class SyntheticImages:
         device: torch.device | str = "cpu",
     ) -> None:
         self._image, self._num_classes, self._seed = image, num_classes, seed
-        self._dtype, self._device = dtype, device
+        self._dtype, self._device = dtype, torch.device(device)
         self._step = 0
 
     def turn_to(self, step: int) -> None:
@@ -61,7 +62,7 @@ class SyntheticImages:
         if not keys:
             shape = (0, self._image.channels, *box.shape)
             return torch.empty(shape, dtype=self._dtype, device=self._device)
-        rows, cols = (torch.stack(several).to(self._device) for several in zip(*keys, strict=True))
+        rows, cols = (sent(torch.stack(one), self._device) for one in zip(*keys, strict=True))
         bits = _mix(rows.unsqueeze(3) ^ cols.unsqueeze(1).unsqueeze(1))
         return (bits.float() * _SPREAD).to(self._dtype)
 
@@ -69,7 +70,7 @@ class SyntheticImages:
         """Return the class of each, in int64."""
         words = ((self._seed, replica, self._step, index) for index in range(*images))
         found = [drawn("class", *several) % self._num_classes for several in words]
-        return torch.tensor(found, dtype=torch.int64, device=self._device)
+        return sent(torch.tensor(found, dtype=torch.int64), self._device)
 
     def close(self) -> None:
         """Do nothing: nothing is held."""
