@@ -17,7 +17,7 @@ from spbench_workers.parallel.int8 import Ranges
 from spbench_workers.parallel.joints import ends_of, tags_of
 from spbench_workers.parallel.learner import Learner
 from spbench_workers.parallel.orders import step_orders
-from spbench_workers.parallel.phases import Phases
+from spbench_workers.parallel.phases import phases_of
 from spbench_workers.parallel.plan import Learning, Plan
 from spbench_workers.parallel.schedules import Task
 from spbench_workers.parallel.stage_runner import Source, StageRunner, part_of
@@ -61,7 +61,7 @@ class Engine:
             raise ValueError(f"the layout has {plan.layout.ranks} ranks, the job {world.size}")
         check_fused(plan)
         self.plan, self._world = plan, world
-        self.phases = Phases(plan.device)
+        self.phases = phases_of(plan.device)
         self.places = plan.layout.places(world.rank)
         self._joints = world.Dup()
         self._carrier = open_carrier(plan.backend, self._joints, plan.device, tags_of(plan.layout))

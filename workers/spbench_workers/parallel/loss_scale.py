@@ -40,11 +40,12 @@ class LossScale:
 
         The scale is then that of the next step. All ranks must call it together.
         """
-        finite = True
+        signs = []
         for gradient in gradients:
-            finite = finite and bool(gradient.isfinite().all())
+            signs.append(gradient.isfinite().all())
             gradient.mul_(1.0 / self.value)
-        finite = self._world.allreduce(finite, op=MPI.LAND)
+        # One wait for the device, which there must be: MPI tells all ranks.
+        finite = self._world.allreduce(bool(torch.stack(signs).all()), op=MPI.LAND)
         if not finite:
             self.value /= 2.0
             self.good_steps = 0

@@ -8,6 +8,8 @@ from time import perf_counter
 
 import torch
 
+from spbench_workers.device.stream_times import StreamTimes
+from spbench_workers.device.streams import is_gpu
 from spbench_workers.spatial.spent import SPENT
 
 PHASES = ("forward", "backward", "exchange", "wait", "join", "allreduce", "optimizer")
@@ -15,21 +17,18 @@ PHASES = ("forward", "backward", "exchange", "wait", "join", "allreduce", "optim
 them, sums of gradients, and the update."""
 _WORK = frozenset({"forward", "backward"})
 """Phases in which tiles exchange halos and sums."""
+_IDLE = "idle"
 
 
 class Phases:
-    """Seconds of each of `PHASES`, and of all steps.
-
-    Args:
-        device: Whose work, of the current stream, is waited for before a clock is read.
+    """Seconds of each of `PHASES`, and of all steps, by the clock of the host that does the work.
 
     Attributes:
         seconds: By phase.
         total: Of the steps.
     """
 
-    def __init__(self, device: torch.device) -> None:
-        self._device = device
+    def __init__(self) -> None:
         self.seconds = dict.fromkeys(PHASES, 0.0)
         self.total = 0.0
 
@@ -43,7 +42,6 @@ class Phases:
         """Count the time of what is done inside to a phase; of work, the exchange by itself."""
         start, spent = perf_counter(), SPENT.seconds
         yield
-        _finish(self._device)
         elapsed = perf_counter() - start
         exchange = SPENT.seconds - spent if phase in _WORK else 0.0
         self.seconds[phase] += elapsed - exchange
@@ -54,11 +52,61 @@ class Phases:
         """Count the time of what is done inside to the steps."""
         start = perf_counter()
         yield
-        _finish(self._device)
         self.total += perf_counter() - start
 
 
-def _finish(device: torch.device) -> None:
-    """Wait for the current stream alone: NCCL's have receives posted ahead, from busy ranks."""
-    if device.type == "cuda":
-        torch.cuda.current_stream(device).synchronize()
+class StreamPhases(Phases):
+    """The same of a GPU that does the work, as its current stream comes by.
+
+    A phase begins when the stream has done what it was asked for before, and ends when it has done
+    what it was asked for within: the work of one is never counted to another that waits for it.
+    While the host waits for other ranks, the stream does too, once it has nothing left to do. At
+    the end of a step the host waits for the stream, and then reads; nowhere else does it wait for
+    the clock's sake. Outside steps nothing is counted.
+
+    Args:
+        device: The GPU.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        super().__init__()
+        self._times = StreamTimes(device)
+        self._phase = _IDLE
+
+    @contextmanager
+    def of(self, phase: str) -> Iterator[None]:
+        """Count the time of what is done inside to a phase; of work, the exchange by itself."""
+        before = self._phase
+        self._turn(phase)
+        yield
+        self._turn(before)
+
+    @contextmanager
+    def step(self) -> Iterator[None]:
+        """Count the time of what is done inside to the steps."""
+        self._phase = _IDLE
+        with SPENT.watched(self._exchange):
+            self._times.begin(_IDLE)
+            yield
+            for phase, seconds in self._times.read():
+                self.total += seconds
+                if phase != _IDLE:
+                    self.seconds[phase] += seconds
+
+    def _turn(self, phase: str) -> None:
+        self._times.turn(phase)
+        self._phase = phase
+
+    @contextmanager
+    def _exchange(self) -> Iterator[None]:
+        """Count what tiles exchange by itself; in a phase of sums it is a part of them."""
+        if self._phase not in _WORK:
+            yield
+            return
+        with self.of("exchange"):
+            yield
+
+
+def phases_of(device: torch.device) -> Phases:
+    """Return what counts the time of a device's work."""
+    return StreamPhases(device) if is_gpu(device) else Phases()

@@ -86,7 +86,6 @@ class StageRunner:
         module: The stage.
         ends: How it is joined to others.
         part: Its part of the images.
-        part: Its part of the images.
         source: Where images and classes come from.
         phases: Where the time is counted.
         arithmetic: In which number format it computes.
@@ -94,9 +93,6 @@ class StageRunner:
 
     Attributes:
         ends: How it is joined to others.
-        loss: Of the step so far: this rank's images' share of the mean over the replica's; the
-            same on all ranks of tiles. 0 before the last stage.
-        correct: Images of the step so far whose class had the largest logit; as the loss is.
         logits: Of an evaluation, by micro-batch; on the last stage alone.
         image_gradients: By micro-batch, where they are kept; on the first stage alone.
     """
@@ -113,12 +109,30 @@ class StageRunner:
         keeps_input_gradients: bool = False,
     ) -> None:
         self.module = module
-        self.loss, self.correct = 0.0, 0
+        # On the device until somebody asks: to read them is to wait for all that they depend on.
+        self._losses: list[torch.Tensor] = []
+        self._correct: list[torch.Tensor] = []
         self.logits: dict[int, torch.Tensor] = {}
         self.image_gradients: dict[int, torch.Tensor] = {}
         self.ends, self._part, self._source, self._phases = ends, part, source, phases
         self._arithmetic, self._keeps_input_gradients = arithmetic, keeps_input_gradients
         self._kept: dict[int, tuple[Tensors, Tensors]] = {}
+
+    @property
+    def loss(self) -> float:
+        """Of the step so far, this rank's images' share of the mean over the replica's.
+
+        It is the same on all ranks of tiles, and 0 before the last stage.
+        """
+        total = 0.0
+        for share in _read(self._losses):
+            total += share
+        return total
+
+    @property
+    def correct(self) -> int:
+        """Images of the step so far whose class had the largest logit; as the loss is."""
+        return int(sum(_read(self._correct)))
 
     @property
     def traffic(self) -> tuple[int, int]:
@@ -129,7 +143,8 @@ class StageRunner:
 
     def begin(self, *, learns: bool) -> None:
         """Make ready for a step."""
-        self.loss, self.correct = 0.0, 0
+        self._losses.clear()
+        self._correct.clear()
         self.logits.clear()
         self.image_gradients.clear()
         self.module.train(learns)
@@ -194,8 +209,8 @@ class StageRunner:
         part = self._part
         classes = self._source.classes(part.replica, part.images[micro_batch]).to(logits.device)
         loss = functional.cross_entropy(_wide(logits), classes, reduction="sum") / part.count
-        self.loss += float(loss.detach())
-        self.correct += int((logits.detach().argmax(1) == classes).sum())
+        self._losses.append(loss.detach())
+        self._correct.append((logits.detach().argmax(1) == classes).sum())
         return loss * self._arithmetic.scale
 
     def _take(self, end: Incoming | None) -> Tensors | None:
@@ -225,6 +240,12 @@ def part_of(
         box,
         sum(batch.size for batch in batches),
     )
+
+
+def _read(values: Sequence[torch.Tensor]) -> list[float]:
+    """Return single values of a device, read together."""
+    found: list[float] = torch.stack(list(values)).cpu().tolist() if values else []
+    return found
 
 
 def _wide(values: torch.Tensor) -> torch.Tensor:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from time import perf_counter
+
+Watch = Callable[[], AbstractContextManager[object]]
+"""Makes what is entered while an exchange goes on."""
 
 
 @dataclass(slots=True)
@@ -14,21 +17,45 @@ class Spent:
 
     Attributes:
         seconds: What calls took in which nothing else was done: packing, waits, unpacking, sums. A
-            halo that travels while the rank computes costs what its start and its end take.
+            halo that travels while the rank computes costs what its start and its end take. By
+            the host's clock, which on a GPU tells little: its work of before may be waited for.
         messages: To other ranks, of halos and of their gradients.
         bytes: In all of them together.
+        watch: What times exchanges in place of the host's clock; None: nothing does.
     """
 
     seconds: float = 0.0
     messages: int = 0
     bytes: int = 0
+    watch: Watch | None = None
+
+    def timed(self) -> AbstractContextManager[object]:
+        """Count the time of what is done inside."""
+        return _Timed(self) if self.watch is None else self.watch()
 
     @contextmanager
-    def timed(self) -> Iterator[None]:
-        """Count the time of what is done inside."""
-        start = perf_counter()
-        yield
-        self.seconds += perf_counter() - start
+    def watched(self, watch: Watch) -> Iterator[None]:
+        """Let something else time what is exchanged inside."""
+        kept, self.watch = self.watch, watch
+        try:
+            yield
+        finally:
+            self.watch = kept
+
+
+class _Timed:
+    """A block that the host's clock times."""
+
+    __slots__ = ("_spent", "_start")
+
+    def __init__(self, spent: Spent) -> None:
+        self._spent = spent
+
+    def __enter__(self) -> None:
+        self._start = perf_counter()
+
+    def __exit__(self, *_: object) -> None:
+        self._spent.seconds += perf_counter() - self._start
 
 
 SPENT = Spent()
