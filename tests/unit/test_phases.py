@@ -17,9 +17,10 @@ from spbench_workers.models import model
 from spbench_workers.parallel import phases as phases_module
 from spbench_workers.parallel.engine import Engine
 from spbench_workers.parallel.micro_batches import micro_batches
-from spbench_workers.parallel.phases import PHASES, Phases, phases_of
+from spbench_workers.parallel.phases import PHASES, Phases, StreamPhases, phases_of
 from spbench_workers.parallel.plan import Learning, Plan
 from spbench_workers.parallel.precision import PRECISIONS
+from spbench_workers.parallel.steps import way_of_sums
 from spbench_workers.spatial import spent
 from spbench_workers.spatial.norm import SpatialBatchNorm2d
 from spbench_workers.spatial.spent import SPENT
@@ -260,3 +261,24 @@ def test_the_loss_is_added_up_as_the_micro_batches_come():
     assert engine.loss() == runner.loss == total
     assert len(runner._losses) == 3
     assert 0 <= runner.correct <= 6
+
+
+def test_how_gradients_are_summed_is_said_of_gpus_alone():
+    def plan_of(device, backend="mpi", one_way=False, **layout):
+        return Plan(
+            RESNET,
+            model_layout(2, **layout),
+            (4, len(RESNET.layers) - 4),
+            micro_batches(4, 2, mirrored=layout.get("mirrored", False)),
+            device=torch.device(device),
+            backend=backend,
+            one_way=one_way,
+        )
+
+    assert way_of_sums(plan_of("cpu", replicas=2)) == ""
+    assert way_of_sums(plan_of("late")) == ""
+    for layout in ({"replicas": 2}, {"members": 2}, {"mirrored": True}):
+        assert way_of_sums(plan_of("late", **layout)) == "pinned memory and MPI"
+        assert way_of_sums(plan_of("late", "nccl", **layout)) == "NCCL"
+    assert way_of_sums(plan_of("late", one_way=True, mirrored=True)) == ""
+    assert type(phases_of(DEVICE)) is StreamPhases

@@ -89,6 +89,7 @@ class Engine:
                 plan.batches,
                 self.arithmetic.loss_scale,
                 one_way=plan.one_way,
+                grouped=plan.backend == "nccl",
             )
         self._orders = {
             learns: self._order(learns)

@@ -8,18 +8,22 @@
   `spbench_workers.parallel.one_way`.
 
 All gradients of a stage lie in one flat tensor, made once; a parameter's ``grad`` is a view of it.
+
+MPI adds, a GPU's on the host, to which they go through pinned memory; or NCCL does, among GPUs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import torch
+import torch.distributed as dist
 from mpi4py import MPI
 from torch import nn
 
+from spbench_workers import torch_group
 from spbench_workers.layout_models import ModelLayout, Place
 from spbench_workers.spatial.gradients import sum_over
 
@@ -44,6 +48,12 @@ def sharers(layout: ModelLayout, key: Key, directions: Collection[int]) -> tuple
             ranks = layout.ranks_of(stage, replica, direction)
             found.update({ranks[tile]} if layout.stages[stage].spatial else ranks)
     return tuple(sorted(found))
+
+
+def sums_gradients(layout: ModelLayout, directions: Collection[int]) -> bool:
+    """Return whether any rank's gradients of these directions are summed with another's."""
+    stages = range(len(layout.stages))
+    return any(len(sharers(layout, (stage, 0), directions)) > 1 for stage in stages)
 
 
 class Flat(Protocol):
@@ -84,11 +94,13 @@ class Sharing:
         comm: The ranks.
         copies: Flat tensors: one; or two, where this rank is its own mirror.
         replicas: Over how many the mean is taken.
+        group: The same ranks, where torch.distributed adds: NCCL, among GPUs. None: MPI does.
     """
 
     comm: MPI.Intracomm
     copies: tuple[Flat, ...]
     replicas: int
+    group: torch_group.Group | None = None
 
     @property
     def messages(self) -> int:
@@ -112,24 +124,52 @@ class Sharing:
         for other in others:
             first.add_(other)
         if self.comm.size > 1:
-            for bucket in first.split(BUCKET):
-                sum_over(self.comm, bucket)
+            self._sum_over_ranks(first.split(BUCKET))
         if self.replicas > 1:
             first.div_(self.replicas)
         for other in others:
             other.copy_(first)
 
+    def free(self) -> None:
+        """Give back what is held for it. All ranks of the group must call it."""
+        if self.group is not None:
+            torch_group.release(self.comm, self.copies[0].flat.device)
+        self.comm.Free()
+
+    def _sum_over_ranks(self, buckets: Sequence[torch.Tensor]) -> None:
+        # 16-bit numbers are added in fp32, on all ranks in the same order: NCCL adds otherwise.
+        if self.group is None or buckets[0].element_size() == 2:
+            for bucket in buckets:
+                sum_over(self.comm, bucket)
+            return
+        for pending in [self.group.allreduce(bucket, dist.ReduceOp.SUM) for bucket in buckets]:
+            pending.wait()
+
 
 def sharings(
-    world: MPI.Intracomm, layout: ModelLayout, copies: Sequence[tuple[Place, Flat]]
+    world: MPI.Intracomm,
+    layout: ModelLayout,
+    copies: Sequence[tuple[Place, Flat]],
+    *,
+    grouped: bool = False,
 ) -> tuple[Sharing, ...]:
     """Return the groups whose gradients are summed, in which this rank is, in their order.
 
     All ranks must call it, with copies of the same directions: no others are summed.
+
+    Args:
+        world: The ranks of the layout.
+        layout: The layout.
+        copies: This rank's places, and the gradients there.
+        grouped: Whether torch.distributed adds: NCCL on GPUs, gloo on the host.
+
+    Raises:
+        GroupError: On all ranks of a group, if one could not join it.
     """
     keyed = [(key_of(layout, place), flat) for place, flat in copies]
     directions = {place.direction for place, _ in copies}
-    return _groups(world, keyed, lambda key: sharers(layout, key, directions), layout.replicas)
+    found = _groups(world, keyed, lambda key: sharers(layout, key, directions), layout.replicas)
+    return tuple(map(_joined, found)) if grouped else found
 
 
 def mirrors(
@@ -148,6 +188,14 @@ def mirrors(
 
     keyed = [((place.stage, place.tile + place.member), flat) for place, flat in copies]
     return _groups(world, keyed, ranks, 1)
+
+
+def _joined(sharing: Sharing) -> Sharing:
+    """Return it with a group; a rank alone needs none."""
+    if sharing.comm.size == 1:
+        return sharing
+    group = torch_group.acquire(sharing.comm, sharing.copies[0].flat.device)
+    return replace(sharing, group=group)
 
 
 def _groups(

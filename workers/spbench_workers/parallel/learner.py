@@ -48,6 +48,8 @@ class Learner:
         batches: Micro-batches of a replica's step.
         loss_scale: Of fp16: what gradients are divided by before the update.
         one_way: Whether one of two mirrored copies owns the weights.
+        grouped: Whether torch.distributed sums gradients over members and replicas: NCCL does on
+            GPUs. Else MPI does.
 
     Attributes:
         optimizer: What the optimizer is called.
@@ -66,6 +68,7 @@ class Learner:
         loss_scale: LossScale | None = None,
         *,
         one_way: bool = False,
+        grouped: bool = False,
     ) -> None:
         self._loss_scale, self._skips = loss_scale, False
         owned = [not one_way or place.direction == OWNER for place, _ in stages]
@@ -79,7 +82,7 @@ class Learner:
         self._gradients = [FlatGradients(stage) for _, stage in stages]
         places = [place for place, _ in stages]
         copies = compress(zip(places, self._gradients, strict=True), owned)
-        self._sharings, self._sums = sharings(world, layout, list(copies)), 0
+        self._sharings, self._sums = sharings(world, layout, list(copies), grouped=grouped), 0
         self._one_way = OneWay(world, layout, stages, self._gradients) if one_way else None
         self._last = {batch.direction: index for index, batch in enumerate(batches)}
         self._statistics = (
@@ -171,6 +174,6 @@ class Learner:
         """Give back what MPI holds for it."""
         mirrored = () if self._statistics is None else self._statistics.sharings
         for sharing in (*self._sharings, *mirrored):
-            sharing.comm.Free()
+            sharing.free()
         if self._one_way is not None:
             self._one_way.free()

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from spbench_workers.context import Context
+from spbench_workers.device.streams import is_gpu
 from spbench_workers.images.opening import Images
 from spbench_workers.parallel.engine import Engine
+from spbench_workers.parallel.gradients import sums_gradients
 from spbench_workers.parallel.phases import PHASES
+from spbench_workers.parallel.plan import Plan
 from spbench_workers.spatial.spent import SPENT
 
 SAMPLED = ("forward", "backward", "exchange", "join", "allreduce", "optimizer")
@@ -64,3 +67,14 @@ class Steps:
         context.samples("bubble", [step["wait"] / total for step, total in shares])
         context.metric("bytes_sent", self._traffic[-1][0])
         context.metric("messages_sent", self._traffic[-1][1])
+        way = way_of_sums(self._engine.plan) if self._engine.learner is not None else ""
+        if way and context.world.rank == 0:
+            context.choice("gradient_sum", way, f"backend {self._engine.plan.backend}")
+
+
+def way_of_sums(plan: Plan) -> str:
+    """Return how a GPU's gradients are summed over ranks; nothing on the host, or without sums."""
+    directions = (plan.owner,) if plan.one_way else plan.layout.directions
+    if not is_gpu(plan.device) or not sums_gradients(plan.layout, directions):
+        return ""
+    return "NCCL" if plan.backend == "nccl" else "pinned memory and MPI"

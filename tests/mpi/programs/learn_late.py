@@ -1,0 +1,219 @@
+"""Learns over two ranks on a device that does its work late, and on the host, and compares.
+
+    mpirun -n 2 python -m mpi4py learn_late.py RESULTS.json
+
+The device is `tests/standins/late_device.py`: what somebody does not wait for is NaN, or what was
+there before. Its numbers are those of the host, to the last digit. In NCCL's place there is gloo.
+"""
+
+import json
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from unittest.mock import patch
+
+import torch
+from mpi4py import MPI
+from torch import nn
+
+from spbench_workers.device.host_memory import host_memory_of, sent
+from spbench_workers.images.synthetic import SyntheticImages
+from spbench_workers.layout import Grid
+from spbench_workers.layout_models import model_layout
+from spbench_workers.models import model
+from spbench_workers.parallel import engine, gradients
+from spbench_workers.parallel.balance import balanced
+from spbench_workers.parallel.carriers.mpi import MpiCarrier
+from spbench_workers.parallel.gradients import sharings
+from spbench_workers.parallel.member_norm import MemberBatchNorm2d
+from spbench_workers.parallel.micro_batches import micro_batches
+from spbench_workers.parallel.plan import Learning, Plan
+from spbench_workers.parallel.precision import PRECISIONS
+from spbench_workers.spatial import gather
+from spbench_workers.spatial.conv import SpatialConv2d
+from spbench_workers.spatial.everywhere import ToEveryRank
+from spbench_workers.spatial.exchange import Traffic
+from spbench_workers.spatial.fused import fuse
+from spbench_workers.spatial.global_pool import SpatialGlobalAvgPool2d
+from spbench_workers.spatial.norm import SpatialBatchNorm2d
+from spbench_workers.spatial.pool import SpatialAvgPool2d, SpatialMaxPool2d
+from spbench_workers.spatial.tiling import Tiling
+from standins.late_device import install
+
+LATE = install()
+ROUNDS = 3
+
+
+class HostExchange:
+    """In an exchange's place: pieces go by way of the host, in MPI's own messages."""
+
+    transport = "host"
+
+    def __init__(self, comm, table, outgoing, *, device, adjoint=False, **_):
+        self.sent, self.expected = table.sent_by(comm.rank), table.received_by(comm.rank)
+        if adjoint:
+            self.sent, self.expected = self.expected, self.sent
+        self.traffic = Traffic(len(self.sent), 0)
+        self.received = []
+        self._comm, self._device, self._tag = comm, device, int(adjoint)
+        self.bind(outgoing)
+
+    def bind(self, outgoing):
+        self._outgoing = list(outgoing)
+
+    def start(self):
+        memory = host_memory_of(self._device)
+        pieces = [memory.fetch(view).clone() for view in self._outgoing]
+        targets = [piece.peer for piece in self.sent]
+        self._requests = [
+            self._comm.isend(one, target, self._tag)
+            for one, target in zip(pieces, targets, strict=True)
+        ]
+
+    def progress(self):
+        pass
+
+    def wait(self):
+        sources = [piece.peer for piece in self.expected]
+        pieces = [self._comm.recv(source=source, tag=self._tag) for source in sources]
+        self.received = [sent(one, self._device) for one in pieces]
+        MPI.Request.waitall(self._requests)
+
+    def release(self):
+        self.received = []
+
+    def free(self):
+        pass
+
+
+def operators(device, comm):
+    """What layers over tiles give and learn, there and back, a few times over."""
+    tiling = Tiling.of_grid(comm, Grid(1, 2), 14, 22, transport="packed")
+    torch.manual_seed(1)
+    layers = [SpatialConv2d(3, 4, 3, padding=1, tiling=tiling)]
+    layers += [SpatialBatchNorm2d(4, tiling=layers[-1].output), nn.ReLU()]
+    layers += [SpatialMaxPool2d(3, 2, 1, tiling=layers[0].output)]
+    layers += [SpatialAvgPool2d(3, 1, 1, count_include_pad=False, tiling=layers[-1].output)]
+    at = layers[-1].output
+    wide = [SpatialConv2d(4, 4, 3, padding=1, tiling=at, gradient_dtype=torch.float16)]
+    wide += [SpatialBatchNorm2d(4, tiling=wide[0].output), nn.ReLU()]
+    wide += [SpatialConv2d(4, 5, 3, padding=1, tiling=wide[0].output)]
+    fused = fuse(wide, at, 2)
+    own = MemberBatchNorm2d(5, comm=comm)
+    ends = [ToEveryRank(tiling=fused.output), SpatialGlobalAvgPool2d(tiling=fused.output)]
+    body = nn.Sequential(*layers, fused, own).to(device)
+    found = []
+    for _ in range(ROUNDS):
+        images = torch.randn(2, 3, 14, 22)
+        tile = tiling.tile
+        mine = images[:, :, slice(*tile.rows), slice(*tile.cols)].contiguous()
+        mine = sent(mine, device).requires_grad_()
+        values = body(mine)
+        whole, mean = (end(values) for end in ends)
+        (whole.square().mean() + (mean**3).sum()).backward()
+        found += [whole, mean, mine.grad]
+    found += [one.grad for one in body.parameters()] + list(body.buffers())
+    return [one.detach().cpu() for one in found]
+
+
+def sums(device, comm, dtype, *, grouped=False):
+    """Gradients of two replicas, summed in several messages."""
+
+    class Copy:
+        flat = sent(torch.linspace(comm.rank, 1.7, 2500).to(dtype), device) * 1
+
+    layout = model_layout(1, replicas=2)
+    (sharing,) = sharings(comm, layout, [(layout.place(comm.rank), Copy)], grouped=grouped)
+    for _ in range(ROUNDS):
+        sharing.sum()
+        Copy.flat.add_(comm.rank)
+    sharing.free()
+    return [Copy.flat.cpu()]
+
+
+def learnt(device, comm, backend="mpi", precision="fp32", **layout):
+    """Losses, weights and statistics of a model, and the phases of its steps."""
+    network = model("resnet", image_size=(32, 32), num_classes=5, version=1, depth=8, width=4)
+    made = model_layout(layout.pop("stages", 1), **layout)
+    costs = [float(count.multiply_adds) for count in network.counts]
+    plan = Plan(
+        network,
+        made,
+        balanced(costs, [stage.ranks for stage in made.stages]),
+        micro_batches(4, 2, mirrored=made.mirrored),
+        device=device,
+        precision=PRECISIONS[precision],
+        transport="packed",
+        backend=backend,
+    )
+    images = SyntheticImages(network.image, 5, seed=1, dtype=plan.dtype, device=device)
+    run = engine.Engine(comm, plan, images, Learning())
+    losses = []
+    for step in range(ROUNDS):
+        images.turn_to(step)
+        run.step()
+        losses.append([run.loss(), run.accuracy()])
+    outputs = run.evaluate()
+    found = [torch.tensor(losses), *outputs.values()]
+    for stage in run.stages:
+        found += [*stage.parameters(), *stage.buffers()]
+    run.free()
+    return [one.detach().cpu() for one in found]
+
+
+LEARNT = {
+    "replicas": {"replicas": 2},
+    "members": {"members": 2},
+    "stages": {"stages": 2},
+    "mirrored": {"stages": 2, "mirrored": True},
+    "tiles": {"grids": [Grid(1, 2)]},
+}
+
+
+def answers(comm):
+    host, late = torch.device("cpu"), torch.device("late")
+    on_device = patch.object(gather, "Exchange", HostExchange)
+    with on_device:
+        found = operators(late, comm)
+    yield "operators", found, operators(host, comm)
+    for dtype in (torch.float64, torch.float32, torch.bfloat16, torch.float16):
+        wanted = sums(host, comm, dtype)
+        yield f"sums {dtype}", sums(late, comm, dtype), wanted
+        yield f"sums by groups {dtype}", sums(host, comm, dtype, grouped=True), wanted
+    for name, layout in LEARNT.items():
+        with on_device:
+            found = learnt(late, comm, **layout)
+        wanted = learnt(host, comm, **layout)
+        yield name, found, wanted
+    with ExitStack() as stack:
+        for fault in (
+            patch.object(engine, "open_carrier", lambda _, joints, *__: MpiCarrier(joints)),
+            patch.object(gradients, "sum_over", None),
+        ):
+            stack.enter_context(fault)
+        found = learnt(host, comm, backend="nccl", replicas=2)
+    yield "by groups", found, learnt(host, comm, replicas=2)
+
+
+def error_of(found, wanted):
+    """The largest difference; infinite where one has NaN."""
+    worst = 0.0
+    for one, other in zip(found, wanted, strict=True):
+        assert (one.shape, one.dtype) == (other.shape, other.dtype)
+        error = float((one.double() - other.double()).abs().max()) if one.numel() else 0.0
+        worst = max(worst, error if error == error else float("inf"))
+    return worst
+
+
+def main():
+    torch.set_num_threads(1)
+    gradients.BUCKET = 1000
+    comm = MPI.COMM_WORLD
+    errors = {name: error_of(found, wanted) for name, found, wanted in answers(comm)}
+    said = comm.gather({"errors": errors, "device_wide": LATE.device_wide})
+    if comm.rank == 0:
+        Path(sys.argv[1]).write_text(json.dumps(said))
+
+
+if __name__ == "__main__":
+    main()
