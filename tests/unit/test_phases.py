@@ -236,6 +236,27 @@ def test_a_step_that_infers_waits_once():
         assert (LATE.waits, LATE.device_wide) == (1, 0)
 
 
+def test_all_that_a_step_does_belongs_to_a_phase():
+    """Its images too, which take a while to make or to read."""
+    engine, images = engine_of("late", "fp32")
+    right = images.pixels
+
+    def slow(*words):
+        LATE.work(LAYER)
+        return right(*words)
+
+    images.pixels = slow
+    (stage,) = engine.stages
+    for module in stage.modules():
+        if isinstance(module, nn.Conv2d):
+            module.register_forward_hook(lambda *_: LATE.work(MESSAGE))
+    engine.step()
+    convolutions = sum(isinstance(one, nn.Conv2d) for one in stage.modules())
+    assert engine.phases.seconds["forward"] == pytest.approx(3 * (LAYER + convolutions * MESSAGE))
+    assert engine.phases.idle == pytest.approx(0.0)
+    assert engine.phases.total == pytest.approx(LATE.now)
+
+
 @pytest.mark.parametrize("precision", ["fp64", "fp32"])
 def test_what_it_learns_is_what_the_host_learns(precision):
     found = []

@@ -229,7 +229,7 @@ _METRICS = (
     Metric(
         "images_per_second", "1/s", "higher", "images of all replicas over the step's time", "min"
     ),
-    _phase("forward", "forward work of a rank in a step"),
+    _phase("forward", "forward work of a rank in a step, images made or read"),
     _phase("backward", "backward work of a rank in a step"),
     _phase("exchange", "halo exchange of a rank in a step"),
     _phase("join", "what passes from stage to stage, waits left out"),

@@ -197,7 +197,8 @@ class StageRunner:
         if taken is not None:
             return taken
         part = self._part
-        return (self._source.pixels(part.replica, part.images[micro_batch], part.box),)
+        with self._phases.of("forward"):
+            return (self._source.pixels(part.replica, part.images[micro_batch], part.box),)
 
     def _run(self, inputs: Tensors) -> Tensors:
         with self._arithmetic.entered():
