@@ -21,7 +21,7 @@ SUMS = {
     for way in ("", " by groups")
     for dtype in ("float64", "float32", "bfloat16", "float16")
 }
-LEARNT = {"replicas", "members", "stages", "mirrored", "tiles", "by groups"}
+LEARNT = {"replicas", "members", "stages", "mirrored", "one way", "tiles", "by groups"}
 
 
 @pytest.fixture(scope="module")

@@ -22,13 +22,13 @@ from spbench_workers.layout import Grid
 from spbench_workers.layout_models import model_layout
 from spbench_workers.models import model
 from spbench_workers.parallel import engine, gradients
+from spbench_workers.parallel import one_way as mirrors
 from spbench_workers.parallel.balance import balanced
 from spbench_workers.parallel.carriers.mpi import MpiCarrier
 from spbench_workers.parallel.gradients import sharings
 from spbench_workers.parallel.member_norm import MemberBatchNorm2d
 from spbench_workers.parallel.micro_batches import micro_batches
 from spbench_workers.parallel.plan import Learning, Plan
-from spbench_workers.parallel.precision import PRECISIONS
 from spbench_workers.spatial import gather
 from spbench_workers.spatial.conv import SpatialConv2d
 from spbench_workers.spatial.everywhere import ToEveryRank
@@ -86,6 +86,18 @@ class HostExchange:
         pass
 
 
+class FlatWeights(mirrors.FlatWeights):
+    """The stand-in's parameters do not follow their ``data``; so they are told."""
+
+    def __init__(self, module):
+        super().__init__(module)
+        parameters = list(module.parameters())
+        parts = self.flat.split([parameter.numel() for parameter in parameters])
+        for parameter, part in zip(parameters, parts, strict=True):
+            if parameter.device.type == "late":
+                parameter.elem = part.view(parameter.shape).elem
+
+
 def operators(device, comm):
     """What layers over tiles give and learn, there and back, a few times over."""
     tiling = Tiling.of_grid(comm, Grid(1, 2), 14, 22, transport="packed")
@@ -131,7 +143,7 @@ def sums(device, comm, dtype, *, grouped=False):
     return [Copy.flat.cpu()]
 
 
-def learnt(device, comm, backend="mpi", precision="fp32", **layout):
+def learnt(device, comm, backend="mpi", one_way=False, **layout):
     """Losses, weights and statistics of a model, and the phases of its steps."""
     network = model("resnet", image_size=(32, 32), num_classes=5, version=1, depth=8, width=4)
     made = model_layout(layout.pop("stages", 1), **layout)
@@ -142,9 +154,9 @@ def learnt(device, comm, backend="mpi", precision="fp32", **layout):
         balanced(costs, [stage.ranks for stage in made.stages]),
         micro_batches(4, 2, mirrored=made.mirrored),
         device=device,
-        precision=PRECISIONS[precision],
         transport="packed",
         backend=backend,
+        one_way=one_way,
     )
     images = SyntheticImages(network.image, 5, seed=1, dtype=plan.dtype, device=device)
     run = engine.Engine(comm, plan, images, Learning())
@@ -166,6 +178,7 @@ LEARNT = {
     "members": {"members": 2},
     "stages": {"stages": 2},
     "mirrored": {"stages": 2, "mirrored": True},
+    "one way": {"stages": 2, "mirrored": True, "one_way": True},
     "tiles": {"grids": [Grid(1, 2)]},
 }
 
@@ -207,7 +220,8 @@ def error_of(found, wanted):
 
 def main():
     torch.set_num_threads(1)
-    gradients.BUCKET = 1000
+    gradients.BUCKET = mirrors.BUCKET = 1000
+    mirrors.FlatWeights = FlatWeights
     comm = MPI.COMM_WORLD
     errors = {name: error_of(found, wanted) for name, found, wanted in answers(comm)}
     said = comm.gather({"errors": errors, "device_wide": LATE.device_wide})

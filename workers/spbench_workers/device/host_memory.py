@@ -31,23 +31,28 @@ class HostMemory:
     def fetch(self, values: torch.Tensor, dtype: torch.dtype | None = None) -> torch.Tensor:
         """Return values of the GPU on the host, where they are when this returns.
 
-        What is returned may be written to; its memory is used again at the next call but one.
+        What is returned may be written to; its memory is used again at the next call but one of
+        this and of `room`.
 
         Args:
             values: On the GPU.
             dtype: In which number format; their own where it is None.
         """
         own = values.detach().to(dtype or values.dtype)
-        there = next(self._next_fetched).memory(own.shape, own.dtype)
+        there = self.room(own.shape, own.dtype)
         there.copy_(own, non_blocking=True)
         self._streams.finish()
         return there
+
+    def room(self, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
+        """Return memory as `fetch` does, with nothing in it."""
+        return next(self._next_fetched).memory(shape, dtype)
 
     def put(self, values: torch.Tensor, into: torch.Tensor) -> None:
         """Copy values of the host to a tensor of the GPU, in its number format.
 
         The values may change at once; the tensor has them for what the current stream is asked
-        for from now on. What `fetch` has returned goes as it is, and must not change.
+        for from now on. What `fetch` or `room` returned goes as it is, and must not change.
         """
         slot = next((one for one in self._fetched if one.holds(values, into.dtype)), None)
         if slot is None:

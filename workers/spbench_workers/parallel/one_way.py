@@ -23,6 +23,8 @@ import torch
 from mpi4py import MPI
 from torch import nn
 
+from spbench_workers.device.host_memory import HostMemory, sent
+from spbench_workers.device.streams import is_gpu
 from spbench_workers.layout_models import ModelLayout, Place
 from spbench_workers.parallel.gradients import BUCKET, FlatGradients
 from spbench_workers.spatial.transports import memory_of
@@ -64,7 +66,7 @@ class FlatWeights:
 class OneWay:
     """What a rank sends and takes of its two stages. All ranks must make it together.
 
-    A GPU's numbers go through the host.
+    A GPU's numbers go through pinned memory of the host.
 
     Args:
         world: The ranks of the layout.
@@ -98,8 +100,9 @@ class OneWay:
         self._owner = dict(mirrored)[world.rank]
         self._mirror = {owner: mirror for mirror, owner in owned}[world.rank]
         self._sent: list[MPI.Request] = []
-        # What is sent must stay where it is until it has gone.
-        self._leaving: list[torch.Tensor] = []
+        # Its own: what is sent must stay where it is until it has gone.
+        device = self._gradients[OWNER].device
+        self._memory = HostMemory(device) if is_gpu(device) else None
 
     def send_gradients(self) -> None:
         """Start to send those of the mirror on this rank: it has the last of them."""
@@ -123,14 +126,15 @@ class OneWay:
         if self._owner == self._comm.rank:
             taken.copy_(self._weights[OWNER])
         else:
-            on_host = taken if taken.device.type == "cpu" else torch.empty_like(taken, device="cpu")
+            memory = self._memory
+            on_host = taken if memory is None else memory.room(taken.shape, taken.dtype)
             coming = [
                 self._comm.Irecv([memory_of(bucket), MPI.BYTE], self._owner, _WEIGHTS)
                 for bucket in on_host.split(BUCKET)
             ]
             MPI.Request.Waitall(coming)
-            if on_host is not taken:
-                taken.copy_(on_host)
+            if memory is not None:
+                memory.put(on_host, taken)
         self._finish()
 
     def free(self) -> None:
@@ -138,12 +142,11 @@ class OneWay:
         self._comm.Free()
 
     def _send(self, flat: torch.Tensor, rank: int, tag: int) -> None:
-        on_host = flat.to("cpu")
-        self._leaving.append(on_host)
+        on_host = flat if self._memory is None else self._memory.fetch(flat)
         for bucket in on_host.split(BUCKET):
-            sent = memory_of(bucket)
-            self._sent.append(self._comm.Isend([sent, MPI.BYTE], rank, tag))
-            self.bytes += sent.nbytes
+            leaving = memory_of(bucket)
+            self._sent.append(self._comm.Isend([leaving, MPI.BYTE], rank, tag))
+            self.bytes += leaving.nbytes
             self.messages += 1
 
     def _take_gradients(self, total: torch.Tensor) -> None:
@@ -163,11 +166,10 @@ class OneWay:
             post()
         for turn, bucket in enumerate(buckets):
             coming[turn].Wait()
-            bucket.add_(memory[turn % _AHEAD, : len(bucket)].to(bucket.device))
+            bucket.add_(sent(memory[turn % _AHEAD, : len(bucket)], bucket.device))
             post()
 
     def _finish(self) -> None:
         """Wait until all that is sent has gone."""
         MPI.Request.Waitall(self._sent)
         self._sent.clear()
-        self._leaving.clear()
