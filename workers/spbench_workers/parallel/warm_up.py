@@ -19,7 +19,7 @@ from torch import nn
 
 from spbench_workers.parallel.carriers import Message, Pending
 from spbench_workers.parallel.micro_batches import MicroBatch
-from spbench_workers.parallel.phases import Phases
+from spbench_workers.parallel.phases import Phases, phases_of
 from spbench_workers.parallel.stage_runner import StageRunner
 
 
@@ -50,7 +50,7 @@ class SilentCarrier:
 
 def uncounted(device: torch.device) -> Phases:
     """Return phases that nobody reads."""
-    return Phases(device)
+    return phases_of(device)
 
 
 def warm_up(
