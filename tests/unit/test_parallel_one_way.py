@@ -2,11 +2,14 @@
 
 import pytest
 import torch
+from torch.distributed import ReduceOp
 
 from spbench_workers.layout import Grid
 from spbench_workers.layout_models import model_layout
+from spbench_workers.parallel import gradients
 from spbench_workers.parallel.gradients import BUCKET, Sharing
 from spbench_workers.parallel.one_way import OneWay, pairs
+from standins.twin import Twin
 
 LAYOUTS = [
     model_layout(2, mirrored=True),
@@ -75,3 +78,30 @@ def test_what_a_sum_sends(ranks, numbers, dtype, sent, messages):
 def test_one_way_needs_two_directions():
     with pytest.raises(ValueError, match="mirrored"):
         OneWay(None, model_layout(2), [], [])
+
+
+class Group:
+    """In NCCL's place: keeps what it is to sum, and says that all ranks have the same."""
+
+    def __init__(self):
+        self.summed = []
+
+    def allreduce(self, vector, op):
+        self.summed.append((len(vector), vector.dtype, op))
+        vector.mul_(2)
+        return self
+
+    def wait(self):
+        pass
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+def test_a_group_sums_in_place_all_but_numbers_of_16_bits(dtype, monkeypatch):
+    """Those are added in fp32, on all ranks in the same order, as MPI's way has it."""
+    monkeypatch.setattr(gradients, "BUCKET", 4)
+    copy, group = Copy(0), Group()
+    copy.flat = torch.arange(10, dtype=dtype)
+    Sharing(Twin(), (copy,), 2, group).sum()
+    assert copy.flat.tolist() == list(range(10))
+    buckets = [] if dtype.itemsize == 2 else [4, 4, 2]
+    assert group.summed == [(size, dtype, ReduceOp.SUM) for size in buckets]
