@@ -12,7 +12,7 @@ from spbench_workers.alone import give_rate_and_limit
 from spbench_workers.compute.whole_numbers import whole_numbers
 from spbench_workers.context import Context
 from spbench_workers.device.choice import device_of
-from spbench_workers.device.formats import TORCH_DTYPES
+from spbench_workers.device.formats import TORCH_DTYPES, tuned_convolutions
 from spbench_workers.device.streams import synchronize
 from spbench_workers.layout import parse_pair
 from spbench_workers.timing import measure
@@ -56,7 +56,7 @@ def run(context: Context) -> None:
     """Run the case."""
     # Even kernels pad one side more, for which torch copies the images, and says so.
     warnings.filterwarnings("ignore", message="Using padding='same' with even kernel")
-    with torch.no_grad(), torch.backends.cudnn.flags(benchmark=True, allow_tf32=False):
+    with torch.no_grad(), tuned_convolutions():
         _run(context)
 
 

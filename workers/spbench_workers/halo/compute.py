@@ -11,7 +11,7 @@ from spbench_workers.catalog.tiles import conv_sizes, grid_of_params
 from spbench_workers.compute.whole_numbers import Spread, spread_for, whole_numbers
 from spbench_workers.context import Context
 from spbench_workers.device.choice import device_of
-from spbench_workers.device.formats import TORCH_DTYPES
+from spbench_workers.device.formats import TORCH_DTYPES, tuned_convolutions
 from spbench_workers.halo.conv_times import (
     Convolution,
     give_backward,
@@ -37,7 +37,7 @@ at most: the sum of their products stays far below what fp16 can hold."""
 
 def run(context: Context) -> None:
     """Run the case."""
-    with torch.backends.cudnn.flags(benchmark=True, allow_tf32=False):
+    with tuned_convolutions():
         convolution, case = _make(context)
         give_choice(context, convolution.gather.forward)
         tolerances = _tolerances(context, case)

@@ -13,7 +13,7 @@ from torch import nn
 from spbench_workers.catalog.tiles import conv_sizes, grid_of_params, window_of_params
 from spbench_workers.context import Context
 from spbench_workers.device.choice import device_of
-from spbench_workers.device.formats import TORCH_DTYPES
+from spbench_workers.device.formats import TORCH_DTYPES, tuned_convolutions
 from spbench_workers.device.streams import synchronize
 from spbench_workers.halo.compare import Mismatch, compare_pixels
 from spbench_workers.halo.faults import plant_in_gradient, plant_in_halo
@@ -33,7 +33,7 @@ LARGEST = 2
 
 def run(context: Context) -> None:
     """Run the case."""
-    with torch.backends.cudnn.flags(benchmark=True, allow_tf32=False):
+    with tuned_convolutions():
         fused, case = _make(context)
         give_choice(context, case.gather.forward)
         tolerances = _tolerances(context, case.like.dtype)

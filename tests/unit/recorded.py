@@ -1,0 +1,49 @@
+"""A context of one rank that keeps what a benchmark says."""
+
+import json
+
+from mpi4py import MPI
+
+from spbench_workers.catalog import BENCHMARKS
+from spbench_workers.comm import World
+from spbench_workers.context import Context
+
+
+class RecordingChannel:
+    def __init__(self):
+        self.events = []
+
+    def send(self, event, **fields):
+        self.events.append(json.loads(json.dumps({"event": event, **fields})))
+
+
+def context_of(benchmark, inject=None, **params):
+    """Return a context with these parameters, on a world of this process alone."""
+    world = World(MPI.COMM_SELF, 0, 1, 0, "here", (0,), 1)
+    return Context(
+        world,
+        RecordingChannel(),
+        case="case",
+        benchmark=benchmark,
+        params=BENCHMARKS[benchmark].complete(params),
+        inject=inject,
+    )
+
+
+def said(context, event, **fields):
+    """Return the events of a kind, and with these fields, that a context has sent."""
+    return [
+        one
+        for one in context._channel.events
+        if one["event"] == event and fields.items() <= one.items()
+    ]
+
+
+def value_of(context, metric):
+    (event,) = (one for one in said(context, "metric", name=metric) if "measured_by" not in one)
+    return event["value"]
+
+
+def choice_of(context, name):
+    (event,) = said(context, "choice", name=name)
+    return event["value"], event["reason"]

@@ -1,0 +1,35 @@
+"""Benchmarks that convolve do it with cuDNN, which torch's own switch turns off by default."""
+
+import importlib
+
+import pytest
+import torch
+from recorded import context_of, said
+from torch.nn import functional
+
+from spbench_workers.catalog import BENCHMARKS
+
+SMALL = {"image_size": 12, "warmup": 1, "iterations": 1, "device": "cpu"}
+CASES = {
+    "compute.conv": {"in_channels": 2, "out_channels": 2},
+    "halo.compute": {"in_channels": 2, "out_channels": 2, "grid": "1x1"},
+    "halo.fused": {"in_channels": 2, "out_channels": 2, "num_layers": 2, "grid": "1x1"},
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_cudnn_is_on_and_tuned_and_keeps_to_fp32_while_a_benchmark_convolves(name, monkeypatch):
+    cudnn, settings, convolve = torch.backends.cudnn, [], functional.conv2d
+    before = cudnn.enabled, cudnn.benchmark
+
+    def convolve_and_look(*args, **kwargs):
+        settings.append((cudnn.enabled, cudnn.benchmark, cudnn.allow_tf32))
+        return convolve(*args, **kwargs)
+
+    monkeypatch.setattr(functional, "conv2d", convolve_and_look)
+    context = context_of(name, **SMALL, **CASES[name])
+    importlib.import_module(BENCHMARKS[name].module).run(context)
+    assert settings
+    assert set(settings) == {(True, True, False)}
+    assert (cudnn.enabled, cudnn.benchmark) == before
+    assert all(check["passed"] for check in said(context, "check"))
