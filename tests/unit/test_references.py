@@ -4,10 +4,21 @@ from itertools import pairwise
 
 import pytest
 import torch
+from recorded import choice_of, context_of, said
 
 from spbench_workers.compute import conv, gemm
-from spbench_workers.compute.whole_numbers import largest_sum, whole_numbers
+from spbench_workers.compute.whole_numbers import (
+    WIDE,
+    largest_convolved,
+    largest_sum,
+    put_wide,
+    shows_tf32,
+    spread_for,
+    whole_numbers,
+)
+from spbench_workers.device import choice
 from spbench_workers.device.formats import TORCH_DTYPES
+from spbench_workers.errors import CannotRunError
 from spbench_workers.halo.compare import Mismatch, compare_pixels, compare_values
 from spbench_workers.layout import Box
 from spbench_workers.spatial.pixels import Image, WholeImage
@@ -100,16 +111,20 @@ def test_whole_images_hold_whole_numbers_of_the_size_and_share_asked_for():
 @pytest.mark.parametrize("dtype", TORCH_DTYPES.values(), ids=str)
 @pytest.mark.parametrize("terms", [1, 9, 300, 5000, 65536])
 def test_sums_of_whole_numbers_are_exact(dtype, terms):
-    one, other = (whole_numbers((4, terms), terms, dtype, seed) for seed in (1, 2))
+    limit = largest_sum(dtype)
+    spread = spread_for(terms, limit, wide=shows_tf32(limit))
+    one, other = (whole_numbers((4, terms), spread, seed) for seed in (1, 2))
+    if shows_tf32(limit):
+        put_wide(one, 1, 3)
     sums = (one.abs() * other.abs()).sum(1)
     assert bool((sums > 0).any())
-    assert float(sums.max()) <= largest_sum(dtype)
+    assert float(sums.max()) <= limit
     for exact in (one, other, sums):
         assert torch.equal(exact.to(dtype).double(), exact)
 
 
 def product(n, dtype=torch.float32):
-    left, right = (whole_numbers((n, n), n, dtype, seed) for seed in (1, 2))
+    left, right = gemm.factors(n, dtype, [1, 2, 3])
     return left, right, (left @ right).to(dtype)
 
 
@@ -135,6 +150,193 @@ def test_a_product_of_other_matrices_is_found_by_both_ways():
     left, right, result = product(20)
     assert gemm.wrong_row(left, right, result.T, seed=5)[0] > 0
     assert gemm.wrong_value(left, right, result.T + 1, seed=5)[0] > 0
+
+
+def in_tf32(tensor):
+    """The stand-in for tensor cores: fp32 with its mantissa rounded to ten bits."""
+    bits = tensor.float().view(torch.int32)
+    return ((bits + 0xFFF + ((bits >> 13) & 1)) & ~0x1FFF).view(torch.float32)
+
+
+def test_the_stand_in_rounds_as_tf32_does():
+    given = torch.tensor([1.0, 2047.0, 2048.0, 2049.0, 2051.0, -2051.0, 1 + 2.0**-10, 1 + 2.0**-11])
+    wanted = [1.0, 2047.0, 2048.0, 2048.0, 2052.0, -2052.0, 1 + 2.0**-10, 1.0]
+    assert in_tf32(given).tolist() == wanted
+    assert all(abs(in_tf32(torch.tensor(float(one))).item() - one) == 1 for one in WIDE)
+
+
+def checked_product(monkeypatch, **params):
+    """What the check of compute.gemm says of a product whose factors the tensor cores round."""
+    context = context_of("compute.gemm", device="cpu", **params)
+    multiply = torch.mm
+    rounded = lambda a, b, out: multiply(in_tf32(a), in_tf32(b), out=out)  # noqa: E731
+    matrices = gemm.Matrices(*(torch.empty((params["n"], params["n"])) for _ in range(3)))
+    right = gemm._check(context, matrices.multiply, matrices, "before")
+    monkeypatch.setattr(torch, "mm", rounded)
+    return right, gemm._check(context, matrices.multiply, matrices, "before")
+
+
+@pytest.mark.parametrize("n", [2, 64, 300, 2000])
+def test_a_product_of_fp32_in_tf32_is_wrong(n, monkeypatch):
+    right, rounded = checked_product(monkeypatch, n=n)
+    assert right == (0.0, "")
+    assert rounded[0] >= 1
+    assert "of the product is" in rounded[1]
+
+
+def test_a_product_of_tf32_is_right():
+    left, right = gemm.factors(300, torch.float32, [1, 2, 3], tf32=True)
+    for factor in (left, right):
+        assert torch.equal(in_tf32(factor).double(), factor)
+    assert gemm.wrong_row(left, right, in_tf32(left) @ in_tf32(right), seed=3) == (0.0, "")
+
+
+def convolved(kernel, channels, dtype=torch.float32, size=40, batch=2, tf32=False):
+    shapes = (batch, channels, size, size), (3, channels, kernel, kernel)
+    convolution = conv.Convolution(*(torch.zeros(shape, dtype=dtype) for shape in shapes))
+    return convolution, *conv.factors(convolution, [1, 2, 3], tf32=tf32)
+
+
+@pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel")
+@pytest.mark.parametrize(("kernel", "channels"), [(1, 8), (3, 1), (3, 32), (4, 5), (7, 3)])
+def test_a_convolution_of_fp32_in_tf32_is_wrong(kernel, channels):
+    convolution, images, kernels = convolved(kernel, channels)
+    expected = conv.reference(images, kernels)
+    convolution.images.copy_(images)
+    convolution.kernels.copy_(kernels)
+    convolution.convolve()
+    assert conv.compare(convolution.result, expected) == (0.0, "")
+    convolution.images.copy_(in_tf32(images))
+    convolution.convolve()
+    assert conv.compare(convolution.result, expected)[0] >= 1
+    assert conv.compare_rows(convolution.result, images, kernels, 4)[0] >= 1
+
+
+@pytest.mark.parametrize("kernel", [1, 3, 5])
+def test_a_convolution_of_tf32_is_right(kernel):
+    _, images, kernels = convolved(kernel, 16, tf32=True)
+    for factor in (images, kernels):
+        assert torch.equal(in_tf32(factor).double(), factor)
+
+
+@pytest.mark.parametrize("dtype", TORCH_DTYPES.values(), ids=str)
+@pytest.mark.parametrize(("kernel", "channels"), [(1, 1), (3, 1), (3, 64), (5, 16), (7, 8)])
+def test_sums_of_a_convolution_stay_where_they_are_not_in_doubt(dtype, kernel, channels):
+    _, images, kernels = convolved(kernel, channels, dtype)
+    sums = torch.nn.functional.conv2d(images.abs(), kernels.abs(), padding="same")
+    assert 0 < float(sums.max()) <= largest_convolved(dtype, (kernel, kernel))
+
+
+# Winograd's F(4x4, 3x3): six points, 0, 1, -1, 2, -2 and infinity.
+_INPUT = [
+    [4, 0, -5, 0, 1, 0],
+    [0, -4, -4, 1, 1, 0],
+    [0, 4, -4, -1, 1, 0],
+    [0, -2, -1, 2, 1, 0],
+    [0, 2, -1, -2, 1, 0],
+    [0, 4, 0, -5, 0, 1],
+]
+_KERNEL = [
+    [1 / 4, 0, 0],
+    [-1 / 6, -1 / 6, -1 / 6],
+    [-1 / 6, 1 / 6, -1 / 6],
+    [1 / 24, 1 / 12, 1 / 6],
+    [1 / 24, -1 / 12, 1 / 6],
+    [0, 0, 1],
+]
+_OUTPUT = [[1, 1, 1, 1, 1, 0], [0, 1, -1, 2, -2, 0], [0, 1, 1, 4, 4, 0], [0, 1, -1, 8, -8, 1]]
+
+
+def winograd(images, kernels, format_):
+    """The stand-in for cuDNN's Winograd: tiles of 6x6, whose factors tensor cores round."""
+    before, weights, after = (torch.tensor(one).float() for one in (_INPUT, _KERNEL, _OUTPUT))
+    tiles = images.float().unfold(2, 6, 4).unfold(3, 6, 4)
+    pixels = (before @ tiles @ before.T).to(format_).float()
+    taps = (weights @ kernels.float() @ weights.T).to(format_).float()
+    sums = after @ torch.einsum("bcyxij,ocij->boyxij", pixels, taps) @ after.T
+    batch, channels, rows, cols = sums.shape[:4]
+    return sums.permute(0, 1, 2, 4, 3, 5).reshape(batch, channels, 4 * rows, 4 * cols)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
+@pytest.mark.parametrize("channels", [1, 3, 16, 64, 256])
+def test_winograd_leaves_no_doubt_of_the_whole_number(dtype, channels):
+    _, images, kernels = convolved(3, channels, dtype, size=98, batch=1)
+    exact = torch.nn.functional.conv2d(images, kernels)
+    rounded = winograd(images, kernels, dtype).double()
+    assert 0 < float((rounded - exact).abs().max()) < conv.TOLERANCE / 2
+
+
+def test_winograd_of_larger_sums_in_fp16_would_leave_doubt():
+    spread = spread_for(27, largest_sum(torch.float16))
+    images, kernels = (
+        whole_numbers(shape, spread, seed)
+        for seed, shape in enumerate([(1, 3, 98, 98), (3, 3, 3, 3)])
+    )
+    exact = torch.nn.functional.conv2d(images, kernels)
+    rounded = winograd(images, kernels, torch.float16).double()
+    assert float((rounded - exact).abs().max()) > 1
+
+
+@pytest.mark.parametrize("kernel", [1, 2, 3, 4, 7])
+@pytest.mark.parametrize("dtype", TORCH_DTYPES.values(), ids=str)
+def test_rows_of_a_right_convolution_are_right(kernel, dtype):
+    _, images, kernels = convolved(kernel, 4, dtype, size=9)
+    got = conv.reference(images, kernels).to(dtype)
+    assert conv.compare_rows(got, images, kernels, 5) == (0.0, "")
+
+
+def test_rows_narrower_than_the_kernel_are_right():
+    _, images, kernels = convolved(7, 2, size=2)
+    expected = conv.reference(images, kernels)
+    assert conv.compare_rows(expected, images, kernels, 5) == (0.0, "")
+
+
+@pytest.mark.parametrize("place", [(0, 0, 0, 0), (1, 2, 39, 39), (0, 1, 17, 3), (1, 0, 0, 39)])
+@pytest.mark.parametrize("wrong", [1.0, -2.0, 0.3, float("nan")])
+def test_any_one_wrong_value_of_a_large_convolution_is_found(place, wrong):
+    _, images, kernels = convolved(3, 4)
+    got = conv.reference(images, kernels).float()
+    got[place] += wrong
+    error, detail = conv.compare_rows(got, images, kernels, 6)
+    assert not error <= conv.TOLERANCE
+    assert f"row {place[2]}" in detail
+    assert f"(image {place[0]}, channel {place[1]})" in detail
+
+
+def test_a_large_convolution_is_checked_by_rows_and_says_so(monkeypatch):
+    monkeypatch.setattr(conv, "MOST_COMPARED", 1.0)
+    context = context_of("compute.conv", image_size=16, iterations=1, device="cpu")
+    conv.run(context)
+    assert choice_of(context, "checked")[0] == "every row"
+    assert said(context, "check")[0]["passed"]
+
+
+def test_a_small_convolution_is_checked_by_values_and_says_so():
+    context = context_of("compute.conv", image_size=16, iterations=1, device="cpu")
+    conv.run(context)
+    assert choice_of(context, "checked")[0] == "every value"
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_fault_of_a_large_convolution_is_always_found(seed, monkeypatch):
+    monkeypatch.setattr(conv, "MOST_COMPARED", 1.0)
+    words = {"image_size": 9, "in_channels": 4, "iterations": 1, "warmup": 0, "seed": seed}
+    context = context_of("compute.conv", "corrupt-result", device="cpu", **words)
+    conv.run(context)
+    assert not said(context, "check")[0]["passed"]
+
+
+@pytest.mark.parametrize("name", ["compute.gemm", "compute.conv"])
+def test_tf32_on_the_cpu_is_refused(name, monkeypatch):
+    monkeypatch.setattr(choice, "refusal", lambda: "there is no GPU")
+    with pytest.raises(ExceptionGroup) as refused:
+        context_of(name, dtype="tf32", device="cpu")
+    assert "tf32 needs a GPU, and device is cpu" in str(refused.value.exceptions[0])
+    context = context_of(name, dtype="tf32")
+    runner = gemm.run if name == "compute.gemm" else conv.run
+    with pytest.raises(CannotRunError, match="tf32 needs a GPU, and the device is cpu"):
+        runner(context)
 
 
 @pytest.mark.parametrize("kernel", [1, 2, 3, 4, 7])

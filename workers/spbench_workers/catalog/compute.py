@@ -2,14 +2,41 @@
 
 from __future__ import annotations
 
-from spbench_workers.catalog.benchmark import TIME_MS, Benchmark, Metric
-from spbench_workers.catalog.parameters import Param
-from spbench_workers.catalog.shared_params import DEVICE, DTYPE, SEED, iterations, warmup
+from dataclasses import replace
+
+from spbench_workers.catalog.benchmark import TIME_MS, Benchmark, Metric, ParamError
+from spbench_workers.catalog.parameters import Param, Params
+from spbench_workers.catalog.shared_params import (
+    DEVICE,
+    DTYPE,
+    DTYPES,
+    SEED,
+    iterations,
+    warmup,
+)
+
+_DTYPE = replace(
+    DTYPE,
+    help="number format of the data; tf32 is fp32 in memory, multiplied with 11 bits, on GPUs",
+    choices=(*DTYPES, "tf32"),
+)
 
 _METRICS = (
     TIME_MS,
     Metric("gflops", "GFLOP/s", "higher", "floating-point operations over time", "min"),
 )
+
+
+def _resolve_format(params: Params) -> Params:
+    """Refuse a format that the device has not.
+
+    Raises:
+        ParamError: tf32 on the CPU.
+    """
+    if params["dtype"] == "tf32" and params["device"] == "cpu":
+        raise ParamError("dtype", "tf32 needs a GPU, and device is cpu; take fp32, or device cuda")
+    return params
+
 
 BENCHMARKS = (
     Benchmark(
@@ -21,13 +48,14 @@ BENCHMARKS = (
             Param("n", "int", 512, "rows and columns of the matrices", minimum=1, maximum=65536),
             warmup(3),
             iterations(30),
-            DTYPE,
+            _DTYPE,
             DEVICE,
             SEED,
         ),
         metrics=_METRICS,
         checks=("product",),
         faults=("corrupt-result",),
+        resolve=_resolve_format,
     ),
     Benchmark(
         name="compute.conv",
@@ -42,12 +70,13 @@ BENCHMARKS = (
             Param("kernel", "int", 3, "rows and columns of the kernel", minimum=1, maximum=63),
             warmup(3),
             iterations(30),
-            DTYPE,
+            _DTYPE,
             DEVICE,
             SEED,
         ),
         metrics=_METRICS,
         checks=("convolution",),
         faults=("corrupt-result",),
+        resolve=_resolve_format,
     ),
 )

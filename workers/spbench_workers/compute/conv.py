@@ -3,23 +3,34 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch.nn import functional
 
 from spbench_workers.alone import give_rate_and_limit
-from spbench_workers.compute.whole_numbers import whole_numbers
+from spbench_workers.compute.whole_numbers import (
+    largest_convolved,
+    put_wide,
+    shows_tf32,
+    spread_for,
+    whole_numbers,
+)
 from spbench_workers.context import Context
 from spbench_workers.device.choice import device_of
-from spbench_workers.device.formats import TORCH_DTYPES, tuned_convolutions
-from spbench_workers.device.streams import synchronize
+from spbench_workers.device.formats import dtype_of, tuned_convolutions
+from spbench_workers.device.streams import finish
 from spbench_workers.layout import parse_pair
 from spbench_workers.timing import measure
 
 TOLERANCE = 0.25
 """The exact results are whole numbers, so that a wrong one is at least 1 away. Fast algorithms
-(Winograd) multiply by fractions and round a little, far below this."""
+(Winograd) multiply by fractions and round a little, below this: see `largest_convolved`."""
+MOST_COMPARED = 2e10
+"""Floating-point operations of a convolution whose every value is compared with one made otherwise:
+some seconds of a core. Above it rows are, as wholes."""
+_VECTOR_MAX = 1 << 20
+"""With sums of at most 2^13 and rows of up to 2^20 values, no number is above 2^53."""
 
 
 class Convolution:
@@ -43,7 +54,7 @@ class Convolution:
     def convolve(self) -> None:
         """Compute the result, all of it, before returning."""
         self.result = functional.conv2d(self.images, self.kernels, padding="same")
-        synchronize(self.images.device)
+        finish(self.images.device)
 
     def convolve_and_corrupt(self) -> None:
         """Compute the result and change one value of it, by at least 1."""
@@ -56,7 +67,7 @@ def run(context: Context) -> None:
     """Run the case."""
     # Even kernels pad one side more, for which torch copies the images, and says so.
     warnings.filterwarnings("ignore", message="Using padding='same' with even kernel")
-    with torch.no_grad(), tuned_convolutions():
+    with torch.no_grad(), tuned_convolutions(tf32=context.params["dtype"] == "tf32"):
         _run(context)
 
 
@@ -64,11 +75,13 @@ def _run(context: Context) -> None:
     convolution = _make(context)
     planted = context.planted("corrupt-result")
     body = convolution.convolve_and_corrupt if planted else convolution.convolve
+    _give_choice(context, convolution)
     before = _check(context, body, convolution, "before")
     place = convolution.images.device
     for index, tensor in enumerate((convolution.images, convolution.kernels)):
         seed = context.seed_for("conv", context.world.rank, index)
         tensor.uniform_(-1.0, 1.0, generator=torch.Generator(place).manual_seed(seed))
+    finish(place)
     times = measure(context, body)
     after = _check(context, body, convolution, "after")
     error, detail = before if before[1] else after
@@ -81,8 +94,8 @@ def _make(context: Context) -> Convolution:
     params = context.params
     height, width = parse_pair(params["image_size"])
     channels, kernel = params["in_channels"], params["kernel"]
-    dtype = TORCH_DTYPES[params["dtype"]]
-    place = device_of(context)
+    dtype = dtype_of(params["dtype"])
+    place = device_of(context, tf32=params["dtype"] == "tf32")
     images = (params["batch_size"], channels, height, width)
     kernels = (params["out_channels"], channels, kernel, kernel)
     return Convolution(
@@ -96,19 +109,52 @@ def _check(
 ) -> tuple[float, str]:
     """Convolve fresh images; return the largest error and, if it is too large, where it is."""
     context.progress("check", 0, 1)
-    images, kernels = (
-        whole_numbers(
-            tuple(tensor.shape),
-            convolution.terms,
-            tensor.dtype,
-            context.seed_for("conv", context.world.rank, when, part),
-        )
-        for part, tensor in enumerate((convolution.images, convolution.kernels))
-    )
+    rank = context.world.rank
+    seeds = [context.seed_for("conv", rank, when, part) for part in range(4)]
+    images, kernels = factors(convolution, seeds, tf32=context.params["dtype"] == "tf32")
     convolution.images.copy_(images)
     convolution.kernels.copy_(kernels)
     body()
-    return compare(convolution.result.cpu(), reference(images, kernels))
+    got = convolution.result.cpu()
+    if convolution.flop > MOST_COMPARED:
+        return compare_rows(got, images, kernels, seeds[2])
+    return compare(got, reference(images, kernels))
+
+
+def _give_choice(context: Context, convolution: Convolution) -> None:
+    """Say how the result is checked."""
+    if context.world.rank == 0:
+        few = convolution.flop <= MOST_COMPARED
+        context.choice(
+            "checked",
+            "every value" if few else "every row",
+            f"{convolution.flop:.2g} operations, {'not more' if few else 'more'} than "
+            f"{MOST_COMPARED:.0e}" + ("" if few else "; rows are multiplied by a random vector"),
+        )
+
+
+def factors(
+    convolution: Convolution, seeds: Sequence[int], *, tf32: bool = False
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return images and kernels of whole numbers, in float64, convolved exactly in their format.
+
+    A number in each window of the images is such that TF32 would change it, and the result, where
+    the sums have room for it.
+
+    Args:
+        convolution: Its shapes and format.
+        seeds: Of the images, of the kernels; the last one: of those numbers.
+        tf32: Whether they are to be multiplied as TF32, which must then hold them all.
+    """
+    size = convolution.kernels.shape[-1]
+    limit = largest_convolved(convolution.images.dtype, (size, size), tf32=tf32)
+    wide = shows_tf32(limit)
+    spread = spread_for(convolution.terms, limit, wide=wide)
+    images = whole_numbers(tuple(convolution.images.shape), spread, seeds[0])
+    kernels = whole_numbers(tuple(convolution.kernels.shape), spread, seeds[1])
+    if wide:
+        put_wide(images[:, :, ::size, ::size], 1, seeds[-1])
+    return images, kernels
 
 
 def reference(images: torch.Tensor, kernels: torch.Tensor) -> torch.Tensor:
@@ -149,3 +195,61 @@ def compare(got: torch.Tensor, expected: torch.Tensor) -> tuple[float, str]:
         f"{float(got[image, channel, row, col]):g}, "
         f"not {float(expected[image, channel, row, col]):g}"
     )
+
+
+def compare_rows(
+    got: torch.Tensor, images: torch.Tensor, kernels: torch.Tensor, seed: int
+) -> tuple[float, str]:
+    """Compare each row of the result, times a random vector, with that of the product (Freivalds).
+
+    A row of results is a sum of products of kernels and of rows of the images, so that the images'
+    rows can be multiplied by the vector first. The vector has whole numbers from 1 to
+    `_VECTOR_MAX`, and float64 adds all this up without rounding: one wrong value of a row always
+    shows, several hide only where their errors happen to cancel. Each value must be near a whole
+    number besides.
+
+    Args:
+        got: ``batch x out_channels x height x width``, on the CPU.
+        images: As for `reference`.
+        kernels: As for `reference`.
+        seed: Of the vector.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    vector = torch.randint(1, _VECTOR_MAX + 1, (got.shape[3],), generator=generator).double()
+    for index, (result, image) in enumerate(zip(got, images, strict=True)):
+        whole = result.double().round_()
+        off = (result - whole).abs()
+        wrong = ~(off <= TOLERANCE)
+        if bool(wrong.any()):
+            channel, row, col = (int(place) for place in wrong.nonzero()[0])
+            value = float(result[channel, row, col])
+            return float(off.max()), (
+                f"row {row}, col {col} (image {index}, channel {channel}) is {value:g}, "
+                "no whole number"
+            )
+        error = (whole @ vector - _rows_times(image, kernels, vector)).abs()
+        if bool((error != 0.0).any()):
+            channel, row = (int(place) for place in (error != 0.0).nonzero()[0])
+            return float(error.max()), (
+                f"row {row} (image {index}, channel {channel}) is wrong (times a random vector)"
+            )
+    return 0.0, ""
+
+
+def _rows_times(image: torch.Tensor, kernels: torch.Tensor, vector: torch.Tensor) -> torch.Tensor:
+    """Return the rows of an image's convolution times a vector, ``out_channels x height``."""
+    channels, height, width = image.shape
+    size = kernels.shape[-1]
+    low = (size - 1) // 2
+    rows = torch.zeros((channels, size, height + size - 1), dtype=torch.float64)
+    for tap in range(size):
+        # The tap reads column `first` of the image for column 0 of the result.
+        first = tap - low
+        inside = slice(max(0, first), max(0, min(width, width + first)))
+        part = image[:, :, inside]
+        start = max(0, -first)
+        rows[:, tap, low : low + height] = part @ vector[start : start + part.shape[2]]
+    total = torch.zeros((kernels.shape[0], height), dtype=torch.float64)
+    for tap in range(size):
+        total += torch.einsum("cjh,ocj->oh", rows[:, :, tap : tap + height], kernels[:, :, tap])
+    return total

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
 
 from spbench_workers.alone import give_rate_and_limit
-from spbench_workers.compute.whole_numbers import whole_numbers
+from spbench_workers.compute.whole_numbers import (
+    largest_sum,
+    put_wide,
+    shows_tf32,
+    spread_for,
+    whole_numbers,
+)
 from spbench_workers.context import Context
 from spbench_workers.device.choice import device_of
-from spbench_workers.device.formats import TORCH_DTYPES
-from spbench_workers.device.streams import synchronize
+from spbench_workers.device.formats import dtype_of
+from spbench_workers.device.streams import finish
 from spbench_workers.timing import measure
 
 _ROWS = 256
@@ -34,7 +40,7 @@ class Matrices:
     def multiply(self) -> None:
         """Compute the result, all of it, before returning."""
         torch.mm(self.left, self.right, out=self.result)
-        synchronize(self.result.device)
+        finish(self.result.device)
 
     def multiply_and_corrupt(self) -> None:
         """Compute the result and change one value of it, by at least 1."""
@@ -45,9 +51,9 @@ class Matrices:
 
 def run(context: Context) -> None:
     """Run the case."""
-    n = context.params["n"]
-    dtype = TORCH_DTYPES[context.params["dtype"]]
-    place = device_of(context)
+    n, name = context.params["n"], context.params["dtype"]
+    dtype = dtype_of(name)
+    place = device_of(context, tf32=name == "tf32")
     empty = [torch.empty((n, n), dtype=dtype, device=place) for _ in range(3)]
     matrices = Matrices(*empty)
     planted = context.planted("corrupt-result")
@@ -56,6 +62,7 @@ def run(context: Context) -> None:
     for index, matrix in enumerate((matrices.left, matrices.right)):
         seed = context.seed_for("gemm", context.world.rank, index)
         matrix.uniform_(-1.0, 1.0, generator=torch.Generator(place).manual_seed(seed))
+    finish(place)
     times = measure(context, body)
     after = _check(context, body, matrices, "after")
     error, detail = before if before[0] else after
@@ -70,8 +77,8 @@ def _check(
     """Multiply fresh matrices; return the largest error and where it is."""
     context.progress("check", 0, 1)
     n, dtype = context.params["n"], matrices.left.dtype
-    seeds = [context.seed_for("gemm", context.world.rank, when, part) for part in range(3)]
-    left, right = (whole_numbers((n, n), n, dtype, seed) for seed in seeds[:2])
+    seeds = [context.seed_for("gemm", context.world.rank, when, part) for part in range(4)]
+    left, right = factors(n, dtype, seeds, tf32=context.params["dtype"] == "tf32")
     matrices.left.copy_(left)
     matrices.right.copy_(right)
     matrices.result.fill_(float("nan"))
@@ -79,6 +86,28 @@ def _check(
     result = matrices.result.cpu()
     found = wrong_row(left, right, result, seeds[2])
     return found if found[0] else wrong_value(left, right, result, seeds[2])
+
+
+def factors(
+    n: int, dtype: torch.dtype, seeds: Sequence[int], *, tf32: bool = False
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return two matrices of whole numbers, in float64, whose product ``dtype`` holds exactly.
+
+    A number in each row of the left one is such that TF32 would change it, and the product.
+
+    Args:
+        n: Rows and columns.
+        dtype: In memory.
+        seeds: Of the left one, of the right one; the last one: of those numbers.
+        tf32: Whether they are to be multiplied as TF32, which must then hold them all.
+    """
+    limit = largest_sum(dtype)
+    wide = shows_tf32(limit) and not tf32
+    spread = spread_for(n, limit, wide=wide)
+    left, right = (whole_numbers((n, n), spread, seed) for seed in seeds[:2])
+    if wide:
+        put_wide(left, 1, seeds[-1])
+    return left, right
 
 
 def wrong_row(

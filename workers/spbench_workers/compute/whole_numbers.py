@@ -9,11 +9,25 @@ import torch
 
 LARGEST_SUM = 1 << 14
 """No sum of products is greater, whatever the format."""
+LARGEST_CONVOLVED = 1 << 13
+"""Nor of a convolution's: fast algorithms (Winograd) multiply by fractions, and round even fp32."""
+LARGEST_ROUNDED = 32
+"""Nor where such an algorithm rounds factors to 11 bits, as on tensor cores (fp16, tf32), or has
+tiles of 13x13, as for kernels of 5x5. Modelled with tiles of 6x6 in fp16, sums up to this came out
+within 0.11 of the whole number, sums up to 2048 no nearer than 2.7."""
+WIDE = range(2049, 2112, 2)
+"""Numbers of twelve bits: TF32, which has eleven, changes each by one."""
 
 
 def largest_sum(dtype: torch.dtype) -> int:
     """Return up to where a format has every whole number, 1/u for the unit roundoff u."""
     return min(LARGEST_SUM, int(2.0 / torch.finfo(dtype).eps))
+
+
+def largest_convolved(dtype: torch.dtype, kernel: tuple[int, int], *, tf32: bool = False) -> int:
+    """Return up to where a convolution's sums come out so that the whole number is not in doubt."""
+    rounds = tf32 or dtype == torch.float16 or kernel == (5, 5)
+    return min(largest_sum(dtype), LARGEST_ROUNDED if rounds else LARGEST_CONVOLVED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,27 +38,45 @@ class Spread:
     share: float
 
 
-def spread_for(terms: int, dtype: torch.dtype) -> Spread:
+def spread_for(terms: int, limit: int, *, wide: bool = False) -> Spread:
     """Return which whole numbers can be multiplied and added without any rounding.
 
-    Of two such numbers each, ``terms`` products can be added in any order, in ``dtype``: even the
-    sum of the products' sizes stays within `largest_sum`. Where ``terms`` is greater than that, so
-    many of the numbers are zero that a sum above it is out of the question (less than a quarter of
-    it is expected).
+    Of two such numbers each, ``terms`` products can be added in any order: even the sum of the
+    products' sizes stays within ``limit``. Where ``terms`` is greater than that, so many of the
+    numbers are zero that a sum above it is out of the question (less than a quarter of it is
+    expected).
+
+    Args:
+        terms: Products that are added up.
+        limit: What no sum exceeds, `largest_sum` or less.
+        wide: Whether one factor of each sum may be one of `WIDE`.
     """
-    limit = largest_sum(dtype)
-    share = 1.0 if terms <= limit else sqrt(limit / (4.0 * terms))
-    return Spread(max(1, isqrt(limit // terms)), share)
+    most = WIDE[-1] if wide else 0
+    if terms > limit - most:
+        return Spread(1, sqrt((limit - most) / (4.0 * terms)))
+    # The largest n with terms * n^2 + most * n <= limit.
+    return Spread((isqrt(most * most + 4 * terms * limit) - most) // (2 * terms), 1.0)
 
 
-def whole_numbers(
-    shape: tuple[int, ...], terms: int, dtype: torch.dtype, seed: int
-) -> torch.Tensor:
-    """Return random whole numbers of `spread_for` on the CPU, in float64."""
+def shows_tf32(limit: int) -> bool:
+    """Whether sums up to this leave room for a factor that TF32 changes."""
+    return limit >= 2 * WIDE[-1]
+
+
+def whole_numbers(shape: tuple[int, ...], spread: Spread, seed: int) -> torch.Tensor:
+    """Return random whole numbers on the CPU, in float64."""
     generator = torch.Generator().manual_seed(seed)
-    spread = spread_for(terms, dtype)
     largest = spread.largest
     numbers = torch.randint(-largest, largest + 1, shape, generator=generator, dtype=torch.float64)
     if spread.share < 1.0:
         numbers *= torch.rand(shape, generator=generator) < spread.share
     return numbers
+
+
+def put_wide(numbers: torch.Tensor, dim: int, seed: int) -> None:
+    """Replace one number of each line along a dimension by one of `WIDE`."""
+    generator = torch.Generator().manual_seed(seed)
+    shape = [1 if one == dim else size for one, size in enumerate(numbers.shape)]
+    places = torch.randint(numbers.shape[dim], shape, generator=generator)
+    wide = torch.randint(len(WIDE), shape, generator=generator) * WIDE.step + WIDE.start
+    numbers.scatter_(dim, places, wide.to(numbers.dtype))

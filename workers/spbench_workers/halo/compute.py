@@ -8,7 +8,12 @@ import torch
 from torch import nn
 
 from spbench_workers.catalog.tiles import conv_sizes, grid_of_params
-from spbench_workers.compute.whole_numbers import Spread, spread_for, whole_numbers
+from spbench_workers.compute.whole_numbers import (
+    Spread,
+    largest_convolved,
+    spread_for,
+    whole_numbers,
+)
 from spbench_workers.context import Context
 from spbench_workers.device.choice import device_of
 from spbench_workers.device.formats import TORCH_DTYPES, tuned_convolutions
@@ -29,7 +34,7 @@ from spbench_workers.timing import measure
 
 EXACT = 0.25
 """Results are whole numbers: a wrong one is at least 1 away. Fast algorithms (Winograd) multiply by
-fractions and round a little, far below this."""
+fractions and round a little, below this: see `largest_convolved`."""
 MOST_GRADIENTS = 1 << 14
 """Values of an output channel whose gradient is not zero, at most. They are 1 or -1, the inputs 128
 at most: the sum of their products stays far below what fp16 can hold."""
@@ -77,8 +82,9 @@ def _make(context: Context) -> tuple[Convolution, OperatorCase]:
         dtype=dtype,
     )
     plain = nn.Conv2d(*channels, **sizes, dtype=torch.float64)
-    spread = spread_for(_terms(module), dtype)
-    _set_parameters(context, module, plain, dtype)
+    rows, cols = module.kernel_size
+    spread = spread_for(_terms(module), largest_convolved(dtype, (rows, cols)))
+    _set_parameters(context, module, plain, spread)
     batch = params["batch_size"]
     image = _image(context, "image", batch, channels[0], tiling, spread)
     gradient = _image(context, "gradient", batch, channels[1], module.output, spread)
@@ -113,10 +119,9 @@ def _terms(module: nn.Conv2d) -> int:
 
 
 def _set_parameters(
-    context: Context, module: SpatialConv2d, plain: nn.Conv2d, dtype: torch.dtype
+    context: Context, module: SpatialConv2d, plain: nn.Conv2d, spread: Spread
 ) -> None:
-    seed = context.seed_for("weight")
-    weight = whole_numbers(tuple(plain.weight.shape), _terms(plain), dtype, seed)
+    weight = whole_numbers(tuple(plain.weight.shape), spread, context.seed_for("weight"))
     assert plain.bias is not None
     bias = torch.arange(len(plain.bias)).remainder(3).double() - 1.0
     for conv in (module, plain):
