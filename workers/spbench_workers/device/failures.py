@@ -13,6 +13,11 @@ _OUT_OF_MEMORY = re.compile(
 )
 _SHARED = re.compile(r"Process \d+ has [\d.]+ [KMGT]?i?B memory in use")
 _PINNED = re.compile(r"pin(ned)?[ _]memory|cudaHostAlloc|cudaErrorMemoryAllocation", re.IGNORECASE)
+_NO_MEMORY = re.compile(
+    r"out of memory|(can't|not enough).* memory|_ALLOC_FAILED|unable to find an engine",
+    re.IGNORECASE,
+)
+"""The last is what torch says where no algorithm of cuDNN had the memory that it needs."""
 _LOWER = "lower image_size, batch_size or the number format's bytes, or take more parts or tiles"
 _SENTENCES = (
     (
@@ -72,6 +77,13 @@ def sentence_of(error: BaseException) -> str | None:
         if re.search(pattern, text, re.IGNORECASE):
             return sentence
     return None
+
+
+def lacks_memory(error: BaseException) -> bool:
+    """Whether an exception says that there was no memory, of a GPU or of the host."""
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return True
+    return _NO_MEMORY.search(str(error)) is not None
 
 
 def _out_of_memory(text: str) -> str:

@@ -19,7 +19,7 @@ def free_bytes(device: torch.device) -> int:
 
 
 def give_back() -> None:
-    """Give back what a case has left on a GPU: other ranks may need it.
+    """Give back what a case has left on a GPU, and pinned memory: other ranks may need it.
 
     Nothing to do where no GPU was used. torch may not have been imported.
     """
@@ -28,3 +28,7 @@ def give_back() -> None:
         return
     gc.collect()
     loaded.cuda.empty_cache()
+    # The next case's may have to lie near other cores. Not all versions have a public name for it.
+    empty_pinned = getattr(loaded._C, "_host_emptyCache", None)
+    if empty_pinned is not None:
+        empty_pinned()

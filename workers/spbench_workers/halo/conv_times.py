@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -14,7 +13,9 @@ from torch.nn import functional
 
 from spbench_workers.comm import crowded, rest
 from spbench_workers.context import Context
-from spbench_workers.device.streams import synchronize
+from spbench_workers.device.failures import lacks_memory
+from spbench_workers.device.memory import free_bytes, give_back
+from spbench_workers.device.streams import finish, is_gpu
 from spbench_workers.halo.operator_checks import OperatorCase
 from spbench_workers.halo.report import clocked, give_limits, give_phases, give_traffic, phases_of
 from spbench_workers.spatial.conv import SpatialConv2d
@@ -46,7 +47,7 @@ class Convolution:
     def forward(self) -> None:
         """Convolve once, exchange and all."""
         self.module(self.tile)
-        synchronize(self.place)
+        finish(self.place)
 
 
 def give_parts(context: Context, convolution: Convolution) -> None:
@@ -57,12 +58,13 @@ def give_parts(context: Context, convolution: Convolution) -> None:
     exchange.bind(outgoing)
     phases = phases_of(context, exchange, convolution.place)
     context.metric("exchange_ms", phases.whole)
-    give_phases(context, phases, outgoing)
+    give_phases(context, phases, outgoing, convolution.place)
     give_traffic(context, exchange, phases.whole)
     context.metric("compute_ms", _compute_ms(context, convolution))
     if context.params["overlap"]:
         _give_overlap(context, convolution, phases.whole)
-    give_limits(context, exchange, outgoing, incoming, phases.whole, "exchange_ms")
+    pieces = outgoing, incoming
+    give_limits(context, exchange, *pieces, phases.whole, "exchange_ms", convolution.place)
 
 
 def _compute_ms(context: Context, convolution: Convolution) -> float:
@@ -78,9 +80,9 @@ def _compute_ms(context: Context, convolution: Convolution) -> float:
         if module.tiled.frame.outputs.empty:
             return
         module.tiled.join(module.tiled.inner(convolution.tile, local), parts, local)
-        synchronize(convolution.place)
+        finish(convolution.place)
 
-    return _median_ms(context, compute)
+    return _median_ms(context, convolution.place, compute)
 
 
 def _give_overlap(context: Context, convolution: Convolution, exchange_ms: float) -> None:
@@ -99,6 +101,7 @@ def _give_overlap(context: Context, convolution: Convolution, exchange_ms: float
     totals: dict[bool, list[float]] = {True: [], False: []}
     for overlap in [True, False] * ROUNDS:
         tiled.tiling = replace(overlapping, overlap=overlap)
+        finish(convolution.place)
         context.world.comm.Barrier()
         with clocked(convolution.gather.forward) as seconds:
             totals[overlap].append(_seconds(convolution.forward))
@@ -106,7 +109,7 @@ def _give_overlap(context: Context, convolution: Convolution, exchange_ms: float
     tiled.tiling = overlapping
     exposed, whole = median(spent[True]), median(spent[False])
     total = median(totals[False])
-    if convolution.place.type == "cuda":
+    if is_gpu(convolution.place):
         # The calls return before the GPU is done: what is hidden shows in the whole alone.
         whole = exchange_ms / 1000.0
         exposed = whole - (total - median(totals[True]))
@@ -117,21 +120,37 @@ def _give_overlap(context: Context, convolution: Convolution, exchange_ms: float
 def give_speedup(
     context: Context, convolution: Convolution, case: OperatorCase, time_ms: float
 ) -> None:
-    """Give what one process takes for the whole image, the others asleep."""
+    """Give what one process takes for the whole image, the others asleep, if it has the memory."""
     rest(context.world.comm)
     if context.world.rank == 0:
-        image, gradient = case.image, case.gradient
-        values = sum(i.batch * i.channels * i.height * i.width for i in (image, gradient))
-        # Twice, for what the convolution itself takes.
-        needed = 2 * values * case.like.element_size()
-        free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        if convolution.place.type == "cpu" and needed > free:
-            context.log(f"sequential_ms: {needed >> 20} MiB are needed, {free >> 20} are free")
-        else:
-            seconds = _sequential_seconds(convolution, case)
+        seconds = _sequential_seconds_if_it_fits(context, convolution, case)
+        if seconds is not None:
             context.metric("sequential_ms", seconds * 1000.0)
             context.metric("speedup", seconds * 1000.0 / time_ms)
     rest(context.world.comm)
+
+
+def _sequential_seconds_if_it_fits(
+    context: Context, convolution: Convolution, case: OperatorCase
+) -> float | None:
+    image, gradient = case.image, case.gradient
+    values = sum(i.batch * i.channels * i.height * i.width for i in (image, gradient))
+    # Twice, for what the convolution itself takes.
+    needed = 2 * values * case.like.element_size()
+    free = free_bytes(convolution.place)
+    if needed > free:
+        context.log(f"sequential_ms: {needed >> 20} MiB are needed, {free >> 20} are free")
+        return None
+    try:
+        return _sequential_seconds(convolution, case)
+    except (MemoryError, RuntimeError) as error:
+        if not lacks_memory(error):
+            raise
+        context.log(f"sequential_ms: there was no memory, {free >> 20} MiB were free")
+        return None
+    finally:
+        # Other ranks of this GPU go on beside.
+        give_back()
 
 
 def _sequential_seconds(convolution: Convolution, case: OperatorCase) -> float:
@@ -147,7 +166,7 @@ def _sequential_seconds(convolution: Convolution, case: OperatorCase) -> float:
             tuple(int(side) for side in module.padding),
             module.dilation,
         )
-        synchronize(convolution.place)
+        finish(convolution.place)
 
     convolve()
     return median(_seconds(convolve) for _ in range(3))
@@ -161,24 +180,33 @@ def give_backward(context: Context, convolution: Convolution) -> None:
     times = []
     for _ in range(ROUNDS):
         output = module(tile)
+        finish(convolution.place)
         context.world.comm.Barrier()
         times.append(_seconds(partial(_backward, output, gradient, convolution.place)))
     context.metric("backward_ms", median(times) * 1000.0)
-    flat = torch.cat([parameter.detach().reshape(-1) for parameter in module.parameters()])
+    flat = torch.cat([parameter.detach().reshape(-1) for parameter in module.parameters()]).zero_()
     wire = module.gradient_dtype
-    summing = _median_ms(context, lambda: sum_over(context.world.comm, flat.zero_(), wire))
-    context.metric("gradient_sum_ms", summing)
+
+    def sum_up() -> None:
+        sum_over(context.world.comm, flat, wire)
+        finish(convolution.place)
+
+    context.metric("gradient_sum_ms", _median_ms(context, convolution.place, sum_up))
 
 
 def _backward(output: torch.Tensor, gradient: torch.Tensor, place: torch.device) -> None:
     output.backward(gradient)
-    synchronize(place)
+    finish(place)
 
 
-def _median_ms(context: Context, body: Callable[[], object]) -> float:
-    """Return this rank's median time, ranks starting together. All ranks must call it."""
+def _median_ms(context: Context, place: torch.device, body: Callable[[], object]) -> float:
+    """Return this rank's median time, ranks starting together. All ranks must call it.
+
+    ``body`` must return only when its work on ``place`` is done.
+    """
     times = []
     for _ in range(ROUNDS):
+        finish(place)
         context.world.comm.Barrier()
         times.append(_seconds(body))
     return median(times) * 1000.0

@@ -11,7 +11,7 @@ from spbench_workers.catalog.tiles import grid_of_params
 from spbench_workers.context import Context
 from spbench_workers.device.choice import device_of
 from spbench_workers.device.formats import TORCH_DTYPES
-from spbench_workers.device.streams import synchronize
+from spbench_workers.device.streams import finish, is_gpu
 from spbench_workers.halo.compare import Mismatch, compare_pixels
 from spbench_workers.halo.faults import plant_in_halo
 from spbench_workers.halo.report import (
@@ -100,18 +100,19 @@ def run(context: Context) -> None:
     exchange_ms = median(times)
     give_traffic(context, exchange, exchange_ms)
     phases = phases_of(context, exchange, place)
-    give_phases(context, phases, padded.outgoing)
-    give_limits(context, exchange, padded.outgoing, padded.incoming, exchange_ms, "time_ms")
+    give_phases(context, phases, padded.outgoing, place)
+    pieces = padded.outgoing, padded.incoming
+    give_limits(context, exchange, *pieces, exchange_ms, "time_ms", place)
     exchange.free()
 
 
 def _timed(exchange: Exchange, place: torch.device) -> Callable[[], object]:
-    if place.type == "cpu":
+    if not is_gpu(place):
         return exchange.run
 
     def exchange_and_wait() -> None:
         exchange.run()
-        synchronize(place)
+        finish(place)
 
     return exchange_and_wait
 

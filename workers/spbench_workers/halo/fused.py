@@ -14,7 +14,7 @@ from spbench_workers.catalog.tiles import conv_sizes, grid_of_params, window_of_
 from spbench_workers.context import Context
 from spbench_workers.device.choice import device_of
 from spbench_workers.device.formats import TORCH_DTYPES, tuned_convolutions
-from spbench_workers.device.streams import synchronize
+from spbench_workers.device.streams import finish
 from spbench_workers.halo.compare import Mismatch, compare_pixels
 from spbench_workers.halo.faults import plant_in_gradient, plant_in_halo
 from spbench_workers.halo.operator_checks import OperatorCase, Tolerance, Tolerances
@@ -68,7 +68,7 @@ def _difference(
 def _forward(module: nn.Module, tile: torch.Tensor) -> Callable[[], object]:
     def forward() -> None:
         module(tile)
-        synchronize(tile.device)
+        finish(tile.device)
 
     return forward
 

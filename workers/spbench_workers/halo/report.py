@@ -9,16 +9,25 @@ from statistics import median
 from time import perf_counter
 
 import torch
+from mpi4py import MPI
 
 from spbench_workers.comm import rest
 from spbench_workers.context import Context
-from spbench_workers.device.streams import synchronize
+from spbench_workers.device.streams import finish, is_gpu, seconds_of
+from spbench_workers.link.device_pair import Path, one_way_device_seconds, path_open
 from spbench_workers.link.pair import one_way_seconds
 from spbench_workers.spatial.exchange import Exchange
 
 PHASE_ROUNDS = 20
 LIMIT_TRIPS = 50
 COPY_ROUNDS = 20
+_OVER: dict[Path | None, str] = {
+    None: "",
+    "pinned": " from GPU to GPU by way of pinned memory",
+    "pointers": " from GPU to GPU by MPI, given device pointers",
+    "nccl": " from GPU to GPU by NCCL",
+}
+"""What a ping-pong goes over, as its limit says it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +40,14 @@ class Phases:
 
 
 def give_choice(context: Context, exchange: Exchange) -> None:
-    """Name the transport, and what an exchange took over those that were tried."""
+    """Name the transport, what an exchange took over those that were tried, and MPI's memory."""
     if context.world.rank != 0:
         return
     tried = ", ".join(f"{name} {ms:.4f} ms" for name, ms in exchange.tried_ms.items())
     reason = f"the fastest of {tried}" if tried else "asked for"
     context.choice("transport", exchange.transport, reason)
+    if exchange.memory_path is not None:
+        context.choice("gpu_memory", *exchange.memory_path)
 
 
 def give_traffic(context: Context, exchange: Exchange, exchange_ms: float) -> None:
@@ -52,6 +63,7 @@ def phases_of(context: Context, exchange: Exchange, place: torch.device) -> Phas
     """Time the phases of the exchange, ranks starting together. All ranks must call it."""
     packs, waits, wholes = [], [], []
     for _ in range(PHASE_ROUNDS):
+        finish(place)
         context.world.comm.Barrier()
         begun = perf_counter()
         exchange.start()
@@ -60,7 +72,7 @@ def phases_of(context: Context, exchange: Exchange, place: torch.device) -> Phas
         waited = perf_counter()
         exchange.unpack()
         exchange.release()
-        synchronize(place)
+        finish(place)
         wholes.append(perf_counter() - begun)
         packs.append(packed - begun)
         waits.append(waited - packed)
@@ -68,9 +80,11 @@ def phases_of(context: Context, exchange: Exchange, place: torch.device) -> Phas
     return Phases(pack, wait, whole)
 
 
-def give_phases(context: Context, phases: Phases, outgoing: Sequence[torch.Tensor]) -> None:
+def give_phases(
+    context: Context, phases: Phases, outgoing: Sequence[torch.Tensor], place: torch.device
+) -> None:
     """Give the phases' times; on a GPU, whose calls return early, packing by itself alone."""
-    if outgoing and outgoing[0].device.type == "cuda":
+    if is_gpu(place):
         copies = [(view.clone(), view) for view in outgoing]
         context.metric("pack_ms", _copy_seconds(copies) * 1000.0)
         return
@@ -85,11 +99,13 @@ def give_limits(
     incoming: Sequence[torch.Tensor],
     exchange_ms: float,
     limited: str,
+    place: torch.device,
 ) -> None:
     """Give what MPI could exchange in at best, and how near it comes. All ranks must call it.
 
     The limit is that of the rank that sends the most: one message of all its bytes, one way, to
-    the rank that gets most of them, and copies of all its pieces, with nothing else going on.
+    the rank that gets most of them, over the same path between the same kinds of memory, and
+    copies of all its pieces, with nothing else going on.
 
     Args:
         context: The case.
@@ -98,6 +114,7 @@ def give_limits(
         incoming: The views that it receives into.
         exchange_ms: What this rank's exchange took.
         limited: The name of the metric that says what the exchange took.
+        place: Where the pixels are.
     """
     comm, rank = context.world.comm, context.world.rank
     sizes = [(exchange.bytes_of(piece), -piece.peer) for piece in exchange.sent]
@@ -107,26 +124,54 @@ def give_limits(
     slowest = context.slowest(exchange_ms)
     if not count:
         return
-    seconds = copies = memory = 0.0
-    if rank in (source, target):
-        peer = source + target - rank
-        seconds = one_way_seconds(comm, peer, rank == source, count, LIMIT_TRIPS)
+    path = path_of(exchange)
+    seconds = _one_way(comm, source, target, count, place, path)
     rest(comm)
     if rank == source:
         copies = _copy_seconds([(view.clone(), view) for view in outgoing])
         copies += _copy_seconds([(view, view.clone()) for view in incoming])
-        block = torch.zeros(count, dtype=torch.uint8, device=outgoing[0].device)
+        block = torch.zeros(count, dtype=torch.uint8, device=place)
         memory = _copy_seconds([(block.clone(), block)])
         limit_ms = (seconds + copies) * 1000.0
         context.limit(
             limited,
             limit_ms,
-            f"one-way ping-pong of {count} B, rank {source} to {target}, {seconds * 1e6:.1f} us, "
-            f"and copies of rank {source}'s pieces, {copies * 1e6:.1f} us",
+            f"one-way ping-pong of {count} B{_OVER[path]}, rank {source} to {target}, "
+            f"{seconds * 1e6:.1f} us, and copies of rank {source}'s pieces, {copies * 1e6:.1f} us",
         )
         context.limit("pack_ms", memory * 1000.0, f"a copy of {count} B in one block")
         context.metric("exchange_efficiency", limit_ms / slowest)
     rest(comm)
+
+
+def path_of(exchange: Exchange) -> Path | None:
+    """Return what an exchange's messages go over between GPUs; None between hosts."""
+    if exchange.transport == "nccl":
+        return "nccl"
+    if exchange.memory_path is None:
+        return None
+    return "pinned" if exchange.memory_path[0] == "pinned" else "pointers"
+
+
+def _one_way(
+    comm: MPI.Intracomm,
+    source: int,
+    target: int,
+    count: int,
+    place: torch.device,
+    path: Path | None,
+) -> float:
+    """Return the seconds of one message from a rank to another, for these two; 0 for others."""
+    pair, leads = (source, target), comm.rank == source
+    peer = source + target - comm.rank
+    if path is None:
+        return one_way_seconds(comm, peer, leads, count, LIMIT_TRIPS) if comm.rank in pair else 0.0
+    with path_open(comm, place, path):
+        if comm.rank not in pair:
+            return 0.0
+        return one_way_device_seconds(
+            comm, peer, leads, count, LIMIT_TRIPS, device=place, path=path
+        )
 
 
 def _copy_seconds(copies: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> float:
@@ -138,9 +183,8 @@ def _copy_seconds(copies: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> float:
     def copy_all() -> None:
         for target, source in copies:
             target.copy_(source)
-        synchronize(place)
 
-    return median(_timed(copy_all) for _ in range(COPY_ROUNDS))
+    return median(seconds_of(place, copy_all) for _ in range(COPY_ROUNDS))
 
 
 def _timed(body: Callable[[], object]) -> float:
