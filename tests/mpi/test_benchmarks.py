@@ -5,7 +5,7 @@ import math
 import shutil
 import subprocess
 import sys
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -27,10 +27,12 @@ class Case:
     ranks: int
     params: dict = field(default_factory=dict)
     inject: str | None = None
+    sampled: bool = False
 
     def __str__(self):
         words = " ".join(f"{key}={value}" for key, value in self.params.items())
-        return f"{self.benchmark} {words} {self.inject or ''}".strip()
+        sampled = " in boxes" if self.sampled else ""
+        return f"{self.benchmark} {words} {self.inject or ''}".strip() + sampled
 
 
 def halo(image, grid, halo_len, inject=None, **params):
@@ -103,6 +105,18 @@ OPERATOR = [
     fused("37x53", "2x2", channels_last=True, transport="shm"),
     *(fused("37x53", "2x2", dtype=dtype) for dtype in BYTES),
 ]
+# As if the tiles were large: what is compared is their borders and some boxes.
+OPERATOR += [
+    replace(case, sampled=True)
+    for case in (
+        compute("62x75", "2x2"),
+        compute("62x75", "2x3", kernel=4, stride=2, padding=1, dtype="fp16"),
+        compute("37x53", "1x4", dilation=3, padding=0, batch_size=2, dtype="bf16"),
+        compute("9x9", "1x4", stride=8),
+        fused("62x75", "2x2", num_layers=2),
+        fused("62x75", "2x2", num_layers=3, stride=2, fused_layers=2),
+    )
+]
 OTHER = [
     small("link.pingpong", ranks=4, sizes=[1, 8, 4097, 70000]),
     small("link.pingpong", ranks=5, sizes=[8, 1 << 20], pairs="neighbours"),
@@ -140,6 +154,11 @@ SPOILED = [
         (fused, "62x62", "2x2", "fp32", {}),
         (fused, "37x53", "2x3", "fp64", {"fused_layers": 2, "transport": "datatype"}),
     )
+]
+SPOILED += [
+    replace(case(image, "2x2", fault, **params), sampled=True)
+    for fault in SEEN_BY_VICTIM
+    for case, image, params in ((compute, "62x62", {}), (fused, "62x75", {"num_layers": 2}))
 ]
 FAULTY = [
     *(
@@ -351,7 +370,7 @@ def test_all_metrics_of_a_tile_benchmark_are_given(results, case):
     given = {event["name"] for events in result for event in of_kind(events, "metric")}
     sampled = {event["metric"] for events in result for event in of_kind(events, "samples")}
     assert given | sampled >= wanted
-    (choice,) = of_kind(result[0], "choice")
+    (choice,) = of_kind(result[0], "choice", name="transport")
     asked = case.params.get("transport", "auto")
     assert choice["name"] == "transport"
     assert choice["value"] == asked if asked != "auto" else "the fastest of" in choice["reason"]

@@ -2,18 +2,22 @@
 
     mpirun -n 6 python -m mpi4py run_cases.py CASES.json RESULTS.json
 
-A case is ``{"benchmark", "ranks", "params", "inject"}``; it runs on the first ``ranks`` ranks. A
-result is one list of events a rank, an exception as ``{"event": "exception", "message": ...}``.
+A case is ``{"benchmark", "ranks", "params", "inject", "sampled"}``; it runs on the first ``ranks``
+ranks, and its tiles count as large where ``sampled`` is true. A result is one list of events a
+rank, an exception as ``{"event": "exception", "message": ...}``.
 """
 
 import json
 import sys
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import patch
 
 from spbench_workers.catalog import BENCHMARKS
 from spbench_workers.comm import open_world, rest
 from spbench_workers.context import Context
+from spbench_workers.halo import sampling
 from spbench_workers.session import load_runners
 
 
@@ -37,8 +41,12 @@ def run_case(world, case, runners):
         params=entry.complete(case["params"]),
         inject=case["inject"],
     )
+    small = {"MOST_COMPARED": 0.0, "BORDER": 3, "SIDE": 5} if case["sampled"] else {}
     try:
-        runners[entry.name](context)
+        with ExitStack() as stack:
+            for name, value in small.items():
+                stack.enter_context(patch.object(sampling, name, value))
+            runners[entry.name](context)
     except Exception as error:
         if world.size > 1:
             raise

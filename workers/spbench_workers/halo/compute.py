@@ -45,6 +45,7 @@ def run(context: Context) -> None:
     with tuned_convolutions():
         convolution, case = _make(context)
         give_choice(context, convolution.gather.forward)
+        case.give_choice()
         tolerances = _tolerances(context, case)
         case.warm_up()
         worst = case.check([1, 2], tolerances)

@@ -36,6 +36,7 @@ def run(context: Context) -> None:
     with tuned_convolutions():
         fused, case = _make(context)
         give_choice(context, case.gather.forward)
+        case.give_choice()
         tolerances = _tolerances(context, case.like.dtype)
         case.warm_up()
         worst = case.check([1], tolerances)

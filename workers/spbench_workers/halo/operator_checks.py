@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from mpi4py import MPI
@@ -11,7 +12,8 @@ from torch import nn
 
 from spbench_workers.context import Context
 from spbench_workers.halo.compare import Mismatch, compare_pixels, compare_values
-from spbench_workers.halo.reference import Expected, expected
+from spbench_workers.halo.reference import Expected, Reference
+from spbench_workers.halo.sampling import Sampling, sampling_of
 from spbench_workers.layout import Box
 from spbench_workers.spatial.exchange import view
 from spbench_workers.spatial.gather import Gather
@@ -72,9 +74,33 @@ class OperatorCase:
     gradient: Image
     like: torch.Tensor
 
+    @cached_property
+    def sampling(self) -> Sampling | None:
+        """What of large tiles is compared; None where it is all of them."""
+        return sampling_of(
+            self.plain,
+            self.image.batch,
+            self.windows,
+            self.input.partition,
+            self.output.partition,
+            lambda round_, rank: self.context.seed_for("boxes", round_, rank),
+        )
+
+    def give_choice(self) -> None:
+        """Say which values are compared with the reference."""
+        if self.context.world.rank != 0:
+            return
+        value, reason = "every value", "the tiles are small enough"
+        if self.sampling is not None:
+            value, reason = self.sampling.described(self.input.comm.rank)
+        self.context.choice("checked", value, reason)
+
     def tile(self, image: Image, box: Box, round_: int) -> torch.Tensor:
         """Return a box of an image as the operator takes it."""
-        values = image.box(box, round_, self.like.dtype).to(self.like.device)
+        return self._as_given(image.box(box, round_, self.like.dtype))
+
+    def _as_given(self, values: torch.Tensor) -> torch.Tensor:
+        values = values.to(self.like.device)
         last = not self.like.is_contiguous()
         return values.to(memory_format=torch.channels_last) if last else values
 
@@ -101,14 +127,9 @@ class OperatorCase:
         tile = self.tile(self.image, self.input.tile, round_).requires_grad_()
         self.tiled.zero_grad()
         output = self.tiled(tile)
-        output.backward(self.tile(self.gradient, self.output.tile, round_))
+        output.backward(self._as_given(self._gradient(self.output.tile, round_)))
         wanted = self._expected(round_)
-        conv = compare_pixels(
-            output.detach().cpu(),
-            wanted.output,
-            self.output.tile,
-            tolerances.output.of(wanted.output),
-        )
+        conv = _compared(output.detach(), self.output.tile, wanted.output, tolerances.output)
         return {
             "halo": halo,
             "conv": conv,
@@ -146,25 +167,31 @@ class OperatorCase:
         like, seed = self.image, self.context.seed_for("halo")
         return Image(like.batch, like.channels, like.height, like.width, seed)
 
+    def _gradient(self, box: Box, round_: int) -> torch.Tensor:
+        """Return the gradient of a box of outputs, on the CPU."""
+        if self.sampling is None:
+            return self.gradient.box(box, round_, self.like.dtype)
+        return self.sampling.gradient(self.gradient, box, round_, self.like.dtype)
+
     def _expected(self, round_: int) -> Expected:
-        dtype = self.like.dtype
-        return expected(
+        rank, owned = self.context.world.rank, self.input.partition
+        reference = Reference(
             self.plain,
             self.windows,
-            lambda box: self.image.box(box, round_, dtype),
-            lambda box: self.gradient.box(box, round_, dtype),
-            self.input.partition,
-            self.output.partition,
-            self.context.world.rank,
+            lambda box: self.image.box(box, round_, self.like.dtype),
+            lambda box: self._gradient(box, round_),
+            owned,
+        )
+        if self.sampling is None:
+            return reference.tile(owned.tile(rank), self.output.partition.tile(rank))
+        return reference.boxes(
+            self.sampling.inputs(round_, rank), self.sampling.outputs(round_, rank)
         )
 
     def _gradients(self, tile: torch.Tensor, wanted: Expected, tolerances: Tolerances) -> Mismatch:
         assert tile.grad is not None
-        worst = compare_pixels(
-            tile.grad.cpu(),
-            wanted.input_gradient,
-            self.input.tile,
-            tolerances.input_gradient.of(wanted.input_gradient),
+        worst = _compared(
+            tile.grad, self.input.tile, wanted.input_gradient, tolerances.input_gradient
         )
         comm = self.context.world.comm
         named = zip(self.tiled.named_parameters(), wanted.parameter_gradients, strict=True)
@@ -197,6 +224,20 @@ class OperatorCase:
         difference = abs(gathered - returned)
         detail = f"<Gx, y> is {gathered:.17g} and <x, G'y> is {returned:.17g}, not the same"
         return Mismatch(difference, 0.0, "" if difference == 0.0 else detail)
+
+
+def _compared(
+    got: torch.Tensor,
+    tile: Box,
+    wanted: Sequence[tuple[Box, torch.Tensor]],
+    tolerance: Tolerance,
+) -> Mismatch:
+    """Compare boxes of what a rank got; all have the tolerance of their largest value."""
+    allowed = max((tolerance.of(values) for _, values in wanted), default=0.0)
+    worst = Mismatch(tolerance=allowed)
+    for box, values in wanted:
+        worst = worst.worse(compare_pixels(view(got, tile, box).cpu(), values, box, allowed))
+    return worst
 
 
 def _product(a: torch.Tensor, b: torch.Tensor) -> float:

@@ -1,8 +1,8 @@
 """What layers over tiles must give: torch's own layers, in float64, on the image around a tile.
 
-Each rank makes a crop of the image that reaches beyond its tile by twice as much as the layers do,
-and runs the plain layers on it, as one process would on the whole image. What is wrong near the
-crop's edges never comes near the tile.
+Each rank makes a crop of the image that reaches beyond its tile, or a box of it, by twice as much
+as the layers do, and runs the plain layers on it, as one process would on the whole image. What is
+wrong near the crop's edges never comes near the tile.
 """
 
 from __future__ import annotations
@@ -24,61 +24,107 @@ Values = Callable[[Box], torch.Tensor]
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What a rank must get, in float64.
+    """What a rank must get, in float64: boxes and their values.
 
     Attributes:
-        output: The outputs that it owns.
-        input_gradient: The gradient of its tile.
+        output: Of the outputs that it owns.
+        input_gradient: Of the gradient of its tile.
         parameter_gradients: What its outputs contribute to the gradients of the parameters, in
             the layers' order.
     """
 
-    output: torch.Tensor
-    input_gradient: torch.Tensor
+    output: list[tuple[Box, torch.Tensor]]
+    input_gradient: list[tuple[Box, torch.Tensor]]
     parameter_gradients: list[torch.Tensor]
 
 
-def expected(
-    layers: nn.Module,
-    windows: Sequence[Window2d],
-    pixels: Values,
-    gradients: Values,
-    owned: Partition,
-    produced: Partition,
-    rank: int,
-) -> Expected:
-    """Compute what a rank must get.
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """Computes what ranks must get.
 
-    Args:
+    Attributes:
         layers: Plain layers with parameters of float64.
         windows: Those of the layers that have one.
         pixels: The image.
         gradients: The gradient of the output.
         owned: The tiles of the image.
-        produced: The tiles of the output.
-        rank: The rank.
     """
-    tile, outputs = owned.tile(rank), produced.tile(rank)
-    rows, down = _crop([window.rows for window in windows], tile.rows, owned.height)
-    cols, right = _crop([window.cols for window in windows], tile.cols, owned.width)
-    crop = Box(rows, cols)
-    image = pixels(crop).double().requires_grad_()
-    result = layers(image)
-    held = Box((down, down + result.shape[2]), (right, right + result.shape[3]))
-    gradient = gradients(held).double()
-    of_image = torch.autograd.grad(result, image, gradient, retain_graph=True)[0]
-    own = torch.zeros_like(gradient)
-    view(own, held, outputs).copy_(view(gradient, held, outputs))
-    parameters = list(layers.parameters())
-    of_parameters = list(torch.autograd.grad(result, parameters, own)) if parameters else []
-    return Expected(view(result.detach(), held, outputs), view(of_image, crop, tile), of_parameters)
+
+    layers: nn.Module
+    windows: Sequence[Window2d]
+    pixels: Values
+    gradients: Values
+    owned: Partition
+
+    def tile(self, tile: Box, outputs: Box) -> Expected:
+        """Compute all that the rank must get that owns these pixels and these outputs."""
+        image, crop, result, held = self._around(tile)
+        gradient = self.gradients(held).double()
+        of_image = torch.autograd.grad(result, image, gradient, retain_graph=True)[0]
+        own = torch.zeros_like(gradient)
+        view(own, held, outputs).copy_(view(gradient, held, outputs))
+        return Expected(
+            [(outputs, view(result.detach(), held, outputs))],
+            [(tile, view(of_image, crop, tile))],
+            self._of_parameters(result, own),
+        )
+
+    def boxes(self, inputs: Sequence[Box], outputs: Sequence[Box]) -> Expected:
+        """Compute boxes of them; the gradient of the rank's other outputs must be zero."""
+        total = [torch.zeros_like(parameter) for parameter in self.layers.parameters()]
+        of_outputs = []
+        for box in outputs:
+            values, of_parameters = self._outputs(box)
+            of_outputs.append((box, values))
+            total = [sum_ + one for sum_, one in zip(total, of_parameters, strict=True)]
+        return Expected(of_outputs, [(box, self._input_gradient(box)) for box in inputs], total)
+
+    def _outputs(self, box: Box) -> tuple[torch.Tensor, list[torch.Tensor]]:
+        """Compute some outputs, and what they contribute to the gradients of the parameters."""
+        rows = _read([window.rows for window in self.windows], box.rows, self.owned.height)
+        cols = _read([window.cols for window in self.windows], box.cols, self.owned.width)
+        _, _, result, held = self._around(Box(rows, cols))
+        own = torch.zeros_like(result)
+        view(own, held, box).copy_(self.gradients(box))
+        return view(result.detach(), held, box), self._of_parameters(result, own)
+
+    def _input_gradient(self, box: Box) -> torch.Tensor:
+        image, crop, result, held = self._around(box)
+        of_image = torch.autograd.grad(result, image, self.gradients(held).double())[0]
+        return view(of_image, crop, box)
+
+    def _around(self, box: Box) -> tuple[torch.Tensor, Box, torch.Tensor, Box]:
+        """Run the layers on a crop around some pixels; return both, each with its box."""
+        rows, down = _crop([window.rows for window in self.windows], box.rows, self.owned.height)
+        cols, right = _crop([window.cols for window in self.windows], box.cols, self.owned.width)
+        image = self.pixels(Box(rows, cols)).double().requires_grad_()
+        result = self.layers(image)
+        held = Box((down, down + result.shape[2]), (right, right + result.shape[3]))
+        return image, Box(rows, cols), result, held
+
+    def _of_parameters(self, result: torch.Tensor, gradient: torch.Tensor) -> list[torch.Tensor]:
+        parameters = list(self.layers.parameters())
+        return list(torch.autograd.grad(result, parameters, gradient)) if parameters else []
 
 
-def _crop(windows: Sequence[Window], tile: Interval, length: int) -> tuple[Interval, int]:
-    """Return the rows or columns of the crop, and the output that its first one belongs to."""
+def reach_of(windows: Sequence[Window]) -> tuple[int, int]:
+    """Return the stride of windows in a row, and a bound of how far they read to either side."""
     stride, reach = 1, 0
     for window in windows:
         reach += (window.span + window.padding) * stride
         stride *= window.stride
+    return stride, reach
+
+
+def _read(windows: Sequence[Window], outputs: Interval, length: int) -> Interval:
+    """Return rows or columns of the image among which are all that these outputs read."""
+    stride, reach = reach_of(windows)
+    first, last = outputs[0] * stride - reach, (outputs[1] - 1) * stride + reach
+    return max(0, first), min(length, last + 1)
+
+
+def _crop(windows: Sequence[Window], tile: Interval, length: int) -> tuple[Interval, int]:
+    """Return the rows or columns of the crop, and the output that its first one belongs to."""
+    stride, reach = reach_of(windows)
     first = max(0, (tile[0] - 2 * reach) // stride * stride)
     return (first, min(length, tile[1] + 2 * reach)), first // stride

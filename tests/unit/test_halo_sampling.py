@@ -1,0 +1,241 @@
+"""Large tiles: what of them is compared, and that what is wrong there is found."""
+
+from itertools import combinations
+
+import pytest
+import torch
+from recorded import choice_of, context_of, said
+from torch import nn
+from torch.nn import functional
+
+from spbench_workers.halo import compute, fused, sampling
+from spbench_workers.halo.reference import Reference, reach_of
+from spbench_workers.halo.sampling import Sampling, operations, sampling_of
+from spbench_workers.layout import Box, Grid
+from spbench_workers.spatial.partition import Partition
+from spbench_workers.spatial.pixels import WholeImage
+from spbench_workers.window import Window, Window2d
+
+
+def window_of(conv):
+    axes = zip(conv.kernel_size, conv.stride, conv.padding, conv.dilation, strict=True)
+    return Window2d(*(Window(*axis) for axis in axes))
+
+
+LAYERS = {
+    "3x3": [nn.Conv2d(2, 3, 3, padding=1)],
+    "strided": [nn.Conv2d(2, 3, 4, stride=2, padding=1)],
+    "dilated": [nn.Conv2d(2, 3, (1, 3), dilation=2, padding=(0, 1))],
+    "three": [nn.Conv2d(2, 4, 3, padding=1), nn.Conv2d(4, 4, 3, stride=2), nn.Conv2d(4, 3, 3)],
+}
+
+
+@pytest.fixture(autouse=True)
+def _small(monkeypatch):
+    monkeypatch.setattr(sampling, "BORDER", 3)
+    monkeypatch.setattr(sampling, "SIDE", 5)
+    monkeypatch.setattr(sampling, "BOXES", 4)
+
+
+def made(name, grid="2x2", size=(90, 101)):
+    layers = nn.Sequential(*LAYERS[name]).double()
+    windows = [window_of(conv) for conv in layers]
+    owned = produced = Partition.of_grid(Grid(*map(int, grid.split("x"))), *size)
+    for window in windows:
+        produced = produced.resized(*window.outputs(produced.height, produced.width))
+    chosen = Sampling(owned, produced, windows, lambda round_, rank: 97 * round_ + rank, 1.0)
+    return layers, windows, chosen
+
+
+@pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.parametrize("round_", range(3))
+def test_boxes_are_apart_within_the_tile_and_hold_all_that_needs_a_halo(name, round_):
+    _, windows, chosen = made(name)
+    for rank in range(4):
+        tile, boxes = chosen.produced.tile(rank), chosen.outputs(round_, rank)
+        assert len(boxes) >= 4 + 1
+        assert all(box.intersect(tile) == box and not box.empty for box in boxes)
+        assert all(one.intersect(other).empty for one, other in combinations(boxes, 2))
+        whole = torch.zeros((tile.height, tile.width))
+        for box in boxes:
+            rows, cols = (
+                slice(a - b[0], c - b[0])
+                for (a, c), b in ((box.rows, tile.rows), (box.cols, tile.cols))
+            )
+            whole[rows, cols] += 1
+        edge = [
+            max(3, -(-reach // stride))
+            for stride, reach in (
+                reach_of([w.rows for w in windows]),
+                reach_of([w.cols for w in windows]),
+            )
+        ]
+        inner = whole[edge[0] : -edge[0], edge[1] : -edge[1]]
+        assert float(whole.sum() - inner.sum()) == whole.numel() - inner.numel()
+        # A whole row that is wrong, or a whole column, meets what is compared.
+        assert bool((whole.sum(0) > 0).all())
+        assert bool((whole.sum(1) > 0).all())
+        assert 0 < chosen.share(round_, rank) < 1
+
+
+def test_each_round_and_rank_has_boxes_of_its_own():
+    _, _, chosen = made("3x3")
+    drawn = [str(chosen.outputs(round_, rank)) for round_ in range(4) for rank in range(4)]
+    assert len(set(drawn)) == 16
+    assert str(chosen.outputs(2, 3)) == drawn[2 * 4 + 3]
+
+
+@pytest.mark.parametrize("size", [(8, 14), (5, 200), (1, 1)])
+def test_a_tile_that_is_mostly_border_is_compared_whole(size):
+    _, _, chosen = made("3x3", "1x1", size)
+    assert chosen.outputs(0, 0) == [chosen.produced.tile(0)]
+    assert chosen.share(0, 0) == 1.0
+
+
+def test_a_rank_without_a_tile_compares_nothing():
+    _, _, chosen = made("3x3", "4x1", (3, 60))
+    empty = [rank for rank in range(4) if chosen.produced.tile(rank).empty]
+    assert empty
+    assert [chosen.outputs(0, rank) + chosen.inputs(0, rank) for rank in empty] == [[]] * len(empty)
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_boxes_of_the_reference_are_those_of_the_whole(name):
+    layers, windows, chosen = made(name)
+    owned, produced = chosen.owned, chosen.produced
+    image = WholeImage(2, 2, owned.height, owned.width, 5, 3)
+    gradient = WholeImage(2, 3, produced.height, produced.width, 6, 2)
+    for rank in range(4):
+        reference = Reference(
+            layers,
+            windows,
+            lambda box: image.box(box, 1, torch.float64),
+            lambda box: chosen.gradient(gradient, box, 1, torch.float64),
+            owned,
+        )
+        tile, outputs = owned.tile(rank), produced.tile(rank)
+        ((_, output),), ((_, of_input),) = (
+            (whole := reference.tile(tile, outputs)).output,
+            whole.input_gradient,
+        )
+        some = reference.boxes(chosen.inputs(1, rank), chosen.outputs(1, rank))
+        for found, all_, at in (
+            (some.output, output, outputs),
+            (some.input_gradient, of_input, tile),
+        ):
+            assert found
+            for box, values in found:
+                torch.testing.assert_close(values, sampling.view(all_, at, box))
+        torch.testing.assert_close(some.parameter_gradients, whole.parameter_gradients)
+        assert all(one.abs().max() > 0 for one in some.parameter_gradients)
+        assert of_input.abs().max() > 0
+
+
+def test_gradients_are_zero_where_nothing_is_compared():
+    _, _, chosen = made("3x3")
+    gradient = WholeImage(1, 1, 90, 101, 6, 2)
+    all_, everywhere = Box((0, 90), (0, 101)), torch.float32
+    values = chosen.gradient(gradient, all_, 1, everywhere)
+    wanted = gradient.box(all_, 1, everywhere)
+    for rank in range(4):
+        for box in chosen.outputs(1, rank):
+            one = sampling.view(wanted, all_, box)
+            assert torch.equal(sampling.view(values, all_, box), one)
+            one.zero_()
+    kept = sum(chosen.share(1, rank) for rank in range(4)) / 4
+    assert float((values != 0).float().mean()) == pytest.approx(0.8 * kept, rel=0.1)
+    assert torch.equal(
+        chosen.gradient(gradient, Box((30, 60), (40, 70)), 1, everywhere),
+        values[:, :, 30:60, 40:70],
+    )
+
+
+def test_the_operations_are_those_of_three_convolutions_a_layer():
+    layers, windows, chosen = made("3x3", "1x2", (10, 20))
+    assert operations(layers, 4, windows, chosen.owned) == 3 * 2 * 4 * 10 * 20 * 2 * 3 * 9 / 2
+    words = (windows, chosen.owned, chosen.produced, chosen.seed)
+    assert sampling_of(layers, 4, *words) is None
+    assert sampling_of(layers, 10**7, *words) is not None
+
+
+SMALL = {"image_size": "40x53", "grid": "1x1", "in_channels": 2, "out_channels": 2}
+RUNS = {"halo.compute": compute.run, "halo.fused": fused.run}
+
+
+def ran(name, monkeypatch, **params):
+    monkeypatch.setattr(sampling, "MOST_COMPARED", 0.0)
+    words = SMALL | {"iterations": 1, "warmup": 0, "device": "cpu"}
+    context = context_of(name, **words, **params)
+    RUNS[name](context)
+    return context
+
+
+def failed(context):
+    return {check["name"] for check in said(context, "check") if not check["passed"]}
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_large_tile_passes_and_says_what_was_compared(name, monkeypatch):
+    context = ran(name, monkeypatch)
+    assert len(said(context, "check")) == 4
+    assert not failed(context)
+    value, reason = choice_of(context, "checked")
+    assert value.startswith("borders and boxes, ")
+    assert value.endswith(" % of the values")
+    assert "operations a round, more than" in reason
+
+
+def test_a_small_tile_says_that_all_was_compared(monkeypatch):
+    context = context_of("halo.compute", **SMALL, iterations=1, warmup=0, device="cpu")
+    compute.run(context)
+    assert choice_of(context, "checked")[0] == "every value"
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_wrong_value_at_the_border_is_always_found(seed, monkeypatch):
+    convolve = functional.conv2d
+
+    def convolve_wrongly(images, *args):
+        result = convolve(images, *args)
+        if result.dtype == torch.float32:
+            row, col = [(0, 0), (-1, -1), (0, seed), (seed, -1)][seed % 4]
+            result[0, 0, row, col] += 1
+        return result
+
+    monkeypatch.setattr(functional, "conv2d", convolve_wrongly)
+    assert failed(ran("halo.compute", monkeypatch, seed=seed)) == {"conv"}
+
+
+@pytest.mark.parametrize("axis", ["row", "col"])
+def test_a_wrong_row_or_column_anywhere_is_found(axis, monkeypatch):
+    convolve = functional.conv2d
+
+    def convolve_wrongly(images, *args):
+        result = convolve(images, *args)
+        if result.dtype == torch.float32:
+            (result[0, 0, 21] if axis == "row" else result[0, 0, :, 23]).add_(1)
+        return result
+
+    monkeypatch.setattr(functional, "conv2d", convolve_wrongly)
+    assert "conv" in failed(ran("halo.compute", monkeypatch))
+
+
+def test_wrong_gradients_of_the_parameters_are_found(monkeypatch):
+    backward = torch.Tensor.backward
+
+    def backward_wrongly(self, gradient=None, **kwargs):
+        backward(self, gradient, **kwargs)
+        for one in parameters:
+            one.grad.add_(1)
+
+    parameters = []
+    make = compute._make
+
+    def make_and_keep(context):
+        convolution, case = make(context)
+        parameters.append(convolution.module.bias)
+        return convolution, case
+
+    monkeypatch.setattr(compute, "_make", make_and_keep)
+    monkeypatch.setattr(torch.Tensor, "backward", backward_wrongly)
+    assert failed(ran("halo.compute", monkeypatch)) == {"grad"}
