@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from pathlib import Path
 
 PCI = Path("/sys/bus/pci/devices")
 CPUS = Path("/sys/devices/system/cpu")
+NODES = Path("/sys/devices/system/node")
 
 
 def node_of_gpu(address: str) -> int | None:
@@ -21,6 +22,30 @@ def node_of_gpu(address: str) -> int | None:
 def nodes_of_cores(cpus: Iterable[int]) -> set[int]:
     """Return the NUMA nodes of some cores."""
     return {int(path.name[4:]) for cpu in cpus for path in (CPUS / f"cpu{cpu}").glob("node[0-9]*")}
+
+
+def cores_by_node() -> dict[int, set[int]]:
+    """Return the cores of each NUMA node of this host that has some."""
+    cores: dict[int, set[int]] = {}
+    for path in CPUS.glob("cpu[0-9]*/node[0-9]*"):
+        cores.setdefault(int(path.name[4:]), set()).add(int(path.parent.name[3:]))
+    return cores
+
+
+def farthest_node(node: int, among: Container[int]) -> int | None:
+    """Return the NUMA node that is the farthest from one, of the others; None where none is."""
+    try:
+        distances = list(map(int, (NODES / f"node{node}" / "distance").read_text().split()))
+    except (OSError, ValueError):
+        return None
+    # The system lists the nodes that are there in order, whatever their numbers.
+    numbers = sorted(int(path.name[4:]) for path in NODES.glob("node[0-9]*"))
+    others = [
+        (distance, -number)
+        for number, distance in zip(numbers, distances, strict=False)
+        if number != node and number in among
+    ]
+    return -max(others)[1] if others else None
 
 
 def place_of(address: str | None, cpus: Iterable[int]) -> tuple[bool | None, str]:

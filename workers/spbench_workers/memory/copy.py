@@ -1,4 +1,4 @@
-"""The benchmark ``memory.copy``: how fast each rank copies within its own memory."""
+"""The benchmark ``memory.copy``: how fast each rank copies within its memory, or to a GPU's."""
 
 from __future__ import annotations
 
@@ -8,24 +8,32 @@ import torch
 
 from spbench_workers.alone import give_rate_and_limit
 from spbench_workers.context import Context
-from spbench_workers.device.choice import device_of
-from spbench_workers.device.streams import synchronize
+from spbench_workers.device.choice import VISIBLE, NoDeviceError, device_of
+from spbench_workers.device.streams import finish, is_gpu
+from spbench_workers.memory.cores import copying_from
 from spbench_workers.timing import measure
 
 _BLOCK = 1 << 24
 """Bytes that are made or compared at once."""
+_HOST = torch.device("cpu")
 
 
 def run(context: Context) -> None:
     """Run the case."""
-    size = context.params["size"]
     place = device_of(context)
-    source = torch.zeros(size, dtype=torch.uint8, device=place)
-    target = torch.zeros(size, dtype=torch.uint8, device=place)
+    ends = ends_of(context, place)
+    with copying_from(context, place):
+        _run(context, place, *ends)
+
+
+def _run(context: Context, place: torch.device, origin: torch.device, goal: torch.device) -> None:
+    size = context.params["size"]
+    source, target = (buffer(size, end, context.params["pinned"]) for end in (origin, goal))
 
     def copy() -> None:
-        target.copy_(source)
-        synchronize(place)
+        target.copy_(source, non_blocking=True)
+        # Between two GPUs it is the stream of the one that is read.
+        finish(place)
 
     def copy_and_corrupt() -> None:
         copy()
@@ -38,6 +46,49 @@ def run(context: Context) -> None:
     error, detail = before if before[0] else after
     context.check("copy", error, 0.0, detail)
     give_rate_and_limit(context, copy, times, rate="bandwidth_gb_s", amount=size / 1e9)
+
+
+def ends_of(context: Context, place: torch.device) -> tuple[torch.device, torch.device]:
+    """Return where a copy comes from and where it goes to.
+
+    Raises:
+        NoDeviceError: There is no GPU, or no second one.
+    """
+    path = context.params["path"]
+    if path == "device":
+        return place, place
+    if not is_gpu(place):
+        raise NoDeviceError(
+            f"path {path} needs a GPU, and rank {context.world.rank} on {context.world.host} "
+            "computes on the CPU; take path device"
+        )
+    if path == "to_device":
+        return _HOST, place
+    return place, _HOST if path == "to_host" else _peer(context, place)
+
+
+def _peer(context: Context, place: torch.device) -> torch.device:
+    count, index = torch.cuda.device_count(), place.index or 0
+    if count < 2:
+        raise NoDeviceError(
+            f"path peer needs two GPUs, and rank {context.world.rank} on {context.world.host} "
+            f"sees {count}; show it another ({VISIBLE}), or take path device"
+        )
+    peer = torch.device(place.type, (index + 1) % count)
+    direct = torch.cuda.can_device_access_peer(index, peer.index)
+    if context.world.rank == 0:
+        context.choice(
+            "peer",
+            f"{place} to {peer}",
+            "peer access" if direct else "no peer access: by way of the host",
+        )
+    return peer
+
+
+def buffer(size: int, place: torch.device, pinned: bool) -> torch.Tensor:
+    """Return so many bytes, zeros; of the host's memory pinned ones, where they are asked for."""
+    pins = pinned and not is_gpu(place)
+    return torch.zeros(size, dtype=torch.uint8, device=place, pin_memory=pins)
 
 
 def _check(

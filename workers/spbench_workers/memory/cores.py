@@ -1,0 +1,78 @@
+"""The cores that a rank copies from: near to its GPU, far from it, or as its launcher bound it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+from spbench_workers.context import Context
+from spbench_workers.device.choice import Gpu
+from spbench_workers.device.nearness import cores_by_node, farthest_node, node_of_gpu
+from spbench_workers.device.streams import is_gpu
+from spbench_workers.errors import CannotRunError
+
+
+@contextmanager
+def copying_from(context: Context, place: torch.device) -> Iterator[None]:
+    """Keep this rank on the cores that ``cores`` asks for; its host memory comes to lie there too.
+
+    Raises:
+        CannotRunError: There is no GPU, nobody knows its node, there is no other node, or the
+            rank may not run there.
+    """
+    asked = context.params["cores"]
+    if asked == "all":
+        yield
+        return
+    before, threads = os.sched_getaffinity(0), torch.get_num_threads()
+    taken = _take(asked, _address(asked, place))
+    if context.world.rank == 0:
+        context.choice("cores", f"{asked}: NUMA node {taken}", _cores_now())
+    # Memory lies where it is first touched: torch's other threads stay where they were.
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+        os.sched_setaffinity(0, before)
+
+
+def _address(asked: str, place: torch.device) -> str | None:
+    if not is_gpu(place):
+        raise CannotRunError(
+            f"cores {asked} are those of a GPU, and the device is {place}; take cores all"
+        )
+    return Gpu.of(place).address
+
+
+def _take(asked: str, address: str | None) -> int:
+    """Move to cores near to a GPU or far from it; return their node."""
+    node = node_of_gpu(address) if address is not None else None
+    if node is None:
+        raise CannotRunError(
+            f"cores {asked}: the system does not tell on which NUMA node the GPU "
+            f"{address or 'of this rank'} is; take cores all"
+        )
+    cores = cores_by_node()
+    taken = node if asked == "near" else farthest_node(node, cores)
+    if taken is None or not cores.get(taken):
+        raise CannotRunError(
+            f"cores {asked}: there is no such NUMA node with cores for the GPU {address}, which is "
+            f"on node {node}; take cores all"
+        )
+    try:
+        os.sched_setaffinity(0, cores[taken])
+    except OSError as error:
+        raise CannotRunError(
+            f"cores {asked}: the rank may not run on NUMA node {taken} ({error.strerror}); give "
+            "the job the whole host, or take cores all"
+        ) from None
+    return taken
+
+
+def _cores_now() -> str:
+    cores = sorted(os.sched_getaffinity(0))
+    return f"{len(cores)} cores, from {cores[0]} to {cores[-1]}"
