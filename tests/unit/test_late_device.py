@@ -32,6 +32,10 @@ def test_blocking_copies_and_reads_wait():
     assert torch.equal(ones, ones + 0)
 
 
+def test_numbers_of_python_become_tensors():
+    assert (torch.tensor([1, 2], device="late") + 1).cpu().tolist() == [2, 3]
+
+
 def test_a_copy_that_does_not_block_comes_later():
     host = torch.zeros(3)
     host.copy_(torch.ones(3, device="late") * 5, non_blocking=True)
@@ -89,6 +93,15 @@ def test_gradients_are_those_of_the_host():
         functional.conv2d(*given).square().sum().backward()
         found.append([one.grad.cpu() for one in given])
     torch.testing.assert_close(*found)
+
+
+def test_running_statistics_change_once():
+    pixels = torch.randn(2, 3, 4, 4)
+    norms = [torch.nn.BatchNorm2d(3).to(device) for device in ("cpu", "late")]
+    for norm in norms:
+        norm(pixels.to(norm.weight.device))
+    LATE.streams.finish()
+    torch.testing.assert_close(norms[1].running_mean.cpu(), norms[0].running_mean)
 
 
 def test_time_is_that_of_the_work_not_of_the_call():
