@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from spbench_workers.catalog import BENCHMARKS as ENTRIES
 from spbench_workers.catalog import COMMON_FAULTS
 from spbench_workers.catalog.models import BENCHMARKS
 from spbench_workers.layout import parse_pair
@@ -99,6 +100,7 @@ def test_a_balance_by_estimated_cost_gives_tiles_more_layers():
         ({"precision": "bfp_16"}, "precision", "bf16"),
         ({"precision": "bp_16"}, "precision", "bf16"),
         ({"precision": "bf_16"}, "precision", "bf16"),
+        ({"precision": "tf_32"}, "precision", "tf32"),
         ({"precision": "int_8", "enable_evaluation": True}, "precision", "int8"),
         ({"precision": "int8", "enable_evaluation": True}, "device", "cpu"),
         ({}, "schedule", "1f1b"),
@@ -193,6 +195,11 @@ def test_what_a_model_is():
         ({"app": "cifar"}, "datapath", "needs a datapath"),
         ({"precision": "int8"}, "precision", "set enable_evaluation"),
         ({"precision": "bf61"}, "precision", "none of fp32"),
+        (
+            {"precision": "tf32", "device": "cpu"},
+            "precision",
+            "tf32 is a format of GPUs; take fp32",
+        ),
         ({"backend": "nccl", "device": "cpu"}, "backend", "not of cpu"),
         ({"depth": 100}, "depth", "the nearest 92 and 101"),
         ({"depth": 20, "arch": "resnet50"}, "depth", "leave depth out"),
@@ -258,3 +265,18 @@ def test_every_entry_holds_together(entry):
     assert not set(entry.faults) & set(COMMON_FAULTS)
     json.dumps(entry.complete({}))
     json.dumps([param.json_schema() for param in entry.params])
+
+
+@pytest.mark.parametrize("device", ["auto", "cpu", "cuda"])
+@pytest.mark.parametrize("precision", ["fp32", "fp64", "tf32", "bf16"])
+@pytest.mark.parametrize("name", ["model.resnet", "model.profile"])
+def test_products_are_counted_upon_where_a_gpu_is_asked_for(name, precision, device):
+    entry, given = ENTRIES[name], {"device": device, "precision": precision}
+    if (precision, device) == ("tf32", "cpu"):
+        assert refused(entry, given) == (
+            "precision",
+            "tf32 is a format of GPUs; take fp32, or device cuda",
+        )
+        return
+    counted = device == "cuda" and precision in ("fp32", "tf32")
+    assert ("products" in entry.checks_of(entry.complete(given))) == counted

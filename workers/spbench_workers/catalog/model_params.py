@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from spbench_workers.catalog.parameters import Param
+from spbench_workers.catalog.benchmark import ParamError
+from spbench_workers.catalog.parameters import Param, Params
 from spbench_workers.catalog.shared_params import DEVICE, SEED, iterations, warmup
 from spbench_workers.catalog.tiles import IMAGE_SIZE
 
@@ -97,10 +98,11 @@ _NUMBERS = (
         "choice",
         "fp32",
         "number format of what is computed",
-        choices=("fp32", "fp64", "fp16", "bf16", "int8"),
+        choices=("fp32", "fp64", "tf32", "fp16", "bf16", "int8"),
         spellings={
             "fp_32": "fp32",
             "fp_64": "fp64",
+            "tf_32": "tf32",
             "fp_16": "fp16",
             "bf_16": "bf16",
             "bfp_16": "bf16",
@@ -217,3 +219,18 @@ AMOEBANET = (
         "whether the second half of a halving layer reads the odd pixels; off as the reference",
     ),
 )
+
+
+def check_tf32(params: Params) -> None:
+    """Refuse tf32 on the host, which has no such products.
+
+    Raises:
+        ParamError: It is asked for there.
+    """
+    if params["precision"] == "tf32" and params["device"] == "cpu":
+        raise ParamError("precision", "tf32 is a format of GPUs; take fp32, or device cuda")
+
+
+def multiplies_either_way(params: Params) -> bool:
+    """Return whether the device is known to be one that multiplies fp32 as fp32 or as TF32."""
+    return params["device"] == "cuda" and params["precision"] in ("fp32", "tf32")

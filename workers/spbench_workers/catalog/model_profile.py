@@ -6,7 +6,13 @@ from dataclasses import replace
 from typing import Any
 
 from spbench_workers.catalog.benchmark import TIME_MS, Benchmark, Metric, ParamError
-from spbench_workers.catalog.model_params import AMOEBANET, NETWORK, RESNET
+from spbench_workers.catalog.model_params import (
+    AMOEBANET,
+    NETWORK,
+    RESNET,
+    check_tf32,
+    multiplies_either_way,
+)
 from spbench_workers.catalog.models import with_model
 from spbench_workers.catalog.parameters import Param, Params
 from spbench_workers.catalog.shared_params import DEVICE, SEED, iterations, warmup
@@ -23,6 +29,7 @@ def resolve(params: Params) -> Params:
     Raises:
         ParamError: There is no such model, or a parameter does nothing.
     """
+    check_tf32(params)
     name = params["model"]
     sizes = params["batch_sizes"]
     if sorted(set(sizes)) != sizes:
@@ -52,6 +59,11 @@ def _refuse(params: Params, names: list[str], why: str) -> None:
             raise ParamError(name, f"{name} is no parameter {why}; leave it out")
 
 
+def _checks(checks: tuple[str, ...], params: Params) -> tuple[str, ...]:
+    """Products are compared on GPUs alone: with ``auto`` they are not counted upon."""
+    return checks if multiplies_either_way(params) else checks[:-1]
+
+
 def _of_layer(name: str, unit: str, what: str) -> Metric:
     return Metric(name, unit, "none", f"of a layer at a batch size: {what}")
 
@@ -72,7 +84,7 @@ BENCHMARKS = (
                 "choice",
                 "fp32",
                 "number format of what is computed",
-                choices=("fp32", "fp64", "fp16", "bf16"),
+                choices=("fp32", "fp64", "tf32", "fp16", "bf16"),
             ),
             DEVICE,
             warmup(2),
@@ -88,8 +100,9 @@ BENCHMARKS = (
             _of_layer("working_bytes", "B", "what it needs beside that while it runs"),
             _of_layer("parameter_bytes", "B", "its parameters, at any batch size"),
         ),
-        checks=("output", "parameters"),
+        checks=("output", "parameters", "products"),
         faults=("wrong-layer",),
         resolve=resolve,
+        choose_checks=_checks,
     ),
 )

@@ -18,7 +18,14 @@ from spbench_workers.catalog.model_layout import (
     resolve_grids,
     resolve_members,
 )
-from spbench_workers.catalog.model_params import AMOEBANET, COMMON, RESNET, SCHEMES
+from spbench_workers.catalog.model_params import (
+    AMOEBANET,
+    COMMON,
+    RESNET,
+    SCHEMES,
+    check_tf32,
+    multiplies_either_way,
+)
 from spbench_workers.catalog.model_rounds import (
     INTERLEAVED,
     check_round_members,
@@ -168,6 +175,7 @@ def _resolve_numbers(params: Params) -> Params:
         if params["device"] == "cuda":
             raise ParamError("device", "int8 infers on device cpu alone")
         params = params | {"device": "cpu"}
+    check_tf32(params)
     if params["backend"] == "nccl" and params["device"] == "cpu":
         raise ParamError("backend", "backend nccl carries data of device cuda, not of cpu")
     return params
@@ -249,7 +257,7 @@ _METRICS = (
     Metric("speedup_vs_sequential", "1", "higher", "sequential_ms over time_ms"),
     Metric("efficiency", "1", "higher", "that over the number of ranks"),
 )
-_CHECKS = ("output", "loss", "input_grad", "grad", "running_stats", "weights", "slope")
+_CHECKS = ("output", "loss", "input_grad", "grad", "running_stats", "weights", "slope", "products")
 _FAULTS = (
     "drop-gradient",
     "mean-instead-of-sum",
@@ -260,13 +268,18 @@ _FAULTS = (
 
 
 def _checks(checks: tuple[str, ...], params: Params) -> tuple[str, ...]:
-    """Inference has outputs alone; slopes of the loss need the whole model on one process."""
+    """Inference has outputs alone; slopes of the loss need the whole model on one process.
+
+    Products are compared on GPUs alone: with ``auto`` they are not counted upon.
+    """
     if not params["validate"]:
         return ()
+    left_out = set() if multiplies_either_way(params) else {"products"}
+    if params["scheme"] != "sequential":
+        left_out.add("slope")
     if params["enable_evaluation"]:
-        return ("output",)
-    sequential = params["scheme"] == "sequential"
-    return tuple(name for name in checks if name != "slope" or sequential)
+        left_out |= set(checks) - {"output", "products"}
+    return tuple(name for name in checks if name not in left_out)
 
 
 BENCHMARKS = tuple(

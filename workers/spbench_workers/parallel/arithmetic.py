@@ -12,6 +12,7 @@ from torch import nn
 from spbench_workers.parallel.int8 import Int8Products, RangeRecorder, Ranges, agreed
 from spbench_workers.parallel.loss_scale import LossScale
 from spbench_workers.parallel.precision import MixedProducts, Precision, Products, narrow
+from spbench_workers.parallel.product_errors import ProductErrors
 
 
 class Arithmetic:
@@ -85,6 +86,14 @@ class Arithmetic:
         yield ranges
         self._products = kept
         ranges.update(agreed(self._world, recorder.ranges))
+
+    @contextmanager
+    def comparing(self) -> Iterator[ProductErrors]:
+        """Compute inside as the device does, and compare each product with float64."""
+        kept, errors = self._products, ProductErrors()
+        self._products = errors
+        yield errors
+        self._products = kept
 
     def quantise(self, ranges: Ranges) -> None:
         """Convolve in whole numbers of 8 bits from now on; see `Engine.calibrate`.

@@ -16,7 +16,7 @@ from spbench_workers.parallel.epochs import Epochs
 from spbench_workers.parallel.figures import give_figures, give_sequential
 from spbench_workers.parallel.peak_memory import PeakMemory
 from spbench_workers.parallel.steps import Steps
-from spbench_workers.parallel.validation import Validation, plans_of
+from spbench_workers.parallel.validation import Validation, check_products, plans_of
 from spbench_workers.timing import measure
 
 
@@ -29,9 +29,11 @@ def run(context: Context) -> None:
     if case.plan.backend == "nccl" and context.world.rank == 0:
         context.choice("kernel_loading", *kernel_loading(os.environ))
     if context.params["validate"]:
-        for plan in plans_of(case.small(context.params["batch_size"])):
+        small = case.small(context.params["batch_size"])
+        for plan in plans_of(small):
             Validation(context, plan, case.learning, planting.plant, _make_ready).run()
         planting.remove()
+        check_products(context, small)
     elif context.world.rank == 0:
         context.choice("validate", "off", "nothing was compared with the sequential model")
     _time(context, case, images)

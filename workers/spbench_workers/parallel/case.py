@@ -57,7 +57,8 @@ def case_of(context: Context) -> Case:
     params = context.params
     model = model_of(context.entry.name.removeprefix("model."), params)
     layout = layout_of(params)
-    place = device_of(context)
+    precision = PRECISIONS[params["precision"]]
+    place = device_of(context, tf32=precision.tf32)
     plan = Plan(
         model,
         layout,
@@ -71,7 +72,7 @@ def case_of(context: Context) -> Case:
         schedule=params["schedule"] or "1f1b",
         seed=context.seed,
         device=place,
-        precision=PRECISIONS[params["precision"]],
+        precision=precision,
         backend=params["backend"] or "mpi",
         one_way=bool(params["enable_master_comm_opt"]),
         fused_layers=params["fused_layers"] or 0,

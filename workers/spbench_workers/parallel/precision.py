@@ -10,6 +10,9 @@ In fp64 and fp32 all is of one format. In 16 bits the work is mixed:
   computed in fp32, and so are logits and loss.
 - fp16 holds nothing below 2^-24: see `spbench_workers.parallel.loss_scale`.
 
+In tf32 all is fp32, but a GPU rounds what it multiplies to 11 bits, 10 of them written down. That
+is a setting of the device, made where it is chosen: nothing here needs to know.
+
 A model that only infers keeps the weights of its convolutions in 16 bits: they would be rounded so
 anyway. In int8 all is fp32, but for the convolutions: see `spbench_workers.parallel.int8`.
 
@@ -44,6 +47,7 @@ class Precision:
         weights: In which weights are kept, where they learn, with their gradients.
         scales_loss: Whether gradients would be too small for `work`.
         int8: Whether convolutions multiply whole numbers of 8 bits, in place of `work`.
+        tf32: Whether a GPU multiplies fp32 as TF32.
     """
 
     name: str
@@ -51,6 +55,7 @@ class Precision:
     weights: torch.dtype
     scales_loss: bool = False
     int8: bool = False
+    tf32: bool = False
 
     @property
     def mixed(self) -> bool:
@@ -60,15 +65,23 @@ class Precision:
     @property
     def rounding(self) -> float:
         """The share of itself by which rounding changes a number, as a mean."""
-        return torch.finfo(self.work).eps / 4
+        return self.epsilon / 4
+
+    @property
+    def epsilon(self) -> float:
+        """The distance from 1 to the next number that is multiplied."""
+        return TF32_EPSILON if self.tf32 else float(torch.finfo(self.work).eps)
 
 
+TF32_EPSILON: Final = 2.0**-10
+"""TF32 has as many bits of a number as fp16, and as large numbers as fp32."""
 FP64: Final = Precision("fp64", torch.float64, torch.float64)
 FP32: Final = Precision("fp32", torch.float32, torch.float32)
 FP16: Final = Precision("fp16", torch.float16, torch.float32, scales_loss=True)
 BF16: Final = Precision("bf16", torch.bfloat16, torch.float32)
+TF32: Final = Precision("tf32", torch.float32, torch.float32, tf32=True)
 INT8: Final = Precision("int8", torch.float32, torch.float32, int8=True)
-PRECISIONS: Final = {one.name: one for one in (FP64, FP32, FP16, BF16, INT8)}
+PRECISIONS: Final = {one.name: one for one in (FP64, FP32, TF32, FP16, BF16, INT8)}
 """By name."""
 
 

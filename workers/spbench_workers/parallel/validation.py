@@ -6,6 +6,8 @@ compares the part that it has. The ranks compute in float64 for this, too: what 
 and how much of it there may be, the reference says itself: it is computed once more, from weights
 and images that are off by a few last bits. Formats of fewer bits than fp32 are compared once more
 as they are: ranks may be somewhat farther from float64 than one process in that format is.
+
+On a GPU, which may multiply fp32 in two ways, `check_products` compares single products besides.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from spbench_workers.parallel.finite_differences import worst_slope
 from spbench_workers.parallel.micro_batches import MicroBatch
 from spbench_workers.parallel.plan import Learning, Plan
 from spbench_workers.parallel.precision import FP32, FP64
+from spbench_workers.parallel.product_errors import compares, tolerance_of
 from spbench_workers.parallel.reference import STEPS, Key, OneProcess, Results, Tensors
 
 LEAST_TOLERANCE = 1e-10
@@ -52,6 +55,27 @@ def plans_of(plan: Plan) -> tuple[Plan, ...]:
     """Return in which formats a plan is compared: always in float64."""
     exact = replace(plan, precision=FP64)
     return (exact,) if plan.precision in (FP32, FP64) else (exact, plan)
+
+
+def check_products(context: Context, plan: Plan) -> None:
+    """Check each rank's products by themselves, in the format of the run, where that is needed.
+
+    All ranks must call it.
+
+    Args:
+        context: The case.
+        plan: What is computed, with the micro-batches of the small batch.
+    """
+    if not compares(plan.precision, plan.device):
+        return
+    image, classes = plan.model.image, context.params["num_classes"]
+    seed = context.seed_for("products")
+    images = SyntheticImages(image, classes, seed=seed, dtype=plan.dtype, device=plan.device)
+    engine = Engine(context.world.comm, plan, images)
+    with engine.arithmetic.comparing() as errors:
+        engine.evaluate()
+    engine.free()
+    context.check("products", errors.worst, tolerance_of(plan.precision), errors.where)
 
 
 class Validation:
@@ -131,7 +155,7 @@ class Validation:
             kind: self._compare(MPI.COMM_SELF, getattr(wanted, kind), found.get(kind, {}))[0]
             for kind in KINDS
         }
-        least = float(torch.finfo(self._plan.precision.work).eps)
+        least = self._plan.precision.epsilon
         return {kind: min(1.0, FORMAT_SLACK * max(error, least)) for kind, error in errors.items()}
 
     def _compare(

@@ -17,6 +17,7 @@ from spbench_workers.errors import CannotRunError
 from spbench_workers.parallel.arithmetic import Arithmetic
 from spbench_workers.parallel.layer_times import as_tuple
 from spbench_workers.parallel.precision import PRECISIONS
+from spbench_workers.parallel.product_errors import compares, tolerance_of
 from spbench_workers.profile.row import Memory, Row, Times
 from spbench_workers.profile.subject import Subject, subject_of
 from spbench_workers.timing import measure
@@ -28,16 +29,21 @@ TOLERANCE = 1e-5
 def run(context: Context) -> None:
     """Run the case: every rank does the same at once, and the medians are of all of them."""
     params, comm = context.params, context.world.comm
-    place = device_of(context)
+    precision = PRECISIONS[params["precision"]]
+    place = device_of(context, tf32=precision.tf32)
     subject = subject_of(params, place, context.seed)
     if context.planted("wrong-layer"):
         subject = _with_a_wrong_layer(subject)
-    precision = PRECISIONS[params["precision"]]
     arithmetic = Arithmetic(MPI.COMM_SELF, precision, subject.layers, place, learns=True)
     row = Row(subject)
     batches = {count: subject.pixels(count) for count in params["batch_sizes"]}
     with arithmetic.entered():
-        _check(context, subject, row, batches[params["batch_sizes"][0]])
+        images = batches[params["batch_sizes"][0]]
+        _check(context, subject, row, images)
+        if compares(precision, place):
+            with arithmetic.comparing() as errors, arithmetic.entered():
+                row.output(images)
+            context.check("products", errors.worst, tolerance_of(precision), errors.where)
         rounds: dict[int, list[Times]] = {count: [] for count in batches}
 
         def go() -> None:

@@ -1,0 +1,137 @@
+"""Whether fp32 is multiplied as fp32: what whole models do not show, single products do."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+import torch
+from mpi4py import MPI
+from torch import nn
+
+from spbench_workers.catalog import BENCHMARKS
+from spbench_workers.device.formats import multiply_fp32
+from spbench_workers.layout_models import model_layout
+from spbench_workers.models import model
+from spbench_workers.parallel.micro_batches import micro_batches
+from spbench_workers.parallel.plan import Learning, Plan
+from spbench_workers.parallel.precision import FP32, FP64, TF32
+from spbench_workers.parallel.product_errors import FP32_SLACK, ProductErrors, tolerance_of
+from spbench_workers.parallel.validation import Validation, check_products, plans_of
+from standins.late_device import install
+from standins.tf32 import BF16_BITS, TF32_BITS, Tf32Products
+
+LATE = install()
+GPU, CPU = torch.device("late"), torch.device("cpu")
+MODEL = model("resnet", image_size=(32, 32), num_classes=5, version=2, depth=11)
+
+
+class Context:
+    """A case on one rank, and what it checks."""
+
+    def __init__(self):
+        self.world = SimpleNamespace(comm=MPI.COMM_SELF)
+        self.entry = BENCHMARKS["model.resnet"]
+        self.params = {"validate": True, "enable_evaluation": False, "scheme": "sequential"}
+        self.params |= {"num_classes": 5, "device": "auto", "precision": "fp32"}
+        self.checks = {}
+
+    def seed_for(self, *words):
+        return len(words)
+
+    def progress(self, *words):
+        pass
+
+    def check(self, name, error, tolerance, where):
+        self.checks[name] = error <= tolerance
+
+
+@pytest.fixture(autouse=True)
+def _settings():
+    """Torch's own: convolutions in TF32, products of matrices not."""
+    LATE.reset()
+    kept = torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32 = True, False
+    yield
+    torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32 = kept
+    LATE.streams.synchronize()
+
+
+def plan_of(device, precision):
+    batches = micro_batches(2, 1, mirrored=False, times=1)
+    layers = (len(MODEL.layers),)
+    return Plan(MODEL, model_layout(1), layers, batches, device=device, precision=precision)
+
+
+def products_pass(precision, bits=TF32_BITS):
+    context = Context()
+    with Tf32Products(bits):
+        check_products(context, plan_of(GPU, precision))
+    return context.checks["products"]
+
+
+def test_tf32_called_fp32_is_found():
+    assert not products_pass(FP32)
+    multiply_fp32(CPU)
+    assert products_pass(FP32)
+    torch.backends.cuda.matmul.allow_tf32 = True
+    assert not products_pass(FP32)
+
+
+def test_tf32_is_found_right_and_fewer_bits_are_not():
+    torch.backends.cuda.matmul.allow_tf32 = True
+    assert products_pass(TF32)
+    assert not products_pass(TF32, BF16_BITS)
+
+
+def test_a_whole_model_in_float64_is_blind_to_it():
+    context, (exact, *others) = Context(), plans_of(plan_of(GPU, FP32))
+    assert (exact.precision, others) == (FP64, [])
+    with Tf32Products() as products:
+        Validation(context, exact, Learning(), lambda *_: None, lambda *_: None).run()
+    assert len(context.checks) > 5
+    assert all(context.checks.values())
+    assert products.products == 0
+
+
+def test_tf32_is_compared_as_a_whole_too():
+    torch.backends.cuda.matmul.allow_tf32 = True
+    plan = plan_of(GPU, TF32)
+    assert [one.precision for one in plans_of(plan)] == [FP64, TF32]
+    context = Context()
+    with Tf32Products() as products:
+        Validation(context, plan, Learning(), lambda *_: None, lambda *_: None).run()
+    assert products.products > 0
+    assert all(context.checks.values())
+
+
+@pytest.mark.parametrize("device", [CPU, GPU], ids=str)
+@pytest.mark.parametrize("precision", [FP32, FP64, TF32], ids=lambda one: one.name)
+def test_products_are_checked_where_there_are_two_ways(device, precision):
+    context = Context()
+    check_products(context, plan_of(device, precision))
+    assert list(context.checks) == (["products"] if device == GPU and precision != FP64 else [])
+
+
+def test_the_largest_error_is_named_and_no_number_is_the_largest():
+    layer = nn.Conv2d(3, 4, (1, 3))
+    with ProductErrors() as errors:
+        layer(torch.randn(2, 3, 5, 5))
+        assert errors.where.endswith("of a convolution with 4x3x1x3 weights")
+        layer(torch.full((2, 3, 5, 5), float("nan")))
+        layer(torch.randn(2, 3, 5, 5))
+    assert errors.worst == float("inf")
+
+
+def test_the_output_is_the_device_s_own():
+    layer, pixels = nn.Conv2d(3, 4, 3, padding=1, stride=2), torch.randn(3, 3, 70, 71)
+    linear, values = nn.Linear(6, 2), torch.randn(3, 6)
+    wanted = layer(pixels), linear(values)
+    with ProductErrors() as errors:
+        found = layer(pixels), linear(values)
+    assert all(map(torch.equal, found, wanted))
+    assert 0 < errors.worst < tolerance_of(FP32)
+
+
+def test_the_tolerances_lie_between_the_formats():
+    assert tolerance_of(FP32) == FP32_SLACK * 2.0**-23
+    assert tolerance_of(replace(FP32, tf32=True)) == tolerance_of(TF32) > 32 * tolerance_of(FP32)

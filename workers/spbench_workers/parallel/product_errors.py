@@ -1,0 +1,105 @@
+"""Products of fp32 as a device makes them, beside float64: each by itself.
+
+A whole model in float64 does not show whether a GPU multiplies fp32 as fp32 or as TF32, and in fp32
+it shows it badly: rounding turns ReLUs, and what follows is off by as much whatever the format. A
+product by itself is off by what its format rounds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch.nn import functional
+
+from spbench_workers.device.streams import is_gpu
+from spbench_workers.parallel.precision import FP32, TF32, Precision, Products
+from spbench_workers.spatial.conv import Pair
+
+SIDE, IMAGES = 64, 2
+"""What a convolution is compared on: a corner of some images. Its gradients then are sums of few
+thousand products, whose own rounding stays small whatever the order they are added in."""
+FP32_SLACK = 256.0
+"""Times the distance from 1 to the next number. Sums of thousands of products round to some ten
+times that, and Winograd's transforms lose as much again; TF32 is off by 2000 times."""
+TF32_SLACK = 2.0
+"""Times TF32's own distance, as some devices cut numbers off where others round them."""
+
+Factors = tuple[torch.Tensor, torch.Tensor]
+Multiply = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+
+
+def compares(precision: Precision, device: torch.device) -> bool:
+    """Return whether products are compared: of fp32 and tf32, where a device may take the other."""
+    return is_gpu(device) and precision in (FP32, TF32)
+
+
+def tolerance_of(precision: Precision) -> float:
+    """Return how far products may be from float64, in fp32 or tf32; see `ProductErrors.worst`."""
+    return (TF32_SLACK if precision.tf32 else FP32_SLACK) * precision.epsilon
+
+
+class ProductErrors(Products):
+    """Computes as the device does; compares convolutions and fully connected layers with float64.
+
+    Their gradients, of pixels and of weights, are compared too; what stands in for the gradient of
+    the output is the output itself.
+
+    Attributes:
+        worst: The largest error by now, of any output or gradient: the root of the sum of squared
+            differences over that of squared values.
+        where: Of which product.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.worst, self.where = 0.0, ""
+
+    def conv2d(
+        self,
+        pixels: torch.Tensor,
+        weight: torch.Tensor,
+        bias: torch.Tensor | None = None,
+        stride: Pair = 1,
+        padding: Pair = 0,
+        dilation: Pair = 1,
+        groups: int = 1,
+    ) -> torch.Tensor:
+        """Convolve, and compare a corner."""
+
+        def convolve(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+            return torch.conv2d(one, other, None, stride, padding, dilation, groups)
+
+        corner = pixels[:IMAGES, :, :SIDE, :SIDE].contiguous()
+        self._compare("convolution", convolve, (corner, weight))
+        return torch.conv2d(pixels, weight, bias, stride, padding, dilation, groups)
+
+    def linear(
+        self, values: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        """Multiply, and compare."""
+        self._compare("product", functional.linear, (values, weight))
+        return super().linear(values, weight, bias)
+
+    def _compare(self, kind: str, multiply: Multiply, factors: Factors) -> None:
+        if not factors[0].numel():
+            return
+        found = _passes(multiply, factors)
+        wanted = _passes(multiply, (factors[0].double(), factors[1].double()))
+        for name, one, other in zip(("output", "input_grad", "grad"), found, wanted, strict=True):
+            size = float(other.square().sum())
+            error = float((one.double() - other).square().sum())
+            share = (error / size) ** 0.5 if size else error
+            share = math.inf if math.isnan(share) else share
+            if share > self.worst:
+                shape = "x".join(map(str, factors[1].shape))
+                self.worst, self.where = share, f"{name} of a {kind} with {shape} weights"
+
+
+def _passes(multiply: Multiply, factors: Factors) -> tuple[torch.Tensor, ...]:
+    """Return the product and the gradients of its factors."""
+    one, other = (factor.detach().requires_grad_() for factor in factors)
+    with torch.enable_grad():
+        made = multiply(one, other)
+    return made.detach(), *torch.autograd.grad(made, (one, other), made.detach())
