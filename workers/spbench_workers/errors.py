@@ -28,16 +28,12 @@ def allocating(size: int) -> Iterator[None]:
         size: The bytes that the block asks for.
 
     Raises:
-        CannotRunError: There is none, on the host or on a GPU.
+        CannotRunError: The host has none.
     """
     try:
         yield
     except (MemoryError, RuntimeError) as error:
-        # Not above: it needs this module.
-        from spbench_workers.device.failures import told_of_gpu
-
-        if (told := told_of_gpu(error)) is not error:
-            raise told from None
+        # Of a GPU more is known, and told by who runs the case.
         if isinstance(error, RuntimeError) and _OF_THE_HOST not in str(error):
             raise
         raise CannotRunError(

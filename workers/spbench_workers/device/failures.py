@@ -4,75 +4,147 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
 
 from spbench_workers.errors import CannotRunError
 
-_OUT_OF_MEMORY = re.compile(
-    r"Tried to allocate (?P<asked>[\d.]+ [KMGT]?i?B)\. GPU (?P<gpu>\d+) has a total capacity of "
-    r"(?P<total>[\d.]+ [KMGT]?i?B) of which (?P<free>[\d.]+ [KMGT]?i?B|0 bytes) is free"
+_SIZE = r"[\d.]+ (?:bytes|[KMGT]iB)"
+_ASKED = re.compile(rf"Tried to allocate (?P<asked>{_SIZE})")
+_HELD = re.compile(
+    rf"GPU (?P<gpu>\d+) has a total capacity of (?P<total>{_SIZE}) "
+    rf"of which (?P<free>{_SIZE}) is free"
 )
-_SHARED = re.compile(r"Process \d+ has [\d.]+ [KMGT]?i?B memory in use")
-_PINNED = re.compile(r"pin(ned)?[ _]memory|cudaHostAlloc|cudaErrorMemoryAllocation", re.IGNORECASE)
+_OTHERS = re.compile(rf"Process \d+ has ({_SIZE}) memory in use")
+_LIMIT = re.compile(rf"({_SIZE}) allowed;")
+_OF_GPUS = re.compile(r"cuda|cudnn|cublas|nvidia|nccl", re.IGNORECASE)
 _NO_MEMORY = re.compile(
-    r"out of memory|(can't|not enough).* memory|_ALLOC_FAILED|unable to find an engine",
-    re.IGNORECASE,
+    r"out of memory|ALLOC_FAILED|ALLOCATION_FAILED|cudaErrorMemoryAllocation", re.IGNORECASE
 )
-"""The last is what torch says where no algorithm of cuDNN had the memory that it needs."""
-_LOWER = "lower image_size, batch_size or the number format's bytes, or take more parts or tiles"
+_NO_MEMORY_EITHER = re.compile(
+    r"(can't|not enough).* memory|unable to find an engine", re.IGNORECASE
+)
+"""The host's words, and torch's where no algorithm of cuDNN had the memory that it needs."""
+_LIBRARIES = ("cuDNN", "cuBLAS", "NCCL")
+_SMALLER = (
+    "image_size",
+    "batch_size",
+    "batch_sizes",
+    "in_channels",
+    "out_channels",
+    "num_filters",
+    "depth",
+    "num_layers",
+    "n",
+    "size",
+    "max_bytes",
+)
+_MORE = ("parts", "split_size", "num_spatial_parts", "local_DP")
+_FORMATS = ("precision", "dtype")
+_WIDE = ("fp32", "fp64", "tf32")
 _SENTENCES = (
     (
-        r"devices? (are|is) busy or unavailable|cudaErrorDevicesUnavailable",
+        r"devices?(\(s\))? (is|are|is/are) busy or unavailable|cudaErrorDevicesUnavailable"
+        r"|exclusive-thread device already in use|cudaErrorDeviceAlreadyInUse",
         "the GPU takes no further process: it is in exclusive mode, or another job has it; set it "
         "to default mode (nvidia-smi -c 0), or give each rank a GPU of its own",
     ),
     (
-        r"uncorrectable ECC error|ECCUncorrectable",
+        r"ECC error|ECCUncorrectable|cudaErrorContained|cudaErrorExternalDevice",
         "the GPU's memory has an uncorrectable ECC error: take it out of service (nvidia-smi -q "
         "-d ECC tells more)",
     ),
     (
-        r"fallen off the bus|device (was |is )?lost|cudaErrorDeviceLost|no longer accessible"
-        r"|unspecified launch failure|hardware stack error",
+        r"NVLink error|cudaErrorNvlinkUncorrectable|peer GPU memory over nvlink",
+        "a link between GPUs has an uncorrectable error: take them out of service (nvidia-smi "
+        "nvlink -e tells more)",
+    ),
+    (
+        r"fallen off the bus|(device|GPU) (was |is )?lost|cudaErrorDeviceLost|no longer accessible"
+        r"|unspecified launch failure|hardware stack error|cudaErrorDeviceUninitialized"
+        r"|CUDA error: unknown error",
         "the GPU is lost to this process: look at dmesg for Xid lines, and reset or replace it",
     ),
     (
-        r"driver version is insufficient|driver on your system is too old|unsupported display "
-        r"driver|InsufficientDriver",
+        r"driver version is insufficient|driver on your system is too old|InsufficientDriver",
         "NVIDIA's driver is too old for this torch: install a newer driver, or a torch for an "
         "older CUDA (spbench doctor names both)",
     ),
     (
-        r"no kernel image is available",
+        r"unsupported display driver|forward compatibility was attempted|CompatNotSupported"
+        r"|SystemDriverMismatch|Driver/library version mismatch|incompatible driver context",
+        "the parts of NVIDIA's driver do not fit each other: the kernel's and the library's are of "
+        "two versions, as after an update without a reboot, or in a container (spbench doctor "
+        "names the kernel's)",
+    ),
+    (
+        r"Found no NVIDIA driver|No CUDA GPUs are available|no CUDA-capable device is detected"
+        r"|driver initialization failed|CUDA unknown error|initialization error"
+        r"|system not yet initialized",
+        "NVIDIA's driver shows this process no GPU that works: see nvidia-smi, "
+        "CUDA_VISIBLE_DEVICES and, with NVSwitch, whether the fabric manager runs",
+    ),
+    (
+        r"no kernel image is available|unsupported toolchain|ARCH_MISMATCH",
         "this torch has no code for the GPU's capability: install a torch that has (spbench doctor "
         "names both)",
+    ),
+    (
+        r"MPS (client|server)|cudaErrorMps",
+        "the MPS server of this host does not take the rank: see whether it runs, and how many "
+        "clients it allows (nvidia-cuda-mps-control)",
     ),
     (
         r"invalid device ordinal",
         "a GPU is asked for that this rank does not see: compare gpus and CUDA_VISIBLE_DEVICES",
     ),
     (
-        r"illegal memory access|misaligned address",
+        r"launch timed out",
+        "a kernel took longer than the driver lets it, as where a display hangs on the GPU: take "
+        "a GPU without one, or a smaller case",
+    ),
+    (
+        r"illegal memory access|misaligned address|illegal instruction|assert triggered",
         "a kernel on the GPU read or wrote memory that is not its own: a defect of spbench, torch "
         "or MPI; run again with CUDA_LAUNCH_BLOCKING=1 to learn where",
     ),
 )
 
 
-def sentence_of(error: BaseException) -> str | None:
+@contextmanager
+def while_doing(what: str) -> Iterator[None]:
+    """Note with an exception what was being done, such as ``stage 2 was built``."""
+    try:
+        yield
+    except Exception as error:
+        error.add_note(f"while {what}")
+        raise
+
+
+def told_of_gpu(error: Exception, params: Mapping[str, Any] | None = None) -> Exception:
+    """Return the error to raise in place of one of a GPU: a sentence that names the device.
+
+    Any other comes back as it is.
+
+    Args:
+        error: The error.
+        params: Of the case: where memory is short, those are named that could be changed.
+    """
+    sentence = None if isinstance(error, CannotRunError) else sentence_of(error, params or {})
+    if sentence is None:
+        return error
+    return CannotRunError(f"{_device()}: {sentence}")
+
+
+def sentence_of(error: BaseException, params: Mapping[str, Any]) -> str | None:
     """Return what an exception says of a GPU or its memory, in one sentence; None: nothing."""
-    text = str(error)
-    kind = type(error).__name__
-    if kind == "OutOfMemoryError" or "CUDA out of memory" in text:
-        return _out_of_memory(text)
-    if kind not in ("AcceleratorError", "RuntimeError", "DeferredCudaCallError"):
+    text, kind = str(error), type(error).__name__
+    known = ("OutOfMemoryError", "AcceleratorError", "RuntimeError", "DeferredCudaCallError")
+    if kind not in (*known, "DistBackendError") or not _OF_GPUS.search(text):
         return None
-    if "CUDA" not in text and "cuda" not in text and "NVIDIA" not in text:
-        return None
-    if _PINNED.search(text) and "alloc" in text.lower():
-        return (
-            "the host has no pinned memory left for messages of the GPU: raise ulimit -l and the "
-            f"job's memory limit, or {_LOWER}"
-        )
+    if kind == "OutOfMemoryError" or _NO_MEMORY.search(text):
+        return f"{_out_of_memory(text)}{_where(error)}; {_to_change(params)}"
     for pattern, sentence in _SENTENCES:
         if re.search(pattern, text, re.IGNORECASE):
             return sentence
@@ -83,30 +155,66 @@ def lacks_memory(error: BaseException) -> bool:
     """Whether an exception says that there was no memory, of a GPU or of the host."""
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return True
-    return _NO_MEMORY.search(str(error)) is not None
+    text = str(error)
+    return bool(_NO_MEMORY.search(text) or _NO_MEMORY_EITHER.search(text))
 
 
 def _out_of_memory(text: str) -> str:
-    found = _OUT_OF_MEMORY.search(text)
-    if found is None:
-        return f"the GPU has no memory left; {_LOWER}"
-    others = len(_SHARED.findall(text))
-    shared = f", and {others} other processes have memory of it" if others else ""
+    asked, held = _ASKED.search(text), _HELD.search(text)
+    if asked is None:
+        # Not of torch's own memory: of a context, kernels, a library, or pinned.
+        library = next((one for one in _LIBRARIES if one.lower() in text.lower()), "CUDA")
+        return (
+            f"{library} got no memory: the GPU has none left for it, or the host none to pin "
+            "(ulimit -l and the job's memory limit)"
+        )
+    if held is None:
+        return f"the GPU has no memory left: {asked['asked']} were asked for"
+    others, limit = _OTHERS.findall(text), _LIMIT.search(text)
+    shared = f", other processes have {' and '.join(others)} of it" if others else ""
+    allowed = f", this process may have {limit[1]}" if limit else ""
     return (
-        f"GPU {found['gpu']} has no memory left: {found['asked']} were asked for, "
-        f"{found['free']} of {found['total']} were free{shared}; {_LOWER}"
+        f"GPU {held['gpu']} has no memory left: {asked['asked']} were asked for, "
+        f"{held['free']} of {held['total']} were free{shared}{allowed}"
     )
 
 
-def told_of_gpu(error: Exception) -> Exception:
-    """Return the error to raise in place of one of a GPU: a sentence that names the device.
+def _to_change(params: Mapping[str, Any]) -> str:
+    """Return which of a case's parameters could be changed, so that it takes less memory."""
+    smaller, more = (
+        " or ".join(name for name in names if params.get(name) is not None)
+        for names in (_SMALLER, _MORE)
+    )
+    formats = [f"{name} bf16" for name in _FORMATS if params.get(name) in _WIDE]
+    words = [f"lower {smaller}"] if smaller else []
+    words += [f"raise {more}"] if more else []
+    words += [f"take {formats[0]}"] if formats else []
+    return ", ".join(words) or "take a smaller case"
 
-    Any other comes back as it is.
-    """
-    sentence = None if isinstance(error, CannotRunError) else sentence_of(error)
-    if sentence is None:
-        return error
-    return CannotRunError(f"{_device()}: {sentence}")
+
+def _where(error: BaseException) -> str:
+    """Return what was being done, as far as the exception tells: its notes, or the layer."""
+    notes = [one for one in getattr(error, "__notes__", []) if one.startswith("while ")]
+    if notes:
+        return f", {notes[0]}"
+    layer = _layer(error)
+    return f", while layer {layer} worked forward" if layer else ""
+
+
+def _layer(error: BaseException) -> str | None:
+    """Return which layer of a stage, a row of modules, was running when the exception came."""
+    if "torch" not in sys.modules:
+        return None
+    from torch.nn import Sequential as Row
+
+    trace = error.__traceback__
+    while trace is not None:
+        own = trace.tb_frame.f_locals
+        row, module = own.get("self"), own.get("module")
+        if isinstance(row, Row) and trace.tb_frame.f_code.co_name == "forward":
+            return next((name for name, one in row.named_children() if one is module), None)
+        trace = trace.tb_next
+    return None
 
 
 def _device() -> str:

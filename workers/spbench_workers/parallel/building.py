@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from mpi4py import MPI
 from torch import nn
 
+from spbench_workers.device.failures import while_doing
 from spbench_workers.layout_models import ModelLayout, Place
 from spbench_workers.models.build import build_stage, free
 from spbench_workers.models.fused import fused_stage
@@ -53,15 +54,16 @@ def build(world: MPI.Intracomm, plan: Plan, place: Place) -> Built:
         comms.append(_group(world, _of_all_replicas(plan.layout, place)))
     first, last = layer_ranges(plan.balance)[place.stage]
     kit = _kit(plan, place, beside, comms[-1])
-    stage = build_stage(
-        plan.model,
-        first,
-        last,
-        kit,
-        seed=plan.seed,
-        device=plan.device,
-        dtype=plan.precision.weights,
-    )
+    with while_doing(f"stage {place.stage} was built, layers {first} to {last - 1}"):
+        stage = build_stage(
+            plan.model,
+            first,
+            last,
+            kit,
+            seed=plan.seed,
+            device=plan.device,
+            dtype=plan.precision.weights,
+        )
     if plan.fused_layers and isinstance(kit, TileKit) and plan.statistics != "tile":
         # What normalises each tile by itself has no statistics of what a rank owns.
         stage = fused_stage(stage, plan.model, first, kit.tiling, plan.fused_layers)
