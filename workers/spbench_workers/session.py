@@ -10,6 +10,7 @@ import sys
 import traceback
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -149,15 +150,22 @@ def run(runner: Runner, context: Context) -> None:
     """
     try:
         runner(context)
+        # What a GPU has not told yet, it tells here: it is this case's.
+        _give_back()
     except Exception as error:
-        told = told_of_gpu(error)
+        told = told_of_gpu(error, context.params)
+        with suppress(Exception):  # a GPU that is lost has nothing to give back
+            _give_back(error)
         if told is error:
             raise
         raise told from error
+
+
+def _give_back(error: Exception | None = None) -> None:
     if "torch" in sys.modules:
         from spbench_workers.device.memory import give_back
 
-        give_back()
+        give_back(error)
 
 
 def _sentence(error: BaseException) -> str:

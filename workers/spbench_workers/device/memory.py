@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
-import sys
+import traceback
 
 import torch
 
@@ -18,17 +18,22 @@ def free_bytes(device: torch.device) -> int:
     return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
-def give_back() -> None:
+def give_back(error: BaseException | None = None) -> None:
     """Give back what a case has left on a GPU, and pinned memory: other ranks may need it.
 
-    Nothing to do where no GPU was used. torch may not have been imported.
+    What references itself in a ring holds memory until it is collected; what torch keeps for the
+    next case other ranks lack meanwhile. Nothing to do where no GPU was used.
+
+    Args:
+        error: What ended the case, and holds what its functions had.
     """
-    loaded = sys.modules.get("torch")
-    if loaded is None or not loaded.cuda.is_initialized():
+    if not torch.cuda.is_initialized():
         return
+    if error is not None:
+        traceback.clear_frames(error.__traceback__)
     gc.collect()
-    loaded.cuda.empty_cache()
+    torch.cuda.empty_cache()
     # The next case's may have to lie near other cores. Not all versions have a public name for it.
-    empty_pinned = getattr(loaded._C, "_host_emptyCache", None)
+    empty_pinned = getattr(torch._C, "_host_emptyCache", None)
     if empty_pinned is not None:
         empty_pinned()

@@ -27,11 +27,12 @@ class PeakMemory:
 
     def __init__(self, device: torch.device) -> None:
         self._device, self.since_start = device, False
+        # What checks have left in rings of references would count from the start.
+        gc.collect()
         if device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(device)
             return
-        # What was freed stays with the process otherwise, and would count from the start.
-        gc.collect()
+        # What was freed stays with the process otherwise.
         trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
         if trim is not None:  # glibc's alone
             trim(0)

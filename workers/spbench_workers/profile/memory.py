@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -31,11 +32,12 @@ def use_of(device: torch.device) -> Iterator[Use]:
     """Measure the memory of what is done inside: what torch takes for it on the device."""
     use = Use()
     if device.type == "cuda":
-        torch.cuda.synchronize(device)
+        # torch counts when memory is asked for and given back, whatever the GPU does meanwhile;
+        # what only the collector gives back is to be gone before.
+        gc.collect()
         before = torch.cuda.memory_allocated(device)
         torch.cuda.reset_peak_memory_stats(device)
         yield use
-        torch.cuda.synchronize(device)
         use.peak = torch.cuda.max_memory_allocated(device) - before
         use.left = torch.cuda.memory_allocated(device) - before
         return
