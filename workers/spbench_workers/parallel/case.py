@@ -106,7 +106,7 @@ def _balance(context: Context, plan: Plan) -> Balance:
     costs = None
     if context.world.rank == 0:
         images = max(batch.size for batch in plan.batches)
-        times = layer_times(plan.model, images, plan.device, plan.precision.weights, plan.seed)
+        times = layer_times(plan.model, images, plan.device, plan.precision, plan.seed)
         learns = not context.params["enable_evaluation"]
         costs = [time.forward_ms + (time.backward_ms if learns else 0.0) for time in times]
     costs = context.world.comm.bcast(costs)

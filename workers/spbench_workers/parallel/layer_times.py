@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from statistics import median
-from time import perf_counter
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
 
-from spbench_workers.device.streams import synchronize
+from spbench_workers.device.failures import while_doing
+from spbench_workers.device.streams import Event, finish, is_gpu, streams_of
 from spbench_workers.models.build import build_stage
 from spbench_workers.models.kit import WholeKit
 from spbench_workers.models.layers import Flow, Model
+from spbench_workers.parallel.precision import MixedProducts, Precision
 
 ROUNDS = 5
 Tensors = tuple[torch.Tensor, ...]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,25 +39,33 @@ class LayerTime:
 
 
 def layer_times(
-    model: Model, images: int, device: torch.device, dtype: torch.dtype, seed: int
+    model: Model, images: int, device: torch.device, precision: Precision, seed: int
 ) -> list[LayerTime]:
     """Measure each layer by itself, one after the other: one is in memory at a time.
+
+    On a GPU layers are computed as they will be. On the host those of 16-bit formats are computed
+    in fp32, as most CPUs multiply these numbers anyway.
 
     Args:
         model: The model.
         images: In a micro-batch.
         device: Where it is computed.
-        dtype: In which number format.
+        precision: In which number format.
         seed: Of weights and images.
     """
     random = torch.Generator().manual_seed(seed)
+    mixed = precision.mixed and is_gpu(device)
+    dtype, products = precision.weights, MixedProducts(precision.work, device) if mixed else None
     found = []
     for index, layer in enumerate(model.layers):
-        stage = build_stage(
-            model, index, index + 1, WholeKit(), seed=seed, device=device, dtype=dtype
-        )
-        inputs = _inputs(model.flows[index], images, random, device, dtype)
-        rounds = [_round(stage, inputs, device) for _ in range(ROUNDS + 1)][1:]
+        with while_doing(f"layer {layer.name} was measured"), products or nullcontext():
+            stage = build_stage(
+                model, index, index + 1, WholeKit(), seed=seed, device=device, dtype=dtype
+            )
+            # What a layer gets is of the format that the one before gives.
+            given = precision.work if mixed else dtype
+            inputs = _inputs(model.flows[index], images, random, device, given)
+            rounds = [_round(stage, inputs, device) for _ in range(ROUNDS + 1)][1:]
         forward, backward = (median(times) * 1000.0 for times in zip(*rounds, strict=True))
         found.append(LayerTime(layer.name, forward, backward))
     return found
@@ -71,21 +82,59 @@ def _inputs(
     )
 
 
+class Laps:
+    """Seconds of one piece of work after another, read when all is done.
+
+    On a GPU each piece begins where the last one has ended on the current stream, so that they add
+    up to all of it, and nobody waits in between: a wait would count as work of the pieces. On the
+    host each is timed by itself.
+
+    Args:
+        device: Where the work is done.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        finish(device)
+        self._device, self._streams, self._joined = device, streams_of(device), is_gpu(device)
+        self._last: Event | None = None
+        self._laps: list[tuple[Event, Event] | None] = []
+
+    def skip(self) -> None:
+        """Count a piece that is no work."""
+        self._laps.append(None)
+
+    def take(self, body: Callable[[], T]) -> T:
+        """Time what ``body`` asks of the device, and return what it returns."""
+        start = self._last if self._joined and self._last is not None else self._now()
+        made = body()
+        self._last = self._now()
+        self._laps.append((start, self._last))
+        return made
+
+    def _now(self) -> Event:
+        event = self._streams.event(timing=True)
+        event.record()
+        return event
+
+    def seconds(self) -> list[float]:
+        """Wait for the work, and return the seconds of each piece."""
+        finish(self._device)
+        return [0.0 if lap is None else lap[1].seconds_since(lap[0]) for lap in self._laps]
+
+
 def _round(stage: nn.Module, inputs: Tensors, device: torch.device) -> tuple[float, float]:
     """Seconds of one forward and one backward."""
-    seconds, outputs = forward(stage, inputs, device)
-    return seconds, backward(outputs, list(map(torch.ones_like, outputs)), device)
+    laps = Laps(device)
+    outputs = forward(stage, inputs, laps)
+    backward(outputs, list(map(torch.ones_like, outputs)), laps)
+    first, second = laps.seconds()
+    return first, second
 
 
-def forward(
-    layer: Callable[[Any], Any], inputs: Tensors, device: torch.device
-) -> tuple[float, Tensors]:
-    """Return the seconds of a layer's forward pass, and what it gives on."""
-    synchronize(device)
-    start = perf_counter()
-    made = layer(inputs[0] if len(inputs) == 1 else inputs)
-    synchronize(device)
-    return perf_counter() - start, as_tuple(made)
+def forward(layer: Callable[[Any], Any], inputs: Tensors, laps: Laps) -> Tensors:
+    """Return what a layer gives on; its forward pass is a lap."""
+    given = inputs[0] if len(inputs) == 1 else inputs
+    return as_tuple(laps.take(lambda: layer(given)))
 
 
 def as_tuple(made: torch.Tensor | Sequence[torch.Tensor]) -> Tensors:
@@ -93,14 +142,12 @@ def as_tuple(made: torch.Tensor | Sequence[torch.Tensor]) -> Tensors:
     return (made,) if isinstance(made, torch.Tensor) else tuple(made)
 
 
-def backward(outputs: Tensors, gradients: Sequence[torch.Tensor], device: torch.device) -> float:
-    """Return the seconds of a layer's backward pass, from the gradients of what it gave on."""
+def backward(outputs: Tensors, gradients: Sequence[torch.Tensor], laps: Laps) -> None:
+    """Go back through a layer, from the gradients of what it gave on; that is a lap."""
     pairs = zip(outputs, gradients, strict=True)
     learnt = [(output, gradient) for output, gradient in pairs if output.requires_grad]
     if not learnt:
-        return 0.0
-    synchronize(device)
-    start = perf_counter()
-    torch.autograd.backward([output for output, _ in learnt], [grad for _, grad in learnt])
-    synchronize(device)
-    return perf_counter() - start
+        laps.skip()
+        return
+    ends, starts = [output for output, _ in learnt], [gradient for _, gradient in learnt]
+    laps.take(lambda: torch.autograd.backward(ends, starts))

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from spbench_workers.parallel.layer_times import Tensors, as_tuple, backward, forward
+from spbench_workers.parallel.layer_times import Laps, Tensors, as_tuple, backward, forward
 from spbench_workers.profile.memory import Kept, use_of
 from spbench_workers.profile.subject import Subject
 
@@ -54,37 +54,38 @@ class Row:
 
     def output(self, images: torch.Tensor) -> Tensors:
         """Return what the last layer gives, without the loss."""
+        laps = Laps(images.device)
         data: Tensors = (images,)
         with torch.no_grad():
             for layer in self._subject.layers:
-                _, data = forward(layer, data, images.device)
+                data = forward(layer, data, laps)
         return data
 
     def take(self, images: torch.Tensor) -> Times:
         """Time one pass forward and back."""
-        times, passed = Times(), []
+        passed, laps = [], Laps(images.device)
         data: Tensors = (images,)
         for step in self._steps:
-            seconds, outputs = forward(step, data, images.device)
-            times.forward.append(seconds)
+            outputs = forward(step, data, laps)
             passed.append((data, outputs))
             data = _cut_off(outputs)
         gradients: Sequence[torch.Tensor] = list(map(torch.ones_like, passed[-1][1]))
         while passed:
             inputs, outputs = passed.pop()
-            times.backward.append(backward(outputs, gradients, images.device))
+            backward(outputs, gradients, laps)
             gradients = _gradients(inputs)
-        times.backward.reverse()
-        return times
+        seconds = laps.seconds()
+        count = len(self._steps)
+        return Times(seconds[:count], seconds[: count - 1 : -1])
 
     def weigh(self, images: torch.Tensor) -> Memory:
         """Measure the memory of one pass, after others: there are gradients of all parameters."""
         device, memory, passed = images.device, Memory(), []
-        kept = Kept(self._subject.layers)
+        kept, laps = Kept(self._subject.layers), Laps(device)
         data: Tensors = (images,)
         for step in self._steps:
             with kept.of(memory.kept), use_of(device) as use:
-                _, outputs = forward(step, data, device)
+                outputs = forward(step, data, laps)
             memory.activation.append(sum(map(_bytes, outputs)))
             memory.working.append(use.peak - use.left)
             passed.append((data, outputs))
@@ -93,7 +94,7 @@ class Row:
         for place in reversed(range(len(passed))):
             inputs, outputs = passed.pop()
             with use_of(device) as use:
-                backward(outputs, gradients, device)
+                backward(outputs, gradients, laps)
             memory.working[place] = max(memory.working[place], use.peak)
             gradients = _gradients(inputs)
         return memory
