@@ -77,7 +77,7 @@ def context():
 def test_a_peak_begins_without_what_checks_have_left(cuda):
     Held()
     peak = PeakMemory(GPU)
-    assert cuda.calls == [("reset", 0)]
+    assert cuda.calls == [("empty", 0), ("reset", 0)]
     kept = Held()
     assert peak.megabytes() == 100 / 1e6
     assert kept

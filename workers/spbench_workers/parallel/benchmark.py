@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from array import array
 from pathlib import Path
 
 from spbench_workers.context import Context
 from spbench_workers.device.before_mpi import kernel_loading
+from spbench_workers.device.memory import give_back
 from spbench_workers.errors import CannotRunError
 from spbench_workers.images.opening import Images, open_images
 from spbench_workers.parallel import checkpoints, planting
@@ -36,7 +38,11 @@ def run(context: Context) -> None:
         check_products(context, small)
     elif context.world.rank == 0:
         context.choice("validate", "off", "nothing was compared with the sequential model")
-    _time(context, case, images)
+    times = _time(context, case, images)
+    if context.params["baseline"]:
+        # Rank 0 may need what the others still hold of the GPU that they share.
+        give_back()
+        give_sequential(context, case, times, _make_ready)
 
 
 def _refuse_faults(case: Case) -> None:
@@ -56,7 +62,8 @@ def _make_ready(engine: Engine) -> None:
         engine.arithmetic.quantise(engine.calibrate())
 
 
-def _time(context: Context, case: Case, images: Images) -> None:
+def _time(context: Context, case: Case, images: Images) -> array[float]:
+    """Time the steps, and give their figures; return this rank's times in ms."""
     params, plan = context.params, case.plan
     peak = PeakMemory(plan.device)
     engine = Engine(context.world.comm, plan, images, case.learning)
@@ -74,8 +81,7 @@ def _time(context: Context, case: Case, images: Images) -> None:
     give_figures(context, case, engine, times)
     images.close()
     engine.free()
-    if params["baseline"]:
-        give_sequential(context, case, times, _make_ready)
+    return times
 
 
 def _images(context: Context, case: Case) -> Images:

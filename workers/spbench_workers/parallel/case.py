@@ -8,6 +8,7 @@ from spbench_workers.catalog.model_layout import MEASURED, check_tiles, layout_o
 from spbench_workers.catalog.models import model_of
 from spbench_workers.context import Context
 from spbench_workers.device.choice import device_of
+from spbench_workers.device.memory import give_back
 from spbench_workers.models.layers import Model
 from spbench_workers.parallel.balance import Balance, balanced, layer_ranges
 from spbench_workers.parallel.layer_times import layer_times
@@ -109,6 +110,7 @@ def _balance(context: Context, plan: Plan) -> Balance:
         times = layer_times(plan.model, images, plan.device, plan.precision, plan.seed)
         learns = not context.params["enable_evaluation"]
         costs = [time.forward_ms + (time.backward_ms if learns else 0.0) for time in times]
+        give_back()
     costs = context.world.comm.bcast(costs)
     assert costs is not None, "rank 0 has sent them"
     balance = balanced(costs, [stage.ranks for stage in plan.layout.stages])

@@ -6,12 +6,12 @@ from array import array
 from collections.abc import Callable
 from dataclasses import replace
 from statistics import median
-from time import perf_counter
 
 from mpi4py import MPI
 
 from spbench_workers.comm import rest
 from spbench_workers.context import Context
+from spbench_workers.device.streams import seconds_of
 from spbench_workers.images.synthetic import SyntheticImages
 from spbench_workers.layout_models import model_layout
 from spbench_workers.parallel.case import Case
@@ -83,14 +83,9 @@ def _seconds_alone(context: Context, case: Case, ready: Callable[[Engine], None]
     )
     engine = Engine(MPI.COMM_SELF, plan, images, case.learning)
     ready(engine)
-    seconds = []
-    for _ in range(1 + min(MOST_STEPS, context.params["iterations"])):
-        start = perf_counter()
-        if case.learning is None:
-            engine.evaluate()
-        else:
-            engine.step()
-        seconds.append(perf_counter() - start)
+    work = engine.evaluate if case.learning is None else engine.step
+    count = 1 + min(MOST_STEPS, context.params["iterations"])
+    seconds = [seconds_of(plan.device, work) for _ in range(count)]
     engine.free()
     return median(seconds[1:])
 

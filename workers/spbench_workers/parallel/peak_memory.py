@@ -9,6 +9,8 @@ from pathlib import Path
 
 import torch
 
+from spbench_workers.device.memory import give_back
+
 _PROCESS = Path("/proc/self")
 _RESET_PEAK = "5"
 """What Linux' ``clear_refs`` takes for: begin anew with the peak of resident memory (proc(5))."""
@@ -27,12 +29,12 @@ class PeakMemory:
 
     def __init__(self, device: torch.device) -> None:
         self._device, self.since_start = device, False
-        # What checks have left in rings of references would count from the start.
-        gc.collect()
         if device.type == "cuda":
+            give_back()
             torch.cuda.reset_peak_memory_stats(device)
             return
-        # What was freed stays with the process otherwise.
+        # What was freed stays with the process otherwise, and would count from the start.
+        gc.collect()
         trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
         if trim is not None:  # glibc's alone
             trim(0)

@@ -20,6 +20,7 @@ from mpi4py import MPI
 
 from spbench_workers.comm import rest
 from spbench_workers.context import Context
+from spbench_workers.device.memory import give_back
 from spbench_workers.images.synthetic import SyntheticImages
 from spbench_workers.layout_models import Place
 from spbench_workers.parallel.comparison import Part, compare, moved
@@ -110,6 +111,7 @@ class Validation:
         if self._comm.rank == 0:
             wanted = self._expected()
             tolerances = self._tolerances(wanted)
+            give_back()
         rest(self._comm)
         context.progress("check", 1, 3)
         found = self._found(self._comm, self._plan, self._spoil)
