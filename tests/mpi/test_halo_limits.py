@@ -1,0 +1,31 @@
+"""The limit of a halo exchange on real ranks, one of which has no part in the ping-pong."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from running import on_ranks
+
+pytestmark = [pytest.mark.mpi, pytest.mark.timeout(120)]
+
+PROGRAM = Path(__file__).parent / "programs" / "limit_paths.py"
+WORDS = {"pinned": "by way of pinned memory", "pointers": "device pointers", "nccl": "by NCCL"}
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    said = tmp_path_factory.mktemp("limits") / "results.json"
+    ended = on_ranks(3, str(PROGRAM), str(said), seconds=100)
+    assert ended.returncode == 0, ended.stderr
+    return json.loads(said.read_text())
+
+
+@pytest.mark.parametrize("path", WORDS)
+def test_one_rank_gives_the_limit_of_the_path(results, path):
+    assert len(results[path]) == 3
+    given = [limit for limits in results[path] for limit in limits if limit["name"] == "time_ms"]
+    (limit,) = given
+    assert limit["value"] > 0
+    assert WORDS[path] in limit["measured_by"]
+    assert "rank 1 to 0" in limit["measured_by"]
