@@ -138,7 +138,7 @@ async def test_a_benchmark_that_is_new_in_the_catalog_is_in_the_list_and_in_the_
     known = BENCHMARKS["memory.copy"]
     flavour = Param("flavour", "choice", "sweet", "what it tastes of", choices=("sweet", "sour"))
     made_up = replace(
-        known, name="novel.kind", summary="a benchmark of a test", params=(*known.params, flavour)
+        known, name="novel.kind", summary="a benchmark of a test", params=(flavour, *known.params)
     )
     monkeypatch.setitem(BENCHMARKS, "novel.kind", made_up)
     app = opened(suite)
