@@ -20,6 +20,7 @@ from spbench_workers.device import choice
 from spbench_workers.device.formats import TORCH_DTYPES
 from spbench_workers.errors import CannotRunError
 from spbench_workers.halo.compare import Mismatch, compare_pixels, compare_values
+from spbench_workers.halo.fused import tolerances_of
 from spbench_workers.layout import Box
 from spbench_workers.spatial.pixels import Image, WholeImage
 
@@ -276,6 +277,27 @@ def test_winograd_of_larger_sums_in_fp16_would_leave_doubt():
     exact = torch.nn.functional.conv2d(images, kernels)
     rounded = winograd(images, kernels, torch.float16).double()
     assert float((rounded - exact).abs().max()) > 1
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
+@pytest.mark.parametrize("layers", [1, 2, 4])
+def test_winograd_in_a_row_is_within_the_tolerance_of_a_gpu(layers, dtype):
+    pixels = exact = torch.randint(-2, 3, (1, 16, 130, 130), generator=seeded(layers)).double()
+    for _ in range(layers):
+        weights = torch.rand((exact.shape[1], exact.shape[1], 3, 3), generator=seeded(7)) - 0.5
+        weights = (weights / 6).to(dtype).double()
+        size = (pixels.shape[2] - 2) // 4 * 4 + 2
+        pixels = winograd(pixels[:, :, :size, :size], weights, dtype).to(dtype).double()
+        exact = torch.nn.functional.conv2d(exact, weights)
+    exact = exact[:, :, : pixels.shape[2], : pixels.shape[3]]
+    error = float((pixels - exact).abs().max())
+    assert error < tolerances_of(layers, dtype, gpu=True).output.of(exact)
+    allowed = tolerances_of(layers, dtype, gpu=False).output.of(exact)
+    assert (error > allowed) == (dtype == torch.float32 and layers < 4)
+
+
+def seeded(number):
+    return torch.Generator().manual_seed(number)
 
 
 @pytest.mark.parametrize("kernel", [1, 2, 3, 4, 7])
