@@ -67,7 +67,7 @@ def gpu(monkeypatch):
     }.items():
         monkeypatch.setattr(torch.cuda, name, lambda *_, told=told: told)
     monkeypatch.setattr(torch.version, "cuda", "13.0")
-    monkeypatch.setattr(choice, "driver", lambda: None)
+    monkeypatch.setattr(choice, "address_of", lambda _: "0000:41:00.0")
     return monkeypatch
 
 

@@ -54,7 +54,7 @@ def gpus(monkeypatch):
 
     def see(count):
         monkeypatch.setattr(torch.version, "cuda", "13.0")
-        monkeypatch.setattr(choice, "driver", lambda: None)
+        monkeypatch.setattr(choice, "address_of", lambda _: "0000:41:00.0")
         answers = {
             "is_available": lambda: count > 0,
             "device_count": lambda: count,

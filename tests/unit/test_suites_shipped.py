@@ -131,7 +131,7 @@ def test_smoke_suite_runs_each_benchmark_on_two_ranks():
 def test_gpu_suite_needs_gpus_and_names_what_one_is_enough_for():
     cases = load(ROOT / "suites" / "gpu.yaml").cases
     assert all(needs_gpu(case) for case in cases)
-    assert {case.name.partition("-")[0] for case in cases} == {"shared", "each"}
+    assert {case.name.partition("-")[0] for case in cases} == {"shared", "each", "numa", "peer"}
     for case in cases:
         assert needs_one_each(case) == case.name.startswith("each-")
     assert [case.name for case in select(cases, "shared") if needs_one_each(case)] == []
