@@ -1,3 +1,4 @@
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -156,3 +157,10 @@ def test_loading_is_fast_and_imports_little():
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30
     )
     assert done.stdout.strip() == "set()"
+
+
+def test_the_page_of_gpus_says_of_each_case_whether_it_was_run():
+    page = (ROOT / "docs" / "gpu.md").read_text()
+    names = re.findall(r"^\| `([\w-]+)` \| [\w.]+ \| .+ \|$", page, re.MULTILINE)
+    cases = load(ROOT / "suites" / "gpu.yaml").cases
+    assert names == list(dict.fromkeys(case.name for case in cases))
