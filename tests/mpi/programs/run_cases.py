@@ -41,7 +41,7 @@ def run_case(world, case, runners):
         params=entry.complete(case["params"]),
         inject=case["inject"],
     )
-    small = {"MOST_COMPARED": 0.0, "BORDER": 3, "SIDE": 5} if case["sampled"] else {}
+    small = {"MOST_COMPARED": 0.0, "BORDER": 3, "SIDE": 5} if case.get("sampled") else {}
     try:
         with ExitStack() as stack:
             for name, value in small.items():
