@@ -72,7 +72,9 @@ class LateEvent:
         if self._stream is not None:
             self._device.waits += not self.query()
             self._stream.run_to(self._position)
-            self._device.now = max(self._device.now, self.time)
+            if self._stream in (self._device.main, self._device.copies):
+                # One of before `reset` is of another time.
+                self._device.now = max(self._device.now, self.time)
 
     def seconds_since(self, earlier):
         assert self.query(), "the event has not passed: nobody waited for it"

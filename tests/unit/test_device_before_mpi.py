@@ -79,7 +79,7 @@ LOCAL = {"MV2_COMM_WORLD_LOCAL_RANK": "3", "SPBENCH_DEVICE": "cuda"}
 
 def test_the_gpu_of_the_local_rank_is_current_before_mpi():
     library = FakeCuda()
-    assert take_gpu(LOCAL, Driver(library)) == 1
+    assert take_gpu(LOCAL, lambda: Driver(library)) == 1
     assert library.current == 101
 
 
@@ -93,12 +93,12 @@ def test_the_gpu_of_the_local_rank_is_current_before_mpi():
     ],
 )
 def test_no_gpu_is_taken_where_none_is_asked_for_or_to_be_had(environ, library):
-    assert take_gpu(environ, Driver(library)) is None
+    assert take_gpu(environ, lambda: Driver(library)) is None
     assert library.current is None
 
 
 def test_without_a_driver_nothing_happens():
-    assert take_gpu(LOCAL, None) is None
+    assert take_gpu(LOCAL, lambda: None) is None
 
 
 def test_the_real_loader_finds_no_driver_or_one_that_counts():

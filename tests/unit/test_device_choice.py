@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from spbench_workers import comm as comm_module
 from spbench_workers.comm import World, open_world
 from spbench_workers.context import Context
 from spbench_workers.device import choice
@@ -163,11 +164,31 @@ def test_what_is_known_of_the_gpu_is_recorded(monkeypatch):
 
 def test_ranks_of_one_gpu_are_counted_and_those_of_other_hosts_are_not(monkeypatch):
     Gpus(monkeypatch, 1)
-    others = ((HOST, "0000:41:00.0"), ("node02", "0000:41:00.0"), None)
+    others = (("", HOST, "0000:41:00.0"), ("", "node02", "0000:41:00.0"), ("", HOST, None))
     context, heard = a_case(comm=FakeComm(1, 4, others), local_rank=1)
     device_of(context)
     assert "shared by 2 ranks" in heard.of("device")[0]["reason"]
-    assert not heard.of("choice"), "rank 0 alone speaks for the case"
+    assert not heard.of("choice"), "the first rank with a GPU speaks for the case"
+
+
+def test_a_rank_with_a_gpu_speaks_for_those_without(monkeypatch):
+    Gpus(monkeypatch, 1)
+    context, heard = a_case(comm=FakeComm(1, 2, (("", HOST, None),)), local_rank=1)
+    device_of(context)
+    assert [one["value"] for one in heard.of("choice")] == ["cuda:0 NVIDIA H200"]
+    context, heard = a_case(comm=FakeComm(0, 2, (("", HOST, "0000:41:00.0"),)))
+    device_of(context, preference="cpu")
+    assert heard.of("device") == [
+        {"case": "a", "repeat": 0, "device": "cpu", "reason": "this rank needs no GPU"}
+    ]
+    assert not heard.of("choice")
+
+
+def test_a_problem_of_one_rank_is_raised_by_all(monkeypatch):
+    Gpus(monkeypatch, 1)
+    others = (("device cuda: torch sees none; use cpu", "node02", None),)
+    with pytest.raises(NoDeviceError, match="rank 1 on node02: device cuda: torch sees none"):
+        device_of(a_case(comm=FakeComm(0, 2, others))[0])
 
 
 def test_a_gpu_of_the_other_socket_is_told(monkeypatch):
@@ -240,9 +261,13 @@ def test_an_environment_that_forces_the_other_format_is_an_error(monkeypatch, fo
 # Ranks of a host, where MPI says that each is alone
 
 
-def test_ranks_of_a_host_are_counted_by_its_name(monkeypatch):
-    every = tuple((host, (0, 1)) for host in ("node01", "node02", "node01"))
-    comm = FakeComm(3, 4, every)
+def test_ranks_of_a_host_are_counted_by_its_name(monkeypatch, tmp_path):
+    # A machine of the same name that was started by itself is another one.
+    names = ("node01 one", "node02 one", "node01 two", "node01 one")
+    every = tuple((name, (0, 1)) for name in names)
+    (tmp_path / "boot_id").write_text("one\n")
+    monkeypatch.setattr(comm_module, "_BOOT", tmp_path / "boot_id")
+    comm = FakeComm(4, 5, every)
     fake = SimpleNamespace(COMM_WORLD=comm, COMM_TYPE_SHARED=0)
     monkeypatch.setitem(sys.modules, "mpi4py.MPI", fake)
     monkeypatch.setattr("mpi4py.MPI", fake, raising=False)

@@ -179,6 +179,7 @@ def test_what_was_being_done_is_kept_with_the_error():
 
 BUSY = "takes no further process: it is in exclusive mode"
 ECC = "has an uncorrectable ECC error: take it out of service"
+FAULTY = "a kernel on the GPU read or wrote memory that is not its own"
 LOST = "the GPU is lost to this process: look at dmesg"
 OLD = "NVIDIA's driver is too old for this torch"
 MIXED = "the parts of NVIDIA's driver do not fit each other"
@@ -205,8 +206,8 @@ NO_CODE = "this torch has no code for the GPU's capability"
             ),
             "a link between GPUs has an uncorrectable error",
         ),
-        (accelerator("unspecified launch failure", "cudaErrorLaunchFailure", LATER), LOST),
-        (accelerator("hardware stack error", "cudaErrorHardwareStackError"), LOST),
+        (accelerator("unspecified launch failure", "cudaErrorLaunchFailure", LATER), FAULTY),
+        (accelerator("hardware stack error", "cudaErrorHardwareStackError"), FAULTY),
         (accelerator("unknown error", "cudaErrorUnknown"), LOST),
         (
             accelerator(
@@ -342,14 +343,14 @@ def test_the_sentence_names_the_device(monkeypatch):
     assert str(told_of_gpu(error)).startswith("cuda:1 (NVIDIA H200): GPU 1 has no memory left")
 
     def lost():
-        raise RuntimeError("CUDA error: unspecified launch failure")
+        raise RuntimeError("CUDA error: unknown error")
 
     monkeypatch.setattr(torch.cuda, "current_device", lost)
     assert str(told_of_gpu(lost_error())).startswith("cuda: the GPU is lost to this process")
 
 
 def lost_error():
-    return RuntimeError(f"CUDA error: unspecified launch failure{LATER}{DSA}")
+    return RuntimeError(f"CUDA error: unknown error{LATER}{DSA}")
 
 
 def test_memory_that_was_counted_is_told_of_by_the_gpu_itself():

@@ -116,7 +116,7 @@ def test_a_case_without_a_gpu_gives_nothing_back(cuda):
 
 def test_what_a_gpu_tells_at_last_is_the_case_s(cuda, monkeypatch):
     def lost():
-        raise RuntimeError("CUDA error: unspecified launch failure")
+        raise RuntimeError("CUDA error: unknown error")
 
     monkeypatch.setattr(torch.cuda, "empty_cache", lost)
     with pytest.raises(CannotRunError, match="the GPU is lost to this process"):
@@ -125,7 +125,7 @@ def test_what_a_gpu_tells_at_last_is_the_case_s(cuda, monkeypatch):
 
 def test_a_lost_gpu_that_gives_nothing_back_does_not_hide_why(cuda, monkeypatch):
     def lost():
-        raise RuntimeError("CUDA error: unspecified launch failure")
+        raise RuntimeError("CUDA error: unknown error")
 
     def fail(_):
         raise RuntimeError("CUDA error: uncorrectable ECC error encountered")

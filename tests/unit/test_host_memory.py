@@ -117,12 +117,15 @@ def test_memory_of_a_gpu_of_nvidias_is_pinned(kind, pinned, monkeypatch):
 
     monkeypatch.setattr(host_memory, "streams_of", lambda _: LATE.streams)
     monkeypatch.setattr(host_memory.torch, "empty", empty)
-    slot = host_memory._Slot(torch.device(kind))
+    memory = host_memory.HostMemory(torch.device(kind))
     asked.clear()
-    slot.memory((2, 3), torch.float32)
-    assert asked == [pinned]
-    slot.memory((2, 3), torch.float32)
-    assert asked == [pinned]
+    # All pieces of a kind grow at once, not in the midst of later steps.
+    for _ in range(3):
+        memory.room((2, 3), torch.float32)
+        memory.room((1 << 10,), torch.float64)
+    assert asked == [pinned] * host_memory.FETCHED
+    memory.room((1 << 15,), torch.float64)
+    assert asked == [pinned] * 2 * host_memory.FETCHED
 
 
 def test_on_the_host_nothing_is_copied():

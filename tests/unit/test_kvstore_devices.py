@@ -41,7 +41,7 @@ class Case:
         )
         self.said = []
 
-    def device(self, value, reason):
+    def device(self, value, reason, *, speaks):
         self.said.append((value, reason))
 
     def log(self, *_, **__):
@@ -97,7 +97,7 @@ def test_a_server_needs_no_gpu_whichever_are_named(gpus):
     given = {"kv_store": "dist_sync", "gpus": "0,1", "num_servers": 2}
     servers = [Case(rank, 4, **given) for rank in (2, 3)]
     assert [opening._place(case, serves=True).type for case in servers] == ["cpu", "cpu"]
-    assert [case.said for case in servers] == [[("cpu", "asked for")]] * 2
+    assert [case.said for case in servers] == [[("cpu", "this rank needs no GPU")]] * 2
 
 
 # What is waited for

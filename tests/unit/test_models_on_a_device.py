@@ -20,6 +20,7 @@ from spbench_workers.parallel.loss_scale import START
 from spbench_workers.parallel.micro_batches import micro_batches
 from spbench_workers.parallel.plan import Learning, Plan
 from spbench_workers.parallel.precision import FP16, FP32, FP64, INT8
+from spbench_workers.parallel.stage_runner import StageRunner
 from standins.late_device import install
 
 LATE = install()
@@ -142,6 +143,13 @@ def run_case(monkeypatch, device, **given):
     params = BENCHMARKS[name].complete(given) | {"baseline": baseline}
     context = Context(world, channel, case="a", benchmark=name, params=params)
     monkeypatch.setattr(case, "device_of", lambda *_, **__: device)
+    kept = StageRunner._run
+
+    def takes_time(runner, inputs):
+        LATE.work(0.001)
+        return kept(runner, inputs)
+
+    monkeypatch.setattr(StageRunner, "_run", takes_time)
     benchmark.run(context)
     return channel
 

@@ -1,5 +1,6 @@
 """What is asked of NCCL, and of the GPU while others hold receives. Neither is here."""
 
+from itertools import count
 from types import SimpleNamespace
 
 import pytest
@@ -81,6 +82,30 @@ def test_groups_open_and_close_without_waiting_for_all_streams(monkeypatch):
     carrier.free()
     assert LATE.device_wide == 0
     assert not torch_group._groups
+
+
+def test_no_two_living_groups_share_a_stream_of_the_pool(monkeypatch):
+    """Torch deals 32 streams in turn: behind a receive that waits, another group's would too."""
+    skipped = []
+    monkeypatch.setattr(torch_group, "_dealt", count())
+    monkeypatch.setattr(torch_group, "_groups", {})
+    monkeypatch.setattr(torch.cuda, "Stream", lambda device, priority: skipped.append(priority))
+    device = torch.device("cuda", 0)
+
+    def take(key):
+        stream = torch_group._own_stream(device)
+        torch_group._groups[key] = torch_group.Group(None, None, stream=stream)
+        return stream
+
+    # Two stay, and 30 come and go: the next two would have the streams of those that stay.
+    assert [take(0), take(1)] == [0, 1]
+    assert [torch_group._own_stream(device) for _ in range(30)] == list(range(2, 32))
+    assert (take(2), skipped) == (2, [-1, -1])
+    for key in range(3, 32):
+        take(key)
+    assert sorted(one.stream for one in torch_group._groups.values()) == list(range(32))
+    with pytest.raises(torch_group.GroupError, match="at most 32 groups at once; take fewer"):
+        take(32)
 
 
 def gpu(uuid, bus):

@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spbench_workers.device.nearness import nodes_of_cores
-from spbench_workers.protocol import ENV_DEVICE
 
 if TYPE_CHECKING:
     from mpi4py import MPI
+
+
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
 class DisagreementError(RuntimeError):
@@ -41,21 +43,29 @@ def open_world() -> World:
     from spbench_workers.device.before_mpi import take_gpu
     from spbench_workers.device.driver import driver
 
-    if os.environ.get(ENV_DEVICE) == "cuda":
-        take_gpu(os.environ, driver())
+    take_gpu(os.environ, driver)
     # One thread at a time calls MPI, with a GPU autograd's own in turn with the main one: a library
     # without locks answers faster.
     mpi4py.rc.thread_level = "serialized"
     from mpi4py import MPI
 
     comm = MPI.COMM_WORLD
-    host, cpus = socket.gethostname(), tuple(sorted(os.sched_getaffinity(0)))
+    cpus = tuple(sorted(os.sched_getaffinity(0)))
     # By names: with MVAPICH2's ch3:sock each rank is alone in MPI's communicator of shared memory.
-    every: list[tuple[str, tuple[int, ...]]] = comm.allgather((host, cpus))
-    local_rank = sum(other == host for other, _ in every[: comm.rank])
-    threads = _threads(cpus, [theirs for other, theirs in every if other == host])
+    here = _machine()
+    every: list[tuple[str, tuple[int, ...]]] = comm.allgather((here, cpus))
+    local_rank = sum(other == here for other, _ in every[: comm.rank])
+    threads = _threads(cpus, [theirs for other, theirs in every if other == here])
     os.environ.setdefault("OMP_NUM_THREADS", str(threads))
-    return World(comm, comm.rank, comm.size, local_rank, host, cpus, threads)
+    return World(comm, comm.rank, comm.size, local_rank, socket.gethostname(), cpus, threads)
+
+
+def _machine() -> str:
+    """Return what tells this machine from others, of which some may have the same name."""
+    try:
+        return f"{socket.gethostname()} {_BOOT.read_text().strip()}"
+    except OSError:
+        return socket.gethostname()
 
 
 def _threads(cpus: tuple[int, ...], local: list[tuple[int, ...]]) -> int:

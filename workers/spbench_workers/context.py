@@ -135,10 +135,16 @@ class Context:
         """Say what was chosen where the parameters left it open, and why."""
         self._channel.send("choice", **self._ids, name=name, value=value, reason=reason)
 
-    def device(self, name: str, reason: str) -> None:
-        """Say on which device this rank computes, and why; rank 0's is a choice of the case."""
+    def device(self, name: str, reason: str, *, speaks: bool) -> None:
+        """Say on which device this rank computes, and why.
+
+        Args:
+            name: ``cpu``, or the GPU's number and kind.
+            reason: Why, and what is known of it.
+            speaks: Whether it is a choice of the case too: one rank says so.
+        """
         self._channel.send("device", **self._ids, device=name, reason=reason)
-        if self.world.rank == 0:
+        if speaks:
             self.choice("device", name, reason)
 
     def log(self, message: str, level: str = "info") -> None:

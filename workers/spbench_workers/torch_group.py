@@ -10,6 +10,7 @@ import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from itertools import count
 from typing import Any, Protocol, TypeVar, cast
 
 import torch
@@ -67,11 +68,13 @@ class Group:
         backend: What sends and receives.
         store: Where the ranks found each other; rank 0 serves it as long as the group lives.
         users: How many hold the group.
+        stream: Which stream of torch's pool NCCL took for it; on the host of no meaning.
     """
 
     backend: _Backend
     store: object
     users: int = 0
+    stream: int = -1
 
     def exchange(
         self, receives: Sequence[Message], sends: Sequence[Message], tag: int
@@ -103,6 +106,9 @@ class Group:
 
 
 _groups: dict[tuple[int, str], Group] = {}
+_POOL = 32
+"""Streams of a priority in torch's pool, which are dealt in turn: one for each group of NCCL."""
+_dealt = count()
 
 
 def acquire(comm: MPI.Intracomm, device: torch.device) -> Group:
@@ -173,9 +179,10 @@ def _connect(comm: MPI.Intracomm, device: torch.device) -> Group:
 
     def join() -> Group:
         store = _store(host, port) if server is None else server
+        stream = _own_stream(device)
         backend = _backend(store, comm, device)
         # Only a group whose ranks have all met lets some of them exchange without the others.
-        group = Group(backend, store)
+        group = Group(backend, store, stream=stream)
         group.allreduce(torch.zeros(1, device=device), dist.ReduceOp.SUM).wait()
         # The current stream alone: other groups may have receives posted.
         finish(device)
@@ -202,6 +209,26 @@ def _backend(store: Any, comm: MPI.Intracomm, device: torch.device) -> _Backend:
         return cast(_Backend, nccl)
     gloo = dist.ProcessGroupGloo(store, comm.rank, comm.size, timeout=_TIMEOUT)
     return cast(_Backend, gloo)
+
+
+def _own_stream(device: torch.device) -> int:
+    """Return the stream of torch's pool that the next group of NCCL takes, and nobody else has.
+
+    A stream that two groups share holds up the messages of one behind a receive of the other.
+
+    Raises:
+        GroupError: All streams are taken.
+    """
+    if device.type != "cuda":
+        return -1
+    taken = {group.stream for group in _groups.values()}
+    for _ in range(_POOL):
+        stream = next(_dealt) % _POOL
+        if stream not in taken:
+            return stream
+        # Its turn passes: it goes to a stream that nobody uses.
+        torch.cuda.Stream(device, priority=-1)  # type: ignore[no-untyped-call]
+    raise GroupError(f"NCCL serves at most {_POOL} groups at once; take fewer stages or rounds")
 
 
 def _agreed(comm: MPI.Intracomm, make: Callable[[], _Made]) -> _Made:

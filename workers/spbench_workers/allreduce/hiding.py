@@ -49,7 +49,7 @@ def overlap(
         seconds: About how long it takes, the same on all ranks.
         device: Whose computation is to hide it: a GPU's, where the GPU itself reduces.
     """
-    compute: Work = Products(seconds, device) if is_gpu(device) else Computation(seconds)
+    compute: Work = Multiplications(seconds, device) if is_gpu(device) else Computation(seconds)
     computing = partial(_alone, compute, device)
     alone, alone_compute, both = [], [], []
     for _ in range(ROUNDS):
@@ -91,7 +91,7 @@ class Computation:
             np.add(cells, 1.0, cells)
 
 
-class Products:
+class Multiplications:
     """Matrix products on the current stream of a GPU, as many as take a given time.
 
     They are asked for at once: NCCL needs nobody who looks in.

@@ -1,4 +1,4 @@
-"""What is settled before CUDA and MPI start: which GPU is current, and how kernels are loaded.
+"""Settings made before CUDA and MPI start: the current GPU, and when kernels are loaded.
 
 UCX picks adapters by the GPU that is current when MPI starts. A rank takes its own only where the
 job says that it needs one (``SPBENCH_DEVICE=cuda``): each context takes memory of the GPU, and a
@@ -7,7 +7,7 @@ job that stays on the host is to take none.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from itertools import pairwise
 
 from spbench_workers.device.driver import Driver
@@ -15,13 +15,13 @@ from spbench_workers.device.local_rank import told_local_rank
 from spbench_workers.protocol import ENV_DEVICE, ENV_KERNEL_LOADING
 
 
-def take_gpu(environ: Mapping[str, str], driver: Driver | None) -> int | None:
+def take_gpu(environ: Mapping[str, str], load: Callable[[], Driver | None]) -> int | None:
     """Make the GPU of this local rank current; return its index, None where none was taken.
 
     What goes wrong here is no error: torch meets it again, and says it better.
     """
     told = told_local_rank(environ)
-    if environ.get(ENV_DEVICE) != "cuda" or told is None or driver is None:
+    if environ.get(ENV_DEVICE) != "cuda" or told is None or (driver := load()) is None:
         return None
     count = driver.count()
     if not count:

@@ -1,4 +1,4 @@
-"""Which device a rank takes in a case; it is recorded, with what is known of it."""
+"""The device that a rank takes in a case; it is recorded, with what is known of it."""
 
 from __future__ import annotations
 
@@ -13,9 +13,12 @@ from spbench_workers.device.driver import driver
 from spbench_workers.device.formats import multiply_fp32
 from spbench_workers.device.local_rank import told_local_rank
 from spbench_workers.device.nearness import place_of
+from spbench_workers.devices_of_host import driver_version
 from spbench_workers.errors import CannotRunError
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
+_TOLD: set[str] = set()
+"""Addresses of GPUs of which this process has said that they are far."""
 
 
 class NoDeviceError(CannotRunError):
@@ -66,27 +69,61 @@ def device_of(
         tf32: Whether fp32 is multiplied as TF32.
 
     Raises:
-        NoDeviceError: ``cuda`` was asked for and torch sees no GPU, or not so many.
-        CannotRunError: Launcher and host names do not agree which rank of the host this is; or
-            the device cannot multiply as asked for.
+        NoDeviceError: On all ranks, where for one of them ``cuda`` was asked for and torch sees
+            no GPU, or not so many; or launcher and host names do not agree which rank of the host
+            it is.
+        CannotRunError: The device cannot multiply as asked for.
     """
     asked = preference or context.params["device"]
-    why_none = "" if asked == "cpu" else refusal()
-    if asked == "cuda" and why_none:
-        raise NoDeviceError(f"device cuda: {why_none}; use device cpu or auto")
-    device, gpu = torch.device("cpu"), None
-    if asked != "cpu" and not why_none:
-        device = torch.device("cuda", _index(context, index))
-        torch.cuda.set_device(device)
-        gpu = Gpu.of(device)
+    gpu, problem = _tried(context, asked, index)
+    sharing, speaker = _agreed(context, gpu, problem)
+    device = torch.device("cpu") if gpu is None else torch.device("cuda", gpu.index)
     multiply_fp32(device, tf32=tf32)
-    value, reason = "cpu", "asked for" if asked == "cpu" else f"auto: {why_none}"
-    sharing = _sharing(context, gpu)
     if gpu is not None:
         value = f"{device} {gpu.name}"
         reason = _described(context, gpu, sharing, "asked for" if asked == "cuda" else "auto")
-    context.device(value, reason)
+    elif preference is not None:
+        value, reason = "cpu", "this rank needs no GPU"
+    else:
+        value, reason = "cpu", "asked for" if asked == "cpu" else f"auto: {refusal()}"
+    context.device(value, reason, speaks=context.world.rank == speaker)
     return device
+
+
+def _tried(context: Context, asked: str, index: int | None) -> tuple[Gpu | None, str]:
+    """Return this rank's GPU, None for the host, or what is in its way."""
+    why_none = "" if asked == "cpu" else refusal()
+    if asked == "cuda" and why_none:
+        return None, f"device cuda: {why_none}; use device cpu or auto"
+    if asked == "cpu" or why_none:
+        return None, ""
+    try:
+        device = torch.device("cuda", _index(context, index))
+    except CannotRunError as error:
+        return None, str(error)
+    torch.cuda.set_device(device)
+    return Gpu.of(device), ""
+
+
+def _agreed(context: Context, gpu: Gpu | None, problem: str) -> tuple[int, int]:
+    """Return how many ranks have this rank's GPU, itself among them, and who speaks for the case.
+
+    That is the first rank with a GPU; without any, rank 0.
+
+    Raises:
+        NoDeviceError: On all ranks, so that none waits for another: this rank's own problem, or the
+            first rank's that has one.
+    """
+    host = context.world.host
+    mine = problem, host, None if gpu is None else gpu.address
+    every: list[tuple[str, str, str | None]] = context.world.comm.allgather(mine)
+    if problem:
+        raise NoDeviceError(problem)
+    for rank, (said, other, _) in enumerate(every):
+        if said:
+            raise NoDeviceError(f"rank {rank} on {other}: {said}")
+    speaker = next((rank for rank, one in enumerate(every) if one[2] is not None), 0)
+    return every.count(mine) if gpu is not None else 0, speaker
 
 
 def refusal() -> str:
@@ -140,18 +177,10 @@ def _index(context: Context, asked: int | None) -> int:
     return context.world.local_rank % count
 
 
-def _sharing(context: Context, gpu: Gpu | None) -> int:
-    """Return how many ranks have this rank's GPU, itself among them; 0 for the host."""
-    mine = None
-    if gpu is not None:
-        mine = (context.world.host, gpu.address)
-    every = context.world.comm.allgather(mine)
-    return every.count(mine) if mine is not None else 0
-
-
 def _described(context: Context, gpu: Gpu, sharing: int, asked: str) -> str:
     near, phrase = place_of(gpu.address, context.world.cpus)
-    if near is False:
+    if near is False and (address := gpu.address) not in _TOLD:
+        _TOLD.add(address)
         context.log(f"GPU {gpu.index} of rank {context.world.rank} is {phrase}", level="warning")
     shared = f"shared by {sharing} ranks" if sharing > 1 else "this rank's alone"
     return (
@@ -159,10 +188,3 @@ def _described(context: Context, gpu: Gpu, sharing: int, asked: str) -> str:
         f"capability {gpu.capability[0]}.{gpu.capability[1]}, CUDA {torch.version.cuda}, "
         f"driver {driver_version() or 'not known'}"
     )
-
-
-def driver_version() -> str | None:
-    """Return the version of NVIDIA's kernel driver."""
-    from spbench_workers.devices_of_host import driver_version as told
-
-    return told()

@@ -51,7 +51,7 @@ _SENTENCES = (
         "to default mode (nvidia-smi -c 0), or give each rank a GPU of its own",
     ),
     (
-        r"ECC error|ECCUncorrectable|cudaErrorContained|cudaErrorExternalDevice",
+        r"ECC error|ECCUncorrectable|cudaErrorContained",
         "the GPU's memory has an uncorrectable ECC error: take it out of service (nvidia-smi -q "
         "-d ECC tells more)",
     ),
@@ -62,8 +62,7 @@ _SENTENCES = (
     ),
     (
         r"fallen off the bus|(device|GPU) (was |is )?lost|cudaErrorDeviceLost|no longer accessible"
-        r"|unspecified launch failure|hardware stack error|cudaErrorDeviceUninitialized"
-        r"|CUDA error: unknown error",
+        r"|cudaErrorDeviceUninitialized|CUDA error: unknown error",
         "the GPU is lost to this process: look at dmesg for Xid lines, and reset or replace it",
     ),
     (
@@ -105,7 +104,8 @@ _SENTENCES = (
         "a GPU without one, or a smaller case",
     ),
     (
-        r"illegal memory access|misaligned address|illegal instruction|assert triggered",
+        r"illegal memory access|misaligned address|illegal instruction|assert triggered"
+        r"|unspecified launch failure|hardware stack error",
         "a kernel on the GPU read or wrote memory that is not its own: a defect of spbench, torch "
         "or MPI; run again with CUDA_LAUNCH_BLOCKING=1 to learn where",
     ),

@@ -25,7 +25,7 @@ class HostMemory:
 
     def __init__(self, device: torch.device) -> None:
         self._device, self._streams = device, streams_of(device)
-        self._fetched, self._sent = ([_Slot(device) for _ in range(n)] for n in (FETCHED, SENT))
+        self._fetched, self._sent = ([_Piece(device) for _ in range(n)] for n in (FETCHED, SENT))
         self._next_fetched, self._next_sent = cycle(self._fetched), cycle(self._sent)
 
     def fetch(self, values: torch.Tensor, dtype: torch.dtype | None = None) -> torch.Tensor:
@@ -46,6 +46,7 @@ class HostMemory:
 
     def room(self, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
         """Return memory as `fetch` does, with nothing in it."""
+        _make_room(self._fetched, shape, dtype)
         return next(self._next_fetched).memory(shape, dtype)
 
     def put(self, values: torch.Tensor, into: torch.Tensor) -> None:
@@ -54,14 +55,15 @@ class HostMemory:
         The values may change at once; the tensor has them for what the current stream is asked
         for from now on. What `fetch` or `room` returned goes as it is, and must not change.
         """
-        slot = next((one for one in self._fetched if one.holds(values, into.dtype)), None)
-        if slot is None:
-            slot = next(self._next_sent)
-            there = slot.memory(values.shape, into.dtype)
+        piece = next((one for one in self._fetched if one.holds(values, into.dtype)), None)
+        if piece is None:
+            _make_room(self._sent, values.shape, into.dtype)
+            piece = next(self._next_sent)
+            there = piece.memory(values.shape, into.dtype)
             there.copy_(values)
             values = there
         into.copy_(values, non_blocking=True)
-        slot.leave()
+        piece.leave()
 
     def send(self, values: torch.Tensor) -> torch.Tensor:
         """Return values of the host on the GPU, as `put` has them."""
@@ -70,7 +72,11 @@ class HostMemory:
         return made
 
 
-class _Slot:
+LEAST = 1 << 16
+"""Bytes of a piece, at the least."""
+
+
+class _Piece:
     """A piece of memory, and when it may be written again."""
 
     def __init__(self, device: torch.device) -> None:
@@ -82,17 +88,32 @@ class _Slot:
         """Return it in a shape; what was copied from it before has arrived."""
         self._left.synchronize()
         size = prod(shape) * dtype.itemsize
-        if size > len(self._bytes):
-            self._bytes = torch.empty(size, dtype=torch.uint8, pin_memory=self._pins)
         return self._bytes[:size].view(dtype).view(tuple(shape))
 
+    @property
+    def size(self) -> int:
+        """Its bytes."""
+        return len(self._bytes)
+
+    def grow(self, size: int) -> None:
+        """Take other memory, of so many bytes; copies under way keep what they copy from."""
+        self._bytes = torch.empty(size, dtype=torch.uint8, pin_memory=self._pins)
+
     def holds(self, values: torch.Tensor, dtype: torch.dtype) -> bool:
-        """Whether these are the slot's, in that number format."""
+        """Whether these are the piece's, in that number format."""
         return values.dtype == dtype and values.data_ptr() == self._bytes.data_ptr() != 0
 
     def leave(self) -> None:
         """Say that a copy from it was asked for."""
         self._left.record()
+
+
+def _make_room(pieces: Sequence[_Piece], shape: Sequence[int], dtype: torch.dtype) -> None:
+    """Let all pieces grow at once: one by one they would do so in the midst of later steps."""
+    size = max(LEAST, prod(shape) * dtype.itemsize)
+    if size > pieces[0].size:
+        for piece in pieces:
+            piece.grow(1 << (size - 1).bit_length())
 
 
 @cache

@@ -8,6 +8,8 @@ import traceback
 
 import torch
 
+from spbench_workers.device.host_memory import host_memory_of
+
 
 def free_bytes(device: torch.device) -> int:
     """Return the bytes that are free on a device: of a GPU, what no process has."""
@@ -31,6 +33,7 @@ def give_back(error: BaseException | None = None) -> None:
         return
     if error is not None:
         traceback.clear_frames(error.__traceback__)
+    host_memory_of.cache_clear()
     gc.collect()
     torch.cuda.empty_cache()
     # The next case's may have to lie near other cores. Not all versions have a public name for it.

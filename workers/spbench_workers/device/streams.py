@@ -37,10 +37,11 @@ class Event(Protocol):
 
 
 class Streams(Protocol):
-    """The streams of a device: the current one, and one beside it for copies."""
+    """The streams of a device: the current one, and one beside it for copies.
 
-    def synchronize(self) -> None:
-        """Wait for all streams. Never while a receive of NCCL is posted: it may wait for ever."""
+    Nothing here waits for the whole device: while a receive of NCCL is posted, that may take for
+    ever.
+    """
 
     def finish(self) -> None:
         """Wait for what the current stream was asked for."""
@@ -79,9 +80,6 @@ class HostEvent:
 
 class HostStreams:
     """The host: everything is done when the call returns."""
-
-    def synchronize(self) -> None:
-        pass
 
     def finish(self) -> None:
         pass
@@ -130,9 +128,6 @@ class CudaStreams:
         self._device = device
         self._copies = torch.cuda.Stream(device)
 
-    def synchronize(self) -> None:
-        torch.cuda.synchronize(self._device)
-
     def finish(self) -> None:
         torch.cuda.current_stream(self._device).synchronize()
 
@@ -154,19 +149,13 @@ def _host_streams(_: torch.device) -> HostStreams:
 
 
 KINDS: dict[str, Callable[[torch.device], Streams]] = {"cpu": _host_streams, "cuda": CudaStreams}
-"""What makes the streams of a device, by its type."""
+"""Makers of a device's streams, by its type."""
 
 
 @cache
 def streams_of(device: torch.device) -> Streams:
     """Return the streams of a device, the same at each call."""
     return KINDS[device.type](device)
-
-
-def synchronize(device: torch.device) -> None:
-    """Wait until all streams of a device are done; the host always is."""
-    if is_gpu(device):
-        streams_of(device).synchronize()
 
 
 def finish(device: torch.device) -> None:

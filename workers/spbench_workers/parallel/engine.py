@@ -21,7 +21,7 @@ from spbench_workers.parallel.phases import phases_of
 from spbench_workers.parallel.plan import Learning, Plan
 from spbench_workers.parallel.schedules import Task
 from spbench_workers.parallel.stage_runner import Source, StageRunner, part_of
-from spbench_workers.parallel.warm_up import SilentCarrier, uncounted, warm_up
+from spbench_workers.parallel.warm_up import SilentCarrier, warm_up
 
 
 class Engine:
@@ -225,7 +225,7 @@ class Engine:
                 plan.batches,
             ),
             source,
-            uncounted(plan.device) if silent else self.phases,
+            phases_of(plan.device) if silent else self.phases,
             self.arithmetic,
             keeps_input_gradients=keeps_input_gradients,
         )

@@ -65,7 +65,7 @@ def layer_times(
             # What a layer gets is of the format that the one before gives.
             given = precision.work if mixed else dtype
             inputs = _inputs(model.flows[index], images, random, device, given)
-            rounds = [_round(stage, inputs, device) for _ in range(ROUNDS + 1)][1:]
+            rounds = _rounds(stage, inputs, device)
         forward, backward = (median(times) * 1000.0 for times in zip(*rounds, strict=True))
         found.append(LayerTime(layer.name, forward, backward))
     return found
@@ -122,13 +122,20 @@ class Laps:
         return [0.0 if lap is None else lap[1].seconds_since(lap[0]) for lap in self._laps]
 
 
-def _round(stage: nn.Module, inputs: Tensors, device: torch.device) -> tuple[float, float]:
-    """Seconds of one forward and one backward."""
+def _rounds(stage: nn.Module, inputs: Tensors, device: torch.device) -> list[tuple[float, float]]:
+    """Return the seconds of a forward and a backward of each round, after one that is dropped.
+
+    Rounds follow each other without a wait: a GPU has work queued, and no launch is timed.
+    """
     laps = Laps(device)
-    outputs = forward(stage, inputs, laps)
-    backward(outputs, list(map(torch.ones_like, outputs)), laps)
-    first, second = laps.seconds()
-    return first, second
+    ones: list[torch.Tensor] = []
+    for _ in range(ROUNDS + 1):
+        outputs = forward(stage, inputs, laps)
+        # Made in the round that is dropped: to write them is no work of a layer.
+        ones = ones or list(map(torch.ones_like, outputs))
+        backward(outputs, ones, laps)
+    seconds = laps.seconds()
+    return list(zip(seconds[::2], seconds[1::2], strict=True))[1:]
 
 
 def forward(layer: Callable[[Any], Any], inputs: Tensors, laps: Laps) -> Tensors:

@@ -23,8 +23,8 @@ import torch
 from mpi4py import MPI
 from torch import nn
 
-from spbench_workers.device.host_memory import HostMemory, sent
-from spbench_workers.device.streams import is_gpu
+from spbench_workers.device.host_memory import HostMemory
+from spbench_workers.device.streams import is_gpu, streams_of
 from spbench_workers.layout_models import ModelLayout, Place
 from spbench_workers.parallel.gradients import BUCKET, FlatGradients
 from spbench_workers.spatial.transports import memory_of
@@ -103,6 +103,7 @@ class OneWay:
         # Its own: what is sent must stay where it is until it has gone.
         device = self._gradients[OWNER].device
         self._memory = HostMemory(device) if is_gpu(device) else None
+        self._arrived: torch.Tensor | None = None
 
     def send_gradients(self) -> None:
         """Start to send those of the mirror on this rank: it has the last of them."""
@@ -151,12 +152,14 @@ class OneWay:
 
     def _take_gradients(self, total: torch.Tensor) -> None:
         buckets = total.split(BUCKET)
-        memory = torch.empty(_AHEAD, len(buckets[0]), dtype=total.dtype)
+        memory = self._arriving(len(buckets[0]), total)
+        read = [streams_of(total.device).event() for _ in range(_AHEAD)]
         coming: list[MPI.Request] = []
 
         def post() -> None:
             turn = len(coming)
             if turn < len(buckets):
+                read[turn % _AHEAD].synchronize()
                 place = memory[turn % _AHEAD, : len(buckets[turn])]
                 coming.append(
                     self._comm.Irecv([memory_of(place), MPI.BYTE], self._mirror, _GRADIENTS)
@@ -166,8 +169,19 @@ class OneWay:
             post()
         for turn, bucket in enumerate(buckets):
             coming[turn].Wait()
-            bucket.add_(sent(memory[turn % _AHEAD, : len(bucket)], bucket.device))
+            place = memory[turn % _AHEAD, : len(bucket)]
+            bucket.add_(place.to(bucket.device, non_blocking=True))
+            read[turn % _AHEAD].record()
             post()
+
+    def _arriving(self, count: int, like: torch.Tensor) -> torch.Tensor:
+        """Return memory for buckets under way, ``_AHEAD x count``: kept and pinned for a GPU."""
+        if self._memory is None:
+            return torch.empty(_AHEAD, count, dtype=like.dtype)
+        if self._arrived is None:
+            pins = like.device.type == "cuda"
+            self._arrived = torch.empty(_AHEAD, count, dtype=like.dtype, pin_memory=pins)
+        return self._arrived
 
     def _finish(self) -> None:
         """Wait until all that is sent has gone."""

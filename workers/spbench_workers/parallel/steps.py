@@ -63,10 +63,8 @@ class Steps:
         for phase in SAMPLED:
             context.samples(f"{phase}_ms", [step[phase] * 1000.0 for step in seconds])
         context.samples("bubble_ms", [step["wait"] * 1000.0 for step in seconds])
-        shares = (
-            step["wait"] / (total or 1.0) for step, total in zip(seconds, totals, strict=True)
-        )
-        context.samples("bubble", list(shares))
+        shares = zip(seconds, totals, strict=True)
+        context.samples("bubble", [step["wait"] / total for step, total in shares])
         context.metric("bytes_sent", self._traffic[-1][0])
         context.metric("messages_sent", self._traffic[-1][1])
         way = way_of_sums(self._engine.plan) if self._engine.learner is not None else ""

@@ -19,7 +19,6 @@ from torch import nn
 
 from spbench_workers.parallel.carriers import Message, Pending
 from spbench_workers.parallel.micro_batches import MicroBatch
-from spbench_workers.parallel.phases import Phases, phases_of
 from spbench_workers.parallel.stage_runner import StageRunner
 
 
@@ -46,11 +45,6 @@ class SilentCarrier:
 
     def free(self) -> None:
         """Nothing is held."""
-
-
-def uncounted(device: torch.device) -> Phases:
-    """Return phases that nobody reads."""
-    return phases_of(device)
 
 
 def warm_up(
@@ -100,12 +94,14 @@ def _unchanged(stage: nn.Module) -> Iterator[None]:
     kept = [(buffer, buffer.clone()) for buffer in stage.buffers()]
     trains = stage.training
     gpus = {one.device for one in stage.parameters() if one.device.type == "cuda"}
-    with torch.random.fork_rng(devices=list(gpus)):
-        yield
-    stage.train(trains)
-    with torch.no_grad():
-        for buffer, before in kept:
-            buffer.copy_(before)
-        for parameter in stage.parameters():
-            if parameter.grad is not None:
-                parameter.grad.zero_()
+    try:
+        with torch.random.fork_rng(devices=list(gpus)):
+            yield
+    finally:
+        stage.train(trains)
+        with torch.no_grad():
+            for buffer, before in kept:
+                buffer.copy_(before)
+            for parameter in stage.parameters():
+                if parameter.grad is not None:
+                    parameter.grad.zero_()

@@ -24,8 +24,7 @@ class NcclTransport:
 
     def __init__(self, wiring: Wiring) -> None:
         self._wiring = wiring
-        self._buffers = [wiring.empty(view.shape) for view in wiring.outgoing]
-        self.received = [wiring.landing(index) for index in range(len(wiring.shapes))]
+        self._buffers, self.received = _buffers(wiring)
         self._unpacks = wiring.unpacks(self.received)
         self._receives = _messages(self.received, wiring.sources)
         self._works: list[torch_group.Pending] = []
@@ -64,6 +63,25 @@ class NcclTransport:
 
     def free(self) -> None:
         torch_group.release(self._wiring.comm, self._wiring.device)
+
+
+def _buffers(wiring: Wiring) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+    """Return memory to send from and to receive into.
+
+    Raises:
+        TransportError: On all ranks, if one has none: the others would wait for it in the group.
+    """
+    made: tuple[list[torch.Tensor], list[torch.Tensor]] = [], []
+    problem = ""
+    try:
+        made[0].extend(wiring.empty(view.shape) for view in wiring.outgoing)
+        made[1].extend(wiring.landing(index) for index in range(len(wiring.shapes)))
+    except RuntimeError as error:
+        problem = next(iter(str(error).splitlines()), "") or type(error).__name__
+    for rank, said in enumerate(wiring.comm.allgather(problem)):
+        if said:
+            raise TransportError(f"transport nccl: rank {rank} has no memory for it ({said})")
+    return made
 
 
 def _acquired(wiring: Wiring) -> torch_group.Group:

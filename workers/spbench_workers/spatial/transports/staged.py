@@ -9,6 +9,7 @@ from mpi4py import MPI
 
 from spbench_workers.device import mpi_memory
 from spbench_workers.device.streams import streams_of
+from spbench_workers.errors import CannotRunError
 from spbench_workers.spatial.transports import MemoryPath, Wiring, memory_of
 
 
@@ -138,9 +139,17 @@ def device_pointers(comm: MPI.Intracomm) -> tuple[bool, str]:
     All ranks must call it, and all get the same answer.
 
     Raises:
-        CannotRunError: ``SPBENCH_CUDA_AWARE`` is neither 0 nor 1.
+        CannotRunError: On all ranks, where ``SPBENCH_CUDA_AWARE`` of one is neither 0 nor 1.
     """
-    told = comm.allgather(mpi_memory.cuda_aware())
+    answer: mpi_memory.Told
+    try:
+        answer = mpi_memory.cuda_aware()
+    except CannotRunError as error:
+        answer = None, str(error)
+    told = comm.allgather(answer)
+    for rank, (takes, evidence) in enumerate(told):
+        if takes is None:
+            raise CannotRunError(f"rank {rank}: {evidence}")
     for rank, (takes, evidence) in enumerate(told):
         if not takes:
             return False, f"{evidence}{f' on rank {rank}' if rank else ''}"
