@@ -1,4 +1,4 @@
-"""What goes wrong on a GPU, in one sentence: memory, mode, errors of the hardware, the driver."""
+"""Errors of a GPU, each in one sentence: memory, mode, the hardware, the driver."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ TORCH_DTYPES = {
     "fp16": torch.float16,
     "bf16": torch.bfloat16,
 }
-"""By name."""
+"""torch's dtypes by our names."""
 TF32_CAPABILITY = (8, 0)
 """The first GPUs whose tensor cores multiply TF32 (Ampere)."""
 _FORCED = "NVIDIA_TF32_OVERRIDE"

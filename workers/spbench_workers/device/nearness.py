@@ -1,4 +1,4 @@
-"""Whether a GPU hangs on the same socket as the cores of a rank, by sysfs."""
+"""Nearness of a GPU to the cores of a rank, by the NUMA nodes that sysfs tells."""
 
 from __future__ import annotations
 

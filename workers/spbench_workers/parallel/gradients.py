@@ -191,7 +191,7 @@ def mirrors(
 
 
 def _joined(sharing: Sharing) -> Sharing:
-    """Return it with a group; a rank alone needs none."""
+    """Return copies with a group of torch.distributed; those of a rank alone need none."""
     if sharing.comm.size == 1:
         return sharing
     group = torch_group.acquire(sharing.comm, sharing.copies[0].flat.device)

@@ -56,7 +56,7 @@ class Phases:
 
 
 class StreamPhases(Phases):
-    """The same of a GPU that does the work, as its current stream comes by.
+    """Seconds of each phase of a GPU's work, by events on its current stream.
 
     A phase begins when the stream has done what it was asked for before, and ends when it has done
     what it was asked for within: the work of one is never counted to another that waits for it.

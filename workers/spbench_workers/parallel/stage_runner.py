@@ -120,7 +120,7 @@ class StageRunner:
 
     @property
     def loss(self) -> float:
-        """Of the step so far, this rank's images' share of the mean over the replica's.
+        """The loss of the step so far: this rank's images' share of the mean over the replica's.
 
         It is the same on all ranks of tiles, and 0 before the last stage.
         """
@@ -131,7 +131,7 @@ class StageRunner:
 
     @property
     def correct(self) -> int:
-        """Images of the step so far whose class had the largest logit; as the loss is."""
+        """The number of images of the step so far whose class had the largest logit."""
         return int(sum(_read(self._correct)))
 
     @property
