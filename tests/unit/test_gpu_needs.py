@@ -20,6 +20,7 @@ from spbench.launch.placement import place
 from spbench.suites.case import Case
 from spbench.suites.settings import LaunchSettings
 from spbench_workers.catalog import BENCHMARKS
+from spbench_workers.devices_of_host import VISIBLE
 
 NO_GPU = HostGpus(shared_gib=1.0)
 
@@ -127,7 +128,8 @@ async def test_cases_of_the_host_are_not_refused(asked):
     ],
 )
 async def test_a_gpu_that_no_rank_can_use(gpus, torch_cuda, said):
-    found = await refused(GEMM, gpus=gpus, torch_cuda=torch_cuda)
+    env = {} if gpus.visible is None else {VISIBLE: gpus.visible}
+    found = await refused(GEMM, gpus=gpus, torch_cuda=torch_cuda, env=env)
     assert found.startswith("cannot run gemm on this machine: ")
     assert said in found
 
@@ -145,8 +147,49 @@ async def test_nccl_takes_a_gpu_for_each_rank_of_a_host():
         "hosts that have GPUs with --hostfile)"
     )
     assert await refused(NCCL, gpus=having(2)) is None
-    assert "2 ranks share 1 GPU," in await refused(NCCL, gpus=having(8, visible="5"))
-    assert await refused(NCCL, gpus=having(8, visible="MIG-1,MIG-2")) is None
+    one = await refused(NCCL, gpus=having(8, visible="5"), env={VISIBLE: "5"})
+    assert "2 ranks share 1 GPU," in one
+    mig = "MIG-1,MIG-2"
+    assert await refused(NCCL, gpus=having(8, visible=mig), env={VISIBLE: mig}) is None
+
+
+def launched(case: Case, **settings: object) -> Case:
+    return replace(case, launch=LaunchSettings.model_validate(settings))
+
+
+EACH_ITS_OWN = {"setup": ["export CUDA_VISIBLE_DEVICES=$OMPI_COMM_WORLD_LOCAL_RANK"]}
+
+
+@pytest.mark.parametrize("visible", ["", "0"])
+@pytest.mark.parametrize(
+    "settings", [EACH_ITS_OWN, {"container": "each-its-own image"}, {"python": "./each-its-own"}]
+)
+async def test_a_gpu_that_each_rank_is_given_is_not_judged_by_the_one_that_was_asked(
+    asked, settings, visible
+):
+    seen = having(2, visible=visible)
+    peers = case("p", "kvstore.push_pull", kv_store="device", gpus=[0, 1], device="cuda")
+    cases = [launched(one, **settings) for one in (GEMM, NCCL, peers)]
+    assert await refused(*cases, gpus=seen) is None
+    asked.answers["node1"] = HostFacts(
+        "node1", "ok", cores=8, gpus=seen, torch="2.11.0", torch_cuda="13.0"
+    )
+    if "python" not in settings:
+        assert await refused(*cases, hosts=parse_hosts("node1:2")) is None
+    # more than the host has are too many however they are shared out
+    many = await refused(replace(cases[1], np=3), gpus=seen)
+    assert "3 ranks share 2 GPUs," in many
+    assert "there is no GPU" in await refused(*cases, gpus=NO_GPU)
+
+
+async def test_gpus_that_this_shell_shows_are_not_those_of_another_host(asked):
+    asked.answers["node1"] = HostFacts(
+        "node1", "ok", cores=8, gpus=having(2, visible=""), torch="2.11.0", torch_cuda="13.0"
+    )
+    hosts = parse_hosts("node1")
+    assert await refused(GEMM, hosts=hosts, env={VISIBLE: "1"}) is None
+    assert "shows n" in await refused(GEMM, hosts=hosts)
+    assert "shows n" in await refused(launched(GEMM, env={VISIBLE: ""}), hosts=hosts)
 
 
 async def test_gpus_that_a_store_names_are_there():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from spbench.errors import MissingError
@@ -18,6 +18,7 @@ from spbench.suites.case import Case
 from spbench.suites.settings import LaunchSettings
 from spbench_workers.catalog.kvstore import devices_of
 from spbench_workers.catalog.tiles import TRANSPORT_DEVICES
+from spbench_workers.devices_of_host import VISIBLE
 
 _HERE = "this machine"
 _CASES = 3
@@ -81,8 +82,9 @@ async def check_gpus(
             told = launch.library if _local(host) else known[alike].get(host)
             if told is None or told.gpus is None:
                 continue
+            gpus = _as_ranks_see(told.gpus, host, job.settings, env)
             for case in filter(needs_gpu, job.cases):
-                for reason, mend in _refusals(case, told, told.gpus, ranks):
+                for reason, mend in _refusals(case, told, gpus, ranks):
                     group = refused.setdefault(reason, _Refused(mend))
                     group.cases[case.id] = group.hosts[host] = None
     if refused:
@@ -119,6 +121,21 @@ def _ranks(job: Job, launch: Launch) -> dict[str, list[int]]:
     for placed in launch.placement:  # a host with two adapters comes twice
         hosts.setdefault(placed.host, []).extend(islice(left, placed.count))
     return hosts
+
+
+def _as_ranks_see(
+    gpus: HostGpus, host: str, settings: LaunchSettings, env: Mapping[str, str]
+) -> HostGpus:
+    """Return the GPUs of a host without CUDA_VISIBLE_DEVICES where ranks may have another.
+
+    What gives each rank its own GPU, a setup line, a container's wrapper or one of the interpreter,
+    gives the one process that was asked something else: none, or always the first.
+    """
+    given = settings.env.get(VISIBLE, env.get(VISIBLE))
+    untouched = gpus.visible == given or (given is None and not _local(host))
+    if untouched and not settings.setup and not settings.container:
+        return gpus
+    return replace(gpus, visible=None)
 
 
 def _refusals(
