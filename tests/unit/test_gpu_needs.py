@@ -254,6 +254,46 @@ async def test_hosts_that_a_launcher_chooses_are_left_to_the_ranks():
     assert await refused(GEMM, launcher="srun", hosts=parse_hosts("node1")) is None
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "PE_HOSTFILE",
+        "HYDRA_HOST_FILE",
+        "I_MPI_HYDRA_HOST_FILE",
+        "OMPI_MCA_orte_default_hostfile",
+        "OMPI_MCA_orte_default_dash_host",
+        "PRTE_MCA_prte_default_hostfile",
+        "COBALT_NODEFILE",
+        "LSB_MCPU_HOSTS",
+        "FLUX_URI",
+    ],
+)
+async def test_hosts_that_a_launcher_reads_from_its_own_variables_are_left_to_the_ranks(name):
+    assert await refused(GEMM, env={name: "x"}) is None
+
+
+async def test_variables_of_every_shell_name_no_hosts():
+    assert await refused(GEMM, env={"HOSTNAME": "x", "HOST": "x", "HOSTTYPE": "x", "LS_COLORS": ""})
+
+
+@pytest.mark.parametrize(
+    "args", [["--host", "node7"], ["-f", "hosts"], ["-x", "CUDA_VISIBLE_DEVICES=0"]]
+)
+async def test_what_arguments_of_the_launcher_may_change_is_left_to_the_ranks(asked, args):
+    assert await refused(launched(GEMM, args=args)) is None
+    assert asked.hosts == []
+
+
+async def test_ranks_that_arguments_of_the_launcher_may_share_out_otherwise(asked):
+    for host in ("node1", "node2"):
+        asked.answers[host] = HostFacts(
+            host, "ok", cores=8, gpus=having(1), torch="2.11.0", torch_cuda="13.0"
+        )
+    hosts = parse_hosts("node1:2,node2:2")
+    assert "2 ranks share 1 GPU," in await refused(NCCL, hosts=hosts)
+    assert await refused(launched(NCCL, args=["--map-by", "node"]), hosts=hosts) is None
+
+
 def test_the_shipped_suite_is_refused_at_once_where_there_is_no_gpu(tmp_path):
     ended = run("suites/gpu.yaml", home=tmp_path / "home", env={"CUDA_VISIBLE_DEVICES": ""})
     assert ended.code == 3

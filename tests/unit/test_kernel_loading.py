@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from spbench.launch.jobs import _loading_word
+from spbench.launch.jobs import _kernel_loading_environment
 from spbench_workers import by_hand
 from spbench_workers.device.before_mpi import kernel_loading, load_kernels_first
 
@@ -55,7 +55,7 @@ def job(*backends, env=None):
     ],
 )
 def test_the_console_says_so_to_the_ranks(given, env, words):
-    assert _loading_word(given, env) == words
+    assert _kernel_loading_environment(given, env) == words
 
 
 @pytest.mark.parametrize(

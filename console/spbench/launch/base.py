@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
@@ -11,6 +12,14 @@ from spbench.suites.settings import LaunchSettings
 
 # a launcher without a hostfile spreads its ranks over the allocation that one of these shows
 ALLOCATIONS = ("SLURM_JOB_ID", "PBS_NODEFILE", "LSB_JOBID")
+# other batch systems, and files or lists of hosts that a launcher reads without being told:
+# PE_HOSTFILE, HYDRA_HOST_FILE, COBALT_NODEFILE, OMPI_MCA_orte_default_hostfile, ..._dash_host
+_HOSTS_BY_NAME = re.compile(r"^FLUX_|(HOST|NODE)_?FILE|NODELIST|DASH_HOST|^LSB_", re.IGNORECASE)
+
+
+def names_hosts(env: Iterable[str]) -> bool:
+    """Say whether variables may give a launcher hosts of which the console knows nothing."""
+    return any(name in ALLOCATIONS or _HOSTS_BY_NAME.search(name) for name in env)
 
 
 @dataclass(frozen=True, slots=True)

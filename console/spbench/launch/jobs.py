@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from spbench.errors import FailedRunError, MissingError, UsageError
-from spbench.launch.base import ALLOCATIONS, Command, JobSpec, Launcher, Placed
+from spbench.launch.base import ALLOCATIONS, Command, JobSpec, Launcher, Placed, names_hosts
 from spbench.launch.detect import Found, MpiLibrary, find_launcher, mpi_library
 from spbench.launch.hosts import Hosts, read_hostfile
 from spbench.launch.placement import available_slots, cores, oversubscribed, place
@@ -129,7 +129,7 @@ def prepare(
         placement=placement,
         settings=settings,
         program=worker_program(settings),
-        private_env=private_env | _device_word(job) | _loading_word(job, env),
+        private_env=private_env | _device_environment(job) | _kernel_loading_environment(job, env),
         oversubscribed=shared,
         hostfile=path,
         library=library.name,
@@ -138,13 +138,13 @@ def prepare(
     return Launch(found, library, command, text, path, placement, shared)
 
 
-def _device_word(job: Job) -> dict[str, str]:
+def _device_environment(job: Job) -> dict[str, str]:
     """Tell ranks before MPI starts that a case needs a GPU: each takes its own first."""
     needed = any(case.params.get("device") == "cuda" for case in job.cases)
     return {ENV_DEVICE: "cuda"} if needed else {}
 
 
-def _loading_word(job: Job, env: Mapping[str, str]) -> dict[str, str]:
+def _kernel_loading_environment(job: Job, env: Mapping[str, str]) -> dict[str, str]:
     """Let CUDA load all kernels at its start where stages talk over NCCL; the user's word wins."""
     needed = any(case.params.get("backend") == "nccl" for case in job.cases)
     given = ENV_KERNEL_LOADING in env or ENV_KERNEL_LOADING in job.settings.env
@@ -160,8 +160,7 @@ def _spread(found: Found, hosts: Hosts | None, env: Mapping[str, str]) -> bool:
 
 def chosen_elsewhere(settings: LaunchSettings, hosts: Hosts | None, env: Mapping[str, str]) -> bool:
     """Say whether the launcher itself may choose hosts, which are then not known before."""
-    allocated = any(name in env for name in ALLOCATIONS)
-    return hosts is None and (settings.launcher == "srun" or allocated)
+    return hosts is None and (settings.launcher == "srun" or names_hosts(env))
 
 
 def _refuse_too_few(job: Job, hosts: Hosts | None, env: Mapping[str, str]) -> None:

@@ -59,7 +59,8 @@ async def check_gpus(
     """Refuse cases that need GPUs where they are not there, or not so many.
 
     Other hosts are asked; nothing is asked for cases that need none. Hosts that are not known
-    before the launch, or that do not tell, are left to their ranks.
+    before the launch, or that do not tell, are left to their ranks; so are jobs with arguments for
+    the launcher, which may name hosts, share out ranks and set CUDA_VISIBLE_DEVICES.
 
     Raises:
         MissingError: One sentence that says what was found where, and which cases need more.
@@ -69,6 +70,7 @@ async def check_gpus(
         for job, launch, hosts in jobs
         if any(map(needs_gpu, job.cases))
         and launch.launcher.name != "srun"
+        and not job.settings.args
         and not chosen_elsewhere(job.settings, hosts, env)
     ]
     refused: dict[str, _Refused] = {}
