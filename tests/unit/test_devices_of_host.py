@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from spbench.launch.gpus.facts import HostGpus
 from spbench_workers import devices_of_host
 
 
@@ -55,6 +56,18 @@ def test_a_node_that_the_kernel_does_not_know(kernel):
     kernel("PCI/0000:01:00.0/numa_node", "-1\n")
     (card,) = devices_of_host.cards()
     assert (card["node"], card["uuid"]) == (None, None)
+
+
+def test_a_uuid_is_not_known_before_a_process_has_opened_the_gpu(kernel):
+    kernel(
+        "GPUS/0000:01:00.0/information",
+        "Model: \t\t NVIDIA H200\nIRQ:   \t\t 18\n"
+        "GPU UUID: \t GPU-????????-????-????-????-????????????\nVideo BIOS: \t ??.??.??.??.??\n",
+    )
+    (card,) = devices_of_host.cards()
+    assert (card["model"], card["uuid"]) == ("NVIDIA H200", None)
+    shown = {**devices_of_host.gpus(), "visible": "GPU-8932f937-d72c-4106-c12f-20bd9faed9f6"}
+    assert HostGpus.of(shown).usable == 1
 
 
 def test_gpus_without_a_driver_are_seen_on_the_bus(kernel):

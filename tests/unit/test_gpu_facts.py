@@ -44,6 +44,12 @@ def test_gpus_that_a_rank_sees(visible, usable):
     assert replace(EIGHT, visible=visible).usable == usable
 
 
+def test_a_uuid_may_be_that_of_a_gpu_whose_uuid_is_not_known():
+    some = (replace(EIGHT.cards[0], uuid=None), *EIGHT.cards[1:])
+    assert replace(EIGHT, cards=some, visible="GPU-9f").usable == 1
+    assert HostGpus(files=2, visible="GPU-9f").usable == 1
+
+
 @pytest.mark.parametrize(
     ("gpus", "count"),
     [

@@ -58,18 +58,20 @@ def gpus() -> "dict[str, object]":
 def cards() -> "list[dict[str, object]]":
     """Return model, PCI address, NUMA node and UUID of each GPU that NVIDIA's driver serves.
 
-    The node and the UUID are None where the kernel does not tell them.
+    The node and the UUID are None where the kernel does not tell them: until a process opens a
+    GPU, its UUID is ``GPU-????????-????-????-????-????????????``.
     """
     found: list[dict[str, object]] = []
     for info in sorted(GPUS.glob("*/information")):
         fields = dict(line.split(":", 1) for line in _text(info).splitlines() if ":" in line)
         address = info.parent.name.lower()
+        uuid = fields.get("GPU UUID", "").strip()
         found.append(
             {
                 "model": fields.get("Model", "GPU").strip(),
                 "address": address,
                 "node": _node(PCI / address / "numa_node"),
-                "uuid": fields.get("GPU UUID", "").strip() or None,
+                "uuid": None if "?" in uuid else uuid or None,
             }
         )
     return found

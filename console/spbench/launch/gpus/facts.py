@@ -94,8 +94,8 @@ class HostGpus:
 
     def _names_one(self, word: str, count: int) -> bool:
         if word.startswith("GPU-"):
-            known = [card.uuid for card in self.cards if card.uuid]
-            return not known or any(uuid.startswith(word) for uuid in known)
+            known = [card.uuid for card in self.cards]
+            return not known or any(uuid is None or uuid.startswith(word) for uuid in known)
         return word.isdigit() and int(word) < count
 
 
