@@ -44,6 +44,10 @@ def test_gpus_that_a_rank_sees(visible, usable):
     assert replace(EIGHT, visible=visible).usable == usable
 
 
+def test_a_gpu_without_a_file_yet_can_be_shown():
+    assert replace(EIGHT, files=1, visible="1").usable == 1
+
+
 def test_a_uuid_may_be_that_of_a_gpu_whose_uuid_is_not_known():
     some = (replace(EIGHT.cards[0], uuid=None), *EIGHT.cards[1:])
     assert replace(EIGHT, cards=some, visible="GPU-9f").usable == 1
@@ -56,9 +60,11 @@ def test_a_uuid_may_be_that_of_a_gpu_whose_uuid_is_not_known():
         (EIGHT, 8),
         (NONE, 0),
         (replace(EIGHT, files=0), 8),  # the driver makes them when they are first asked for
-        (replace(EIGHT, files=1), 1),  # a container has one of them
+        (replace(EIGHT, files=1), 8),
+        (replace(EIGHT, cards=EIGHT.cards[:1]), 8),
         (HostGpus(files=2), 2),
         (HostGpus(other_files=True), None),
+        (HostGpus(files=1, other_files=True), None),
     ],
 )
 def test_gpus_are_counted_by_the_driver_and_by_their_files(gpus, count):

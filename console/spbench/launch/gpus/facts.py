@@ -69,13 +69,15 @@ class HostGpus:
 
     @property
     def count(self) -> int | None:
-        """How many there are; None where that is not known."""
-        known = [number for number in (len(self.cards), self.files) if number]
-        return min(known) if known else None if self.other_files else 0
+        """The most that there may be; None where that is not known.
+
+        Device files are made when they are first asked for, and a container may have few of them.
+        """
+        return None if self.other_files else max(len(self.cards), self.files)
 
     @property
     def usable(self) -> int | None:
-        """How many a rank sees, as CUDA reads CUDA_VISIBLE_DEVICES; None where not known.
+        """The most that a rank sees, as CUDA reads CUDA_VISIBLE_DEVICES; None where not known.
 
         Numbers and UUIDs count up to the first one that is not there; one that stands twice makes
         CUDA see none. How many MIG instances count is the driver's to say.
