@@ -48,6 +48,9 @@ NCCL = case("nccl", "allreduce.sweep", 2, algorithm=["native", "nccl"])
         (GEMM, True, False),
         (HOST, False, False),
         (case("a", "compute.gemm", 1, device="cpu"), False, False),
+        (case("a", "memory.copy", 1), False, False),
+        (case("a", "memory.copy", 1, path="to_device"), True, False),
+        (case("a", "memory.copy", 1, path="peer"), True, False),
         (case("a", "halo.exchange", grid="1x2", transport="cuda"), True, False),
         (case("a", "halo.exchange", grid="1x2", transport="nccl"), True, True),
         (case("a", "halo.exchange", grid="1x2", transport="shm"), False, False),
@@ -200,6 +203,19 @@ async def test_gpus_that_a_store_names_are_there():
     assert await refused(named, gpus=having(4)) is None
     counted = case("counted", "kvstore.push_pull", gpus=4, **params)
     assert await refused(counted, gpus=having(1)) is None
+
+
+async def test_a_copy_between_gpus_needs_two():
+    peer = case("peer", "memory.copy", 1, path="peer")
+    assert await refused(peer, gpus=having(1)) == (
+        "cannot run peer on this machine: path peer needs two GPUs, and a rank sees 1 GPU (take "
+        "path device, or leave them out with -k or --case, or name hosts that have GPUs with "
+        "--hostfile)"
+    )
+    assert "there is no GPU" in await refused(peer)
+    for gpus in (having(2), HostGpus(other_files=True), having(2, visible="0")):
+        assert await refused(peer, gpus=gpus) is None
+    assert await refused(case("a", "memory.copy", 1, path="to_host"), gpus=having(1)) is None
 
 
 async def test_several_reasons_are_one_sentence():

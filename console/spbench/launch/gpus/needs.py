@@ -23,6 +23,9 @@ from spbench_workers.devices_of_host import VISIBLE
 _HERE = "this machine"
 _CASES = 3
 _GROUPS = 3
+_PEER = "peer"
+_PATHS = ("to_device", "to_host", _PEER)
+"""Those of memory.copy that a GPU is on."""
 _ELSEWHERE = "leave them out with -k or --case, or name hosts that have GPUs with --hostfile"
 
 
@@ -39,7 +42,8 @@ def needs_gpu(case: Case) -> bool:
     """Whether a case can run on GPUs alone."""
     params = case.params
     on_gpu = TRANSPORT_DEVICES.get(params.get("transport", "")) == "cuda"
-    return params.get("device") == "cuda" or on_gpu or needs_one_each(case)
+    copied = params.get("path") in _PATHS
+    return params.get("device") == "cuda" or on_gpu or copied or needs_one_each(case)
 
 
 def needs_one_each(case: Case) -> bool:
@@ -161,6 +165,9 @@ def _refusals(
     if named and max(named) >= gpus.usable:
         reason = f"gpus names GPU {max(named)}, and a rank sees {_counted(gpus.usable)}"
         yield reason, "name GPUs from 0 up that are there"
+    if params.get("path") == _PEER and gpus.usable < 2:
+        reason = f"path peer needs two GPUs, and a rank sees {_counted(gpus.usable)}"
+        yield reason, f"take path device, or {_ELSEWHERE}"
 
 
 def _counted(gpus: int) -> str:
