@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from spbench.launch.gpus.facts import HostGpus
@@ -112,8 +117,22 @@ def test_the_cuda_that_the_drivers_library_takes(monkeypatch):
     monkeypatch.setattr(devices_of_host, "DRIVER_LIBRARY", "libnowhere.so.1")
     assert devices_of_host.driver_cuda() is None
     for library, cuda in ((_DriverLibrary(12040), "12.4"), (_DriverLibrary(13000, 1), None)):
-        monkeypatch.setattr(devices_of_host.ctypes, "CDLL", lambda _, found=library: found)
+        monkeypatch.setattr(ctypes, "CDLL", lambda _, found=library: found)
         assert devices_of_host.driver_cuda() == cuda
+
+
+def test_a_python_without_ctypes_tells_the_rest():
+    """One that was built where libffi was not there; the text is sent to any Python."""
+    text = Path(devices_of_host.__file__).read_text()
+    lacking = "import sys\nsys.modules['ctypes'] = sys.modules['_ctypes'] = None\n"
+    ended = subprocess.run(
+        [sys.executable, "-c", f"{lacking}{text}\nprint(facts()['cores'], driver_cuda())"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ended.stdout.split()[1:] == ["None"], ended.stderr
 
 
 def test_room_for_ranks_of_nccl(monkeypatch, tmp_path):

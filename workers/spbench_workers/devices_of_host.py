@@ -4,7 +4,6 @@
 standard library only, and words that Python 3.6 knows.
 """
 
-import ctypes
 import os
 import re
 from pathlib import Path
@@ -88,11 +87,13 @@ def driver_cuda() -> "str | None":
 
     It may be newer than the kernel's driver would say: NVIDIA's containers bring such libraries.
     """
-    number = ctypes.c_int(0)
     try:
+        import ctypes  # a Python that was built without libffi has none
+
+        number = ctypes.c_int(0)
         if ctypes.CDLL(DRIVER_LIBRARY).cuDriverGetVersion(ctypes.byref(number)):
             return None
-    except (OSError, AttributeError):
+    except (ImportError, OSError, AttributeError):
         return None
     return f"{number.value // 1000}.{number.value % 1000 // 10}"
 
