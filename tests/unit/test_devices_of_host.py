@@ -92,6 +92,13 @@ def test_gpus_of_wsl_have_a_file_of_another_name(kernel):
     kernel("FILES/dxg", "")
     found = devices_of_host.gpus()
     assert (found["files"], found["other_files"]) == (0, True)
+    assert devices_of_host.describe() == "a GPU that the kernel does not list"
+
+
+def test_gpus_of_a_container_that_hides_the_drivers_folder_are_counted_by_their_files(kernel):
+    for name in ("nvidia0", "nvidia1", "nvidiactl"):
+        kernel(f"FILES/{name}", "")
+    assert devices_of_host.describe() == "2 x GPU"
 
 
 @pytest.mark.parametrize("kind", ["", " Open"])

@@ -51,6 +51,11 @@ def test_hosts_that_are_alike():
         ({"memory_gib": 125.5}, "memory", "node03 has 126 GiB of memory, the others 251"),
         ({"gpus": HostGpus()}, "devices", "node03 has no GPU, the others 4 x NVIDIA H200"),
         (
+            {"gpus": HostGpus(other_files=True, driver=H200.driver)},
+            "devices",
+            "node03 has a GPU that the kernel does not list, the others 4 x NVIDIA H200",
+        ),
+        (
             {"adapters": (Adapter("mlx5_0", "1", "ACTIVE", "200 Gb/sec (2X NDR)"),)},
             "adapters",
             "node03 has 1 x 200 Gb/sec (2X NDR), the others 1 x 400 Gb/sec (4X NDR)",

@@ -8,6 +8,7 @@ import pytest
 
 from spbench.launch.gpus.facts import Card, HostGpus, too_old, trouble
 from spbench.launch.gpus.findings import amiss, in_order, messages, torch_words
+from spbench.launch.host_facts import HostFacts
 
 EIGHT = HostGpus(
     tuple(
@@ -70,6 +71,14 @@ def test_a_uuid_may_be_that_of_a_gpu_whose_uuid_is_not_known():
 def test_gpus_are_counted_by_the_driver_and_by_their_files(gpus, count):
     assert gpus.count == count
     assert gpus.there == (count != 0)
+
+
+def test_a_gpu_that_the_kernel_does_not_list_is_told():
+    jetson = HostGpus(other_files=True)
+    assert [finding.text for finding in in_order(jetson)] == ["a GPU that the kernel does not list"]
+    assert HostFacts("a", "ok", gpus=jetson).devices == "a GPU that the kernel does not list"
+    said = "a GPU here, torch is a CPU build (2.11.0): no rank uses a GPU"
+    assert notes(jetson, "") == [("torch", said)]
 
 
 def test_gpus_of_which_only_files_are_seen_have_no_kind():

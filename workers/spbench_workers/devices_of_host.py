@@ -21,10 +21,15 @@ VISIBLE = "CUDA_VISIBLE_DEVICES"
 _NVIDIA, _DISPLAY = "0x10de", "0x03"
 _OTHER_FILES = ("dxg", "nvgpu", "nvhost-gpu")
 
+UNNAMED = "GPU"
+UNLISTED = "a GPU that the kernel does not list"
+"""A GPU of which nothing but a file of another name is seen, as under WSL and on Jetson."""
+
 
 def describe() -> str:
     """Return ``2 x NVIDIA H200``, or ``cpu`` where there is none."""
-    return counted([str(card["model"]) for card in cards()]) or "cpu"
+    names = [str(card["model"]) for card in cards()] or [UNNAMED] * _files()
+    return counted(names) or (UNLISTED if _other_files() else "cpu")
 
 
 def counted(names: "list[str]") -> str:
@@ -45,8 +50,8 @@ def gpus() -> "dict[str, object]":
     return {
         "cards": found,
         "undriven": [address for address in _on_the_bus() if address not in known],
-        "files": len([path for path in FILES.glob("nvidia*") if path.name[6:].isdigit()]),
-        "other_files": any((FILES / name).exists() for name in _OTHER_FILES),
+        "files": _files(),
+        "other_files": _other_files(),
         "driver": driver_version(),
         "cuda": driver_cuda(),
         "visible": os.environ.get(VISIBLE),
@@ -67,7 +72,7 @@ def cards() -> "list[dict[str, object]]":
         uuid = fields.get("GPU UUID", "").strip()
         found.append(
             {
-                "model": fields.get("Model", "GPU").strip(),
+                "model": fields.get("Model", UNNAMED).strip(),
                 "address": address,
                 "node": _node(PCI / address / "numa_node"),
                 "uuid": None if "?" in uuid else uuid or None,
@@ -96,6 +101,14 @@ def driver_cuda() -> "str | None":
     except (ImportError, OSError, AttributeError):
         return None
     return f"{number.value // 1000}.{number.value % 1000 // 10}"
+
+
+def _files() -> int:
+    return len([path for path in FILES.glob("nvidia*") if path.name[6:].isdigit()])
+
+
+def _other_files() -> bool:
+    return any((FILES / name).exists() for name in _OTHER_FILES)
 
 
 def _on_the_bus() -> "list[str]":

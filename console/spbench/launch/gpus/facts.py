@@ -62,10 +62,15 @@ class HostGpus:
         return bool(self.cards or self.files or self.other_files)
 
     @property
+    def names(self) -> list[str]:
+        """The kind of each, ``GPU`` where only its file is seen."""
+        return [card.model for card in self.cards] or [devices_of_host.UNNAMED] * self.files
+
+    @property
     def models(self) -> str:
-        """``2 x NVIDIA H200``, ``2 x GPU`` where only their files are seen; nothing without."""
-        names = [card.model for card in self.cards] or ["GPU"] * self.files
-        return devices_of_host.counted(names)
+        """``2 x NVIDIA H200``, or that there is one of no known kind; nothing without."""
+        counted = devices_of_host.counted(self.names)
+        return counted or (devices_of_host.UNLISTED if self.other_files else "")
 
     @property
     def count(self) -> int | None:
