@@ -20,6 +20,7 @@ EIGHT = HostGpus(
     cuda="13.0",
     shared_gib=64.0,
 )
+ONE = replace(EIGHT, cards=EIGHT.cards[:1], files=1)
 NONE = HostGpus(shared_gib=1.0)
 
 
@@ -117,11 +118,16 @@ def test_a_driver_that_is_too_old_for_torch(driver, cuda, torch_cuda, said):
     [
         (EIGHT, "13.0", None),
         (EIGHT, None, None),
-        (NONE, "13.0", "there is no GPU, neither in /proc/driver/nvidia/gpus nor as /dev/nvidia*"),
+        (NONE, "13.0", "there is no GPU, neither in /proc/driver/nvidia/gpus nor as /dev/nvidia0"),
         (replace(NONE, undriven=("0000:01:00.0",)), "13.0", "1 on the PCI bus without a driver"),
         (EIGHT, "", "torch 2.11.0 is a build without CUDA"),
         (replace(EIGHT, cuda="12.4"), "13.0", "driver 580.82.07 takes CUDA up to 12.4"),
-        (replace(EIGHT, visible=""), "13.0", "CUDA_VISIBLE_DEVICES is '', which shows none of 8"),
+        (
+            replace(EIGHT, visible=""),
+            "13.0",
+            "CUDA_VISIBLE_DEVICES is '', which shows no GPU; there are 8",
+        ),
+        (replace(ONE, visible="7"), "13.0", "is '7', which shows no GPU; there is 1"),
         (replace(EIGHT, visible="3"), "13.0", None),
         (HostGpus(other_files=True), "13.0", None),
     ],
@@ -151,7 +157,7 @@ def test_nothing_is_amiss_where_all_fits_and_where_there_is_no_gpu():
         (replace(EIGHT, cuda="12.2"), "13.0", "driver", "takes CUDA up to 12.2, and torch is"),
         (replace(EIGHT, cuda=None), "13.0", "driver", "libcuda.so.1 cannot be loaded"),
         (replace(EIGHT, visible="1,2"), "13.0", "devices", "is '1,2', which shows 2 of 8 GPUs"),
-        (replace(EIGHT, visible=""), "13.0", "devices", "is '', which shows none of 8 GPUs"),
+        (replace(EIGHT, visible=""), "13.0", "devices", "is '', which shows no GPU; there are 8"),
         (replace(EIGHT, shared_gib=0.0625), "13.0", "shared memory", "/dev/shm has 0.06 GiB"),
         (
             replace(NONE, undriven=tuple(f"0000:0{n}:00.0" for n in range(6))),

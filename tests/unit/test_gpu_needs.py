@@ -111,9 +111,15 @@ async def test_a_gpu_that_is_not_there_is_one_sentence_with_all_cases():
     cases = [case(f"c{number}", "compute.gemm", 1, device="cuda") for number in range(40)]
     assert await refused(*cases, HOST) == (
         "cannot run c0, c1, c2 and 37 more on this machine: there is no GPU, neither in "
-        "/proc/driver/nvidia/gpus nor as /dev/nvidia* (spbench doctor says what mends it; or leave "
+        "/proc/driver/nvidia/gpus nor as /dev/nvidia0 (spbench doctor says what mends it; or leave "
         "them out with -k or --case, or name hosts that have GPUs with --hostfile)"
     )
+
+
+async def test_the_cases_of_a_matrix_are_named_once():
+    sizes = [replace(GEMM, id=f"gemm[n={2**n}]") for n in range(8)]
+    found = await refused(*sizes, replace(GEMM, id="other", name="other"))
+    assert found.startswith("cannot run gemm, other on this machine: there is no GPU")
 
 
 async def test_cases_of_the_host_are_not_refused(asked):
@@ -127,7 +133,11 @@ async def test_cases_of_the_host_are_not_refused(asked):
     [
         (having(2), "", "torch 2.11.0 is a build without CUDA"),
         (having(2, cuda="12.4"), "13.0", "takes CUDA up to 12.4, and torch is built for CUDA 13.0"),
-        (having(2, visible=""), "13.0", "CUDA_VISIBLE_DEVICES is '', which shows none of 2 GPUs"),
+        (
+            having(2, visible=""),
+            "13.0",
+            "CUDA_VISIBLE_DEVICES is '', which shows no GPU; there are 2",
+        ),
     ],
 )
 async def test_a_gpu_that_no_rank_can_use(gpus, torch_cuda, said):
@@ -247,7 +257,7 @@ async def test_a_host_is_asked_once_for_all_jobs_that_ask_alike(asked):
     asked.answers["node1"] = HostFacts("node1", "ok", cores=8, gpus=NO_GPU)
     other = LaunchSettings.model_validate({"env": {"CUDA_VISIBLE_DEVICES": ""}})
     late = LaunchSettings.model_validate({"timeout": 7})
-    cases = [GEMM, replace(GEMM, id="late", launch=late), replace(GEMM, id="env", launch=other)]
+    cases = [GEMM, replace(GEMM, name="late", launch=late), replace(GEMM, name="env", launch=other)]
     found = await refused(*cases, hosts=parse_hosts("node1"))
     assert found.startswith("cannot run gemm, late, env on node1: there is no GPU")
     assert asked.hosts == ["node1", "node1"]

@@ -143,11 +143,18 @@ def trouble(gpus: HostGpus, torch: str | None, torch_cuda: str | None) -> str | 
     """
     if not gpus.there:
         bus = f" ({len(gpus.undriven)} on the PCI bus without a driver)" if gpus.undriven else ""
-        return f"there is no GPU, neither in /proc/driver/nvidia/gpus nor as /dev/nvidia*{bus}"
+        return f"there is no GPU, neither in /proc/driver/nvidia/gpus nor as /dev/nvidia0{bus}"
     if torch is not None and torch_cuda == "":
         return f"torch {torch} is a build without CUDA"
     if torch_cuda and (old := too_old(gpus, torch_cuda)):
         return old
     if gpus.usable == 0:
-        return f"{VISIBLE} is {gpus.visible!r}, which shows none of {gpus.count} GPUs"
+        return f"{VISIBLE} is {gpus.visible!r}, which shows {shown(gpus)}"
     return None
+
+
+def shown(gpus: HostGpus) -> str:
+    """Return what CUDA_VISIBLE_DEVICES shows of a known number: ``2 of 8 GPUs``."""
+    if gpus.usable:
+        return f"{gpus.usable} of {gpus.count} GPUs"
+    return f"no GPU; there {'is' if gpus.count == 1 else 'are'} {gpus.count}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from spbench.launch.finding import Finding
-from spbench.launch.gpus.facts import HostGpus, MpiMemory, too_old
+from spbench.launch.gpus.facts import HostGpus, MpiMemory, shown, too_old
 from spbench_workers.devices_of_host import DRIVER_LIBRARY, SHARED, VISIBLE
 
 LEAST_SHARED = 1.0
@@ -88,6 +88,5 @@ def _undriven(gpus: HostGpus) -> Iterator[Finding]:
 
 def _hidden(gpus: HostGpus) -> Iterator[Finding]:
     if gpus.usable is not None and gpus.count is not None and gpus.usable < gpus.count:
-        shown = gpus.usable or "none"
-        text = f"{VISIBLE} is {gpus.visible!r}, which shows {shown} of {gpus.count} GPUs"
+        text = f"{VISIBLE} is {gpus.visible!r}, which shows {shown(gpus)}"
         yield Finding("note", "devices", text, f"unset {VISIBLE} to have them all")

@@ -31,7 +31,7 @@ _ELSEWHERE = "leave them out with -k or --case, or name hosts that have GPUs wit
 
 @dataclass(slots=True)
 class _Refused:
-    """Cases that cannot run for one reason, and the hosts where it holds."""
+    """Names of cases that cannot run for one reason, and the hosts where it holds."""
 
     mend: str
     cases: dict[str, None] = field(default_factory=dict)
@@ -92,7 +92,7 @@ async def check_gpus(
             for case in filter(needs_gpu, job.cases):
                 for reason, mend in _refusals(case, told, gpus, ranks):
                     group = refused.setdefault(reason, _Refused(mend))
-                    group.cases[case.id] = group.hosts[host] = None
+                    group.cases[case.name] = group.hosts[host] = None
     if refused:
         raise MissingError(_sentence(refused))
 
