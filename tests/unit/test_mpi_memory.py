@@ -33,6 +33,7 @@ RAIL = mvapich2("ch3:mrail", "--with-device=ch3:mrail --with-rdma=gen2")
 RAIL_AGAINST_CUDA = mvapich2("ch3:mrail", "--disable-cuda --with-device=ch3:mrail")
 RAIL_NO_CUDA = mvapich2("ch3:mrail", "--enable-cuda=no --with-cuda=no")
 RAIL_WITH_CUDA = mvapich2("ch3:mrail", "--disable-mcast --enable-cuda --with-cuda=/usr/local/cuda")
+RAIL_BESIDE_CUDA = mvapich2("ch3:mrail", "--with-cuda=/usr/local/cuda --with-rdma=gen2")
 RAIL_WITH_BASIC = mvapich2("ch3:mrail", "--enable-cuda=basic --enable-fast=O1")
 RAIL_GDR = mvapich2("ch3:mrail", "").replace("/opt/mvapich2", "/opt/mvapich2/gdr/2.3.7")
 OPEN_MPI = "Open MPI v5.0.11, package: Open MPI user@localhost Distribution, ident: 5.0.11"
@@ -52,6 +53,7 @@ ON = {"MV2_USE_CUDA": "1"}
         (RAIL, {}, ON, False, "MVAPICH2: its ch3:mrail was configured without CUDA"),
         (RAIL_AGAINST_CUDA, {}, ON, False, "configured without CUDA"),
         (RAIL_NO_CUDA, {}, ON, False, "configured without CUDA"),
+        (RAIL_BESIDE_CUDA, {}, ON, False, "configured without CUDA"),
         (RAIL_WITH_CUDA, {}, ON, True, "ch3:mrail configured with CUDA, and MV2_USE_CUDA=1"),
         (RAIL_WITH_CUDA, {}, {}, False, "MVAPICH2: MV2_USE_CUDA is not set, not 1"),
         (RAIL_WITH_CUDA, {}, {"MV2_USE_CUDA": "0"}, False, "MV2_USE_CUDA is '0', not 1"),

@@ -14,6 +14,7 @@ from spbench.errors import UsageError
 from spbench.launch.base import Command, JobSpec, Placed
 from spbench.launch.failures import SSH_FAILURES, failure, first_sentence, killed
 from spbench.launch.search import output_of, search
+from spbench_workers.mpi_builds import built_with_cuda
 
 NVIDIA_DEVICE = Path("/dev/nvidia0")
 # read by mpirun_rsh itself, not by the ranks
@@ -24,8 +25,6 @@ _LONGEST_TIMEOUT = 1000
 _LONGEST_PATH = 255
 # ch3:mrail alone takes memory of a GPU, and only with CUDA in it; without, it ends in MPI_Init
 _RAIL = re.compile(r"\bch3:mrail\b")
-_WITH_CUDA = re.compile(r"--enable-cuda(?!=no)\b|\bgdr\b", re.IGNORECASE)
-_WITHOUT_CUDA = re.compile(r"--disable-cuda\b|--enable-cuda=no\b")
 _SAFE_FOLDER = re.compile(r"[\w@%+=:,./-]+", re.ASCII)
 
 FAILURES = (
@@ -174,8 +173,7 @@ def _takes_gpu_memory(executable: Path) -> bool:
     if not NVIDIA_DEVICE.exists():
         return False
     text = output_of(executable.with_name("mpiname"), "-a")
-    built = _WITH_CUDA.search(text) is not None and _WITHOUT_CUDA.search(text) is None
-    return built and _RAIL.search(text) is not None
+    return built_with_cuda(text) and _RAIL.search(text) is not None
 
 
 def _binding(job: JobSpec) -> dict[str, str]:

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from spbench_workers.errors import CannotRunError
+from spbench_workers.mpi_builds import built_with_cuda
 
 OVERRULING = "SPBENCH_CUDA_AWARE"
 Told = tuple[bool | None, str]
@@ -31,10 +32,6 @@ Told = tuple[bool | None, str]
 _CUDA = 0
 """MPIX_GPU_SUPPORT_CUDA of MPICH's mpi.h."""
 _RAIL = "ch3:mrail"
-_BUILT = re.compile(
-    r"--enable-cuda(?!=no)\b|--with-(lib)?cuda(rt)?(?!=no)\b|\bgdr\b", re.IGNORECASE
-)
-_NOT_BUILT = re.compile(r"--(disable|without)-cuda\b|--(enable|with)-cuda=no\b")
 _INTEL_WITH_CUDA = (2021, 11)
 
 
@@ -158,11 +155,6 @@ def _by_query(
     if answer and (lacking := _without_cuda_in_ucx(environ)):
         return False, f"{name}: {query} says yes, but {lacking}"
     return answer, f"{name}: {query} says {'yes' if answer else 'no'}"
-
-
-def built_with_cuda(text: str) -> bool:
-    """Whether a version text of MVAPICH's holds words of configure that ask for CUDA."""
-    return _BUILT.search(text) is not None and _NOT_BUILT.search(text) is None
 
 
 def _device(version: str) -> str:
