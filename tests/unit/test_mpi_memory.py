@@ -157,6 +157,24 @@ def test_before_mpi_starts_some_do_not_know(version, environ, takes):
     assert ("tells after MPI_Init alone" in why) == (takes is None)
 
 
+@pytest.mark.parametrize(
+    ("version", "switch"),
+    [
+        (RAIL_WITH_CUDA, "MV2_USE_CUDA"),
+        (mvapich("3.0", "ch3:mrail", "--enable-cuda"), "MVP_USE_CUDA"),
+    ],
+)
+def test_before_mpi_starts_the_launcher_has_not_set_its_switch(version, switch):
+    told, why = told_of(version, Answers(started=False), {})
+    assert told is None
+    assert f"by device pointers under mpirun_rsh, which sets {switch}=1 where it sees a GPU" in why
+    assert "under other launchers by way of pinned host memory" in why
+    # what is set already counts, and a rank that has it not has been given none
+    assert told_of(version, Answers(started=False), {switch: "1"})[0] is True
+    assert told_of(version, Answers(started=False), {switch: "0"})[0] is False
+    assert told_of(version, Answers(), {})[0] is False
+
+
 BEFORE_INIT = """
 import json, sys
 import mpi4py

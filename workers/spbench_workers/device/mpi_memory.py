@@ -4,8 +4,8 @@ A wrong yes ends in SIGSEGV or "Bad address", a wrong no costs two copies: so on
 itself counts. ``SPBENCH_CUDA_AWARE=0|1`` overrules it.
 
 - MVAPICH2: ``MV2_USE_CUDA=1``, which the channel ch3:mrail alone reads, and that only where it was
-  configured with CUDA; over ch3:sock it changes nothing. ``MPIX_Query_cuda_support`` is a constant
-  of the build there.
+  configured with CUDA; over ch3:sock it changes nothing. mpirun_rsh sets it for the ranks.
+  ``MPIX_Query_cuda_support`` is a constant of the build there.
 - Open MPI: ``MPIX_Query_cuda_support``, after MPI_Init.
 - MPICH, MVAPICH 3 and 4: ``MPIX_GPU_query_support``, which ends the process before MPI_Init; of
   MVAPICH 3 with ch3:mrail as MVAPICH2, by ``MVP_USE_CUDA``. Cray's MPICH wants
@@ -139,6 +139,12 @@ def _by_rail(
         return False, f"{name}: its device is {device or 'not told'}, and {_RAIL} alone takes it"
     if answers.cuda is False or not (answers.cuda or built_with_cuda(version)):
         return False, f"{name}: its {_RAIL} was configured without CUDA"
+    if switch not in environ and not answers.started:
+        # other launchers leave it to the user
+        return None, (
+            f"{name}: by device pointers under mpirun_rsh, which sets {switch}=1 where it sees a "
+            f"GPU; under other launchers by way of pinned host memory"
+        )
     if environ.get(switch) != "1":
         return False, f"{name}: {_said(environ, switch)}, not 1"
     return True, f"{name}: {_RAIL} configured with CUDA, and {switch}=1"
