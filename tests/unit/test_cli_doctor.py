@@ -10,6 +10,8 @@ from ssh_hosts import SshHosts
 
 from spbench.cli.app import run_command_line
 from spbench.launch import reach
+from spbench.launch.gpus.facts import Card, HostGpus
+from spbench.launch.host_facts import HostFacts
 from spbench.launch.mpi_probe import MpiLibrary
 from spbench_workers import devices_of_host
 
@@ -102,6 +104,22 @@ def test_json_is_alone_on_stdout(ssh, doctor):
     assert lost["findings"][0]["mend"]
     assert two["torch"] == "2.5"
     assert [finding["subject"] for finding in told["differences"]] == ["torch"]
+
+
+def test_json_has_gpus_by_name_and_what_is_known_of_them_beside(doctor, monkeypatch):
+    card = Card("NVIDIA H200", "0000:1a:00.0", 0)
+    found = HostFacts("node1", "ok", cores=8, gpus=HostGpus((card,) * 2, files=2, driver="580.82"))
+    monkeypatch.setattr("spbench.cli.doctor._surveyed", lambda *_: [found])
+    _, out, _ = doctor("--hosts", "node1", "--json")
+    (told,) = json.loads(out)["hosts"]
+    assert told["gpus"] == ["NVIDIA H200", "NVIDIA H200"]
+    assert told["gpu_facts"]["driver"] == "580.82"
+    assert told["gpu_facts"]["cards"][1] == {
+        "model": "NVIDIA H200",
+        "address": "0000:1a:00.0",
+        "node": 0,
+        "uuid": None,
+    }
 
 
 def test_json_without_hosts(doctor):

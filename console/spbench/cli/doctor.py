@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -89,10 +89,16 @@ def _print_json(machine: Sequence[Finding], hosts: Sequence[HostFacts]) -> None:
 
     told = {
         "machine": [asdict(finding) for finding in machine],
-        "hosts": [asdict(facts) for facts in hosts],
+        "hosts": [_fields(facts) for facts in hosts],
         "differences": [asdict(finding) for finding in differences(hosts)],
     }
     print(json.dumps(told, indent=1, allow_nan=False))
+
+
+def _fields(facts: HostFacts) -> dict[str, Any]:
+    """Return what a host has told: its GPUs by name, and what else is known of them beside."""
+    told = asdict(facts)
+    return told | {"gpus": facts.gpus.names, "gpu_facts": told["gpus"]}
 
 
 def _print_hosts(hosts: Sequence[HostFacts]) -> None:
