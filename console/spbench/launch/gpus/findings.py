@@ -55,7 +55,8 @@ def amiss(gpus: HostGpus, torch: str | None, torch_cuda: str | None) -> Iterator
     if not gpus.there:
         return
     if torch is not None and torch_cuda == "":
-        text = f"{gpus.models if gpus.names else 'a GPU'} here, torch is a CPU build ({torch}): no rank uses a GPU"
+        here = gpus.models if gpus.names else "a GPU"
+        text = f"{here} here, torch is a CPU build ({torch}): no rank uses a GPU"
         takes = f"for CUDA {gpus.cuda} or older" if gpus.cuda else "for CUDA"
         yield Finding("note", "torch", text, f"install a torch that is built {takes}: {_WHEELS}")
     old = too_old(gpus, torch_cuda) if torch_cuda else None
