@@ -3,10 +3,12 @@
 from types import SimpleNamespace
 
 import pytest
+from recorded import context_of, said
 
 from spbench_workers.catalog import BENCHMARKS
 from spbench_workers.errors import CannotRunError
 from spbench_workers.link.device_messages import chosen_path
+from spbench_workers.link.messages import messages_of
 
 ENTRY = BENCHMARKS["link.pingpong"]
 
@@ -20,6 +22,14 @@ def test_the_host_stays_as_it_was_and_gpus_get_sizes_that_fill_their_links():
     assert ENTRY.complete({"device": "cuda", "sizes": [8]})["sizes"] == [8]
     assert ENTRY.complete(gpu) == gpu
     assert ENTRY.complete(host) == host
+
+
+def test_a_ping_pong_on_the_host_says_so():
+    context = context_of("link.pingpong", sizes=[8])
+    with messages_of(context):
+        pass
+    (told,) = said(context, "device")
+    assert (told["device"], told["reason"]) == ("cpu", "asked for")
 
 
 def test_a_path_on_the_host_is_refused():

@@ -219,6 +219,14 @@ def test_a_ranks_device_is_that_of_the_case_and_not_what_its_host_has():
     assert [case.ranks[rank].device for rank in (0, 1)] == ["cpu", "cuda:1 NVIDIA H200"]
 
 
+def test_the_next_case_does_not_show_the_device_of_the_one_before():
+    said = rank_event("device", 1, device="cuda:1 NVIDIA H200")
+    then = [rank_event("case_start", rank, case="b") for rank in (0, 1)]
+    state = state_of([*started(described(), described("b")), said, *then])
+    assert state.cases["a"].ranks[1].device == "cuda:1 NVIDIA H200"
+    assert state.cases["b"].ranks[1].device == "cpu"
+
+
 @pytest.mark.parametrize(
     ("event", "phase"),
     [

@@ -244,9 +244,8 @@ class RunState:
             case.values.setdefault(name, {})[event["repeat"], event["rank"]] = value
 
     def _on_device(self, event: Event) -> None:
-        """Note where a rank computes in a case; before, only what its host has is known."""
+        """Note where a rank computes in this case; of the rank, what its host has stays known."""
         rank, case = self._rank(event), self.cases[event["case"]]
-        rank.device = event["device"]
         if rank.rank in case.ranks:
             case.ranks[rank.rank].device = event["device"]
 
