@@ -78,6 +78,11 @@ FAULTY = [
     *(store("device", fault, gpus=2) for fault in ("wrong-element", "lost-push")),
     store("allreduce", "double-push", gpus=2, algorithm="nccl"),
 ]
+# Rank 0 has a GPU, rank 1 has none.
+UNEVEN = [
+    sweep("native", device="auto"),
+    store("allreduce", gpus=2, algorithm="ring", device="auto"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +90,7 @@ def results(tmp_path_factory):
     """Start MPI once; return by case what each rank said."""
     folder = tmp_path_factory.mktemp("late")
     wanted, said = folder / "cases.json", folder / "results.json"
-    cases = [*RIGHT, *FAULTY]
+    cases = [*RIGHT, *FAULTY, *UNEVEN]
     wanted.write_text(json.dumps([asdict(case) for case in cases]))
     ended = on_ranks(2, str(PROGRAM), str(wanted), str(said), OMPI_MCA_mpi_yield_when_idle="1")
     assert ended.returncode == 0, ended.stderr
@@ -125,6 +130,17 @@ def test_nobody_waits_for_all_streams_of_the_device(results, case):
 def test_faults_are_noticed(results, case):
     failed = [check for check in of(results[str(case)][1], "check") if not check["passed"]]
     assert failed
+
+
+@pytest.mark.parametrize("case", UNEVEN, ids=str)
+def test_ranks_that_reduce_together_all_have_a_gpu_or_none(results, case):
+    """Each kind measures its own link with all ranks: they would wait for one another for ever."""
+    for events in results[str(case)]:
+        (refused,) = of(events, "refused")
+        assert refused["reason"].startswith("device auto: rank 0 on ")
+        assert " computes on a GPU and rank 1 on " in refused["reason"]
+        assert " computes on the host; take device cpu, or hosts " in refused["reason"]
+        assert not of(events, "check")
 
 
 @pytest.mark.parametrize("case", LINKS, ids=str)

@@ -21,6 +21,7 @@ from spbench_workers.catalog import BENCHMARKS
 from spbench_workers.comm import open_world, rest
 from spbench_workers.context import Context
 from spbench_workers.device import choice
+from spbench_workers.errors import CannotRunError
 from spbench_workers.session import load_runners
 from standins.late_device import install
 from standins.late_nccl import acquire, refusal, release
@@ -40,8 +41,12 @@ class RecordingChannel:
 
 
 def late_device_of(context, *, preference=None, **_):
-    """Take the late device, whatever is asked for; a server of a store takes the host."""
-    return torch.device("cpu") if preference == "cpu" else torch.device("late", 0)
+    """Take the late device where ``cuda`` is asked for; a server of a store takes the host.
+
+    With ``auto`` rank 0 takes it alone, as if no other had a GPU.
+    """
+    found = context.params["device"] == "cuda" or context.world.rank == 0
+    return torch.device("late", 0) if found and preference != "cpu" else torch.device("cpu")
 
 
 def run_case(world, case, runners):
@@ -52,7 +57,12 @@ def run_case(world, case, runners):
         world, channel, case=name, benchmark=name, params=params, inject=case.get("inject")
     )
     install().reset()
-    runners[name](context)
+    try:
+        runners[name](context)
+    except CannotRunError as error:
+        if params["device"] != "auto":
+            raise
+        channel.events.append({"event": "refused", "reason": str(error)})
     return [*channel.events, {"event": "waits", "device_wide": install().device_wide}]
 
 

@@ -22,7 +22,7 @@ from spbench_workers.allreduce.rotation import Rotation
 from spbench_workers.allreduce.turns import Comparison, by_turns
 from spbench_workers.catalog import Params
 from spbench_workers.context import Context
-from spbench_workers.device.choice import device_of
+from spbench_workers.device.choice import device_of, same_kind
 from spbench_workers.timing import calls_of, measure, repeated
 
 _HOST = torch.device("cpu")
@@ -90,6 +90,7 @@ def _buffers(context: Context, part: int) -> Buffers:
     }[params["collective"]]
     dtype = FORMATS[params["dtype"]]
     place = device_of(context)
+    same_kind(context, place)
     return Buffers(given, gotten, at if params["in_place"] else None, dtype, place)
 
 

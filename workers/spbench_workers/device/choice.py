@@ -126,6 +126,33 @@ def _agreed(context: Context, gpu: Gpu | None, problem: str) -> tuple[int, int]:
     return every.count(mine) if gpu is not None else 0, speaker
 
 
+def same_kind(context: Context, device: torch.device | None) -> None:
+    """Refuse a case that some ranks are to compute on GPUs and others on the host.
+
+    ``auto`` decides on each rank by itself. All ranks must call it.
+
+    Args:
+        context: The case.
+        device: This rank's; None of a rank that needs none like the others'.
+
+    Raises:
+        CannotRunError: On every rank, naming one of either kind.
+    """
+    mine = None if device is None else (device.type, context.world.host)
+    every = context.world.comm.allgather(mine)
+    first: dict[str, str] = {}
+    for rank, told in enumerate(every):
+        if told is not None:
+            kind, host = told
+            where = "on the host" if kind == "cpu" else "on a GPU"
+            first.setdefault(kind, f"rank {rank} on {host} computes {where}")
+    if len(first) > 1:
+        raise CannotRunError(
+            f"device {context.params['device']}: {' and '.join(first.values())}; take device cpu, "
+            "or hosts that have a GPU for each rank"
+        )
+
+
 def refusal() -> str:
     """Return why torch sees no GPU, as a clause; nothing where it sees one."""
     if torch.version.cuda is None:

@@ -13,7 +13,7 @@ from spbench_workers.catalog import Params
 from spbench_workers.catalog.kvstore import devices_of
 from spbench_workers.catalog.stores import Server as ServerRole
 from spbench_workers.context import Context
-from spbench_workers.device.choice import device_of
+from spbench_workers.device.choice import device_of, same_kind
 from spbench_workers.device.streams import is_gpu
 from spbench_workers.kvstore import faults
 from spbench_workers.kvstore.allreduce_opening import arenas, open_allreduce, open_window
@@ -109,14 +109,20 @@ def open_part(context: Context, case: Case, ranks: Ranks) -> Part:
 
 
 def _place(context: Context, serves: bool) -> torch.device:
-    """Return the rank's device: a server's is the host, others' that which ``gpus`` names."""
+    """Return the rank's device: a server's is the host, others' that which ``gpus`` names.
+
+    Raises:
+        CannotRunError: It is not there, or some workers have GPUs and others have none.
+    """
     gpus = devices_of(context.params)
     named = len(context.params["gpus"]) > 1
-    return device_of(
+    place = device_of(
         context,
         preference="cpu" if serves else None,
         index=gpus[context.world.rank % len(gpus)] if named else None,
     )
+    same_kind(context, None if serves else place)
+    return place
 
 
 def _open_server(context: Context, case: Case, ranks: Ranks) -> Server:

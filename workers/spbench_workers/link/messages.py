@@ -137,7 +137,7 @@ def messages_of(context: Context) -> Iterator[Messages]:
         CannotRunError: The device is not there, or cannot be reached over the path.
     """
     if context.params["device"] == "cpu":
-        context.device("cpu", "asked for")
+        context.device("cpu", "asked for", speaks=context.world.rank == 0)
         messages = HostMessages(context.world.comm, context.params["sizes"][-1])
         yield messages
         messages.free()
