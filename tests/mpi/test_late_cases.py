@@ -134,7 +134,7 @@ def test_faults_are_noticed(results, case):
 
 @pytest.mark.parametrize("case", UNEVEN, ids=str)
 def test_ranks_that_reduce_together_all_have_a_gpu_or_none(results, case):
-    """Each kind measures its own link with all ranks: they would wait for one another for ever."""
+    """Each kind measures another link with all ranks, by collectives that do not match."""
     for events in results[str(case)]:
         (refused,) = of(events, "refused")
         assert refused["reason"].startswith("device auto: rank 0 on ")

@@ -76,7 +76,7 @@ class OperatorCase:
 
     @cached_property
     def sampling(self) -> Sampling | None:
-        """What of large tiles is compared; None where it is all of them."""
+        """The values of large tiles that are compared; None where all are."""
         return sampling_of(
             self.plain,
             self.image.batch,
@@ -87,13 +87,9 @@ class OperatorCase:
         )
 
     def give_choice(self) -> None:
-        """Say which values are compared with the reference."""
-        if self.context.world.rank != 0:
-            return
-        value, reason = "every value", "the tiles are small enough"
-        if self.sampling is not None:
-            value, reason = self.sampling.described(self.input.comm.rank)
-        self.context.choice("checked", value, reason)
+        """Say which values are compared with the reference, where it is not all of them."""
+        if self.sampling is not None and self.context.world.rank == 0:
+            self.context.choice("checked", *self.sampling.described(self.input.comm.rank))
 
     def tile(self, image: Image, box: Box, round_: int) -> torch.Tensor:
         """Return a box of an image as the operator takes it."""
