@@ -30,7 +30,7 @@ TORCH_OPS: dict[str, Callable[..., torch.Tensor]] = {
     "max": torch.maximum,
     "min": torch.minimum,
 }
-"""What reduces two tensors, by the operation's name."""
+"""The functions that reduce two tensors, by the operation's name."""
 _SHORT = (torch.float16, torch.bfloat16)
 """Formats that numpy lacks or is slow with; MPI 3.1 has no type for them."""
 

@@ -24,7 +24,7 @@ Values = Callable[[Box], torch.Tensor]
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What a rank must get, in float64: boxes and their values.
+    """The values that a rank must get, in float64, box by box.
 
     Attributes:
         output: Of the outputs that it owns.

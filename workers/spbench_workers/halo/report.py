@@ -27,7 +27,7 @@ _OVER: dict[Path | None, str] = {
     "pointers": " from GPU to GPU by MPI, given device pointers",
     "nccl": " from GPU to GPU by NCCL",
 }
-"""What a ping-pong goes over, as its limit says it."""
+"""The path of a ping-pong, as its limit says it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Which values of a large tile are compared with a reference: its border, and boxes inside.
+"""Values of a large tile that are compared with a reference: its border, and boxes inside.
 
 The reference runs in float64 on the CPU. Where that is too much for a whole tile, its border is
 compared all around, so far in that it holds some of all that is joined there, and some boxes
@@ -35,7 +35,7 @@ BOXES = 8
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """What is compared of each rank's tile, round by round; all ranks draw the same.
+    """The boxes of each rank's tile that are compared, round by round; all ranks draw the same.
 
     Attributes:
         owned: The tiles of the input.

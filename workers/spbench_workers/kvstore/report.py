@@ -148,7 +148,7 @@ def _give_limits(context: Context, case: Case, memory: Memory, devices: MPI.Intr
 
 @dataclass(frozen=True, slots=True)
 class _Limits:
-    """What is timed beside a store, over its own path and memory.
+    """The calls that are timed beside a store, over its own path and memory.
 
     Attributes:
         copy: Copies of all arrays.

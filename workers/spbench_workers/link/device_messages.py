@@ -6,6 +6,7 @@ from array import array
 from collections.abc import Iterator
 from contextlib import contextmanager
 from statistics import median
+from typing import cast
 
 import torch
 from mpi4py import MPI
@@ -108,10 +109,11 @@ def chosen_path(context: Context) -> Path:
     takes, evidence = device_pointers(context.world.comm)
     if asked == "pointers" and not takes:
         raise CannotRunError(f"path pointers: {evidence}; take path pinned or auto")
+    path: Path
     if asked != "auto":
-        path, reason = asked, "asked for"
+        path, reason = cast(Path, asked), "asked for"
     else:
-        path, reason = ("pointers" if takes else "pinned"), evidence
+        path, reason = "pointers" if takes else "pinned", evidence
     if context.world.rank == 0:
         context.choice("path", path, reason)
-    return path  # type: ignore[return-value]
+    return path
