@@ -1,5 +1,6 @@
 """Large tiles: what of them is compared, and that what is wrong there is found."""
 
+from functools import partial
 from itertools import combinations
 
 import pytest
@@ -8,13 +9,18 @@ from recorded import choice_of, context_of, said
 from torch import nn
 from torch.nn import functional
 
-from spbench_workers.halo import compute, fused, sampling
+from spbench_workers.halo import compute, fused, sampling, whole_tile
+from spbench_workers.halo.compare import Mismatch
+from spbench_workers.halo.operator_checks import OperatorCase
 from spbench_workers.halo.reference import Reference, reach_of
 from spbench_workers.halo.sampling import Sampling, operations, sampling_of
 from spbench_workers.layout import Box, Grid
 from spbench_workers.spatial.partition import Partition
 from spbench_workers.spatial.pixels import WholeImage
 from spbench_workers.window import Window, Window2d
+from standins.late_device import install
+
+install()
 
 
 def window_of(conv):
@@ -164,8 +170,8 @@ RUNS = {"halo.compute": compute.run, "halo.fused": fused.run}
 
 def ran(name, monkeypatch, **params):
     monkeypatch.setattr(sampling, "MOST_COMPARED", 0.0)
-    words = SMALL | {"iterations": 1, "warmup": 0, "device": "cpu"}
-    context = context_of(name, **words, **params)
+    words = SMALL | {"iterations": 1, "warmup": 0, "device": "cpu"} | params
+    context = context_of(name, **words)
     RUNS[name](context)
     return context
 
@@ -219,6 +225,98 @@ def test_a_wrong_row_or_column_anywhere_is_found(axis, monkeypatch):
 
     monkeypatch.setattr(functional, "conv2d", convolve_wrongly)
     assert "conv" in failed(ran("halo.compute", monkeypatch))
+
+
+OUTSIDE = {"NaN": float("nan"), "infinity": float("inf"), "fraction": 0.4}
+ANY_NUMBER = ("fraction", "halo.fused")
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(
+    ("wrong", "name"),
+    [(wrong, name) for wrong in OUTSIDE for name in RUNS if (wrong, name) != ANY_NUMBER],
+)
+def test_what_no_rounding_explains_is_found_anywhere_in_a_tile(wrong, name, seed, monkeypatch):
+    """In the middle of a tile, in no box that is compared."""
+    convolve = functional.conv2d
+
+    def convolve_wrongly(images, *args):
+        result = convolve(images, *args)
+        if result.dtype == torch.float32:
+            row, col = 35 + 3 * seed, 50 - 5 * seed
+            result.data[0, 1, row, col] += OUTSIDE[wrong]
+        return result
+
+    monkeypatch.setattr(sampling, "BOXES", 0)
+    monkeypatch.setattr(fused, "_difference", lambda *_: Mismatch())
+    monkeypatch.setattr(functional, "conv2d", convolve_wrongly)
+    assert "conv" in failed(ran(name, monkeypatch, seed=seed, image_size="80x90"))
+
+
+@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("wrong", [1.0, float("nan")])
+def test_gradients_where_nothing_comes_back_are_found(name, wrong, monkeypatch):
+    """Memory that the backward pass did not write, say."""
+    backward = torch.Tensor.backward
+
+    def backward_wrongly(self, gradient=None, **kwargs):
+        backward(self, gradient, **kwargs)
+        for tile in tiles:
+            if tile.grad is not None:
+                tile.grad[0, 1, 40, 45] += wrong
+
+    tiles, tile_of = [], OperatorCase.tile
+
+    def tile_kept(*args):
+        tiles[:] = [tile_of(*args)]
+        return tiles[0]
+
+    monkeypatch.setattr(sampling, "BOXES", 0)
+    monkeypatch.setattr(OperatorCase, "tile", tile_kept)
+    monkeypatch.setattr(torch.Tensor, "backward", backward_wrongly)
+    context = ran(name, monkeypatch, image_size="80x90")
+    assert failed(context) == {"grad"}
+    (check,) = said(context, "check", name="grad")
+    assert check["detail"].startswith("row 40, col 45 (image 0, channel 1) is ")
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_what_is_not_read_has_no_gradient(name):
+    layers, _, chosen = made(name, size=(90, 101))
+    image = torch.ones((1, 2, 90, 101), dtype=torch.float64, requires_grad=True)
+    result = layers(image)
+    gradient = torch.zeros_like(result)
+    everything = Box((0, result.shape[2]), (0, result.shape[3]))
+    for rank in range(4):
+        for box in chosen.outputs(1, rank):
+            sampling.view(gradient, everything, box).fill_(1.0)
+    result.backward(gradient)
+    for rank in range(4):
+        tile = chosen.owned.tile(rank)
+        of_tile = sampling.view(image.grad, Box((0, 90), (0, 101)), tile).clone()
+        read = chosen.read(1, tile)
+        assert whole_tile.look_for_strays(of_tile, tile, 0.0, read) == Mismatch()
+        assert whole_tile.look_for_strays(of_tile, tile, 0.0, []).wrong
+
+
+@pytest.mark.parametrize("device", ["cpu", "late"])
+@pytest.mark.parametrize("place", [(0, 0, 0, 0), (1, 2, 3, 4), (0, 1, 6, 7)])
+@pytest.mark.parametrize("part", [1, 60, 1 << 20])
+def test_a_stray_value_is_told_with_its_place(device, place, part, monkeypatch):
+    monkeypatch.setattr(whole_tile, "_PART", part)
+    tile, values = Box((10, 17), (20, 28)), torch.zeros((2, 3, 7, 8))
+    values[place] = 2.5
+    image, channel, row, col = place
+    at = f"row {10 + row}, col {20 + col} (image {image}, channel {channel}) is 2.5, "
+    got = values.to(torch.device(device))
+    look = partial(whole_tile.look_through, got, tile)
+    assert look(0.25, whole_numbers=True) == Mismatch(0.5, 0.25, at + "no whole number")
+    assert not look(0.5, whole_numbers=True).wrong
+    assert not look(0.0, whole_numbers=False).wrong
+    stray = whole_tile.look_for_strays(got, tile, 0.25, [])
+    assert stray == Mismatch(2.5, 0.25, at + "and nothing reaches it")
+    here = Box((10 + row, 11 + row), (20 + col, 21 + col))
+    assert not whole_tile.look_for_strays(got, tile, 0.25, [here]).wrong
 
 
 def test_wrong_gradients_of_the_parameters_are_found(monkeypatch):

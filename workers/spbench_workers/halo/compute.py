@@ -109,6 +109,7 @@ def _make(context: Context) -> tuple[Convolution, OperatorCase]:
         image=image,
         gradient=gradient,
         like=tile,
+        whole_numbers=True,
     )
     return Convolution(module, tile, gather, place), case
 

@@ -30,8 +30,8 @@ from spbench_workers.timing import measure
 LARGEST = 2
 """The data are whole numbers up to this size: fp16 holds sums of their products over an image."""
 WINOGRAD = 8
-"""The factor by which cuDNN may be further from the exact result in fp32. Modelled, tiles of 6x6 are
-up to 2.5 times as far as is allowed without."""
+"""The factor by which cuDNN may be further from the exact result in fp32. Modelled, tiles of 6x6
+are up to 2.5 times as far as is allowed without."""
 
 
 def run(context: Context) -> None:

@@ -14,6 +14,7 @@ from spbench_workers.context import Context
 from spbench_workers.halo.compare import Mismatch, compare_pixels, compare_values
 from spbench_workers.halo.reference import Expected, Reference
 from spbench_workers.halo.sampling import Sampling, sampling_of
+from spbench_workers.halo.whole_tile import look_for_strays, look_through
 from spbench_workers.layout import Box
 from spbench_workers.spatial.exchange import view
 from spbench_workers.spatial.gather import Gather
@@ -60,6 +61,8 @@ class OperatorCase:
         image: Fresh values for the input, round by round.
         gradient: Fresh values for the gradient of the output.
         like: A tile, whose dtype, device and memory format all others have.
+        whole_numbers: Whether outputs and the input's gradients are whole numbers, to the
+            tolerance.
     """
 
     context: Context
@@ -73,6 +76,7 @@ class OperatorCase:
     image: Image
     gradient: Image
     like: torch.Tensor
+    whole_numbers: bool = False
 
     @cached_property
     def sampling(self) -> Sampling | None:
@@ -126,10 +130,14 @@ class OperatorCase:
         output.backward(self._as_given(self._gradient(self.output.tile, round_)))
         wanted = self._expected(round_)
         conv = _compared(output.detach(), self.output.tile, wanted.output, tolerances.output)
+        grad = self._gradients(tile, wanted, tolerances)
+        if self.sampling is not None:
+            conv = conv.worse(self._looked_through(output, self.output.tile, conv.tolerance))
+            grad = grad.worse(self._looked_at_gradient(tile, wanted, tolerances, round_))
         return {
             "halo": halo,
             "conv": conv,
-            "grad": self._gradients(tile, wanted, tolerances),
+            "grad": grad,
             "adjoint": self._adjoint(),
         }
 
@@ -199,6 +207,20 @@ class OperatorCase:
             worst = worst.worse(found)
         return worst
 
+    def _looked_through(self, got: torch.Tensor, tile: Box, tolerance: float) -> Mismatch:
+        return look_through(got, tile, tolerance, whole_numbers=self.whole_numbers)
+
+    def _looked_at_gradient(
+        self, tile: torch.Tensor, wanted: Expected, tolerances: Tolerances, round_: int
+    ) -> Mismatch:
+        """Look at all of the input's gradient: it is zero where no compared output reads."""
+        assert self.sampling is not None
+        assert tile.grad is not None
+        box, allowed = self.input.tile, _allowed(wanted.input_gradient, tolerances.input_gradient)
+        found = self._looked_through(tile.grad, box, allowed)
+        reached = self.sampling.read(round_, box)
+        return found.worse(look_for_strays(tile.grad, box, allowed, reached))
+
     def _adjoint(self) -> Mismatch:
         """Compare <Gx, y> with <x, G'y> over all ranks, in whole numbers: they must be equal."""
         gather, comm = self.gather, self.context.world.comm
@@ -229,11 +251,15 @@ def _compared(
     tolerance: Tolerance,
 ) -> Mismatch:
     """Compare boxes of what a rank got; all have the tolerance of their largest value."""
-    allowed = max((tolerance.of(values) for _, values in wanted), default=0.0)
+    allowed = _allowed(wanted, tolerance)
     worst = Mismatch(tolerance=allowed)
     for box, values in wanted:
         worst = worst.worse(compare_pixels(view(got, tile, box).cpu(), values, box, allowed))
     return worst
+
+
+def _allowed(wanted: Sequence[tuple[Box, torch.Tensor]], tolerance: Tolerance) -> float:
+    return max((tolerance.of(values) for _, values in wanted), default=0.0)
 
 
 def _product(a: torch.Tensor, b: torch.Tensor) -> float:

@@ -71,6 +71,16 @@ class Sampling:
         )
         return [*_around(tile, border), *(box for box in under if not box.empty)]
 
+    def read(self, round_: int, tile: Box) -> list[Box]:
+        """Return boxes of a tile outside which no output that is compared reads, on any rank."""
+        rows, cols = self._axes
+        boxes = (
+            tile.intersect(Box(_read(box.rows, rows), _read(box.cols, cols)))
+            for rank in self.produced.ranks
+            for box in self.outputs(round_, rank)
+        )
+        return [box for box in boxes if not box.empty]
+
     def gradient(self, image: Image, box: Box, round_: int, dtype: torch.dtype) -> torch.Tensor:
         """Return the values of a box of an image that is zero where nothing is compared."""
         values = torch.zeros((image.batch, image.channels, *box.shape), dtype=dtype)
@@ -172,6 +182,12 @@ def _drawn(within: Interval, length: int, draw: random.Random) -> Interval:
     length = min(length, within[1] - within[0])
     first = draw.randint(within[0], within[1] - length)
     return first, first + length
+
+
+def _read(outputs: Interval, axis: tuple[int, int]) -> Interval:
+    """Return what outputs read at most, by stride and reach."""
+    stride, reach = axis
+    return outputs[0] * stride - reach, (outputs[1] - 1) * stride + reach + 1
 
 
 def _times(interval: Interval, stride: int) -> Interval:
