@@ -192,9 +192,11 @@ def test_a_product_of_tf32_is_right():
     assert gemm.wrong_row(left, right, in_tf32(left) @ in_tf32(right), seed=3) == (0.0, "")
 
 
-def convolved(kernel, channels, dtype=torch.float32, size=40, batch=2, tf32=False):
+def convolved(kernel, channels, dtype=torch.float32, size=40, batch=2, tf32=False, device="cpu"):
+    """A convolution and its factors; on ``meta`` they are those of a GPU."""
     shapes = (batch, channels, size, size), (3, channels, kernel, kernel)
-    convolution = conv.Convolution(*(torch.zeros(shape, dtype=dtype) for shape in shapes))
+    tensors = (torch.zeros(shape, dtype=dtype, device=device) for shape in shapes)
+    convolution = conv.Convolution(*tensors)
     return convolution, *conv.factors(convolution, [1, 2, 3], tf32=tf32)
 
 
@@ -222,10 +224,20 @@ def test_a_convolution_of_tf32_is_right(kernel):
 
 @pytest.mark.parametrize("dtype", TORCH_DTYPES.values(), ids=str)
 @pytest.mark.parametrize(("kernel", "channels"), [(1, 1), (3, 1), (3, 64), (5, 16), (7, 8)])
-def test_sums_of_a_convolution_stay_where_they_are_not_in_doubt(dtype, kernel, channels):
-    _, images, kernels = convolved(kernel, channels, dtype)
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+def test_sums_of_a_convolution_stay_where_they_are_not_in_doubt(dtype, kernel, channels, device):
+    _, images, kernels = convolved(kernel, channels, dtype, device=device)
     sums = torch.nn.functional.conv2d(images.abs(), kernels.abs(), padding="same")
-    assert 0 < float(sums.max()) <= largest_convolved(dtype, (kernel, kernel))
+    limit = largest_convolved(dtype, (kernel, kernel), gpu=device == "meta")
+    assert 0 < float(sums.max()) <= limit
+
+
+@pytest.mark.parametrize("dtype", TORCH_DTYPES.values(), ids=str)
+@pytest.mark.parametrize("kernel", [(3, 3), (5, 5)])
+def test_no_fast_algorithm_makes_sums_smaller_on_the_host(dtype, kernel):
+    assert largest_convolved(dtype, kernel, gpu=False) == largest_sum(dtype)
+    if dtype != torch.bfloat16:
+        assert largest_convolved(dtype, kernel, gpu=True) < largest_sum(dtype)
 
 
 # Winograd's F(4x4, 3x3): six points, 0, 1, -1, 2, -2 and infinity.
@@ -262,7 +274,7 @@ def winograd(images, kernels, format_):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
 @pytest.mark.parametrize("channels", [1, 3, 16, 64, 256])
 def test_winograd_leaves_no_doubt_of_the_whole_number(dtype, channels):
-    _, images, kernels = convolved(3, channels, dtype, size=98, batch=1)
+    _, images, kernels = convolved(3, channels, dtype, size=98, batch=1, device="meta")
     exact = torch.nn.functional.conv2d(images, kernels)
     rounded = winograd(images, kernels, dtype).double()
     assert 0 < float((rounded - exact).abs().max()) < conv.TOLERANCE / 2

@@ -19,7 +19,7 @@ from spbench_workers.compute.whole_numbers import (
 from spbench_workers.context import Context
 from spbench_workers.device.choice import device_of
 from spbench_workers.device.formats import dtype_of, tuned_convolutions
-from spbench_workers.device.streams import finish
+from spbench_workers.device.streams import finish, is_gpu
 from spbench_workers.layout import parse_pair
 from spbench_workers.timing import measure
 
@@ -30,7 +30,7 @@ MOST_COMPARED = 2e10
 """Floating-point operations of a convolution whose every value is compared with one made otherwise:
 some seconds of a core. Above it rows are, as wholes."""
 _VECTOR_MAX = 1 << 20
-"""With sums of at most 2^13 and rows of up to 2^20 values, no number is above 2^53."""
+"""With sums of at most 2^14 and rows of up to 2^19 values, no number is above 2^53."""
 
 
 class Convolution:
@@ -146,14 +146,15 @@ def factors(
         tf32: Whether they are to be multiplied as TF32, which must then hold them all.
     """
     size = convolution.kernels.shape[-1]
-    limit = largest_convolved(convolution.images.dtype, (size, size), tf32=tf32)
+    images = convolution.images
+    limit = largest_convolved(images.dtype, (size, size), gpu=is_gpu(images.device), tf32=tf32)
     wide = shows_tf32(limit)
     spread = spread_for(convolution.terms, limit, wide=wide)
-    images = whole_numbers(tuple(convolution.images.shape), spread, seeds[0])
+    pixels = whole_numbers(tuple(images.shape), spread, seeds[0])
     kernels = whole_numbers(tuple(convolution.kernels.shape), spread, seeds[1])
     if wide:
-        put_wide(images[:, :, ::size, ::size], 1, seeds[-1])
-    return images, kernels
+        put_wide(pixels[:, :, ::size, ::size], 1, seeds[-1])
+    return pixels, kernels
 
 
 def reference(images: torch.Tensor, kernels: torch.Tensor) -> torch.Tensor:

@@ -24,8 +24,15 @@ def largest_sum(dtype: torch.dtype) -> int:
     return min(LARGEST_SUM, int(2.0 / torch.finfo(dtype).eps))
 
 
-def largest_convolved(dtype: torch.dtype, kernel: tuple[int, int], *, tf32: bool = False) -> int:
-    """Return up to where a convolution's sums come out so that the whole number is not in doubt."""
+def largest_convolved(
+    dtype: torch.dtype, kernel: tuple[int, int], *, gpu: bool, tf32: bool = False
+) -> int:
+    """Return up to where a convolution's sums come out so that the whole number is not in doubt.
+
+    On the host, where no fast algorithm runs, they come out exactly.
+    """
+    if not gpu and not tf32:
+        return largest_sum(dtype)
     rounds = tf32 or dtype == torch.float16 or kernel == (5, 5)
     return min(largest_sum(dtype), LARGEST_ROUNDED if rounds else LARGEST_CONVOLVED)
 

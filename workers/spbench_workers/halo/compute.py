@@ -11,12 +11,15 @@ from spbench_workers.catalog.tiles import conv_sizes, grid_of_params
 from spbench_workers.compute.whole_numbers import (
     Spread,
     largest_convolved,
+    put_wide,
+    shows_tf32,
     spread_for,
     whole_numbers,
 )
 from spbench_workers.context import Context
 from spbench_workers.device.choice import device_of
 from spbench_workers.device.formats import TORCH_DTYPES, tuned_convolutions
+from spbench_workers.device.streams import is_gpu
 from spbench_workers.halo.conv_times import (
     Convolution,
     give_backward,
@@ -84,8 +87,10 @@ def _make(context: Context) -> tuple[Convolution, OperatorCase]:
     )
     plain = nn.Conv2d(*channels, **sizes, dtype=torch.float64)
     rows, cols = module.kernel_size
-    spread = spread_for(_terms(module), largest_convolved(dtype, (rows, cols)))
-    _set_parameters(context, module, plain, spread)
+    limit = largest_convolved(dtype, (rows, cols), gpu=is_gpu(place))
+    wide = shows_tf32(limit)
+    spread = spread_for(_terms(module), limit, wide=wide)
+    _set_parameters(context, module, plain, spread, wide=wide)
     batch = params["batch_size"]
     image = _image(context, "image", batch, channels[0], tiling, spread)
     gradient = _image(context, "gradient", batch, channels[1], module.output, spread)
@@ -121,13 +126,29 @@ def _terms(module: nn.Conv2d) -> int:
 
 
 def _set_parameters(
-    context: Context, module: SpatialConv2d, plain: nn.Conv2d, spread: Spread
+    context: Context, module: SpatialConv2d, plain: nn.Conv2d, spread: Spread, *, wide: bool
 ) -> None:
     weight = whole_numbers(tuple(plain.weight.shape), spread, context.seed_for("weight"))
+    if wide:
+        _put_wide_weights(weight, context.seed_for("wide weight"))
     assert plain.bias is not None
     bias = torch.arange(len(plain.bias)).remainder(3).double() - 1.0
     for conv in (module, plain):
         conv.load_state_dict({"weight": weight, "bias": bias})
+
+
+def _put_wide_weights(weight: torch.Tensor, seed: int) -> None:
+    """Make one weight of a channel such that TF32 would change it.
+
+    No output has two of them, nor has the gradient of an input: each is between another pair of
+    channels. So both stay exact in fp32, and are wrong where they are multiplied as TF32. The
+    factors of the weights' own gradients have none: sums over all pixels would not stay exact.
+    """
+    pairs = torch.arange(min(weight.shape[:2]))
+    taps = weight.flatten(2)
+    wide = taps[pairs, pairs]
+    put_wide(wide, 1, seed)
+    taps[pairs, pairs] = wide
 
 
 def _image(
