@@ -88,7 +88,7 @@ def test_a_killed_rank_is_named_with_its_signal(tmp_path: Path) -> None:
     assert f"rank 1 on {HOST}" in str(case["reason"])
     assert "signal 9" in str(case["reason"])
     told = [e["event"] for e in ended.events if e.get("rank") == 1 and e.get("case") == "second"]
-    assert told == ["case_start"]  # it is killed in its first iteration
+    assert told == ["case_start", "device"]  # it is killed in its first iteration
 
 
 def test_a_rank_killed_from_outside_is_an_error_too(tmp_path: Path) -> None:

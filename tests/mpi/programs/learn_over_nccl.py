@@ -84,7 +84,7 @@ def gloo_for_nccl(problems):
     def posting(self, messages, tag):
         return [Posted(pending) for pending in receive(self, messages, tag)]
 
-    def waits_for_all(self):
+    def waits_for_all(device=None):
         if Posted.under_way:
             problems.append(f"{Posted.under_way} receives are posted, and the device is waited for")
 
@@ -98,7 +98,7 @@ def gloo_for_nccl(problems):
             (opening, "nccl_refusal", lambda comm, device: ""),
             (NcclCarrier, "receive", posting),
             (streams, "is_gpu", lambda device: True),
-            (streams.HostStreams, "synchronize", waits_for_all),
+            (torch.cuda, "synchronize", waits_for_all),
             (Exchange, "__init__", opens),
         ):
             stack.enter_context(patch.object(target, name, value))

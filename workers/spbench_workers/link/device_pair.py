@@ -35,6 +35,7 @@ class DevicePair(ABC):
     """One message size between this rank's device and a peer's.
 
     Args:
+        comm: The ranks.
         peer: The other rank.
         leads: Whether this rank sends first.
         outgoing: What is sent: bytes on the device, one message long.
@@ -47,10 +48,21 @@ class DevicePair(ABC):
     """
 
     def __init__(
-        self, peer: int, leads: bool, outgoing: torch.Tensor, incoming: torch.Tensor
+        self,
+        comm: MPI.Intracomm,
+        peer: int,
+        leads: bool,
+        outgoing: torch.Tensor,
+        incoming: torch.Tensor,
     ) -> None:
         self.peer, self.leads, self.count = peer, leads, outgoing.numel()
-        self._outgoing, self._incoming, self._device = outgoing, incoming, outgoing.device
+        self._comm, self._outgoing, self._incoming = comm, outgoing, incoming
+        self._device = outgoing.device
+        self._open()
+
+    @abstractmethod
+    def _open(self) -> None:
+        """Make ready to send and to receive."""
 
     @abstractmethod
     def send(self) -> None:
@@ -79,21 +91,13 @@ class DevicePair(ABC):
 class _Pinned(DevicePair):
     """Through pinned memory of the host."""
 
-    def __init__(
-        self,
-        comm: MPI.Intracomm,
-        peer: int,
-        leads: bool,
-        outgoing: torch.Tensor,
-        incoming: torch.Tensor,
-    ) -> None:
-        super().__init__(peer, leads, outgoing, incoming)
-        pins = outgoing.device.type == "cuda"
+    def _open(self) -> None:
+        pins = self._device.type == "cuda"
         self._outbox, self._inbox = (
             torch.zeros(self.count, dtype=torch.uint8, pin_memory=pins) for _ in range(2)
         )
         boxes = memory_of(self._outbox), memory_of(self._inbox)
-        self._pair = Pair(comm, peer, leads, *boxes, self.count)
+        self._pair = Pair(self._comm, self.peer, self.leads, *boxes, self.count)
 
     def send(self) -> None:
         self._outbox.copy_(self._outgoing, non_blocking=True)
@@ -113,17 +117,9 @@ class _Pinned(DevicePair):
 class _Pointers(DevicePair):
     """MPI reads and writes the device's memory."""
 
-    def __init__(
-        self,
-        comm: MPI.Intracomm,
-        peer: int,
-        leads: bool,
-        outgoing: torch.Tensor,
-        incoming: torch.Tensor,
-    ) -> None:
-        super().__init__(peer, leads, outgoing, incoming)
-        memories = memory_of(outgoing), memory_of(incoming)
-        self._pair = Pair(comm, peer, leads, *memories, self.count)
+    def _open(self) -> None:
+        memories = memory_of(self._outgoing), memory_of(self._incoming)
+        self._pair = Pair(self._comm, self.peer, self.leads, *memories, self.count)
 
     def send(self) -> None:
         # MPI knows nothing of torch's streams.
@@ -142,17 +138,8 @@ class _Pointers(DevicePair):
 class _Nccl(DevicePair):
     """NCCL, whose stream waits for the current one, and the current one for it."""
 
-    def __init__(
-        self,
-        comm: MPI.Intracomm,
-        peer: int,
-        leads: bool,
-        outgoing: torch.Tensor,
-        incoming: torch.Tensor,
-    ) -> None:
-        super().__init__(peer, leads, outgoing, incoming)
-        self._comm = comm
-        self._group = torch_group.acquire(comm, self._device)
+    def _open(self) -> None:
+        self._group = torch_group.acquire(self._comm, self._device)
 
     def send(self) -> None:
         for work in self._group.exchange([], [(self._outgoing, self.peer)], TAG):
