@@ -311,6 +311,9 @@ class _Module:
     def _is_in_bad_fork(self):
         return False
 
+    def synchronize(self, device=None):
+        install().streams.synchronize()
+
     def manual_seed_all(self, seed):
         pass
 

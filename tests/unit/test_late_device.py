@@ -115,3 +115,8 @@ def test_time_is_that_of_the_work_not_of_the_call():
     last.synchronize()
     assert last.seconds_since(first) == pytest.approx(0.02)
     assert LATE.clock() == pytest.approx(0.02)
+
+
+def test_a_wait_for_the_whole_device_is_counted():
+    torch.late.synchronize()
+    assert LATE.device_wide == 1
