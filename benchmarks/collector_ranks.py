@@ -10,7 +10,7 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import Any
 
-from spbench_workers import protocol
+from spbench_core.events import rank_events
 
 TOKEN = "token-of-a-benchmark"
 LOOPBACK = "127.0.0.1"
@@ -41,7 +41,7 @@ def send_block(port: int, block: bytes) -> None:
 def block(rank: int, case: str, ranks: int, lines: int) -> bytes:
     """Return one rank's lines: as many samples as heartbeats and progress together."""
     shown = json.dumps(case)
-    made = [protocol.encode(event) for event in first_events(rank, case, ranks)]
+    made = [rank_events.encode(event) for event in first_events(rank, case, ranks)]
     for seq in range(len(made), lines):
         head = f'"rank":{rank},"seq":{seq},"time":{BASE + seq / 100:.6f}'
         if seq % 10 < 2:

@@ -23,9 +23,9 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from spbench_workers.layout import Grid, parse_pair
+from spbench_core.layout.partition import Partition, Transfers, halo_transfers
+from spbench_core.layout.tiles import Grid, parse_pair
 from spbench_workers.spatial.exchange import view
-from spbench_workers.spatial.partition import Partition, Transfers, halo_transfers
 
 WAIT_SECONDS = 300
 

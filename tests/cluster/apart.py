@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 from running import SPBENCH, Running
-from spbench_workers.protocol import ENV_COLLECTOR
+from spbench_core.events.rank_events import ENV_COLLECTOR
 
 # The namespace's first process ends when all others have, with the console's exit status: what a
 # killed console leaves behind goes on, as it would on a login node.

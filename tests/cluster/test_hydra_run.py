@@ -26,7 +26,7 @@ def start(mpich: Path, tmp_path: Path):
 
     def start(suite: str, *words: str, env: dict[str, str] | None = None) -> Running:
         python = f"launch.python={mpich / 'bin/python'}"
-        workers = f"launch.env.PYTHONPATH={REPOSITORY / 'workers'}"
+        workers = f"launch.env.PYTHONPATH={REPOSITORY / 'core'}:{REPOSITORY / 'workers'}"
         sets = ("--set", python, "--set", workers, "--set", "launch.bind=none")
         return Running(suite, *sets, *words, home=tmp_path / "home", env=env)
 

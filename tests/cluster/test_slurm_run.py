@@ -35,7 +35,7 @@ def start(slurm: Slurm, mpich: Path, tmp_path: Path):
 
     def start(suite: str, *words: str) -> Running:
         python = f"launch.python={mpich / 'bin/python'}"
-        workers = f"launch.env.PYTHONPATH={REPOSITORY / 'workers'}"
+        workers = f"launch.env.PYTHONPATH={REPOSITORY / 'core'}:{REPOSITORY / 'workers'}"
         words = ("--launcher", "srun", "--set", python, "--set", workers, *words)
         return Running(suite, *words, home=tmp_path / "home")
 

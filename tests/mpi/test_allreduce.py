@@ -8,7 +8,7 @@ import pytest
 
 from running import on_ranks, run
 from spbench.report.model import report_schema
-from spbench_workers.catalog import BENCHMARKS
+from spbench_core.catalog import BENCHMARKS
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(120)]
 

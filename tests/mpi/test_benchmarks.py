@@ -350,7 +350,7 @@ def test_every_rank_gives_every_iteration_once(results, case):
 
 @pytest.mark.parametrize("case", [*HALO, *OPERATOR, *OTHER], ids=str)
 def test_nothing_but_what_the_catalog_names_is_given(results, case):
-    from spbench_workers.catalog import BENCHMARKS
+    from spbench_core.catalog import BENCHMARKS
 
     entry = BENCHMARKS[case.benchmark]
     names = {m.name for m in entry.metrics}
@@ -361,7 +361,7 @@ def test_nothing_but_what_the_catalog_names_is_given(results, case):
 
 @pytest.mark.parametrize("case", [*HALO, *OPERATOR], ids=str)
 def test_all_metrics_of_a_tile_benchmark_are_given(results, case):
-    from spbench_workers.catalog import BENCHMARKS
+    from spbench_core.catalog import BENCHMARKS
 
     result = results[str(case)][: case.ranks]
     wanted = {m.name for m in BENCHMARKS[case.benchmark].metrics} - {"overlap"}

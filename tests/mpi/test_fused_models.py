@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from running import on_ranks
-from spbench_workers.layout import Grid, parse_pair
+from spbench_core.layout.tiles import Grid, parse_pair
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(300)]
 

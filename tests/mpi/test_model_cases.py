@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from running import on_ranks
-from spbench_workers.catalog import BENCHMARKS
+from spbench_core.catalog import BENCHMARKS
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(600)]
 

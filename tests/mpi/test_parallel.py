@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from running import on_ranks
-from spbench_workers.layout import Grid, parse_pair
-from spbench_workers.layout_models import model_layout
+from spbench_core.layout.stages import model_layout
+from spbench_core.layout.tiles import Grid, parse_pair
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(300)]
 

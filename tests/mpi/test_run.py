@@ -15,7 +15,7 @@ from running import REPOSITORY, SPBENCH, Ended, run
 from spbench.record.folder import RunFolder
 from spbench.report.build import build_report
 from spbench.report.model import report_schema
-from spbench_workers.catalog import BENCHMARKS
+from spbench_core.catalog import BENCHMARKS
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(120)]
 

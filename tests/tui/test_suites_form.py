@@ -8,7 +8,8 @@ from spbench.suites.check import examine
 from spbench.suites.compose import CaseDraft, insert_case
 from spbench.tui.suites.case_reader import read_texts
 from spbench.tui.suites.typed_case import CaseTexts, Typed
-from spbench_workers.catalog import BENCHMARKS, Param
+from spbench_core.catalog import BENCHMARKS
+from spbench_core.catalog.parameters import Param
 
 FULL = CaseDraft(
     name="all",

@@ -26,7 +26,8 @@ from spbench.tui.suites.field_row import ExpectRow, Lines, TextRow
 from spbench.tui.suites.form import CaseForm
 from spbench.tui.suites.page import SuitesPage
 from spbench.tui.suites.typed_case import COMMENT
-from spbench_workers.catalog import BENCHMARKS, Param
+from spbench_core.catalog import BENCHMARKS
+from spbench_core.catalog.parameters import Param
 
 
 @pytest.fixture

@@ -9,10 +9,16 @@ from spbench.engine.recorder import Recorder
 from spbench.record.event_log import EventLog
 from spbench.record.folder import RunFolder, create
 from spbench.record.state import RunState
-from spbench_workers import protocol
+from spbench_core.events import rank_events
 
 BY_KIND = {
-    "hello": {"token": "t0ken", "schema": protocol.SCHEMA, "host": "node01", "pid": 11, "size": 2},
+    "hello": {
+        "token": "t0ken",
+        "schema": rank_events.SCHEMA,
+        "host": "node01",
+        "pid": 11,
+        "size": 2,
+    },
     "ready": {
         "size": 2,
         "pid": 11,
@@ -251,7 +257,7 @@ def record(folder: RunFolder, events) -> RunState:
     recorder = Recorder(log, state, lambda event: None)
     for event in events:
         if "seq" in event:
-            recorder.take(1, [protocol.encode(event).rstrip(b"\n")], [dict(event)])
+            recorder.take(1, [rank_events.encode(event).rstrip(b"\n")], [dict(event)])
         else:
             fields = {name: event[name] for name in event if name not in ("event", "time")}
             recorder.say(event["event"], **fields)

@@ -4,7 +4,7 @@ import json
 
 from mpi4py import MPI
 
-from spbench_workers.catalog import BENCHMARKS
+from spbench_core.catalog import BENCHMARKS
 from spbench_workers.comm import World
 from spbench_workers.context import Context
 

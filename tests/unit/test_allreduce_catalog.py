@@ -2,11 +2,11 @@
 
 import pytest
 
+from spbench_core.catalog import BENCHMARKS
+from spbench_core.catalog.allreduce import COLLECTIVES, LIBRARIES, SCHEDULED
 from spbench_workers.allreduce.arithmetic import FORMATS
 from spbench_workers.allreduce.plan import ALGORITHMS, refusal
 from spbench_workers.by_hand import read_words
-from spbench_workers.catalog import BENCHMARKS
-from spbench_workers.catalog.allreduce import COLLECTIVES, LIBRARIES, SCHEDULED
 
 ENTRY = BENCHMARKS["allreduce.sweep"]
 

@@ -8,6 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from spbench_core.catalog.sweep_sizes import (
+    algbw_gb_s,
+    bus_factor,
+    busbw_gb_s,
+    sweep_sizes,
+)
 from spbench_workers.allreduce.cost_model import (
     Crossover,
     Link,
@@ -18,12 +24,6 @@ from spbench_workers.allreduce.cost_model import (
 )
 from spbench_workers.allreduce.link_fit import fit, fit_line, student
 from spbench_workers.allreduce.plan import ALGORITHMS, refusal, schedule
-from spbench_workers.allreduce.sizes import (
-    algbw_gb_s,
-    bus_factor,
-    busbw_gb_s,
-    sweep_sizes,
-)
 
 LINK = Link(alpha=2e-6, beta=1e-10, gamma=3e-11)
 BITS = {"rel": 1e-12}

@@ -2,8 +2,8 @@
 
 import pytest
 
+from spbench_core.catalog import BENCHMARKS
 from spbench_workers.by_hand import OwnLinesChannel, PrintingChannel, parser_of, read_words
-from spbench_workers.catalog import BENCHMARKS
 
 
 def test_words_become_parameters():

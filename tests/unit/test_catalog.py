@@ -8,8 +8,8 @@ from dataclasses import replace
 import jsonschema
 import pytest
 
-from spbench_workers.catalog import BENCHMARKS, COMMON_FAULTS
-from spbench_workers.catalog.parameters import Param
+from spbench_core.catalog import BENCHMARKS, COMMON_FAULTS
+from spbench_core.catalog.parameters import Param
 
 
 def read(kind, value, **fields):

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from spbench_workers.catalog import BENCHMARKS as ENTRIES
-from spbench_workers.catalog import COMMON_FAULTS
-from spbench_workers.catalog.models import BENCHMARKS
-from spbench_workers.layout import parse_pair
+from spbench_core.catalog import BENCHMARKS as ENTRIES
+from spbench_core.catalog import COMMON_FAULTS
+from spbench_core.catalog.models import BENCHMARKS
+from spbench_core.layout.tiles import parse_pair
 
 RESNET, AMOEBANET = BENCHMARKS
 SMALL = {"image_size": 64, "batch_size": 8}

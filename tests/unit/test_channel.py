@@ -11,7 +11,7 @@ from contextlib import suppress
 
 import pytest
 
-from spbench_workers import protocol
+from spbench_core.events import rank_events
 from spbench_workers.channel import (
     LOST_STATUS,
     ConsoleUnreachableError,
@@ -31,7 +31,7 @@ class TinyConsole:
         self._server = socket.create_server(("127.0.0.1", 0))
         self._server.settimeout(PATIENCE)
         self.address = f"127.0.0.1:{self._server.getsockname()[1]}"
-        self.environ = {protocol.ENV_COLLECTOR: self.address, protocol.ENV_TOKEN: "t0ken"}
+        self.environ = {rank_events.ENV_COLLECTOR: self.address, rank_events.ENV_TOKEN: "t0ken"}
         self.connection = None
         self._lines = None
 
@@ -46,7 +46,7 @@ class TinyConsole:
     def event(self, *kinds):
         """The next event, or the next of these kinds."""
         while True:
-            event = protocol.decode(self.line())
+            event = rank_events.decode(self.line())
             if not kinds or event["event"] in kinds:
                 return event
 
@@ -85,7 +85,7 @@ def end(console, channel):
 
 @pytest.fixture
 def often(monkeypatch):
-    monkeypatch.setattr(protocol, "HEARTBEAT_INTERVAL", 0.1)
+    monkeypatch.setattr(rank_events, "HEARTBEAT_INTERVAL", 0.1)
 
 
 # Over TCP
@@ -94,7 +94,7 @@ def often(monkeypatch):
 def test_the_first_line_is_hello_with_the_token(console, channel):
     hello = console.event()
     assert (hello["event"], hello["seq"], hello["rank"]) == ("hello", 0, 3)
-    assert (hello["token"], hello["schema"]) == ("t0ken", protocol.SCHEMA)
+    assert (hello["token"], hello["schema"]) == ("t0ken", rank_events.SCHEMA)
     assert (hello["host"], hello["pid"]) == (socket.gethostname(), os.getpid())
 
 
@@ -105,7 +105,7 @@ def test_events_are_numbered_without_a_gap(console, channel):
 
 
 def test_an_event_that_cannot_be_sent_leaves_no_gap(console, channel):
-    with pytest.raises(protocol.ProtocolError):
+    with pytest.raises(rank_events.ProtocolError):
         channel.send("metric", case="a", repeat=0, name="rate", value=float("nan"))
     channel.send("log", level="info", message="next")
     assert [console.event("hello", "log")["seq"] for _ in range(2)] == [0, 1]
@@ -119,7 +119,7 @@ def test_the_cases_are_the_answer_of_the_console(console, channel):
 
 def test_another_answer_is_refused(console, channel):
     console.reply(reply="bye")
-    with pytest.raises(protocol.ProtocolError, match="instead of 'cases'"):
+    with pytest.raises(rank_events.ProtocolError, match="instead of 'cases'"):
         channel.receive_cases()
 
 
@@ -147,7 +147,7 @@ def test_a_heartbeat_comes_each_interval_in_at_most_100_bytes(often, console, ch
     began = time.monotonic()
     lines = [console.line() for _ in range(4)]
     took = time.monotonic() - began
-    assert {protocol.decode(line)["event"] for line in lines} == {"heartbeat"}
+    assert {rank_events.decode(line)["event"] for line in lines} == {"heartbeat"}
     assert max(map(len, lines)) <= 100
     assert took > 0.25
 
@@ -161,7 +161,7 @@ def test_answers_do_not_hasten_heartbeats(often, console, channel):
 
 
 def test_a_heartbeat_is_due_each_second():
-    assert protocol.HEARTBEAT_INTERVAL == 1.0
+    assert rank_events.HEARTBEAT_INTERVAL == 1.0
 
 
 RANK_THAT_SLEEPS = """
@@ -215,7 +215,7 @@ def test_only_a_bye_that_is_answered_ends_a_rank_well(console, reply, status):
 
 @pytest.fixture
 def hurry(monkeypatch):
-    monkeypatch.setattr(protocol, "CONNECT_TIMEOUT", 0.2)
+    monkeypatch.setattr(rank_events, "CONNECT_TIMEOUT", 0.2)
 
 
 @pytest.fixture
@@ -223,11 +223,11 @@ def nowhere():
     """An address where nobody listens."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
-    return {protocol.ENV_COLLECTOR: address}
+    return {rank_events.ENV_COLLECTOR: address}
 
 
 def test_no_console_is_an_error_that_names_its_address(hurry, nowhere):
-    with pytest.raises(ConsoleUnreachableError, match=nowhere[protocol.ENV_COLLECTOR]):
+    with pytest.raises(ConsoleUnreachableError, match=nowhere[rank_events.ENV_COLLECTOR]):
         open_channel(nowhere)
 
 
@@ -238,8 +238,8 @@ def test_no_address_is_an_error_that_names_the_variable():
 
 def test_the_next_address_is_tried(hurry, nowhere, console, monkeypatch):
     monkeypatch.setattr(TcpChannel, "_lost", lambda self: None)
-    addresses = f"{nowhere[protocol.ENV_COLLECTOR]},{console.address}"
-    channel = open_channel(console.environ | {protocol.ENV_COLLECTOR: addresses})
+    addresses = f"{nowhere[rank_events.ENV_COLLECTOR]},{console.address}"
+    channel = open_channel(console.environ | {rank_events.ENV_COLLECTOR: addresses})
     console.accept()
     assert console.event()["event"] == "hello"
     end(console, channel)
@@ -257,10 +257,10 @@ def test_an_address_that_swallows_packets_leaves_time_for_the_next(console, monk
         return connect(address, timeout)
 
     monkeypatch.setattr(socket, "create_connection", create_connection)
-    monkeypatch.setattr(protocol, "CONNECT_TIMEOUT", 0.4)
+    monkeypatch.setattr(rank_events, "CONNECT_TIMEOUT", 0.4)
     monkeypatch.setattr(TcpChannel, "_lost", lambda self: None)
     addresses = f"192.0.2.1:9,{console.address}"
-    channel = open_channel(console.environ | {protocol.ENV_COLLECTOR: addresses})
+    channel = open_channel(console.environ | {rank_events.ENV_COLLECTOR: addresses})
     console.accept()
     assert console.event()["event"] == "hello"
     assert waited == [0.2]
@@ -268,12 +268,12 @@ def test_an_address_that_swallows_packets_leaves_time_for_the_next(console, monk
 
 
 def test_without_a_console_the_lines_go_to_a_file(hurry, nowhere, tmp_path):
-    channel = open_channel(nowhere | {protocol.ENV_EVENTS_DIR: str(tmp_path / "events")})
+    channel = open_channel(nowhere | {rank_events.ENV_EVENTS_DIR: str(tmp_path / "events")})
     channel.rank = 5
     channel.send("case_start", case="a", repeat=0)
     channel.close()
     [path] = (tmp_path / "events").iterdir()
-    events = [protocol.decode(line) for line in path.read_bytes().splitlines()]
+    events = [rank_events.decode(line) for line in path.read_bytes().splitlines()]
     assert [event["event"] for event in events] == ["hello", "case_start", "bye"]
     assert [event["seq"] for event in events] == [0, 1, 2]
     assert path.name == f"{socket.gethostname()}-{os.getpid()}.jsonl"
@@ -292,23 +292,23 @@ def test_events_of_many_threads_are_whole_and_without_a_gap(tmp_path):
         thread.join()
     channel.close()
     [path] = tmp_path.iterdir()
-    seqs = [protocol.decode(line)["seq"] for line in path.read_bytes().splitlines()]
+    seqs = [rank_events.decode(line)["seq"] for line in path.read_bytes().splitlines()]
     assert seqs == list(range(201))
 
 
 def test_a_batch_job_reads_its_cases_from_a_file(tmp_path, monkeypatch):
     cases = [{"id": "a"}]
     (tmp_path / "cases.json").write_text(json.dumps(cases))
-    monkeypatch.setenv(protocol.ENV_CASES, str(tmp_path / "cases.json"))
+    monkeypatch.setenv(rank_events.ENV_CASES, str(tmp_path / "cases.json"))
     channel = FileChannel(tmp_path)
     assert channel.receive_cases() == cases
     channel.close()
 
 
 def test_a_batch_job_without_cases_is_an_error_that_names_the_variable(tmp_path, monkeypatch):
-    monkeypatch.delenv(protocol.ENV_CASES, raising=False)
+    monkeypatch.delenv(rank_events.ENV_CASES, raising=False)
     channel = FileChannel(tmp_path)
-    with pytest.raises(ConsoleUnreachableError, match=protocol.ENV_CASES):
+    with pytest.raises(ConsoleUnreachableError, match=rank_events.ENV_CASES):
         channel.receive_cases()
     channel.close()
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 import torch
 
+from spbench_core.models.registry import model
 from spbench_workers.errors import CannotRunError
-from spbench_workers.models import model
 from spbench_workers.parallel.checkpoint_file import (
     SCHEMA,
     Checkpoint,

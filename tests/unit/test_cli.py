@@ -14,7 +14,7 @@ from spbench.cli.app import run_command_line
 from spbench.cli.run import seconds
 from spbench.errors import UsageError
 from spbench.report.model import report_schema
-from spbench_workers.catalog import BENCHMARKS, COMMON_FAULTS
+from spbench_core.catalog import BENCHMARKS, COMMON_FAULTS
 
 ROOT = Path(__file__).parents[2]
 HALO = str(ROOT / "suites" / "halo.yaml")

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from spbench.cli.app import run_command_line
-from spbench_workers.networks import NETWORKS, parameters, total_mb
+from spbench_core.networks.registry import NETWORKS, parameters, total_mb
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from events import rank_event
 
 from spbench.engine import collector as module
 from spbench.engine.collector import MAX_STRANGERS, Collector
-from spbench_workers.protocol import MAX_HELLO, MAX_LINE, encode
+from spbench_core.events.rank_events import MAX_HELLO, MAX_LINE, encode
 
 TOKEN = "s3cret"
 PATIENCE = 5.0

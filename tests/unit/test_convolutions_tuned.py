@@ -7,7 +7,7 @@ import torch
 from recorded import context_of, said
 from torch.nn import functional
 
-from spbench_workers.catalog import BENCHMARKS
+from spbench_core.catalog import BENCHMARKS
 
 SMALL = {"image_size": 12, "warmup": 1, "iterations": 1, "device": "cpu"}
 CASES = {

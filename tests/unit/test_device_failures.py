@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import nn
 
-from spbench_workers.catalog import BENCHMARKS
+from spbench_core.catalog import BENCHMARKS
+from spbench_core.models.layers import Model
 from spbench_workers.device.failures import sentence_of, told_of_gpu, while_doing
 from spbench_workers.errors import CannotRunError, allocating
-from spbench_workers.models.layers import Model
 from spbench_workers.parallel import building
 
 SEARCH = (
@@ -159,8 +159,8 @@ def test_the_stage_that_was_built_is_named(monkeypatch):
 
     from mpi4py import MPI
 
-    from spbench_workers.layout_models import model_layout
-    from spbench_workers.models import model
+    from spbench_core.layout.stages import model_layout
+    from spbench_core.models.registry import model
     from spbench_workers.parallel.plan import Plan
 
     network: Model = model("resnet", image_size=(32, 32), num_classes=5, version=2, depth=11)

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from spbench_workers.catalog import BENCHMARKS
+from spbench_core.catalog import BENCHMARKS
 from spbench_workers.device import choice
 from spbench_workers.device.formats import dtype_of, multiply_fp32, tuned_convolutions
 from spbench_workers.errors import CannotRunError

@@ -18,7 +18,9 @@ from spbench.suites.fields import (
     sweep_text,
     text_of,
 )
-from spbench_workers.catalog import BENCHMARKS, Benchmark, Metric, Param
+from spbench_core.catalog import BENCHMARKS
+from spbench_core.catalog.benchmark import Benchmark, Metric
+from spbench_core.catalog.parameters import Param
 
 
 def by_name(fields):

@@ -4,7 +4,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spbench_workers.layout import Box, Grid
+from spbench_core.layout.partition import Partition
+from spbench_core.layout.tiles import Box, Grid
+from spbench_core.layout.window import Window, Window2d
 from spbench_workers.spatial.frame import (
     LEAST_BAND,
     LEAST_INNER_SHARE,
@@ -12,8 +14,6 @@ from spbench_workers.spatial.frame import (
     frame_of,
     halo_of,
 )
-from spbench_workers.spatial.partition import Partition
-from spbench_workers.window import Window, Window2d
 
 brute_force = settings(max_examples=80, deadline=None)
 

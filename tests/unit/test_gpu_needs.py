@@ -19,8 +19,8 @@ from spbench.launch.mpi_probe import MpiLibrary
 from spbench.launch.placement import place
 from spbench.suites.case import Case
 from spbench.suites.settings import LaunchSettings
-from spbench_workers.catalog import BENCHMARKS
-from spbench_workers.devices_of_host import VISIBLE
+from spbench_core.catalog import BENCHMARKS
+from spbench_core.host_facts import VISIBLE
 
 NO_GPU = HostGpus(shared_gib=1.0)
 

@@ -4,7 +4,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spbench_workers.layout import Box, Grid
+from spbench_core.layout.partition import NOTHING, Partition
+from spbench_core.layout.tiles import Box, Grid
+from spbench_core.layout.window import Window, Window2d
 from spbench_workers.spatial.graph import (
     Graph,
     Step,
@@ -13,8 +15,6 @@ from spbench_workers.spatial.graph import (
     graph_transfers,
     last_uses,
 )
-from spbench_workers.spatial.partition import NOTHING, Partition
-from spbench_workers.window import Window, Window2d
 
 brute_force = settings(max_examples=40, deadline=None)
 NAMES = ("rows", "cols")

@@ -9,15 +9,15 @@ from recorded import choice_of, context_of, said
 from torch import nn
 from torch.nn import functional
 
+from spbench_core.layout.partition import Partition
+from spbench_core.layout.tiles import Box, Grid
+from spbench_core.layout.window import Window, Window2d
 from spbench_workers.halo import compute, fused, sampling, whole_tile
 from spbench_workers.halo.compare import Mismatch
 from spbench_workers.halo.operator_checks import OperatorCase
 from spbench_workers.halo.reference import Reference, reach_of
 from spbench_workers.halo.sampling import Sampling, operations, sampling_of
-from spbench_workers.layout import Box, Grid
-from spbench_workers.spatial.partition import Partition
 from spbench_workers.spatial.pixels import WholeImage
-from spbench_workers.window import Window, Window2d
 from standins.late_device import install
 
 install()

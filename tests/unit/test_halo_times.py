@@ -6,10 +6,10 @@ import pytest
 import torch
 from recorded import choice_of, context_of, said, value_of
 
+from spbench_core.layout.partition import Piece
+from spbench_core.layout.tiles import Box
 from spbench_workers.device import streams
 from spbench_workers.halo import conv_times, report
-from spbench_workers.layout import Box
-from spbench_workers.spatial.partition import Piece
 from standins.late_device import install
 
 LATE = install()

@@ -12,11 +12,11 @@ import torch
 from PIL import Image
 from torch.nn import functional
 
+from spbench_core.layout.tiles import Box, Grid
+from spbench_core.models.parts import Map
 from spbench_workers.errors import CannotRunError
 from spbench_workers.images import folder as image_folder
 from spbench_workers.images.opening import open_images
-from spbench_workers.layout import Box, Grid
-from spbench_workers.models.parts import Map
 
 SHAPE = Map(3, 45, 62)
 WHOLE = Box((0, 45), (0, 62))

@@ -1,5 +1,7 @@
 import importlib.util
 import json
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -7,6 +9,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+STANDARD = sys.stdlib_module_names | {"__main__", "sitecustomize", "_distutils_hack"}
+ROOTS = ("core", "console", "workers")
 HEAVY = {"torch", "textual", "mpi4py", "numpy"}
 
 COMMAND = """
@@ -18,6 +22,34 @@ try:
 finally:
     import json
     print("\\n" + json.dumps(sorted(sys.modules)))
+"""
+
+TORCHGRAPH = """
+node1 -- Linear -- forward_compute_time=1.0, backward_compute_time=2.0, \
+activation_size=4096.0, parameter_size=4096.0
+node2 -- Linear -- forward_compute_time=1.0, backward_compute_time=2.0, \
+activation_size=4096.0, parameter_size=4096.0
+\tnode1 -- node2
+""".lstrip()
+
+CONSOLE = """
+import os, sys
+from pathlib import Path
+os.environ["TEXTUAL_DRIVER"] = "textual.drivers.headless_driver:HeadlessDriver"
+os.environ["TEXTUAL_PRESS"] = "1,2,3,4,5,ctrl+q"
+from spbench.tui.start import open_console
+assert open_console(home=Path(sys.argv[1]) / "home") == 0
+import json
+print("\\n" + json.dumps(sorted(sys.modules)))
+"""
+
+EVERY_MODULE = """
+import importlib, pkgutil, sys
+package = importlib.import_module(sys.argv[1])
+for found in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
+    importlib.import_module(found.name)
+import json
+print(json.dumps(sorted(sys.modules)))
 """
 
 IMPORTS = """
@@ -53,11 +85,36 @@ def packages(modules):
         ["benchmarks"],
         ["networks"],
         ["schema", "report"],
+        ["run", "suites/halo.yaml", "--dry-run"],
     ],
     ids=lambda words: words[0],
 )
 def test_a_command_that_needs_no_torch_imports_none(words):
     assert not packages(modules_after(COMMAND, *words)) & HEAVY
+
+
+def test_planning_imports_neither_torch_nor_mpi(tmp_path):
+    profile = tmp_path / "profile.txt"
+    profile.write_text(TORCHGRAPH)
+    words = [
+        "--global-batch-size",
+        "8",
+        "--profile-batch-size",
+        "1",
+        "--machines",
+        "2",
+        "--format",
+        "json",
+    ]
+    found = packages(modules_after(COMMAND, "plan", str(profile), *words))
+    assert "numpy" in found
+    assert not found & {"torch", "mpi4py", "textual"}
+
+
+def test_the_console_in_a_terminal_imports_neither_torch_nor_mpi(tmp_path):
+    found = packages(modules_after(CONSOLE, str(tmp_path)))
+    assert "textual" in found
+    assert not found & {"torch", "mpi4py", "numpy"}
 
 
 def test_the_version_needs_nothing_but_the_standard_library():
@@ -69,10 +126,19 @@ def test_the_version_needs_nothing_but_the_standard_library():
     }
 
 
-@pytest.mark.parametrize("name", ["protocol", "catalog", "layout", "networks", "models", "channel"])
-def test_what_both_sides_share_imports_the_standard_library_only(name):
-    found = packages(modules_after(IMPORTS, f"spbench_workers.{name}"))
-    assert not found & (HEAVY | {"spbench", "pydantic", "yaml", "typer"})
+def test_the_core_imports_the_standard_library_only():
+    assert packages(modules_after(EVERY_MODULE, "spbench_core")) <= STANDARD | {"spbench_core"}
+
+
+def test_the_channel_needs_nothing_but_the_core():
+    found = packages(modules_after(IMPORTS, "spbench_workers.channel"))
+    assert found <= STANDARD | {"spbench_core", "spbench_workers"}
+
+
+def test_no_module_of_the_console_brings_in_torch_or_mpi():
+    found = packages(modules_after(EVERY_MODULE, "spbench"))
+    assert {"spbench", "textual"} <= found
+    assert not found & {"torch", "mpi4py", "spbench_workers"}
 
 
 def test_the_workers_import_nothing_of_the_console():
@@ -82,14 +148,85 @@ def test_the_workers_import_nothing_of_the_console():
     assert "spbench" not in packages(modules)
 
 
-def test_the_rooms_import_only_downwards():
+def contracts(folder):
+    """What import-linter says of a copy of the tree: its exit code and its lines."""
     if importlib.util.find_spec("importlinter") is None:
         pytest.skip("import-linter is not installed; it is in the extra dev")
-    script = Path(sys.executable).with_name("lint-imports")
     done = subprocess.run(
-        [script, "--no-cache"], capture_output=True, text=True, cwd=ROOT, check=False
+        [Path(sys.executable).with_name("lint-imports"), "--no-cache"],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(str(folder / root) for root in ROOTS)},
+        check=False,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def copied(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tree")
+    shutil.copy(ROOT / "pyproject.toml", folder)
+    for root in ROOTS:
+        shutil.copytree(ROOT / root, folder / root, ignore=shutil.ignore_patterns("__pycache__"))
+    return folder
+
+
+def test_the_rooms_import_only_downwards(copied):
+    code, said = contracts(copied)
+    assert code == 0, said
+    assert "0 broken" in said
+
+
+@pytest.mark.parametrize(
+    ("path", "line", "broken"),
+    [
+        pytest.param(
+            "console/spbench/engine/plan.py",
+            "from spbench_workers.parallel.reference import OneProcess",
+            "Both sides stand on the core, and neither on the other BROKEN",
+            id="the console takes a module of the workers",
+        ),
+        pytest.param(
+            "core/spbench_core/schedule/orders.py",
+            "import numpy",
+            "The core is standard library only BROKEN",
+            id="the core takes numpy",
+        ),
+        pytest.param(
+            "console/spbench/record/state.py",
+            "import spbench.engine.run",
+            "The console's rooms import only downwards BROKEN",
+            id="a room of the console looks up",
+        ),
+        pytest.param(
+            "console/spbench/engine/plan.py",
+            "import textual.app",
+            "Of the console only the rooms of the terminal know Textual BROKEN",
+            id="the engine takes Textual",
+        ),
+        pytest.param(
+            "console/spbench/another/__init__.py",
+            "",
+            "The console's rooms import only downwards BROKEN",
+            id="a room that no contract names",
+        ),
+    ],
+)
+def test_a_planted_import_breaks_its_contract(copied, path, line, broken):
+    planted = copied / path
+    before = planted.read_text() if planted.exists() else None
+    planted.parent.mkdir(exist_ok=True)
+    try:
+        planted.write_text(f"{before or ''}\n{line}\n")
+        code, said = contracts(copied)
+    finally:
+        if before is None:
+            shutil.rmtree(planted.parent)
+        else:
+            planted.write_text(before)
+    assert code == 1
+    assert broken in said, said
 
 
 def test_a_ping_pong_of_the_host_imports_no_torch():

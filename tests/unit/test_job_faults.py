@@ -16,7 +16,7 @@ from spbench.record.event_log import EventLog
 from spbench.record.state import RunState
 from spbench.suites.case import Case
 from spbench.suites.settings import LaunchSettings
-from spbench_workers.catalog import BENCHMARKS
+from spbench_core.catalog import BENCHMARKS
 
 BENCHMARK = "link.pingpong"
 

@@ -19,7 +19,7 @@ from spbench.record.folder import create
 from spbench.record.state import RunState
 from spbench.suites.case import Case
 from spbench.suites.settings import LaunchSettings
-from spbench_workers.catalog import BENCHMARKS
+from spbench_core.catalog import BENCHMARKS
 
 RANKS = """
 import os, time

@@ -2,8 +2,8 @@
 
 import pytest
 
-from spbench_workers.catalog import BENCHMARKS
-from spbench_workers.catalog import kvstore as catalog
+from spbench_core.catalog import BENCHMARKS
+from spbench_core.catalog import kvstore as catalog
 from spbench_workers.kvstore import compression, optimizers, sharding
 
 ENTRY = BENCHMARKS["kvstore.push_pull"]

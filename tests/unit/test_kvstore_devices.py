@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from spbench_workers.catalog import BENCHMARKS
+from spbench_core.catalog import BENCHMARKS
 from spbench_workers.device import choice
 from spbench_workers.device.choice import NoDeviceError
 from spbench_workers.device.local_rank import VARIABLES

@@ -5,7 +5,7 @@ import zlib
 import numpy as np
 import pytest
 
-from spbench_workers.catalog import BENCHMARKS
+from spbench_core.catalog import BENCHMARKS
 from spbench_workers.kvstore import case as cases
 from spbench_workers.kvstore import compression
 from spbench_workers.kvstore.case import case_of

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spbench_core.networks.registry import NETWORKS, parameters
 from spbench_workers.kvstore import homes, sharding
 from spbench_workers.kvstore.balance import largest_first, loads_of, max_over_mean
 from spbench_workers.kvstore.sharding import Shard, imbalance, server_loads, shards
-from spbench_workers.networks import NETWORKS, parameters
 
 ALEXNET, VGG, RESNET_50 = {"network": "alexnet"}, {"network": "vgg"}, {"network": "resnet"}
 RESNET_200 = {"network": "resnet", "num_layers": 200}

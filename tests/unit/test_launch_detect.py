@@ -22,7 +22,7 @@ from spbench.launch.detect import (
 )
 from spbench.launch.gpus.facts import HostGpus
 from spbench.suites.settings import LAUNCHERS, LaunchSettings
-from spbench_workers import devices_of_host
+from spbench_core import host_facts
 
 SAYS = {
     "mpirun_rsh": "-v) echo 'Version: mvapich2-2.3.7'",
@@ -240,4 +240,4 @@ def test_this_interpreters_gpus_are_those_that_a_job_would_see():
 
     found = mpi_library(sys.executable, keys(env={"CUDA_VISIBLE_DEVICES": "3"}))
     assert found.torch_cuda == (torch.version.cuda or "")
-    assert found.gpus == replace(HostGpus.of(devices_of_host.gpus()), visible="3")
+    assert found.gpus == replace(HostGpus.of(host_facts.gpus()), visible="3")

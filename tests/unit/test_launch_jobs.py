@@ -15,7 +15,7 @@ from spbench.launch.hosts import parse_hosts
 from spbench.launch.jobs import Job, Launch, group, hosts_for, prepare
 from spbench.suites.case import Case
 from spbench.suites.settings import LaunchSettings
-from spbench_workers.catalog import BENCHMARKS
+from spbench_core.catalog import BENCHMARKS
 
 NO_HOSTS = hosts_for(None, Path())
 

@@ -11,7 +11,7 @@ from spbench.errors import UsageError
 from spbench.launch.program import by_hand_arguments, interpreter, worker_program, wrapped
 from spbench.suites.case import Case
 from spbench.suites.settings import LaunchSettings
-from spbench_workers.catalog import BENCHMARKS
+from spbench_core.catalog import BENCHMARKS
 
 
 def keys(**given: object) -> LaunchSettings:

@@ -7,9 +7,9 @@ import torch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from spbench_workers.catalog import BENCHMARKS
+from spbench_core.catalog import BENCHMARKS
+from spbench_core.models.registry import model
 from spbench_workers.device import streams
-from spbench_workers.models import model
 from spbench_workers.parallel import layer_times
 from spbench_workers.parallel.layer_times import Laps
 from spbench_workers.parallel.precision import BF16, FP32

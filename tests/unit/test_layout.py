@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spbench_workers.layout import Box, Grid, bounds, grid_of, parse_pair
+from spbench_core.layout.tiles import Box, Grid, bounds, grid_of, parse_pair
 
 
 @given(st.integers(1, 50), st.integers(0, 500))

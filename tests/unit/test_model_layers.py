@@ -9,8 +9,9 @@ from mpi4py import MPI
 from torch import nn
 from torch.nn import functional
 
-from spbench_workers.layout import Grid
-from spbench_workers.models import ModelError, model
+from spbench_core.layout.tiles import Grid
+from spbench_core.models.layers import ModelError
+from spbench_core.models.registry import model
 from spbench_workers.models.build import build_stage
 from spbench_workers.models.kit import TileKit, WholeKit
 from spbench_workers.models.odd_pixels import OddPixelConv2d

@@ -8,16 +8,16 @@ import pytest
 import torch
 from mpi4py import MPI
 
-from spbench_workers.catalog import BENCHMARKS
+from spbench_core.catalog import BENCHMARKS
+from spbench_core.layout.micro_batches import micro_batches
+from spbench_core.layout.stages import model_layout
+from spbench_core.models.registry import model
 from spbench_workers.comm import World
 from spbench_workers.context import Context
 from spbench_workers.images.synthetic import SyntheticImages
-from spbench_workers.layout_models import model_layout
-from spbench_workers.models import model
 from spbench_workers.parallel import benchmark, case, checkpoints, precision, validation
 from spbench_workers.parallel.engine import Engine
 from spbench_workers.parallel.loss_scale import START
-from spbench_workers.parallel.micro_batches import micro_batches
 from spbench_workers.parallel.plan import Learning, Plan
 from spbench_workers.parallel.precision import FP16, FP32, FP64, INT8
 from spbench_workers.parallel.stage_runner import StageRunner

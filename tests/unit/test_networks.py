@@ -5,9 +5,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spbench_workers.networks import NETWORKS, NetworkError, Parameter, parameters, total_mb
-from spbench_workers.networks.graph import Graph, TooSmallError, add, concat, same
-from spbench_workers.networks.resnet import is_small_depth
+from spbench_core.networks.graph import (
+    Graph,
+    NetworkError,
+    Parameter,
+    TooSmallError,
+    add,
+    concat,
+    same,
+)
+from spbench_core.networks.registry import NETWORKS, parameters, total_mb
+from spbench_core.networks.resnet import is_small_depth
 
 BIG = 1_000_000
 """From this many elements on MXNet's servers share an array."""

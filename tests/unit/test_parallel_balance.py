@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spbench_workers.parallel.balance import balanced, layer_ranges, read_balance
+from spbench_core.layout.balance import balanced, layer_ranges, read_balance
 
 COSTS = st.lists(st.integers(0, 20).map(float), min_size=1, max_size=9)
 

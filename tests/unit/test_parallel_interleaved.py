@@ -5,13 +5,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spbench.planner.interleaved import turns
-from spbench_workers.layout import Grid
-from spbench_workers.layout_models import ModelLayout, Place, Stage, model_layout
-from spbench_workers.parallel.micro_batches import micro_batches
-from spbench_workers.parallel.orders import PENDING, step_orders
-from spbench_workers.parallel.places import groups_of
-from spbench_workers.parallel.schedules import Task, ideal_bubble, in_flight, interleaved_order
-from spbench_workers.parallel.timeline import DeadlockError, play
+from spbench_core.layout.groups import groups_of
+from spbench_core.layout.micro_batches import micro_batches
+from spbench_core.layout.stages import ModelLayout, Place, Stage, model_layout
+from spbench_core.layout.tiles import Grid
+from spbench_core.schedule.orders import Task, ideal_bubble, in_flight, interleaved_order
+from spbench_core.schedule.simulation import DeadlockError, play
+from spbench_core.schedule.step import PENDING, step_orders
 
 STAGES = st.integers(2, 5)
 ROUNDS = st.integers(2, 4)

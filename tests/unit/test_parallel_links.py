@@ -5,7 +5,7 @@ The GPU is a stand-in that does its work late; what carries messages reads and w
 
 import torch
 
-from spbench_workers.layout import Box
+from spbench_core.layout.tiles import Box
 from spbench_workers.parallel.links import Incoming, Outgoing, Way
 from spbench_workers.parallel.parcels import Holding
 from standins.late_device import install

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spbench_workers.parallel.micro_batches import check_images, even_parts, micro_batches
+from spbench_core.layout.micro_batches import check_images, even_parts, micro_batches
 
 
 def images_of(intervals):

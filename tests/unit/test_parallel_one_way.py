@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch.distributed import ReduceOp
 
-from spbench_workers.layout import Grid
-from spbench_workers.layout_models import model_layout
+from spbench_core.layout.stages import model_layout
+from spbench_core.layout.tiles import Grid
 from spbench_workers.parallel import gradients
 from spbench_workers.parallel.gradients import BUCKET, Sharing
 from spbench_workers.parallel.one_way import OneWay, pairs

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from spbench_workers.layout import Grid
-from spbench_workers.layout_models import ModelLayout, Stage
-from spbench_workers.models import Map
+from spbench_core.layout.stages import ModelLayout, Stage
+from spbench_core.layout.tiles import Grid
+from spbench_core.models.parts import Map
 from spbench_workers.parallel.parcels import holding, parcels
 
 ONE = (Map(3, 13, 17),)

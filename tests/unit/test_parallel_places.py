@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spbench_workers.layout import Grid
-from spbench_workers.layout_models import ModelLayout, Place, Stage, model_layout
-from spbench_workers.parallel.places import groups_of
+from spbench_core.layout.groups import groups_of
+from spbench_core.layout.stages import ModelLayout, Place, Stage, model_layout
+from spbench_core.layout.tiles import Grid
 
 GRIDS = st.builds(Grid, st.integers(1, 3), st.integers(1, 3)).filter(lambda grid: grid.size > 1)
 

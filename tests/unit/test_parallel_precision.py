@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from spbench_workers.models import model
+from spbench_core.models.registry import model
 from spbench_workers.models.build import build_stage
 from spbench_workers.models.kit import WholeKit
 from spbench_workers.parallel.arithmetic import Arithmetic

@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spbench_workers.layout import Box, Grid
-from spbench_workers.spatial.partition import (
+from spbench_core.layout.partition import (
     NOTHING,
     Partition,
     Piece,
@@ -14,6 +13,7 @@ from spbench_workers.spatial.partition import (
     halo_transfers,
     redistribution,
 )
+from spbench_core.layout.tiles import Box, Grid
 
 brute_force = settings(max_examples=60, deadline=None)
 

@@ -10,13 +10,13 @@ from mpi4py import MPI
 from torch import nn
 from torch.autograd import Function
 
+from spbench_core.layout.micro_batches import micro_batches
+from spbench_core.layout.stages import model_layout
+from spbench_core.layout.tiles import Grid
+from spbench_core.models.registry import model
 from spbench_workers.images.synthetic import SyntheticImages
-from spbench_workers.layout import Grid
-from spbench_workers.layout_models import model_layout
-from spbench_workers.models import model
 from spbench_workers.parallel import phases as phases_module
 from spbench_workers.parallel.engine import Engine
-from spbench_workers.parallel.micro_batches import micro_batches
 from spbench_workers.parallel.phases import PHASES, Phases, StreamPhases, phases_of
 from spbench_workers.parallel.plan import Learning, Plan
 from spbench_workers.parallel.precision import PRECISIONS

@@ -8,11 +8,11 @@ import torch
 from mpi4py import MPI
 from torch import nn
 
-from spbench_workers.catalog import BENCHMARKS
+from spbench_core.catalog import BENCHMARKS
+from spbench_core.layout.micro_batches import micro_batches
+from spbench_core.layout.stages import model_layout
+from spbench_core.models.registry import model
 from spbench_workers.device.formats import multiply_fp32
-from spbench_workers.layout_models import model_layout
-from spbench_workers.models import model
-from spbench_workers.parallel.micro_batches import micro_batches
 from spbench_workers.parallel.plan import Learning, Plan
 from spbench_workers.parallel.precision import FP32, FP64, TF32
 from spbench_workers.parallel.product_errors import FP32_SLACK, ProductErrors, tolerance_of

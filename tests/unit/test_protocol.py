@@ -5,7 +5,7 @@ from events import BY_KIND, rank_event
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spbench_workers.protocol import KINDS, MAX_LINE, ProtocolError, decode, encode
+from spbench_core.events.rank_events import KINDS, MAX_LINE, ProtocolError, decode, encode
 
 NAN = float("nan")
 INFINITY = float("inf")

@@ -6,6 +6,7 @@ import pytest
 import torch
 from recorded import choice_of, context_of, said
 
+from spbench_core.layout.tiles import Box
 from spbench_workers.compute import conv, gemm
 from spbench_workers.compute.whole_numbers import (
     WIDE,
@@ -21,7 +22,6 @@ from spbench_workers.device.formats import TORCH_DTYPES
 from spbench_workers.errors import CannotRunError
 from spbench_workers.halo.compare import Mismatch, compare_pixels, compare_values
 from spbench_workers.halo.fused import tolerances_of
-from spbench_workers.layout import Box
 from spbench_workers.spatial.pixels import Image, WholeImage
 
 IMAGE = Image(batch=2, channels=3, height=40, width=30, seed=12345)

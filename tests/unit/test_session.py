@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from spbench_workers.catalog import BENCHMARKS
+from spbench_core.catalog import BENCHMARKS
 from spbench_workers.errors import CannotRunError
 from spbench_workers.session import run_case
 

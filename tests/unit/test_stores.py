@@ -2,8 +2,8 @@
 
 import pytest
 
-from spbench_workers.catalog.benchmark import ParamError
-from spbench_workers.catalog.stores import (
+from spbench_core.catalog.benchmark import ParamError
+from spbench_core.catalog.stores import (
     SPELLINGS,
     STORES,
     Device,

@@ -232,7 +232,7 @@ def test_a_parameter_under_two_names_is_refused(aliased):
 def aliased(monkeypatch):
     from dataclasses import replace
 
-    from spbench_workers.catalog import BENCHMARKS
+    from spbench_core.catalog import BENCHMARKS
 
     entry = BENCHMARKS["memory.copy"]
     params = tuple(replace(p, aliases=("bytes",)) if p.name == "size" else p for p in entry.params)

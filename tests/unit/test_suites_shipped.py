@@ -11,8 +11,8 @@ import yaml
 from spbench.launch.gpus.needs import needs_gpu, needs_one_each
 from spbench.suites import DERIVED_METRICS, load, select
 from spbench.suites.json_schema import suite_schema
-from spbench_workers.catalog import BENCHMARKS
-from spbench_workers.catalog.allreduce import COLLECTIVES, LIBRARIES, SCHEDULED
+from spbench_core.catalog import BENCHMARKS
+from spbench_core.catalog.allreduce import COLLECTIVES, LIBRARIES, SCHEDULED
 
 ROOT = Path(__file__).parents[2]
 SHIPPED = sorted((ROOT / "suites").glob("*.yaml"))

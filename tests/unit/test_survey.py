@@ -21,7 +21,7 @@ from spbench.launch.host_facts import HostFacts, facts_of, findings_of
 from spbench.launch.host_question import program
 from spbench.launch.mpi_probe import INSTALL
 from spbench.suites.settings import LaunchSettings
-from spbench_workers import devices_of_host
+from spbench_core import host_facts
 
 PYTHON = sys.executable
 
@@ -88,11 +88,11 @@ def kernel(tmp_path, monkeypatch) -> Path:
     for name, text in KERNEL.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
-    sent = Path(devices_of_host.__file__).read_text()
+    sent = Path(host_facts.__file__).read_text()
     for name in ("proc/driver", "sys/bus", "dev"):
         sent = sent.replace(f'Path("/{name}', f'Path("{tmp_path}/{name}')
     (tmp_path / "sent.py").write_text(sent.replace("libcuda.so.1", "libnowhere.so.1"))
-    monkeypatch.setattr(devices_of_host, "__file__", str(tmp_path / "sent.py"))
+    monkeypatch.setattr(host_facts, "__file__", str(tmp_path / "sent.py"))
     return tmp_path
 
 

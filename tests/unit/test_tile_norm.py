@@ -10,9 +10,9 @@ from mpi4py import MPI
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from spbench_workers.layout import Grid
+from spbench_core.layout.partition import Partition
+from spbench_core.layout.tiles import Grid
 from spbench_workers.spatial.norm import SpatialBatchNorm2d
-from spbench_workers.spatial.partition import Partition
 from spbench_workers.spatial.tiling import Tiling
 from standins.twin import Twin
 

@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch import nn
 
-from spbench_workers.layout import Grid
-from spbench_workers.models import model
+from spbench_core.layout.tiles import Grid
+from spbench_core.models.halo_groups import groups_of
+from spbench_core.models.registry import model
 from spbench_workers.models.build import build_stage
-from spbench_workers.models.groups import groups_of
 from spbench_workers.models.kit import TileKit
 from spbench_workers.spatial.conv import SpatialConv2d
 from spbench_workers.spatial.fused_graph import FusedGraph

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn import functional
 
-from spbench_workers.layout import Box
-from spbench_workers.window import Window, Window2d
+from spbench_core.layout.tiles import Box
+from spbench_core.layout.window import Window, Window2d
 
 brute_force = settings(max_examples=80, deadline=None)
 

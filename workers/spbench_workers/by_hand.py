@@ -12,7 +12,9 @@ import os
 import sys
 from typing import Any, NoReturn
 
-from spbench_workers.catalog import BENCHMARKS, COMMON_FAULTS, Benchmark, Params
+from spbench_core.catalog import BENCHMARKS, COMMON_FAULTS
+from spbench_core.catalog.benchmark import Benchmark
+from spbench_core.catalog.parameters import Params
 from spbench_workers.comm import DisagreementError, World, agree, open_world
 from spbench_workers.context import Context
 from spbench_workers.device.before_mpi import load_kernels_first

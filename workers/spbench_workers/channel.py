@@ -18,7 +18,7 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
-from spbench_workers import protocol
+from spbench_core.events import rank_events
 
 REPLY_TIMEOUT = 600.0
 """Seconds to wait for an answer of the console. Its death ends the rank at once, in any case."""
@@ -56,7 +56,7 @@ class _Numbered(ABC):
     def send(self, event: str, **fields: Any) -> None:
         with self._lock:
             head = {"event": event, "rank": self.rank, "seq": self._seq}
-            self._write(protocol.encode(head | {"time": round(time.time(), 6)} | fields))
+            self._write(rank_events.encode(head | {"time": round(time.time(), 6)} | fields))
             self._seq += 1
 
     @abstractmethod
@@ -93,7 +93,7 @@ class TcpChannel(_Numbered):
         self._reply("bye")
         with contextlib.suppress(OSError):  # the console may have ended it already
             self._socket.shutdown(socket.SHUT_RDWR)
-        self._thread.join(protocol.HEARTBEAT_INTERVAL)
+        self._thread.join(rank_events.HEARTBEAT_INTERVAL)
         self._socket.close()
 
     def _write(self, line: bytes) -> None:
@@ -110,14 +110,14 @@ class TcpChannel(_Numbered):
         except queue.Empty:
             raise TimeoutError(f"the console did not answer in {REPLY_TIMEOUT:g} s") from None
         if answer.get("reply") != kind:
-            raise protocol.ProtocolError(f"the console answered {answer} instead of {kind!r}")
+            raise rank_events.ProtocolError(f"the console answered {answer} instead of {kind!r}")
         return answer
 
     def _watch(self) -> None:
         poller = select.poll()
         poller.register(self._socket, select.POLLIN)
         rest = b""
-        due = time.monotonic() + protocol.HEARTBEAT_INTERVAL
+        due = time.monotonic() + rank_events.HEARTBEAT_INTERVAL
         while True:
             if poller.poll(max(0.0, due - time.monotonic()) * 1000):
                 try:
@@ -133,7 +133,7 @@ class TcpChannel(_Numbered):
             if time.monotonic() >= due:
                 if not self._closing.is_set():
                     self.send("heartbeat")
-                due = time.monotonic() + protocol.HEARTBEAT_INTERVAL
+                due = time.monotonic() + rank_events.HEARTBEAT_INTERVAL
 
     def _answer(self, reply: dict[str, Any]) -> None:
         if reply.get("reply") == "where":
@@ -164,7 +164,7 @@ def where_main_thread_stands() -> str:
     place = f"in {code.co_name} ({Path(code.co_filename).name}:{frame.f_lineno})"
     # The kernel's word on the main thread, whose id is the process's; MPI waits spinning.
     state = Path(f"/proc/self/task/{os.getpid()}/stat").read_text().rpartition(")")[2].split()[0]
-    return f"{place}, {protocol.ASLEEP}" if state == "S" else place
+    return f"{place}, {rank_events.ASLEEP}" if state == "S" else place
 
 
 class FileChannel(_Numbered):
@@ -189,9 +189,9 @@ class FileChannel(_Numbered):
 
 def read_cases(environ: os._Environ[str]) -> list[dict[str, Any]]:
     """Return the cases of a batch job from the file that SPBENCH_CASES names."""
-    path = environ.get(protocol.ENV_CASES)
+    path = environ.get(rank_events.ENV_CASES)
     if path is None:
-        raise ConsoleUnreachableError(f"no console, and {protocol.ENV_CASES} names no file")
+        raise ConsoleUnreachableError(f"no console, and {rank_events.ENV_CASES} names no file")
     cases: list[dict[str, Any]] = json.loads(Path(path).read_text())
     return cases
 
@@ -202,8 +202,8 @@ def open_channel(environ: os._Environ[str]) -> TcpChannel | FileChannel:
     Raises:
         ConsoleUnreachableError: Nothing answered in 5 s and there is no such folder.
     """
-    addresses = environ.get(protocol.ENV_COLLECTOR, "")
-    folder = environ.get(protocol.ENV_EVENTS_DIR)
+    addresses = environ.get(rank_events.ENV_COLLECTOR, "")
+    folder = environ.get(rank_events.ENV_EVENTS_DIR)
     connection = _connect(addresses.split(",")) if addresses else None
     if connection is not None:
         channel = TcpChannel(connection)
@@ -214,16 +214,16 @@ def open_channel(environ: os._Environ[str]) -> TcpChannel | FileChannel:
         file = FileChannel(Path(folder))
         say_hello(file, environ)
         return file
-    where = f"at {addresses}" if addresses else f"({protocol.ENV_COLLECTOR} is not set)"
+    where = f"at {addresses}" if addresses else f"({rank_events.ENV_COLLECTOR} is not set)"
     raise ConsoleUnreachableError(
         f"no console {where}: start ranks through spbench, or name a benchmark to run by hand"
     )
 
 
 def _connect(addresses: list[str]) -> socket.socket | None:
-    deadline = time.monotonic() + protocol.CONNECT_TIMEOUT
+    deadline = time.monotonic() + rank_events.CONNECT_TIMEOUT
     # an address that swallows packets must leave time for the others
-    share = protocol.CONNECT_TIMEOUT / len(addresses)
+    share = rank_events.CONNECT_TIMEOUT / len(addresses)
     while (left := deadline - time.monotonic()) > 0:
         for address in addresses:
             host, _, port = address.rpartition(":")
@@ -234,7 +234,7 @@ def _connect(addresses: list[str]) -> socket.socket | None:
             connection.settimeout(None)
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             # a host that is cut off gets no reset: what is not acknowledged ends the connection
-            silence = int(1000 * protocol.SILENCE_LIMIT)
+            silence = int(1000 * rank_events.SILENCE_LIMIT)
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, silence)
             return connection
         time.sleep(0.1)
@@ -256,11 +256,11 @@ def launcher_rank(environ: os._Environ[str]) -> tuple[int | None, int | None]:
 def say_hello(channel: Channel, environ: os._Environ[str]) -> None:
     """Show the token, and who this is by the launcher's word."""
     channel.rank, size = launcher_rank(environ)
-    token = environ.get(protocol.ENV_TOKEN, "")
+    token = environ.get(rank_events.ENV_TOKEN, "")
     channel.send(
         "hello",
         token=token,
-        schema=protocol.SCHEMA,
+        schema=rank_events.SCHEMA,
         host=socket.gethostname(),
         pid=os.getpid(),
         size=size,

@@ -8,8 +8,9 @@ from array import array
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from spbench_core.catalog import BENCHMARKS, COMMON_FAULTS
+from spbench_core.catalog.parameters import Params
 from spbench_workers import faults
-from spbench_workers.catalog import BENCHMARKS, COMMON_FAULTS, Params
 
 if TYPE_CHECKING:
     from spbench_workers.channel import Channel

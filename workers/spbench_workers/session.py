@@ -14,7 +14,7 @@ from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from spbench_workers.catalog import BENCHMARKS
+from spbench_core.catalog import BENCHMARKS
 from spbench_workers.channel import Channel, ConsoleUnreachableError, open_channel
 from spbench_workers.comm import World, fabric, numa_node, open_world
 from spbench_workers.context import Context
@@ -51,7 +51,7 @@ def say_ready(channel: Channel, world: World) -> None:
     """Say what this rank runs on."""
     from mpi4py import MPI
 
-    from spbench_workers import devices_of_host
+    from spbench_core import host_facts
 
     library = MPI.Get_library_version().strip("\0").splitlines()[0].split(", package")[0]
     channel.send(
@@ -63,7 +63,7 @@ def say_ready(channel: Channel, world: World) -> None:
         cpus=list(world.cpus),
         numa=numa_node(world.cpus),
         threads=world.threads,
-        device=devices_of_host.describe(),
+        device=host_facts.describe(),
         fabric=fabric(),
         versions={
             "python": platform.python_version(),

@@ -10,7 +10,7 @@ from time import perf_counter
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from spbench_workers.protocol import BATCH_INTERVAL
+from spbench_core.events.rank_events import BATCH_INTERVAL
 
 if TYPE_CHECKING:
     from spbench_workers.context import Context

@@ -11,7 +11,7 @@ from spbench.cli.tables import aligned
 from spbench.errors import UsageError
 
 if TYPE_CHECKING:
-    from spbench_workers.networks import Parameter
+    from spbench_core.networks.graph import Parameter
 
 
 def register(app: typer.Typer) -> None:
@@ -52,7 +52,8 @@ def _shape(text: str) -> tuple[int, ...]:
 def _parameters(
     name: str, num_layers: int | None, shape: tuple[int, ...] | None, num_classes: int | None
 ) -> list[Parameter]:
-    from spbench_workers.networks import NetworkError, parameters
+    from spbench_core.networks.graph import NetworkError
+    from spbench_core.networks.registry import parameters
 
     try:
         return parameters(name, num_layers, shape, 1000 if num_classes is None else num_classes)
@@ -63,7 +64,7 @@ def _parameters(
 
 
 def _print_json(found: list[Parameter]) -> None:
-    from spbench_workers.networks import total_mb
+    from spbench_core.networks.registry import total_mb
 
     told = {
         "num_arrays": len(found),
@@ -75,7 +76,7 @@ def _print_json(found: list[Parameter]) -> None:
 
 
 def _print_table(found: list[Parameter]) -> None:
-    from spbench_workers.networks import total_mb
+    from spbench_core.networks.registry import total_mb
 
     print(f"num of arrays = {len(found)}, total size = {total_mb(found):.6f} MB")
     rows = [
@@ -86,7 +87,7 @@ def _print_table(found: list[Parameter]) -> None:
 
 
 def _list(as_json: bool) -> None:
-    from spbench_workers.networks import NETWORKS
+    from spbench_core.networks.registry import NETWORKS
 
     if as_json:
         told = [

@@ -24,7 +24,7 @@ from spbench.errors import ExitCode, UsageError, did_you_mean
 
 if TYPE_CHECKING:
     from spbench.engine.plan import RunPlan
-    from spbench_workers.catalog import Benchmark
+    from spbench_core.catalog.benchmark import Benchmark
 
 
 def register(app: typer.Typer) -> None:
@@ -86,7 +86,7 @@ def benchmarks(
     name: Annotated[str | None, typer.Argument(help="One benchmark.")] = None,
 ) -> None:
     """List the benchmarks, or one's parameters, metrics, checks and faults."""
-    from spbench_workers.catalog import BENCHMARKS
+    from spbench_core.catalog import BENCHMARKS
 
     if name is None:
         for entry in BENCHMARKS.values():
@@ -99,7 +99,7 @@ def benchmarks(
 
 
 def _describe(entry: Benchmark) -> None:
-    from spbench_workers.catalog import COMMON_FAULTS
+    from spbench_core.catalog import COMMON_FAULTS
 
     names = [*(param.name for param in entry.params), *(metric.name for metric in entry.metrics)]
     width = max(map(len, names))

@@ -14,7 +14,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
-from spbench_workers.protocol import CONNECT_TIMEOUT, MAX_HELLO, MAX_LINE, ProtocolError, decode
+from spbench_core.events.rank_events import (
+    CONNECT_TIMEOUT,
+    MAX_HELLO,
+    MAX_LINE,
+    ProtocolError,
+    decode,
+)
 
 MAX_STRANGERS = 128
 """Connections without a token that are kept at once; of more, the oldest go."""

@@ -21,7 +21,7 @@ from spbench.launch.hosts import Hosts
 from spbench.launch.jobs import Job, Launch, chosen_elsewhere, prepare
 from spbench.record.folder import RunFolder, working_folder
 from spbench.record.notable_env import notable
-from spbench_workers import protocol
+from spbench_core.events import rank_events
 
 TICK = 0.1
 DRAIN = 1.5
@@ -116,9 +116,9 @@ class JobRun:
         port = await self._collector.listen(bind_address(names, unknown=unknown))
         addresses = advertised(names, unknown=unknown)
         private = {
-            protocol.ENV_COLLECTOR: ",".join(f"{host}:{port}" for host in addresses),
-            protocol.ENV_TOKEN: self._token,
-            protocol.ENV_RUN: self._folder.id,
+            rank_events.ENV_COLLECTOR: ",".join(f"{host}:{port}" for host in addresses),
+            rank_events.ENV_TOKEN: self._token,
+            rank_events.ENV_RUN: self._folder.id,
         }
         launch = prepare(plan.job, plan.hosts, plan.home, private, plan.environ)
         command = replace(launch.command, env={**launch.command.env, **private})

@@ -14,7 +14,7 @@ from spbench.launch.jobs import HostsOf, Job, Launch, group, hosts_for, prepare
 from spbench.launch.program import by_hand_arguments
 from spbench.launch.reach import unreachable
 from spbench.suites import Case, Suite, load, named, plant, select
-from spbench_workers.protocol import ENV_COLLECTOR, ENV_RUN, ENV_TOKEN
+from spbench_core.events.rank_events import ENV_COLLECTOR, ENV_RUN, ENV_TOKEN
 
 PRIVATE_NAMES = dict.fromkeys((ENV_COLLECTOR, ENV_TOKEN, ENV_RUN), "")
 """The variables that every launch hands to its ranks; their values are known when it starts."""

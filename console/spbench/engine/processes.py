@@ -12,7 +12,7 @@ from pathlib import Path
 from spbench.errors import FailedRunError, MissingError
 from spbench.launch.base import Command
 from spbench.record.event_log import unwritable
-from spbench_workers.protocol import ENV_RUN
+from spbench_core.events.rank_events import ENV_RUN
 
 POLL = 0.05
 KILL_TIMEOUT = 10.0

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from spbench_workers.protocol import ASLEEP, SILENCE_LIMIT
+from spbench_core.events.rank_events import ASLEEP, SILENCE_LIMIT
 
 EXIT_TIMEOUT = 20.0
 """Seconds from the last case's end until every rank has said bye."""

@@ -14,7 +14,7 @@ from spbench.launch.mpi_probe import INSTALL
 from spbench.launch.placement import cores
 from spbench.launch.program import interpreter
 from spbench.suites.settings import LAUNCHERS, LaunchSettings
-from spbench_workers import devices_of_host
+from spbench_core import host_facts
 
 
 def examine(python: str | None, ranks: int, env: Mapping[str, str]) -> list[Finding]:
@@ -68,14 +68,14 @@ def _launchers(
 
 
 def _devices(library: MpiLibrary | None, env: Mapping[str, str]) -> Iterator[Finding]:
-    told = {**devices_of_host.gpus(), "visible": env.get(devices_of_host.VISIBLE)}
+    told = {**host_facts.gpus(), "visible": env.get(host_facts.VISIBLE)}
     gpus = HostGpus.of(told)
     yield from in_order(gpus)
     torch, built = (library.torch, library.torch_cuda) if library else (None, None)
     if gpus.there and library and library.mpi_memory:
         yield messages(library.mpi_memory)
     yield from amiss(gpus, torch, built)
-    for port in devices_of_host.adapters():
+    for port in host_facts.adapters():
         text = f"{port['name']}:{port['port']} {port['state']}, {port['rate']}"
         yield Finding("ok", "adapter", text.removesuffix(", "))
 

@@ -21,7 +21,7 @@ from spbench.launch.mpi_probe import (
     probed_in,
 )
 from spbench.launch.reach import UNKNOWN_NAME
-from spbench_workers import devices_of_host
+from spbench_core import host_facts
 
 CLOCK_TOLERANCE = 1.0
 """Seconds that a host's clock may differ from this machine's."""
@@ -78,7 +78,7 @@ class HostFacts:
     def links(self) -> str:
         """``2 x 400 Gb/sec (4X NDR), 1 x DOWN``; nothing where there is no adapter."""
         ports = (port.rate if port.state == "ACTIVE" else port.state for port in self.adapters)
-        return devices_of_host.counted(list(ports))
+        return host_facts.counted(list(ports))
 
 
 def findings_of(hosts: Iterable[HostFacts]) -> dict[Finding, list[str]]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from spbench.launch.mpi_probe import PROBE
 from spbench.launch.program import interpreter, wrapped
 from spbench.suites.settings import LaunchSettings
-from spbench_workers import devices_of_host
+from spbench_core import host_facts
 
 MARK = "spbench-host "
 """Stands before each answer: login shells print banners."""
@@ -76,6 +76,6 @@ def program() -> bytes:
     ``clock``, in seconds since 1970. It ends where its stdin does.
     """
     given = f"MARK, PROBE, PATIENCE = {MARK!r}, {PROBE!r}, {PROBE_PATIENCE}\n"
-    text = Path(devices_of_host.__file__).read_text(encoding="utf-8") + given + _ANSWER
+    text = Path(host_facts.__file__).read_text(encoding="utf-8") + given + _ANSWER
     encoded = text.encode()
     return b"%d\n%s" % (len(encoded), encoded)

@@ -17,7 +17,7 @@ from spbench.launch.placement import available_slots, cores, oversubscribed, pla
 from spbench.launch.program import interpreter, worker_program
 from spbench.suites.case import Case
 from spbench.suites.settings import LaunchSettings
-from spbench_workers.protocol import ENV_DEVICE, ENV_KERNEL_LOADING
+from spbench_core.events.rank_events import ENV_DEVICE, ENV_KERNEL_LOADING
 
 HostsOf = Callable[[LaunchSettings], Hosts | None]
 """The hosts of a job with these settings; None: this machine."""

@@ -29,8 +29,8 @@ try:  # its version.py says which CUDA it is built for
 except Exception:
     found["torch_cuda"] = None
 try:
-    from spbench_workers import devices_of_host
-    found["gpus"] = devices_of_host.gpus()
+    from spbench_core import host_facts
+    found["gpus"] = host_facts.gpus()
 except Exception:
     found["gpus"] = None
 try:

@@ -14,7 +14,7 @@ from spbench.errors import UsageError
 from spbench.launch.base import Command, JobSpec, Placed
 from spbench.launch.failures import SSH_FAILURES, failure, first_sentence, killed
 from spbench.launch.search import output_of, search
-from spbench_workers.mpi_builds import built_with_cuda
+from spbench_core.mpi_builds import built_with_cuda
 
 NVIDIA_DEVICE = Path("/dev/nvidia0")
 # read by mpirun_rsh itself, not by the ranks

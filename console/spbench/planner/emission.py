@@ -16,8 +16,8 @@ from spbench.planner.profile import Profile
 from spbench.suites import Suite, load_text
 from spbench.suites.case import SCHEMA
 from spbench.suites.writing import key_lines
-from spbench_workers.catalog import BENCHMARKS
-from spbench_workers.layout_models import ModelLayout, model_layout
+from spbench_core.catalog import BENCHMARKS
+from spbench_core.layout.stages import ModelLayout, model_layout
 
 ITERATIONS = {"warmup": 2, "iterations": 7}
 

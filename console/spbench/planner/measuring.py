@@ -12,7 +12,7 @@ from spbench.planner.origin import Origin
 from spbench.planner.profile import Layer, Measured, Profile
 from spbench.suites.case import SCHEMA
 from spbench.suites.writing import key_lines
-from spbench_workers.catalog import BENCHMARKS
+from spbench_core.catalog import BENCHMARKS
 
 BENCHMARK = "model.profile"
 TIMEOUT = 600

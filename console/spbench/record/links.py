@@ -15,7 +15,7 @@ from spbench.record.folder import RunFolder, list_runs
 from spbench.record.history import RunSummary
 from spbench.record.recorded import RecordedCase, RecordedRun, load_run
 from spbench.record.statistics import typical
-from spbench_workers.catalog import BENCHMARKS
+from spbench_core.catalog import BENCHMARKS
 
 _ENDS = ("source", "target")
 _NOT_LABELS = ("name", "value", "rank", *_ENDS, "host_a", "host_b")

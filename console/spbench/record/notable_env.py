@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from spbench_workers.protocol import ENV_DEVICE
+from spbench_core.events.rank_events import ENV_DEVICE
 
 _PREFIXES = (
     "MV2_",

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from spbench.suites.settings import LaunchSettings
-from spbench_workers.catalog import BENCHMARKS, Benchmark, Metric, Ranks
+from spbench_core.catalog import BENCHMARKS
+from spbench_core.catalog.benchmark import Benchmark, Metric, Ranks
 
 SCHEMA = "spbench.suite/1"
 

@@ -12,7 +12,7 @@ from spbench.suites.case import Case, Expectation
 from spbench.suites.findings import Findings
 from spbench.suites.settings import LaunchSettings
 from spbench.suites.yaml_nodes import KeyPath
-from spbench_workers.catalog import Benchmark
+from spbench_core.catalog.benchmark import Benchmark
 
 MAX_CASES = 10_000
 """Into how many cases one entry may expand."""

@@ -8,7 +8,7 @@ from spbench.errors import did_you_mean
 from spbench.suites.case import DERIVED_METRICS, STATISTICS, Expectation
 from spbench.suites.findings import Findings
 from spbench.suites.yaml_nodes import KeyPath
-from spbench_workers.catalog import Benchmark, Metric
+from spbench_core.catalog.benchmark import Benchmark, Metric
 
 
 def metrics_of(benchmark: Benchmark) -> tuple[Metric, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from spbench_workers.catalog import Param
+from spbench_core.catalog.parameters import Param
 
 FieldKind = Literal[
     "int",

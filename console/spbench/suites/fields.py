@@ -14,7 +14,8 @@ from spbench.suites.model import Bound, CaseEntry
 from spbench.suites.ranges import bytes_text
 from spbench.suites.settings import LaunchSettings
 from spbench.suites.typed import read_sweep, read_text, sweep_text, text_of
-from spbench_workers.catalog import Benchmark, Param
+from spbench_core.catalog.benchmark import Benchmark
+from spbench_core.catalog.parameters import Param
 
 __all__ = [
     "Field",

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from spbench.errors import UsageError, did_you_mean
 from spbench.suites.case import Case
-from spbench_workers.catalog import COMMON_FAULTS
+from spbench_core.catalog import COMMON_FAULTS
 
 
 def faults_of(case: Case) -> tuple[str, ...]:

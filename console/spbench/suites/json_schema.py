@@ -8,7 +8,8 @@ from typing import Any
 from spbench.suites.case import SCHEMA, STATISTICS
 from spbench.suites.expectations import metric_names
 from spbench.suites.model import SuiteFile
-from spbench_workers.catalog import BENCHMARKS, Benchmark
+from spbench_core.catalog import BENCHMARKS
+from spbench_core.catalog.benchmark import Benchmark
 
 _NP = {"type": "integer", "minimum": 1, "description": "ranks"}
 

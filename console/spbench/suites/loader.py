@@ -18,7 +18,8 @@ from spbench.suites.parameters import ParameterReader
 from spbench.suites.settings import LaunchSettings
 from spbench.suites.wording import check_shape
 from spbench.suites.yaml_nodes import Document, KeyPath, YamlError, compose
-from spbench_workers.catalog import BENCHMARKS, Benchmark
+from spbench_core.catalog import BENCHMARKS
+from spbench_core.catalog.benchmark import Benchmark
 
 MAX_BYTES = 4 << 20
 

@@ -10,7 +10,8 @@ from spbench.errors import UsageError, did_you_mean
 from spbench.suites.findings import Findings
 from spbench.suites.settings import LaunchSettings
 from spbench.suites.yaml_nodes import KeyPath, Node, YamlError, compose
-from spbench_workers.catalog import BENCHMARKS, Benchmark
+from spbench_core.catalog import BENCHMARKS
+from spbench_core.catalog.benchmark import Benchmark
 
 _OF_SUITE = ("name", "description")
 _OF_CASES = ("np", "repeat")

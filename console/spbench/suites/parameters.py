@@ -15,7 +15,8 @@ from spbench.suites.findings import Findings
 from spbench.suites.model import CaseEntry
 from spbench.suites.wording import shown
 from spbench.suites.yaml_nodes import KeyPath
-from spbench_workers.catalog import Benchmark, Param
+from spbench_core.catalog.benchmark import Benchmark
+from spbench_core.catalog.parameters import Param
 
 
 class ParameterReader:

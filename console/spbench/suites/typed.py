@@ -15,7 +15,7 @@ from spbench.suites.scalars import core_scalar
 from spbench.suites.wording import complaint
 from spbench.suites.writing import flow, scalar
 from spbench.suites.yaml_nodes import YamlError, compose
-from spbench_workers.catalog import LISTS
+from spbench_core.catalog.parameters import LISTS
 
 _RANGED = ("int", "float", "pair", "bytes")
 

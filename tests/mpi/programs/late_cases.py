@@ -16,8 +16,8 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
+from spbench_core.catalog import BENCHMARKS
 from spbench_workers import torch_group
-from spbench_workers.catalog import BENCHMARKS
 from spbench_workers.comm import open_world, rest
 from spbench_workers.context import Context
 from spbench_workers.device import choice

@@ -16,18 +16,18 @@ import torch
 from mpi4py import MPI
 from torch import nn
 
+from spbench_core.layout.balance import balanced
+from spbench_core.layout.micro_batches import micro_batches
+from spbench_core.layout.stages import model_layout
+from spbench_core.layout.tiles import Grid
+from spbench_core.models.registry import model
 from spbench_workers.device.host_memory import host_memory_of, sent
 from spbench_workers.images.synthetic import SyntheticImages
-from spbench_workers.layout import Grid
-from spbench_workers.layout_models import model_layout
-from spbench_workers.models import model
 from spbench_workers.parallel import engine, gradients
 from spbench_workers.parallel import one_way as mirrors
-from spbench_workers.parallel.balance import balanced
 from spbench_workers.parallel.carriers.mpi import MpiCarrier
 from spbench_workers.parallel.gradients import sharings
 from spbench_workers.parallel.member_norm import MemberBatchNorm2d
-from spbench_workers.parallel.micro_batches import micro_batches
 from spbench_workers.parallel.plan import Learning, Plan
 from spbench_workers.spatial import gather
 from spbench_workers.spatial.conv import SpatialConv2d

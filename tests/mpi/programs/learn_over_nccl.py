@@ -21,16 +21,16 @@ from mpi4py import MPI
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from spbench_core.layout.balance import balanced
+from spbench_core.layout.micro_batches import micro_batches
+from spbench_core.layout.stages import model_layout
+from spbench_core.layout.tiles import Grid, parse_pair
+from spbench_core.models.registry import model
 from spbench_workers.device import streams
 from spbench_workers.errors import CannotRunError
-from spbench_workers.layout import Grid, parse_pair
-from spbench_workers.layout_models import model_layout
-from spbench_workers.models import model
-from spbench_workers.parallel.balance import balanced
 from spbench_workers.parallel.carriers import opening
 from spbench_workers.parallel.carriers.torch_distributed import NcclCarrier
 from spbench_workers.parallel.engine import Engine
-from spbench_workers.parallel.micro_batches import micro_batches
 from spbench_workers.parallel.plan import Learning, Plan
 from spbench_workers.parallel.precision import PRECISIONS
 from spbench_workers.spatial.exchange import Exchange

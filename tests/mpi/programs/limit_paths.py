@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from unittest.mock import patch
 
-from spbench_workers.catalog import BENCHMARKS
+from spbench_core.catalog import BENCHMARKS
 from spbench_workers.comm import open_world
 from spbench_workers.context import Context
 from spbench_workers.halo import exchange, report

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from unittest import mock
 
-from spbench_workers.catalog import BENCHMARKS
+from spbench_core.catalog import BENCHMARKS
 from spbench_workers.comm import open_world, rest
 from spbench_workers.context import Context
 from spbench_workers.kvstore import case as cases_of_kvstore

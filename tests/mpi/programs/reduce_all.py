@@ -17,6 +17,7 @@ from mpi4py import MPI
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
+from spbench_core.catalog.allreduce import OPS
 from spbench_workers.allreduce import plan
 from spbench_workers.allreduce.arithmetic import FORMATS
 from spbench_workers.allreduce.faults import WrongElement
@@ -25,7 +26,6 @@ from spbench_workers.allreduce.native import registered_operation
 from spbench_workers.allreduce.reduction import open_collective, open_reduction
 from spbench_workers.allreduce.rotation import Rotation
 from spbench_workers.allreduce.staged import StagedReduction
-from spbench_workers.catalog.allreduce import OPS
 from spbench_workers.errors import CannotRunError
 from standins.late_device import install
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from unittest.mock import patch
 
-from spbench_workers.catalog import BENCHMARKS
+from spbench_core.catalog import BENCHMARKS
 from spbench_workers.comm import open_world, rest
 from spbench_workers.context import Context
 from spbench_workers.halo import sampling

@@ -18,8 +18,8 @@ import torch
 from mpi4py import MPI
 from torch import nn
 
-from spbench_workers.layout import Grid, parse_pair
-from spbench_workers.models import model
+from spbench_core.layout.tiles import Grid, parse_pair
+from spbench_core.models.registry import model
 from spbench_workers.models.build import build_stage, free
 from spbench_workers.models.kit import TileKit, WholeKit
 from spbench_workers.spatial.tiling import Tiling

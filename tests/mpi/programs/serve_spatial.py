@@ -24,15 +24,15 @@ import torch
 from mpi4py import MPI
 from torch import nn
 
+from spbench_core.layout.partition import NOTHING, Partition, Transfers
+from spbench_core.layout.tiles import Box, Grid
 from spbench_workers.comm import rest
-from spbench_workers.layout import Box, Grid
 from spbench_workers.spatial import frame
 from spbench_workers.spatial.conv import SpatialConv2d
 from spbench_workers.spatial.fused import fuse
 from spbench_workers.spatial.gather import Gather
 from spbench_workers.spatial.global_pool import SpatialGlobalAvgPool2d
 from spbench_workers.spatial.norm import SpatialBatchNorm2d
-from spbench_workers.spatial.partition import NOTHING, Partition, Transfers
 from spbench_workers.spatial.pool import SpatialAvgPool2d, SpatialMaxPool2d
 from spbench_workers.spatial.redistribute import Redistribute
 from spbench_workers.spatial.tiling import Tiling

@@ -22,14 +22,14 @@ import torch
 from mpi4py import MPI
 from torch.nn import functional
 
-from spbench_workers.layout import Grid, parse_pair
-from spbench_workers.layout_models import model_layout
-from spbench_workers.models import model
+from spbench_core.layout.balance import balanced
+from spbench_core.layout.micro_batches import micro_batches
+from spbench_core.layout.stages import model_layout
+from spbench_core.layout.tiles import Grid, parse_pair
+from spbench_core.models.registry import model
 from spbench_workers.models.build import build_stage
 from spbench_workers.models.kit import WholeKit
 from spbench_workers.parallel import building, engine, gradients, learner, one_way, stage_runner
-from spbench_workers.parallel.balance import balanced
-from spbench_workers.parallel.micro_batches import micro_batches
 from spbench_workers.parallel.plan import Learning, Plan
 from spbench_workers.parallel.precision import Precision
 

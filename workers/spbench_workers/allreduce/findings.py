@@ -9,6 +9,8 @@ from statistics import median
 import numpy as np
 import torch
 
+from spbench_core.catalog.allreduce import ITEM_BYTES, SCHEDULED
+from spbench_core.catalog.sweep_sizes import algbw_gb_s, bus_factor
 from spbench_workers.allreduce.arithmetic import FORMATS
 from spbench_workers.allreduce.base import Traffic
 from spbench_workers.allreduce.columns import Row, say_row
@@ -18,9 +20,7 @@ from spbench_workers.allreduce.job_link import measured_link
 from spbench_workers.allreduce.link_times import Ends, JobLink
 from spbench_workers.allreduce.native import registered_operation
 from spbench_workers.allreduce.prediction import Prediction, best_of, crossover_words, predict
-from spbench_workers.allreduce.sizes import algbw_gb_s, bus_factor
 from spbench_workers.allreduce.turns import Comparison
-from spbench_workers.catalog.allreduce import ITEM_BYTES, SCHEDULED
 from spbench_workers.comm import crowded
 from spbench_workers.context import Context
 from spbench_workers.device.streams import is_gpu

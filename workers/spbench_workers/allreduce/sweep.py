@@ -9,6 +9,7 @@ from time import perf_counter
 import torch
 from mpi4py import MPI
 
+from spbench_core.catalog.parameters import Params
 from spbench_workers.allreduce.arithmetic import FORMATS
 from spbench_workers.allreduce.base import Reduction
 from spbench_workers.allreduce.buffers import Buffers
@@ -20,7 +21,6 @@ from spbench_workers.allreduce.hiding import overlap
 from spbench_workers.allreduce.reduction import open_collective, open_reduction
 from spbench_workers.allreduce.rotation import Rotation
 from spbench_workers.allreduce.turns import Comparison, by_turns
-from spbench_workers.catalog import Params
 from spbench_workers.context import Context
 from spbench_workers.device.choice import device_of, same_kind
 from spbench_workers.timing import calls_of, measure, repeated

@@ -22,8 +22,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from spbench_core.mpi_builds import built_with_cuda
 from spbench_workers.errors import CannotRunError
-from spbench_workers.mpi_builds import built_with_cuda
 
 OVERRULING = "SPBENCH_CUDA_AWARE"
 Told = tuple[bool | None, str]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from spbench_workers.layout import Box
+from spbench_core.layout.tiles import Box
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,8 @@ from statistics import median
 import torch
 from torch import nn
 
-from spbench_workers.catalog.tiles import conv_sizes, grid_of_params
+from spbench_core.catalog.tiles import conv_sizes, grid_of_params
+from spbench_core.layout.tiles import parse_pair
 from spbench_workers.compute.whole_numbers import (
     Spread,
     largest_convolved,
@@ -29,7 +30,6 @@ from spbench_workers.halo.conv_times import (
 from spbench_workers.halo.faults import plant_in_gradient, plant_in_halo
 from spbench_workers.halo.operator_checks import OperatorCase, Tolerance, Tolerances
 from spbench_workers.halo.report import give_choice
-from spbench_workers.layout import parse_pair
 from spbench_workers.spatial.conv import SpatialConv2d
 from spbench_workers.spatial.pixels import WholeImage
 from spbench_workers.spatial.tiling import Tiling

@@ -7,7 +7,9 @@ from statistics import median
 
 import torch
 
-from spbench_workers.catalog.tiles import grid_of_params
+from spbench_core.catalog.tiles import grid_of_params
+from spbench_core.layout.partition import Partition, halo_transfers
+from spbench_core.layout.tiles import parse_pair
 from spbench_workers.context import Context
 from spbench_workers.device.choice import device_of
 from spbench_workers.device.formats import TORCH_DTYPES
@@ -21,9 +23,7 @@ from spbench_workers.halo.report import (
     give_traffic,
     phases_of,
 )
-from spbench_workers.layout import parse_pair
 from spbench_workers.spatial.exchange import Exchange, view
-from spbench_workers.spatial.partition import Partition, halo_transfers
 from spbench_workers.spatial.pixels import Image
 from spbench_workers.timing import measure
 

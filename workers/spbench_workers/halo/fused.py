@@ -10,7 +10,8 @@ from statistics import median
 import torch
 from torch import nn
 
-from spbench_workers.catalog.tiles import conv_sizes, grid_of_params, window_of_params
+from spbench_core.catalog.tiles import conv_sizes, grid_of_params, window_of_params
+from spbench_core.layout.tiles import parse_pair
 from spbench_workers.context import Context
 from spbench_workers.device.choice import device_of
 from spbench_workers.device.formats import TORCH_DTYPES, tuned_convolutions
@@ -19,7 +20,6 @@ from spbench_workers.halo.compare import Mismatch, compare_pixels
 from spbench_workers.halo.faults import plant_in_gradient, plant_in_halo
 from spbench_workers.halo.operator_checks import OperatorCase, Tolerance, Tolerances
 from spbench_workers.halo.report import give_choice
-from spbench_workers.layout import parse_pair
 from spbench_workers.spatial.conv import SpatialConv2d
 from spbench_workers.spatial.exchange import Exchange, Traffic
 from spbench_workers.spatial.fused import FusedSequential, fuse

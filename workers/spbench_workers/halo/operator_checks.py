@@ -10,18 +10,18 @@ import torch
 from mpi4py import MPI
 from torch import nn
 
+from spbench_core.layout.tiles import Box
+from spbench_core.layout.window import Window2d
 from spbench_workers.context import Context
 from spbench_workers.halo.compare import Mismatch, compare_pixels, compare_values
 from spbench_workers.halo.reference import Expected, Reference
 from spbench_workers.halo.sampling import Sampling, sampling_of
 from spbench_workers.halo.whole_tile import look_for_strays, look_through
-from spbench_workers.layout import Box
 from spbench_workers.spatial.exchange import view
 from spbench_workers.spatial.gather import Gather
 from spbench_workers.spatial.pixels import Image
 from spbench_workers.spatial.tiling import Tiling
 from spbench_workers.spatial.transports import memory_of
-from spbench_workers.window import Window2d
 
 
 @dataclass(frozen=True, slots=True)

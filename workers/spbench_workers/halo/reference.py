@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from spbench_workers.layout import Box, Interval
+from spbench_core.layout.partition import Partition
+from spbench_core.layout.tiles import Box, Interval
+from spbench_core.layout.window import Window, Window2d
 from spbench_workers.spatial.exchange import view
-from spbench_workers.spatial.partition import Partition
-from spbench_workers.window import Window, Window2d
 
 Values = Callable[[Box], torch.Tensor]
 """The values of a box, ``batch x channels x rows x cols``, made without asking another rank."""

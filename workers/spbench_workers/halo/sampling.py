@@ -15,12 +15,12 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
+from spbench_core.layout.partition import Partition
+from spbench_core.layout.tiles import Box, Interval
+from spbench_core.layout.window import Window2d
 from spbench_workers.halo.reference import reach_of
-from spbench_workers.layout import Box, Interval
 from spbench_workers.spatial.exchange import view
-from spbench_workers.spatial.partition import Partition
 from spbench_workers.spatial.pixels import Image
-from spbench_workers.window import Window2d
 
 MOST_COMPARED = 2e10
 """Floating-point operations of a tile's reference in a round, forward and backward, up to which all

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 
 import torch
 
+from spbench_core.layout.tiles import Box
 from spbench_workers.halo.compare import Mismatch
-from spbench_workers.layout import Box
 from spbench_workers.spatial.exchange import view
 
 _PART = 1 << 24

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import numpy as np
 
+from spbench_core.layout.tiles import Box
 from spbench_workers.errors import CannotRunError
 from spbench_workers.images.pickles import read_pickle
 from spbench_workers.images.resizing import Pixels, Resizing
-from spbench_workers.layout import Box
 
 SIDE = 32
 """Rows and columns of an image."""

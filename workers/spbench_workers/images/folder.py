@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from spbench_core.layout.tiles import Box
 from spbench_workers.errors import CannotRunError
 from spbench_workers.images.resizing import Pixels, Resizing
-from spbench_workers.layout import Box
 
 SUFFIXES = {".bmp", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"}
 _DEEP = ("I;16", "I;16B", "I;16L", "I;16N", "I")

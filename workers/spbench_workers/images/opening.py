@@ -7,14 +7,14 @@ from typing import Protocol
 
 import torch
 
+from spbench_core.layout.tiles import Box, Interval
+from spbench_core.models.parts import Map
 from spbench_workers.errors import CannotRunError
 from spbench_workers.images.cifar import CLASSES, Cifar
 from spbench_workers.images.folder import ImageFolder
 from spbench_workers.images.shuffle import Shuffle
 from spbench_workers.images.stored import DataSet, StoredImages
 from spbench_workers.images.synthetic import SyntheticImages
-from spbench_workers.layout import Box, Interval
-from spbench_workers.models.parts import Map
 
 
 class Images(Protocol):

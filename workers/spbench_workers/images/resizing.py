@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from spbench_workers.layout import Box, Interval
+from spbench_core.layout.tiles import Box, Interval
 
 Pixels = np.ndarray[Any, np.dtype[Any]]
 """``channels x rows x cols``."""

@@ -13,10 +13,10 @@ from typing import Protocol
 import numpy as np
 import torch
 
+from spbench_core.layout.tiles import Box, Interval
 from spbench_workers.device.host_memory import sent
 from spbench_workers.images.resizing import Pixels
 from spbench_workers.images.shuffle import Shuffle
-from spbench_workers.layout import Box, Interval
 
 CHANNELS = 3
 """Red, green, blue."""

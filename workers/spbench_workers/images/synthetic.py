@@ -12,10 +12,10 @@ import math
 
 import torch
 
+from spbench_core.layout.tiles import Box, Interval
+from spbench_core.models.parts import Map
 from spbench_workers.device.host_memory import sent
 from spbench_workers.images.seeds import drawn, generator
-from spbench_workers.layout import Box, Interval
-from spbench_workers.models.parts import Map
 
 _FACTORS = (0x7FEB352D, 0x846CA68B - (1 << 32))
 """Both odd; the second as a signed number."""

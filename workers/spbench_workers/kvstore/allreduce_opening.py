@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from mpi4py import MPI
 
+from spbench_core.catalog.parameters import Params
 from spbench_workers.allreduce.reduction import Reduction, open_reduction
-from spbench_workers.catalog import Params
 from spbench_workers.kvstore.allreduce_store import AllreduceStore
 from spbench_workers.kvstore.arena import Arena
 from spbench_workers.kvstore.buckets import Bucket, buckets

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from spbench_workers.catalog import Params
-from spbench_workers.catalog.kvstore import roles_of_params
-from spbench_workers.catalog.stores import Roles, Server, Store, store_of
+from spbench_core.catalog.kvstore import roles_of_params
+from spbench_core.catalog.parameters import Params
+from spbench_core.catalog.stores import Roles, Server, Store, store_of
+from spbench_core.networks.registry import parameters
 from spbench_workers.kvstore import compression, sharding
 from spbench_workers.kvstore.compression import Compression
 from spbench_workers.kvstore.homes import homes
 from spbench_workers.kvstore.slots import Slot, slots_of
-from spbench_workers.networks import parameters
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,9 @@ from typing import cast
 import torch
 from mpi4py import MPI
 
-from spbench_workers.catalog import Params
-from spbench_workers.catalog.kvstore import devices_of
-from spbench_workers.catalog.stores import Server as ServerRole
+from spbench_core.catalog.kvstore import devices_of
+from spbench_core.catalog.parameters import Params
+from spbench_core.catalog.stores import Server as ServerRole
 from spbench_workers.context import Context
 from spbench_workers.device.choice import device_of, same_kind
 from spbench_workers.device.streams import is_gpu

@@ -10,8 +10,8 @@ from time import perf_counter
 import numpy as np
 from mpi4py import MPI
 
+from spbench_core.events.rank_events import BATCH_INTERVAL
 from spbench_workers.context import Context
-from spbench_workers.protocol import BATCH_INTERVAL
 from spbench_workers.timing import MAX_BATCH, time_batch
 
 

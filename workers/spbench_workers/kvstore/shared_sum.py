@@ -13,12 +13,12 @@ from typing import cast
 import numpy as np
 from mpi4py import MPI
 
+from spbench_core.layout.tiles import bounds
 from spbench_workers.allreduce.reduction import Traffic
 from spbench_workers.comm import on_one_host
 from spbench_workers.errors import CannotRunError
 from spbench_workers.kvstore.arena import Array
 from spbench_workers.kvstore.pushes import summing
-from spbench_workers.layout import bounds
 
 _BLOCK = 1 << 15
 """Elements that are summed and written together: what stays in a core's cache."""

@@ -7,12 +7,12 @@ from functools import partial
 from statistics import median
 from time import perf_counter
 
+from spbench_core.events.rank_events import BATCH_INTERVAL
 from spbench_workers.comm import rest
 from spbench_workers.context import Context
 from spbench_workers.link.messages import Messages, Trips, messages_of
 from spbench_workers.link.payload import Difference, compare, random_bytes
 from spbench_workers.link.schedule import rounds
-from spbench_workers.protocol import BATCH_INTERVAL
 from spbench_workers.timing import MAX_BATCH, calls_of, time_batch
 
 _COUNT_TAG = 78

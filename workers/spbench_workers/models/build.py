@@ -7,10 +7,10 @@ import hashlib
 import torch
 from torch import nn
 
+from spbench_core.models.layers import Layer, Model
+from spbench_core.models.parts import Kit
 from spbench_workers.models.kit import ModuleKit
-from spbench_workers.models.layers import Layer, Model
 from spbench_workers.models.modules import sequential
-from spbench_workers.models.parts import Kit
 
 
 def build_stage(

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import nn
 
-from spbench_workers.models.groups import groups_of
-from spbench_workers.models.layers import Model
+from spbench_core.models.halo_groups import groups_of
+from spbench_core.models.layers import Model
 from spbench_workers.spatial.fused_graph import FusedGraph
 from spbench_workers.spatial.gather import Gather
 from spbench_workers.spatial.tiling import Tiling

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from torch import nn
 
+from spbench_core.models.parts import CellPlaces, Conv, Map, Pool
 from spbench_workers.models.modules import CellModule, Concat, Residual, sequential
 from spbench_workers.models.odd_pixels import OddPixelConv2d, SpatialOddPixelConv2d
-from spbench_workers.models.parts import CellPlaces, Conv, Map, Pool
 from spbench_workers.spatial.conv import SpatialConv2d
 from spbench_workers.spatial.everywhere import ToEveryRank
 from spbench_workers.spatial.global_pool import SpatialGlobalAvgPool2d

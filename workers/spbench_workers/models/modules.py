@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import nn
 
-from spbench_workers.models.parts import CellPlaces
+from spbench_core.models.parts import CellPlaces
 
 Tensors = torch.Tensor | tuple[torch.Tensor, torch.Tensor]
 """What goes between cells: the output of the last one, and that of the one before it."""
@@ -37,7 +37,7 @@ class Concat(nn.ModuleDict):
 
 
 class CellModule(nn.Module):
-    """A cell, as `spbench_workers.models.layers.Cell` describes it.
+    """A cell, as `spbench_core.models.layers.Cell` describes it.
 
     Args:
         prepare: Of the previous cell's output, and of that of the one before.

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from spbench_workers.catalog.model_layout import MEASURED, check_tiles, layout_of
-from spbench_workers.catalog.models import model_of
+from spbench_core.catalog.model_layout import MEASURED, check_tiles, layout_of
+from spbench_core.catalog.models import model_of
+from spbench_core.layout.balance import Balance, balanced, layer_ranges
+from spbench_core.layout.micro_batches import micro_batches
+from spbench_core.models.layers import Model
 from spbench_workers.context import Context
 from spbench_workers.device.choice import device_of
 from spbench_workers.device.memory import give_back
-from spbench_workers.models.layers import Model
-from spbench_workers.parallel.balance import Balance, balanced, layer_ranges
 from spbench_workers.parallel.layer_times import layer_times
-from spbench_workers.parallel.micro_batches import micro_batches
 from spbench_workers.parallel.plan import Learning, Plan
 from spbench_workers.parallel.precision import PRECISIONS
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 
+from spbench_core.models.layers import Model
 from spbench_workers.errors import CannotRunError
-from spbench_workers.models.layers import Model
 
 SCHEMA = "spbench.checkpoint/1"
 Tensors = Mapping[str, torch.Tensor]

@@ -9,16 +9,16 @@ from statistics import median
 
 from mpi4py import MPI
 
+from spbench_core.layout.stages import model_layout
+from spbench_core.schedule.simulation import play
+from spbench_core.schedule.step import step_orders
 from spbench_workers.comm import rest
 from spbench_workers.context import Context
 from spbench_workers.device.streams import seconds_of
 from spbench_workers.images.synthetic import SyntheticImages
-from spbench_workers.layout_models import model_layout
 from spbench_workers.parallel.case import Case
 from spbench_workers.parallel.engine import Engine
-from spbench_workers.parallel.orders import step_orders
 from spbench_workers.parallel.plan import Plan
-from spbench_workers.parallel.timeline import play
 
 MOST_STEPS = 5
 """Of the one process: it takes as long as all ranks together."""

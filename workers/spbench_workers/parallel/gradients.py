@@ -23,8 +23,8 @@ import torch.distributed as dist
 from mpi4py import MPI
 from torch import nn
 
+from spbench_core.layout.stages import ModelLayout, Place
 from spbench_workers import torch_group
-from spbench_workers.layout_models import ModelLayout, Place
 from spbench_workers.spatial.gradients import sum_over
 
 BUCKET = 1 << 22

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import product
 
-from spbench_workers.layout_models import ModelLayout, Place
-from spbench_workers.parallel.balance import layer_ranges
+from spbench_core.layout.balance import layer_ranges
+from spbench_core.layout.groups import groups_of
+from spbench_core.layout.stages import ModelLayout, Place
 from spbench_workers.parallel.carriers import Carrier
 from spbench_workers.parallel.links import Incoming, Outgoing, Way
 from spbench_workers.parallel.parcels import Holding, holding
-from spbench_workers.parallel.places import groups_of
 from spbench_workers.parallel.plan import Plan
 from spbench_workers.parallel.stage_runner import Ends
 

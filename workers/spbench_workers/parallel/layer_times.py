@@ -11,11 +11,11 @@ from typing import Any, TypeVar
 import torch
 from torch import nn
 
+from spbench_core.models.layers import Flow, Model
 from spbench_workers.device.failures import while_doing
 from spbench_workers.device.streams import Event, finish, is_gpu, streams_of
 from spbench_workers.models.build import build_stage
 from spbench_workers.models.kit import WholeKit
-from spbench_workers.models.layers import Flow, Model
 from spbench_workers.parallel.precision import MixedProducts, Precision
 
 ROUNDS = 5

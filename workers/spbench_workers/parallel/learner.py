@@ -10,10 +10,10 @@ import torch
 from mpi4py import MPI
 from torch import nn
 
-from spbench_workers.layout_models import ModelLayout, Place
+from spbench_core.layout.micro_batches import MicroBatch
+from spbench_core.layout.stages import ModelLayout, Place
 from spbench_workers.parallel.gradients import FlatGradients, sharings
 from spbench_workers.parallel.loss_scale import LossScale
-from spbench_workers.parallel.micro_batches import MicroBatch
 from spbench_workers.parallel.one_way import MIRROR, OWNER, OneWay
 from spbench_workers.parallel.plan import Learning
 from spbench_workers.parallel.running_statistics import MirroredStatistics

@@ -2,7 +2,7 @@
 
 Messages of one kind between two stages follow each other in the order of the micro-batches, which
 both ends know. Two receives are posted ahead of what is taken, and a send is waited for when the
-second after it is to go: as `spbench_workers.parallel.orders` asks, so that no two ranks wait for
+second after it is to go: as `spbench_core.schedule.step` asks, so that no two ranks wait for
 each other. Memory is set up once, for the largest micro-batch. Data travel as bytes, whatever the
 number format; those of a GPU through the host, but over NCCL.
 """
@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 import torch
 
+from spbench_core.schedule.step import PENDING
 from spbench_workers.parallel.carriers import Carrier, Message, Pending
-from spbench_workers.parallel.orders import PENDING
 from spbench_workers.parallel.parcels import Holding, Parcel, Shape, parcels
 
 

@@ -23,9 +23,9 @@ import torch
 from mpi4py import MPI
 from torch import nn
 
+from spbench_core.layout.stages import ModelLayout, Place
 from spbench_workers.device.host_memory import HostMemory
 from spbench_workers.device.streams import is_gpu, streams_of
-from spbench_workers.layout_models import ModelLayout, Place
 from spbench_workers.parallel.gradients import BUCKET, FlatGradients
 from spbench_workers.spatial.transports import memory_of
 

@@ -14,10 +14,10 @@ from math import prod
 
 import torch
 
-from spbench_workers.layout import Box, Interval
-from spbench_workers.layout_models import ModelLayout, Place
-from spbench_workers.models.layers import Flow
-from spbench_workers.parallel.micro_batches import MicroBatch
+from spbench_core.layout.micro_batches import MicroBatch
+from spbench_core.layout.stages import ModelLayout, Place
+from spbench_core.layout.tiles import Box, Interval
+from spbench_core.models.layers import Flow
 
 Cut = tuple[slice, slice, slice, slice]
 """A part of a tensor ``images x channels x rows x cols``."""

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 
 import torch
 
-from spbench_workers.layout_models import ModelLayout
-from spbench_workers.models.layers import Model
-from spbench_workers.parallel.micro_batches import MicroBatch
+from spbench_core.layout.micro_batches import MicroBatch
+from spbench_core.layout.stages import ModelLayout
+from spbench_core.models.layers import Model
 from spbench_workers.parallel.one_way import OWNER
 from spbench_workers.parallel.precision import FP32, Precision
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 
 import torch
 
+from spbench_core.layout.stages import Stage
 from spbench_workers.context import Context
 from spbench_workers.errors import CannotRunError
-from spbench_workers.layout_models import Stage
 from spbench_workers.parallel.engine import Engine
 from spbench_workers.parallel.links import Incoming
 from spbench_workers.parallel.stage_runner import StageRunner

@@ -16,11 +16,11 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from spbench_core.layout.micro_batches import MicroBatch
+from spbench_core.layout.tiles import Box
 from spbench_workers.images.synthetic import SyntheticImages
-from spbench_workers.layout import Box
 from spbench_workers.models.build import build_stage
 from spbench_workers.models.kit import WholeKit
-from spbench_workers.parallel.micro_batches import MicroBatch
 from spbench_workers.parallel.plan import Learning, Plan
 from spbench_workers.parallel.updates import MOMENTUM
 

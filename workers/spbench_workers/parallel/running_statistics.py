@@ -14,7 +14,7 @@ import torch
 from mpi4py import MPI
 from torch import nn
 
-from spbench_workers.layout_models import ModelLayout, Place
+from spbench_core.layout.stages import ModelLayout, Place
 from spbench_workers.parallel.gradients import mirrors
 
 

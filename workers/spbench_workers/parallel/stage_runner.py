@@ -10,10 +10,10 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from spbench_workers.layout import Box, Interval
+from spbench_core.layout.micro_batches import MicroBatch
+from spbench_core.layout.tiles import Box, Interval
 from spbench_workers.parallel.arithmetic import Arithmetic
 from spbench_workers.parallel.links import Incoming, Outgoing
-from spbench_workers.parallel.micro_batches import MicroBatch
 from spbench_workers.parallel.phases import Phases
 
 Tensors = tuple[torch.Tensor, ...]

@@ -18,17 +18,17 @@ from dataclasses import fields, replace
 import torch
 from mpi4py import MPI
 
+from spbench_core.layout.micro_batches import MicroBatch
+from spbench_core.layout.stages import Place
 from spbench_workers.comm import rest
 from spbench_workers.context import Context
 from spbench_workers.device.memory import give_back
 from spbench_workers.images.synthetic import SyntheticImages
-from spbench_workers.layout_models import Place
 from spbench_workers.parallel.comparison import Part, compare, moved
 from spbench_workers.parallel.engine import Engine
 from spbench_workers.parallel.figures import alone
 from spbench_workers.parallel.finite_differences import TOLERANCE as SLOPE_TOLERANCE
 from spbench_workers.parallel.finite_differences import worst_slope
-from spbench_workers.parallel.micro_batches import MicroBatch
 from spbench_workers.parallel.plan import Learning, Plan
 from spbench_workers.parallel.precision import FP32, FP64
 from spbench_workers.parallel.product_errors import compares, tolerance_of

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
+from spbench_core.layout.micro_batches import MicroBatch
 from spbench_workers.parallel.carriers import Message, Pending
-from spbench_workers.parallel.micro_batches import MicroBatch
 from spbench_workers.parallel.stage_runner import StageRunner
 
 

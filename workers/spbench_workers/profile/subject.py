@@ -13,8 +13,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from spbench_workers.catalog.model_profile import KNOWN
-from spbench_workers.catalog.models import model_of
+from spbench_core.catalog.model_profile import KNOWN
+from spbench_core.catalog.models import model_of
 from spbench_workers.errors import CannotRunError
 from spbench_workers.models.build import build_stage
 from spbench_workers.models.kit import WholeKit

@@ -8,10 +8,10 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from spbench_core.layout.window import Window, Window2d
 from spbench_workers.spatial.gradients import shared_by_tiles
 from spbench_workers.spatial.operator import TiledWindow
 from spbench_workers.spatial.tiling import Tiling
-from spbench_workers.window import Window, Window2d
 
 Pair = int | tuple[int, int]
 

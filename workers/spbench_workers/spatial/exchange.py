@@ -10,9 +10,9 @@ from itertools import count
 import torch
 from mpi4py import MPI
 
+from spbench_core.layout.partition import Piece, Transfers
+from spbench_core.layout.tiles import Box
 from spbench_workers.comm import agree
-from spbench_workers.layout import Box
-from spbench_workers.spatial.partition import Piece, Transfers
 from spbench_workers.spatial.transports import Wiring
 from spbench_workers.spatial.transports.choose import open_transport
 

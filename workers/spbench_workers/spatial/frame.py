@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from spbench_workers.layout import Box, Interval, bounds
-from spbench_workers.spatial.partition import Partition, Transfers
-from spbench_workers.window import Window, Window2d
+from spbench_core.layout.partition import Partition, Transfers
+from spbench_core.layout.tiles import Box, Interval, bounds
+from spbench_core.layout.window import Window, Window2d
 
 LEAST_INNER_SHARE = 0.5
 """With less than this inside, all outputs are computed at once, from one gathered part."""

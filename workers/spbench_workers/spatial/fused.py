@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from spbench_workers.layout import Box
+from spbench_core.layout.tiles import Box
 from spbench_workers.spatial.chain import Link, boxes_of, chain_transfers, outside, redundant_share
 from spbench_workers.spatial.conv import SpatialConv2d
 from spbench_workers.spatial.exchange import view

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 from torch.nn.functional import pad
 
-from spbench_workers.layout import Box
+from spbench_core.layout.tiles import Box
 from spbench_workers.spatial.conv import SpatialConv2d
 from spbench_workers.spatial.exchange import view
 from spbench_workers.spatial.gather import Flight, Gather

@@ -23,9 +23,9 @@ from mpi4py import MPI
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from spbench_workers.layout import Box
+from spbench_core.layout.partition import Transfers
+from spbench_core.layout.tiles import Box
 from spbench_workers.spatial.exchange import Exchange, add_shared, is_channels_last, view
-from spbench_workers.spatial.partition import Transfers
 from spbench_workers.spatial.spent import SPENT
 
 

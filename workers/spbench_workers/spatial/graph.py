@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from spbench_workers.layout import Box, Interval
+from spbench_core.layout.partition import NOTHING, Partition, Transfers
+from spbench_core.layout.tiles import Box, Interval
+from spbench_core.layout.window import Window, Window2d
 from spbench_workers.spatial.chain import hull
-from spbench_workers.spatial.partition import NOTHING, Partition, Transfers
-from spbench_workers.window import Window, Window2d
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import torch
 from mpi4py import MPI
 
+from spbench_core.layout.tiles import Box
 from spbench_workers.device.host_memory import host_memory_of, sent
 from spbench_workers.device.streams import is_gpu
-from spbench_workers.layout import Box
 from spbench_workers.spatial.exchange import view
 from spbench_workers.spatial.spent import SPENT
 from spbench_workers.spatial.tiling import Tiling

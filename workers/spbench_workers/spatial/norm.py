@@ -10,7 +10,7 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from spbench_workers.layout import Box
+from spbench_core.layout.tiles import Box
 from spbench_workers.spatial.exchange import view
 from spbench_workers.spatial.gradients import shared_by_tiles, sum_over
 from spbench_workers.spatial.moments import Moments, moments_over

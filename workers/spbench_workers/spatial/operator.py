@@ -9,12 +9,12 @@ import torch
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from spbench_workers.layout import Box
+from spbench_core.layout.tiles import Box
+from spbench_core.layout.window import Window2d
 from spbench_workers.spatial.exchange import view
 from spbench_workers.spatial.frame import frame_of, halo_of
 from spbench_workers.spatial.gather import Gather
 from spbench_workers.spatial.tiling import Tiling
-from spbench_workers.window import Window2d
 
 Local = Callable[[torch.Tensor, tuple[int, int], Box], torch.Tensor]
 """Computes a box of outputs from all pixels that they read: the pixels, the rows and columns that

@@ -15,7 +15,7 @@ from torch import nn
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from spbench_workers.layout import Box
+from spbench_core.layout.tiles import Box
 from spbench_workers.spatial.exchange import view
 
 PIXELWISE: tuple[type[nn.Module], ...] = (

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from spbench_workers.layout import Box
+from spbench_core.layout.tiles import Box
 
 _CHUNK = 1 << 20
 """Values made at once: the whole numbers behind them take eight bytes each."""

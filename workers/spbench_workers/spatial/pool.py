@@ -9,11 +9,11 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from spbench_workers.layout import Box, Interval
+from spbench_core.layout.tiles import Box, Interval
+from spbench_core.layout.window import Window, Window2d
 from spbench_workers.spatial.conv import Pair, window_of
 from spbench_workers.spatial.operator import TiledWindow
 from spbench_workers.spatial.tiling import Tiling
-from spbench_workers.window import Window, Window2d
 
 
 class SpatialMaxPool2d(nn.MaxPool2d):

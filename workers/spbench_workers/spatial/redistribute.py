@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import nn
 
+from spbench_core.layout.partition import Partition, redistribution
 from spbench_workers.spatial.gather import Gather
 from spbench_workers.spatial.operator import check_tile
-from spbench_workers.spatial.partition import Partition, redistribution
 from spbench_workers.spatial.tiling import Tiling
 
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 
 from mpi4py import MPI
 
-from spbench_workers.layout import Box, Grid
-from spbench_workers.spatial.partition import Partition
+from spbench_core.layout.partition import Partition
+from spbench_core.layout.tiles import Box, Grid
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from spbench_workers import devices_of_host
-from spbench_workers.devices_of_host import VISIBLE
+from spbench_core import host_facts
+from spbench_core.host_facts import VISIBLE
 
 MpiMemory = tuple[bool | None, str]
 """Whether MPI takes memory of a GPU, None where only MPI_Init tells, and by what evidence."""
@@ -52,7 +52,7 @@ class HostGpus:
 
     @classmethod
     def of(cls, told: Mapping[str, Any]) -> HostGpus:
-        """Return what `devices_of_host.gpus` has told, here or on another host."""
+        """Return what `host_facts.gpus` has told, here or on another host."""
         cards = tuple(Card(**fields) for fields in told["cards"])
         return cls(**{**told, "cards": cards, "undriven": tuple(told["undriven"])})
 
@@ -64,13 +64,13 @@ class HostGpus:
     @property
     def names(self) -> list[str]:
         """The kind of each, ``GPU`` where only its file is seen."""
-        return [card.model for card in self.cards] or [devices_of_host.UNNAMED] * self.files
+        return [card.model for card in self.cards] or [host_facts.UNNAMED] * self.files
 
     @property
     def models(self) -> str:
         """``2 x NVIDIA H200``, or that there is one of no known kind; nothing without."""
-        counted = devices_of_host.counted(self.names)
-        return counted or (devices_of_host.UNLISTED if self.other_files else "")
+        counted = host_facts.counted(self.names)
+        return counted or (host_facts.UNLISTED if self.other_files else "")
 
     @property
     def count(self) -> int | None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from spbench.launch.finding import Finding
 from spbench.launch.gpus.facts import HostGpus, MpiMemory, shown, too_old
-from spbench_workers.devices_of_host import DRIVER_LIBRARY, SHARED, VISIBLE
+from spbench_core.host_facts import DRIVER_LIBRARY, SHARED, VISIBLE
 
 LEAST_SHARED = 1.0
 """GiB of /dev/shm below which NCCL may fail; its guide has containers take as much."""

@@ -16,9 +16,9 @@ from spbench.launch.mpi_probe import MpiLibrary
 from spbench.launch.survey import survey
 from spbench.suites.case import Case
 from spbench.suites.settings import LaunchSettings
-from spbench_workers.catalog.kvstore import devices_of
-from spbench_workers.catalog.tiles import TRANSPORT_DEVICES
-from spbench_workers.devices_of_host import VISIBLE
+from spbench_core.catalog.kvstore import devices_of
+from spbench_core.catalog.tiles import TRANSPORT_DEVICES
+from spbench_core.host_facts import VISIBLE
 
 _HERE = "this machine"
 _CASES = 3

@@ -23,7 +23,8 @@ from spbench.tui.dialogs import Confirm
 from spbench.tui.suites.chooser import Choice, Chooser
 from spbench.tui.suites.form import CaseForm
 from spbench.tui.suites.preview import Write
-from spbench_workers.catalog import BENCHMARKS, Benchmark
+from spbench_core.catalog import BENCHMARKS
+from spbench_core.catalog.benchmark import Benchmark
 
 if TYPE_CHECKING:
     from spbench.tui.suites.page import SuitesPage

@@ -33,7 +33,7 @@ from spbench.tui.suites.typed_case import (
     CaseTexts,
     Typed,
 )
-from spbench_workers.catalog import Benchmark
+from spbench_core.catalog.benchmark import Benchmark
 
 PAUSE = 0.12
 """Seconds without a key until the preview is made again."""

@@ -10,7 +10,7 @@ from spbench.suites import Case, faults_of
 from spbench.tui.suites.chooser import Choice, Chooser
 from spbench.tui.suites.problems import counted
 from spbench.tui.suites.saving import save
-from spbench_workers.catalog import COMMON_FAULTS
+from spbench_core.catalog import COMMON_FAULTS
 
 if TYPE_CHECKING:
     from spbench.tui.suites.page import SuitesPage

@@ -20,7 +20,8 @@ from spbench.suites.fields import (
     text_of,
 )
 from spbench.suites.writing import flow
-from spbench_workers.catalog import LISTS, Benchmark
+from spbench_core.catalog.benchmark import Benchmark
+from spbench_core.catalog.parameters import LISTS
 
 IN_STEP, EXCLUDE, COMMENT = "in step", "exclude", "comment"
 """Names of the texts that no field of the catalog or of the suite's model stands behind."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from spbench_core.layout.tiles import bounds
 from spbench_workers.allreduce.schedule import Transfer
-from spbench_workers.layout import bounds
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,10 +5,10 @@ Source: Thakur, Rabenseifner and Gropp, IJHPCA 2005. It sends as few bytes as a 
 
 from __future__ import annotations
 
+from spbench_core.layout.tiles import Interval, bounds
 from spbench_workers.allreduce.algorithms.fold import folded
 from spbench_workers.allreduce.algorithms.place import Place, levels
 from spbench_workers.allreduce.schedule import Schedule, Step, Transfer
-from spbench_workers.layout import Interval, bounds
 
 
 def rabenseifner(place: Place) -> Schedule:

@@ -9,7 +9,7 @@ from time import perf_counter
 
 from mpi4py import MPI
 
-from spbench_workers.catalog.tiles import TRANSPORT_DEVICES
+from spbench_core.catalog.tiles import TRANSPORT_DEVICES
 from spbench_workers.comm import on_one_host
 from spbench_workers.device.streams import finish
 from spbench_workers.spatial.transports import Transport, TransportError, Wiring

@@ -1,0 +1,155 @@
+"""What the console knows of a benchmark without running it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from spbench_core.catalog.parameters import Param, Params
+
+Better = Literal["lower", "higher", "none"]
+Fold = Literal["max", "min", "sum", "mean"]
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A number that a benchmark gives.
+
+    ``fold`` says how the ranks' values of one iteration become the iteration's: a time is as long
+    as its slowest rank's (``max``), a bandwidth as low as its lowest (``min``). ``part_of`` names
+    the metric of the same unit of which its samples are a share, iteration by iteration: views show
+    where that one goes. Parts of one metric do not overlap; what they leave is the rest.
+    """
+
+    name: str
+    unit: str
+    better: Better
+    help: str
+    fold: Fold = "max"
+    part_of: str | None = None
+
+
+TIME_MS = Metric("time_ms", "ms", "lower", "one iteration, as long as its slowest rank's")
+
+
+@dataclass(frozen=True, slots=True)
+class Ranks:
+    """The numbers of ranks that a benchmark runs on: ``exact``, or any from ``minimum`` up."""
+
+    exact: int | None = None
+    minimum: int = 1
+
+
+class ParamError(ValueError):
+    """A parameter that is wrong, by name (None: the whole), and what it should be."""
+
+    def __init__(self, param: str | None, message: str) -> None:
+        super().__init__(message)
+        self.param = param
+
+
+def _as_given(params: Params) -> Params:
+    return params
+
+
+def _any_ranks(_: Params) -> Ranks:
+    return Ranks()
+
+
+def _no_tile(_: Params, __: int) -> dict[str, Any]:
+    return {}
+
+
+def _all_of(checks: tuple[str, ...], _: Params) -> tuple[str, ...]:
+    return checks
+
+
+def _one_point(_: Params) -> list[Params]:
+    return [{}]
+
+
+@dataclass(frozen=True, slots=True)
+class Benchmark:
+    """One entry of the catalog.
+
+    Attributes:
+        name: ``family.kind``.
+        module: The worker module whose ``run(context)`` runs it.
+        measures: What a slow result speaks of: a rank's own speed, a link, or the whole job.
+        resolve: Fills in derived parameters and refuses contradictions (ParamError).
+        ranks: Says from complete parameters how many ranks there must be.
+        points: Says from complete parameters which cases they make, for a benchmark that sweeps by
+            itself: of each the parameters that differ, where None takes a parameter away.
+        choose_checks: Says from its checks and complete parameters which of them are made.
+        own_lines: Whether by hand it prints lines of its own (`Context.say`) instead of the
+            reference scripts'.
+        place: Says where a rank stands, ``{"tile": ...}``, for the views.
+        faults: What ``--inject`` may plant in it beside the faults that every benchmark has.
+    """
+
+    name: str
+    summary: str
+    module: str
+    params: tuple[Param, ...]
+    metrics: tuple[Metric, ...]
+    checks: tuple[str, ...]
+    measures: Literal["rank", "link", "job"] = "job"
+    faults: tuple[str, ...] = ()
+    resolve: Callable[[Params], Params] = _as_given
+    ranks: Callable[[Params], Ranks] = _any_ranks
+    points: Callable[[Params], list[Params]] = _one_point
+    choose_checks: Callable[[tuple[str, ...], Params], tuple[str, ...]] = _all_of
+    own_lines: bool = False
+    place: Callable[[Params, int], dict[str, Any]] = _no_tile
+    aliases: Mapping[str, str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        names = {alias: param.name for param in self.params for alias in param.aliases}
+        object.__setattr__(self, "aliases", names)
+
+    def param(self, name: str) -> Param | None:
+        """Return the parameter of that name or alias, None where there is none."""
+        name = self.aliases.get(name, name)
+        return next((param for param in self.params if param.name == name), None)
+
+    def checks_of(self, params: Params) -> tuple[str, ...]:
+        """Return the checks that every rank makes under these parameters, which are complete."""
+        return self.choose_checks(self.checks, params)
+
+    def complete(self, given: Mapping[str, Any]) -> Params:
+        """Return all parameters, read, defaults filled in and contradictions refused.
+
+        Raises:
+            ExceptionGroup: of ParamError, one for each parameter that is wrong.
+        """
+        params: Params = {param.name: param.default for param in self.params}
+        errors: list[ParamError] = []
+        for name, value in given.items():
+            param = self.param(name)
+            if param is None:
+                errors.append(ParamError(name, f"{self.name} has no parameter {name!r}"))
+            elif value is not None:
+                try:
+                    params[param.name] = param.read(value)
+                except ValueError as error:
+                    errors.append(ParamError(name, f"{name}: {error}"))
+        if not errors:
+            try:
+                return self.resolve(params)
+            except ParamError as error:
+                errors.append(error)
+        raise ExceptionGroup(f"parameters of {self.name}", errors)
+
+    def cases(self, given: Mapping[str, Any]) -> list[tuple[Params, Params]]:
+        """Return what these parameters run: of each case what differs, and all its parameters.
+
+        Raises:
+            ExceptionGroup: as for `complete`.
+        """
+        params = self.complete(given)
+        made = []
+        for point in self.points(params):
+            differs = {name: value for name, value in point.items() if value is not None}
+            made.append((differs, self.complete(params | point) if point else params))
+        return made

@@ -1,0 +1,82 @@
+"""Catalog of compute speed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from spbench_core.catalog.benchmark import TIME_MS, Benchmark, Metric, ParamError
+from spbench_core.catalog.parameters import Param, Params
+from spbench_core.catalog.shared_params import (
+    DEVICE,
+    DTYPE,
+    DTYPES,
+    SEED,
+    iterations,
+    warmup,
+)
+
+_DTYPE = replace(
+    DTYPE,
+    help="number format of the data; tf32 is fp32 in memory, multiplied with 11 bits, on GPUs",
+    choices=(*DTYPES, "tf32"),
+)
+
+_METRICS = (
+    TIME_MS,
+    Metric("gflops", "GFLOP/s", "higher", "floating-point operations over time", "min"),
+)
+
+
+def _resolve_format(params: Params) -> Params:
+    """Refuse a format that the device has not.
+
+    Raises:
+        ParamError: tf32 on the CPU.
+    """
+    if params["dtype"] == "tf32" and params["device"] == "cpu":
+        raise ParamError("dtype", "tf32 needs a GPU, and device is cpu; take fp32, or device cuda")
+    return params
+
+
+BENCHMARKS = (
+    Benchmark(
+        name="compute.gemm",
+        summary="each rank multiplies two square matrices, all at once",
+        module="spbench_workers.compute.gemm",
+        measures="rank",
+        params=(
+            Param("n", "int", 512, "rows and columns of the matrices", minimum=1, maximum=65536),
+            warmup(3),
+            iterations(30),
+            _DTYPE,
+            DEVICE,
+            SEED,
+        ),
+        metrics=_METRICS,
+        checks=("product",),
+        faults=("corrupt-result",),
+        resolve=_resolve_format,
+    ),
+    Benchmark(
+        name="compute.conv",
+        summary="each rank convolves images of its own, all at once",
+        module="spbench_workers.compute.conv",
+        measures="rank",
+        params=(
+            Param("image_size", "pair", 128, "pixels of one image, N or HxW"),
+            Param("batch_size", "int", 1, "images at once", minimum=1),
+            Param("in_channels", "int", 32, "channels of the image", minimum=1),
+            Param("out_channels", "int", 32, "channels of the result", minimum=1),
+            Param("kernel", "int", 3, "rows and columns of the kernel", minimum=1, maximum=63),
+            warmup(3),
+            iterations(30),
+            _DTYPE,
+            DEVICE,
+            SEED,
+        ),
+        metrics=_METRICS,
+        checks=("convolution",),
+        faults=("corrupt-result",),
+        resolve=_resolve_format,
+    ),
+)

@@ -1,0 +1,154 @@
+"""Catalog of what an image in tiles costs: its halo exchange, and convolution over tiles."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from spbench_core.catalog.benchmark import TIME_MS, Benchmark, Metric, ParamError
+from spbench_core.catalog.parameters import Param, Params
+from spbench_core.catalog.shared_params import DEVICE, DTYPE, SEED, iterations, warmup
+from spbench_core.catalog.tiles import (
+    CHANNELS_LAST,
+    HALO_LEN,
+    KERNELS,
+    TILES,
+    TRANSPORT,
+    resolve_kernel,
+    resolve_tiles,
+    tile_place,
+    tile_ranks,
+    window_of_params,
+)
+from spbench_core.layout.tiles import parse_pair
+
+_OUT_CHANNELS = Param("out_channels", "int", 64, "channels of the result", minimum=1)
+_OVERLAP = Param(
+    "overlap", "bool", True, "whether what needs no halo is computed while the halo travels"
+)
+_FP16_ALLREDUCE = Param(
+    "fp16_allreduce", "bool", False, "whether weight gradients travel as fp16 to be summed"
+)
+_NUM_LAYERS = Param("num_layers", "int", 4, "convolutions in a row", minimum=1)
+_FUSED_LAYERS = Param(
+    "fused_layers", "int", None, "layers that share one exchange; all of them", minimum=1
+)
+
+_PACK_MS = Metric("pack_ms", "ms", "lower", "until a rank's pieces are packed and under way")
+_WAIT_MS = Metric("wait_ms", "ms", "lower", "from then until all pieces have come")
+_EXCHANGE_MS = Metric("exchange_ms", "ms", "lower", "the exchange alone, nothing computed")
+_BANDWIDTH = Metric("bandwidth_gb_s", "GB/s", "higher", "bytes sent a rank over time", "min")
+_BYTES = Metric("bytes_sent", "B", "none", "bytes that a rank sends in one exchange", "max")
+_MESSAGES = Metric("messages_sent", "1", "none", "messages of a rank in one exchange", "max")
+_EFFICIENCY = Metric(
+    "exchange_efficiency",
+    "1",
+    "higher",
+    "ping-pong of the same bytes and copies of the same pixels, over the exchange's time",
+)
+_EXCHANGE = (_PACK_MS, _WAIT_MS, _BANDWIDTH, _BYTES, _MESSAGES, _EFFICIENCY)
+_HALO_FAULTS = ("corrupt-halo", "drop-halo", "stale-halo")
+_OPERATOR_FAULTS = (*_HALO_FAULTS, "drop-gradient")
+_OPERATOR_CHECKS = ("halo", "conv", "grad", "adjoint")
+_COMMON = (DTYPE, DEVICE, TRANSPORT, CHANNELS_LAST, SEED)
+
+
+def _resolve_operator(params: Params) -> Params:
+    return resolve_kernel(resolve_tiles(params))
+
+
+def _resolve_fused(params: Params) -> Params:
+    params = _resolve_operator(params)
+    layers = params["num_layers"]
+    fused = params["fused_layers"] or layers
+    if fused > layers:
+        raise ParamError("fused_layers", f"fused_layers {fused} is more than num_layers, {layers}")
+    size = parse_pair(params["image_size"])
+    for layer in range(layers):
+        try:
+            size = window_of_params(params).outputs(*size)
+        except ValueError as error:
+            raise ParamError("num_layers", f"layer {layer + 1}: {error}") from None
+    return params | {"fused_layers": fused}
+
+
+BENCHMARKS = (
+    Benchmark(
+        name="halo.exchange",
+        summary="each tile of an image gets its neighbours' borders",
+        module="spbench_workers.halo.exchange",
+        params=(
+            *TILES,
+            replace(HALO_LEN, default=1, help="pixels of halo on each side"),
+            warmup(10),
+            iterations(100),
+            *_COMMON,
+        ),
+        metrics=(TIME_MS, *_EXCHANGE),
+        checks=("halo",),
+        faults=_HALO_FAULTS,
+        resolve=resolve_tiles,
+        ranks=tile_ranks,
+        place=tile_place,
+    ),
+    Benchmark(
+        name="halo.compute",
+        summary="a convolution over tiles: halo exchange and compute, overlapped or not",
+        module="spbench_workers.halo.compute",
+        params=(
+            *TILES,
+            _OUT_CHANNELS,
+            *KERNELS,
+            _OVERLAP,
+            _FP16_ALLREDUCE,
+            warmup(3),
+            iterations(20),
+            *_COMMON,
+        ),
+        metrics=(
+            TIME_MS,
+            _EXCHANGE_MS,
+            Metric("compute_ms", "ms", "lower", "the convolution alone, its halos being there"),
+            Metric("overlap", "1", "higher", "share of the exchange that computing hides", "min"),
+            *_EXCHANGE,
+            Metric("sequential_ms", "ms", "lower", "the whole image on rank 0, the others asleep"),
+            Metric("speedup", "1", "higher", "sequential_ms over time_ms"),
+            Metric("backward_ms", "ms", "lower", "all gradients, halos' and weights' among them"),
+            Metric("gradient_sum_ms", "ms", "lower", "the weight gradients' sum over tiles"),
+        ),
+        checks=_OPERATOR_CHECKS,
+        faults=_OPERATOR_FAULTS,
+        resolve=_resolve_operator,
+        ranks=tile_ranks,
+        place=tile_place,
+    ),
+    Benchmark(
+        name="halo.fused",
+        summary="several convolutions that share one wide exchange, against one exchange each",
+        module="spbench_workers.halo.fused",
+        params=(
+            *TILES,
+            replace(_OUT_CHANNELS, default=16, help="channels of all layers' results"),
+            *KERNELS,
+            _NUM_LAYERS,
+            _FUSED_LAYERS,
+            warmup(3),
+            iterations(20),
+            *_COMMON,
+        ),
+        metrics=(
+            TIME_MS,
+            Metric("unfused_ms", "ms", "lower", "the same layers with an exchange each"),
+            Metric("speedup", "1", "higher", "unfused_ms over time_ms"),
+            Metric("redundant_share", "1", "none", "pixels computed twice, of those computed once"),
+            _BYTES,
+            _MESSAGES,
+            Metric("unfused_bytes_sent", "B", "none", "bytes a rank sends with an exchange each"),
+            Metric("unfused_messages_sent", "1", "none", "messages with an exchange each"),
+        ),
+        checks=_OPERATOR_CHECKS,
+        faults=_OPERATOR_FAULTS,
+        resolve=_resolve_fused,
+        ranks=tile_ranks,
+        place=tile_place,
+    ),
+)

@@ -1,0 +1,247 @@
+"""From the parameters of a model benchmark to its layout: stages, tiles, balance and ranks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from spbench_core.catalog.benchmark import ParamError, Ranks
+from spbench_core.catalog.parameters import Params
+from spbench_core.layout.stages import ModelLayout, model_layout
+from spbench_core.layout.tiles import Grid, grid_of, parse_pair
+
+if TYPE_CHECKING:
+    from spbench_core.models.layers import Model
+
+TILED = ("sp", "gems_sp")
+MIRRORED = ("gems", "gems_sp")
+MEASURED = "measured"
+_METHODS = ("vertical", "horizontal", "square")
+
+
+def resolve_grids(params: Params) -> Params:
+    """Fill in num_spatial_parts, slice_method and grid, one entry for each spatial stage.
+
+    Raises:
+        ParamError: They contradict each other, or there are more spatial stages than stages.
+    """
+    count = params["spatial_size"]
+    if count > params["split_size"]:
+        raise ParamError(
+            "spatial_size",
+            f"spatial_size {count} is more than the {params['split_size']} stages of split_size",
+        )
+    of = f"spatial_size is {count}"
+    parts = _each(params, "num_spatial_parts", count, of, _read_parts)
+    methods = _each(params, "slice_method", count, of, _read_method)
+    given = _each(params, "grid", count, of, _read_grid)
+    stages = zip(parts, methods, given, strict=True)
+    grids = [_grid(*stage) for stage in stages]
+    if all(grid.size == 1 for grid in grids):
+        raise ParamError("num_spatial_parts", "one tile is the whole image; take 2 or more, or lp")
+    return params | {
+        "num_spatial_parts": ",".join(str(grid.size) for grid in grids),
+        "grid": ",".join(map(str, grids)),
+    }
+
+
+def resolve_members(params: Params) -> Params:
+    """Read local_DP, and write it as one number where all stages without tiles have the same.
+
+    Raises:
+        ParamError: It is not one number for all of them, or one for each, or there are none.
+    """
+    tiled = params["spatial_size"] or 0
+    count = params["split_size"] - tiled
+    if count == 0:
+        if params["local_DP"] != "1":
+            raise ParamError(
+                "local_DP", "local_DP does nothing where every stage works on tiles; leave it out"
+            )
+        return params
+    of = f"{count} of {params['split_size']} stages have no tiles"
+    members = _each(params, "local_DP", count, of, _read_members)
+    kept = members[:1] if len(set(members)) == 1 else members
+    return params | {"local_DP": ",".join(map(str, kept))}
+
+
+def _each(params: Params, name: str, count: int, of: str, read: Any) -> list[Any]:
+    """Return a parameter's value for each of some stages; one value is that of all."""
+    if params[name] is None:
+        return [None] * count
+    try:
+        values = [read(word.strip()) for word in params[name].split(",")]
+    except ValueError as error:
+        raise ParamError(name, f"{name}: {error}") from None
+    if len(values) not in (1, count):
+        raise ParamError(
+            name,
+            f"{name} {params[name]} has {len(values)} entries, {of}: give one for all, or {count}",
+        )
+    return values * count if len(values) == 1 else values
+
+
+def _read_parts(word: str) -> int:
+    if not word.isdecimal() or int(word) < 1:
+        raise ValueError(f"{word!r} is no number of tiles")
+    return int(word)
+
+
+def _read_members(word: str) -> int:
+    if not word.isdecimal() or int(word) < 1:
+        raise ValueError(f"{word!r} is no number of ranks")
+    return int(word)
+
+
+def _read_method(word: str) -> str:
+    if word not in _METHODS:
+        raise ValueError(f"{word!r} is none of {', '.join(_METHODS)}")
+    return word
+
+
+def _read_grid(word: str) -> Grid:
+    return Grid(*parse_pair(word))
+
+
+def _grid(parts: int | None, method: str | None, given: Grid | None) -> Grid:
+    if given is None:
+        try:
+            return grid_of(method or "square", parts or 4)
+        except ValueError as error:
+            raise ParamError("num_spatial_parts", f"slice_method square: {error}") from None
+    if parts not in (None, given.size):
+        raise ParamError(
+            "num_spatial_parts",
+            f"grid {given} has {given.size} tiles, num_spatial_parts is {parts}",
+        )
+    try:
+        fits = method is None or grid_of(method, given.size) == given
+    except ValueError:
+        fits = False
+    if not fits:
+        raise ParamError("grid", f"grid {given} is not slice_method {method}; give one of the two")
+    return given
+
+
+def layout_of(params: Params) -> ModelLayout:
+    """Return the table of ranks of complete parameters; one rank for the sequential model."""
+    if params["scheme"] == "sequential":
+        return model_layout(1)
+    grids: list[Grid] = []
+    if params["scheme"] in TILED:
+        grids = [_read_grid(word) for word in params["grid"].split(",")]
+    return model_layout(
+        params["split_size"],
+        grids,
+        members=members_of(params["local_DP"]),
+        replicas=params["replicas"],
+        mirrored=params["scheme"] in MIRRORED,
+        rounds=params["rounds"] or 1,
+    )
+
+
+def members_of(text: str) -> int | list[int]:
+    """Return a complete local_DP: one number for all stages without tiles, or one for each."""
+    members = [_read_members(word) for word in text.split(",")]
+    return members[0] if len(members) == 1 else members
+
+
+def resolve_balance(params: Params, model: Model) -> Params:
+    """Fill in balance by estimated cost, and hold the tiles to the maps that they cut.
+
+    Raises:
+        ParamError: The balance is not one of this model, or a rank would hold no pixel.
+    """
+    from spbench_core.layout.balance import balanced, check_stages, layer_ranges, read_balance
+
+    layout, layers = layout_of(params), len(model.layers)
+    try:
+        check_stages(len(layout.stages), layers)
+    except ValueError as error:
+        raise ParamError("split_size", f"split_size: {error}") from None
+    if params["balance"] == MEASURED:
+        return params
+    try:
+        if params["balance"] is None:
+            costs = [float(count.multiply_adds) for count in model.counts]
+            balance = balanced(costs, [stage.ranks for stage in layout.stages])
+        else:
+            balance = read_balance(params["balance"], len(layout.stages), layers)
+    except ValueError as error:
+        raise ParamError("balance", f"balance: {error}") from None
+    for index, (first, _) in enumerate(layer_ranges(balance)):
+        check_tiles(index, layout.stages[index].grid, model, first)
+    return params | {"balance": ",".join(map(str, balance))}
+
+
+def check_tiles(stage: int, grid: Grid, model: Model, first: int) -> None:
+    """Refuse a stage whose input, that of layer ``first``, has fewer pixels than tiles.
+
+    Raises:
+        ParamError: It has.
+    """
+    height = min(data.height for data in model.flows[first])
+    width = min(data.width for data in model.flows[first])
+    if grid.rows > height or grid.cols > width:
+        raise ParamError(
+            "grid",
+            f"stage {stage} begins with {height}x{width} pixels, too few for a grid of {grid}: "
+            f"take {min(grid.rows, height)}x{min(grid.cols, width)} tiles at most, "
+            "or a larger image_size",
+        )
+
+
+def check_fused(params: Params, model: Model) -> None:
+    """Refuse more fused_layers than a spatial stage of complete parameters has.
+
+    Raises:
+        ParamError: There are more.
+    """
+    from spbench_core.layout.balance import layer_ranges, read_balance
+    from spbench_core.models.halo_groups import check_fused_layers
+    from spbench_core.models.layers import ModelError
+
+    if params["fused_layers"] is None:
+        return
+    stages, layers = layout_of(params).stages, len(model.layers)
+    if params["balance"] == MEASURED:
+        # Not known yet; the largest stage leaves one layer to each of the others.
+        ranges = [(0, layers - len(stages) + 1)]
+    else:
+        balance = read_balance(params["balance"], len(stages), layers)
+        pairs = zip(layer_ranges(balance), stages, strict=True)
+        ranges = [one for one, stage in pairs if stage.spatial]
+    try:
+        check_fused_layers(model, ranges, params["fused_layers"])
+    except ModelError as error:
+        raise ParamError(error.param, str(error)) from None
+
+
+def model_ranks(params: Params) -> Ranks:
+    """Return replicas * (sum of tiles + sum of local_DP over the stages without tiles).
+
+    Of several rounds the stages of the first one count: the others are on the same ranks.
+    """
+    return Ranks(exact=layout_of(params).ranks)
+
+
+def model_place(params: Params, rank: int) -> dict[str, Any]:
+    """The replica, stage and tile of a rank, and in mirrored layouts those of the other way.
+
+    Of a rank with a stage in each of several rounds, ``stage`` is the first of its ``stages``.
+    """
+    layout = layout_of(params)
+    shown: dict[str, Any] = {}
+    several = ",".join(str(place.stage) for place in layout.places(rank))
+    for direction in layout.directions:
+        place = layout.place(rank, direction)
+        stage = layout.stages[place.stage]
+        row, col = divmod(place.tile, stage.grid.cols)
+        described: dict[str, Any] = {"replica": place.replica, "stage": place.stage}
+        described |= {"stages": several} if layout.rounds > 1 else {}
+        described |= {"tile": f"{row},{col}"} if stage.spatial else {}
+        described |= {"member": place.member} if stage.members > 1 else {}
+        if place.direction:
+            described.pop("replica")
+            described = {f"mirrored_{name}": value for name, value in described.items()}
+        shown |= described
+    return shown

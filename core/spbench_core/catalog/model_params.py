@@ -1,0 +1,236 @@
+"""Parameters of the model benchmarks, by the names and spellings of MPI4DL's and Infer-HiRes'."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from spbench_core.catalog.benchmark import ParamError
+from spbench_core.catalog.parameters import Param, Params
+from spbench_core.catalog.shared_params import DEVICE, SEED, iterations, warmup
+from spbench_core.catalog.tiles import IMAGE_SIZE
+
+SCHEMES = ("sequential", "lp", "sp", "gems", "gems_sp")
+
+_SPLIT = (
+    Param(
+        "split_size",
+        "int",
+        None,
+        "stages of the model, of all rounds; else 2 a round",
+        minimum=1,
+        maximum=10_000,
+    ),
+    Param(
+        "num_spatial_parts",
+        "text",
+        None,
+        "tiles of the spatial stages, one number for all or one for each as in 4,2; else 4",
+    ),
+    Param("spatial_size", "int", None, "leading stages that work on tiles; else 1", minimum=1),
+    Param(
+        "slice_method",
+        "text",
+        None,
+        "vertical cuts the width, horizontal the height, square (default) both; "
+        "for all spatial stages, or one for each with commas between",
+    ),
+    Param("grid", "text", None, "tiles as RxC, in place of slice_method; likewise"),
+    Param(
+        "balance",
+        "text",
+        None,
+        "layers of each stage as in 20,18; or else balanced by estimated cost, or by measured",
+    ),
+    Param("times", "int", None, "pairs of halves in a step of mirrored pipelines; else 1", 1),
+    Param(
+        "local_DP",
+        "text",
+        None,
+        "ranks that share the images of a stage without tiles, one number for all or one for each "
+        "as in 2,1; else 1",
+    ),
+    Param("replicas", "int", None, "copies of all stages, each with images of its own", 1),
+    Param(
+        "sync_batchnorm",
+        "choice",
+        None,
+        "over what batch normalisation is, beside all tiles: all replicas; else each by itself",
+        choices=("replicas",),
+    ),
+)
+_SPEED = (
+    Param("halo_D2", "bool", None, "whether several layers share one wider halo exchange"),
+    Param(
+        "fused_layers",
+        "int",
+        None,
+        "layers (blocks, cells) that share one, with halo_D2; else 1",
+        minimum=1,
+    ),
+    Param(
+        "enable_master_comm_opt",
+        "bool",
+        None,
+        "whether mirrored ranks send weights one way and gradients back, in place of an allreduce",
+    ),
+    Param(
+        "schedule",
+        "choice",
+        None,
+        "order of micro-batches: backward as soon as it can (1f1b, default), with nearly twice as "
+        "many micro-batches ahead (1f1b-deep), with several stages a rank (interleaved), or after "
+        "all forward",
+        choices=("1f1b", "gpipe", "1f1b-deep", "interleaved"),
+    ),
+    Param(
+        "rounds",
+        "int",
+        None,
+        "stages of each rank with schedule interleaved, one in each round over the ranks; else 2",
+        minimum=2,
+        maximum=5_000,
+    ),
+)
+_NUMBERS = (
+    Param("enable_evaluation", "bool", False, "whether nothing is learnt: inference"),
+    Param(
+        "precision",
+        "choice",
+        "fp32",
+        "number format of what is computed",
+        choices=("fp32", "fp64", "tf32", "fp16", "bf16", "int8"),
+        spellings={
+            "fp_32": "fp32",
+            "fp_64": "fp64",
+            "tf_32": "tf32",
+            "fp_16": "fp16",
+            "bf_16": "bf16",
+            "bfp_16": "bf16",
+            "bp_16": "bf16",
+            "int_8": "int8",
+        },
+    ),
+    Param(
+        "backend",
+        "choice",
+        None,
+        "what carries messages from stage to stage; else mpi",
+        choices=("mpi", "nccl", "gloo"),
+    ),
+    DEVICE,
+)
+_DATA = (
+    Param(
+        "app",
+        "choice",
+        "synthetic",
+        "where images come from",
+        choices=("synthetic", "cifar", "medical"),
+        spellings={"1": "medical", "2": "cifar", "3": "synthetic"},
+    ),
+    Param("datapath", "text", None, "the folder or archive of the images"),
+    Param(
+        "num_workers",
+        "int",
+        None,
+        "threads that prepare the next step's images, a rank; else 0",
+        minimum=0,
+    ),
+    Param("num_epochs", "int", 1, "epochs, each of `iterations` steps", minimum=1),
+    warmup(2),
+    iterations(10),
+)
+_LEARNING = (
+    Param(
+        "optimizer",
+        "choice",
+        None,
+        "sgd (default) has a momentum of 0.9",
+        choices=("sgd", "adam", "adamw"),
+    ),
+    Param("learning_rate", "float", None, "of the optimizer; else 0.001", minimum=0),
+    Param("weight_decay", "float", None, "of the optimizer; else 0", minimum=0),
+    Param(
+        "learning_rate_decay",
+        "float",
+        None,
+        "factor of the learning rate after each epoch; else 1",
+        minimum=0,
+        maximum=1,
+    ),
+    Param("checkpoint", "text", None, "a file: read if there is one, written when learning"),
+    Param("checkpoint_every", "int", None, "steps from one checkpoint to the next", minimum=1),
+)
+
+NETWORK = (
+    replace(IMAGE_SIZE, default=32, help="pixels of an image, N or HxW"),
+    Param("num_classes", "int", 10, "what the last layer tells apart", minimum=1),
+)
+"""What makes a network beside its own parameters."""
+
+COMMON = (
+    Param("scheme", "choice", "lp", "how the work is shared", choices=SCHEMES),
+    NETWORK[0],
+    Param("batch_size", "int", 32, "images of a step of one replica", minimum=1),
+    Param(
+        "parts",
+        "int",
+        1,
+        "micro-batches of a step, or of each half of mirrored pipelines",
+        minimum=1,
+    ),
+    *_SPLIT,
+    *_SPEED,
+    *_NUMBERS,
+    NETWORK[1],
+    *_DATA,
+    *_LEARNING,
+    Param("validate", "bool", True, "whether results are compared with the sequential model's"),
+    Param("baseline", "bool", None, "whether one process does the same work too; on by default"),
+    SEED,
+)
+"""What both models have."""
+
+RESNET = (
+    Param("version", "int", None, "1 as first published, 2 (default) activation first", 1, 2),
+    Param("depth", "int", None, "6n+2 of version 1, 9n+2 of version 2; else 110", minimum=8),
+    Param(
+        "arch",
+        "choice",
+        None,
+        "the usual form for large images, in place of version and depth",
+        choices=("resnet50", "resnet101"),
+    ),
+)
+AMOEBANET = (
+    Param("num_layers", "int", 18, "normal cells, a multiple of 3", minimum=3),
+    Param("num_filters", "int", 416, "four times the filters of the first convolution", minimum=8),
+    Param(
+        "pool3",
+        "choice",
+        "avg",
+        "what a pool of 3x3 in the place of the paper's maximum takes; avg as the reference",
+        choices=("avg", "max"),
+    ),
+    Param(
+        "shift",
+        "bool",
+        False,
+        "whether the second half of a halving layer reads the odd pixels; off as the reference",
+    ),
+)
+
+
+def check_tf32(params: Params) -> None:
+    """Refuse tf32 on the host, which has no such products.
+
+    Raises:
+        ParamError: It is asked for there.
+    """
+    if params["precision"] == "tf32" and params["device"] == "cpu":
+        raise ParamError("precision", "tf32 is a format of GPUs; take fp32, or device cuda")
+
+
+def multiplies_either_way(params: Params) -> bool:
+    """Return whether the device is known to be one that multiplies fp32 as fp32 or as TF32."""
+    return params["device"] == "cuda" and params["precision"] in ("fp32", "tf32")

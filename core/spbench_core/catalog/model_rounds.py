@@ -1,0 +1,85 @@
+"""Interleaved pipelines in the parameters of a model benchmark: several stages a rank."""
+
+from __future__ import annotations
+
+from spbench_core.catalog.benchmark import ParamError
+from spbench_core.catalog.model_layout import members_of
+from spbench_core.catalog.parameters import Params
+
+INTERLEAVED = "interleaved"
+_ROUNDS = 2
+_STAGES = 2
+"""Of a round, at least: with one, a rank would be its own neighbour."""
+
+
+def resolve_rounds(params: Params) -> Params:
+    """Fill in rounds, and the stages of two ranks where split_size is left out.
+
+    Raises:
+        ParamError: The schedule is another, or not for this scheme; or stages or micro-batches do
+            not go up in rounds.
+    """
+    if params["schedule"] != INTERLEAVED:
+        if params["rounds"] is not None:
+            raise ParamError(
+                "rounds", "rounds does nothing without schedule interleaved; leave it out"
+            )
+        return params
+    if params["scheme"] != "lp":
+        raise ParamError(
+            "schedule", f"schedule interleaved is for scheme lp, not for {params['scheme']}"
+        )
+    rounds = params["rounds"] or _ROUNDS
+    params = params | {"rounds": rounds, "split_size": params["split_size"] or _STAGES * rounds}
+    _check_stages(params["split_size"], rounds)
+    if not params["enable_evaluation"]:
+        _check_parts(params["parts"], params["split_size"] // rounds)
+    return params
+
+
+def check_round_members(params: Params) -> None:
+    """Refuse a complete local_DP that gives the stages of one round other ranks than another's.
+
+    Raises:
+        ParamError: It does.
+    """
+    rounds, members = params["rounds"] or 1, members_of(params["local_DP"])
+    if isinstance(members, int):
+        return
+    wanted = members[: len(members) // rounds] * rounds
+    if members != wanted:
+        raise ParamError(
+            "local_DP",
+            f"local_DP {params['local_DP']} must be the same in each of {rounds} rounds, "
+            f"as in {','.join(map(str, wanted))}",
+        )
+
+
+def _check_stages(stages: int, rounds: int) -> None:
+    least = _STAGES * rounds
+    if stages < least:
+        raise ParamError(
+            "split_size",
+            f"split_size {stages} is too small for {rounds} rounds: take {least} or more",
+        )
+    if stages % rounds:
+        raise ParamError(
+            "split_size",
+            f"split_size {stages} is no multiple of rounds {rounds}: "
+            f"take {_multiples(stages, rounds)}",
+        )
+
+
+def _check_parts(parts: int, stages: int) -> None:
+    if parts % stages:
+        raise ParamError(
+            "parts",
+            f"parts {parts} is no multiple of the {stages} stages of a round, as schedule "
+            f"interleaved has it: take {_multiples(parts, stages)}",
+        )
+
+
+def _multiples(number: int, of: int) -> str:
+    """Return the multiples next to a number that is none."""
+    below = number // of * of
+    return f"{below} or {below + of}" if below else str(of)

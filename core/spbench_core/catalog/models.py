@@ -1,0 +1,304 @@
+"""Catalog of models over many ranks: ResNet and AmoebaNet-D, learning or inferring."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from spbench_core.catalog.benchmark import TIME_MS, Benchmark, Metric, ParamError
+from spbench_core.catalog.model_layout import (
+    MIRRORED,
+    TILED,
+    check_fused,
+    layout_of,
+    model_place,
+    model_ranks,
+    resolve_balance,
+    resolve_grids,
+    resolve_members,
+)
+from spbench_core.catalog.model_params import (
+    AMOEBANET,
+    COMMON,
+    RESNET,
+    SCHEMES,
+    check_tf32,
+    multiplies_either_way,
+)
+from spbench_core.catalog.model_rounds import (
+    INTERLEAVED,
+    check_round_members,
+    resolve_rounds,
+)
+from spbench_core.catalog.parameters import Params
+from spbench_core.layout.tiles import parse_pair
+
+if TYPE_CHECKING:
+    from spbench_core.models.layers import Model
+
+_PIPELINES = tuple(scheme for scheme in SCHEMES if scheme != "sequential")
+_OF_SCHEMES: dict[str, tuple[tuple[str, ...], Any]] = {
+    "split_size": (_PIPELINES, 2),
+    "balance": (_PIPELINES, None),
+    "local_DP": (_PIPELINES, "1"),
+    "replicas": (_PIPELINES, 1),
+    "backend": (_PIPELINES, "mpi"),
+    "schedule": (_PIPELINES, "1f1b"),
+    "spatial_size": (TILED, 1),
+    "num_spatial_parts": (TILED, None),
+    "slice_method": (TILED, None),
+    "grid": (TILED, None),
+    "halo_D2": (TILED, False),
+    "fused_layers": (TILED, None),
+    "times": (MIRRORED, 1),
+    "enable_master_comm_opt": (MIRRORED, False),
+    "sync_batchnorm": (_PIPELINES, None),
+    "baseline": (_PIPELINES, True),
+}
+"""Parameters that only some schemes read, and their defaults there."""
+_OF_LEARNING: dict[str, Any] = {
+    "schedule": None,
+    "enable_master_comm_opt": None,
+    "optimizer": "sgd",
+    "learning_rate": 0.001,
+    "weight_decay": 0.0,
+    "learning_rate_decay": 1.0,
+    "checkpoint_every": None,
+    "sync_batchnorm": None,
+}
+"""Parameters that do nothing where nothing is learnt."""
+
+
+def resolve(name: str, params: Params) -> Params:
+    """Fill in what follows from other parameters.
+
+    Raises:
+        ParamError: A parameter contradicts another, does nothing, or asks for a model, a balance or
+            tiles that cannot be.
+    """
+    params = _resolve_learning(_resolve_scheme(resolve_rounds(params)))
+    _check_data(params)
+    params = _resolve_numbers(params)
+    if params["scheme"] in TILED:
+        params = _resolve_halo(resolve_grids(params))
+    if params["scheme"] != "sequential":
+        params = resolve_members(params)
+        check_round_members(params)
+    if params["schedule"] == "1f1b-deep" and params["scheme"] in MIRRORED:
+        raise ParamError(
+            "schedule", "1f1b-deep is for one pipeline; mirrored ones take 1f1b, gpipe"
+        )
+    _check_shares(params)
+    params = with_model(name, params)
+    if params["scheme"] == "sequential":
+        return params
+    model = model_of(name, params)
+    params = resolve_balance(params, model)
+    check_fused(params, model)
+    return params
+
+
+def model_of(name: str, params: Params) -> Model:
+    """Return the model of complete parameters.
+
+    Raises:
+        ParamError: There is no such model, or not for such images.
+    """
+    from spbench_core.models.layers import ModelError
+    from spbench_core.models.registry import model
+
+    own = AMOEBANET if name == "amoebanet" else RESNET
+    try:
+        return model(
+            name,
+            image_size=parse_pair(params["image_size"]),
+            num_classes=params["num_classes"],
+            **{param.name: params[param.name] for param in own},
+        )
+    except ModelError as error:
+        raise ParamError(error.param, str(error)) from None
+
+
+def _refuse(params: Params, name: str, why: str) -> None:
+    if params[name] is not None:
+        raise ParamError(name, f"{name} does nothing {why}; leave it out")
+
+
+def _filled(params: Params, defaults: Mapping[str, Any]) -> Params:
+    return params | {name: default for name, default in defaults.items() if params[name] is None}
+
+
+def _resolve_scheme(params: Params) -> Params:
+    scheme = params["scheme"]
+    defaults = {}
+    for name, (schemes, default) in _OF_SCHEMES.items():
+        if scheme in schemes:
+            defaults[name] = default
+        else:
+            _refuse(params, name, f"in scheme {scheme}, only in {', '.join(schemes)}")
+    if params["enable_evaluation"]:
+        defaults = {name: value for name, value in defaults.items() if name not in _OF_LEARNING}
+    return _filled(params, defaults)
+
+
+def _resolve_learning(params: Params) -> Params:
+    if params["enable_evaluation"]:
+        for name in _OF_LEARNING:
+            # Whatever the order, inference is the same; but not with more stages a rank.
+            if params[name] != INTERLEAVED:
+                _refuse(params, name, "with enable_evaluation")
+        return params
+    params = _filled(params, _OF_LEARNING)
+    if params["checkpoint"] is None:
+        _refuse(params, "checkpoint_every", "without checkpoint")
+    if params["learning_rate_decay"] != 1 and params["num_epochs"] == 1:
+        raise ParamError(
+            "learning_rate_decay",
+            "learning_rate_decay does nothing in one epoch; take num_epochs 2 or more",
+        )
+    return params
+
+
+def _check_data(params: Params) -> None:
+    if params["app"] == "synthetic":
+        for name in ("datapath", "num_workers"):
+            _refuse(params, name, "with app synthetic")
+    elif params["datapath"] is None:
+        raise ParamError("datapath", f"app {params['app']} needs a datapath")
+
+
+def _resolve_numbers(params: Params) -> Params:
+    if params["precision"] == "int8":
+        if not params["enable_evaluation"]:
+            raise ParamError("precision", "int8 can infer, not learn; set enable_evaluation")
+        if params["device"] == "cuda":
+            raise ParamError("device", "int8 infers on device cpu alone")
+        params = params | {"device": "cpu"}
+    check_tf32(params)
+    if params["backend"] == "nccl" and params["device"] == "cpu":
+        raise ParamError("backend", "backend nccl carries data of device cuda, not of cpu")
+    return params
+
+
+def _resolve_halo(params: Params) -> Params:
+    if params["halo_D2"] and params["sync_batchnorm"] is not None:
+        raise ParamError(
+            "sync_batchnorm", "sync_batchnorm cannot be had with halo_D2; leave out one of them"
+        )
+    if not params["halo_D2"]:
+        _refuse(params, "fused_layers", "without halo_D2")
+        return params
+    return _filled(params, {"fused_layers": 1})
+
+
+def _check_shares(params: Params) -> None:
+    """Refuse a layout that shares nothing, and a batch too small for its shares."""
+    from spbench_core.layout.micro_batches import check_images
+
+    layout, scheme = layout_of(params), params["scheme"]
+    if layout.replicas == 1:
+        _refuse(params, "sync_batchnorm", "with one replica")
+    members = max(stage.members for stage in layout.stages)
+    if scheme != "sequential":
+        if layout.ranks == 1:
+            raise ParamError("split_size", f"{scheme} on one rank is scheme sequential")
+        if layout.mirrored and len(layout.stages) == 1:
+            raise ParamError(
+                "split_size", f"a pipeline of one stage has no mirror; {scheme} takes 2 or more"
+            )
+    try:
+        check_images(
+            params["batch_size"], params["parts"], mirrored=layout.mirrored, members=members
+        )
+    except ValueError as error:
+        raise ParamError("batch_size", f"batch_size: {error}") from None
+
+
+def with_model(name: str, params: Params) -> Params:
+    """Fill in which model it is; complete parameters of the others make sure that there is one.
+
+    Raises:
+        ParamError: There is no such model, or not for such images.
+    """
+    if name == "resnet" and params["arch"] is None:
+        params = _filled(params, {"version": 2, "depth": 110})
+    model_of(name, params)
+    return params
+
+
+def _phase(name: str, what: str) -> Metric:
+    """A part of a rank's step."""
+    return Metric(f"{name}_ms", "ms", "lower", what, part_of=TIME_MS.name)
+
+
+_METRICS = (
+    TIME_MS,
+    Metric(
+        "images_per_second", "1/s", "higher", "images of all replicas over the step's time", "min"
+    ),
+    _phase("forward", "forward work of a rank in a step, images made or read"),
+    _phase("backward", "backward work of a rank in a step"),
+    _phase("exchange", "halo exchange of a rank in a step"),
+    _phase("join", "what passes from stage to stage, waits left out"),
+    _phase("allreduce", "sums of gradients and statistics over ranks"),
+    _phase("optimizer", "the update of the weights"),
+    _phase("bubble", "a rank's wait for other stages, and for the next step"),
+    Metric("bubble", "1", "lower", "share of the ranks' time in which they wait", "mean"),
+    Metric("ideal_bubble", "1", "none", "the same of the schedule, its stages equally long"),
+    Metric("peak_memory_mb", "MB", "lower", "the most memory of a rank"),
+    Metric("bytes_sent", "B", "none", "bytes that a rank sends in a step"),
+    Metric("messages_sent", "1", "none", "messages of a rank in a step"),
+    Metric("parameters", "1", "none", "trainable parameters in use"),
+    Metric("loss", "1", "none", "cross entropy of the last step"),
+    Metric("skipped_steps", "1", "none", "steps of fp16 whose gradients were too large to be used"),
+    Metric("int8_share", "1", "higher", "share of the multiply-adds that are done in int8", "min"),
+    Metric("sequential_ms", "ms", "none", "one process' time for as many images"),
+    Metric("speedup_vs_sequential", "1", "higher", "sequential_ms over time_ms"),
+    Metric("efficiency", "1", "higher", "that over the number of ranks"),
+)
+_CHECKS = ("output", "loss", "input_grad", "grad", "running_stats", "weights", "slope", "products")
+_FAULTS = (
+    "drop-gradient",
+    "mean-instead-of-sum",
+    "tile-batchnorm",
+    "wrong-neighbour",
+    "skipped-microbatch",
+)
+
+
+def _checks(checks: tuple[str, ...], params: Params) -> tuple[str, ...]:
+    """Inference has outputs alone; slopes of the loss need the whole model on one process.
+
+    Products are compared on GPUs alone: with ``auto`` they are not counted upon.
+    """
+    if not params["validate"]:
+        return ()
+    left_out = set() if multiplies_either_way(params) else {"products"}
+    if params["scheme"] != "sequential":
+        left_out.add("slope")
+    if params["enable_evaluation"]:
+        left_out |= set(checks) - {"output", "products"}
+    return tuple(name for name in checks if name not in left_out)
+
+
+BENCHMARKS = tuple(
+    Benchmark(
+        name=f"model.{name}",
+        summary=f"{title} over many ranks: stages, tiles, mirrored pipelines, replicas",
+        module="spbench_workers.parallel.benchmark",
+        params=(*COMMON, *own),
+        metrics=_METRICS,
+        checks=_CHECKS,
+        faults=_FAULTS,
+        resolve=partial(resolve, name),
+        ranks=model_ranks,
+        choose_checks=_checks,
+        own_lines=True,
+        place=model_place,
+    )
+    for name, title, own in (
+        ("resnet", "a residual network", RESNET),
+        ("amoebanet", "AmoebaNet-D", AMOEBANET),
+    )
+)

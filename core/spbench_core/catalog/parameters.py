@@ -1,0 +1,188 @@
+"""Parameters of benchmarks: how each is read, bounded and named on a command line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from spbench_core.layout.tiles import parse_pair
+
+Kind = Literal[
+    "int", "float", "bool", "choice", "pair", "bytes", "bytes_list", "choices", "ints", "text"
+]
+LISTS = frozenset({"bytes_list", "choices", "ints"})
+"""Kinds whose value is a list."""
+Params = dict[str, Any]
+
+_UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9}
+_UNITS |= {"KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30}
+_TRUE, _FALSE = {"true", "on", "yes", "1"}, {"false", "off", "no", "0"}
+
+
+@dataclass(frozen=True, slots=True)
+class Param:
+    """One parameter: its type, its default, its bounds and its help.
+
+    ``default`` None means that the benchmark derives it from the others. ``aliases`` are further
+    names that a reference script gives it, ``spellings`` further words for its choices.
+    """
+
+    name: str
+    kind: Kind
+    default: Any
+    help: str
+    minimum: float | None = None
+    maximum: float | None = None
+    choices: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
+    spellings: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def flag(self) -> str:
+        """Its spelling on a command line, ``--image-size``."""
+        return "--" + self.name.replace("_", "-")
+
+    def read(self, value: Any) -> Any:
+        """Return the value in the parameter's own type.
+
+        Raises:
+            ValueError: The value is of another kind or out of bounds; the text says which.
+        """
+        reader = {
+            "int": _read_int,
+            "float": _read_float,
+            "bool": _read_bool,
+            "choice": self._read_choice,
+            "pair": self._read_pair,
+            "bytes": _read_bytes,
+            "bytes_list": _read_bytes_list,
+            "choices": self._read_choices,
+            "ints": _read_ints,
+            "text": _read_text,
+        }[self.kind]
+        read = reader(value)
+        for number in read if isinstance(read, list) else [read]:
+            self._check_bounds(number)
+        return read
+
+    def _check_bounds(self, number: Any) -> None:
+        if isinstance(number, (int, float)) and not isinstance(number, bool):
+            if self.minimum is not None and number < self.minimum:
+                raise ValueError(f"{number} is below the least value, {self.minimum:.15g}")
+            if self.maximum is not None and number > self.maximum:
+                raise ValueError(f"{number} is above the greatest value, {self.maximum:.15g}")
+
+    def _read_choice(self, value: Any) -> str:
+        text = self.spellings.get(str(value), str(value))
+        if text not in self.choices:
+            raise ValueError(f"{str(value)!r} is none of {', '.join(self.choices)}")
+        return text
+
+    def _read_choices(self, value: Any) -> list[str]:
+        words = [self._read_choice(word) for word in _items(value)]
+        for word in words:
+            if words.count(word) > 1:
+                raise ValueError(f"{word} stands twice in the list")
+        return words
+
+    def _read_pair(self, value: Any) -> int | str:
+        if isinstance(value, (bool, float)) or not isinstance(value, (int, str)):
+            raise ValueError(f"{value!r} is neither N nor RxC")
+        least = 1 if self.minimum is None else int(self.minimum)
+        first, second = parse_pair(value, least)
+        for number in (first, second):
+            self._check_bounds(number)
+        return f"{first}x{second}" if "x" in str(value).lower() else first
+
+    def json_schema(self) -> dict[str, Any]:
+        """Return the JSON Schema of a value as a suite file may give it."""
+        schema: dict[str, Any] = {"description": self.help}
+        if self.default is not None:
+            schema["default"] = self.default
+        if self.kind == "choice":
+            return schema | {"enum": [*self.choices, *self.spellings]}
+        if self.kind == "bool":
+            return schema | {"enum": [True, False, "on", "off", "yes", "no"]}
+        if self.kind == "choices":
+            one = {"enum": [*self.choices, *self.spellings]}
+            return schema | {"anyOf": [one, {"type": "string"}, {"type": "array", "items": one}]}
+        types: dict[str, Any] = {
+            "int": ["integer", "string"],
+            "float": "number",
+            "pair": ["integer", "string"],
+            "bytes": ["integer", "string"],
+            "bytes_list": ["array", "string", "integer"],
+            "ints": ["array", "string", "integer"],
+            "text": ["array", "string", "integer"],
+        }
+        schema["type"] = types[self.kind]
+        if self.minimum is not None:
+            schema["minimum"] = self.minimum
+        if self.maximum is not None:
+            schema["maximum"] = self.maximum
+        return schema
+
+
+def _read_int(value: Any) -> int:
+    if isinstance(value, bool) or (isinstance(value, float) and not value.is_integer()):
+        raise ValueError(f"{value!r} is not a whole number")
+    try:
+        return int(value)
+    except (TypeError, ValueError):
+        raise ValueError(f"{value!r} is not a whole number") from None
+
+
+def _read_float(value: Any) -> float:
+    try:
+        number = float("nan") if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError):
+        raise ValueError(f"{value!r} is not a number") from None
+    if number != number or number in (float("inf"), float("-inf")):
+        raise ValueError(f"{value!r} is not a finite number")
+    return number
+
+
+def _read_bool(value: Any) -> bool:
+    text = str(value).lower()
+    if text in _TRUE:
+        return True
+    if text in _FALSE:
+        return False
+    raise ValueError(f"{value!r} is neither true nor false")
+
+
+def _read_bytes(value: Any) -> int:
+    match = re.fullmatch(r"\s*(\d+)\s*([kmg]?i?b?)\s*", str(value), re.IGNORECASE)
+    unit = match[2].upper() if match else "?"
+    unit += "B" if unit and not unit.endswith("B") else ""
+    if match is None or unit not in _UNITS:
+        raise ValueError(f"{value!r} is no number of bytes (write 65536, 64KiB or 1MB)")
+    return int(match[1]) * _UNITS[unit]
+
+
+def _read_bytes_list(value: Any) -> list[int]:
+    return [_read_bytes(item) for item in _items(value)]
+
+
+def _read_ints(value: Any) -> list[int]:
+    return [_read_int(item) for item in _items(value)]
+
+
+def _items(value: Any) -> list[Any]:
+    items = value if isinstance(value, list) else str(value).split(",")
+    if not items:
+        raise ValueError("the list is empty")
+    return [item.strip() if isinstance(item, str) else item for item in items]
+
+
+def _read_text(value: Any) -> str:
+    """Return words as they are; a list as YAML has it becomes ``a,b,c``."""
+    items = value if isinstance(value, list) else [value]
+    if any(isinstance(item, (bool, float)) or not isinstance(item, (int, str)) for item in items):
+        raise ValueError(f"{value!r} is no text")
+    text = ",".join(str(item).strip() for item in items)
+    if not text:
+        raise ValueError("the text is empty")
+    return text

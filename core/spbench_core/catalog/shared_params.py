@@ -1,0 +1,28 @@
+"""Parameters that several benchmarks have, so that they are spelt and bounded alike."""
+
+from __future__ import annotations
+
+from spbench_core.catalog.parameters import Param
+
+DTYPES = ("fp32", "fp64", "fp16", "bf16")
+
+
+def warmup(default: int) -> Param:
+    """Iterations that are run and dropped before the timed ones."""
+    return Param("warmup", "int", default, "iterations run and dropped first", minimum=0)
+
+
+def iterations(default: int) -> Param:
+    """Timed iterations."""
+    return Param("iterations", "int", default, "timed iterations", minimum=1, maximum=10**7)
+
+
+SEED = Param("seed", "int", 0, "seed of the random data", minimum=0, maximum=2**31 - 1)
+DTYPE = Param("dtype", "choice", "fp32", "number format of the data", choices=DTYPES)
+DEVICE = Param(
+    "device",
+    "choice",
+    "auto",
+    "where a rank keeps its data; auto takes a GPU where there is one",
+    choices=("auto", "cpu", "cuda"),
+)

@@ -1,0 +1,213 @@
+"""Names of key-value stores, and which rank is what in them.
+
+The names are MXNet's, which reads them by the words in them: ``dist``, ``device`` and ``_async``,
+in any order. ``allreduce`` is a store without any server or home: every device has the sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from spbench_core.catalog.benchmark import ParamError
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """A kind of store.
+
+    Attributes:
+        name: Its name, as results bear it.
+        dist: Whether server ranks keep the values.
+        on_device: Whether a worker's devices sum among themselves, key by key on the key's home;
+            otherwise all of a worker's gradients are summed in one place.
+        asynchronous: Whether a server takes each push for itself instead of one round of all
+            workers' pushes.
+    """
+
+    name: str
+    dist: bool = False
+    on_device: bool = False
+    asynchronous: bool = False
+
+    @property
+    def compresses(self) -> bool:
+        """Whether gradients may be compressed: MXNet refuses where a push goes to the host."""
+        return self.dist or self.on_device
+
+    @property
+    def needs_optimizer(self) -> bool:
+        """Whether pushes only mean something to an optimizer: MXNet's server ends without one."""
+        return self.asynchronous
+
+
+STORES: dict[str, Store] = {
+    store.name: store
+    for store in (
+        Store("local"),
+        Store("device", on_device=True),
+        Store("dist_sync", dist=True),
+        Store("dist_device_sync", dist=True, on_device=True),
+        Store("dist_async", dist=True, asynchronous=True),
+        Store("dist_async_device", dist=True, on_device=True, asynchronous=True),
+        Store("allreduce"),
+    )
+}
+
+SPELLINGS: dict[str, str] = {
+    "dist_sync_device": "dist_device_sync",
+    "dist_device_async": "dist_async_device",
+}
+"""Other names of the same stores."""
+
+
+def store_of(name: str) -> Store:
+    """Return the store of that name or spelling.
+
+    Raises:
+        ValueError: There is no such store.
+    """
+    store = STORES.get(SPELLINGS.get(name, name))
+    if store is None:
+        raise ValueError(f"{name!r} is none of {', '.join([*STORES, *SPELLINGS])}")
+    return store
+
+
+def parse_devices(value: int | str | Sequence[int]) -> tuple[int, ...]:
+    """Read the devices of one worker: how many, ``4``, or which, ``0,1,2,3``.
+
+    A number alone is always a count: ``1`` is device 0, ``1,`` is device 1.
+
+    Raises:
+        ValueError: It is neither, names none, or names one twice.
+    """
+    if isinstance(value, list | tuple):
+        text = ",".join(map(str, value)) + ","
+    else:
+        text = str(value).strip()
+    try:
+        numbers = [int(word) for word in text.removesuffix(",").split(",")]
+    except ValueError:
+        raise ValueError(
+            f"{value!r} is neither a number of devices nor a list such as 0,1"
+        ) from None
+    devices = tuple(numbers if "," in text else range(numbers[0]))
+    if not devices or min(devices) < 0:
+        raise ValueError(f"{value!r} names no device (write 2, or 0,1)")
+    if len(set(devices)) < len(devices):
+        raise ValueError(f"{value!r} names a device twice")
+    return devices
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """What a rank is that has gradients: the device ``index`` of a ``worker``, both from 0."""
+
+    worker: int
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """What a rank is that keeps values: the server ``index``, from 0."""
+
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Roles:
+    """Which rank is what: the devices of worker 0, of worker 1, ..., and the servers last.
+
+    Attributes:
+        workers: Workers, each with as many devices.
+        devices: Devices of one worker.
+        servers: Server ranks.
+    """
+
+    workers: int
+    devices: int
+    servers: int
+
+    @property
+    def size(self) -> int:
+        """The number of ranks."""
+        return self.workers * self.devices + self.servers
+
+    @property
+    def device_ranks(self) -> range:
+        """The ranks that are devices."""
+        return range(self.workers * self.devices)
+
+    @property
+    def server_ranks(self) -> range:
+        """The ranks that are servers, server 0 first."""
+        return range(self.workers * self.devices, self.size)
+
+    def devices_of(self, worker: int) -> range:
+        """Return the ranks of a worker's devices."""
+        return range(worker * self.devices, (worker + 1) * self.devices)
+
+    def role(self, rank: int) -> Device | Server:
+        """Return what a rank is.
+
+        Raises:
+            ValueError: There is no such rank.
+        """
+        if not 0 <= rank < self.size:
+            raise ValueError(f"rank {rank} is none of the {self.size} ranks of {self}")
+        if rank in self.server_ranks:
+            return Server(rank - self.server_ranks.start)
+        return Device(*divmod(rank, self.devices))
+
+
+def roles_of(
+    store: Store, devices: int, num_workers: int | None = None, num_servers: int | None = None
+) -> Roles:
+    """Return who is who in a store with so many devices a worker.
+
+    Args:
+        store: The kind of store.
+        devices: Devices of one worker.
+        num_workers: Workers; None means 1. Only a dist store has more than one.
+        num_servers: Servers; None means as many as workers in a dist store, else none.
+
+    Raises:
+        ParamError: A number that the store cannot use.
+    """
+    workers = 1 if num_workers is None else num_workers
+    if workers < 1:
+        raise ParamError("num_workers", f"num_workers {workers} is below 1")
+    if store.dist:
+        servers = workers if num_servers is None else num_servers
+        if servers < 1:
+            raise ParamError("num_servers", f"{store.name} needs a server, not {servers}")
+        return Roles(workers, devices, servers)
+    if workers != 1:
+        raise ParamError(
+            "num_workers", f"{store.name} has one worker, not {workers}: raise gpus instead"
+        )
+    if num_servers:
+        raise ParamError("num_servers", f"{store.name} has no servers, not {num_servers}")
+    return Roles(1, devices, 0)
+
+
+def ranks(
+    kv_store: str,
+    gpus: int | str | Sequence[int],
+    num_workers: int | None = None,
+    num_servers: int | None = None,
+) -> int:
+    """Return the number of ranks that these parameters need.
+
+    Raises:
+        ParamError: One of them is wrong, or of no use to the store.
+    """
+    try:
+        store = store_of(kv_store)
+    except ValueError as error:
+        raise ParamError("kv_store", f"kv_store: {error}") from None
+    try:
+        devices = parse_devices(gpus)
+    except ValueError as error:
+        raise ParamError("gpus", f"gpus: {error}") from None
+    return roles_of(store, len(devices), num_workers, num_servers).size

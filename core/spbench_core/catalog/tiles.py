@@ -1,0 +1,197 @@
+"""Parameters of benchmarks whose image is cut into tiles, one a rank."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from spbench_core.catalog.benchmark import ParamError, Ranks
+from spbench_core.catalog.parameters import Param, Params
+from spbench_core.layout.tiles import Grid, grid_of, pair_text, parse_pair
+from spbench_core.layout.window import Window, Window2d
+
+_MOST = 1 << 20
+"""Pixels of any side."""
+
+IMAGE_SIZE = Param("image_size", "pair", 1024, "pixels of the whole image, N or HxW", maximum=_MOST)
+BATCH_SIZE = Param("batch_size", "int", 1, "images in one exchange", minimum=1)
+IN_CHANNELS = Param("in_channels", "int", 1, "channels of the image", minimum=1)
+NUM_SPATIAL_PARTS = Param(
+    "num_spatial_parts", "int", None, "tiles; the grid's size, or else 4", minimum=1
+)
+SLICE_METHOD = Param(
+    "slice_method",
+    "choice",
+    None,
+    "vertical cuts the width, horizontal the height, square (default) both",
+    choices=("vertical", "horizontal", "square"),
+)
+GRID = Param("grid", "pair", None, "tiles as RxC, in place of slice_method")
+CHANNELS_LAST = Param(
+    "channels_last", "bool", False, "whether a pixel's channels lie together in memory"
+)
+TRANSPORT = Param(
+    "transport",
+    "choice",
+    "auto",
+    "what carries halos; auto times those that apply and takes the fastest",
+    choices=("auto", "packed", "datatype", "shm", "cuda", "nccl"),
+)
+HALO_LEN = Param(
+    "halo_len", "int", None, "pixels that the kernel reaches beyond its centre; else 1", minimum=1
+)
+KERNEL = Param("kernel", "pair", None, "rows and columns of the kernel; 2 * halo_len + 1")
+STRIDE = Param("stride", "pair", 1, "pixels from one output to the next")
+DILATION = Param("dilation", "pair", 1, "pixels from one tap of the kernel to the next")
+PADDING = Param(
+    "padding", "pair", None, "zeros around the image; dilation * (kernel - 1) / 2", 0, _MOST
+)
+ONE_H_DIM = Param(
+    "enable_one_h_dim_kernel", "bool", False, "a kernel of one row, 1 x (2 * halo_len + 1)"
+)
+ONE_W_DIM = Param(
+    "enable_one_w_dim_kernel", "bool", False, "a kernel of one column, (2 * halo_len + 1) x 1"
+)
+
+TILES = (IMAGE_SIZE, BATCH_SIZE, IN_CHANNELS, NUM_SPATIAL_PARTS, SLICE_METHOD, GRID)
+"""How an image is cut."""
+KERNELS = (HALO_LEN, KERNEL, STRIDE, DILATION, PADDING, ONE_H_DIM, ONE_W_DIM)
+"""What a convolution reads."""
+
+TRANSPORT_DEVICES = {
+    "packed": "cpu",
+    "datatype": "cpu",
+    "shm": "cpu",
+    "cuda": "cuda",
+    "nccl": "cuda",
+}
+"""Where the data of each transport are."""
+
+
+def resolve_tiles(params: Params) -> Params:
+    """Fill in grid, slice_method and num_spatial_parts from whichever of them is given.
+
+    Raises:
+        ParamError: They contradict each other, the tiles make no such grid, the image has too few
+            pixels for it, or the transport does not fit the device.
+    """
+    params = _resolve_grid(params)
+    height, width = parse_pair(params["image_size"])
+    grid = grid_of_params(params)
+    if grid.rows > height or grid.cols > width:
+        raise ParamError(
+            "image_size", f"an image of {height}x{width} pixels has too few for a grid of {grid}"
+        )
+    transport, device = params["transport"], params["device"]
+    needed = TRANSPORT_DEVICES.get(transport, device)
+    if device not in ("auto", needed):
+        raise ParamError(
+            "transport", f"transport {transport} carries data of device {needed}, not of {device}"
+        )
+    return params
+
+
+def grid_of_params(params: Params) -> Grid:
+    """Return the grid of complete parameters."""
+    return Grid(*parse_pair(params["grid"]))
+
+
+def _resolve_grid(params: Params) -> Params:
+    parts, method = params["num_spatial_parts"], params["slice_method"]
+    if params["grid"] is None:
+        try:
+            grid = grid_of(method or "square", parts or 4)
+        except ValueError as error:
+            raise ParamError("num_spatial_parts", f"slice_method square: {error}") from None
+    else:
+        grid = grid_of_params(params)
+        _agree(grid, parts, method)
+    return params | {
+        "grid": str(grid),
+        "num_spatial_parts": grid.size,
+        "slice_method": method or _method_of(grid),
+    }
+
+
+def _agree(grid: Grid, parts: int | None, method: str | None) -> None:
+    if parts not in (None, grid.size):
+        raise ParamError(
+            "num_spatial_parts", f"grid {grid} has {grid.size} tiles, num_spatial_parts is {parts}"
+        )
+    try:
+        fits = method is None or grid_of(method, grid.size) == grid
+    except ValueError:
+        fits = False
+    if not fits:
+        raise ParamError("grid", f"grid {grid} is not slice_method {method}; give one of the two")
+
+
+def _method_of(grid: Grid) -> str | None:
+    if grid.rows == grid.cols:
+        return "square"
+    return "vertical" if grid.rows == 1 else "horizontal" if grid.cols == 1 else None
+
+
+def resolve_kernel(params: Params) -> Params:
+    """Fill in kernel and padding from what is given.
+
+    Raises:
+        ParamError: They contradict each other, or the kernel is larger than the padded image.
+    """
+    kernel = _kernel(params)
+    padding = params["padding"]
+    if padding is None:
+        dilation = parse_pair(params["dilation"])
+        rows, cols = (d * (k - 1) // 2 for k, d in zip(kernel, dilation, strict=True))
+        padding = pair_text((rows, cols))
+    params = params | {"kernel": pair_text(kernel), "padding": padding}
+    try:
+        window_of_params(params).outputs(*parse_pair(params["image_size"]))
+    except ValueError as error:
+        raise ParamError("kernel", str(error)) from None
+    return params
+
+
+def window_of_params(params: Params) -> Window2d:
+    """Return the window that complete parameters describe."""
+    pairs = (parse_pair(params[name], 0) for name in ("kernel", "stride", "padding", "dilation"))
+    rows, cols = zip(*pairs, strict=True)
+    return Window2d(Window(*rows), Window(*cols))
+
+
+def conv_sizes(params: Params) -> Params:
+    """Return the sizes of complete parameters as torch's convolutions take them."""
+    names = {"kernel_size": "kernel"} | {name: name for name in ("stride", "padding", "dilation")}
+    return {theirs: parse_pair(params[ours], 0) for theirs, ours in names.items()}
+
+
+def _kernel(params: Params) -> tuple[int, int]:
+    halo_len, given = params["halo_len"], params["kernel"]
+    one_row, one_col = params["enable_one_h_dim_kernel"], params["enable_one_w_dim_kernel"]
+    if one_row and one_col:
+        raise ParamError(
+            "enable_one_w_dim_kernel",
+            "enable_one_h_dim_kernel and enable_one_w_dim_kernel leave a kernel of one pixel; "
+            "give one of the two",
+        )
+    if given is not None and halo_len is None and not (one_row or one_col):
+        return parse_pair(given)
+    side = 2 * (halo_len or 1) + 1
+    kernel = (1 if one_row else side, 1 if one_col else side)
+    if given is not None and parse_pair(given) != kernel:
+        raise ParamError(
+            "kernel",
+            f"kernel {given} is not the {kernel[0]}x{kernel[1]} that halo_len "
+            f"{halo_len or 1} makes; give one of the two",
+        )
+    return kernel
+
+
+def tile_ranks(params: Params) -> Ranks:
+    """One rank a tile."""
+    return Ranks(exact=int(params["num_spatial_parts"]))
+
+
+def tile_place(params: Params, rank: int) -> dict[str, Any]:
+    """The tile of a rank, as row and column of the grid."""
+    row, col = divmod(rank, grid_of_params(params).cols)
+    return {"tile": f"{row},{col}"}

@@ -1,0 +1,1 @@
+"""Events: what ranks and the console say of a run, line by line."""

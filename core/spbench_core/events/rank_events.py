@@ -1,0 +1,168 @@
+"""The rank events, ``spbench.events/1``: what a rank tells the console, line by line.
+
+One JSON object a line over one TCP connection a rank (or one file a rank, in a batch job). Every
+event has ``event``, ``rank``, ``seq`` and ``time`` (seconds since the epoch, UTC); ``seq`` counts
+from 0 without a gap, so that a lost line is seen.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+SCHEMA = "spbench.events/1"
+
+ENV_COLLECTOR = "SPBENCH_COLLECTOR"
+"""``host:port`` of the console's collector; several, separated by commas, are tried in order."""
+ENV_TOKEN = "SPBENCH_TOKEN"
+ENV_RUN = "SPBENCH_RUN"
+"""The run's id, in the environment of every process of a run."""
+ENV_EVENTS_DIR = "SPBENCH_EVENTS_DIR"
+ENV_CASES = "SPBENCH_CASES"
+ENV_DEVICE = "SPBENCH_DEVICE"
+"""``cuda`` in the ranks' environment, where a case of the job asks for a GPU."""
+ENV_KERNEL_LOADING = "CUDA_MODULE_LOADING"
+"""CUDA's own; ``EAGER`` where stages of a model talk over NCCL: a kernel that is loaded when it is
+first launched may wait for the whole GPU, and so for a receive that is posted."""
+
+MAX_LINE = 1 << 20
+"""Bytes of the longest line, its newline included."""
+MAX_HELLO = 4096
+"""Bytes that a connection may send before it has shown its token."""
+CONNECT_TIMEOUT = 5.0
+HEARTBEAT_INTERVAL = 1.0
+SILENCE_LIMIT = 10.0
+BATCH_INTERVAL = 0.1
+"""Seconds between two batches of samples, at least."""
+
+ASLEEP = "asleep"
+"""How a rank that is asked where it stands says that its main thread uses no CPU."""
+
+Event = dict[str, Any]
+
+_TEXT = frozenset({str})
+_INTEGER = frozenset({int})
+_NUMBER = frozenset({int, float})
+_FLAG = frozenset({bool})
+_LIST = frozenset({list})
+_OBJECT = frozenset({dict})
+_NOTHING = type(None)
+_MISSING = object()
+_LEFT_OUT = frozenset({type(_MISSING)})
+"""The type of a field that is not there: no JSON value has it."""
+_HEAD = {"seq": _INTEGER, "time": _NUMBER}
+_RANK = {"rank": _INTEGER}
+_RANK_OR_NONE = {"rank": _INTEGER | {_NOTHING}}
+_OF_CASE = {**_HEAD, **_RANK, "case": _TEXT}
+_OF_REPEAT = {**_OF_CASE, "repeat": _INTEGER}
+_FIELDS: dict[str, dict[str, frozenset[type]]] = {
+    "hello": {**_HEAD, **_RANK_OR_NONE, "token": _TEXT, "host": _TEXT, "pid": _INTEGER},
+    "ready": {
+        **_HEAD,
+        **_RANK,
+        "size": _INTEGER,
+        "local_rank": _INTEGER,
+        "cpus": _LIST,
+        "device": _TEXT,
+        "versions": _OBJECT,
+    },
+    "case_start": _OF_REPEAT,
+    "progress": {**_OF_CASE, "phase": _TEXT, "done": _INTEGER, "total": _INTEGER},
+    "samples": {**_OF_REPEAT, "metric": _TEXT, "values": _LIST},
+    "check": {
+        **_OF_REPEAT,
+        "name": _TEXT,
+        "passed": _FLAG,
+        "max_abs_error": _NUMBER | {_NOTHING} | _LEFT_OUT,
+        "tolerance": _NUMBER | _LEFT_OUT,
+        "detail": _TEXT | _LEFT_OUT,
+    },
+    "metric": {
+        **_OF_REPEAT,
+        "name": _TEXT,
+        "value": _NUMBER | {_NOTHING},
+        "labels": _OBJECT | _LEFT_OUT,
+        "measured_by": _TEXT | _LEFT_OUT,
+    },
+    "device": {**_OF_REPEAT, "device": _TEXT, "reason": _TEXT},
+    "choice": {**_OF_REPEAT, "name": _TEXT, "value": _TEXT, "reason": _TEXT},
+    "log": {**_HEAD, **_RANK_OR_NONE, "level": _TEXT, "message": _TEXT},
+    "case_end": {**_OF_REPEAT, "status": _TEXT, "error": _OBJECT | _LEFT_OUT},
+    "heartbeat": {**_HEAD, **_RANK_OR_NONE},
+    "bye": {**_HEAD, **_RANK},
+}
+"""The exact types that each field may have; a bool is no number."""
+KINDS = tuple(_FIELDS)
+
+
+class ProtocolError(ValueError):
+    """A line that is no rank event."""
+
+
+def encode(event: Mapping[str, Any]) -> bytes:
+    """Return the event as one line.
+
+    Raises:
+        ProtocolError: It has a NaN or an infinity, or the line would be longer than MAX_LINE.
+    """
+    try:
+        text = json.dumps(event, separators=(",", ":"), allow_nan=False)
+    except ValueError as error:
+        raise ProtocolError(f"event {event.get('event')!r} is not JSON: {error}") from None
+    line = text.encode() + b"\n"
+    if len(line) > MAX_LINE:
+        raise ProtocolError(f"event {event.get('event')!r} is {len(line)} bytes long")
+    return line
+
+
+def decode(line: bytes) -> Event:
+    """Return the event of one line, its kind and the types of its fields checked.
+
+    The console does this for every line of every rank, so it is written for speed.
+
+    Raises:
+        ProtocolError: The line is not JSON, not an object, of no known kind, lacks a field, or has
+            a number that is not finite.
+    """
+    try:
+        text = line.decode()
+        event, end = (_SHORT if len(line) < _LONG_LINE else _LONG).raw_decode(text)
+    except (ValueError, RecursionError) as error:
+        raise ProtocolError(f"not JSON: {error}") from None
+    if end != len(text) and text[end:].strip():
+        raise ProtocolError("not JSON: there is more than one value")
+    if type(event) is not dict:
+        raise ProtocolError("not an object")
+    kind = event.get("event")
+    fields = _FIELDS.get(kind) if type(kind) is str else None
+    if fields is None:
+        raise ProtocolError(f"unknown event {kind!r}")
+    for name, types in fields.items():
+        if type(event.get(name, _MISSING)) not in types:
+            raise ProtocolError(f"{kind}: field {name!r} is missing or of a wrong type")
+    if kind == "samples" and not _NUMBER.issuperset(map(type, event["values"])):
+        raise ProtocolError("samples: values has something that is no number")
+    return event
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if number - number:  # an infinity less itself is NaN, which is true
+        raise ValueError(f"{text} is too large")
+    return number
+
+
+def _whole(text: str) -> int:
+    _finite(text)
+    return int(text)
+
+
+def _refuse_constant(word: str) -> float:
+    raise ValueError(f"{word} is no number of JSON")
+
+
+_LONG_LINE = 300
+"""Bytes of a line that may hold a whole number beyond the floats; in shorter ones none fits."""
+_SHORT = json.JSONDecoder(parse_float=_finite, parse_constant=_refuse_constant)
+_LONG = json.JSONDecoder(parse_float=_finite, parse_int=_whole, parse_constant=_refuse_constant)

@@ -1,0 +1,1 @@
+"""Layouts: which rank holds which part of an image, a model and a batch."""

@@ -1,0 +1,100 @@
+"""Whom a rank works with: the groups that its place makes it a member of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from spbench_core.layout.stages import ModelLayout, Place
+
+RankTuple = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """The ranks around one rank, in one direction and one round of the model.
+
+    Every rank of a group has the same tuple for it, in the same order, so that a communicator can
+    be made of it; `previous` and `next` alone are a rank's own.
+
+    Attributes:
+        place: Where the rank stands.
+        tiles: The ranks that hold the other tiles of its images, itself among them, tile by tile;
+            itself alone where it holds whole images.
+        members: The ranks that share its micro-batches' images, itself among them; itself alone
+            where it holds a tile of each.
+        replicas: The ranks of the same stage, tile and member, over the replicas.
+        holders: All ranks that hold weights of this stage, over tiles, members, replicas and both
+            directions, ascending: whose gradients belong to one update. A rank that holds the
+            stage in both directions is in it once.
+        mirror: In a mirrored layout, the ranks at the two ends of the weights' and gradients' way
+            between the directions: this place's rank in direction 0, then in direction 1. One rank
+            where it is its own mirror; none in other layouts.
+        previous: The ranks whose outputs are this one's input; none in the first stage.
+        next: The ranks whose input is this one's output; none in the last stage.
+    """
+
+    place: Place
+    tiles: RankTuple
+    members: RankTuple
+    replicas: RankTuple
+    holders: RankTuple
+    mirror: RankTuple
+    previous: RankTuple
+    next: RankTuple
+
+
+def groups_of(layout: ModelLayout, rank: int, direction: int = 0, round: int = 0) -> Groups:
+    """Return the groups of a rank.
+
+    Raises:
+        ValueError: The layout has no such rank, direction or round.
+    """
+    place = layout.place(rank, direction, round)
+    ranks = layout.ranks_of(place.stage, place.replica, direction)
+    spatial = layout.stages[place.stage].spatial
+    index = ranks.index(rank)
+    return Groups(
+        place=place,
+        tiles=ranks if spatial else (rank,),
+        members=(rank,) if spatial else ranks,
+        replicas=tuple(
+            layout.ranks_of(place.stage, replica, direction)[index]
+            for replica in range(layout.replicas)
+        ),
+        holders=_holders(layout, place.stage),
+        mirror=_mirror(layout, place, index),
+        previous=_beside(layout, place, place.stage - 1),
+        next=_beside(layout, place, place.stage + 1),
+    )
+
+
+def _holders(layout: ModelLayout, stage: int) -> RankTuple:
+    ranks = {
+        rank
+        for replica in range(layout.replicas)
+        for direction in layout.directions
+        for rank in layout.ranks_of(stage, replica, direction)
+    }
+    return tuple(sorted(ranks))
+
+
+def _mirror(layout: ModelLayout, place: Place, index: int) -> RankTuple:
+    if not layout.mirrored:
+        return ()
+    pair = (layout.ranks_of(place.stage, place.replica, way)[index] for way in (0, 1))
+    return tuple(dict.fromkeys(pair))
+
+
+def _beside(layout: ModelLayout, place: Place, other: int) -> RankTuple:
+    """The ranks of a stage that this place exchanges images with.
+
+    Between two stages of members each keeps its share of the images; every other way each rank of
+    the one stage may hold pixels that any rank of the other needs.
+    """
+    if not 0 <= other < len(layout.stages):
+        return ()
+    ranks = layout.ranks_of(other, place.replica, place.direction)
+    here, there = layout.stages[place.stage], layout.stages[other]
+    if here.spatial or there.spatial or here.members != there.members:
+        return ranks
+    return (ranks[place.member],)

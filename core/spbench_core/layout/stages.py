@@ -1,0 +1,196 @@
+"""Places of a model's ranks: replica x stage x tile.
+
+A model is cut into stages. A stage's ranks each hold one tile of every image (a *spatial* stage),
+or whole images and a share of each micro-batch (its *members*; one, unless ``local_DP`` says more).
+A replica's ranks are numbered stage by stage, and replicas follow each other. In a mirrored layout
+(GEMS) each replica holds the model twice: direction 1 runs over the same ranks from the last to the
+first, so that the rank of stage ``s`` is also that of stage ``S - 1 - s`` of the other direction.
+In a layout of several rounds the stages run over the same ranks again and again (interleaved
+pipelines): with ``S`` stages a round, the ranks of stage ``s`` are those of ``S + s`` as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+
+from spbench_core.layout.tiles import Grid
+
+ONE_TILE = Grid(1, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """The ranks of one stage.
+
+    Attributes:
+        grid: The tiles of each image, one a rank; one tile is the whole image.
+        members: How many ranks share the images of a micro-batch among them.
+    """
+
+    grid: Grid = ONE_TILE
+    members: int = 1
+
+    def __post_init__(self) -> None:
+        if self.members < 1 or self.grid.size < 1:
+            raise ValueError("a stage has at least one rank")
+        if self.members > 1 and self.spatial:
+            raise ValueError("a stage's ranks share either tiles or images, not both")
+
+    @property
+    def ranks(self) -> int:
+        """How many ranks the stage has."""
+        return self.grid.size * self.members
+
+    @property
+    def spatial(self) -> bool:
+        """Whether its ranks hold tiles of images."""
+        return self.grid.size > 1
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a rank stands in one direction, and one round, of the model.
+
+    Attributes:
+        replica: Which copy of the model, each with images of its own.
+        stage: Which stage of it.
+        tile: Which tile of an image, row by row; 0 where it holds whole images.
+        member: Which share of a micro-batch's images; 0 where it holds a tile of each.
+        direction: 0, or 1 in the mirrored pipeline.
+    """
+
+    replica: int
+    stage: int
+    tile: int
+    member: int
+    direction: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ModelLayout:
+    """The table of a model's ranks.
+
+    Attributes:
+        stages: From the images to the loss, those of all rounds.
+        replicas: Copies of all stages, each with its own images (outer data parallelism).
+        mirrored: Whether a second pipeline runs over the same ranks the other way.
+        rounds: How often the stages run over the ranks; each rank has a stage in each round.
+    """
+
+    stages: tuple[Stage, ...]
+    replicas: int = 1
+    mirrored: bool = False
+    rounds: int = 1
+
+    def __post_init__(self) -> None:
+        if not self.stages or self.replicas < 1 or self.rounds < 1:
+            raise ValueError("a model has at least one stage, one replica and one round")
+        if self.rounds > 1:
+            self._check_rounds()
+
+    @property
+    def stages_a_round(self) -> int:
+        """Stages that are on different ranks."""
+        return len(self.stages) // self.rounds
+
+    @property
+    def ranks_a_replica(self) -> int:
+        """Ranks of one copy of the model."""
+        return sum(stage.ranks for stage in self.stages[: self.stages_a_round])
+
+    @property
+    def ranks(self) -> int:
+        """Ranks of all replicas: what the job must have."""
+        return self.replicas * self.ranks_a_replica
+
+    @property
+    def directions(self) -> tuple[int, ...]:
+        """The pipelines that each rank takes part in."""
+        return (0, 1) if self.mirrored else (0,)
+
+    def round_of(self, stage: int) -> int:
+        """Return in which round a stage is."""
+        return stage // self.stages_a_round
+
+    def place(self, rank: int, direction: int = 0, round: int = 0) -> Place:
+        """Return where a rank stands in a direction and a round.
+
+        Raises:
+            ValueError: There is no such rank, no such direction or no such round.
+        """
+        self._check(direction)
+        if not 0 <= round < self.rounds:
+            raise ValueError(f"round {round} is none of the {self.rounds} of this layout")
+        if not 0 <= rank < self.ranks:
+            raise ValueError(f"rank {rank} is none of the {self.ranks} ranks of this layout")
+        replica, local = divmod(rank, self.ranks_a_replica)
+        part = self.ranks_a_replica - 1 - local if direction else local
+        first = round * self.stages_a_round
+        for index, stage in enumerate(self.stages[first : first + self.stages_a_round], first):
+            if part < stage.ranks:
+                tile, member = divmod(part, stage.members)
+                return Place(replica, index, tile, member, direction)
+            part -= stage.ranks
+        raise AssertionError("a replica's ranks are those of its stages")
+
+    def places(self, rank: int) -> tuple[Place, ...]:
+        """Return where a rank stands, one place a direction or a round."""
+        ways = product(self.directions, range(self.rounds))
+        return tuple(self.place(rank, direction, round) for direction, round in ways)
+
+    def ranks_of(self, stage: int, replica: int = 0, direction: int = 0) -> tuple[int, ...]:
+        """Return the ranks of a stage, in the order of its tiles or members.
+
+        Raises:
+            ValueError: There is no such direction.
+        """
+        self._check(direction)
+        first = sum(before.ranks for before in self.stages[: stage % self.stages_a_round])
+        parts = range(first, first + self.stages[stage].ranks)
+        base, last = replica * self.ranks_a_replica, self.ranks_a_replica - 1
+        return tuple(base + (last - part if direction else part) for part in parts)
+
+    def _check(self, direction: int) -> None:
+        if direction not in self.directions:
+            raise ValueError(f"direction {direction} is none of {self.directions}")
+
+    def _check_rounds(self) -> None:
+        if self.mirrored:
+            raise ValueError("a mirrored layout has one round")
+        if len(self.stages) % self.rounds:
+            raise ValueError(f"{len(self.stages)} stages are no {self.rounds} rounds of as many")
+        if self.stages_a_round < 2:
+            raise ValueError("a round has at least two stages: else a rank is its own neighbour")
+        if self.stages != self.stages[: self.stages_a_round] * self.rounds:
+            raise ValueError("every round has the same ranks: its stages are those of the first")
+
+
+def model_layout(
+    stages: int,
+    grids: Sequence[Grid] = (),
+    *,
+    members: int | Sequence[int] = 1,
+    replicas: int = 1,
+    mirrored: bool = False,
+    rounds: int = 1,
+) -> ModelLayout:
+    """Return the layout whose first stages are tiled by ``grids``, and whose others have members.
+
+    ``members`` is one number for all of these others, or one for each. It takes
+    ``replicas * (sum of tiles + sum of members)`` ranks; of several rounds the first one's.
+
+    Raises:
+        ValueError: There are more grids than stages, not as many members as stages without tiles,
+            or a number is below 1; or the stages are no such rounds.
+    """
+    if len(grids) > stages:
+        raise ValueError(f"{len(grids)} stages in tiles are more than the {stages} of the model")
+    others = stages - len(grids)
+    each = [members] * others if isinstance(members, int) else list(members)
+    if len(each) != others:
+        raise ValueError(f"{len(each)} numbers of members are not one for each of {others} stages")
+    tiled = tuple(Stage(grid) for grid in grids)
+    whole = tuple(Stage(members=count) for count in each)
+    return ModelLayout(tiled + whole, replicas, mirrored, rounds)

@@ -1,0 +1,122 @@
+"""Places of tiles: which rank holds which part of an image.
+
+A grid cuts an image into ``rows x cols`` tiles, numbered row by row. Bounds along an axis are
+balanced: tile ``i`` of ``p`` over ``n`` pixels is ``[i*n//p, (i+1)*n//p)``, so that sizes differ
+by at most one pixel.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+Interval = tuple[int, int]
+"""Half-open: ``(first, one past the last)``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A rectangle of pixels, ``rows x cols`` of half-open intervals."""
+
+    rows: Interval
+    cols: Interval
+
+    @property
+    def height(self) -> int:
+        """Pixels from top to bottom; 0 for an empty box."""
+        return max(0, self.rows[1] - self.rows[0])
+
+    @property
+    def width(self) -> int:
+        """Pixels from left to right; 0 for an empty box."""
+        return max(0, self.cols[1] - self.cols[0])
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Height and width."""
+        return self.height, self.width
+
+    @property
+    def empty(self) -> bool:
+        """Whether the box holds no pixel."""
+        return self.height == 0 or self.width == 0
+
+    def intersect(self, other: Box) -> Box:
+        """Return the pixels that are in both."""
+        return Box(_intersect(self.rows, other.rows), _intersect(self.cols, other.cols))
+
+    def grow(self, by: int, within: Box) -> Box:
+        """Return the box with ``by`` more pixels on each side, cut at the edge of ``within``."""
+        rows = (self.rows[0] - by, self.rows[1] + by)
+        cols = (self.cols[0] - by, self.cols[1] + by)
+        return Box(rows, cols).intersect(within)
+
+
+def _intersect(a: Interval, b: Interval) -> Interval:
+    return max(a[0], b[0]), min(a[1], b[1])
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """``rows x cols`` tiles over an image; tile ``t`` stands at row ``t // cols``."""
+
+    rows: int
+    cols: int
+
+    @property
+    def size(self) -> int:
+        """Number of tiles."""
+        return self.rows * self.cols
+
+    def tile(self, index: int, height: int, width: int) -> Box:
+        """Return the pixels of a tile of an image of ``height x width`` pixels."""
+        row, col = divmod(index, self.cols)
+        return Box(bounds(row, self.rows, height), bounds(col, self.cols, width))
+
+    def __str__(self) -> str:
+        return f"{self.rows}x{self.cols}"
+
+
+def bounds(index: int, parts: int, length: int) -> Interval:
+    """Return the balanced interval of part ``index`` of ``parts`` over ``length`` pixels."""
+    return index * length // parts, (index + 1) * length // parts
+
+
+def parse_pair(text: int | str, least: int = 1) -> tuple[int, int]:
+    """Read ``N`` (meaning NxN) or ``RxC``.
+
+    Raises:
+        ValueError: It is neither, or a number is below ``least``.
+    """
+    first, cross, second = str(text).strip().lower().partition("x")
+    try:
+        pair = (int(first), int(second if cross else first))
+    except ValueError:
+        raise ValueError(f"{text!r} is neither N nor RxC") from None
+    if min(pair) < least:
+        raise ValueError(f"{text!r} has a number below {least}")
+    return pair
+
+
+def pair_text(pair: tuple[int, int]) -> int | str:
+    """Return a pair as `parse_pair` reads it: one number where both are the same."""
+    return pair[0] if pair[0] == pair[1] else f"{pair[0]}x{pair[1]}"
+
+
+def grid_of(slice_method: str, parts: int) -> Grid:
+    """Return the grid that a slice method makes of ``parts`` tiles.
+
+    ``vertical`` cuts the width into strips, ``horizontal`` the height, ``square`` both alike.
+
+    Raises:
+        ValueError: ``square`` of a number that is no square.
+    """
+    if slice_method == "vertical":
+        return Grid(1, parts)
+    if slice_method == "horizontal":
+        return Grid(parts, 1)
+    side = math.isqrt(parts)
+    if side * side != parts:
+        below, above = side * side, (side + 1) ** 2
+        raise ValueError(f"{parts} tiles make no square (the nearest that do: {below}, {above})")
+    return Grid(side, side)

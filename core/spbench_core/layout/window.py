@@ -1,0 +1,84 @@
+"""Sliding windows along an axis: which inputs an output needs.
+
+A window of ``kernel`` taps, ``dilation`` apart, moves by ``stride`` over an axis that is padded by
+``padding`` on both sides. Output ``o`` reads the inputs from ``o * stride - padding`` to
+``o * stride - padding + dilation * (kernel - 1)``; those outside ``[0, n)`` are padding.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from spbench_core.layout.tiles import Box, Interval
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A window along one axis."""
+
+    kernel: int
+    stride: int = 1
+    padding: int = 0
+    dilation: int = 1
+
+    @property
+    def span(self) -> int:
+        """Inputs from the first tap to the last, both counted."""
+        return self.dilation * (self.kernel - 1) + 1
+
+    def outputs(self, length: int) -> int:
+        """Return how many outputs an axis of ``length`` inputs has.
+
+        Raises:
+            ValueError: The window is larger than the padded axis.
+        """
+        padded = length + 2 * self.padding
+        if self.span > padded:
+            raise ValueError(
+                f"a kernel that spans {self.span} pixels is larger than {length} pixels "
+                f"with padding {self.padding} on both sides"
+            )
+        return (padded - self.span) // self.stride + 1
+
+    def need(self, outputs: Interval) -> Interval:
+        """Return the inputs that these outputs read, padding among them; empty for none."""
+        first, last = outputs[0], outputs[1] - 1
+        if last < first:
+            return 0, 0
+        start = first * self.stride - self.padding
+        return start, last * self.stride - self.padding + self.span
+
+    def inside(self, inputs: Interval) -> Interval:
+        """Return the outputs that read none but these inputs; empty where there are none."""
+        first = -(-(inputs[0] + self.padding) // self.stride)
+        last = (inputs[1] + self.padding - self.span) // self.stride
+        return (first, last + 1) if last >= first else (first, first)
+
+
+@dataclass(frozen=True, slots=True)
+class Window2d:
+    """A window over an image: one along the rows' axis (height), one along the columns'."""
+
+    rows: Window
+    cols: Window
+
+    def outputs(self, height: int, width: int) -> tuple[int, int]:
+        """Return height and width of what an image becomes.
+
+        Raises:
+            ValueError: The window is larger than the padded image.
+        """
+        return self.rows.outputs(height), self.cols.outputs(width)
+
+    def need(self, outputs: Box) -> Box:
+        """Return the pixels that a box of outputs reads, padding among them."""
+        if outputs.empty:
+            return Box((0, 0), (0, 0))
+        return Box(self.rows.need(outputs.rows), self.cols.need(outputs.cols))
+
+    @property
+    def single(self) -> bool:
+        """Whether an output reads the one input at its own place, and no output is skipped."""
+        return all(
+            (axis.kernel, axis.stride, axis.padding) == (1, 1, 0) for axis in (self.rows, self.cols)
+        )

@@ -1,0 +1,198 @@
+"""AmoebaNet-D, a network that evolution found.
+
+Cells, operations and names are those of torchgpipe, whose version MPI4DL's benchmarks use too. Two
+of its choices can be undone: where the published network has a maximum pool of 3x3, it has a mean
+pool (``pool3``); and MPI4DL's has lost the shift by one pixel of the second half of what halves a
+map, so that both halves read the same pixels (``shift``). Real et al., "Regularized Evolution for
+Image Classifier Architecture Search", 2018.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from spbench_core.models.compose import Chain, Concat, chain
+from spbench_core.models.layers import Cell, Layer, Model, ModelError, Plain
+from spbench_core.models.parts import (
+    CellPlaces,
+    Conv,
+    Identity,
+    Linear,
+    Map,
+    Mean,
+    Norm,
+    Part,
+    Pool,
+    Relu,
+)
+
+NORMAL = (
+    *((1, "conv1x1"), (1, "pool3")),
+    *((1, "none"), (0, "conv1x7_7x1")),
+    *((0, "conv1x1"), (0, "conv1x7_7x1")),
+    *((2, "pool3"), (2, "none")),
+    *((1, "avg3"), (5, "conv1x1")),
+)
+"""The operations of a normal cell in pairs that are added, each with the state that it reads."""
+NORMAL_CONCAT = (0, 3, 4, 6)
+REDUCTION = (
+    *((0, "max2"), (0, "pool3")),
+    *((2, "none"), (1, "conv3x3")),
+    *((2, "conv1x7_7x1"), (2, "pool3")),
+    *((3, "none"), (1, "max2")),
+    *((2, "avg3"), (3, "conv1x1")),
+)
+"""Likewise of a cell that halves height and width: what reads states 0 and 1 has a stride of 2."""
+REDUCTION_CONCAT = (4, 5, 6)
+HALVINGS = 32
+"""The image is halved five times."""
+LEAST_FILTERS = 8
+"""The narrowest convolutions have an eighth of them."""
+
+
+def amoebanet(
+    image: Map,
+    *,
+    num_classes: int = 10,
+    num_layers: int = 18,
+    num_filters: int = 416,
+    pool3: Literal["avg", "max"] = "avg",
+    shift: bool = False,
+) -> Model:
+    """Return AmoebaNet-D.
+
+    Args:
+        image: The shape of an image; height and width are multiples of 32.
+        num_classes: What the last layer tells apart.
+        num_layers: Normal cells, a multiple of 3; there are four reduction cells besides.
+        num_filters: Four times the filters of the first convolution; 8 or more.
+        pool3: What a pool of 3x3 in the published network's maximum's place takes.
+        shift: Whether the second half of what halves a map reads the odd pixels.
+
+    Raises:
+        ModelError: A number is none of these.
+    """
+    if num_layers < 3 or num_layers % 3:
+        raise ModelError("num_layers", f"num_layers is {num_layers}; it must be a multiple of 3")
+    if num_filters < LEAST_FILTERS:
+        raise ModelError(
+            "num_filters", f"num_filters is {num_filters}; it must be {LEAST_FILTERS} or more"
+        )
+    if pool3 not in ("avg", "max"):
+        raise ModelError("pool3", f"there is no pool3 {pool3!r}; there are avg and max")
+    _check_size(image)
+    cells = _Cells(num_filters // 4, pool3, shift)
+    stem = chain(relu=Relu(), conv=Conv(num_filters // 4, 3, stride=2), norm=Norm())
+    head = chain(mean=Mean(), linear=Linear(num_classes))
+    layers: list[Layer] = [Plain("stem1", stem)]
+    layers += cells.make(num_layers // 3)
+    layers.append(Plain("classify", head))
+    return Model(f"AmoebaNet-D ({num_layers}, {num_filters})", image, tuple(layers))
+
+
+def _check_size(image: Map) -> None:
+    for side in (image.height, image.width):
+        if side % HALVINGS or side < HALVINGS:
+            fitting = ", ".join(str(near) for near in _nearest(side))
+            raise ModelError(
+                "image_size",
+                f"an image of {image.height}x{image.width} pixels cannot be halved five times; "
+                f"height and width must be multiples of {HALVINGS} (near {side}: {fitting})",
+            )
+
+
+def _nearest(side: int) -> list[int]:
+    below = side - side % HALVINGS
+    return [size for size in (below, below + HALVINGS) if size]
+
+
+@dataclass(slots=True)
+class _Cells:
+    """Makes the cells, one after the other: each is twice as wide after a reduction.
+
+    Attributes:
+        channels: Filters of the next cell's operations.
+        pool3: As of `amoebanet`.
+        shift: As of `amoebanet`.
+        before: Channels of the output of the cell before, and of the one before that.
+        reduced: Whether the cell before was a reduction.
+    """
+
+    channels: int
+    pool3: Literal["avg", "max"]
+    shift: bool
+    before: tuple[int, int] = (0, 0)
+    reduced: bool = False
+
+    def make(self, normal_cells: int) -> Iterator[Cell]:
+        """Yield all cells, with so many normal ones in a row."""
+        self.before = (self.channels, self.channels)
+        yield self._cell("stem2", reduction=True)
+        yield self._cell("stem3", reduction=True)
+        for group in (1, 3, 5):
+            for index in range(normal_cells):
+                last = group == 5 and index == normal_cells - 1
+                yield self._cell(f"cell{group}_normal{index + 1}", reduction=False, last=last)
+            if group < 5:
+                yield self._cell(f"cell{group + 1}_reduction", reduction=True)
+
+    def _cell(self, name: str, *, reduction: bool, last: bool = False) -> Cell:
+        if reduction:
+            self.channels *= 2
+        prepare = (_relu_conv_norm(self.channels), self._prepare_older())
+        table, concat = (REDUCTION, REDUCTION_CONCAT) if reduction else (NORMAL, NORMAL_CONCAT)
+        operations = tuple(
+            (state, self._operation(kind, 2 if reduction and state < 2 else 1))
+            for state, kind in table
+        )
+        self.before = (len(concat) * self.channels, self.before[0])
+        self.reduced = reduction
+        return Cell(name, prepare, operations, CellPlaces(concat, keeps=not last))
+
+    def _prepare_older(self) -> Part:
+        """Return what fits the output of the cell before the last to this cell."""
+        if self.reduced:
+            return _halving(self.channels, self.shift)
+        if self.before[1] != self.channels:
+            return _relu_conv_norm(self.channels)
+        return Identity()
+
+    def _operation(self, kind: str, stride: int) -> Part:
+        match kind:
+            case "none":
+                return Identity()
+            case "avg3":
+                return Pool("avg", 3, 1, padding=1)
+            case "pool3":
+                return Pool(self.pool3, 3, stride, padding=1)
+            case "max2":
+                return Pool("max", 2, 2)
+            case "conv1x1":
+                return _relu_conv_norm(self.channels)
+            case "conv3x3":
+                return _narrowed(self.channels, ((3, 3), stride))
+        assert kind == "conv1x7_7x1", kind
+        return _narrowed(self.channels, ((1, 7), 1), ((7, 1), 1))
+
+
+def _relu_conv_norm(filters: int) -> Chain:
+    return chain(relu=Relu(), conv=Conv(filters), norm=Norm())
+
+
+def _narrowed(channels: int, *inner: tuple[tuple[int, int], int]) -> Chain:
+    """Return convolutions (kernel, stride) of a quarter of the channels, between two of 1x1."""
+    narrow = channels // 4
+    convs = [Conv(narrow), *(Conv(narrow, *sizes) for sizes in inner), Conv(channels)]
+    steps: list[tuple[str, Part]] = []
+    for index, conv in enumerate(convs, start=1):
+        steps += [(f"relu{index}", Relu()), (f"conv{index}", conv), (f"norm{index}", Norm())]
+    return Chain(tuple(steps))
+
+
+def _halving(filters: int, shift: bool) -> Chain:
+    """Return what halves height and width: two convolutions of every other pixel."""
+    half = filters // 2
+    halves = (("first", Conv(half, stride=2)), ("second", Conv(half, stride=2, shifted=shift)))
+    return chain(relu=Relu(), conv=Concat(halves), norm=Norm())

@@ -1,0 +1,80 @@
+"""How much there is to learn and to compute, counted without building."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from spbench_core.models.parts import CellPlaces, Conv, Kit, Map, Pool
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """What a part has.
+
+    Attributes:
+        parameters: Trainable parameters.
+        multiply_adds: Multiplications with an addition, of convolutions and fully connected layers,
+            forward, for one image.
+    """
+
+    parameters: int = 0
+    multiply_adds: int = 0
+
+
+class CountKit:
+    """A kit that makes nothing, and counts what there would be."""
+
+    def conv(self, conv: Conv, data: Map) -> Count:
+        weights = conv.filters * data.channels * conv.taps
+        made = conv.output(data)
+        bias = conv.filters if conv.bias else 0
+        return Count(weights + bias, weights * made.height * made.width)
+
+    def norm(self, data: Map) -> Count:
+        return Count(2 * data.channels)
+
+    def relu(self) -> Count:
+        return Count()
+
+    def identity(self) -> Count:
+        return Count()
+
+    def pool(self, pool: Pool, data: Map) -> Count:
+        return Count()
+
+    def mean(self, data: Map) -> Count:
+        return Count()
+
+    def flatten(self, data: Map) -> Count:
+        return Count()
+
+    def linear(self, outputs: int, data: Map) -> Count:
+        weights = outputs * data.values
+        return Count(weights + outputs, weights)
+
+    def chain(self, steps: Mapping[str, Count]) -> Count:
+        return _sum(steps.values())
+
+    def residual(self, main: Count, shortcut: Count, relu: bool) -> Count:
+        return _sum((main, shortcut))
+
+    def concat(self, branches: Mapping[str, Count]) -> Count:
+        return _sum(branches.values())
+
+    def cell(
+        self,
+        prepare: Sequence[Count],
+        operations: Sequence[tuple[int, Count]],
+        places: CellPlaces,
+    ) -> Count:
+        return _sum((*prepare, *(count for _, count in operations)))
+
+
+COUNTS: Final[Kit[Count]] = CountKit()
+
+
+def _sum(counts: Iterable[Count]) -> Count:
+    found = tuple(counts)
+    return Count(sum(one.parameters for one in found), sum(one.multiply_adds for one in found))

@@ -1,0 +1,135 @@
+"""Layers: what a pipeline may cut a network between."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import cached_property
+
+from spbench_core.models.compose import concatenated, same_shape
+from spbench_core.models.count import COUNTS, Count
+from spbench_core.models.parts import CellPlaces, Kit, M, Map, Part
+
+Flow = tuple[Map, ...]
+"""What goes from one layer to the next: one tensor, or the two that a cell gives on."""
+
+
+class ModelError(ValueError):
+    """A network that cannot be made as asked; ``param`` is the parameter that is wrong."""
+
+    def __init__(self, param: str, message: str) -> None:
+        super().__init__(message)
+        self.param = param
+
+
+class Layer(ABC):
+    """One of a network's layers, by a name without dots that no other has."""
+
+    __slots__ = ()
+    name: str
+
+    @abstractmethod
+    def output(self, flow: Flow) -> Flow:
+        """Return the shapes of what it gives on."""
+
+    @abstractmethod
+    def build(self, kit: Kit[M], flow: Flow) -> M:
+        """Return what the kit makes of it, for tensors of these shapes.
+
+        A module takes and gives a tensor where the flow is of one, and a tuple where it is of two.
+        """
+
+    def count(self, flow: Flow) -> Count:
+        """Return its trainable parameters, and its multiply-adds for one image."""
+        return self.build(COUNTS, flow)
+
+
+@dataclass(frozen=True)
+class Plain(Layer):
+    """A layer from one map to one map."""
+
+    name: str
+    part: Part
+
+    def output(self, flow: Flow) -> Flow:
+        (data,) = flow
+        return (self.part.output(data),)
+
+    def build(self, kit: Kit[M], flow: Flow) -> M:
+        (data,) = flow
+        return self.part.build(kit, data)
+
+
+@dataclass(frozen=True)
+class Cell(Layer):
+    """A cell of a network that was found by search: sums of two operations, then a concatenation.
+
+    It works on the outputs of the two cells before it; the first cell takes its one input for both.
+    These, prepared, are states 0 and 1; the sum of the operations 2i and 2i + 1 is state 2 + i.
+
+    Attributes:
+        name: Its name.
+        prepare: What is done to the previous cell's output, and to that of the one before.
+        operations: For each the state that it reads, and what it does.
+        places: What becomes of the states.
+    """
+
+    name: str
+    prepare: tuple[Part, Part]
+    operations: tuple[tuple[int, Part], ...]
+    places: CellPlaces
+
+    def output(self, flow: Flow) -> Flow:
+        states = self._states(flow)
+        made = concatenated(states[index] for index in self.places.concat)
+        return (made, flow[0]) if self.places.keeps else (made,)
+
+    def build(self, kit: Kit[M], flow: Flow) -> M:
+        states = self._states(flow)
+        inputs = zip(self.prepare, (flow[0], flow[-1]), strict=True)
+        prepare = [part.build(kit, data) for part, data in inputs]
+        operations = [(index, part.build(kit, states[index])) for index, part in self.operations]
+        return kit.cell(prepare, operations, self.places)
+
+    def _states(self, flow: Flow) -> list[Map]:
+        inputs = zip(self.prepare, (flow[0], flow[-1]), strict=True)
+        states = [part.output(data) for part, data in inputs]
+        for first, second in zip(self.operations[::2], self.operations[1::2], strict=True):
+            one, other = (part.output(states[index]) for index, part in (first, second))
+            states.append(same_shape(one, other))
+        return states
+
+
+@dataclass(frozen=True)
+class Model:
+    """A network for images of one size.
+
+    Attributes:
+        name: What it is called.
+        image: The shape of an image.
+        layers: The layers, in their order. The last one gives logits, ``batch x classes``.
+    """
+
+    name: str
+    image: Map
+    layers: tuple[Layer, ...]
+
+    @cached_property
+    def flows(self) -> tuple[Flow, ...]:
+        """The input of each layer, and after them the output of the last."""
+        flows: list[Flow] = [(self.image,)]
+        for layer in self.layers:
+            flows.append(layer.output(flows[-1]))
+        return tuple(flows)
+
+    @cached_property
+    def counts(self) -> tuple[Count, ...]:
+        """What each layer has to learn, and to compute."""
+        return tuple(
+            layer.count(flow) for layer, flow in zip(self.layers, self.flows, strict=False)
+        )
+
+    @property
+    def parameters(self) -> int:
+        """The trainable parameters of all layers."""
+        return sum(count.parameters for count in self.counts)

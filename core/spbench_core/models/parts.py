@@ -1,0 +1,231 @@
+"""What networks are made of, as data: shapes by arithmetic.
+
+A part takes one map and gives one. It says what becomes of a map's shape, and asks a kit for the
+operators that do it: one kit makes modules for whole images, another for tiles, a third only counts
+what there would be. Thus each network is written down once.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol, TypeVar
+
+from spbench_core.layout.window import Window, Window2d
+
+M = TypeVar("M")
+"""What a kit makes of a part."""
+Pair = int | tuple[int, int]
+"""Rows and columns, or one number for both."""
+
+
+@dataclass(frozen=True, slots=True)
+class Map:
+    """The shape of an image, or of what a layer makes of it: ``channels x height x width``."""
+
+    channels: int
+    height: int
+    width: int
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Channels, height and width, as they stand in a tensor after the batch."""
+        return self.channels, self.height, self.width
+
+    @property
+    def values(self) -> int:
+        """The number of values."""
+        return self.channels * self.height * self.width
+
+    def __str__(self) -> str:
+        return f"{self.channels} channels of {self.height}x{self.width}"
+
+
+class Kit(Protocol[M]):
+    """Makes operators for maps of a known shape, and puts them together."""
+
+    def conv(self, conv: Conv, data: Map) -> M: ...
+    def norm(self, data: Map) -> M: ...
+    def relu(self) -> M: ...
+    def identity(self) -> M: ...
+    def pool(self, pool: Pool, data: Map) -> M: ...
+    def mean(self, data: Map) -> M: ...
+    def flatten(self, data: Map) -> M: ...
+    def linear(self, outputs: int, data: Map) -> M: ...
+    def chain(self, steps: Mapping[str, M]) -> M: ...
+    def residual(self, main: M, shortcut: M, relu: bool) -> M: ...
+    def concat(self, branches: Mapping[str, M]) -> M: ...
+    def cell(
+        self, prepare: Sequence[M], operations: Sequence[tuple[int, M]], places: CellPlaces
+    ) -> M: ...
+
+
+@dataclass(frozen=True, slots=True)
+class CellPlaces:
+    """What of a cell is put together, and what it gives on.
+
+    Attributes:
+        concat: The states whose channels are its output, by their index.
+        keeps: Whether it gives on the output of the cell before it too.
+    """
+
+    concat: tuple[int, ...]
+    keeps: bool
+
+
+class Part(ABC):
+    """Takes one map, gives one map."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def output(self, data: Map) -> Map:
+        """Return the shape that a map of this shape becomes.
+
+        Raises:
+            ValueError: A window is larger than the padded map.
+        """
+
+    @abstractmethod
+    def build(self, kit: Kit[M], data: Map) -> M:
+        """Return what the kit makes of it, for a map of this shape."""
+
+
+@dataclass(frozen=True, slots=True)
+class Conv(Part):
+    """A convolution with an odd kernel, and as many zeros around the map as keep its size.
+
+    Attributes:
+        filters: Channels of the output.
+        kernel: Rows and columns.
+        stride: Of rows and columns.
+        bias: Whether a bias is added.
+        shifted: Of a kernel of 1 and a stride of 2: it reads the pixels at odd rows and columns,
+            in place of the even ones.
+    """
+
+    filters: int
+    kernel: Pair = 1
+    stride: Pair = 1
+    bias: bool = False
+    shifted: bool = False
+
+    @property
+    def padding(self) -> tuple[int, int]:
+        """Rows and columns of zeros on each side."""
+        rows, cols = _pair(self.kernel)
+        return rows // 2, cols // 2
+
+    @property
+    def taps(self) -> int:
+        """Pixels that an output reads."""
+        rows, cols = _pair(self.kernel)
+        return rows * cols
+
+    def output(self, data: Map) -> Map:
+        kernel, padding = (2, (0, 0)) if self.shifted else (self.kernel, self.padding)
+        return Map(self.filters, *_outputs(data, kernel, self.stride, padding))
+
+    def build(self, kit: Kit[M], data: Map) -> M:
+        return kit.conv(self, data)
+
+
+@dataclass(frozen=True, slots=True)
+class Pool(Part):
+    """The maximum or the mean of each window; padding does not count.
+
+    Attributes:
+        kind: ``max`` or ``avg``.
+        kernel: Rows and columns.
+        stride: Of rows and columns.
+        padding: Rows and columns on each side.
+    """
+
+    kind: Literal["max", "avg"]
+    kernel: int
+    stride: int
+    padding: int = 0
+
+    def output(self, data: Map) -> Map:
+        size = _outputs(data, self.kernel, self.stride, (self.padding, self.padding))
+        return Map(data.channels, *size)
+
+    def build(self, kit: Kit[M], data: Map) -> M:
+        return kit.pool(self, data)
+
+
+class _SameShape(Part):
+    __slots__ = ()
+
+    def output(self, data: Map) -> Map:
+        return data
+
+
+@dataclass(frozen=True, slots=True)
+class Norm(_SameShape):
+    """Batch normalisation."""
+
+    def build(self, kit: Kit[M], data: Map) -> M:
+        return kit.norm(data)
+
+
+@dataclass(frozen=True, slots=True)
+class Relu(_SameShape):
+    """What is positive stays, the rest becomes 0."""
+
+    def build(self, kit: Kit[M], data: Map) -> M:
+        return kit.relu()
+
+
+@dataclass(frozen=True, slots=True)
+class Identity(_SameShape):
+    """Leaves a map as it is."""
+
+    def build(self, kit: Kit[M], data: Map) -> M:
+        return kit.identity()
+
+
+@dataclass(frozen=True, slots=True)
+class Mean(Part):
+    """The mean of each channel, as a vector."""
+
+    def output(self, data: Map) -> Map:
+        return Map(data.channels, 1, 1)
+
+    def build(self, kit: Kit[M], data: Map) -> M:
+        return kit.mean(data)
+
+
+@dataclass(frozen=True, slots=True)
+class Flatten(Part):
+    """All values of a map, as a vector."""
+
+    def output(self, data: Map) -> Map:
+        return Map(data.values, 1, 1)
+
+    def build(self, kit: Kit[M], data: Map) -> M:
+        return kit.flatten(data)
+
+
+@dataclass(frozen=True, slots=True)
+class Linear(Part):
+    """A fully connected layer with a bias, from a vector to a vector of ``outputs`` values."""
+
+    outputs: int
+
+    def output(self, data: Map) -> Map:
+        return Map(self.outputs, 1, 1)
+
+    def build(self, kit: Kit[M], data: Map) -> M:
+        return kit.linear(self.outputs, data)
+
+
+def _outputs(data: Map, kernel: Pair, stride: Pair, padding: tuple[int, int]) -> tuple[int, int]:
+    axes = zip(_pair(kernel), _pair(stride), padding, strict=True)
+    rows, cols = (Window(*axis) for axis in axes)
+    return Window2d(rows, cols).outputs(data.height, data.width)
+
+
+def _pair(value: Pair) -> tuple[int, int]:
+    return (value, value) if isinstance(value, int) else value

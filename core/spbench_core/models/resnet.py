@@ -1,0 +1,139 @@
+"""Residual networks for small images, as first published (v1) and activation first (v2).
+
+They are those of Keras' CIFAR-10 example, which MPI4DL's benchmarks use too, without the softmax at
+the end: the loss takes logits. He et al., "Deep Residual Learning for Image Recognition", 2015;
+"Identity Mappings in Deep Residual Networks", 2016. A block of v2 has a 3x3 convolution in the
+place of its first 1x1, as the benchmarks' has.
+"""
+
+from __future__ import annotations
+
+from spbench_core.models.compose import Chain, Residual, chain
+from spbench_core.models.layers import Layer, Model, ModelError, Plain
+from spbench_core.models.parts import (
+    Conv,
+    Flatten,
+    Identity,
+    Linear,
+    Map,
+    Norm,
+    Part,
+    Pool,
+    Relu,
+)
+
+STACKS = 3
+LAYERS_A_BLOCK = {1: 2, 2: 3}
+"""Convolutions of a block, by version; a network has one block or more in each stack."""
+POOL = 8
+"""Rows and columns of the mean pool before the classifier."""
+SMALLEST = 29
+"""Rows or columns of an image: both halvings round up, and 8 must be left for the pool."""
+
+
+def resnet(
+    image: Map, *, num_classes: int = 10, version: int = 2, depth: int = 110, width: int = 16
+) -> Model:
+    """Return a network of three stacks of residual blocks.
+
+    Args:
+        image: The shape of an image.
+        num_classes: What the last layer tells apart.
+        version: 1: as first published; 2: activation first.
+        depth: Layers with weights on the longest way: 6n+2 of version 1, 9n+2 of version 2.
+        width: Filters of the first convolution.
+
+    Raises:
+        ModelError: There is no such version or depth, or the image is too small.
+    """
+    blocks = _blocks(version, depth)
+    for side in (image.height, image.width):
+        if side < SMALLEST:
+            raise ModelError(
+                "image_size",
+                f"an image of {image.height}x{image.width} pixels is too small: its map before "
+                f"the classifier must hold a pool of {POOL}x{POOL}; "
+                f"take {SMALLEST} pixels or more each way",
+            )
+    make = _v1 if version == 1 else _v2
+    layers = make(blocks, width, num_classes)
+    return Model(f"ResNet-{depth} v{version}", image, tuple(layers))
+
+
+def _blocks(version: int, depth: int) -> int:
+    """Return the blocks of each stack."""
+    if version not in LAYERS_A_BLOCK:
+        raise ModelError("version", f"there is no ResNet version {version}; there are 1 and 2")
+    step = STACKS * LAYERS_A_BLOCK[version]
+    blocks, rest = divmod(depth - 2, step)
+    if rest or blocks < 1:
+        below = 2 + step * max(1, blocks)
+        near = [below] if blocks < 1 else [below, below + step]
+        raise ModelError(
+            "depth",
+            f"ResNet v{version} has no depth {depth}; its depths are {step}n+2, "
+            f"the nearest {' and '.join(map(str, near))}",
+        )
+    return blocks
+
+
+def _stem(width: int) -> Plain:
+    return Plain("stem", chain(conv=Conv(width, 3, bias=True), norm=Norm(), relu=Relu()))
+
+
+def _v1(blocks: int, width: int, num_classes: int) -> list[Layer]:
+    layers: list[Layer] = [_stem(width)]
+    for stack in range(STACKS):
+        filters = width << stack
+        for block in range(blocks):
+            halves = stack > 0 and block == 0
+            stride = 2 if halves else 1
+            main = chain(
+                conv1=Conv(filters, 3, stride, bias=True),
+                norm1=Norm(),
+                relu1=Relu(),
+                conv2=Conv(filters, 3, bias=True),
+                norm2=Norm(),
+            )
+            shortcut: Part = Conv(filters, stride=2, bias=True) if halves else Identity()
+            layers.append(Plain(_name(stack, block), Residual(main, shortcut, relu=True)))
+    layers.append(Plain("head", _classifier(num_classes)))
+    return layers
+
+
+def _v2(blocks: int, width: int, num_classes: int) -> list[Layer]:
+    layers: list[Layer] = [_stem(width)]
+    narrow, wide = width, 4 * width
+    for stack in range(STACKS):
+        for block in range(blocks):
+            stride = 2 if stack > 0 and block == 0 else 1
+            main = _bottleneck(narrow, wide, stride, activated=stack == 0 and block == 0)
+            shortcut: Part = Conv(wide, stride=stride, bias=True) if block == 0 else Identity()
+            layers.append(Plain(_name(stack, block), Residual(main, shortcut)))
+        narrow, wide = wide, 2 * wide
+    head = Chain((("norm", Norm()), ("relu", Relu()), *_classifier(num_classes).steps))
+    layers.append(Plain("head", head))
+    return layers
+
+
+def _bottleneck(narrow: int, wide: int, stride: int, activated: bool) -> Chain:
+    """Return a block's main way; what is ``activated`` already is not normalised again."""
+    before = () if activated else (("norm1", Norm()), ("relu1", Relu()))
+    after = chain(
+        conv1=Conv(narrow, 3, stride, bias=True),
+        norm2=Norm(),
+        relu2=Relu(),
+        conv2=Conv(narrow, 3, bias=True),
+        norm3=Norm(),
+        relu3=Relu(),
+        conv3=Conv(wide, bias=True),
+    )
+    return Chain((*before, *after.steps))
+
+
+def _classifier(num_classes: int) -> Chain:
+    return chain(pool=Pool("avg", POOL, POOL), flatten=Flatten(), linear=Linear(num_classes))
+
+
+def _name(stack: int, block: int) -> str:
+    return f"stack{stack + 1}_block{block + 1}"

@@ -1,0 +1,1 @@
+"""The weights and biases of known networks, by name, depth and image."""

@@ -1,0 +1,62 @@
+"""MobileNets, of convolutions that work channel by channel; only the classifier has a bias.
+
+Howard et al., "MobileNets", 2017; Sandler et al., "MobileNetV2: Inverted Residuals and Linear
+Bottlenecks", 2018.
+"""
+
+from __future__ import annotations
+
+from spbench_core.networks.graph import Graph, Map, add, global_pool
+
+_V1 = (
+    *((64, 1), (128, 2), (128, 1), (256, 2), (256, 1), (512, 2)),
+    *((512, 1),) * 5,
+    *((1024, 2), (1024, 1)),
+)
+"""Filters and stride of each layer after the first, at full width."""
+_V2 = (
+    (1, 16, 1, 1),
+    (6, 24, 2, 2),
+    (6, 32, 3, 2),
+    (6, 64, 4, 2),
+    (6, 96, 3, 1),
+    (6, 160, 3, 2),
+    (6, 320, 1, 1),
+)
+"""How often a block's input is widened, its filters, how many units it has, and its stride."""
+
+
+def mobilenet(graph: Graph, image: Map, num_classes: int, alpha: float) -> None:
+    """Add the layers of MobileNet with ``alpha`` times the filters.
+
+    Its last pool covers 7x7, as for an image of 224x224; of a larger map it leaves more than one
+    value a channel, and the classifier grows.
+    """
+    data = graph.conv(image, int(32 * alpha), 3, stride=2, pad=1, name="conv_1_conv2d")
+    for layer, (filters, stride) in enumerate(_V1, start=2):
+        data = _depthwise(graph, data, stride, f"conv_{layer}_dw_conv2d")
+        data = graph.conv(data, int(filters * alpha), name=f"conv_{layer}_conv2d")
+    graph.dense(graph.pool(data, 7, name="global_pool"), num_classes, name="fc")
+
+
+def mobilenetv2(graph: Graph, image: Map, num_classes: int) -> None:
+    """Add the layers of MobileNetV2."""
+    data = graph.conv(image, 32, 3, stride=2, pad=1, name="first-3x3-conv-conv2d")
+    for block, (widening, filters, units, stride) in enumerate(_V2):
+        for unit in range(units):
+            name = f"seq-{block}-block{unit}"
+            body = _inverted(graph, data, widening, filters, stride if unit == 0 else 1, name)
+            data = body if unit == 0 else add(body, data)
+    data = graph.conv(data, 1280, name="last-1x1-conv-conv2d")
+    graph.dense(global_pool(data), num_classes, name="fc")
+
+
+def _inverted(graph: Graph, data: Map, widening: int, filters: int, stride: int, name: str) -> Map:
+    """Add a unit that is wide inside and narrow at its ends."""
+    data = graph.conv(data, data[0] * widening, name=f"{name}-exp-conv2d")
+    data = _depthwise(graph, data, stride, f"{name}-depthwise-conv2d")
+    return graph.conv(data, filters, name=f"{name}-linear-conv2d")
+
+
+def _depthwise(graph: Graph, data: Map, stride: int, name: str) -> Map:
+    return graph.conv(data, data[0], 3, stride=stride, pad=1, groups=data[0], name=name)

@@ -1,0 +1,108 @@
+"""Residual networks: activation first (resnet), as first published (v1), in groups (resnext).
+
+Stages, units and names are MXNet's, so that gradients are keyed as there. He et al., "Deep
+Residual Learning for Image Recognition", 2015; "Identity Mappings in Deep Residual Networks",
+2016; Xie et al., "Aggregated Residual Transformations for Deep Neural Networks", 2017.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from spbench_core.networks.graph import Graph, Map, add, global_pool
+
+UNITS = {
+    18: (2, 2, 2, 2),
+    34: (3, 4, 6, 3),
+    50: (3, 4, 6, 3),
+    101: (3, 4, 23, 3),
+    152: (3, 8, 36, 3),
+    200: (3, 24, 36, 3),
+    269: (3, 30, 48, 8),
+}
+"""Units of each of the four stages, by depth; from 50 on they are bottlenecks."""
+SMALL_STEM = 32
+"""Up to this height the first convolution keeps the image's size."""
+SMALL_DEPTHS = "6n+2 below 164 (8, 14, 20, ..., 158) and 9n+2 from 164 on (164, 173, 182, ...)"
+"""The depths of the networks of three stages for small images, as CIFAR's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    """In what the families differ.
+
+    Attributes:
+        small: Images up to this height get the network of three stages.
+        narrowing: How many times a bottleneck is narrower than what it gives.
+        groups: Groups of a bottleneck's 3x3 convolution.
+        stride_first: Whether a bottleneck's first convolution has its stride, not its second.
+        shortcut: What a shortcut's convolution is called.
+    """
+
+    small: int = 28
+    narrowing: int = 4
+    groups: int = 1
+    stride_first: bool = False
+    shortcut: str = "sc"
+
+
+RESNET = Style()
+RESNET_V1 = Style(stride_first=True, shortcut="conv1sc")
+RESNEXT = Style(small=32, narrowing=2, groups=32)
+
+
+def is_small_depth(depth: int) -> bool:
+    """Whether there is a network of three stages and this depth: see `SMALL_DEPTHS`."""
+    return depth > 2 and (depth - 2) % (6 if depth < 164 else 9) == 0
+
+
+def resnet(graph: Graph, image: Map, num_classes: int, depth: int, style: Style) -> None:
+    """Add the layers of a residual network; ``depth`` is one that exists for the image's height."""
+    units, filters, bottleneck = _stages(image[1] <= style.small, depth)
+    data = _stem(graph, image, filters[0])
+    for stage, (count, width) in enumerate(zip(units, filters[1:], strict=True), start=1):
+        for unit in range(1, count + 1):
+            name = f"stage{stage}_unit{unit}_"
+            stride = 2 if stage > 1 and unit == 1 else 1
+            made = _bottleneck if bottleneck else _basic
+            body = made(graph, data, width, stride, name, style)
+            if unit == 1:  # also where nothing changes in size or width
+                shortcut = f"{name}{style.shortcut}"
+                data = graph.conv(data, width, stride=stride, name=shortcut)
+            data = add(body, data)
+    graph.dense(global_pool(data), num_classes, name="fc1")
+
+
+def _stages(small: bool, depth: int) -> tuple[Sequence[int], Sequence[int], bool]:
+    """Return the units of each stage, the filters of stem and stages, and if units narrow."""
+    if not small:
+        bottleneck = depth >= 50
+        widths = (64, 256, 512, 1024, 2048) if bottleneck else (64, 64, 128, 256, 512)
+        return UNITS[depth], widths, bottleneck
+    if depth >= 164:
+        return [(depth - 2) // 9] * 3, (16, 64, 128, 256), True
+    return [(depth - 2) // 6] * 3, (16, 16, 32, 64), False
+
+
+def _stem(graph: Graph, image: Map, filters: int) -> Map:
+    if image[1] <= SMALL_STEM:
+        return graph.conv(image, filters, 3, pad=1, name="conv0")
+    return graph.pool(
+        graph.conv(image, filters, 7, stride=2, pad=3, name="conv0"), 3, stride=2, pad=1
+    )
+
+
+def _basic(graph: Graph, data: Map, width: int, stride: int, name: str, _: Style) -> Map:
+    data = graph.conv(data, width, 3, stride=stride, pad=1, name=f"{name}conv1")
+    return graph.conv(data, width, 3, pad=1, name=f"{name}conv2")
+
+
+def _bottleneck(graph: Graph, data: Map, width: int, stride: int, name: str, style: Style) -> Map:
+    narrow = width // style.narrowing
+    strides = (stride, 1) if style.stride_first else (1, stride)
+    data = graph.conv(data, narrow, stride=strides[0], name=f"{name}conv1")
+    data = graph.conv(
+        data, narrow, 3, stride=strides[1], pad=1, groups=style.groups, name=f"{name}conv2"
+    )
+    return graph.conv(data, width, name=f"{name}conv3")
