@@ -23,11 +23,11 @@ from time import process_time
 
 from benchmarks.goals import Figure, table
 
-from spbench.planner import plan
-from spbench.planner.cluster import Cluster, cluster_from_ends
+from spbench.planner.cluster.machines import Cluster, cluster_from_ends
+from spbench.planner.planning import plan
 from spbench.planner.plans import Mode
-from spbench.planner.profile import Layer, Profile
-from spbench.planner.profile_files import load_profile
+from spbench.planner.profile.files import load_profile
+from spbench.planner.profile.layers import Layer, Profile
 
 TWO_CORES = Path(__file__).parents[1] / "docs" / "examples" / "two-cores.yaml"
 KNOWN = (

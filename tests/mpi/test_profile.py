@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from running import REPOSITORY, SPBENCH, run
-from spbench.planner.profile_files import load_profile
+from spbench.planner.profile.files import load_profile
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(240)]
 

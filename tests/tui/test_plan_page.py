@@ -9,9 +9,9 @@ from driving import SIZES, console, shown, until
 from textual.widgets import Input
 
 from spbench.errors import SpbenchError
-from spbench.planner.apart import planned_apart
 from spbench.planner.errors import PlannerError
 from spbench.planner.request import planned
+from spbench.planner.worker_process import planned_apart
 from spbench.suites import load_text
 from spbench.tui.dialogs import AskLine
 from spbench.tui.plan import page as page_module

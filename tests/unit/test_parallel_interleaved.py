@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spbench.planner.interleaved import turns
+from spbench.planner.simulation.interleaved import turns
 from spbench_core.layout.groups import groups_of
 from spbench_core.layout.micro_batches import micro_batches
 from spbench_core.layout.stages import ModelLayout, Place, Stage, model_layout

@@ -24,11 +24,10 @@ from spbench.errors import ExitCode, SuiteError, UsageError
 
 if TYPE_CHECKING:
     from spbench.engine.plan import Request
-    from spbench.planner import Plan
-    from spbench.planner.cluster import Cluster
-    from spbench.planner.emission import Emitted
-    from spbench.planner.plans import Mode
-    from spbench.planner.profile import Profile
+    from spbench.planner.cluster.machines import Cluster
+    from spbench.planner.output.emission import Emitted
+    from spbench.planner.plans import Mode, Plan
+    from spbench.planner.profile.layers import Profile
 
 MODES = ("best", "hpgo")
 
@@ -115,9 +114,9 @@ def plan(
     verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Ranks and commands.")] = False,
 ) -> None:
     """Plan how to cut a model over a cluster: stages, replicas, micro-batches."""
-    from spbench.planner import plan_many
     from spbench.planner.errors import PlannerError
-    from spbench.planner.profile_files import load_profile
+    from spbench.planner.planning import plan_many
+    from spbench.planner.profile.files import load_profile
     from spbench.record.folder import home_of
 
     one_of("--format", format_ or "table", FORMATS)
@@ -187,7 +186,7 @@ def _refuse_unless_verified(verify: bool, options: Mapping[str, object]) -> None
 
 def _emit(made: Plan, profile: Profile, cluster: Cluster, path: Path | None) -> Emitted:
     """Return the suite of a plan; write it where ``path`` says so."""
-    from spbench.planner.emission import emitted
+    from spbench.planner.output.emission import emitted
     from spbench.record.folder import write_whole
 
     suite = emitted(made, profile, cluster, path or Path("plan.yaml"))
@@ -202,7 +201,7 @@ def _verify(made: Plan, suite: Emitted, request: Request, quiet: bool, verbose: 
     from spbench.cli.plan_tables import verified_lines
     from spbench.cli.run import execute
     from spbench.engine.plan import plan_suite, settings_of
-    from spbench.planner.verification import verified
+    from spbench.planner.output.verification import verified
     from spbench.suites import load_text
 
     try:

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from spbench.planner import Plan
     from spbench.planner.errors import PlannerError
+    from spbench.planner.plans import Plan
 
 FORMATS = ("table", "json", "csv", "dot", "hpgo")
 TIMELINES = ("text", "svg", "trace")
@@ -21,8 +21,8 @@ def told(batches: Sequence[int], found: Sequence[Plan | PlannerError], format_: 
     """Return plans in one of the `FORMATS`, without those that cannot be made."""
     from spbench.cli.plan_tables import batch_lines, plan_lines
     from spbench.planner.errors import PlannerError
-    from spbench.planner.plan_json import plan_object
-    from spbench.planner.plan_text import csv_text, dot_text, hpgo_text
+    from spbench.planner.output.plan_json import plan_object
+    from spbench.planner.output.plan_text import csv_text, dot_text, hpgo_text
 
     made = [None if isinstance(one, PlannerError) else one for one in found]
     plans = [one for one in made if one is not None]
@@ -43,19 +43,19 @@ def told(batches: Sequence[int], found: Sequence[Plan | PlannerError], format_: 
 
 def drawn(plan: Plan, timeline: str) -> str:
     """Return a step of a plan, event by event, in one of the `TIMELINES`."""
-    from spbench.planner import simulate
+    from spbench.planner.simulation.step import simulate
 
     step = simulate(plan)
     if timeline == "svg":
-        from spbench.planner.timeline_svg import timeline_svg
+        from spbench.planner.output.timeline_svg import timeline_svg
 
         return timeline_svg(plan, step)
     if timeline == "trace":
-        from spbench.planner.trace import trace
+        from spbench.planner.output.trace import trace
 
         return json.dumps(trace(plan, step)) + "\n"
     from spbench.cli.plan_tables import step_lines
-    from spbench.planner.timeline_text import timeline_text
+    from spbench.planner.output.timeline_text import timeline_text
 
     width = shutil.get_terminal_size((100, 24)).columns
     return "".join(f"{line}\n" for line in (*timeline_text(step, width), *step_lines(step)))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from spbench.errors import UsageError, did_you_mean
 
 if TYPE_CHECKING:
-    from spbench.planner.cluster import Cluster
+    from spbench.planner.cluster.machines import Cluster
 
 MOST_BATCHES = 10_000
 MOST_DIGITS = 100
@@ -71,8 +71,8 @@ def asked_cluster(
     Raises:
         UsageError: Not one of them is given, or it cannot be read.
     """
-    from spbench.planner.cluster_measured import cluster_from_run
-    from spbench.planner.cluster_words import machines_cluster, named_cluster
+    from spbench.planner.cluster.measured import cluster_from_run
+    from spbench.planner.cluster.words import machines_cluster, named_cluster
     from spbench.record.folder import find_run
 
     if [machines, cluster, cluster_from].count(None) != 2:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from spbench.cli.tables import aligned
-from spbench.planner.plan_words import (
+from spbench.planner.output.plan_words import (
     elsewhere_words,
     headlines,
     milliseconds,
@@ -18,9 +18,9 @@ from spbench.planner.plan_words import (
 from spbench.record.cores import fold_numbers
 
 if TYPE_CHECKING:
-    from spbench.planner import Plan, Simulation
-    from spbench.planner.plans import Stage
-    from spbench.planner.verification import Verified
+    from spbench.planner.output.verification import Verified
+    from spbench.planner.plans import Plan, Stage
+    from spbench.planner.simulation.step import Simulation
 
 _STAGES = ("stage", "layers", "states", "devices", "forward", "backward", "send", "all-reduce")
 

@@ -46,8 +46,8 @@ def profile(
     from spbench.cli.request import refuse_folder, request_from
     from spbench.cli.run import execute
     from spbench.engine.plan import plan_suite, settings_of
-    from spbench.planner.measuring import measured_profile, profile_suite
-    from spbench.planner.profile_json import write_profile_json
+    from spbench.planner.profile.json_file import write_profile_json
+    from spbench.planner.profile.measurement import measured_profile, profile_suite
     from spbench.record.folder import write_whole
     from spbench.suites import load_text
 

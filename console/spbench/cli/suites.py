@@ -74,7 +74,7 @@ def schema(
 
         document = report_schema()
     elif what == "plan":
-        from spbench.planner.plan_json import plan_schema
+        from spbench.planner.output.plan_json import plan_schema
 
         document = plan_schema()
     else:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from spbench.planner.best import plan_best
-from spbench.planner.cluster import Cluster
+from spbench.planner.cluster.machines import Cluster
 from spbench.planner.errors import PlannerError
-from spbench.planner.hpgo import plan_hpgo
-from spbench.planner.many import in_processes
+from spbench.planner.hpgo.mode import plan_hpgo
 from spbench.planner.plans import Mode, Plan
-from spbench.planner.profile import Profile
+from spbench.planner.process_pool import in_processes
+from spbench.planner.profile.layers import Profile
+from spbench.planner.search.best import plan_best
 from spbench.planner.training import Training
 
 PARAMETERS_AND_GRADIENTS = 2.0

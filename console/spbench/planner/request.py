@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from spbench.planner.cluster import Cluster
-from spbench.planner.cluster_words import cluster_of_words
+from spbench.planner.cluster.machines import Cluster
+from spbench.planner.cluster.words import cluster_of_words
 from spbench.planner.errors import PlannerError
 from spbench.planner.planning import plan
 from spbench.planner.plans import Mode, Plan
-from spbench.planner.profile import Profile
-from spbench.planner.profile_files import load_profile
-from spbench.planner.simulation import Simulation, simulate
-from spbench.planner.stage_memory import StageMemory, stage_memories
+from spbench.planner.profile.files import load_profile
+from spbench.planner.profile.layers import Profile
+from spbench.planner.simulation.stage_memory import StageMemory, stage_memories
+from spbench.planner.simulation.step import Simulation, simulate
 
 
 @dataclass(frozen=True, slots=True)

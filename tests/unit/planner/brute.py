@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from itertools import combinations, pairwise, product
 from math import ceil, inf
 
-from spbench.planner.placement import Placements
+from spbench.planner.cluster.placement import Placements
 
 
 @dataclass

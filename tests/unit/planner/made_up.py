@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from spbench.planner.profile import Layer, Profile
+from spbench.planner.profile.layers import Layer, Profile
 
 SHARED = Path(__file__).parents[4] / "shared" / "data"
 

@@ -11,9 +11,9 @@ import pytest
 from made_up import chain, shared
 
 from spbench.cli.app import run_command_line
-from spbench.planner.plan_json import plan_schema
-from spbench.planner.plan_text import CSV_COLUMNS
-from spbench.planner.profile_json import write_profile_json
+from spbench.planner.output.plan_json import plan_schema
+from spbench.planner.output.plan_text import CSV_COLUMNS
+from spbench.planner.profile.json_file import write_profile_json
 
 CLUSTER = """
 schema: spbench.cluster/1

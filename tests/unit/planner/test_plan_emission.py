@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from made_up import chain
 
-from spbench.planner.cluster import Cluster, DeviceKind, Link, Machine, cluster_from_ends
-from spbench.planner.emission import emitted
+from spbench.planner.cluster.machines import Cluster, DeviceKind, Link, Machine, cluster_from_ends
 from spbench.planner.errors import PlannerError
-from spbench.planner.origin import Origin
+from spbench.planner.output.emission import emitted
 from spbench.planner.plans import Plan, Stage
-from spbench.planner.profile_json import read_profile_json, write_profile_json
+from spbench.planner.profile.json_file import read_profile_json, write_profile_json
+from spbench.planner.profile.origin import Origin
 
 DEPTH_11 = Origin("resnet", (("image_size", 32), ("version", 2), ("depth", 11)), 2, 1)
 FIVE = replace(chain([1.0] * 5), origin=DEPTH_11)

@@ -10,18 +10,18 @@ import pytest
 from made_up import chain
 
 from spbench.errors import UsageError
-from spbench.planner import apart
-from spbench.planner.apart import planned_apart
-from spbench.planner.cluster import PRESETS
-from spbench.planner.cluster_words import cluster_of_words
+from spbench.planner import worker_process
+from spbench.planner.cluster.machines import PRESETS
+from spbench.planner.cluster.words import cluster_of_words
 from spbench.planner.errors import PlannerError
 from spbench.planner.near_files import completed, near_files
 from spbench.planner.planning import plan
-from spbench.planner.profile_files import load_profile
-from spbench.planner.profile_json import write_profile_json
+from spbench.planner.profile.files import load_profile
+from spbench.planner.profile.json_file import write_profile_json
+from spbench.planner.profile.torchgraph import write_torchgraph
 from spbench.planner.request import PlanRequest, request_of
-from spbench.planner.stage_memory import StageMemory, wholes
-from spbench.planner.torchgraph import write_torchgraph
+from spbench.planner.simulation.stage_memory import StageMemory, wholes
+from spbench.planner.worker_process import planned_apart
 
 SIX = chain([1.0, 2.0, 3.0, 1.0, 2.0, 3.0], [8.0] * 6, [1e6] * 6)
 
@@ -112,7 +112,7 @@ async def test_planning_that_is_cancelled_leaves_no_process(folder, monkeypatch)
         started.append(await begin(*words, **pipes))
         return started[-1]
 
-    monkeypatch.setattr(apart.asyncio, "create_subprocess_exec", noted)
+    monkeypatch.setattr(worker_process.asyncio, "create_subprocess_exec", noted)
     task = asyncio.create_task(planned_apart(asked(folder)))
     while not started:
         await asyncio.sleep(0)
@@ -123,10 +123,10 @@ async def test_planning_that_is_cancelled_leaves_no_process(folder, monkeypatch)
 
 
 async def test_a_process_that_breaks_is_told(monkeypatch, folder):
-    monkeypatch.setattr(apart, "_MODULE", "spbench.planner.no_such_module")
+    monkeypatch.setattr(worker_process, "_MODULE", "spbench.planner.no_such_module")
     with pytest.raises(PlannerError, match=r"exit code 1: .*no_such_module"):
         await planned_apart(asked(folder))
-    monkeypatch.setattr(apart.sys, "executable", "/no/such/python")
+    monkeypatch.setattr(worker_process.sys, "executable", "/no/such/python")
     with pytest.raises(PlannerError, match="cannot start /no/such/python"):
         await planned_apart(asked(folder))
 

@@ -1,13 +1,13 @@
 import pytest
 from made_up import chain, layer, shared
 
-from spbench.planner.antichains import antichain_states
-from spbench.planner.baselines import baselines, exposed_all_reduce, iteration_share
-from spbench.planner.cluster import PRESETS, cluster_from_ends
-from spbench.planner.hpgo_costs import work_of
-from spbench.planner.memory import in_flight, stage_memory
-from spbench.planner.profile import Profile
-from spbench.planner.profile_files import load_profile
+from spbench.planner.cluster.machines import PRESETS, cluster_from_ends
+from spbench.planner.hpgo.baselines import baselines, exposed_all_reduce, iteration_share
+from spbench.planner.hpgo.costs import work_of
+from spbench.planner.profile.antichains import antichain_states
+from spbench.planner.profile.files import load_profile
+from spbench.planner.profile.layers import Profile
+from spbench.planner.simulation.memory import in_flight, stage_memory
 from spbench.planner.training import Training
 
 

@@ -7,18 +7,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_up import chain, shared
 
-from spbench.planner import plan, plan_many, simulate
-from spbench.planner.antichains import antichain_states
-from spbench.planner.best import find, search_best
-from spbench.planner.cluster import Cluster, DeviceKind, Link, Machine, cluster_from_ends
-from spbench.planner.drafts import Draft, Shape, passes
+from spbench.planner.cluster.machines import Cluster, DeviceKind, Link, Machine, cluster_from_ends
+from spbench.planner.cluster.placement import Group
 from spbench.planner.errors import NoPlanError, PlannerError
-from spbench.planner.linear import linear_states
-from spbench.planner.placement import Group
-from spbench.planner.prices import Prices
-from spbench.planner.profile import Layer, Measured, Profile
-from spbench.planner.profile_files import load_profile
-from spbench.planner.scoring import Scores
+from spbench.planner.planning import plan, plan_many
+from spbench.planner.profile.antichains import antichain_states
+from spbench.planner.profile.files import load_profile
+from spbench.planner.profile.layers import Layer, Measured, Profile
+from spbench.planner.profile.linear import linear_states
+from spbench.planner.search.best import find, search_best
+from spbench.planner.search.candidates import Draft, Shape, passes
+from spbench.planner.search.cost_model import Prices
+from spbench.planner.search.scoring import Scores
+from spbench.planner.simulation.step import simulate
 from spbench.planner.training import Training
 
 KIND = DeviceKind("device", 1000.0)

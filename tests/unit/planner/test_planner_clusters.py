@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spbench.planner.cluster import (
+from spbench.planner.cluster.machines import (
     ETHERNET_25,
     NVLINK,
     PRESETS,
@@ -16,10 +16,10 @@ from spbench.planner.cluster import (
     Machine,
     cluster_from_ends,
 )
-from spbench.planner.cluster_measured import cluster_from_run, fitted_link
-from spbench.planner.cluster_yaml import load_cluster, read_cluster
+from spbench.planner.cluster.measured import cluster_from_run, fitted_link
+from spbench.planner.cluster.quantities import BYTES, RATES, SECONDS, quantity
+from spbench.planner.cluster.yaml_file import load_cluster, read_cluster
 from spbench.planner.errors import ClusterError, PlannerError
-from spbench.planner.quantities import BYTES, RATES, SECONDS, quantity
 from spbench.record.folder import RunFolder
 
 TEXT = """\

@@ -7,15 +7,22 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from made_up import chain, goldens, shared
 
-from spbench.planner.antichains import antichain_states
-from spbench.planner.cluster import PRESETS, Cluster, DeviceKind, Link, Machine, cluster_from_ends
+from spbench.planner.cluster.machines import (
+    PRESETS,
+    Cluster,
+    DeviceKind,
+    Link,
+    Machine,
+    cluster_from_ends,
+)
+from spbench.planner.cluster.placement import Group
 from spbench.planner.errors import PlannerError
-from spbench.planner.hpgo import plan_hpgo, search_hpgo
-from spbench.planner.hpgo_costs import Draft, step_seconds, wires_of, work_of
-from spbench.planner.linear import linear_states
-from spbench.planner.placement import Group
-from spbench.planner.profile_files import load_profile
-from spbench.planner.straight import straight_pipeline
+from spbench.planner.hpgo.costs import Draft, step_seconds, wires_of, work_of
+from spbench.planner.hpgo.mode import plan_hpgo, search_hpgo
+from spbench.planner.hpgo.straight import straight_pipeline
+from spbench.planner.profile.antichains import antichain_states
+from spbench.planner.profile.files import load_profile
+from spbench.planner.profile.linear import linear_states
 from spbench.planner.training import Training
 
 BETTER = {

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spbench.planner.placement import Group, Placements
+from spbench.planner.cluster.placement import Group, Placements
 
 
 def outcomes(sizes, used, need, times=1):

@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 from made_up import SHARED, chain, diamond, layer
 
 from spbench.planner.errors import PlannerError, ProfileError
-from spbench.planner.profile import PER_BATCH, Layer, Measured, Profile
-from spbench.planner.profile_files import load_profile
-from spbench.planner.profile_json import read_profile_json, write_profile_json
-from spbench.planner.torchgraph import read_torchgraph, write_torchgraph
+from spbench.planner.profile.files import load_profile
+from spbench.planner.profile.json_file import read_profile_json, write_profile_json
+from spbench.planner.profile.layers import PER_BATCH, Layer, Measured, Profile
+from spbench.planner.profile.torchgraph import read_torchgraph, write_torchgraph
 
 NODE = (
     "{} -- {} -- forward_compute_time={}, backward_compute_time=2, activation_size={},"

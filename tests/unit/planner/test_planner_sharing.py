@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spbench.planner.sharing import share
+from spbench.planner.search.sharing import share
 
 kinds = st.lists(
     st.tuples(st.sampled_from([0.5, 1.0, 1.3, 2.0, 3.7]), st.integers(1, 4)),

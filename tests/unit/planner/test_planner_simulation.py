@@ -7,19 +7,19 @@ from brute import rounds_order, run, run_rounds
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spbench.planner import simulate
 from spbench.planner.errors import PlannerError
-from spbench.planner.estimate import closed_form
-from spbench.planner.interleaved import flights, turns
-from spbench.planner.memory import in_flight
-from spbench.planner.plan_words import verified_cells
+from spbench.planner.output.plan_words import verified_cells
+from spbench.planner.output.timeline_svg import timeline_svg
+from spbench.planner.output.timeline_text import timeline_text
+from spbench.planner.output.trace import trace
+from spbench.planner.output.verification import Compared, Verified
 from spbench.planner.plans import Plan, Stage
-from spbench.planner.rounds_timetable import rounds_timetable
-from spbench.planner.timeline_svg import timeline_svg
-from spbench.planner.timeline_text import timeline_text
-from spbench.planner.timetable import timetable
-from spbench.planner.trace import trace
-from spbench.planner.verification import Compared, Verified
+from spbench.planner.search.estimate import closed_form
+from spbench.planner.simulation.interleaved import flights, turns
+from spbench.planner.simulation.memory import in_flight
+from spbench.planner.simulation.rounds_timetable import rounds_timetable
+from spbench.planner.simulation.step import simulate
+from spbench.planner.simulation.timetable import timetable
 
 SCHEDULES = "gpipe", "1f1b", "1f1b-deep"
 whole = st.integers(0, 9).map(float)

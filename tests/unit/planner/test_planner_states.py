@@ -5,13 +5,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_up import SHARED, chain, diamond, layer, shared
 
-from spbench.planner.antichains import antichain_states
 from spbench.planner.errors import PlannerError
-from spbench.planner.graph import bits, build, find_cycle, topological_order
-from spbench.planner.linear import linear_states
-from spbench.planner.profile import Profile
-from spbench.planner.profile_files import load_profile
-from spbench.planner.states import planned
+from spbench.planner.profile.antichains import antichain_states
+from spbench.planner.profile.files import load_profile
+from spbench.planner.profile.graph import bits, build, find_cycle, topological_order
+from spbench.planner.profile.layers import Profile
+from spbench.planner.profile.linear import linear_states
+from spbench.planner.profile.states import planned
 
 BRANCHES = Profile(
     "wide", 1, tuple(layer(str(at)) for at in range(16)), tuple((0, at) for at in range(1, 16))

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spbench.errors import SpbenchError
-from spbench.planner.cluster import PRESETS
+from spbench.planner.cluster.machines import PRESETS
 from spbench.planner.near_files import near_files
 from spbench.record.links import last_link_matrix
 from spbench.tui.plan.form import CLUSTER, PROFILE

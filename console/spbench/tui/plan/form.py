@@ -9,7 +9,7 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 from textual.widgets import Button, Input, Label
 
-from spbench.planner.cluster import PRESETS
+from spbench.planner.cluster.machines import PRESETS
 from spbench.planner.near_files import NearFiles
 from spbench.planner.plans import Mode
 from spbench.planner.request import PlanRequest, request_of

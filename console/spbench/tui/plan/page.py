@@ -13,10 +13,10 @@ from textual.app import ComposeResult
 from textual.widgets import Button, Input
 
 from spbench.errors import SpbenchError
-from spbench.planner.apart import planned_apart
 from spbench.planner.near_files import near_files
+from spbench.planner.output.verification import verified
 from spbench.planner.request import Planned, PlanRequest
-from spbench.planner.verification import verified
+from spbench.planner.worker_process import planned_apart
 from spbench.tui.page import Page
 from spbench.tui.plan import choosing, look, running
 from spbench.tui.plan.form import CLUSTER, PROFILE, PlanForm

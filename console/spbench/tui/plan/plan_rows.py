@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from spbench.planner.plan_words import THIS_PLAN, stage_cells, verified_cells, ways_cells
+from spbench.planner.output.plan_words import THIS_PLAN, stage_cells, verified_cells, ways_cells
+from spbench.planner.output.verification import Verified
 from spbench.planner.plans import Plan
 from spbench.planner.request import Planned
-from spbench.planner.stage_memory import StageMemory, wholes
-from spbench.planner.verification import Verified
+from spbench.planner.simulation.stage_memory import StageMemory, wholes
 from spbench.record.figures import number
 from spbench.tui.widgets.stacked_bars import Bar
 from spbench.tui.widgets.table_columns import Cell, Column

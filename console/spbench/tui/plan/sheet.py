@@ -9,10 +9,10 @@ from textual.containers import Container, Vertical, VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
-from spbench.planner.plan_words import elsewhere_words, headlines
+from spbench.planner.output.plan_words import elsewhere_words, headlines
+from spbench.planner.output.verification import Verified
 from spbench.planner.plans import Plan
 from spbench.planner.request import Planned
-from spbench.planner.verification import Verified
 from spbench.tui.plan.fixed_rows import FixedRows, fill
 from spbench.tui.plan.plan_rows import (
     MEASURED,

@@ -12,9 +12,9 @@ from textual.content import Content
 from textual.events import Resize
 from textual.widgets import Static
 
-from spbench.planner.plan_words import step_words
-from spbench.planner.simulation import Simulation
-from spbench.planner.timeline_text import timeline_text
+from spbench.planner.output.plan_words import step_words
+from spbench.planner.output.timeline_text import timeline_text
+from spbench.planner.simulation.step import Simulation
 
 LONGEST = 64
 """How many times as long as the pane a step is drawn at most."""

@@ -1,0 +1,1 @@
+"""Clusters: machines, devices, the links between them, and where stages can be placed."""

@@ -1,0 +1,66 @@
+"""Clusters from YAML, ``spbench.cluster/1``.
+
+::
+
+    schema: spbench.cluster/1
+    name: two-racks                     # the file's name if left out
+    devices:                            # kinds of devices
+      v100: {memory: 16GB, speed: 1.0}  # speed against the device of the profile; 1 if left out
+    links:
+      nvlink: {bandwidth: 25GB/s, latency: 5us}           # latency 0 if left out
+      ethernet: {bandwidth: 1GB/s, all_reduce: 3GB/s}     # all_reduce is bandwidth if left out
+      sockets: {bandwidth: 1GB/s, overhead: 80us}         # a message's of each device; 0 likewise
+    machines:
+      - {name: rack0, devices: {v100: 8}, link: nvlink, count: 2}   # rack0-0 and rack0-1
+      - {name: big, devices: {v100: 4, a100: 4}, link: nvlink}
+    between: ethernet                   # joins any two machines
+    pairs:                              # those with a link of their own
+      - {machines: [rack0-0, big], link: nvlink}
+
+Sizes are bytes, bandwidths bytes a second and latencies seconds where they are bare numbers.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from spbench.errors import Diagnostic, SuiteError
+from spbench.planner.cluster.machines import Cluster
+from spbench.planner.cluster.reader import ClusterReader
+from spbench.planner.errors import ClusterError
+from spbench.planner.profile.files import read_text
+from spbench.suites.findings import Findings
+from spbench.suites.yaml_nodes import YamlError, compose
+
+MAX_BYTES = 4 << 20
+
+
+def load_cluster(path: Path) -> Cluster:
+    """Return the cluster of a YAML file.
+
+    Raises:
+        ClusterError: The file has errors; it holds them all.
+        PlannerError: It cannot be read.
+    """
+    return read_cluster(read_text(path, MAX_BYTES), str(path), path.stem)
+
+
+def read_cluster(text: str, file: str, name: str) -> Cluster:
+    """Return the cluster of a text; ``name`` stands for one that it does not give.
+
+    Raises:
+        ClusterError: The text has errors; it holds them all.
+    """
+    try:
+        document = compose(text)
+    except YamlError as error:
+        mark = error.mark
+        raise ClusterError([Diagnostic(file, mark.line, mark.column, str(error))]) from None
+    findings = Findings(file, document)
+    try:
+        cluster = ClusterReader(findings).cluster(document.root.data, name)
+        findings.raise_if_any()
+    except SuiteError as error:
+        raise ClusterError(error.diagnostics) from None
+    assert cluster is not None  # else there were findings
+    return cluster

@@ -1,0 +1,188 @@
+"""HPGO's costs: of the model for a whole batch, and of messages by the devices they pass.
+
+Source: HPGO, src/layerwise/parallelism (data_parallel.rs, split_concat.rs, sync_pipeline.rs).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from spbench.planner.cluster.machines import Cluster, Link
+from spbench.planner.cluster.placement import Counts, Group
+from spbench.planner.errors import PlannerError
+from spbench.planner.profile.states import States
+from spbench.planner.training import Training
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A model's states as arrays over the ``L`` states, for the whole batch on one device.
+
+    Attributes:
+        compute: Seconds of all up to each state, forward and backward.
+        parameters: Bytes of parameters up to each state.
+        crossing: Bytes that a cut after each state sends on.
+        before: ``before[j, k]``: whether state ``k`` can end the stage before one that ends
+            with ``j``; ``(L, L)``.
+    """
+
+    compute: Floats
+    parameters: Floats
+    crossing: Floats
+    before: NDArray[np.bool_]
+    training: Training
+
+    @property
+    def total(self) -> float:
+        """Seconds of the whole model."""
+        return float(self.compute[-1])
+
+    @property
+    def last(self) -> int:
+        """The last state."""
+        return len(self.compute) - 1
+
+    def micro_batches(self, pipelines: int) -> int:
+        """Return how many micro-batches each of so many pipelines gets, rounded down."""
+        return self.training.global_batch_size // pipelines // self.training.micro_batch_size
+
+    def parameter_bytes(self, start: int, end: int) -> float:
+        """Return the parameters of the states from ``start`` to ``end``, both included."""
+        before = self.parameters[start - 1] if start else 0.0
+        return float(self.parameters[end] - before)
+
+
+def work_of(states: States, training: Training) -> Work:
+    """Return a model's arrays at the global batch size, by linear scaling."""
+    import numpy as np
+
+    factor = training.global_batch_size / states.profile.batch_size
+    width = (len(states) + 7) // 8
+    packed = np.frombuffer(
+        b"".join(mask.to_bytes(width, "little") for mask in states.ancestors), dtype=np.uint8
+    ).reshape(len(states), width)
+    before = np.unpackbits(packed, axis=1, count=len(states), bitorder="little")
+    return Work(
+        compute=(np.array(states.forward_s) + np.array(states.backward_s)) * factor,
+        parameters=np.array(states.parameter_bytes),
+        crossing=np.array(states.crossing_bytes) * factor,
+        before=before.astype(np.bool_),
+        training=training,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Wires:
+    """HPGO's picture of a cluster: one bandwidth within machines and two between them.
+
+    Attributes:
+        sizes: Devices of each machine.
+        within: Bytes a second between devices of one machine.
+        between: Bytes a second from machine to machine, into one machine.
+        collective: Bytes a second in exchanges over several machines.
+    """
+
+    sizes: Counts
+    within: float
+    between: float
+    collective: float
+
+    def all_reduce(self, group: Group) -> float:
+        """Return the seconds in which a group sums one byte on each of its devices."""
+        held = group.held
+        count = sum(held)
+        if count == 1:
+            return 0.0
+        share = 2.0 * (count - 1) / count
+        if max(held) < count:
+            return share / self.collective
+        return share / self.within / (count // 2)
+
+    def transfer(self, source: Group, target: Group) -> float:
+        """Return the seconds in which one byte, split over one group, gets to the next."""
+        wanted, given = target.held, source.held
+        if max(wanted) < sum(wanted):
+            return 1.0 / self.collective
+        count = sum(given)
+        elsewhere = count - given[wanted.index(max(wanted))]
+        return elsewhere / count / self.between if elsewhere else 1.0 / self.within
+
+
+def wires_of(cluster: Cluster) -> Wires:
+    """Return HPGO's picture of a cluster.
+
+    Raises:
+        PlannerError: Its devices or links are of several kinds, which HPGO cannot tell apart.
+    """
+    if len(set(cluster.kinds)) > 1:
+        raise _mixed(cluster, "devices")
+    inner = {machine.link for machine in cluster.machines if machine.link is not None}
+    count = len(cluster.machines)
+    outer = {cluster.link_of_machines(a, b) for a in range(count) for b in range(a)}
+    within, between = _only(cluster, inner), _only(cluster, outer)
+    # A cluster without links of one sort never sends over one: the other sort stands for it.
+    within, between = within or between, between or within
+    if within is None or between is None:
+        return Wires(cluster.sizes, 1.0, 1.0, 1.0)  # one device: nothing is ever sent
+    return Wires(cluster.sizes, within.bandwidth, between.bandwidth, between.all_reduce_bandwidth)
+
+
+def _only(cluster: Cluster, links: set[Link]) -> Link | None:
+    if len(links) > 1:
+        raise _mixed(cluster, "links")
+    return next(iter(links), None)
+
+
+def _mixed(cluster: Cluster, what: str) -> PlannerError:
+    return PlannerError(
+        f"the cluster {cluster.name} has {what} of several kinds, which mode hpgo cannot tell"
+        " apart; use mode best"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A plan in HPGO's terms.
+
+    Attributes:
+        cuts: The last state of each stage, rising; the last one is the model's last state.
+        groups: The devices of each stage.
+        pipelines: How many pipelines they make side by side.
+        block: Seconds of the slowest stage or message for the whole batch.
+    """
+
+    cuts: tuple[int, ...]
+    groups: tuple[Group, ...]
+    pipelines: int
+    block: float
+
+
+def step_seconds(work: Work, wires: Wires, draft: Draft) -> float:
+    """Return HPGO's estimate of a step (``sync_pipeline_speedup_analytical``), infinite if none.
+
+    ``b (M - 1) + T / (r M) + sum of transfers + max(0, all-reduce of stage i - i b)``, with
+    ``M`` micro-batches in each of ``r`` pipelines and ``b`` the block of one of them. As in HPGO
+    the fill term knows no replicas within a pipeline, a message counts once, and the all-reduce
+    of all stages but the last takes in the first state of the next one.
+    """
+    count, pipelines = work.micro_batches(draft.pipelines), draft.pipelines
+    if count == 0:
+        return float("inf")
+    block = draft.block / count
+    length = block * (count - 1) + work.total / pipelines / count
+    for cut, source, target in zip(draft.cuts, draft.groups, draft.groups[1:], strict=False):
+        sent = float(work.crossing[cut]) / pipelines / count
+        length += sent * wires.transfer(source, target)
+    starts = [0, *(cut + 1 for cut in draft.cuts)]
+    tail = 0.0
+    for at, (cut, group) in enumerate(zip(draft.cuts, draft.groups, strict=True)):
+        held = work.parameter_bytes(starts[at], min(cut + 1, work.last))
+        tail = max(tail, wires.all_reduce(group) * held - at * block)
+    return length + tail

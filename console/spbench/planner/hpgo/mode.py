@@ -1,0 +1,90 @@
+"""Mode ``hpgo``: the plan of DAPPLE's planner, in the same terms and with the same estimate."""
+
+from __future__ import annotations
+
+from spbench.planner.cluster.machines import Cluster
+from spbench.planner.hpgo.baselines import baselines_of
+from spbench.planner.hpgo.candidates import drafts
+from spbench.planner.hpgo.costs import Draft, Wires, Work, step_seconds, wires_of, work_of
+from spbench.planner.hpgo.straight import straight_pipeline
+from spbench.planner.plans import Plan, Stage
+from spbench.planner.profile.antichains import antichain_states
+from spbench.planner.profile.layers import Profile
+from spbench.planner.profile.states import States
+from spbench.planner.simulation.memory import in_flight, stage_memory
+from spbench.planner.training import Training
+
+
+def plan_hpgo(profile: Profile, cluster: Cluster, training: Training) -> Plan:
+    """Return HPGO's plan of a profile on a cluster.
+
+    Raises:
+        PlannerError: The profile has too many states, or the cluster has several kinds of
+            devices or links.
+    """
+    return search_hpgo(antichain_states(profile), cluster, training)
+
+
+def search_hpgo(states: States, cluster: Cluster, training: Training) -> Plan:
+    """Return the best plan in HPGO's search over these states.
+
+    Raises:
+        PlannerError: The cluster has several kinds of devices or links.
+    """
+    work, wires = work_of(states, training), wires_of(cluster)
+    straight = straight_pipeline(work, wires)
+    scored = [(step_seconds(work, wires, draft), draft) for draft in drafts(work, wires, straight)]
+    # Of equals the last one, as HPGO has it.
+    least, best = min(reversed(scored), key=lambda pair: pair[0])
+    return Plan(
+        mode="hpgo",
+        profile=states.profile.name,
+        cluster=cluster.name,
+        state_names=states.names,
+        global_batch_size=training.global_batch_size,
+        micro_batch_size=training.micro_batch_size,
+        micro_batches=work.micro_batches(best.pipelines),
+        schedule="1f1b",
+        pipelines=best.pipelines,
+        step_s=least,
+        single_s=work.total,
+        stages=_stages(states, work, wires, best),
+        baselines=baselines_of(states, cluster, work, wires, straight),
+    )
+
+
+def _stages(states: States, work: Work, wires: Wires, draft: Draft) -> tuple[Stage, ...]:
+    """Return a draft's stages with their figures, of one micro-batch of one pipeline."""
+    ends = [cut + 1 for cut in draft.cuts]
+    starts = [0, *ends[:-1]]
+    micro, training = work.micro_batches(draft.pipelines), work.training
+    found = []
+    for at, (start, end, group) in enumerate(zip(starts, ends, draft.groups, strict=True)):
+        workers = sum(group.held) / draft.pipelines
+        samples = training.micro_batch_size / workers
+        share = samples / states.profile.batch_size
+        memory = stage_memory(states, start, end, samples, training.optimizer_memory_scaling)
+        found.append(
+            Stage(
+                start=start,
+                end=end,
+                devices=group.devices(wires.sizes),
+                forward_s=share * states.between(states.forward_s, start, end),
+                backward_s=share * states.between(states.backward_s, start, end),
+                send_s=_send_seconds(work, wires, draft, at),
+                all_reduce_s=wires.all_reduce(group) * work.parameter_bytes(start, end - 1),
+                memory_bytes=memory.peak(in_flight("1f1b", at, len(ends), micro)),
+                fixed_bytes=memory.fixed,
+                held_bytes=memory.held,
+                once_bytes=memory.once,
+            )
+        )
+    return tuple(found)
+
+
+def _send_seconds(work: Work, wires: Wires, draft: Draft, at: int) -> float:
+    if at + 1 == len(draft.groups):
+        return 0.0
+    share = draft.pipelines * work.micro_batches(draft.pipelines)
+    rate = wires.transfer(draft.groups[at], draft.groups[at + 1])
+    return rate * float(work.crossing[draft.cuts[at]]) / share

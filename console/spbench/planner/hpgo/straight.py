@@ -1,0 +1,67 @@
+"""The simplest plans: no split, and one device a stage in the devices' order."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from spbench.planner.cluster.placement import Group, Placements
+from spbench.planner.hpgo.cells import Shape
+from spbench.planner.hpgo.costs import Draft, Wires, Work
+from spbench.planner.hpgo.table import Table
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Indices = NDArray[np.int64]
+
+
+def straight_pipeline(work: Work, wires: Wires) -> Draft | None:
+    """Return the pipeline of one device a stage, in the devices' order, with the least block.
+
+    Returns:
+        None where there are too few states for the devices.
+    """
+    import numpy as np
+
+    placements = Placements(wires.sizes)
+    count = sum(wires.sizes)
+    if count > work.last + 1:
+        return None
+    if count == 1:
+        return unsplit(work, placements, 1, 1)
+    everything = np.arange(work.last + 1)
+    chain = _any_chain(work)
+    found = None
+    bound = _loosest(work, wires)
+    # A search over some states bounds the search over all of them, which is then a short one.
+    for states in [chain, everything] if len(chain) < len(everything) else [everything]:
+        shape = Shape(count, 1, bound, single=True)
+        table = Table(work, wires, shape, states, placements.in_order)
+        found = table.search(placements.fresh) or found
+        bound = found.block if found else bound
+    return found
+
+
+def _any_chain(work: Work) -> Indices:
+    """Return states each of which can follow all before it, up to the model's last one."""
+    import numpy as np
+
+    chain = [0]
+    for state in range(1, work.last + 1):
+        if work.before[state, chain[-1]]:
+            chain.append(state)
+    return np.array(chain)
+
+
+def _loosest(work: Work, wires: Wires) -> float:
+    """Return a block that no pipeline is above."""
+    slowest = min(wires.within, wires.between, wires.collective)
+    return max(work.total, 2.0 * float(work.crossing.max()) / slowest)
+
+
+def unsplit(work: Work, placements: Placements, workers: int, pipelines: int) -> Draft:
+    """Return the whole model on the first devices, as so many pipelines of so many workers."""
+    used = placements.fresh(workers * pipelines)
+    group = Group(placements.empty, used)
+    return Draft((work.last,), (group,), pipelines, work.total / (workers * pipelines))

@@ -1,0 +1,180 @@
+"""The suite that runs a plan: stages, balance, schedule and replicas as ``model.*`` has them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from spbench.planner.cluster.machines import Cluster
+from spbench.planner.errors import PlannerError
+from spbench.planner.plans import Plan, span_text
+from spbench.planner.profile.layers import Profile
+from spbench.planner.profile.measurement import TIMEOUT, suite_word
+from spbench.planner.profile.origin import Origin
+from spbench.suites import Suite, load_text
+from spbench.suites.case import SCHEMA
+from spbench.suites.writing import key_lines
+from spbench_core.catalog import BENCHMARKS
+from spbench_core.layout.stages import ModelLayout, model_layout
+
+ITERATIONS = {"warmup": 2, "iterations": 7}
+
+
+@dataclass(frozen=True, slots=True)
+class Emitted:
+    """A suite of one case.
+
+    Attributes:
+        text: Its YAML.
+        suite: What that says.
+        ranks: How many it takes.
+    """
+
+    text: str
+    suite: Suite
+    ranks: int
+
+
+def emitted(plan: Plan, profile: Profile, cluster: Cluster, path: Path) -> Emitted:
+    """Return the suite that runs a plan; ``path`` is where it will stand.
+
+    Raises:
+        PlannerError: The profile is of no model of spbench's, or no layout of ranks is the plan.
+    """
+    origin = _origin(profile)
+    layout = _layout(plan, cluster)
+    params = {**_shares(plan, profile, layout), **_of_model(origin), **ITERATIONS}
+    lines = [
+        *_comments(plan),
+        f"schema: {SCHEMA}",
+        f"name: plan-{suite_word(profile.name)}",
+        *key_lines("launch", {"threads": origin.threads, "timeout": TIMEOUT}, 0),
+        "cases:",
+        "  - name: plan",
+        f"    benchmark: model.{origin.model}",
+        *key_lines("params", params, 4),
+    ]
+    text = "\n".join(lines) + "\n"
+    return Emitted(text, load_text(text, path), layout.ranks)
+
+
+def _origin(profile: Profile) -> Origin:
+    origin = profile.origin
+    if origin is None:
+        raise PlannerError(
+            f"the profile {profile.name} does not say which model it is of, so a plan of it cannot"
+            " be run; take one of spbench profile"
+        )
+    if f"model.{origin.model}" not in BENCHMARKS:
+        raise PlannerError(
+            f"the profile is of {origin.model}, which no benchmark runs; spbench runs plans of"
+            " resnet and amoebanet"
+        )
+    return origin
+
+
+def _of_model(origin: Origin) -> dict[str, Any]:
+    known = {param.name for param in BENCHMARKS[f"model.{origin.model}"].params}
+    return {name: value for name, value in origin.params if name in known}
+
+
+def _comments(plan: Plan) -> Iterator[str]:
+    yield f"# {plan.profile} as spbench plan cut it for the cluster {plan.cluster}."
+    yield f"# Predicted: {1000.0 * plan.step_s:.4g} ms a step."
+    for at, stage in enumerate(plan.stages):
+        layers = span_text(plan.state_names, stage.start, stage.end)
+        devices = " ".join(map(str, stage.devices))
+        yield f"# Stage {at}: {layers} on device{'s' * (stage.replicas > 1)} {devices}."
+
+
+def _layout(plan: Plan, cluster: Cluster) -> ModelLayout:
+    """Return the layout whose ranks, one a device in their order, are those of the plan.
+
+    Replicas of all stages are as good as a stage's own members, and need no sums among them
+    within a step, so they are taken where they lie on the same machines.
+
+    Raises:
+        PlannerError: No layout is that.
+    """
+    if any(stage.recompute for stage in plan.stages):
+        raise PlannerError("no benchmark recomputes activations, as this plan does")
+    used = sorted(device for at, *_ in plan.together for device in plan.stages[at].devices)
+    if used != list(range(len(used))):
+        raise PlannerError(
+            "the plan leaves devices idle between others, or uses one twice; no layout of ranks"
+            " is that"
+        )
+    wanted = [sorted(map(cluster.machine_of, stage.devices)) for stage in plan.stages]
+    for layout in _layouts(plan):
+        stages = range(len(plan.stages))
+        every = (
+            [rank for copy in range(layout.replicas) for rank in layout.ranks_of(at, copy)]
+            for at in stages
+        )
+        if [sorted(map(cluster.machine_of, ranks)) for ranks in every] == wanted:
+            return layout
+    raise PlannerError(
+        "the plan's stages lie on the machines in an order that no layout of ranks has; plan with"
+        " the machines in another order"
+    )
+
+
+def _layouts(plan: Plan) -> Iterator[ModelLayout]:
+    counts, rounds = [stage.replicas for stage in plan.stages], plan.rounds
+    for copies in dict.fromkeys((counts[0], plan.pipelines, 1)):
+        if all(count % copies == 0 for count in counts):
+            members = [count // copies for count in counts]
+            if copies == plan.pipelines or copies == 1 or set(members) == {1}:
+                yield model_layout(len(counts), members=members, replicas=copies, rounds=rounds)
+
+
+def _shares(plan: Plan, profile: Profile, layout: ModelLayout) -> dict[str, Any]:
+    """Return the parameters of the layout, the batch and its micro-batches.
+
+    Raises:
+        PlannerError: They leave a rank without images.
+    """
+    batch, copies = plan.global_batch_size, layout.replicas
+    members = [stage.members for stage in layout.stages]
+    if batch % copies:
+        raise PlannerError(
+            f"{copies} replicas cannot share a batch of {batch}; plan for a multiple of {copies}"
+        )
+    least = copies * plan.micro_batches * max(members)
+    if batch < least:
+        each = -(-least // batch) * plan.micro_batch_size
+        raise PlannerError(
+            f"micro-batches of {plan.micro_batch_size} cannot be shared by the devices of a stage;"
+            f" plan with --micro-batch-size {each} or more"
+        )
+    shares: dict[str, Any] = {"batch_size": batch // copies, "parts": plan.micro_batches}
+    if layout.ranks == 1:
+        return {"scheme": "sequential", **shares, "validate": True}
+    shares = {"scheme": "lp", "split_size": len(layout.stages), **shares}
+    if len(layout.stages) > 1:
+        shares["balance"] = ",".join(map(str, _balance(plan, profile)))
+    shares["schedule"] = plan.schedule
+    if plan.rounds > 1:
+        shares["rounds"] = plan.rounds
+    if set(members) != {1}:
+        shares["local_DP"] = ",".join(map(str, members))
+    if copies > 1:
+        shares["replicas"] = copies
+    return {**shares, "validate": True, "baseline": False}
+
+
+def _balance(plan: Plan, profile: Profile) -> list[int]:
+    """Return the layers of each stage.
+
+    Raises:
+        PlannerError: The layers are no chain, in which each would end a state.
+    """
+    if plan.states != len(profile.layers):
+        raise PlannerError(
+            f"the profile {profile.name} has {len(profile.layers)} layers, the plan"
+            f" {plan.states} states; only a chain of layers can be run"
+        )
+    ends = [stage.end for stage in plan.stages]
+    return [end - before for before, end in zip([0, *ends], ends, strict=False)]

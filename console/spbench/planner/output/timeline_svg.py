@@ -1,0 +1,104 @@
+"""The timeline of a step as a picture, SVG."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from xml.sax.saxutils import escape
+
+from spbench.planner.plans import Plan
+from spbench.planner.simulation.step import Kind, Simulation, Span
+
+_MARGIN, _ROW, _BAR, _HEAD, _FOOT = 64, 34, 22, 44, 26
+_LEAST_TEXT = 14.0
+"""Pixels of a pass that holds the number of its micro-batch."""
+_COLOURS: dict[Kind, str] = {
+    "forward": "#4c78a8",
+    "backward": "#f2a541",
+    "send": "#2f9e6e",
+    "return": "#2f9e6e",
+    "all-reduce": "#b4557f",
+}
+_KEYS: tuple[tuple[Kind, str], ...] = (
+    ("forward", "forward"),
+    ("backward", "backward"),
+    ("send", "message"),
+    ("all-reduce", "all-reduce"),
+)
+
+
+def timeline_svg(plan: Plan, simulation: Simulation, width: int = 1200) -> str:
+    """Return a step as an SVG document.
+
+    A row for each stage: passes as bars with the number of their micro-batch, the all-reduce as a
+    narrower one, and messages as thin lines, below the bars towards the next stage and above them
+    towards the one before.
+
+    Args:
+        plan: The plan.
+        simulation: Its step.
+        width: Pixels; the height follows from the number of stages.
+    """
+    height = _HEAD + _ROW * len(plan.stages) + _FOOT
+    scale = (width - 2 * _MARGIN) / simulation.step_s if simulation.step_s else 0.0
+    title = f"{plan.profile} on {plan.cluster}, {simulation.schedule}"
+    lines = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}"'
+        f' viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="11" fill="#222">',
+        f"<title>{escape(title)}</title>",
+        f'<rect width="{width}" height="{height}" fill="#fff"/>',
+        *_legend(),
+    ]
+    for at in range(len(plan.stages)):
+        middle = _HEAD + _ROW * at + _BAR - 7
+        lines.append(f'<text x="6" y="{middle}">stage {at}</text>')
+    for span in simulation.spans:
+        lines += _drawn(span, scale)
+    return "\n".join([*lines, *_axis(width, height, simulation.step_s), "</svg>", ""])
+
+
+def _legend() -> Iterator[str]:
+    for at, (kind, name) in enumerate(_KEYS):
+        left = _MARGIN + 100 * at
+        yield f'<rect x="{left}" y="14" width="12" height="12" fill="{_COLOURS[kind]}"/>'
+        yield f'<text x="{left + 17}" y="24">{name}</text>'
+
+
+def _drawn(span: Span, scale: float) -> Iterator[str]:
+    left, length = _MARGIN + span.start_s * scale, (span.end_s - span.start_s) * scale
+    top, height = _place(span)
+    label = span.kind if span.micro_batch is None else f"{span.kind} {span.micro_batch}"
+    yield (
+        f'<rect x="{left:.2f}" y="{top}" width="{max(length, 0.2):.2f}" height="{height}"'
+        f' fill="{_COLOURS[span.kind]}" stroke="#fff" stroke-width="0.4">'
+        f"<title>{label}: {span.start_s * 1e3:.4g} to {span.end_s * 1e3:.4g} ms</title></rect>"
+    )
+    if span.kind in ("forward", "backward") and length >= _LEAST_TEXT:
+        middle = left + length / 2
+        yield (
+            f'<text x="{middle:.2f}" y="{top + 15}" text-anchor="middle"'
+            f' fill="#111">{span.micro_batch}</text>'
+        )
+
+
+def _place(span: Span) -> tuple[int, int]:
+    """Return the top of a span and its height."""
+    top = _HEAD + _ROW * span.stage
+    match span.kind:
+        case "send":
+            return top + _BAR + 1, 3
+        case "return":
+            return top - 4, 3
+        case "all-reduce":
+            return top + _BAR // 3, _BAR // 3
+        case _:
+            return top, _BAR
+
+
+def _axis(width: int, height: int, seconds: float) -> Iterator[str]:
+    base = height - _FOOT + 4
+    yield f'<path d="M{_MARGIN} {base}H{width - _MARGIN}" stroke="#888"/>'
+    yield f'<text x="{_MARGIN}" y="{base + 15}">0</text>'
+    yield (
+        f'<text x="{width - _MARGIN}" y="{base + 15}" text-anchor="end">'
+        f"{seconds * 1e3:.4g} ms</text>"
+    )

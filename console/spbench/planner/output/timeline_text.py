@@ -1,0 +1,63 @@
+"""The timeline of a step as lines of text, one for each stage."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from spbench.planner.simulation.step import Simulation, Span
+
+_NARROW = 20
+_MARKS = {"forward": "0123456789", "backward": "abcdefghij", "all-reduce": "="}
+"""Passes by the last digit of their micro-batch."""
+IDLE = "."
+
+
+def timeline_text(simulation: Simulation, width: int) -> list[str]:
+    """Return a line for each stage and one for the time, of at most ``width`` characters.
+
+    A character stands for what takes most of its share of the step: ``0`` to ``9`` for the
+    forward pass of a micro-batch, by the last digit of its number, ``a`` to ``j`` for the
+    backward pass of the same one, ``=`` for the all-reduce, and ``.`` for nothing of these.
+
+    Args:
+        simulation: The step.
+        width: Characters of a line; at least 20.
+    """
+    stages = len(simulation.in_flight)
+    label = len(f"stage {stages - 1} ")
+    columns = max(width, _NARROW) - label
+    lines = []
+    for stage in range(stages):
+        spans = [span for span in simulation.spans if span.stage == stage]
+        row = _row(spans, simulation.step_s / columns, columns)
+        lines.append(f"{f'stage {stage}':<{label}}{row}")
+    return [*lines, _axis(label, columns, simulation.step_s)]
+
+
+def _row(spans: Iterable[Span], each: float, columns: int) -> str:
+    """Return one character for each share of the step: what takes most of it."""
+    taken = [(0.0, IDLE)] * columns
+    left = [each] * columns
+    for span in spans:
+        mark = _mark(span)
+        if mark is None:
+            continue
+        first = min(int(span.start_s / each), columns - 1)
+        last = min(int(span.end_s / each), columns - 1)
+        for at in range(first, last + 1):
+            part = min(span.end_s, (at + 1) * each) - max(span.start_s, at * each)
+            if span.kind != "all-reduce":
+                left[at] -= part
+            taken[at] = max(taken[at], (part, mark), key=lambda pair: pair[0])
+    pairs = zip(taken, left, strict=True)
+    return "".join(mark if part >= rest else IDLE for (part, mark), rest in pairs)
+
+
+def _mark(span: Span) -> str | None:
+    marks = _MARKS.get(span.kind)
+    return None if marks is None else marks[(span.micro_batch or 0) % len(marks)]
+
+
+def _axis(label: int, columns: int, seconds: float) -> str:
+    end = f"{seconds * 1e3:.4g} ms"
+    return f"{'':{label}}0{end:>{columns - 1}}"

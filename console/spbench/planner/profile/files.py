@@ -1,0 +1,63 @@
+"""Profiles from files of either format, told apart by how they begin."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from spbench.planner.errors import PlannerError
+from spbench.planner.profile.json_file import read_profile_json
+from spbench.planner.profile.layers import Profile
+from spbench.planner.profile.torchgraph import read_torchgraph
+
+MAX_BYTES = 64 << 20
+_NO_PROFILES = ("null", "true", "false")
+"""JSON that no torchgraph text can be either."""
+
+
+def load_profile(path: Path, batch_size: int | None = None) -> Profile:
+    """Return the profile of a file: ``spbench.profile/1`` JSON or torchgraph text.
+
+    Args:
+        path: The file.
+        batch_size: The batch size at which its layers were measured. Torchgraph text does not
+            say it, so it must be given; JSON says it, so it must agree where it is given.
+
+    Raises:
+        ProfileError: The file has errors; it holds them all.
+        PlannerError: It cannot be read, or the batch size is missing or another one.
+    """
+    text = read_text(path, MAX_BYTES)
+    if not text.strip():
+        raise PlannerError(f"{path} is empty; write a profile to it with spbench profile")
+    if text.lstrip().startswith(("{", "[")) or text.strip() in _NO_PROFILES:
+        profile = read_profile_json(text, str(path), path.stem)
+        if batch_size not in (None, profile.batch_size):
+            sizes = f"batch size {profile.batch_size}, not {batch_size}"
+            raise PlannerError(f"{path} was measured at {sizes}; leave it out or correct it")
+        return profile
+    if batch_size is None:
+        raise PlannerError(
+            f"{path} is torchgraph text, which does not say its batch size;"
+            " give --profile-batch-size"
+        )
+    return read_torchgraph(text, str(path), path.stem, batch_size)
+
+
+def read_text(path: Path, most: int) -> str:
+    """Return the text of a file.
+
+    Raises:
+        PlannerError: It cannot be read, is longer than ``most`` bytes, or is no UTF-8 text.
+    """
+    try:
+        with path.open("rb") as file:
+            raw = file.read(most + 1)
+    except (OSError, ValueError) as error:
+        raise PlannerError(f"cannot read {path}: {getattr(error, 'strerror', error)}") from None
+    if len(raw) > most:
+        raise PlannerError(f"cannot read {path}: it is longer than {most >> 20} MiB")
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        place = f"byte {error.start} is 0x{raw[error.start]:02x}"
+        raise PlannerError(f"cannot read {path}: it is not UTF-8 text ({place})") from None

@@ -1,0 +1,119 @@
+"""The planner's own profiles, ``spbench.profile/1``, in JSON.
+
+``schema``      "spbench.profile/1"
+``name``        what was measured; the file's name where it is left out
+``batch_size``  samples in a batch when the layers were measured, from 1
+``layers``      a list, in an order in which they can run: ``name``, ``forward_ms``,
+                ``backward_ms``, ``activation_bytes`` (the output), ``parameter_bytes``; optional
+                ``description``, ``working_bytes`` (needed at most while it runs, 0 if left out)
+                and ``kept_bytes`` (kept from forward until backward, the output if left out)
+``edges``       pairs of names, ``["from", "to"]``: the second reads the first one's output; left
+                out, the layers are a chain
+``also``        optional: the same at further batch sizes, rising; each ``batch_size`` and
+                ``layers``, which repeat the names and may leave out ``parameter_bytes``
+``origin``      optional: the model that it is of, ``model`` and ``params`` as `model.profile` has
+                them, ``ranks`` that did the same work at once, and ``threads`` of each
+
+Times are milliseconds of one device for the whole batch, sizes are bytes.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from spbench.errors import Diagnostic, SuiteError
+from spbench.planner.errors import ProfileError
+from spbench.planner.profile.json_reader import SCHEMA, ProfileReader
+from spbench.planner.profile.layers import NUMBERS, PER_BATCH, Layer, Profile
+from spbench.planner.profile.origin import written_origin
+from spbench.suites.findings import Findings
+from spbench.suites.yaml_nodes import Document, KeyPath, Mark, Node, YamlError, compose
+
+_MANY_DIGITS = 100
+
+
+def read_profile_json(text: str, file: str, name: str) -> Profile:
+    """Return the profile of a text; ``name`` stands for one that it does not give.
+
+    Raises:
+        ProfileError: The text has errors; it holds them all.
+    """
+    try:
+        data = json.loads(text, object_pairs_hook=_no_key_twice, parse_int=_whole)
+    except json.JSONDecodeError as error:
+        told = f"this is no JSON: {error.msg}"
+        raise ProfileError([Diagnostic(file, error.lineno, error.colno, told)]) from None
+    except RecursionError:
+        told = "this is no profile: its brackets are nested too deeply"
+        raise ProfileError([Diagnostic(file, 1, 1, told)]) from None
+    except _TwiceError as error:
+        raise ProfileError([Diagnostic(file, 1, 1, str(error))]) from None
+    reader = ProfileReader()
+    profile = reader.profile(data, name)
+    if profile is None:
+        raise ProfileError(_placed(reader.found, text, file))
+    return profile
+
+
+def write_profile_json(profile: Profile) -> str:
+    """Return a profile as JSON text that `read_profile_json` reads back to the same."""
+    names = [layer.name for layer in profile.layers]
+    content: dict[str, Any] = {
+        "schema": SCHEMA,
+        "name": profile.name,
+        "batch_size": profile.batch_size,
+        "layers": [_written(layer, NUMBERS) for layer in profile.layers],
+        "edges": [[names[source], names[target]] for source, target in profile.edges],
+    }
+    if profile.also:
+        content["also"] = [
+            {
+                "batch_size": point.batch_size,
+                "layers": [_written(layer, PER_BATCH) for layer in point.layers],
+            }
+            for point in profile.also
+        ]
+    if profile.origin:
+        content["origin"] = written_origin(profile.origin)
+    return json.dumps(content, indent=1, allow_nan=False) + "\n"
+
+
+def _written(layer: Layer, numbers: tuple[str, ...]) -> dict[str, Any]:
+    values = {name: getattr(layer, name) for name in numbers}
+    told = {"name": layer.name, "description": layer.description, **values}
+    return {key: value for key, value in told.items() if value is not None}
+
+
+class _TwiceError(Exception):
+    """A key that stands twice in one object."""
+
+
+def _whole(digits: str) -> int | float:
+    """Return a whole number; past all ranges as a float, since Python refuses 4301 digits."""
+    return int(digits) if len(digits) < _MANY_DIGITS else float(digits)
+
+
+def _no_key_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise _TwiceError(f"the key {twice!r} stands twice in one object")
+    return found
+
+
+def _placed(found: list[tuple[KeyPath, str]], text: str, file: str) -> list[Diagnostic]:
+    """Give each error the place of its path: JSON is YAML, and its reader knows all places."""
+    try:
+        document = compose(text)
+    except YamlError:
+        document = Document(Node(Mark(1, 1), None))
+    findings = Findings(file, document)
+    for path, message in found:
+        findings.at_value(path, message)
+    try:
+        findings.raise_if_any()
+    except SuiteError as error:
+        return list(error.diagnostics)
+    return []

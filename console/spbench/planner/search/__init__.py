@@ -1,0 +1,1 @@
+"""Mode ``best``: the search for the plan with the shortest step."""

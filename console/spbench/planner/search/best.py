@@ -1,0 +1,143 @@
+"""Mode ``best``: the plan with the shortest step that fits the devices' memory.
+
+`seeds` gives HPGO's shapes; `bounded` finds good ones at each micro-batch size, first among few
+groups, then among all of them near the best bounds; `rounds` gives the groups of good ones several
+stages each; `polish` changes the best of them as long as that helps; and of a small problem every
+shape is looked at. What counts is always the simulated step time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from spbench.planner.cluster.machines import Cluster
+from spbench.planner.cluster.placement import Placements
+from spbench.planner.cluster.placement_graph import Roads, roads
+from spbench.planner.errors import NoPlanError, PlannerError
+from spbench.planner.hpgo.baselines import baselines
+from spbench.planner.plans import Baseline, Plan
+from spbench.planner.profile.layers import Profile
+from spbench.planner.profile.linear import linear_states
+from spbench.planner.profile.states import States
+from spbench.planner.search.candidates import stages_of
+from spbench.planner.search.cost_model import Prices
+from spbench.planner.search.exhaustive import shape_count, shapes
+from spbench.planner.search.fitting import fitting
+from spbench.planner.search.local_search import polish
+from spbench.planner.search.periods import Search
+from spbench.planner.search.rounds import interleavings
+from spbench.planner.search.scoring import Scores
+from spbench.planner.search.seeds import hpgo_shapes
+from spbench.planner.training import Training
+
+FEW_GROUPS = 220
+ALL_GROUPS = 900
+SMALL = 4000
+"""Shapes of a problem that is solved by looking at all of them."""
+
+
+def plan_best(
+    profile: Profile, cluster: Cluster, training: Training, *, choose_micro_batch: bool = True
+) -> Plan:
+    """Return the plan with the shortest step that fits.
+
+    Args:
+        profile: The model.
+        cluster: The cluster.
+        training: The step.
+        choose_micro_batch: Whether to choose the micro-batch size, or take that of the step.
+
+    Raises:
+        NoPlanError: No plan fits.
+    """
+    return search_best(linear_states(profile), cluster, training, choose_micro_batch)
+
+
+def search_best(
+    states: States, cluster: Cluster, training: Training, choose_micro_batch: bool = True
+) -> Plan:
+    """Return the best plan over these states, each of which must follow all before it.
+
+    Raises:
+        NoPlanError: No plan fits.
+    """
+    prices = Prices(states, cluster, training)
+    sizes = [training.micro_batch_size]
+    if choose_micro_batch:
+        sizes = _divisors(training.global_batch_size)
+    scores = find(prices, sizes)
+    assert scores.best is not None  # else there was an error
+    draft, single_s = scores.best, prices.single_s(sizes)
+    return Plan(
+        mode="best",
+        profile=states.profile.name,
+        cluster=cluster.name,
+        state_names=states.names,
+        global_batch_size=training.global_batch_size,
+        micro_batch_size=draft.micro_batch,
+        micro_batches=scores.micro_batches(draft.micro_batch),
+        schedule=draft.schedule,
+        pipelines=1,
+        step_s=scores.step_s,
+        single_s=single_s,
+        stages=stages_of(prices, draft, scores.times),
+        baselines=_baselines(states, cluster, training, single_s),
+    )
+
+
+def _baselines(
+    states: States, cluster: Cluster, training: Training, single_s: float
+) -> tuple[Baseline, ...]:
+    """Return HPGO's other ways, with speed-ups over the same single device as the plan's."""
+    try:
+        found = baselines(states, cluster, training)
+    except PlannerError:
+        return ()  # HPGO knows one kind of devices and links
+    return tuple(
+        replace(each, speedup=single_s / each.step_s) if each.step_s else each for each in found
+    )
+
+
+def _divisors(count: int) -> list[int]:
+    return [size for size in range(1, count + 1) if not count % size]
+
+
+def find(prices: Prices, sizes: list[int], small: int = SMALL) -> Scores:
+    """Return the best draft.
+
+    Args:
+        prices: The costs.
+        sizes: The micro-batch sizes that are allowed, rising.
+        small: Shapes of a problem that is solved by looking at all of them.
+
+    Raises:
+        NoPlanError: No draft fits.
+    """
+    scores = Scores(prices)
+    placements = Placements(prices.cluster.sizes)
+    everything = roads(placements, ALL_GROUPS, len(prices.states))
+    seeds = hpgo_shapes(prices.states, prices.cluster, prices.training)
+    for size in sizes:
+        scores.offer_all((shape, size) for shape in seeds)
+    few = roads(placements, FEW_GROUPS, len(prices.states))
+    Search(scores, everything, few, sizes).run()
+    nothing = _offer_fitting(scores, everything, sizes[0]) if scores.best is None else None
+    scores.offer_all(interleavings(scores, placements, sizes))
+    polish(scores, placements, sizes)
+    if everything.unit == 1 and shape_count(len(prices.states), everything) <= small:
+        whole = list(shapes(len(prices.states), everything))
+        for size in sizes:
+            scores.offer_all(((shape, size) for shape in whole), ranked=False)
+    if scores.best is None and nothing is not None:
+        raise nothing
+    return scores
+
+
+def _offer_fitting(scores: Scores, ways: Roads, micro_batch: int) -> NoPlanError | None:
+    """Offer the shape that needs the least memory; return the error if even that does not fit."""
+    try:
+        shape = fitting(scores.prices, ways, micro_batch)
+    except NoPlanError as error:
+        return error
+    scores.offer(shape, micro_batch)
+    return None

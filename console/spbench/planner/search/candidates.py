@@ -1,0 +1,222 @@
+"""Plans as mode ``best`` searches them, and what they cost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import cycle
+from typing import NamedTuple
+
+from spbench.planner.cluster.placement import Group
+from spbench.planner.plans import Schedule, Stage
+from spbench.planner.profile.work import Work
+from spbench.planner.search.cost_model import Prices, Sharing
+from spbench.planner.simulation.interleaved import divides, flights
+from spbench.planner.simulation.memory import Memory, StageSchedule, in_flight, most_kept
+
+SCHEDULES: tuple[StageSchedule, ...] = ("1f1b", "1f1b-deep", "gpipe")
+"""In the order of the memory they need: of equally fast ones the first is taken."""
+
+
+class Shape(NamedTuple):
+    """Where a model is cut, and where its stages are.
+
+    Attributes:
+        ends: The state after the last one of each stage.
+        groups: The devices of the stages: of each, or of those of one round, whose groups have as
+            many more.
+    """
+
+    ends: tuple[int, ...]
+    groups: tuple[Group, ...]
+
+    @property
+    def rounds(self) -> int:
+        """How many stages each group has."""
+        return len(self.ends) // len(self.groups)
+
+    @property
+    def spans(self) -> list[tuple[int, int, Group]]:
+        """Return the first state, the state after the last, and the devices of each stage."""
+        return list(zip((0, *self.ends[:-1]), self.ends, cycle(self.groups), strict=False))
+
+    def schedules(self, micro_batches: int) -> tuple[Schedule, ...]:
+        """Return the schedules in which it can be run."""
+        if self.rounds > 1:
+            return ("interleaved",) if divides(len(self.groups), micro_batches) else ()
+        return SCHEDULES[: 1 if len(self.ends) == 1 else None]
+
+
+class Draft(NamedTuple):
+    """A plan: a shape, the samples of a micro-batch, and the order of the passes."""
+
+    shape: Shape
+    micro_batch: int
+    schedule: Schedule
+
+
+class Pass(NamedTuple):
+    """The times of a stage, as in `plans.Stage`."""
+
+    forward_s: float
+    backward_s: float
+    send_s: float
+    all_reduce_s: float
+    overlapped_s: float
+    recompute: bool
+
+
+def passes(prices: Prices, draft: Draft) -> list[Pass] | None:
+    """Return the times of a draft's stages; None where one does not fit its devices' memory."""
+    shape, micro_batch, _ = draft
+    again = _recomputing(prices, draft)
+    if again is None:
+        return None
+    spans = shape.spans
+    whole = len(spans) == 1
+    found = []
+    before = 0.0
+    for at, (start, end, group) in enumerate(spans):
+        sharing = prices.sharing(group, micro_batch)
+        send = after = 0.0
+        if end < shape.ends[-1]:
+            send = prices.send(group, spans[at + 1][2], end, micro_batch)
+            after = prices.overhead(group, spans[at + 1][2], end)
+        each = _pass(prices, sharing, group, (start, end), send, again[at], whole)
+        found.append(_with_overhead(each, before + after))
+        before = after
+    return found
+
+
+def _with_overhead(each: Pass, seconds: float) -> Pass:
+    """Return a stage whose messages take so long of either pass."""
+    if not seconds:
+        return each
+    return each._replace(forward_s=each.forward_s + seconds, backward_s=each.backward_s + seconds)
+
+
+def _recomputing(prices: Prices, draft: Draft) -> list[bool] | None:
+    """Return which stages must recompute their activations to fit; None where one cannot."""
+    shape, micro_batch, schedule = draft
+    micro_batches = prices.training.global_batch_size // micro_batch
+    spans = shape.spans
+    found: list[bool] = []
+    for at, (start, end, group) in enumerate(spans):
+        sharing = prices.sharing(group, micro_batch)
+        if schedule != "interleaved":
+            kept = in_flight(schedule, at, len(spans), micro_batches)
+            again = prices.recomputes(sharing, start, end, kept)
+        elif at < len(shape.groups):
+            again = _group_recomputes(prices, shape, at, sharing, micro_batches)
+        else:
+            again = found[at - len(shape.groups)]  # as its group's first stage
+        if again is None:
+            return None
+        found.append(again)
+    return found
+
+
+def _group_recomputes(
+    prices: Prices, shape: Shape, at: int, sharing: Sharing, micro_batches: int
+) -> bool | None:
+    """Return whether all stages of a group must recompute; None where they do not fit so either."""
+    for again in (False, True):
+        peaks = (
+            _peak(_memories(prices, shape, at, work, again), shape, at, micro_batches) - memory
+            for work, memory in sharing.held
+        )
+        if max(peaks, default=0.0) <= 0:
+            return again
+    return None
+
+
+def _memories(prices: Prices, shape: Shape, at: int, work: Work, recompute: bool) -> list[Memory]:
+    """Return the memory of each stage of a group."""
+    return [
+        prices.memory(work, start, end, recompute)
+        for start, end, _ in shape.spans[at :: len(shape.groups)]
+    ]
+
+
+def _peak(memories: Sequence[Memory], shape: Shape, at: int, micro_batches: int) -> float:
+    """Return the most that is in use on a device of a group in an interleaved step."""
+    counts = flights(at, len(shape.groups), shape.rounds, micro_batches)
+    fixed = sum(memory.fixed for memory in memories)
+    kept = most_kept([memory.held for memory in memories], counts)
+    return fixed + kept + max(memory.once for memory in memories)
+
+
+def _pass(
+    prices: Prices,
+    sharing: Sharing,
+    group: Group,
+    span: tuple[int, int],
+    send: float,
+    recompute: bool,
+    whole: bool,
+) -> Pass:
+    start, end = span
+    work, speed = sharing.work, sharing.speed
+    forward = (work.forward[end] - work.forward[start]) / speed
+    backward = (work.backward[end] - work.backward[start]) / speed
+    rate = prices.links.all_reduce(group)
+    reduce, overlapped = rate.seconds(work.parameters[end] - work.parameters[start]), 0.0
+    if whole and reduce:
+        reduce, overlapped = _beside_backward(prices, sharing, group, reduce)
+    if recompute:
+        backward += forward
+    return Pass(forward, backward, send, reduce, overlapped, recompute)
+
+
+def _beside_backward(
+    prices: Prices, sharing: Sharing, group: Group, reduce: float
+) -> tuple[float, float]:
+    """Return the seconds of a whole model's all-reduce, and how many hide in the backward pass.
+
+    The gradients of a state are summed from when its backward pass ends, beside the passes of the
+    states before it and after the sums of those behind it. Each sum has its latency: where that
+    takes longer than one sum after all, it is one sum after all.
+    """
+    work, rate = sharing.work, prices.links.all_reduce(group)
+    done = total = 0.0
+    for at in range(len(work.working) - 1, -1, -1):
+        ready = (work.backward[-1] - work.backward[at]) / sharing.speed
+        seconds = rate.seconds(work.parameters[at + 1] - work.parameters[at])
+        if seconds:
+            done = max(done, ready) + seconds
+            total += seconds
+    tail = done - work.backward[-1] / sharing.speed
+    return (total, total - tail) if tail < reduce else (reduce, 0.0)
+
+
+def stages_of(prices: Prices, draft: Draft, times: Sequence[Pass]) -> tuple[Stage, ...]:
+    """Return a draft's stages with their figures."""
+    shape = draft.shape
+    found = []
+    for at, ((start, end, group), each) in enumerate(zip(shape.spans, times, strict=True)):
+        work = prices.sharing(group, draft.micro_batch).most
+        memory = prices.memory(work, start, end, each.recompute)
+        found.append(
+            Stage(
+                start=start,
+                end=end,
+                devices=group.devices(prices.cluster.sizes),
+                memory_bytes=_memory_of(prices, draft, at, work, each.recompute),
+                fixed_bytes=memory.fixed,
+                held_bytes=memory.held,
+                once_bytes=memory.once,
+                **each._asdict(),
+            )
+        )
+    return tuple(found)
+
+
+def _memory_of(prices: Prices, draft: Draft, at: int, work: Work, recompute: bool) -> float:
+    """Return the peak memory of each device of a stage, for all stages that it has."""
+    shape, micro_batch, schedule = draft
+    micro_batches = prices.training.global_batch_size // micro_batch
+    if schedule == "interleaved":
+        group = at % len(shape.groups)
+        return _peak(_memories(prices, shape, group, work, recompute), shape, group, micro_batches)
+    start, end, _ = shape.spans[at]
+    kept = in_flight(schedule, at, len(shape.ends), micro_batches)
+    return prices.memory(work, start, end, recompute).peak(kept)

@@ -1,0 +1,159 @@
+"""What stages cost on groups of devices: times of passes, messages and all-reduces, and memory.
+
+Replicas share each micro-batch in whole samples, so the time of a stage is that of the largest
+share; devices of several speeds get shares by their speed. Messages go each way at once; those of
+two micro-batches the same way, one after another.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from spbench.planner.cluster.machines import Cluster, DeviceKind
+from spbench.planner.cluster.messages import Links
+from spbench.planner.cluster.placement import Group
+from spbench.planner.profile.states import States
+from spbench.planner.profile.work import Work, work_at
+from spbench.planner.search.sharing import share
+from spbench.planner.simulation.memory import Memory
+from spbench.planner.training import Training
+
+Kinds = tuple[tuple[DeviceKind, int], ...]
+"""Kinds of devices of a group, and how many of each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sharing:
+    """How a group shares a micro-batch.
+
+    Attributes:
+        work: The model at the largest share of the devices that take longest.
+        speed: Theirs.
+        held: The model at each kind's largest share, and that kind's memory; for those whose
+            memory is known.
+        most: The model at the largest share of all.
+    """
+
+    work: Work
+    speed: float
+    held: tuple[tuple[Work, float], ...]
+    most: Work
+
+
+class Prices:
+    """The costs of a model on a cluster; each is worked out once.
+
+    Args:
+        states: The model.
+        cluster: The cluster.
+        training: The step; its micro-batch size is not used.
+    """
+
+    def __init__(self, states: States, cluster: Cluster, training: Training) -> None:
+        self.states, self.cluster, self.training = states, cluster, training
+        self.links = Links(cluster)
+        self._overheads = any(link.overhead_s for link in cluster.links)
+        self._works: dict[int, Work] = {}
+        self._kinds: dict[Group, Kinds] = {}
+        self._sharings: dict[tuple[Kinds, int], Sharing] = {}
+
+    def single_s(self, sizes: Sequence[int]) -> float:
+        """Return the seconds of the whole batch on a device of the profile, whatever its memory.
+
+        Args:
+            sizes: The micro-batch sizes that are allowed; the one with the shortest step counts.
+        """
+        batch = self.training.global_batch_size
+        return min(self.work(size).total * (batch // size) for size in sizes)
+
+    def work(self, samples: int) -> Work:
+        """Return the model at so many samples."""
+        if samples not in self._works:
+            peak = self.training.peak_activation_bytes
+            self._works[samples] = work_at(self.states, samples, peak)
+        return self._works[samples]
+
+    def sharing(self, group: Group, micro_batch: int) -> Sharing:
+        """Return how a group shares a micro-batch of so many samples."""
+        kinds = self.kinds(group)
+        key = kinds, micro_batch
+        if key not in self._sharings:
+            self._sharings[key] = self._shared(kinds, micro_batch)
+        return self._sharings[key]
+
+    def kinds(self, group: Group) -> Kinds:
+        """Return the kinds of a group's devices."""
+        if group not in self._kinds:
+            found: Counter[DeviceKind] = Counter()
+            machines = zip(self.cluster.machines, group.first, group.last, strict=True)
+            for machine, first, last in machines:
+                if last > first:
+                    found.update(machine.devices[first:last])
+            self._kinds[group] = tuple(found.items())
+        return self._kinds[group]
+
+    def _shared(self, kinds: Kinds, micro_batch: int) -> Sharing:
+        samples = share([(kind.speed, count) for kind, count in kinds], micro_batch)
+        given = [(kind, self.work(part)) for (kind, _), part in zip(kinds, samples, strict=True)]
+        slowest, work = max(given, key=lambda pair: pair[1].total / pair[0].speed)
+        held = tuple(
+            (work, kind.memory_bytes) for kind, work in given if kind.memory_bytes is not None
+        )
+        return Sharing(work, slowest.speed, held, self.work(max(samples)))
+
+    def memory(self, work: Work, start: int, end: int, recompute: bool) -> Memory:
+        """Return what a device needs that holds the states from ``start`` up to ``end``."""
+        whole = work.kept[end] - work.kept[start]
+        fixed = self.training.optimizer_memory_scaling * float(
+            work.parameters[end] - work.parameters[start]
+        )
+        once = max(work.working[start:end])
+        if recompute:
+            return Memory(fixed, work.crossing[start], once + whole)
+        return Memory(fixed, whole, once)
+
+    def lacking(self, sharing: Sharing, start: int, end: int, kept: int, recompute: bool) -> float:
+        """Return how many bytes a stage's devices have too few; below 0 what is left."""
+        return max(
+            (
+                self.memory(work, start, end, recompute).peak(kept) - memory
+                for work, memory in sharing.held
+            ),
+            default=-math.inf,
+        )
+
+    def recomputes(self, sharing: Sharing, start: int, end: int, kept: int) -> bool | None:
+        """Return whether a stage must recompute its activations to fit; None where it cannot.
+
+        Recomputation takes time and gives none, so a stage that fits without it is without it.
+        """
+        for recompute in (False, True):
+            if self.lacking(sharing, start, end, kept, recompute) <= 0:
+                return recompute
+        return None
+
+    def send(self, source: Group, target: Group, cut: int, micro_batch: int) -> float:
+        """Return the seconds in which a micro-batch's output gets from stage to stage.
+
+        Args:
+            source: The devices of the stage that ends before state ``cut``.
+            target: Those of the next stage.
+            cut: The next stage's first state.
+            micro_batch: Samples.
+        """
+        return self.links.transfer(source, target).seconds(self.work(micro_batch).crossing[cut])
+
+    def overhead(self, source: Group, target: Group, cut: int) -> float:
+        """Return the seconds of both passes of two stages that a message between them takes.
+
+        Args:
+            source: The devices of the stage that ends before state ``cut``.
+            target: Those of the next stage.
+            cut: The next stage's first state.
+        """
+        if not self._overheads or not self.work(1).crossing[cut]:
+            return 0.0
+        return self.links.overhead(source, target)

@@ -1,0 +1,123 @@
+"""The step time in closed form: the longest of the paths through a step that are known.
+
+Every path is a chain of events each of which waits for the one before, so a step takes at least
+as long as the longest. For ``gpipe`` that is the step time exactly. For ``1f1b`` and ``1f1b-deep``
+the paths are those on which one stage is never idle between its first and its last pass, and
+those that go round two stages, over and over: down from one with a forward pass, through the turn
+at the other, and up with a backward pass to the next forward pass that waits for it. For even
+stages without messages they are exact as well. In others the longest path can change from one of
+these to another on its way, and only `timetable` knows how long it is. For ``interleaved`` they are
+those on which one group of devices is never idle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+
+from spbench.planner.plans import Schedule
+from spbench.planner.simulation.memory import StageSchedule, in_flight
+from spbench.planner.simulation.timetable import Timed
+
+
+def closed_form(
+    stages: Sequence[Timed], schedule: Schedule, micro_batches: int, rounds: int = 1
+) -> float:
+    """Return the seconds of a step, or less where no closed form is exact.
+
+    Args:
+        stages: All of them.
+        schedule: The order of their passes.
+        micro_batches: Of a step.
+        rounds: Stages of each device.
+    """
+    if schedule == "gpipe":
+        return _two_flows(stages, micro_batches)
+    if schedule == "interleaved":
+        return _busiest_group(stages, len(stages) // rounds, micro_batches)
+    return max(_paths(stages, schedule, micro_batches))
+
+
+def _tail(stage: Timed) -> float:
+    """Return how long the all-reduce takes after the last backward pass."""
+    return max(stage.all_reduce_s - stage.overlapped_s, 0.0)
+
+
+def _two_flows(stages: Sequence[Timed], count: int) -> float:
+    """Return the time of all forward passes through all stages, and all backward ones back.
+
+    ``count`` equal jobs go through stages and links in turn: the sum of one job's times, and
+    ``count - 1`` times the longest of them.
+    """
+    forward = [stage.forward_s for stage in stages] + [stage.send_s for stage in stages[:-1]]
+    turned = sum(forward) + (count - 1) * max(forward)
+    whole = longest = 0.0
+    ends: list[float] = []
+    for stage in reversed(stages):
+        sent = stage.send_s if ends else 0.0
+        whole += sent + stage.backward_s
+        longest = max(longest, sent, stage.backward_s)
+        ends.append(turned + whole + (count - 1) * longest + _tail(stage))
+    return max(ends)
+
+
+def _paths(stages: Sequence[Timed], schedule: StageSchedule, count: int) -> Iterator[float]:
+    """Yield the lengths of the known paths."""
+    total = len(stages)
+    down = list(accumulate((stage.forward_s + stage.send_s for stage in stages), initial=0.0))
+    up = list(accumulate((stage.backward_s + stage.send_s for stage in stages), initial=0.0))
+    most = [in_flight(schedule, at, total, count) for at in range(total)]
+    tails = [_tail(stage) for stage in stages]
+    for at, (stage, kept) in enumerate(zip(stages, most, strict=True)):
+        forward, backward = stage.forward_s, stage.backward_s
+        descent = down[-1] - down[at] - forward
+        beyond = descent + up[-1] - up[at] - backward
+        rest = (count - kept) * (forward + backward)
+        last = kept * forward + rest  # when the last forward pass ends
+        if count > kept:
+            last = max(last, forward + beyond + rest)
+        for other in range(at + 1, total):
+            turns = most[other], most[at] - most[other] + 1
+            through = down[other] - down[at] + stages[other].forward_s
+            through += up[other] - up[at] + stages[other].backward_s
+            last = max(last, _rounds(stage, turns, through, count))
+        early = forward + beyond + rest + kept * backward
+        end = max(last + max(kept * backward, beyond + backward), early)
+        yield down[at] + end + max(up[at] - up[to] + tails[to] for to in range(at + 1))
+        for to in range(at + 1, total):
+            yield down[at] + last + descent + up[-1] - up[to] + tails[to]
+
+
+def _rounds(stage: Timed, turns: tuple[int, int], through: float, count: int) -> float:
+    """Return when the last forward pass of a stage ends that waits for round trips only.
+
+    Args:
+        stage: The upper stage of a round.
+        turns: How many micro-batches the lower one has in flight, and how many later the upper
+            one's forward pass is after each round.
+        through: Seconds of a round.
+        count: Micro-batches.
+    """
+    first, gain = turns
+    rounds, left = divmod(count - first, gain)
+    if not rounds:
+        return 0.0
+    both = stage.forward_s + stage.backward_s
+    return first * stage.forward_s + rounds * through + left * both
+
+
+def _busiest_group(stages: Sequence[Timed], groups: int, count: int) -> float:
+    """Return the longest way on which one group runs all its passes without a pause.
+
+    Its first pass waits for one micro-batch to come down from the first stage, and after its last
+    one the gradient goes up to there, on which way other groups end.
+    """
+    down = rest = longest = 0.0
+    for group, stage in enumerate(stages[:groups]):
+        own = stages[group::groups]
+        busy = count * sum(each.forward_s + each.backward_s for each in own)
+        rest = max(rest, sum(each.all_reduce_s for each in own))
+        longest = max(longest, down + busy + rest)
+        down += stage.forward_s + stage.send_s
+        rest += stage.backward_s + stage.send_s
+    return longest

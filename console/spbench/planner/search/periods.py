@@ -1,0 +1,138 @@
+"""Which searches of `bounded` are made: at which micro-batch sizes, and near which periods."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from spbench.planner.cluster.placement_graph import Roads
+from spbench.planner.search.bounded import Bounded
+from spbench.planner.search.candidates import Shape
+from spbench.planner.search.cost_model import Prices
+from spbench.planner.search.scoring import Scores
+
+_MOST_ENDS = 64
+"""States before which a stage may end; `polish` then moves the cuts to the others."""
+_MOST_SIZES = 12
+_BOUNDS = 8
+_AGAIN = 3
+"""Micro-batch sizes and schedules that are looked at again."""
+_CLOSE = 1.15
+"""How much longer than the shortest one a step may be to be looked at again."""
+
+
+class _Place(NamedTuple):
+    """Where a search found something."""
+
+    step_s: float
+    micro_batch: int
+    deep: bool
+    bound_s: float
+
+
+class Search:
+    """The searches for one plan.
+
+    Args:
+        scores: Takes what they find.
+        all_groups: The groups of the second look.
+        few_groups: Those of the first.
+        sizes: The micro-batch sizes that are allowed, rising.
+    """
+
+    def __init__(
+        self, scores: Scores, all_groups: Roads, few_groups: Roads, sizes: list[int]
+    ) -> None:
+        self._scores, self._prices = scores, scores.prices
+        self._all, self._few = all_groups, few_groups
+        self._sizes = _spread(sizes, _MOST_SIZES)
+        self._ends = _ends(scores.prices, _MOST_ENDS)
+
+    def run(self) -> None:
+        """Search at all sizes, and again near the best places."""
+        prices = self._prices
+        empty = (0,) * len(prices.cluster.sizes)
+        last = len(prices.states)
+        for size in self._sizes:
+            groups = {self._all.groups[at] for at in self._all.out[empty]}
+            groups |= {self._few.groups[at] for at in self._few.out[empty]}
+            single = sorted(groups, key=lambda group: -sum(group.held))
+            self._scores.offer_all((Shape((last,), (group,)), size) for group in single)
+        if last == 1:
+            return
+        places = [place for size in self._sizes for place in self._first_look(size)]
+        ratio = 1.5
+        for _ in range(2):
+            places.sort()
+            close = [place for place in places if place.step_s <= places[0].step_s * _CLOSE]
+            places = [
+                found for place in close[:_AGAIN] for found in self._look(self._all, place, ratio)
+            ]
+            ratio **= 0.4
+
+    def _first_look(self, size: int) -> list[_Place]:
+        """Return the best place at a size under each schedule that makes a difference."""
+        prices = self._prices
+        count = self._scores.micro_batches(size)
+        devices = [kind.speed for kind in prices.cluster.kinds]
+        low = prices.single_s([size]) / count / sum(devices)
+        high = prices.work(size).total / min(devices)
+        if count > 1 and math.isfinite(self._scores.step_s):
+            high = min(high, self._scores.step_s / (count - 1))
+        if low > high:
+            return []
+        middle = math.sqrt(low * high)
+        return [
+            place
+            for deep in ((True,) if self._ample(size) else (False, True))
+            for place in self._look(
+                self._few, _Place(0.0, size, deep, middle), math.sqrt(high / low) * 1.001
+            )
+        ]
+
+    def _ample(self, size: int) -> bool:
+        """Return whether any stage of any plan fits, so that more in flight does no harm."""
+        prices = self._prices
+        last = len(prices.states)
+        most = 2 * min(last, prices.cluster.device_count)
+        kinds = {kind.memory_bytes for kind in prices.cluster.kinds} - {None}
+        work = prices.work(size)
+        peak = prices.memory(work, 0, last, False).peak(most)
+        return all(memory is None or peak <= memory for memory in kinds)
+
+    def _look(self, ways: Roads, place: _Place, ratio: float) -> list[_Place]:
+        """Search with bounds around a place; return the best place found."""
+        import numpy as np
+
+        _, size, deep, bound = place
+        bounds = np.geomspace(bound / ratio, bound * ratio, _BOUNDS)
+        if self._scores.micro_batches(size) == 1:
+            bounds = bounds[-1:]
+        found = Bounded(self._prices, ways, size, deep, self._ends).search(bounds)
+        self._scores.offer_all((shape, size) for _, shape in found)
+        places = [
+            _Place(self._scores.least(shape, size), size, deep, bound) for bound, shape in found
+        ]
+        return [min(places)] if places else []
+
+
+def _spread(values: list[int], most: int) -> list[int]:
+    """Return at most so many of rising values, spread evenly by their order."""
+    if len(values) <= most:
+        return values
+    step = (len(values) - 1) / (most - 1)
+    return [values[round(at * step)] for at in range(most)]
+
+
+def _ends(prices: Prices, most: int) -> list[int]:
+    """Return the states before which a stage may end: of each share of the time the cheapest."""
+    work, last = prices.work(1), len(prices.states)
+    if last <= most:
+        return list(range(1, last + 1))
+    found: dict[int, int] = {}
+    for end in range(1, last):
+        done = work.forward[end] + work.backward[end]
+        part = int(done / work.total * (most - 1))
+        if part not in found or work.crossing[end] < work.crossing[found[part]]:
+            found[part] = end
+    return [*sorted(found.values()), last]

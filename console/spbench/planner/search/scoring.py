@@ -1,0 +1,114 @@
+"""The best draft so far, by the simulated step time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+from spbench.planner.search.candidates import Draft, Pass, Shape, passes
+from spbench.planner.search.cost_model import Prices
+from spbench.planner.search.estimate import closed_form
+from spbench.planner.simulation.rounds_timetable import rounds_timetable
+from spbench.planner.simulation.timetable import timetable
+
+_GAIN = 1.0 - 1e-12
+"""What a step must be shorter by to be better: more than rounding."""
+
+
+class Scores:
+    """Drafts as they are found, and the one with the shortest step.
+
+    The closed form is never above the step time, so a draft is simulated only where its closed
+    form is below the shortest step so far.
+    """
+
+    def __init__(self, prices: Prices) -> None:
+        self.prices = prices
+        self.best: Draft | None = None
+        self.step_s = math.inf
+        self.times: Sequence[Pass] = ()
+        self._least: dict[tuple[Shape, int], float] = {}
+
+    def micro_batches(self, micro_batch: int) -> int:
+        """Return how many micro-batches of this size a step has."""
+        return self.prices.training.global_batch_size // micro_batch
+
+    def offer(self, shape: Shape, micro_batch: int) -> bool:
+        """Take a shape under the best schedule if it is better; return whether it is."""
+        return self.offer_all([(shape, micro_batch)])
+
+    def offer_all(self, shapes: Iterable[tuple[Shape, int]], ranked: bool = True) -> bool:
+        """Take the best of some shapes and micro-batch sizes, if it is better.
+
+        Args:
+            shapes: The shapes and sizes; those that were offered before are left out.
+            ranked: Whether `least` and `starts` are to know those, too, that are not better.
+        """
+        better = False
+        bounds = [each for key in shapes for each in self._bounds(key, ranked)]
+        for bound, draft in sorted(bounds, key=lambda each: each[0]):
+            if bound >= self.step_s * _GAIN:
+                break
+            better |= self._take(draft)
+        return better
+
+    def least(self, shape: Shape, micro_batch: int) -> float:
+        """Return the least closed form of a shape that was offered; infinite if none fits."""
+        return self._least.get((shape, micro_batch), math.inf)
+
+    def starts(self, most: int, interleaved: bool = False) -> list[tuple[Shape, int]]:
+        """Return the best shapes so far that differ in stages or micro-batch size.
+
+        Args:
+            most: How many.
+            interleaved: Whether they are to have several rounds, or one.
+        """
+        found: dict[tuple[int, int], tuple[float, tuple[Shape, int]]] = {}
+        for key, seconds in self._least.items():
+            if (key[0].rounds > 1) != interleaved:
+                continue
+            sort = len(key[0].ends), key[1]
+            if sort not in found or seconds < found[sort][0]:
+                found[sort] = seconds, key
+        return [key for _, key in sorted(found.values(), key=lambda each: each[0])[:most]]
+
+    def _bounds(self, key: tuple[Shape, int], ranked: bool) -> list[tuple[float, Draft]]:
+        """Return the closed form of a shape that is new, under each schedule in which it fits."""
+        if key in self._least:
+            return []
+        shape, micro_batch = key
+        found: list[tuple[float, Draft]] = []
+        if not ranked and self._busy(shape, micro_batch) >= self.step_s * _GAIN:
+            self._least[key] = math.inf
+            return found
+        count = self.micro_batches(micro_batch)
+        for schedule in shape.schedules(count):
+            draft = Draft(shape, micro_batch, schedule)
+            times = passes(self.prices, draft)
+            if times is not None:
+                found.append((closed_form(times, schedule, count, shape.rounds), draft))
+        self._least[key] = min((bound for bound, _ in found), default=math.inf)
+        return found
+
+    def _busy(self, shape: Shape, micro_batch: int) -> float:
+        """Return how long the busiest group runs passes."""
+        busy = [0.0] * len(shape.groups)
+        for at, (start, end, group) in enumerate(shape.spans):
+            sharing = self.prices.sharing(group, micro_batch)
+            forward, backward = sharing.work.forward, sharing.work.backward
+            both = forward[end] - forward[start] + backward[end] - backward[start]
+            busy[at % len(busy)] += both / sharing.speed
+        return max(busy) * self.micro_batches(micro_batch)
+
+    def _take(self, draft: Draft) -> bool:
+        times = passes(self.prices, draft)
+        assert times is not None  # it has a closed form
+        count = self.micro_batches(draft.micro_batch)
+        if draft.schedule == "interleaved":
+            step = rounds_timetable(times, draft.shape.rounds, count).end_s
+        else:
+            step = timetable(times, draft.schedule, count).end_s
+        if step >= self.step_s * _GAIN:
+            return False
+        self.best, self.step_s, self.times = draft, step, times
+        return True

@@ -1,0 +1,128 @@
+"""What all stages of a model cost on one sort of group, as arrays over first and last states."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from spbench.planner.cluster.messages import Rate
+from spbench.planner.profile.work import Work
+from spbench.planner.search.cost_model import Prices, Sharing
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class StageTable:
+    """Stages by their first state, ``L`` rows, and the state after their last, ``L`` columns.
+
+    Column ``x`` is the stage that ends before state ``x + 1``.
+
+    Attributes:
+        forward: Seconds of the forward pass, infinite where there is no such stage.
+        both: Seconds of both passes.
+        reduce: Seconds of the all-reduce.
+        plain: Micro-batches in flight that fit; below 0 where the parameters do not.
+        recomputing: The same with recomputation.
+        ample: Whether any number of them fits in all stages.
+    """
+
+    forward: Floats
+    both: Floats
+    reduce: Floats
+    plain: Floats
+    recomputing: Floats
+    ample: bool
+
+
+def stage_table(prices: Prices, sharing: Sharing, rate: Rate, ends: Sequence[int]) -> StageTable:
+    """Return the costs of all stages on groups that share in the same way.
+
+    Args:
+        prices: The costs.
+        sharing: How the groups share a micro-batch.
+        rate: Of their all-reduce.
+        ends: The states before which a stage may end, rising; ``L`` of them.
+    """
+    import numpy as np
+
+    work = sharing.work
+    starts = [0, *ends[:-1]]
+    picked = np.ix_(starts, [end - 1 for end in ends])
+    forward = _spans(work.forward)[picked] / sharing.speed
+    reduce = _spans(work.parameters)[picked]
+    plain = np.full_like(forward, np.inf)
+    recomputing = plain.copy()
+    for held, memory in sharing.held:
+        left, kept, arriving = _room(prices, held, memory)
+        plain = np.minimum(plain, _how_many(left[picked], kept[picked]))
+        fits = _how_many((left - kept)[picked], arriving[starts])
+        recomputing = np.minimum(recomputing, fits)
+    none = np.tril(np.ones(forward.shape, dtype=bool), -1)
+    forward[none] = np.inf
+    return StageTable(
+        forward=forward,
+        both=forward + _spans(work.backward)[picked] / sharing.speed,
+        reduce=np.where(reduce > 0, reduce * rate.per_byte + rate.latency, 0.0),
+        plain=plain,
+        recomputing=recomputing,
+        ample=float(plain[~none].min()) >= 2 * len(forward),
+    )
+
+
+def lacking_table(prices: Prices, sharing: Sharing, kept: int) -> Floats:
+    """Return how many bytes each stage's devices have too few, with so much in flight.
+
+    With recomputation where that is less; infinite where there is no such stage.
+    """
+    import numpy as np
+
+    states = len(prices.states)
+    plain = np.full((states, states), -np.inf)
+    again = plain.copy()
+    for held, memory in sharing.held:
+        left, whole, arriving = _room(prices, held, memory)
+        plain = np.maximum(plain, kept * whole - left)
+        again = np.maximum(again, whole + kept * arriving - left)
+    worst: Floats = np.minimum(plain, again)
+    worst[np.tril(np.ones(worst.shape, dtype=bool), -1)] = np.inf
+    return worst
+
+
+def _room(prices: Prices, work: Work, memory: float) -> tuple[Floats, Floats, Floats]:
+    """Return the bytes left for activations, what a micro-batch keeps, and what arrives."""
+    import numpy as np
+
+    scaling = prices.training.optimizer_memory_scaling
+    left = memory - scaling * _spans(work.parameters) - _running_most(work.working)
+    return left, _spans(work.kept), np.array(work.crossing[:-1])[:, None]
+
+
+def _spans(sums: tuple[float, ...]) -> Floats:
+    import numpy as np
+
+    array = np.array(sums)
+    spans: Floats = array[None, 1:] - array[:-1, None]
+    return spans
+
+
+def _running_most(working: tuple[float, ...]) -> Floats:
+    """Return the most that any state of each stage needs."""
+    import numpy as np
+
+    count = len(working)
+    return np.maximum.accumulate(np.triu(np.tile(np.array(working), (count, 1))), axis=1)
+
+
+def _how_many(left: Floats, each: Floats) -> Floats:
+    """Return how often so many bytes fit in what is left."""
+    import numpy as np
+
+    with np.errstate(divide="ignore", invalid="ignore"):
+        count = np.floor(left / each)
+    return np.where(left < 0, -1.0, np.where(each > 0, count, np.inf))

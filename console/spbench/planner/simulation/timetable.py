@@ -1,0 +1,138 @@
+"""When each pass, message and all-reduce of a step runs: the inner part of the simulator."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Protocol
+
+from spbench.planner.simulation.memory import StageSchedule, in_flight
+
+
+class Timed(Protocol):
+    """What the times of a stage are taken from; `plans.Stage` says what they mean."""
+
+    @property
+    def forward_s(self) -> float: ...
+    @property
+    def backward_s(self) -> float: ...
+    @property
+    def send_s(self) -> float: ...
+    @property
+    def all_reduce_s(self) -> float: ...
+    @property
+    def overlapped_s(self) -> float: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Timetable:
+    """Seconds after the start of a step, by stage and micro-batch.
+
+    Attributes:
+        forward: When each forward pass starts.
+        backward_end: When each backward pass ends; it starts ``backward_s`` earlier.
+        send: When each output starts for the next stage.
+        back: When each gradient starts for the stage before.
+        reduce: When the all-reduce of each stage starts; by stage alone.
+        end_s: When the last all-reduce ends.
+    """
+
+    forward: list[list[float]]
+    backward_end: list[list[float]]
+    send: list[list[float]]
+    back: list[list[float]]
+    reduce: list[float]
+    end_s: float
+
+
+def timetable(stages: Sequence[Timed], schedule: StageSchedule, micro_batches: int) -> Timetable:
+    """Return when everything runs in a step.
+
+    A stage runs forward passes until it has as many micro-batches in flight as the schedule
+    allows, and from then on a backward and a forward pass in turn.
+    """
+    count = len(stages)
+    rows = [
+        _Row(stage, in_flight(schedule, at, count, micro_batches))
+        for at, stage in enumerate(stages)
+    ]
+    rows[0].arrived = [0.0] * micro_batches
+    for row, following in pairwise(rows):
+        row.following, following.before = following, row
+    waiting = list(range(count))
+    while any(len(row.backward_end) < micro_batches for row in rows):
+        for at in waiting:  # down the pipeline and up again, each as far as it gets
+            rows[at].advance(micro_batches)
+        waiting.reverse()
+    reduce = [row.backward_end[-1] - row.stage.overlapped_s for row in rows]
+    ends = (row.backward_end[-1] + row.stage.all_reduce_s - row.stage.overlapped_s for row in rows)
+    last = max(row.backward_end[-1] for row in rows)
+    return Timetable(
+        [row.forward for row in rows],
+        [row.backward_end for row in rows],
+        [row.send for row in rows],
+        [row.back for row in rows],
+        reduce,
+        max(last, *ends),
+    )
+
+
+@dataclass(slots=True)
+class _Row:
+    """One stage on its way through a step.
+
+    Attributes:
+        most: Micro-batches in flight.
+        free: When its devices end what they run.
+        arrived: When it has the input of each micro-batch.
+        returned: When it has the gradient of each; the last stage has it after the forward pass.
+    """
+
+    stage: Timed
+    most: int
+    before: _Row | None = None
+    following: _Row | None = None
+    free: float = 0.0
+    arrived: list[float] = field(default_factory=list)
+    returned: list[float] = field(default_factory=list)
+    forward: list[float] = field(default_factory=list)
+    backward_end: list[float] = field(default_factory=list)
+    send: list[float] = field(default_factory=list)
+    back: list[float] = field(default_factory=list)
+
+    def advance(self, micro_batches: int) -> None:
+        """Run every pass whose input is there, in the order of the schedule."""
+        while (done := len(self.backward_end)) < micro_batches:
+            begun = len(self.forward)
+            if begun < micro_batches and begun - done < self.most:
+                if begun >= len(self.arrived):
+                    return
+                self._run_forward(self.arrived[begun])
+            else:
+                if done >= len(self.returned):
+                    return
+                self._run_backward(self.returned[done])
+
+    def _run_forward(self, ready: float) -> None:
+        start = ready if ready > self.free else self.free
+        self.forward.append(start)
+        self.free = end = start + self.stage.forward_s
+        if self.following is None:
+            self.returned.append(end)
+            return
+        seconds = self.stage.send_s
+        start = max(end, self.send[-1] + seconds) if self.send else end
+        self.send.append(start)
+        self.following.arrived.append(start + seconds)
+
+    def _run_backward(self, ready: float) -> None:
+        start = ready if ready > self.free else self.free
+        self.free = end = start + self.stage.backward_s
+        self.backward_end.append(end)
+        if self.before is None:
+            return
+        seconds = self.before.stage.send_s
+        start = max(end, self.back[-1] + seconds) if self.back else end
+        self.back.append(start)
+        self.before.returned.append(start + seconds)
