@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spbench_workers.kvstore.buckets import Bucket, buckets, offsets
+from spbench_workers.kvstore.keys.buckets import Bucket, buckets, offsets
 
 sizes = st.lists(st.integers(0, 40), max_size=12)
 either = st.booleans()

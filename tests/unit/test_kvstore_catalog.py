@@ -4,7 +4,8 @@ import pytest
 
 from spbench_core.catalog import BENCHMARKS
 from spbench_core.catalog import kvstore as catalog
-from spbench_workers.kvstore import compression, optimizers, sharding
+from spbench_workers.kvstore import compression, optimizers
+from spbench_workers.kvstore.keys import sharding
 
 ENTRY = BENCHMARKS["kvstore.push_pull"]
 

@@ -10,10 +10,11 @@ from spbench_core.catalog import BENCHMARKS
 from spbench_workers.device import choice
 from spbench_workers.device.choice import NoDeviceError
 from spbench_workers.device.local_rank import VARIABLES
-from spbench_workers.kvstore import opening, report
-from spbench_workers.kvstore.arena import Arena
-from spbench_workers.kvstore.base import Sent
-from spbench_workers.kvstore.memory import Memory, StagedStore
+from spbench_workers.kvstore import report
+from spbench_workers.kvstore.keys.arena import Arena
+from spbench_workers.kvstore.store import opening
+from spbench_workers.kvstore.store.base import Sent
+from spbench_workers.kvstore.store.memory import Memory, StagedStore
 from standins.late_device import install
 
 LATE = install()

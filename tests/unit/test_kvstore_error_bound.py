@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spbench_workers.kvstore import optimizers
-from spbench_workers.kvstore.error_bound import UNIT, ErrorBound
-from spbench_workers.kvstore.reference import Replica
+from spbench_workers.kvstore.verification.error_bound import UNIT, ErrorBound
+from spbench_workers.kvstore.verification.reference import Replica
 
 COUNT = 400
 

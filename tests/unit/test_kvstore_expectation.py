@@ -9,12 +9,12 @@ from spbench_core.catalog import BENCHMARKS
 from spbench_workers.kvstore import case as cases
 from spbench_workers.kvstore import compression
 from spbench_workers.kvstore.case import case_of
-from spbench_workers.kvstore.conservation import Conservation
-from spbench_workers.kvstore.expectation import KeyExpectation
-from spbench_workers.kvstore.finding import Finding
 from spbench_workers.kvstore.gradients import Gradients
-from spbench_workers.kvstore.pushes import CodedPush, summing
-from spbench_workers.kvstore.slots import PULL, PUSH, slots_on
+from spbench_workers.kvstore.keys.sharding import PULL, PUSH, slots_on
+from spbench_workers.kvstore.store.pushes import CodedPush, summing
+from spbench_workers.kvstore.verification.expectation import KeyExpectation
+from spbench_workers.kvstore.verification.finding import Finding
+from spbench_workers.kvstore.verification.residual_check import Conservation
 
 ELEMENTS = (5, 1, 64, 0, 33)
 

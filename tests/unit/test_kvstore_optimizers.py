@@ -8,7 +8,7 @@ import pytest
 
 from spbench_workers.kvstore import optimizers
 from spbench_workers.kvstore.optimizers import OPTIMIZERS, make
-from spbench_workers.kvstore.reference import Replica
+from spbench_workers.kvstore.verification.reference import Replica
 
 EPS32 = float(np.finfo(np.float32).eps)
 

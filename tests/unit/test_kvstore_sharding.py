@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spbench_core.networks.registry import NETWORKS, parameters
-from spbench_workers.kvstore import homes, sharding
-from spbench_workers.kvstore.balance import largest_first, loads_of, max_over_mean
-from spbench_workers.kvstore.sharding import Shard, imbalance, server_loads, shards
+from spbench_workers.kvstore.keys import merge_devices, sharding
+from spbench_workers.kvstore.keys.merge_devices import largest_first, loads_of, max_over_mean
+from spbench_workers.kvstore.keys.sharding import Shard, imbalance, server_loads, shards
 
 ALEXNET, VGG, RESNET_50 = {"network": "alexnet"}, {"network": "vgg"}, {"network": "resnet"}
 RESNET_200 = {"network": "resnet", "num_layers": 200}
@@ -167,15 +167,16 @@ def test_balanced_mends_every_network(name, servers):
 def test_homes_are_as_uneven_as_is_known(network, by_devices):
     elements = elements_of(network)
     found = [
-        homes.imbalance(homes.homes(elements, devices), elements, devices) for devices in (2, 4, 8)
+        merge_devices.imbalance(merge_devices.homes(elements, devices), elements, devices)
+        for devices in (2, 4, 8)
     ]
     assert found == pytest.approx(by_devices, abs=0.0055)
 
 
 def test_homes_go_by_size_to_the_least_loaded():
-    assert homes.homes([3, 10, 4, 4, 6], 2) == [1, 0, 1, 0, 1]
-    assert homes.homes([0, 0, 5], 3) == [1, 1, 0]
-    assert homes.imbalance([1, 0, 1, 0, 1], [3, 10, 4, 4, 6], 2) == pytest.approx(14 / 13.5)
+    assert merge_devices.homes([3, 10, 4, 4, 6], 2) == [1, 0, 1, 0, 1]
+    assert merge_devices.homes([0, 0, 5], 3) == [1, 1, 0]
+    assert merge_devices.imbalance([1, 0, 1, 0, 1], [3, 10, 4, 4, 6], 2) == pytest.approx(14 / 13.5)
 
 
 @given(st.lists(st.integers(0, 30), min_size=1, max_size=6), st.integers(1, 3))

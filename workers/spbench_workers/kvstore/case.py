@@ -9,10 +9,11 @@ from spbench_core.catalog.kvstore import roles_of_params
 from spbench_core.catalog.parameters import Params
 from spbench_core.catalog.stores import Roles, Server, Store, store_of
 from spbench_core.networks.registry import parameters
-from spbench_workers.kvstore import compression, sharding
+from spbench_workers.kvstore import compression
 from spbench_workers.kvstore.compression import Compression
-from spbench_workers.kvstore.homes import homes
-from spbench_workers.kvstore.slots import Slot, slots_of
+from spbench_workers.kvstore.keys import sharding
+from spbench_workers.kvstore.keys.merge_devices import homes
+from spbench_workers.kvstore.keys.sharding import Slot, slots_of
 
 
 @dataclass(frozen=True, slots=True)

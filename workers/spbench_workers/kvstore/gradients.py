@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from spbench_workers.kvstore.arena import Array
+from spbench_workers.kvstore.keys.arena import Array
 
 SeedFor = Callable[..., int]
 """Makes a seed of words, the same on every rank."""

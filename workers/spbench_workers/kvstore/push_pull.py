@@ -5,14 +5,15 @@ from __future__ import annotations
 from functools import partial
 
 from spbench_workers.context import Context
-from spbench_workers.kvstore import faults, report
+from spbench_workers.kvstore import report
 from spbench_workers.kvstore.case import Case, case_of
-from spbench_workers.kvstore.conservation import Conservation
-from spbench_workers.kvstore.finding import Finding
 from spbench_workers.kvstore.gradients import TIMED, Gradients
-from spbench_workers.kvstore.judge import Errors, Judge
-from spbench_workers.kvstore.opening import Part, open_part, open_ranks
 from spbench_workers.kvstore.rounds import Group, measure
+from spbench_workers.kvstore.store import fault_injection
+from spbench_workers.kvstore.store.opening import Part, open_part, open_ranks
+from spbench_workers.kvstore.verification.comparison import Errors, Judge
+from spbench_workers.kvstore.verification.finding import Finding
+from spbench_workers.kvstore.verification.residual_check import Conservation
 
 _CLOSING = (1, 2)
 """Draws of the last two rounds: where a value is a round late, it is the first one's."""
@@ -40,7 +41,7 @@ class PushPull:
         self._judge = Judge(context.world.comm, case, self._gradients, values, shelves)
         self._round = part.store.round
         if not part.serves:
-            self._round = faults.spoil_round(context, part.store.round, part.memory)
+            self._round = fault_injection.spoil_round(context, part.store.round, part.memory)
         self._uncompared = 0
         self.result, self.protocol = Finding(), Finding()
         self.identical = self._judge.identical
@@ -79,7 +80,7 @@ class PushPull:
         if not self._part.serves:
             for key, view in enumerate(views):
                 self._gradients.fill(self._context.world.rank, key, draw, view)
-            faults.spoil_gradients(self._context, views)
+            fault_injection.spoil_gradients(self._context, views)
             self._part.memory.put()
 
     def _tell(self, group: Group) -> None:

@@ -15,14 +15,15 @@ from mpi4py import MPI
 from spbench_workers.allreduce.reduction import open_reduction
 from spbench_workers.comm import rest
 from spbench_workers.context import Context
-from spbench_workers.kvstore import figures, homes
-from spbench_workers.kvstore.balance import loads_of, max_over_mean
-from spbench_workers.kvstore.base import Store
+from spbench_workers.kvstore import figures
 from spbench_workers.kvstore.case import Case
-from spbench_workers.kvstore.judge import Errors
-from spbench_workers.kvstore.memory import Memory
-from spbench_workers.kvstore.pushes import CodedPush
+from spbench_workers.kvstore.keys import merge_devices
+from spbench_workers.kvstore.keys.merge_devices import loads_of, max_over_mean
 from spbench_workers.kvstore.rounds import Group
+from spbench_workers.kvstore.store.base import Store
+from spbench_workers.kvstore.store.memory import Memory
+from spbench_workers.kvstore.store.pushes import CodedPush
+from spbench_workers.kvstore.verification.comparison import Errors
 from spbench_workers.timing import time_batch
 
 _LIMIT_ROUNDS = 5
@@ -60,7 +61,7 @@ def give_figures(context: Context, case: Case, times: Sequence[float], errors: E
     context.metric("total_mb", case.total_mb)
     context.say(f"mean relative error {errors.mean_relative:.3g}")
     if case.homes and case.store.on_device:
-        imbalance = homes.imbalance(case.homes, case.elements, case.roles.devices)
+        imbalance = merge_devices.imbalance(case.homes, case.elements, case.roles.devices)
         context.metric("home_imbalance", imbalance)
         context.say(f"fullest home {imbalance:.2f} times the mean")
     if case.slots:

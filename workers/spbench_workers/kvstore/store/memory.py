@@ -6,8 +6,8 @@ import torch
 
 from spbench_workers.device.streams import finish, is_gpu
 from spbench_workers.errors import allocating
-from spbench_workers.kvstore.arena import Arena
-from spbench_workers.kvstore.base import Store
+from spbench_workers.kvstore.keys.arena import Arena
+from spbench_workers.kvstore.store.base import Store
 
 
 class Memory:

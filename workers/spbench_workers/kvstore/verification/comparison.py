@@ -12,14 +12,14 @@ import numpy as np
 from mpi4py import MPI
 
 from spbench_workers.kvstore import figures
-from spbench_workers.kvstore.arena import Arena, Array
-from spbench_workers.kvstore.buckets import buckets, offsets
 from spbench_workers.kvstore.case import Case
-from spbench_workers.kvstore.expectation import Arrivals, Doubles, KeyExpectation
-from spbench_workers.kvstore.finding import Finding
 from spbench_workers.kvstore.gradients import Gradients
-from spbench_workers.kvstore.shelf import AsyncShelf, Shelf
-from spbench_workers.kvstore.slots import Slot, slots_on
+from spbench_workers.kvstore.keys.arena import Arena, Array
+from spbench_workers.kvstore.keys.buckets import buckets, offsets
+from spbench_workers.kvstore.keys.sharding import Slot, slots_on
+from spbench_workers.kvstore.store.server_shard import AsyncShelf, Shelf
+from spbench_workers.kvstore.verification.expectation import Arrivals, Doubles, KeyExpectation
+from spbench_workers.kvstore.verification.finding import Finding
 
 _BLOCK = 1 << 18
 """Elements of a reference that travel at once."""

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from mpi4py import MPI
 
-from spbench_workers.kvstore.arena import Array
 from spbench_workers.kvstore.compression import Compression
-from spbench_workers.kvstore.pushes import Push, push_of
-from spbench_workers.kvstore.slots import PULL, PUSH, Slot
+from spbench_workers.kvstore.keys.arena import Array
+from spbench_workers.kvstore.keys.sharding import PULL, PUSH, Slot
+from spbench_workers.kvstore.store.pushes import Push, push_of
 
 
 @dataclass(slots=True)

@@ -2,31 +2,102 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import cast
 
+import numpy as np
 import torch
 from mpi4py import MPI
 
 from spbench_core.catalog.kvstore import devices_of
 from spbench_core.catalog.parameters import Params
 from spbench_core.catalog.stores import Server as ServerRole
+from spbench_workers.allreduce.reduction import Reduction, open_reduction
 from spbench_workers.context import Context
 from spbench_workers.device.choice import device_of, same_kind
 from spbench_workers.device.streams import is_gpu
-from spbench_workers.kvstore import faults
-from spbench_workers.kvstore.allreduce_opening import arenas, open_allreduce, open_window
-from spbench_workers.kvstore.arena import Arena
-from spbench_workers.kvstore.base import Store
 from spbench_workers.kvstore.case import Case
-from spbench_workers.kvstore.dist_store import DistStore
-from spbench_workers.kvstore.home_store import HomeStore
-from spbench_workers.kvstore.memory import Memory, StagedStore
-from spbench_workers.kvstore.server import Server
-from spbench_workers.kvstore.shared_sum import SharedWindow
-from spbench_workers.kvstore.shelf import AsyncShelf, Intake, Shelf, SyncShelf
-from spbench_workers.kvstore.slots import Slot, slots_on
+from spbench_workers.kvstore.keys.arena import Arena
+from spbench_workers.kvstore.keys.buckets import Bucket, buckets
+from spbench_workers.kvstore.keys.sharding import Slot, slots_on
+from spbench_workers.kvstore.store import fault_injection
+from spbench_workers.kvstore.store.allreduce_store import AllreduceStore
+from spbench_workers.kvstore.store.base import Store
+from spbench_workers.kvstore.store.device_store import HomeStore
+from spbench_workers.kvstore.store.dist_store import DistStore
+from spbench_workers.kvstore.store.memory import Memory, StagedStore
+from spbench_workers.kvstore.store.server import Server
+from spbench_workers.kvstore.store.server_shard import AsyncShelf, Intake, Shelf, SyncShelf
+from spbench_workers.kvstore.store.shared_sum import SharedWindow
+
+SHARED = "shared"
+"""The algorithm that sums in memory which all ranks of a host see."""
+
+
+def open_window(params: Params, case: Case, comm: MPI.Intracomm) -> SharedWindow | None:
+    """Return the memory that all devices see, where the algorithm needs it.
+
+    Raises:
+        CannotRunError: It does, and the devices are not on one host.
+    """
+    return SharedWindow(comm, sum(case.elements)) if params["algorithm"] == SHARED else None
+
+
+def arenas(case: Case, window: SharedWindow, rank: int) -> tuple[Arena, Arena]:
+    """Return the gradients and the values of a device over the memory that all see.
+
+    With an optimizer the values are its own: others write sums, not weights.
+    """
+    sums = window.sums[rank] if case.optimizer == "none" else None
+    elements = case.elements
+    return Arena(elements, memory=window.given[rank]), Arena(elements, memory=sums)
+
+
+def open_allreduce(
+    params: Params,
+    case: Case,
+    comm: MPI.Intracomm,
+    memory: Memory,
+    window: SharedWindow | None,
+) -> AllreduceStore:
+    """Return a device's part in the store.
+
+    Args:
+        params: The case's parameters.
+        case: What they come to.
+        comm: The devices.
+        memory: This device's memory.
+        window: What `open_window` returned.
+
+    Raises:
+        CannotRunError: The ranks cannot run the algorithm.
+    """
+    values = memory.values.flat
+    sums = values if case.optimizer == "none" else np.zeros_like(values)
+    open_: Callable[[Bucket], Reduction]
+    if window is not None:
+        sums, shared = window.sums[comm.rank], window
+
+        def open_(bucket: Bucket) -> Reduction:
+            return shared.open_sum(bucket.first, bucket.last)
+    else:
+        given, got = memory.gradients.tensor, torch.from_numpy(sums)
+        if params["algorithm"] == "nccl":
+            given, got = memory.given, memory.got
+
+        def open_(bucket: Bucket) -> Reduction:
+            part = slice(bucket.first, bucket.last)
+            return open_reduction(comm, params["algorithm"], given[part], got[part])
+
+    return AllreduceStore(_buckets(params, case), open_, sums, values, case.optimizer)
+
+
+def _buckets(params: Params, case: Case) -> list[Bucket]:
+    size = {"tensor": 0, "flat": None}.get(params["bucket"], params["bucket_bytes"])
+    backward = params["priority"] == "descending"
+    return buckets(case.elements, size, backward=backward, split=params["bucket"] == "sliced")
+
 
 _HOST = torch.device("cpu")
 
@@ -138,18 +209,18 @@ def _open_server(context: Context, case: Case, ranks: Ranks) -> Server:
     largest = max((slot.count for slot in slots), default=0)
     intake = Intake(ranks.all, largest, case.compression())
     make = _async_shelf if case.store.asynchronous else _sync_shelf
-    spoiled = faults.spoiled_slot(context, slots)
+    spoiled = fault_injection.spoiled_slot(context, slots)
     shelves = [make(context, case, intake, slot, slot is spoiled) for slot in slots]
     return Server(ranks.all, shelves, roles.workers, roles.devices, case.store.asynchronous)
 
 
 def _sync_shelf(context: Context, case: Case, intake: Intake, slot: Slot, spoil: bool) -> Shelf:
-    kind = faults.planted_in(context, faults.SYNC) if spoil else SyncShelf
+    kind = fault_injection.planted_in(context, fault_injection.SYNC) if spoil else SyncShelf
     return kind(intake, slot, case.leads_of(slot.key), case.optimizer)
 
 
 def _async_shelf(context: Context, case: Case, intake: Intake, slot: Slot, spoil: bool) -> Shelf:
-    kind = faults.planted_in(context, faults.ASYNC) if spoil else AsyncShelf
+    kind = fault_injection.planted_in(context, fault_injection.ASYNC) if spoil else AsyncShelf
     # Results are compared after each group of rounds, or only after the last one.
     total, every = context.params["num_batches"], context.params["disp_batches"]
     rounds = min(total, every) if context.params["test_results"] else total + 1

@@ -1,4 +1,4 @@
-"""How evenly work lies on places: devices that are homes of keys, or servers."""
+"""Merge devices of keys (MXNet's comm.h): where a key is summed, and how evenly keys lie."""
 
 from __future__ import annotations
 
@@ -33,3 +33,21 @@ def max_over_mean(loads: Sequence[int]) -> float:
     """Return the fullest place's load over the mean: 1.0 is even, also where there is nothing."""
     total = sum(loads)
     return max(loads) * len(loads) / total if total else 1.0
+
+
+def homes(elements: Sequence[int], devices: int) -> list[int]:
+    """Return each key's home among the devices of a worker, as MXNet's ``device`` store does.
+
+    Keys go by size, largest first, each to the least loaded device. None is ever split, so that
+    one large array may keep its home busy while the others wait.
+
+    Args:
+        elements: Elements of each key, in key order.
+        devices: Devices of the worker.
+    """
+    return largest_first(elements, devices)
+
+
+def imbalance(chosen: Sequence[int], elements: Sequence[int], devices: int) -> float:
+    """Return the load of the busiest home over the mean of all devices; 1.0 is even."""
+    return max_over_mean(loads_of(elements, chosen, devices))

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 
 from spbench_workers.errors import allocating
-from spbench_workers.kvstore.buckets import offsets
+from spbench_workers.kvstore.keys.buckets import offsets
 
 Array = npt.NDArray[np.float32]
 

@@ -10,9 +10,9 @@ import numpy.typing as npt
 from mpi4py import MPI
 
 from spbench_workers.kvstore import optimizers
-from spbench_workers.kvstore.arena import Array
 from spbench_workers.kvstore.compression import Code, Compression
-from spbench_workers.kvstore.slots import PULL, PUSH, Slot
+from spbench_workers.kvstore.keys.arena import Array
+from spbench_workers.kvstore.keys.sharding import PULL, PUSH, Slot
 
 
 class Intake:

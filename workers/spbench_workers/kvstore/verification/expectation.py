@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from spbench_workers.kvstore.arena import Array
 from spbench_workers.kvstore.case import Case
-from spbench_workers.kvstore.error_bound import UNIT, ErrorBound
 from spbench_workers.kvstore.gradients import Gradients
-from spbench_workers.kvstore.reference import Replica
-from spbench_workers.kvstore.slots import Slot
+from spbench_workers.kvstore.keys.arena import Array
+from spbench_workers.kvstore.keys.sharding import Slot
+from spbench_workers.kvstore.verification.error_bound import UNIT, ErrorBound
+from spbench_workers.kvstore.verification.reference import Replica
 
 Doubles = npt.NDArray[np.float64]
 Arrivals = Mapping[Slot, Sequence[int]]

@@ -17,8 +17,8 @@ from spbench_core.layout.tiles import bounds
 from spbench_workers.allreduce.reduction import Traffic
 from spbench_workers.comm import on_one_host
 from spbench_workers.errors import CannotRunError
-from spbench_workers.kvstore.arena import Array
-from spbench_workers.kvstore.pushes import summing
+from spbench_workers.kvstore.keys.arena import Array
+from spbench_workers.kvstore.store.pushes import summing
 
 _BLOCK = 1 << 15
 """Elements that are summed and written together: what stays in a core's cache."""

@@ -9,10 +9,10 @@ import numpy as np
 
 from spbench_workers.kvstore.case import Case
 from spbench_workers.kvstore.compression import Compression
-from spbench_workers.kvstore.error_bound import UNIT
-from spbench_workers.kvstore.finding import Finding
 from spbench_workers.kvstore.gradients import Gradients
-from spbench_workers.kvstore.pushes import CodedPush, Push
+from spbench_workers.kvstore.store.pushes import CodedPush, Push
+from spbench_workers.kvstore.verification.error_bound import UNIT
+from spbench_workers.kvstore.verification.finding import Finding
 
 
 class Conservation:

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 from mpi4py import MPI
 
-from spbench_workers.kvstore.arena import Array
 from spbench_workers.kvstore.compression import Compression
-from spbench_workers.kvstore.pushes import Push, landing, push_of, summing
+from spbench_workers.kvstore.keys.arena import Array
+from spbench_workers.kvstore.store.pushes import Push, landing, push_of, summing
 
 _PUSH, _VALUE = 0, 1
 

@@ -7,10 +7,10 @@ from itertools import repeat
 
 from mpi4py import MPI
 
-from spbench_workers.kvstore.base import Sent
-from spbench_workers.kvstore.pushes import Push
-from spbench_workers.kvstore.shelf import Shelf
-from spbench_workers.kvstore.slots import PULL
+from spbench_workers.kvstore.keys.sharding import PULL
+from spbench_workers.kvstore.store.base import Sent
+from spbench_workers.kvstore.store.pushes import Push
+from spbench_workers.kvstore.store.server_shard import Shelf
 
 
 class Server:

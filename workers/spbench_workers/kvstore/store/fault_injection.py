@@ -13,10 +13,10 @@ import numpy as np
 
 from spbench_workers.context import Context
 from spbench_workers.errors import CannotRunError
-from spbench_workers.kvstore.arena import Array
-from spbench_workers.kvstore.memory import Memory
-from spbench_workers.kvstore.shelf import AsyncShelf, SyncShelf
-from spbench_workers.kvstore.slots import Slot
+from spbench_workers.kvstore.keys.arena import Array
+from spbench_workers.kvstore.keys.sharding import Slot
+from spbench_workers.kvstore.store.memory import Memory
+from spbench_workers.kvstore.store.server_shard import AsyncShelf, SyncShelf
 
 _Kind = TypeVar("_Kind")
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from spbench_workers.kvstore.arena import Array
 from spbench_workers.kvstore.compression import Code, Compression
+from spbench_workers.kvstore.keys.arena import Array
 
 Message = npt.NDArray[Any]
 """Memory that is sent or received: float32, or the bytes of codes."""

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 from mpi4py import MPI
 
-from spbench_workers.kvstore.arena import Arena, empty_views
-from spbench_workers.kvstore.base import Sent
 from spbench_workers.kvstore.compression import Compression
-from spbench_workers.kvstore.gathering import Gathering
-from spbench_workers.kvstore.slots import Slot
-from spbench_workers.kvstore.uplink import Uplink
+from spbench_workers.kvstore.keys.arena import Arena, empty_views
+from spbench_workers.kvstore.keys.sharding import Slot
+from spbench_workers.kvstore.store.base import Sent
+from spbench_workers.kvstore.store.reduce_broadcast import Gathering
+from spbench_workers.kvstore.store.server_client import Uplink
 
 
 class DistStore:

@@ -1,10 +1,4 @@
-"""Which server keeps which elements of a key.
-
-``hash`` is MXNet's: a key below the big-array bound goes whole to server ``key * 9973 mod servers``
-and a larger one is split over all. 9973 is odd and in most networks weights and biases alternate,
-so that with an even number of servers all weights below the bound fall on every other server;
-``balanced`` mends that.
-"""
+"""Shards of keys on servers, and the tags of the messages about them."""
 
 from __future__ import annotations
 
@@ -12,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from spbench_workers.kvstore.balance import largest_first, loads_of, max_over_mean
+from spbench_workers.kvstore.keys.merge_devices import largest_first, loads_of, max_over_mean
 
 BIGARRAY_BOUND = 1_000_000
 """Elements from which on MXNet splits an array (MXNET_KVSTORE_BIGARRAY_BOUND)."""
@@ -140,3 +134,45 @@ SCHEMES: dict[str, Callable[[Sequence[int], int, int, int], Shards]] = {
     "hash": _hashed,
     "balanced": _balanced,
 }
+
+
+PUSH, PULL = 0, 1
+"""To a server: a gradient; the wish for a value. From it: that a push is done; the value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """Elements ``first`` up to ``last`` of a key, number ``index`` of its server's shards."""
+
+    server: int
+    index: int
+    key: int
+    first: int
+    last: int
+
+    @property
+    def count(self) -> int:
+        """The number of elements."""
+        return self.last - self.first
+
+    def tag(self, kind: int) -> int:
+        """Return the tag of a message about it: PUSH or PULL."""
+        return 2 * self.index + kind
+
+
+def slots_of(shards: Shards, servers: int) -> list[list[Slot]]:
+    """Return the slots of each key. Every rank comes to the same."""
+    counts = [0] * servers
+    slots: list[list[Slot]] = []
+    for key, shards_of_key in enumerate(shards):
+        slots.append([])
+        for shard in shards_of_key:
+            index = counts[shard.server]
+            counts[shard.server] += 1
+            slots[-1].append(Slot(shard.server, index, key, shard.first, shard.last))
+    return slots
+
+
+def slots_on(slots: Sequence[Sequence[Slot]], server: int) -> list[Slot]:
+    """Return a server's slots, in the order of their indices."""
+    return [slot for slots_of_key in slots for slot in slots_of_key if slot.server == server]

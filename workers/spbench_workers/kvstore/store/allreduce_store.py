@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 
 from spbench_workers.allreduce.reduction import Reduction
 from spbench_workers.kvstore import optimizers
-from spbench_workers.kvstore.arena import Array
-from spbench_workers.kvstore.base import Sent
-from spbench_workers.kvstore.buckets import Bucket
-from spbench_workers.kvstore.pushes import Push
+from spbench_workers.kvstore.keys.arena import Array
+from spbench_workers.kvstore.keys.buckets import Bucket
+from spbench_workers.kvstore.store.base import Sent
+from spbench_workers.kvstore.store.pushes import Push
 
 
 class AllreduceStore:

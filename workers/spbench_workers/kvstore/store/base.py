@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from spbench_workers.kvstore.pushes import Push
+from spbench_workers.kvstore.store.pushes import Push
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,1 @@
+"""The stores: on devices, on servers, by allreduce."""

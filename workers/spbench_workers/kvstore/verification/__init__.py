@@ -1,0 +1,1 @@
+"""What a store must hold, and whether every rank holds it."""
