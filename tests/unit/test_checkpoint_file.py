@@ -8,7 +8,7 @@ import torch
 
 from spbench_core.models.registry import model
 from spbench_workers.errors import CannotRunError
-from spbench_workers.parallel.checkpoint_file import (
+from spbench_workers.parallel.checkpoints.file import (
     SCHEMA,
     Checkpoint,
     check_model,

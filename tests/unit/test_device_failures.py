@@ -12,7 +12,7 @@ from spbench_core.catalog import BENCHMARKS
 from spbench_core.models.layers import Model
 from spbench_workers.device.failures import sentence_of, told_of_gpu, while_doing
 from spbench_workers.errors import CannotRunError, allocating
-from spbench_workers.parallel import building
+from spbench_workers.parallel.pipeline import building
 
 SEARCH = (
     "\nSearch for `{}' in https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__TYPES.html "

@@ -9,7 +9,7 @@ import torch
 from spbench_core.layout.tiles import Box, Grid
 from spbench_workers.device import host_memory
 from spbench_workers.device.host_memory import FETCHED, SENT, HostMemory, host_memory_of, sent
-from spbench_workers.parallel.member_norm import MemberBatchNorm2d
+from spbench_workers.parallel.pipeline.sync_batch_norm import MemberBatchNorm2d
 from spbench_workers.spatial.gradients import shared_by_tiles, sum_over
 from spbench_workers.spatial.moments import moments_over
 from spbench_workers.spatial.tiling import Tiling

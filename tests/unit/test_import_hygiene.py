@@ -183,7 +183,7 @@ def test_the_rooms_import_only_downwards(copied):
     [
         pytest.param(
             "console/spbench/engine/plan.py",
-            "from spbench_workers.parallel.reference import OneProcess",
+            "from spbench_workers.parallel.validation.reference import OneProcess",
             "Both sides stand on the core, and neither on the other BROKEN",
             id="the console takes a module of the workers",
         ),

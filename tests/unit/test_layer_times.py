@@ -12,7 +12,7 @@ from spbench_core.models.registry import model
 from spbench_workers.device import streams
 from spbench_workers.parallel import layer_times
 from spbench_workers.parallel.layer_times import Laps
-from spbench_workers.parallel.precision import BF16, FP32
+from spbench_workers.parallel.precision.formats import BF16, FP32
 from spbench_workers.profile import benchmark
 from spbench_workers.profile.row import Memory, Row
 from spbench_workers.profile.subject import Subject, subject_of

@@ -15,12 +15,15 @@ from spbench_core.models.registry import model
 from spbench_workers.comm import World
 from spbench_workers.context import Context
 from spbench_workers.images.synthetic import SyntheticImages
-from spbench_workers.parallel import benchmark, case, checkpoints, precision, validation
+from spbench_workers.parallel import benchmark, case
+from spbench_workers.parallel.checkpoints import checkpoint
 from spbench_workers.parallel.engine import Engine
-from spbench_workers.parallel.loss_scale import START
+from spbench_workers.parallel.pipeline.stage_runner import StageRunner
 from spbench_workers.parallel.plan import Learning, Plan
-from spbench_workers.parallel.precision import FP16, FP32, FP64, INT8
-from spbench_workers.parallel.stage_runner import StageRunner
+from spbench_workers.parallel.precision import formats
+from spbench_workers.parallel.precision.formats import FP16, FP32, FP64, INT8
+from spbench_workers.parallel.precision.loss_scale import START
+from spbench_workers.parallel.validation import validate
 from standins.late_device import install
 
 LATE = install()
@@ -33,7 +36,7 @@ AMOEBANET = model("amoebanet", image_size=(64, 64), num_classes=5, num_layers=3,
 def _one_way_to_multiply(monkeypatch):
     LATE.reset()
     # The stand-in's kernels are those of the host, and of fp16 those are others.
-    monkeypatch.setattr(precision, "multiplies", lambda *_: False)
+    monkeypatch.setattr(formats, "multiplies", lambda *_: False)
     # A parameter of the stand-in cannot become one of another format in its place.
     kept = torch.__future__.get_overwrite_module_params_on_conversion()
     torch.__future__.set_overwrite_module_params_on_conversion(True)
@@ -61,11 +64,11 @@ def learnt(network, device, format_, optimizer, path):
         images.turn_to(step)
         engine.step()
         found[f"loss {step}"] = torch.tensor([engine.loss(), engine.accuracy()])
-    checkpoints.save(path, engine, 2)
+    checkpoint.save(path, engine, 2)
     images.turn_to(2)
     engine.step()
     once = engine.loss()
-    assert checkpoints.load(path, engine) == 2
+    assert checkpoint.load(path, engine) == 2
     engine.step()
     assert engine.loss() == once
     found |= {name: one.detach() for name, one in stage.named_parameters()}
@@ -203,6 +206,6 @@ def test_one_process_begins_when_the_model_of_all_is_gone(monkeypatch):
 
 def test_rank_0_gives_back_what_it_computed_alone(monkeypatch):
     given = []
-    monkeypatch.setattr(validation, "give_back", lambda: given.append("reference"))
+    monkeypatch.setattr(validate, "give_back", lambda: given.append("reference"))
     run_case(monkeypatch, CPU, iterations=1, warmup=0)
     assert given == ["reference"]

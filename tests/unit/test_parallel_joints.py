@@ -7,7 +7,7 @@ from spbench_core.layout.micro_batches import micro_batches
 from spbench_core.layout.stages import model_layout
 from spbench_core.layout.tiles import Grid
 from spbench_core.models.registry import model
-from spbench_workers.parallel.joints import ends_of, tags_of
+from spbench_workers.parallel.pipeline.stage_io import ends_of, tags_of
 from spbench_workers.parallel.plan import Plan
 
 NETWORK = model("resnet", image_size=(32, 32), num_classes=3, version=1, depth=8, width=2)

@@ -6,8 +6,8 @@ The GPU is a stand-in that does its work late; what carries messages reads and w
 import torch
 
 from spbench_core.layout.tiles import Box
-from spbench_workers.parallel.links import Incoming, Outgoing, Way
-from spbench_workers.parallel.parcels import Holding
+from spbench_workers.parallel.pipeline.reshard import Holding
+from spbench_workers.parallel.pipeline.stage_channel import Incoming, Outgoing, Way
 from standins.late_device import install
 
 LATE = install()

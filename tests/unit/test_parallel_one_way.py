@@ -6,9 +6,9 @@ from torch.distributed import ReduceOp
 
 from spbench_core.layout.stages import model_layout
 from spbench_core.layout.tiles import Grid
-from spbench_workers.parallel import gradients
-from spbench_workers.parallel.gradients import BUCKET, Sharing
-from spbench_workers.parallel.one_way import OneWay, pairs
+from spbench_workers.parallel.training import gradients
+from spbench_workers.parallel.training.gradients import BUCKET, Sharing
+from spbench_workers.parallel.training.master_comm import OneWay, pairs
 from standins.twin import Twin
 
 LAYOUTS = [

@@ -6,7 +6,7 @@ import torch
 from spbench_core.layout.stages import ModelLayout, Stage
 from spbench_core.layout.tiles import Grid
 from spbench_core.models.parts import Map
-from spbench_workers.parallel.parcels import holding, parcels
+from spbench_workers.parallel.pipeline.reshard import holding, parcels
 
 ONE = (Map(3, 13, 17),)
 TWO = (Map(3, 13, 17), Map(2, 7, 9))

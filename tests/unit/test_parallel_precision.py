@@ -10,16 +10,23 @@ from torch.nn import functional
 from spbench_core.models.registry import model
 from spbench_workers.models.build import build_stage
 from spbench_workers.models.kit import WholeKit
-from spbench_workers.parallel.arithmetic import Arithmetic
-from spbench_workers.parallel.int8 import (
+from spbench_workers.parallel.precision.arithmetic import Arithmetic
+from spbench_workers.parallel.precision.formats import (
+    BF16,
+    FP16,
+    INT8,
+    PRECISIONS,
+    MixedProducts,
+    narrow,
+)
+from spbench_workers.parallel.precision.int8 import (
     LEVELS,
     Int8Products,
     Quantised,
     RangeRecorder,
     convolutions,
 )
-from spbench_workers.parallel.loss_scale import GOOD_STEPS, START, LossScale
-from spbench_workers.parallel.precision import BF16, FP16, INT8, PRECISIONS, MixedProducts, narrow
+from spbench_workers.parallel.precision.loss_scale import GOOD_STEPS, START, LossScale
 
 CPU = torch.device("cpu")
 MIXED = [FP16, BF16]

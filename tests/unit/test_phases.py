@@ -15,11 +15,11 @@ from spbench_core.layout.stages import model_layout
 from spbench_core.layout.tiles import Grid
 from spbench_core.models.registry import model
 from spbench_workers.images.synthetic import SyntheticImages
-from spbench_workers.parallel import phases as phases_module
 from spbench_workers.parallel.engine import Engine
-from spbench_workers.parallel.phases import PHASES, Phases, StreamPhases, phases_of
+from spbench_workers.parallel.pipeline import phases as phases_module
+from spbench_workers.parallel.pipeline.phases import PHASES, Phases, StreamPhases, phases_of
 from spbench_workers.parallel.plan import Learning, Plan
-from spbench_workers.parallel.precision import PRECISIONS
+from spbench_workers.parallel.precision.formats import PRECISIONS
 from spbench_workers.parallel.steps import way_of_sums
 from spbench_workers.spatial import spent
 from spbench_workers.spatial.norm import SpatialBatchNorm2d

@@ -9,7 +9,7 @@ import torch.distributed as dist
 
 from spbench_workers import torch_group
 from spbench_workers.device import choice, streams
-from spbench_workers.parallel.carriers.torch_distributed import NcclCarrier
+from spbench_workers.parallel.p2p.torch_distributed import NcclCarrier
 from spbench_workers.spatial.transports import Wiring
 from spbench_workers.spatial.transports.staged import StagedTransport
 from standins.late_device import install

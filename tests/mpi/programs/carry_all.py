@@ -18,7 +18,7 @@ from mpi4py import MPI
 
 from spbench_workers import torch_group
 from spbench_workers.errors import CannotRunError
-from spbench_workers.parallel.carriers.opening import open_carrier
+from spbench_workers.parallel.p2p.opening import open_carrier
 
 CPU = torch.device("cpu")
 TAGS = (0, 1)

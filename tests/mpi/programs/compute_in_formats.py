@@ -25,11 +25,12 @@ from spbench_core.layout.stages import model_layout
 from spbench_core.layout.tiles import Grid, parse_pair
 from spbench_core.models.registry import model
 from spbench_workers.images.synthetic import SyntheticImages
-from spbench_workers.parallel import arithmetic, stage_runner
 from spbench_workers.parallel.engine import Engine
-from spbench_workers.parallel.loss_scale import START
+from spbench_workers.parallel.pipeline import stage_runner
 from spbench_workers.parallel.plan import Learning, Plan
-from spbench_workers.parallel.precision import PRECISIONS
+from spbench_workers.parallel.precision import arithmetic
+from spbench_workers.parallel.precision.formats import PRECISIONS
+from spbench_workers.parallel.precision.loss_scale import START
 
 CLASSES, SEED, STEPS, BATCH = 5, 1, 2, 4
 LEARNING = Learning("sgd", 0.05, 0.01, 0.5)

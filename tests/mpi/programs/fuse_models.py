@@ -29,7 +29,7 @@ from spbench_workers.models.build import build_stage
 from spbench_workers.models.kit import WholeKit
 from spbench_workers.parallel.engine import Engine
 from spbench_workers.parallel.plan import Learning, Plan
-from spbench_workers.parallel.precision import FP64
+from spbench_workers.parallel.precision.formats import FP64
 from spbench_workers.spatial import fused_graph, norm
 from spbench_workers.spatial.gather import Gather
 from spbench_workers.spatial.moments import Moments

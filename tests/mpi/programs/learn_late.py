@@ -23,12 +23,13 @@ from spbench_core.layout.tiles import Grid
 from spbench_core.models.registry import model
 from spbench_workers.device.host_memory import host_memory_of, sent
 from spbench_workers.images.synthetic import SyntheticImages
-from spbench_workers.parallel import engine, gradients
-from spbench_workers.parallel import one_way as mirrors
-from spbench_workers.parallel.carriers.mpi import MpiCarrier
-from spbench_workers.parallel.gradients import sharings
-from spbench_workers.parallel.member_norm import MemberBatchNorm2d
+from spbench_workers.parallel import engine
+from spbench_workers.parallel.p2p.mpi import MpiCarrier
+from spbench_workers.parallel.pipeline.sync_batch_norm import MemberBatchNorm2d
 from spbench_workers.parallel.plan import Learning, Plan
+from spbench_workers.parallel.training import gradients
+from spbench_workers.parallel.training import master_comm as mirrors
+from spbench_workers.parallel.training.gradients import sharings
 from spbench_workers.spatial import gather
 from spbench_workers.spatial.conv import SpatialConv2d
 from spbench_workers.spatial.everywhere import ToEveryRank

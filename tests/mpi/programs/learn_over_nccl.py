@@ -28,11 +28,11 @@ from spbench_core.layout.tiles import Grid, parse_pair
 from spbench_core.models.registry import model
 from spbench_workers.device import streams
 from spbench_workers.errors import CannotRunError
-from spbench_workers.parallel.carriers import opening
-from spbench_workers.parallel.carriers.torch_distributed import NcclCarrier
 from spbench_workers.parallel.engine import Engine
+from spbench_workers.parallel.p2p import opening
+from spbench_workers.parallel.p2p.torch_distributed import NcclCarrier
 from spbench_workers.parallel.plan import Learning, Plan
-from spbench_workers.parallel.precision import PRECISIONS
+from spbench_workers.parallel.precision.formats import PRECISIONS
 from spbench_workers.spatial.exchange import Exchange
 
 STEPS, CLASSES = 2, 5

@@ -24,10 +24,10 @@ from spbench_core.layout.tiles import Grid, parse_pair
 from spbench_core.models.registry import model
 from spbench_workers.errors import CannotRunError
 from spbench_workers.images.opening import open_images
-from spbench_workers.parallel.checkpoints import load, save
+from spbench_workers.parallel.checkpoints.checkpoint import load, save
 from spbench_workers.parallel.engine import Engine
 from spbench_workers.parallel.plan import Learning, Plan
-from spbench_workers.parallel.precision import PRECISIONS
+from spbench_workers.parallel.precision.formats import PRECISIONS
 
 CLASSES, BATCH, PARTS, BREAK, STEPS = 5, 4, 2, 2, 3
 RATE, DECAY, SLOWER, SCALE = 0.05, 0.01, 0.5, 128.0

@@ -29,9 +29,11 @@ from spbench_core.layout.tiles import Grid, parse_pair
 from spbench_core.models.registry import model
 from spbench_workers.models.build import build_stage
 from spbench_workers.models.kit import WholeKit
-from spbench_workers.parallel import building, engine, gradients, learner, one_way, stage_runner
+from spbench_workers.parallel import engine
+from spbench_workers.parallel.pipeline import building, stage_runner
 from spbench_workers.parallel.plan import Learning, Plan
-from spbench_workers.parallel.precision import Precision
+from spbench_workers.parallel.precision.formats import Precision
+from spbench_workers.parallel.training import gradients, master_comm, trainer
 
 CLASSES, SEED, STEPS = 5, 1, 2
 KEYS = "model", "config", "image", "dtype", "optimizer"
@@ -89,7 +91,7 @@ def plan_of(case):
         precision=Precision(case["dtype"], dtype_of(case), dtype_of(case)),
         transport="packed",
         backend=case["backend"],
-        one_way=case["one_way"],
+        master_comm=case["one_way"],
     )
 
 
@@ -275,14 +277,14 @@ def planted(fault, comm):
     if fault == "unsummed":
         return patch.object(gradients.Sharing, "sum", lambda _: None)
     if fault == "unmirrored":
-        return patch.object(learner.MirroredStatistics, "pass_others", lambda *_: None)
+        return patch.object(trainer.MirroredStatistics, "pass_others", lambda *_: None)
     if fault == "own-statistics":
         return patch.object(building, "MemberKit", lambda _: WholeKit())
     if fault == "gradients-not-sent":
         nothing = dict.fromkeys(("send_gradients", "add_gradients"), lambda _: None)
-        return patch.multiple(one_way.OneWay, **nothing)
+        return patch.multiple(master_comm.OneWay, **nothing)
     if fault == "weights-not-sent":
-        return patch.object(learner.Learner, "share", lambda _: None)
+        return patch.object(trainer.Learner, "share", lambda _: None)
     if fault == "lost-gradient" and comm.rank == comm.size - 1:
         return patch.object(stage_runner.StageRunner, "_send", forgetful())
     return nullcontext()
@@ -312,7 +314,7 @@ def answer_of(case, comm):
 def main():
     torch.set_num_threads(1)
     # So small that a stage has several, the last of them not full.
-    gradients.BUCKET = one_way.BUCKET = 1000
+    gradients.BUCKET = master_comm.BUCKET = 1000
     world = MPI.COMM_WORLD
     said = []
     for case in json.loads(Path(sys.argv[1]).read_text()):

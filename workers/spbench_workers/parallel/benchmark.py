@@ -11,14 +11,15 @@ from spbench_workers.device.before_mpi import kernel_loading
 from spbench_workers.device.memory import give_back
 from spbench_workers.errors import CannotRunError
 from spbench_workers.images.opening import Images, open_images
-from spbench_workers.parallel import checkpoints, planting
 from spbench_workers.parallel.case import Case, case_of
+from spbench_workers.parallel.checkpoints import checkpoint
 from spbench_workers.parallel.engine import Engine
 from spbench_workers.parallel.epochs import Epochs
 from spbench_workers.parallel.figures import give_figures, give_sequential
 from spbench_workers.parallel.peak_memory import PeakMemory
 from spbench_workers.parallel.steps import Steps
-from spbench_workers.parallel.validation import Validation, check_products, plans_of
+from spbench_workers.parallel.validation import fault_injection
+from spbench_workers.parallel.validation.validate import Validation, check_products, plans_of
 from spbench_workers.timing import measure
 
 
@@ -33,8 +34,8 @@ def run(context: Context) -> None:
     if context.params["validate"]:
         small = case.small(context.params["batch_size"])
         for plan in plans_of(small):
-            Validation(context, plan, case.learning, planting.plant, _make_ready).run()
-        planting.remove()
+            Validation(context, plan, case.learning, fault_injection.plant, _make_ready).run()
+        fault_injection.remove()
         check_products(context, small)
     elif context.world.rank == 0:
         context.choice("validate", "off", "nothing was compared with the sequential model")
@@ -104,7 +105,7 @@ def _take_up(context: Context, engine: Engine) -> int:
     """Load the checkpoint, if there is one; return how many steps were learnt before."""
     path, learns = context.params["checkpoint"], engine.learner is not None
     if path is not None and (not learns or context.world.comm.bcast(Path(path).exists())):
-        return checkpoints.load(Path(path), engine, weights_only=not learns)
+        return checkpoint.load(Path(path), engine, weights_only=not learns)
     if not learns and context.world.rank == 0:
         context.choice("weights", f"random, of seed {context.seed}", "no checkpoint was given")
     return 0

@@ -14,7 +14,7 @@ from spbench_workers.device.choice import device_of
 from spbench_workers.device.memory import give_back
 from spbench_workers.parallel.layer_times import layer_times
 from spbench_workers.parallel.plan import Learning, Plan
-from spbench_workers.parallel.precision import PRECISIONS
+from spbench_workers.parallel.precision.formats import PRECISIONS
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,16 +12,16 @@ from torch import nn
 from spbench_core.layout.stages import Place
 from spbench_core.schedule.orders import Task
 from spbench_core.schedule.step import step_orders
-from spbench_workers.parallel.arithmetic import Arithmetic
-from spbench_workers.parallel.building import build, check_fused
-from spbench_workers.parallel.carriers.opening import open_carrier
-from spbench_workers.parallel.int8 import Ranges
-from spbench_workers.parallel.joints import ends_of, tags_of
-from spbench_workers.parallel.learner import Learner
-from spbench_workers.parallel.phases import phases_of
+from spbench_workers.parallel.p2p.opening import open_carrier
+from spbench_workers.parallel.pipeline.building import build, check_fused
+from spbench_workers.parallel.pipeline.phases import phases_of
+from spbench_workers.parallel.pipeline.stage_io import ends_of, tags_of
+from spbench_workers.parallel.pipeline.stage_runner import Source, StageRunner, part_of
+from spbench_workers.parallel.pipeline.warm_up import SilentCarrier, warm_up
 from spbench_workers.parallel.plan import Learning, Plan
-from spbench_workers.parallel.stage_runner import Source, StageRunner, part_of
-from spbench_workers.parallel.warm_up import SilentCarrier, warm_up
+from spbench_workers.parallel.precision.arithmetic import Arithmetic
+from spbench_workers.parallel.precision.int8 import Ranges
+from spbench_workers.parallel.training.trainer import Learner
 
 
 class Engine:

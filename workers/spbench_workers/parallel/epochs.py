@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import median
 
 from spbench_workers.context import Context
-from spbench_workers.parallel import checkpoints
+from spbench_workers.parallel.checkpoints import checkpoint
 from spbench_workers.parallel.engine import Engine
 
 
@@ -58,7 +58,7 @@ class Epochs:
             self._said.append((engine.loss(), engine.accuracy()))
             engine.end_epoch()
         if self._path and (done % self._every == 0 or done == self._steps * self._count):
-            checkpoints.save(Path(self._path), engine, self._learnt + done)
+            checkpoint.save(Path(self._path), engine, self._learnt + done)
 
     def _say(self, line: str) -> None:
         if self._context.world.rank == 0:

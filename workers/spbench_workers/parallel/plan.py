@@ -9,8 +9,8 @@ import torch
 from spbench_core.layout.micro_batches import MicroBatch
 from spbench_core.layout.stages import ModelLayout
 from spbench_core.models.layers import Model
-from spbench_workers.parallel.one_way import OWNER
-from spbench_workers.parallel.precision import FP32, Precision
+from spbench_workers.parallel.precision.formats import FP32, Precision
+from spbench_workers.parallel.training.master_comm import OWNER
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Plan:
         transport: What carries halos.
         backend: What carries messages between stages: ``mpi``, ``gloo`` or ``nccl``.
         one_way: Of mirrored pipelines, whether gradients go one way and weights the other, in place
-            of an allreduce: `spbench_workers.parallel.one_way`.
+            of an allreduce: `spbench_workers.parallel.training.master_comm`.
         statistics: Over what batch normalisation takes them: the whole ``image`` of a micro-batch,
             that of all ``replicas``; or each ``tile`` by itself, which is wrong, and is there to
             show that it is noticed.

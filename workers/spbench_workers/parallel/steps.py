@@ -6,9 +6,9 @@ from spbench_workers.context import Context
 from spbench_workers.device.streams import is_gpu
 from spbench_workers.images.opening import Images
 from spbench_workers.parallel.engine import Engine
-from spbench_workers.parallel.gradients import sums_gradients
-from spbench_workers.parallel.phases import PHASES
+from spbench_workers.parallel.pipeline.phases import PHASES
 from spbench_workers.parallel.plan import Plan
+from spbench_workers.parallel.training.gradients import sums_gradients
 from spbench_workers.spatial.spent import SPENT
 
 SAMPLED = ("forward", "backward", "exchange", "join", "allreduce", "optimizer")

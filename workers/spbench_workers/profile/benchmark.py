@@ -14,10 +14,10 @@ from torch import nn
 from spbench_workers.context import Context
 from spbench_workers.device.choice import device_of
 from spbench_workers.errors import CannotRunError
-from spbench_workers.parallel.arithmetic import Arithmetic
 from spbench_workers.parallel.layer_times import as_tuple
-from spbench_workers.parallel.precision import PRECISIONS
-from spbench_workers.parallel.product_errors import compares, tolerance_of
+from spbench_workers.parallel.precision.arithmetic import Arithmetic
+from spbench_workers.parallel.precision.formats import PRECISIONS
+from spbench_workers.parallel.precision.product_errors import compares, tolerance_of
 from spbench_workers.profile.row import Memory, Row, Times
 from spbench_workers.profile.subject import Subject, subject_of
 from spbench_workers.timing import measure

@@ -19,7 +19,7 @@ from spbench_workers.errors import CannotRunError
 from spbench_workers.models.build import build_stage
 from spbench_workers.models.kit import WholeKit
 from spbench_workers.parallel.layer_times import Tensors
-from spbench_workers.parallel.precision import PRECISIONS
+from spbench_workers.parallel.precision.formats import PRECISIONS
 
 Loss = Callable[[Tensors], torch.Tensor]
 

@@ -22,7 +22,7 @@ from spbench_workers.images.synthetic import SyntheticImages
 from spbench_workers.models.build import build_stage
 from spbench_workers.models.kit import WholeKit
 from spbench_workers.parallel.plan import Learning, Plan
-from spbench_workers.parallel.updates import MOMENTUM
+from spbench_workers.parallel.training.updates import MOMENTUM
 
 Key = tuple[str | int, ...]
 """A parameter's name, a replica and a micro-batch, ..."""

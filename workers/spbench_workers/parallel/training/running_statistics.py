@@ -15,7 +15,7 @@ from mpi4py import MPI
 from torch import nn
 
 from spbench_core.layout.stages import ModelLayout, Place
-from spbench_workers.parallel.gradients import mirrors
+from spbench_workers.parallel.training.gradients import mirrors
 
 
 class FlatStatistics:

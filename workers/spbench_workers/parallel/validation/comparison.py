@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from mpi4py import MPI
 
-from spbench_workers.parallel.reference import Key, Tensors
+from spbench_workers.parallel.validation.reference import Key, Tensors
 from spbench_workers.spatial.transports import memory_of
 
 Cut = tuple[slice, ...]

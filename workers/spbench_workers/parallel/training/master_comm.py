@@ -26,7 +26,7 @@ from torch import nn
 from spbench_core.layout.stages import ModelLayout, Place
 from spbench_workers.device.host_memory import HostMemory
 from spbench_workers.device.streams import is_gpu, streams_of
-from spbench_workers.parallel.gradients import BUCKET, FlatGradients
+from spbench_workers.parallel.training.gradients import BUCKET, FlatGradients
 from spbench_workers.spatial.transports import memory_of
 
 MIRROR, OWNER = 0, 1

@@ -24,15 +24,15 @@ from spbench_workers.comm import rest
 from spbench_workers.context import Context
 from spbench_workers.device.memory import give_back
 from spbench_workers.images.synthetic import SyntheticImages
-from spbench_workers.parallel.comparison import Part, compare, moved
 from spbench_workers.parallel.engine import Engine
 from spbench_workers.parallel.figures import alone
-from spbench_workers.parallel.finite_differences import TOLERANCE as SLOPE_TOLERANCE
-from spbench_workers.parallel.finite_differences import worst_slope
 from spbench_workers.parallel.plan import Learning, Plan
-from spbench_workers.parallel.precision import FP32, FP64
-from spbench_workers.parallel.product_errors import compares, tolerance_of
-from spbench_workers.parallel.reference import STEPS, Key, OneProcess, Results, Tensors
+from spbench_workers.parallel.precision.formats import FP32, FP64
+from spbench_workers.parallel.precision.product_errors import compares, tolerance_of
+from spbench_workers.parallel.validation.comparison import Part, compare, moved
+from spbench_workers.parallel.validation.finite_differences import TOLERANCE as SLOPE_TOLERANCE
+from spbench_workers.parallel.validation.finite_differences import worst_slope
+from spbench_workers.parallel.validation.reference import STEPS, Key, OneProcess, Results, Tensors
 
 LEAST_TOLERANCE = 1e-10
 """Of float64, over the largest value of the kind; every sum is of other parts than on one rank."""

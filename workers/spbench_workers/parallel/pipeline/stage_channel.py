@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import torch
 
 from spbench_core.schedule.step import PENDING
-from spbench_workers.parallel.carriers import Carrier, Message, Pending
-from spbench_workers.parallel.parcels import Holding, Parcel, Shape, parcels
+from spbench_workers.parallel.p2p import Carrier, Message, Pending
+from spbench_workers.parallel.pipeline.reshard import Holding, Parcel, Shape, parcels
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from mpi4py import MPI
 
 from spbench_workers import torch_group
 from spbench_workers.device.streams import finish
-from spbench_workers.parallel.carriers import Message
+from spbench_workers.parallel.p2p import Message
 
 HOST = torch.device("cpu")
 

@@ -18,8 +18,8 @@ import torch
 from torch import nn
 
 from spbench_core.layout.micro_batches import MicroBatch
-from spbench_workers.parallel.carriers import Message, Pending
-from spbench_workers.parallel.stage_runner import StageRunner
+from spbench_workers.parallel.p2p import Message, Pending
+from spbench_workers.parallel.pipeline.stage_runner import StageRunner
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ import torch
 from torch.nn import functional
 
 from spbench_workers.device.streams import is_gpu
-from spbench_workers.parallel.precision import FP32, TF32, Precision, Products
+from spbench_workers.parallel.precision.formats import FP32, TF32, Precision, Products
 from spbench_workers.spatial.conv import Pair
 
 SIDE, IMAGES = 64, 2

@@ -8,13 +8,13 @@ In fp64 and fp32 all is of one format. In 16 bits the work is mixed:
   16 bits can add to a weight. Their gradients are summed in fp32.
 - Batch normalisation has its parameters and statistics in fp32; the fully connected layer is
   computed in fp32, and so are logits and loss.
-- fp16 holds nothing below 2^-24: see `spbench_workers.parallel.loss_scale`.
+- fp16 holds nothing below 2^-24: see `spbench_workers.parallel.precision.loss_scale`.
 
 In tf32 all is fp32, but a GPU rounds what it multiplies to 11 bits, 10 of them written down. That
 is a setting of the device, made where it is chosen: nothing here needs to know.
 
 A model that only infers keeps the weights of its convolutions in 16 bits: they would be rounded so
-anyway. In int8 all is fp32, but for the convolutions: see `spbench_workers.parallel.int8`.
+anyway. In int8 all is fp32, but for the convolutions: see `int8`.
 
 This is what `torch.autocast` does, except for the logits. It is done here, because torch's own
 convolution of 16-bit numbers is 25 times slower than that of fp32 on a CPU that has no instructions

@@ -10,8 +10,8 @@ from spbench_core.layout.stages import Stage
 from spbench_workers.context import Context
 from spbench_workers.errors import CannotRunError
 from spbench_workers.parallel.engine import Engine
-from spbench_workers.parallel.links import Incoming
-from spbench_workers.parallel.stage_runner import StageRunner
+from spbench_workers.parallel.pipeline.stage_channel import Incoming
+from spbench_workers.parallel.pipeline.stage_runner import StageRunner
 from spbench_workers.spatial.gather import Gather
 
 

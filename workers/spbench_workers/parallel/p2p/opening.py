@@ -9,9 +9,9 @@ import torch
 from mpi4py import MPI
 
 from spbench_workers.errors import CannotRunError
-from spbench_workers.parallel.carriers import Carrier
-from spbench_workers.parallel.carriers.mpi import MpiCarrier
-from spbench_workers.parallel.carriers.torch_distributed import GlooCarrier, NcclCarrier
+from spbench_workers.parallel.p2p import Carrier
+from spbench_workers.parallel.p2p.mpi import MpiCarrier
+from spbench_workers.parallel.p2p.torch_distributed import GlooCarrier, NcclCarrier
 from spbench_workers.torch_group import nccl_refusal
 
 BACKENDS = ("mpi", "gloo", "nccl")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from mpi4py import MPI
 
-from spbench_workers.parallel.carriers import Message
+from spbench_workers.parallel.p2p import Message
 from spbench_workers.spatial.transports import memory_of
 
 

@@ -12,9 +12,9 @@ from torch.nn import functional
 
 from spbench_core.layout.micro_batches import MicroBatch
 from spbench_core.layout.tiles import Box, Interval
-from spbench_workers.parallel.arithmetic import Arithmetic
-from spbench_workers.parallel.links import Incoming, Outgoing
-from spbench_workers.parallel.phases import Phases
+from spbench_workers.parallel.pipeline.phases import Phases
+from spbench_workers.parallel.pipeline.stage_channel import Incoming, Outgoing
+from spbench_workers.parallel.precision.arithmetic import Arithmetic
 
 Tensors = tuple[torch.Tensor, ...]
 

@@ -9,10 +9,10 @@ import torch
 from mpi4py import MPI
 from torch import nn
 
-from spbench_workers.parallel.int8 import Int8Products, RangeRecorder, Ranges, agreed
-from spbench_workers.parallel.loss_scale import LossScale
-from spbench_workers.parallel.precision import MixedProducts, Precision, Products, narrow
-from spbench_workers.parallel.product_errors import ProductErrors
+from spbench_workers.parallel.precision.formats import MixedProducts, Precision, Products, narrow
+from spbench_workers.parallel.precision.int8 import Int8Products, RangeRecorder, Ranges, agreed
+from spbench_workers.parallel.precision.loss_scale import LossScale
+from spbench_workers.parallel.precision.product_errors import ProductErrors
 
 
 class Arithmetic:

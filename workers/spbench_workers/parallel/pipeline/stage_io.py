@@ -8,11 +8,11 @@ from itertools import product
 from spbench_core.layout.balance import layer_ranges
 from spbench_core.layout.groups import groups_of
 from spbench_core.layout.stages import ModelLayout, Place
-from spbench_workers.parallel.carriers import Carrier
-from spbench_workers.parallel.links import Incoming, Outgoing, Way
-from spbench_workers.parallel.parcels import Holding, holding
+from spbench_workers.parallel.p2p import Carrier
+from spbench_workers.parallel.pipeline.reshard import Holding, holding
+from spbench_workers.parallel.pipeline.stage_channel import Incoming, Outgoing, Way
+from spbench_workers.parallel.pipeline.stage_runner import Ends
 from spbench_workers.parallel.plan import Plan
-from spbench_workers.parallel.stage_runner import Ends
 
 
 def tag_of(layout: ModelLayout, direction: int, joint: int, *, backward: bool) -> int:

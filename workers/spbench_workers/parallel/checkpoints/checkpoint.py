@@ -17,7 +17,7 @@ import torch
 from mpi4py import MPI
 
 from spbench_workers.errors import CannotRunError
-from spbench_workers.parallel.checkpoint_file import (
+from spbench_workers.parallel.checkpoints.file import (
     SCHEMA,
     Checkpoint,
     check_model,
@@ -28,7 +28,7 @@ from spbench_workers.parallel.checkpoint_file import (
     write,
 )
 from spbench_workers.parallel.engine import Engine
-from spbench_workers.parallel.learner import Learner
+from spbench_workers.parallel.training.trainer import Learner
 
 _TAG = 0x434B
 T = TypeVar("T")

@@ -5,7 +5,7 @@
 - Replicas have images of their own, equally many: their mean is taken.
 - Mirrored pipelines each have half of a step's images: their sum is taken. A rank that holds the
   same stage in both adds its two copies first. Or one of them adds it up for both:
-  `spbench_workers.parallel.one_way`.
+  `spbench_workers.parallel.training.master_comm`.
 
 All gradients of a stage lie in one flat tensor, made once; a parameter's ``grad`` is a view of it.
 

@@ -22,7 +22,7 @@ import torch
 from mpi4py import MPI
 from torch import nn
 
-from spbench_workers.parallel.precision import Products
+from spbench_workers.parallel.precision.formats import Products
 from spbench_workers.spatial.conv import Pair, window_of
 
 LEVELS = 127

@@ -1,0 +1,1 @@
+"""Stages on a rank: their passes, and the messages between them."""

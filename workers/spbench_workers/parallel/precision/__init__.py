@@ -1,0 +1,1 @@
+"""Number formats of a model's arithmetic, from fp64 to int8."""

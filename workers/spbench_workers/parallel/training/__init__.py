@@ -1,0 +1,1 @@
+"""What follows backward: sums of gradients over ranks, and updates of weights."""

@@ -1,0 +1,1 @@
+"""References of a model over many ranks, and faults that they must find."""
