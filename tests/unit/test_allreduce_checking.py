@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from spbench_workers.allreduce.buffers import Buffers
-from spbench_workers.allreduce.checking import Checks, Subject
-from spbench_workers.allreduce.data import fill
-from spbench_workers.allreduce.expected import expect, pieces
 from spbench_workers.allreduce.faults import WrongElement
+from spbench_workers.allreduce.verification.checking import Checks, Subject
+from spbench_workers.allreduce.verification.data import fill
+from spbench_workers.allreduce.verification.expected import expect, pieces
 from spbench_workers.errors import CannotRunError
 
 COUNT = 10

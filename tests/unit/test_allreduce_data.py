@@ -8,11 +8,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spbench_workers.allreduce import data
 from spbench_workers.allreduce.arithmetic import FORMATS, copy_into, memory_of, reduce_into
 from spbench_workers.allreduce.buffers import Buffers
-from spbench_workers.allreduce.data import Expected, Numbers, Worst, compare, fill
-from spbench_workers.allreduce.expected import depth_of, expect, pieces
+from spbench_workers.allreduce.verification import data
+from spbench_workers.allreduce.verification.data import Expected, Numbers, Worst, compare, fill
+from spbench_workers.allreduce.verification.expected import depth_of, expect, pieces
 from spbench_workers.errors import CannotRunError, allocating
 
 OPS = ("sum", "prod", "max", "min")

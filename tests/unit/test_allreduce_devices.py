@@ -7,14 +7,15 @@ import torch
 from test_allreduce_figures import Said, row
 
 from spbench_core.catalog import BENCHMARKS
-from spbench_workers.allreduce import distributed, findings, hiding, job_link
+from spbench_workers.allreduce import distributed, findings, hiding
 from spbench_workers.allreduce import sweep as sweep_benchmark
 from spbench_workers.allreduce.columns import say_row
 from spbench_workers.allreduce.distributed import DistributedReduction
 from spbench_workers.allreduce.findings import Measured
-from spbench_workers.allreduce.link_fit import fit, fit_line
-from spbench_workers.allreduce.link_times import Copies, JobLink
-from spbench_workers.allreduce.prediction import predict
+from spbench_workers.allreduce.model import job_link
+from spbench_workers.allreduce.model.link_fit import fit, fit_line
+from spbench_workers.allreduce.model.link_times import Copies, JobLink
+from spbench_workers.allreduce.model.prediction import predict
 from spbench_workers.device import streams as device_streams
 from spbench_workers.errors import CannotRunError
 from standins.late_device import install

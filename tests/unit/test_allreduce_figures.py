@@ -7,10 +7,10 @@ import pytest
 
 from spbench_core.catalog import BENCHMARKS
 from spbench_workers.allreduce.columns import Row, say_row
-from spbench_workers.allreduce.cost_model import Link
-from spbench_workers.allreduce.link_fit import fit, fit_line
-from spbench_workers.allreduce.link_times import JobLink
-from spbench_workers.allreduce.prediction import best_of, crossover_words, predict
+from spbench_workers.allreduce.model.cost_model import Link
+from spbench_workers.allreduce.model.link_fit import fit, fit_line
+from spbench_workers.allreduce.model.link_times import JobLink
+from spbench_workers.allreduce.model.prediction import best_of, crossover_words, predict
 from spbench_workers.allreduce.turns import compare
 
 

@@ -14,7 +14,7 @@ from spbench_core.catalog.sweep_sizes import (
     busbw_gb_s,
     sweep_sizes,
 )
-from spbench_workers.allreduce.cost_model import (
+from spbench_workers.allreduce.model.cost_model import (
     Crossover,
     Link,
     best,
@@ -22,7 +22,7 @@ from spbench_workers.allreduce.cost_model import (
     deviates,
     predicted_seconds,
 )
-from spbench_workers.allreduce.link_fit import fit, fit_line, student
+from spbench_workers.allreduce.model.link_fit import fit, fit_line, student
 from spbench_workers.allreduce.plan import ALGORITHMS, refusal, schedule
 
 LINK = Link(alpha=2e-6, beta=1e-10, gamma=3e-11)

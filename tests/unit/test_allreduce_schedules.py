@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spbench_workers.allreduce.formulas import expected_work
+from spbench_workers.allreduce.model.formulas import expected_work
 from spbench_workers.allreduce.plan import ALGORITHMS, refusal, schedule
 from spbench_workers.allreduce.schedule import Step, Transfer, Work, work_of
 

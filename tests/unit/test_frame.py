@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from spbench_core.layout.partition import Partition
 from spbench_core.layout.tiles import Box, Grid
 from spbench_core.layout.window import Window, Window2d
-from spbench_workers.spatial.frame import (
+from spbench_workers.spatial.interior_split import (
     LEAST_BAND,
     LEAST_INNER_SHARE,
     MOST_BANDS,

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from spbench_core.layout.partition import NOTHING, Partition
 from spbench_core.layout.tiles import Box, Grid
 from spbench_core.layout.window import Window, Window2d
-from spbench_workers.spatial.graph import (
+from spbench_workers.spatial.fused.graph import (
     Graph,
     Step,
     boxes_of,

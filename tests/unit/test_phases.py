@@ -21,9 +21,9 @@ from spbench_workers.parallel.pipeline.phases import PHASES, Phases, StreamPhase
 from spbench_workers.parallel.plan import Learning, Plan
 from spbench_workers.parallel.precision.formats import PRECISIONS
 from spbench_workers.parallel.steps import way_of_sums
-from spbench_workers.spatial import spent
+from spbench_workers.spatial import comm_stats
+from spbench_workers.spatial.comm_stats import SPENT
 from spbench_workers.spatial.norm import SpatialBatchNorm2d
-from spbench_workers.spatial.spent import SPENT
 from spbench_workers.spatial.tiling import Tiling
 from standins.late_device import install
 from standins.twin import Twin
@@ -181,7 +181,7 @@ def test_an_error_in_a_step_leaves_no_watch_behind():
 
 
 def test_the_host_is_timed_by_its_own_clock(monkeypatch):
-    for module in (phases_module, spent):
+    for module in (phases_module, comm_stats):
         monkeypatch.setattr(module, "perf_counter", LATE.clock)
     phases = phases_of(torch.device("cpu"))
     assert type(phases) is Phases

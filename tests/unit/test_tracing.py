@@ -13,10 +13,10 @@ from spbench_core.models.registry import model
 from spbench_workers.models.build import build_stage
 from spbench_workers.models.kit import TileKit
 from spbench_workers.spatial.conv import SpatialConv2d
-from spbench_workers.spatial.fused_graph import FusedGraph
+from spbench_workers.spatial.fused.graph_blocks import FusedGraph
+from spbench_workers.spatial.fused.tracing import trace
 from spbench_workers.spatial.norm import SpatialBatchNorm2d
 from spbench_workers.spatial.tiling import Tiling
-from spbench_workers.spatial.tracing import trace
 
 COMM = SimpleNamespace(rank=1, size=4)
 TILING = Tiling.of_grid(COMM, Grid(2, 2), 64, 64)

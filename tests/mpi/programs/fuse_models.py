@@ -30,10 +30,11 @@ from spbench_workers.models.kit import WholeKit
 from spbench_workers.parallel.engine import Engine
 from spbench_workers.parallel.plan import Learning, Plan
 from spbench_workers.parallel.precision.formats import FP64
-from spbench_workers.spatial import fused_graph, norm
+from spbench_workers.spatial import norm
+from spbench_workers.spatial.comm_stats import SPENT
+from spbench_workers.spatial.fused import graph_blocks
 from spbench_workers.spatial.gather import Gather
 from spbench_workers.spatial.moments import Moments
-from spbench_workers.spatial.spent import SPENT
 
 CLASSES, SEED, IMAGES = 5, 1, 3
 KEYS = "model", "config", "image", "mirrored"
@@ -162,7 +163,7 @@ def moments_of_held(tiling, pixels, held):
 FAULTS = {
     None: nullcontext,
     "corrupted-halo": lambda: patch.object(Gather, "spoil", staticmethod(flipped)),
-    "no-mask": lambda: patch.object(fused_graph, "pad", padded_with_ones),
+    "no-mask": lambda: patch.object(graph_blocks, "pad", padded_with_ones),
     "copies-counted": lambda: patch.object(norm, "moments_over", moments_of_held),
 }
 

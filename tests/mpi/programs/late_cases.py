@@ -68,7 +68,8 @@ def run_case(world, case, runners):
 
 def work_less():
     """Take sizes for the host, which does the work of the device."""
-    from spbench_workers.allreduce import hiding, job_link
+    from spbench_workers.allreduce import hiding
+    from spbench_workers.allreduce.model import job_link
 
     job_link.NCCL_BYTES = (8, 4 << 10, 64 << 10)
     job_link._COPY_BYTES = job_link._DEVICE_BYTES = (4 << 10, 64 << 10, 256 << 10)

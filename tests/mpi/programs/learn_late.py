@@ -31,10 +31,10 @@ from spbench_workers.parallel.training import gradients
 from spbench_workers.parallel.training import master_comm as mirrors
 from spbench_workers.parallel.training.gradients import sharings
 from spbench_workers.spatial import gather
+from spbench_workers.spatial.all_gather import ToEveryRank
 from spbench_workers.spatial.conv import SpatialConv2d
-from spbench_workers.spatial.everywhere import ToEveryRank
 from spbench_workers.spatial.exchange import Traffic
-from spbench_workers.spatial.fused import fuse
+from spbench_workers.spatial.fused.blocks import fuse
 from spbench_workers.spatial.global_pool import SpatialGlobalAvgPool2d
 from spbench_workers.spatial.norm import SpatialBatchNorm2d
 from spbench_workers.spatial.pool import SpatialAvgPool2d, SpatialMaxPool2d

@@ -21,7 +21,7 @@ from spbench_core.catalog.allreduce import OPS
 from spbench_workers.allreduce import plan
 from spbench_workers.allreduce.arithmetic import FORMATS
 from spbench_workers.allreduce.faults import WrongElement
-from spbench_workers.allreduce.formulas import expected_work
+from spbench_workers.allreduce.model.formulas import expected_work
 from spbench_workers.allreduce.native import registered_operation
 from spbench_workers.allreduce.reduction import open_collective, open_reduction
 from spbench_workers.allreduce.rotation import Rotation

@@ -27,9 +27,9 @@ from torch import nn
 from spbench_core.layout.partition import NOTHING, Partition, Transfers
 from spbench_core.layout.tiles import Box, Grid
 from spbench_workers.comm import rest
-from spbench_workers.spatial import frame
+from spbench_workers.spatial import interior_split
 from spbench_workers.spatial.conv import SpatialConv2d
-from spbench_workers.spatial.fused import fuse
+from spbench_workers.spatial.fused.blocks import fuse
 from spbench_workers.spatial.gather import Gather
 from spbench_workers.spatial.global_pool import SpatialGlobalAvgPool2d
 from spbench_workers.spatial.norm import SpatialBatchNorm2d
@@ -38,7 +38,7 @@ from spbench_workers.spatial.redistribute import Redistribute
 from spbench_workers.spatial.tiling import Tiling
 
 # So narrow that the inner outputs of small images come in several bands too.
-frame.LEAST_BAND = 3
+interior_split.LEAST_BAND = 3
 DTYPES = {
     "fp64": torch.float64,
     "fp32": torch.float32,

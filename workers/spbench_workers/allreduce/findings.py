@@ -14,12 +14,12 @@ from spbench_core.catalog.sweep_sizes import algbw_gb_s, bus_factor
 from spbench_workers.allreduce.arithmetic import FORMATS
 from spbench_workers.allreduce.base import Traffic
 from spbench_workers.allreduce.columns import Row, say_row
-from spbench_workers.allreduce.cost_model import deviates
-from spbench_workers.allreduce.formulas import expected_work
-from spbench_workers.allreduce.job_link import measured_link
-from spbench_workers.allreduce.link_times import Ends, JobLink
+from spbench_workers.allreduce.model.cost_model import deviates
+from spbench_workers.allreduce.model.formulas import expected_work
+from spbench_workers.allreduce.model.job_link import measured_link
+from spbench_workers.allreduce.model.link_times import Ends, JobLink
+from spbench_workers.allreduce.model.prediction import Prediction, best_of, crossover_words, predict
 from spbench_workers.allreduce.native import registered_operation
-from spbench_workers.allreduce.prediction import Prediction, best_of, crossover_words, predict
 from spbench_workers.allreduce.turns import Comparison
 from spbench_workers.comm import crowded
 from spbench_workers.context import Context

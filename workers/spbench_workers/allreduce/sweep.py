@@ -13,14 +13,14 @@ from spbench_core.catalog.parameters import Params
 from spbench_workers.allreduce.arithmetic import FORMATS
 from spbench_workers.allreduce.base import Reduction
 from spbench_workers.allreduce.buffers import Buffers
-from spbench_workers.allreduce.checking import Checks, Subject
-from spbench_workers.allreduce.expected import depth_of, pieces
 from spbench_workers.allreduce.faults import WrongElement
 from spbench_workers.allreduce.findings import Measured, give_findings, give_traffic
 from spbench_workers.allreduce.hiding import overlap
 from spbench_workers.allreduce.reduction import open_collective, open_reduction
 from spbench_workers.allreduce.rotation import Rotation
 from spbench_workers.allreduce.turns import Comparison, by_turns
+from spbench_workers.allreduce.verification.checking import Checks, Subject
+from spbench_workers.allreduce.verification.expected import depth_of, pieces
 from spbench_workers.context import Context
 from spbench_workers.device.choice import device_of, same_kind
 from spbench_workers.timing import calls_of, measure, repeated

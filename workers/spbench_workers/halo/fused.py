@@ -22,7 +22,7 @@ from spbench_workers.halo.operator_checks import OperatorCase, Tolerance, Tolera
 from spbench_workers.halo.report import give_choice
 from spbench_workers.spatial.conv import SpatialConv2d
 from spbench_workers.spatial.exchange import Exchange, Traffic
-from spbench_workers.spatial.fused import FusedSequential, fuse
+from spbench_workers.spatial.fused.blocks import FusedSequential, fuse
 from spbench_workers.spatial.pixels import WholeImage
 from spbench_workers.spatial.tiling import Tiling
 from spbench_workers.timing import measure

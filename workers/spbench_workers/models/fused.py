@@ -9,7 +9,7 @@ from torch import nn
 
 from spbench_core.models.halo_groups import groups_of
 from spbench_core.models.layers import Model
-from spbench_workers.spatial.fused_graph import FusedGraph
+from spbench_workers.spatial.fused.graph_blocks import FusedGraph
 from spbench_workers.spatial.gather import Gather
 from spbench_workers.spatial.tiling import Tiling
 

@@ -11,8 +11,8 @@ from torch import nn
 from spbench_core.models.parts import CellPlaces, Conv, Map, Pool
 from spbench_workers.models.modules import CellModule, Concat, Residual, sequential
 from spbench_workers.models.odd_pixels import OddPixelConv2d, SpatialOddPixelConv2d
+from spbench_workers.spatial.all_gather import ToEveryRank
 from spbench_workers.spatial.conv import SpatialConv2d
-from spbench_workers.spatial.everywhere import ToEveryRank
 from spbench_workers.spatial.global_pool import SpatialGlobalAvgPool2d
 from spbench_workers.spatial.norm import SpatialBatchNorm2d
 from spbench_workers.spatial.pool import SpatialAvgPool2d, SpatialMaxPool2d

@@ -9,7 +9,7 @@ from spbench_workers.parallel.engine import Engine
 from spbench_workers.parallel.pipeline.phases import PHASES
 from spbench_workers.parallel.plan import Plan
 from spbench_workers.parallel.training.gradients import sums_gradients
-from spbench_workers.spatial.spent import SPENT
+from spbench_workers.spatial.comm_stats import SPENT
 
 SAMPLED = ("forward", "backward", "exchange", "join", "allreduce", "optimizer")
 """Phases that are reported under their names; waits are the bubble."""

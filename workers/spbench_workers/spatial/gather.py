@@ -25,8 +25,8 @@ from torch.autograd.function import once_differentiable
 
 from spbench_core.layout.partition import Transfers
 from spbench_core.layout.tiles import Box
+from spbench_workers.spatial.comm_stats import SPENT
 from spbench_workers.spatial.exchange import Exchange, add_shared, is_channels_last, view
-from spbench_workers.spatial.spent import SPENT
 
 
 @dataclass(slots=True)

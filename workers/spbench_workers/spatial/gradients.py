@@ -18,7 +18,7 @@ from torch.autograd.function import once_differentiable
 
 from spbench_workers.device.host_memory import host_memory_of
 from spbench_workers.device.streams import is_gpu
-from spbench_workers.spatial.spent import SPENT
+from spbench_workers.spatial.comm_stats import SPENT
 
 _SUMMED = {torch.float32: MPI.FLOAT, torch.float64: MPI.DOUBLE}
 """What MPI itself can add. It knows no 16-bit numbers."""

@@ -10,8 +10,8 @@ from mpi4py import MPI
 from spbench_core.layout.tiles import Box
 from spbench_workers.device.host_memory import host_memory_of, sent
 from spbench_workers.device.streams import is_gpu
+from spbench_workers.spatial.comm_stats import SPENT
 from spbench_workers.spatial.exchange import view
-from spbench_workers.spatial.spent import SPENT
 from spbench_workers.spatial.tiling import Tiling
 from spbench_workers.spatial.transports import memory_of
 

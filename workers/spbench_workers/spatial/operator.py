@@ -12,8 +12,8 @@ from torch.autograd.function import once_differentiable
 from spbench_core.layout.tiles import Box
 from spbench_core.layout.window import Window2d
 from spbench_workers.spatial.exchange import view
-from spbench_workers.spatial.frame import frame_of, halo_of
 from spbench_workers.spatial.gather import Gather
+from spbench_workers.spatial.interior_split import frame_of, halo_of
 from spbench_workers.spatial.tiling import Tiling
 
 Local = Callable[[torch.Tensor, tuple[int, int], Box], torch.Tensor]

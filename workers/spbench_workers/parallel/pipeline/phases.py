@@ -10,7 +10,7 @@ import torch
 
 from spbench_workers.device.stream_times import StreamTimes
 from spbench_workers.device.streams import is_gpu
-from spbench_workers.spatial.spent import SPENT
+from spbench_workers.spatial.comm_stats import SPENT
 
 PHASES = ("forward", "backward", "exchange", "wait", "join", "allreduce", "optimizer")
 """Work of the stages, what goes among the tiles of one, waits for other stages, what goes between

@@ -17,9 +17,9 @@ from torch import fx, nn
 
 from spbench_core.layout.partition import Partition
 from spbench_workers.spatial.conv import SpatialConv2d
-from spbench_workers.spatial.graph import Graph, Step
+from spbench_workers.spatial.fused.boundary_fill import PIXELWISE
+from spbench_workers.spatial.fused.graph import Graph, Step
 from spbench_workers.spatial.norm import TileNorm
-from spbench_workers.spatial.outside import PIXELWISE
 from spbench_workers.spatial.pool import SpatialAvgPool2d, SpatialMaxPool2d
 from spbench_workers.spatial.tiling import Tiling
 

@@ -12,8 +12,8 @@ import torch
 from mpi4py import MPI
 
 from spbench_workers.allreduce.arithmetic import Action, copy_into, reduce_into
-from spbench_workers.allreduce.cost_model import Link
-from spbench_workers.allreduce.link_fit import Fit, Line, Point, fit, fit_line
+from spbench_workers.allreduce.model.cost_model import Link
+from spbench_workers.allreduce.model.link_fit import Fit, Line, Point, fit, fit_line
 from spbench_workers.comm import rest
 from spbench_workers.link.pair import one_way_seconds
 from spbench_workers.link.schedule import rounds

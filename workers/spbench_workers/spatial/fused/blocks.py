@@ -14,13 +14,19 @@ import torch
 from torch import nn
 
 from spbench_core.layout.tiles import Box
-from spbench_workers.spatial.chain import Link, boxes_of, chain_transfers, outside, redundant_share
 from spbench_workers.spatial.conv import SpatialConv2d
 from spbench_workers.spatial.exchange import view
+from spbench_workers.spatial.fused.boundary_fill import PIXELWISE, fill_outside, fills_of
+from spbench_workers.spatial.fused.chain import (
+    Link,
+    boxes_of,
+    chain_transfers,
+    outside,
+    redundant_share,
+)
 from spbench_workers.spatial.gather import Gather
 from spbench_workers.spatial.norm import SpatialBatchNorm2d
 from spbench_workers.spatial.operator import check_tile, no_outputs
-from spbench_workers.spatial.outside import PIXELWISE, fill_outside, fills_of
 from spbench_workers.spatial.pool import SpatialAvgPool2d, SpatialMaxPool2d
 from spbench_workers.spatial.tiling import Tiling
 

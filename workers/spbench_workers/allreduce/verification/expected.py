@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from spbench_workers.allreduce.algorithms.two_level import group_size
-from spbench_workers.allreduce.data import Expected, Numbers, Values
+from spbench_workers.allreduce.verification.data import Expected, Numbers, Values
 
 Given = Callable[[int], Values]
 """What a rank gives: a period of it."""

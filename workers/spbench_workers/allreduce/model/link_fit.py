@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import fsum
 
-from spbench_workers.allreduce.cost_model import Link
+from spbench_workers.allreduce.model.cost_model import Link
 
 Point = tuple[int, float]
 """Bytes, and the seconds that they took."""

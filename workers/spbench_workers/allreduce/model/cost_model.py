@@ -2,7 +2,7 @@
 
 A message of ``m`` bytes costs ``alpha + beta m``, and reducing as many bytes costs ``gamma m``
 (Thakur, Rabenseifner and Gropp, IJHPCA 2005). How many of each follow one another in an algorithm
-says `spbench_workers.allreduce.path`.
+says `spbench_workers.allreduce.model.path`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from spbench_workers.allreduce.path import path_of
+from spbench_workers.allreduce.model.path import path_of
 from spbench_workers.allreduce.plan import refusal
 
 NOTABLE = 1.5

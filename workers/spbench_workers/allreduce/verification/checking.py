@@ -11,7 +11,7 @@ import torch
 from spbench_workers.allreduce.arithmetic import memory_of
 from spbench_workers.allreduce.base import Mode, Reduction
 from spbench_workers.allreduce.buffers import Buffers
-from spbench_workers.allreduce.data import (
+from spbench_workers.allreduce.verification.data import (
     NOTHING_COMPARED,
     Kind,
     Numbers,
@@ -20,7 +20,7 @@ from spbench_workers.allreduce.data import (
     compare,
     fill,
 )
-from spbench_workers.allreduce.expected import Piece, expect
+from spbench_workers.allreduce.verification.expected import Piece, expect
 from spbench_workers.context import Context
 
 _SAME_ON_ALL = ("allreduce", "allgather", "broadcast")

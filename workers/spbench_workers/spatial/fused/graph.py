@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from spbench_core.layout.partition import NOTHING, Partition, Transfers
 from spbench_core.layout.tiles import Box, Interval
 from spbench_core.layout.window import Window, Window2d
-from spbench_workers.spatial.chain import hull
+from spbench_workers.spatial.fused.chain import hull
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,8 @@ import torch
 from mpi4py import MPI
 
 from spbench_workers.allreduce.arithmetic import TORCH_OPS, Action
-from spbench_workers.allreduce.link_fit import fit, fit_line
-from spbench_workers.allreduce.link_times import (
+from spbench_workers.allreduce.model.link_fit import fit, fit_line
+from spbench_workers.allreduce.model.link_times import (
     TRIPS,
     Copies,
     JobLink,

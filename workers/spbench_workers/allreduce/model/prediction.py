@@ -8,9 +8,9 @@ from functools import partial
 
 from spbench_core.catalog.allreduce import ITEM_BYTES, SCHEDULED
 from spbench_core.catalog.parameters import Params
-from spbench_workers.allreduce.cost_model import Link, best, crossovers, predicted_seconds
-from spbench_workers.allreduce.link_times import Ends, JobLink
-from spbench_workers.allreduce.path import path_of
+from spbench_workers.allreduce.model.cost_model import Link, best, crossovers, predicted_seconds
+from spbench_workers.allreduce.model.link_times import Ends, JobLink
+from spbench_workers.allreduce.model.path import path_of
 
 _COMPETING = [name for name in SCHEDULED if not name.startswith("muji")]
 """Of our own algorithms the best is one of these: muji's trees are binomial ones."""

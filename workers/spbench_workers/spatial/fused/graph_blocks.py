@@ -1,7 +1,7 @@
 """Layers of any form that exchange once: one wide halo of each input, and no other.
 
 A rank gathers all pixels that its outputs depend on, and runs every operator on what it has, as
-`spbench_workers.spatial.graph` says. What it computes for a neighbour's pixels, the neighbour
+`spbench_workers.spatial.fused.graph` says. What it computes for a neighbour's pixels, the neighbour
 computes too; statistics are of the pixels that each owns, so that nothing counts twice.
 """
 
@@ -17,12 +17,12 @@ from torch.nn.functional import pad
 from spbench_core.layout.tiles import Box
 from spbench_workers.spatial.conv import SpatialConv2d
 from spbench_workers.spatial.exchange import view
+from spbench_workers.spatial.fused.graph import Cut, boxes_of, cut_of, graph_transfers, last_uses
+from spbench_workers.spatial.fused.tracing import trace
 from spbench_workers.spatial.gather import Flight, Gather
 from spbench_workers.spatial.gradients import shared_by_tiles
-from spbench_workers.spatial.graph import Cut, boxes_of, cut_of, graph_transfers, last_uses
 from spbench_workers.spatial.operator import check_tile, no_outputs
 from spbench_workers.spatial.tiling import Tiling
-from spbench_workers.spatial.tracing import trace
 
 Tensors = tuple[torch.Tensor, ...]
 

@@ -1,0 +1,1 @@
+"""What a collective must bring about, and whether it does."""

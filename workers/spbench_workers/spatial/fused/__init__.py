@@ -1,0 +1,1 @@
+"""Fused layers: one wide halo exchange for several operators."""
