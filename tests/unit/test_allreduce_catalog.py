@@ -6,7 +6,7 @@ from spbench_core.catalog import BENCHMARKS
 from spbench_core.catalog.allreduce import COLLECTIVES, LIBRARIES, SCHEDULED
 from spbench_workers.allreduce.arithmetic import FORMATS
 from spbench_workers.allreduce.plan import ALGORITHMS, refusal
-from spbench_workers.by_hand import read_words
+from spbench_workers.standalone import read_words
 
 ENTRY = BENCHMARKS["allreduce.sweep"]
 

@@ -3,7 +3,7 @@
 import pytest
 
 from spbench_core.catalog import BENCHMARKS
-from spbench_workers.by_hand import OwnLinesChannel, PrintingChannel, parser_of, read_words
+from spbench_workers.standalone import OwnLinesChannel, PrintingChannel, parser_of, read_words
 
 
 def test_words_become_parameters():

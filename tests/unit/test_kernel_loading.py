@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from spbench.launch.jobs import _kernel_loading_environment
-from spbench_workers import by_hand
+from spbench_workers import standalone
 from spbench_workers.device.before_mpi import kernel_loading, load_kernels_first
 
 NAME = "CUDA_MODULE_LOADING"
@@ -35,9 +35,9 @@ def test_by_hand_it_is_set_before_anything_starts_cuda(monkeypatch):
 
     monkeypatch.setenv(NAME, "")
     monkeypatch.delenv(NAME)
-    monkeypatch.setattr(by_hand, "open_world", start)
+    monkeypatch.setattr(standalone, "open_world", start)
     with pytest.raises(RuntimeError, match="started with EAGER"):
-        by_hand.main(["model.resnet", "--backend", "nccl"])
+        standalone.main(["model.resnet", "--backend", "nccl"])
 
 
 def job(*backends, env=None):

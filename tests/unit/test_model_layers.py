@@ -13,8 +13,8 @@ from spbench_core.layout.tiles import Grid
 from spbench_core.models.layers import ModelError
 from spbench_core.models.registry import model
 from spbench_workers.models.build import build_stage
-from spbench_workers.models.kit import TileKit, WholeKit
-from spbench_workers.models.odd_pixels import OddPixelConv2d
+from spbench_workers.models.builders import TileKit, WholeKit
+from spbench_workers.models.shifted_conv import OddPixelConv2d
 from spbench_workers.spatial.tiling import Tiling
 
 SMALL = [

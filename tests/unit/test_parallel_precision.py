@@ -9,7 +9,7 @@ from torch.nn import functional
 
 from spbench_core.models.registry import model
 from spbench_workers.models.build import build_stage
-from spbench_workers.models.kit import WholeKit
+from spbench_workers.models.builders import WholeKit
 from spbench_workers.parallel.precision.arithmetic import Arithmetic
 from spbench_workers.parallel.precision.formats import (
     BF16,

@@ -11,7 +11,7 @@ from spbench_core.layout.tiles import Grid
 from spbench_core.models.halo_groups import groups_of
 from spbench_core.models.registry import model
 from spbench_workers.models.build import build_stage
-from spbench_workers.models.kit import TileKit
+from spbench_workers.models.builders import TileKit
 from spbench_workers.spatial.conv import SpatialConv2d
 from spbench_workers.spatial.fused.graph_blocks import FusedGraph
 from spbench_workers.spatial.fused.tracing import trace

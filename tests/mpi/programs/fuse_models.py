@@ -26,7 +26,7 @@ from spbench_core.layout.stages import model_layout
 from spbench_core.layout.tiles import Grid, parse_pair
 from spbench_core.models.registry import model
 from spbench_workers.models.build import build_stage
-from spbench_workers.models.kit import WholeKit
+from spbench_workers.models.builders import WholeKit
 from spbench_workers.parallel.engine import Engine
 from spbench_workers.parallel.plan import Learning, Plan
 from spbench_workers.parallel.precision.formats import FP64

@@ -21,7 +21,7 @@ from torch import nn
 from spbench_core.layout.tiles import Grid, parse_pair
 from spbench_core.models.registry import model
 from spbench_workers.models.build import build_stage, free
-from spbench_workers.models.kit import TileKit, WholeKit
+from spbench_workers.models.builders import TileKit, WholeKit
 from spbench_workers.spatial.tiling import Tiling
 
 BATCH, CLASSES = 2, 5

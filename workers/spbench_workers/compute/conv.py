@@ -9,7 +9,6 @@ import torch
 from torch.nn import functional
 
 from spbench_core.layout.tiles import parse_pair
-from spbench_workers.alone import give_rate_and_limit
 from spbench_workers.compute.whole_numbers import (
     largest_convolved,
     put_wide,
@@ -21,6 +20,7 @@ from spbench_workers.context import Context
 from spbench_workers.device.choice import device_of
 from spbench_workers.device.formats import dtype_of, tuned_convolutions
 from spbench_workers.device.streams import finish, is_gpu
+from spbench_workers.single_rank_baseline import give_rate_and_limit
 from spbench_workers.timing import measure
 
 TOLERANCE = 0.25

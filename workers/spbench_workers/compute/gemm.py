@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import torch
 
-from spbench_workers.alone import give_rate_and_limit
 from spbench_workers.compute.whole_numbers import (
     largest_sum,
     put_wide,
@@ -20,6 +19,7 @@ from spbench_workers.context import Context
 from spbench_workers.device.choice import device_of
 from spbench_workers.device.formats import dtype_of
 from spbench_workers.device.streams import finish
+from spbench_workers.single_rank_baseline import give_rate_and_limit
 from spbench_workers.timing import measure
 
 _ROWS = 256

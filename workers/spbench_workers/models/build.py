@@ -9,7 +9,7 @@ from torch import nn
 
 from spbench_core.models.layers import Layer, Model
 from spbench_core.models.parts import Kit
-from spbench_workers.models.kit import ModuleKit
+from spbench_workers.models.builders import ModuleKit
 from spbench_workers.models.modules import sequential
 
 

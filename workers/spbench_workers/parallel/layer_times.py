@@ -15,7 +15,7 @@ from spbench_core.models.layers import Flow, Model
 from spbench_workers.device.failures import while_doing
 from spbench_workers.device.streams import Event, finish, is_gpu, streams_of
 from spbench_workers.models.build import build_stage
-from spbench_workers.models.kit import WholeKit
+from spbench_workers.models.builders import WholeKit
 from spbench_workers.parallel.precision.formats import MixedProducts, Precision
 
 ROUNDS = 5

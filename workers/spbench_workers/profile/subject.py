@@ -17,7 +17,7 @@ from spbench_core.catalog.model_profile import KNOWN
 from spbench_core.catalog.models import model_of
 from spbench_workers.errors import CannotRunError
 from spbench_workers.models.build import build_stage
-from spbench_workers.models.kit import WholeKit
+from spbench_workers.models.builders import WholeKit
 from spbench_workers.parallel.layer_times import Tensors
 from spbench_workers.parallel.precision.formats import PRECISIONS
 

@@ -14,8 +14,8 @@ from spbench_core.models.halo_groups import check_fused_layers
 from spbench_core.models.parts import Map
 from spbench_workers.device.failures import while_doing
 from spbench_workers.models.build import build_stage, free
+from spbench_workers.models.builders import ModuleKit, TileKit, WholeKit
 from spbench_workers.models.fused import fused_stage
-from spbench_workers.models.kit import ModuleKit, TileKit, WholeKit
 from spbench_workers.parallel.pipeline.sync_batch_norm import MemberKit, SharedTileKit
 from spbench_workers.parallel.plan import Plan
 from spbench_workers.spatial.tiling import Tiling

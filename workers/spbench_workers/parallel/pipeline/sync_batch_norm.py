@@ -14,7 +14,7 @@ from torch.autograd.function import once_differentiable
 
 from spbench_core.layout.tiles import Box
 from spbench_core.models.parts import Map
-from spbench_workers.models.kit import TileKit, WholeKit
+from spbench_workers.models.builders import TileKit, WholeKit
 from spbench_workers.spatial.exchange import view
 from spbench_workers.spatial.gradients import shared_by_tiles, sum_over
 from spbench_workers.spatial.tiling import Tiling

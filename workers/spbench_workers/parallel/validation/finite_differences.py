@@ -11,7 +11,7 @@ from torch.nn import functional
 from spbench_core.layout.tiles import Box
 from spbench_workers.images.synthetic import SyntheticImages
 from spbench_workers.models.build import build_stage
-from spbench_workers.models.kit import WholeKit
+from spbench_workers.models.builders import WholeKit
 from spbench_workers.parallel.plan import Plan
 
 DIRECTIONS = 4

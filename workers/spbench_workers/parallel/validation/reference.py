@@ -20,7 +20,7 @@ from spbench_core.layout.micro_batches import MicroBatch
 from spbench_core.layout.tiles import Box
 from spbench_workers.images.synthetic import SyntheticImages
 from spbench_workers.models.build import build_stage
-from spbench_workers.models.kit import WholeKit
+from spbench_workers.models.builders import WholeKit
 from spbench_workers.parallel.plan import Learning, Plan
 from spbench_workers.parallel.training.updates import MOMENTUM
 

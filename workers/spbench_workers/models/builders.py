@@ -10,7 +10,7 @@ from torch import nn
 
 from spbench_core.models.parts import CellPlaces, Conv, Map, Pool
 from spbench_workers.models.modules import CellModule, Concat, Residual, sequential
-from spbench_workers.models.odd_pixels import OddPixelConv2d, SpatialOddPixelConv2d
+from spbench_workers.models.shifted_conv import OddPixelConv2d, SpatialOddPixelConv2d
 from spbench_workers.spatial.all_gather import ToEveryRank
 from spbench_workers.spatial.conv import SpatialConv2d
 from spbench_workers.spatial.global_pool import SpatialGlobalAvgPool2d
