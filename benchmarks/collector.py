@@ -34,14 +34,15 @@ from benchmarks.goals import Figure, table
 
 from spbench.engine.collector import Collector, Event, RankConnection
 from spbench.engine.job_listener import JobListener
-from spbench.engine.opening import describe
 from spbench.engine.recorder import Recorder
-from spbench.engine.watch import Watch
+from spbench.engine.run_metadata import describe
+from spbench.engine.watchdog import Watch
 from spbench.launch.jobs import Job
 from spbench.record.event_log import EventLog
 from spbench.record.folder import create
 from spbench.record.state import RunState
-from spbench.suites import Case, load_text
+from spbench.suites.case import Case
+from spbench.suites.loader import load_text
 
 STAGES = ("decode", "+ log", "+ state", "+ job")
 GOAL = 100_000

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from spbench.launch.hosts import Hosts, parse_hosts
+from spbench.launch.hosts.hosts import Hosts, parse_hosts
 from spbench.launch.jobs import Job, Launch, prepare
 from spbench.launch.program import interpreter
 from spbench.suites.settings import LaunchSettings

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from spbench.launch.base import JobSpec, Placed
 from spbench.launch.detect import Found, MpiLibrary, find_launcher, launcher_named, mpi_library
+from spbench.launch.launchers.base import JobSpec, Placed
 from spbench.launch.program import wrapped
 from spbench.suites.settings import LaunchSettings
 

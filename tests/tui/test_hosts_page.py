@@ -11,7 +11,7 @@ from driving import SIZES, console, in_one_write, shown, until
 from spbench.launch import doctor
 from spbench.launch.finding import Finding
 from spbench.launch.gpus.facts import Card, HostGpus
-from spbench.launch.survey import HostFacts
+from spbench.launch.survey.survey import HostFacts
 from spbench.record.links import link_matrices
 from spbench.record.recorded import load_run
 from spbench.tui.app import HostChoice

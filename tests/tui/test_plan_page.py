@@ -12,7 +12,7 @@ from spbench.errors import SpbenchError
 from spbench.planner.errors import PlannerError
 from spbench.planner.request import planned
 from spbench.planner.worker_process import planned_apart
-from spbench.suites import load_text
+from spbench.suites.loader import load_text
 from spbench.tui.dialogs import AskLine
 from spbench.tui.plan import page as page_module
 from spbench.tui.plan.plan_rows import memory_bars

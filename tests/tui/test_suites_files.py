@@ -6,7 +6,7 @@ import pytest
 from textual.app import App
 
 from spbench.errors import FailedRunError, UsageError
-from spbench.suites.check import examine
+from spbench.suites.edit.check import examine
 from spbench.tui.suites.document import SuiteDocument, new_document, open_document
 from spbench.tui.suites.editor import SuiteEditor
 from spbench.tui.suites.files import Checked, check_file, same_file, suite_files

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from spbench.suites.check import examine
-from spbench.suites.compose import CaseDraft, insert_case
+from spbench.suites.edit.check import examine
+from spbench.suites.edit.compose import CaseDraft, insert_case
 from spbench.tui.suites.case_reader import read_texts
 from spbench.tui.suites.typed_case import CaseTexts, Typed
 from spbench_core.catalog import BENCHMARKS

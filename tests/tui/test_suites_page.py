@@ -27,7 +27,7 @@ from textual.widgets import Input, OptionList
 from spbench.engine.commands import commands
 from spbench.engine.plan import Request, plan
 from spbench.errors import MissingError
-from spbench.suites.check import examine
+from spbench.suites.edit.check import examine
 from spbench.tui.app import HostChoice
 from spbench.tui.dialogs import AskLine
 from spbench.tui.suites.cases_pane import CasesPane

@@ -9,10 +9,10 @@ import pytest
 from ssh_hosts import SshHosts
 
 from spbench.cli.app import run_command_line
-from spbench.launch import reach
 from spbench.launch.gpus.facts import Card, HostGpus
-from spbench.launch.host_facts import HostFacts
 from spbench.launch.mpi_probe import MpiLibrary
+from spbench.launch.survey import reach
+from spbench.launch.survey.facts import HostFacts
 from spbench_core import host_facts
 
 

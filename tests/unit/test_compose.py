@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spbench.errors import UsageError
-from spbench.suites import load_text, yaml_nodes
-from spbench.suites.compose import (
+from spbench.suites import yaml_nodes
+from spbench.suites.edit.compose import (
     CaseDraft,
     Edited,
     draft_of,
@@ -18,10 +18,11 @@ from spbench.suites.compose import (
     remove_case,
     replace_case,
 )
-from spbench.suites.draft import draft_at
-from spbench.suites.outline import Outline
-from spbench.suites.rewrite import comments
-from spbench.suites.writing import WIDTH, flow, key_lines, scalar
+from spbench.suites.edit.draft import draft_at
+from spbench.suites.edit.outline import Outline
+from spbench.suites.edit.rewrite import comments
+from spbench.suites.edit.writing import WIDTH, flow, key_lines, scalar
+from spbench.suites.loader import load_text
 
 SUITES = Path(__file__).parents[2] / "suites"
 SHIPPED = {path.stem: path.read_text() for path in sorted(SUITES.glob("*.yaml"))}

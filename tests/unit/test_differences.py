@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from spbench.launch.differences import differences
 from spbench.launch.gpus.facts import Card, HostGpus
-from spbench.launch.host_facts import Adapter, HostFacts, unreached
+from spbench.launch.survey.differences import differences
+from spbench.launch.survey.facts import Adapter, HostFacts, unreached
 
 H200 = HostGpus(
     tuple(Card("NVIDIA H200", f"0000:{number}a:00.0") for number in range(4)),

@@ -3,8 +3,8 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spbench.suites import load
-from spbench.suites.check import examine
+from spbench.suites.edit.check import examine
+from spbench.suites.loader import load
 
 SUITES = Path(__file__).parents[2] / "suites"
 HALO = SUITES / "halo.yaml"

@@ -5,9 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spbench.errors import UsageError
-from spbench.suites import LAUNCHERS, LaunchSettings, load_text
-from spbench.suites.compose import CaseDraft, insert_case
-from spbench.suites.fields import (
+from spbench.suites.edit.compose import CaseDraft, insert_case
+from spbench.suites.edit.fields import (
     bound_fields,
     case_fields,
     fields_of,
@@ -18,6 +17,8 @@ from spbench.suites.fields import (
     sweep_text,
     text_of,
 )
+from spbench.suites.loader import load_text
+from spbench.suites.settings import LAUNCHERS, LaunchSettings
 from spbench_core.catalog import BENCHMARKS
 from spbench_core.catalog.benchmark import Benchmark, Metric
 from spbench_core.catalog.parameters import Param

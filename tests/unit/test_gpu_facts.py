@@ -8,7 +8,7 @@ import pytest
 
 from spbench.launch.gpus.facts import Card, HostGpus, too_old, trouble
 from spbench.launch.gpus.findings import amiss, in_order, messages, torch_words
-from spbench.launch.host_facts import HostFacts
+from spbench.launch.survey.facts import HostFacts
 
 EIGHT = HostGpus(
     tuple(

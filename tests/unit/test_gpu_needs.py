@@ -9,14 +9,14 @@ import pytest
 
 from running import run
 from spbench.errors import MissingError
-from spbench.launch.gpus import needs
+from spbench.launch import gpu_needs
+from spbench.launch.gpu_needs import check_gpus, needs_gpu, needs_one_each
 from spbench.launch.gpus.facts import Card, HostGpus
-from spbench.launch.gpus.needs import check_gpus, needs_gpu, needs_one_each
-from spbench.launch.host_facts import HostFacts, unreached
-from spbench.launch.hosts import Hosts, parse_hosts
+from spbench.launch.hosts.hosts import Hosts, parse_hosts
 from spbench.launch.jobs import Job, Launch, group
 from spbench.launch.mpi_probe import MpiLibrary
 from spbench.launch.placement import place
+from spbench.launch.survey.facts import HostFacts, unreached
 from spbench.suites.case import Case
 from spbench.suites.settings import LaunchSettings
 from spbench_core.catalog import BENCHMARKS
@@ -103,7 +103,7 @@ def asked(monkeypatch):
             asked.hosts.append(host)
             yield asked.answers[host]
 
-    monkeypatch.setattr(needs, "survey", survey)
+    monkeypatch.setattr(gpu_needs, "survey", survey)
     return asked
 
 

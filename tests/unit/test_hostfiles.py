@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from spbench.errors import UsageError
-from spbench.launch.hostfiles import given_hosts, hostfiles_near, read_near
+from spbench.launch.hosts.hostfiles import given_hosts, hostfiles_near, read_near
 
 ROOT = Path(__file__).parents[2]
 

@@ -9,7 +9,7 @@ from spbench.engine.collector import Who
 from spbench.engine.job_listener import JobListener
 from spbench.engine.recorder import Recorder
 from spbench.engine.run import Run
-from spbench.engine.watch import Watch
+from spbench.engine.watchdog import Watch
 from spbench.errors import ExitCode
 from spbench.launch.jobs import Job
 from spbench.record.event_log import EventLog

@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spbench.errors import UsageError
-from spbench.launch import mpirun_rsh
-from spbench.launch.base import Command, JobSpec, Placed
 from spbench.launch.detect import launcher_named
+from spbench.launch.launchers import mpirun_rsh
+from spbench.launch.launchers.base import Command, JobSpec, Placed
 from spbench.suites.settings import LaunchSettings
 
 FOUR = (Placed("node01", 2), Placed("node02", 2))

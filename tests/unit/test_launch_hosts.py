@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spbench.errors import UsageError
-from spbench.launch.base import Placed
 from spbench.launch.detect import launcher_named
-from spbench.launch.host_names import fold
-from spbench.launch.hosts import Host, Hosts, parse_hosts, read_hostfile
+from spbench.launch.hosts.hosts import Host, Hosts, parse_hosts, read_hostfile
+from spbench.launch.hosts.names import fold
+from spbench.launch.launchers.base import Placed
 
 REPO = Path(__file__).parents[2]
 

@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from spbench.launch import reach
-from spbench.launch.reach import unreachable
+from spbench.launch.survey import reach
+from spbench.launch.survey.reach import unreachable
 
 SSH = """#!/bin/sh
 for host do test "$host" != true && last=$host; done

@@ -3,7 +3,9 @@ from pathlib import Path
 import pytest
 
 from spbench.errors import ExitCode, NothingSelected, UsageError
-from spbench.suites import load, load_text, named, plant, select
+from spbench.suites.inject import plant
+from spbench.suites.loader import load, load_text
+from spbench.suites.select import named, select
 
 TEXT = """\
 schema: spbench.suite/1

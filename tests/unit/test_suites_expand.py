@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spbench.errors import SuiteError
-from spbench.suites import load_text
 from spbench.suites.expand import Item, Sweep, case_id, show
+from spbench.suites.loader import load_text
 
 HEAD = "schema: spbench.suite/1\nname: s\ncases:\n"
 

@@ -6,8 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spbench.errors import ExitCode, SuiteError, UsageError
-from spbench.suites import LaunchSettings, load, load_text
+from spbench.suites.loader import load, load_text
 from spbench.suites.model import CaseEntry
+from spbench.suites.settings import LaunchSettings
 
 DATA = Path(__file__).parents[1] / "data" / "suites"
 HEAD = "schema: spbench.suite/1\nname: s\n"

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from spbench.errors import SuiteError, UsageError
-from spbench.suites import load_text
+from spbench.suites.loader import load_text
 
 TEXT = """\
 schema: spbench.suite/1

@@ -8,9 +8,11 @@ import jsonschema
 import pytest
 import yaml
 
-from spbench.launch.gpus.needs import needs_gpu, needs_one_each
-from spbench.suites import DERIVED_METRICS, load, select
+from spbench.launch.gpu_needs import needs_gpu, needs_one_each
+from spbench.suites.case import DERIVED_METRICS
 from spbench.suites.json_schema import suite_schema
+from spbench.suites.loader import load
+from spbench.suites.select import select
 from spbench_core.catalog import BENCHMARKS
 from spbench_core.catalog.allreduce import COLLECTIVES, LIBRARIES, SCHEDULED
 

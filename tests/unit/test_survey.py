@@ -16,10 +16,10 @@ from ssh_hosts import SshHosts
 
 from spbench import __version__
 from spbench.errors import UsageError
-from spbench.launch import reach, survey
-from spbench.launch.host_facts import HostFacts, facts_of, findings_of
-from spbench.launch.host_question import program
 from spbench.launch.mpi_probe import INSTALL
+from spbench.launch.survey import reach, survey
+from spbench.launch.survey.facts import HostFacts, facts_of, findings_of
+from spbench.launch.survey.question import program
 from spbench.suites.settings import LaunchSettings
 from spbench_core import host_facts
 
@@ -342,7 +342,7 @@ async def test_an_mpi_library_that_ends_the_interpreter_leaves_the_other_facts(s
 
 
 async def test_an_mpi_library_that_hangs_leaves_the_other_facts(ssh, monkeypatch):
-    monkeypatch.setattr("spbench.launch.host_question.PROBE_PATIENCE", 0.3)
+    monkeypatch.setattr("spbench.launch.survey.question.PROBE_PATIENCE", 0.3)
     packages = ssh.equip("node01")
     (packages / "mpi4py/MPI.py").write_text("import time\ntime.sleep(60)")
     found = await facts(ssh, "node01")
@@ -453,7 +453,7 @@ def test_the_program_is_python_of_any_age():
 
 
 def test_the_program_ends_with_its_input():
-    from spbench.launch.host_question import MARK, question
+    from spbench.launch.survey.question import MARK, question
 
     words = question(LaunchSettings.model_validate({}))
     done = subprocess.run(words, input=program() + b"\n\n", capture_output=True, timeout=30)

@@ -1,7 +1,7 @@
 import pytest
 from events import rank_event
 
-from spbench.engine.watch import EXIT_TIMEOUT, Fault, Watch
+from spbench.engine.watchdog import EXIT_TIMEOUT, Fault, Watch
 from spbench_core.events.rank_events import ASLEEP, SILENCE_LIMIT
 
 HOSTS = ("node01", "node01", "node02")

@@ -15,8 +15,8 @@ from spbench.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
     from spbench.launch.finding import Finding
-    from spbench.launch.hosts import Hosts
-    from spbench.launch.survey import HostFacts
+    from spbench.launch.hosts.hosts import Hosts
+    from spbench.launch.survey.survey import HostFacts
 
 WIDTH = 12
 RANKS = 4
@@ -50,7 +50,7 @@ def doctor(
     With hosts: what each of them has, lacks, and has different from the others.
     """
     from spbench.launch.doctor import examine
-    from spbench.launch.hostfiles import given_hosts
+    from spbench.launch.hosts.hostfiles import given_hosts
 
     named = given_hosts(hostfile, hosts)
     if named is not None and ranks is not None:
@@ -73,7 +73,7 @@ def _surveyed(hosts: Hosts, python: str | None) -> list[HostFacts]:
     """Return the facts of the hosts, in the order in which they were named."""
     import asyncio
 
-    from spbench.launch.survey import survey
+    from spbench.launch.survey.survey import survey
     from spbench.suites.settings import LaunchSettings
 
     async def arrived() -> dict[str, HostFacts]:
@@ -85,7 +85,7 @@ def _surveyed(hosts: Hosts, python: str | None) -> list[HostFacts]:
 
 
 def _print_json(machine: Sequence[Finding], hosts: Sequence[HostFacts]) -> None:
-    from spbench.launch.differences import differences
+    from spbench.launch.survey.differences import differences
 
     told = {
         "machine": [asdict(finding) for finding in machine],
@@ -102,9 +102,9 @@ def _fields(facts: HostFacts) -> dict[str, Any]:
 
 
 def _print_hosts(hosts: Sequence[HostFacts]) -> None:
-    from spbench.launch.differences import differences
-    from spbench.launch.host_facts import findings_of
-    from spbench.launch.host_names import fold
+    from spbench.launch.hosts.names import fold
+    from spbench.launch.survey.differences import differences
+    from spbench.launch.survey.facts import findings_of
 
     rows = [_cells(facts) for facts in hosts if facts.cores is not None]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

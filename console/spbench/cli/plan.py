@@ -202,7 +202,7 @@ def _verify(made: Plan, suite: Emitted, request: Request, quiet: bool, verbose: 
     from spbench.cli.run import execute
     from spbench.engine.plan import plan_suite, settings_of
     from spbench.planner.output.verification import verified
-    from spbench.suites import load_text
+    from spbench.suites.loader import load_text
 
     try:
         asked = load_text(suite.text, suite.suite.path, settings_of(request))

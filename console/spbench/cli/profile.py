@@ -49,7 +49,7 @@ def profile(
     from spbench.planner.profile.json_file import write_profile_json
     from spbench.planner.profile.measurement import measured_profile, profile_suite
     from spbench.record.folder import write_whole
-    from spbench.suites import load_text
+    from spbench.suites.loader import load_text
 
     refuse_folder("--out", out)
     if ranks is not None and not busy:

@@ -40,7 +40,7 @@ def validate(
 ) -> None:
     """Check suites; every error of a file in one pass."""
     from spbench.errors import SuiteError
-    from spbench.suites import load
+    from spbench.suites.loader import load
 
     wrong = []
     for path in suites:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from spbench.engine.plan import RunPlan, added_environment, by_hand, launches
 from spbench.launch.jobs import Job, Launch
-from spbench.suites import Case
+from spbench.suites.case import Case
 
 
 @dataclass(frozen=True, slots=True)

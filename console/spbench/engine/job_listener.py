@@ -9,7 +9,7 @@ from typing import Any
 
 from spbench.engine.collector import Event, RankConnection
 from spbench.engine.recorder import Recorder
-from spbench.engine.watch import Watch
+from spbench.engine.watchdog import Watch
 from spbench.errors import SpbenchError
 from spbench.launch.jobs import Job
 from spbench.record.judge import judge

@@ -16,8 +16,8 @@ from spbench.engine.address import advertised, bind_address
 from spbench.engine.collector import Collector
 from spbench.engine.job_listener import JobListener
 from spbench.engine.recorder import Recorder
-from spbench.engine.watch import Fault, Watch
-from spbench.launch.hosts import Hosts
+from spbench.engine.watchdog import Fault, Watch
+from spbench.launch.hosts.hosts import Hosts
 from spbench.launch.jobs import Job, Launch, chosen_elsewhere, prepare
 from spbench.record.folder import RunFolder, working_folder
 from spbench.record.notable_env import notable

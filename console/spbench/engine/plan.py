@@ -7,13 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from spbench.errors import MissingError
-from spbench.launch.gpus.needs import check_gpus
-from spbench.launch.hostfiles import given_hosts
-from spbench.launch.hosts import Hosts
+from spbench.launch.gpu_needs import check_gpus
+from spbench.launch.hosts.hostfiles import given_hosts
+from spbench.launch.hosts.hosts import Hosts
 from spbench.launch.jobs import HostsOf, Job, Launch, group, hosts_for, prepare
 from spbench.launch.program import by_hand_arguments
-from spbench.launch.reach import unreachable
-from spbench.suites import Case, Suite, load, named, plant, select
+from spbench.launch.survey.reach import unreachable
+from spbench.suites.case import Case, Suite
+from spbench.suites.inject import plant
+from spbench.suites.loader import load
+from spbench.suites.select import named, select
 from spbench_core.events.rank_events import ENV_COLLECTOR, ENV_RUN, ENV_TOKEN
 
 PRIVATE_NAMES = dict.fromkeys((ENV_COLLECTOR, ENV_TOKEN, ENV_RUN), "")

@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from spbench.engine.job_run import JobPlan, JobRun
-from spbench.engine.opening import run_json, run_start
 from spbench.engine.plan import RunPlan, check_before, launches
 from spbench.engine.recorder import Recorder, View
+from spbench.engine.run_metadata import run_json, run_start
 from spbench.engine.stop import Stop
-from spbench.engine.watch import Fault
+from spbench.engine.watchdog import Fault
 from spbench.errors import ExitCode, FailedRunError, SpbenchError
 from spbench.launch.detect import abandon_probes
 from spbench.launch.jobs import Job
@@ -26,7 +26,7 @@ from spbench.record.folder import RunFolder, create, working_folder
 from spbench.record.judge import verdict_of
 from spbench.record.state import RunState
 from spbench.report.build import build_report
-from spbench.suites import Case
+from spbench.suites.case import Case
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from spbench.errors import MissingError
-from spbench.launch.base import Launcher
+from spbench.launch.launchers.base import Launcher
 from spbench.launch.mpi_probe import PROBE, MpiLibrary, library_in, probed_in
 from spbench.launch.program import interpreter, wrapped
 from spbench.suites.settings import LAUNCHERS, LaunchSettings
@@ -56,7 +56,7 @@ class Found:
 
 def launcher_named(name: str) -> Launcher:
     """Return the launcher module's object, by one of LAUNCHERS."""
-    module = importlib.import_module(f"spbench.launch.{name}")
+    module = importlib.import_module(f"spbench.launch.launchers.{name}")
     return cast(Launcher, module.LAUNCHER)
 
 

@@ -10,9 +10,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from spbench.errors import FailedRunError, MissingError, UsageError
-from spbench.launch.base import ALLOCATIONS, Command, JobSpec, Launcher, Placed, names_hosts
 from spbench.launch.detect import Found, MpiLibrary, find_launcher, mpi_library
-from spbench.launch.hosts import Hosts, read_hostfile
+from spbench.launch.hosts.hosts import Hosts, read_hostfile
+from spbench.launch.launchers.base import (
+    ALLOCATIONS,
+    Command,
+    JobSpec,
+    Launcher,
+    Placed,
+    names_hosts,
+)
 from spbench.launch.placement import available_slots, cores, oversubscribed, place
 from spbench.launch.program import interpreter, worker_program
 from spbench.suites.case import Case

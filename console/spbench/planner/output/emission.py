@@ -13,9 +13,9 @@ from spbench.planner.plans import Plan, span_text
 from spbench.planner.profile.layers import Profile
 from spbench.planner.profile.measurement import TIMEOUT, suite_word
 from spbench.planner.profile.origin import Origin
-from spbench.suites import Suite, load_text
-from spbench.suites.case import SCHEMA
-from spbench.suites.writing import key_lines
+from spbench.suites.case import SCHEMA, Suite
+from spbench.suites.edit.writing import key_lines
+from spbench.suites.loader import load_text
 from spbench_core.catalog import BENCHMARKS
 from spbench_core.layout.stages import ModelLayout, model_layout
 

@@ -11,7 +11,7 @@ from spbench.planner.errors import PlannerError
 from spbench.planner.profile.layers import Layer, Measured, Profile
 from spbench.planner.profile.origin import Origin
 from spbench.suites.case import SCHEMA
-from spbench.suites.writing import key_lines
+from spbench.suites.edit.writing import key_lines
 from spbench_core.catalog import BENCHMARKS
 
 BENCHMARK = "model.profile"

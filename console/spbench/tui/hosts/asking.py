@@ -9,7 +9,7 @@ from typing import cast
 
 from spbench.launch.doctor import examine
 from spbench.launch.finding import Finding
-from spbench.launch.survey import HostFacts, survey
+from spbench.launch.survey.survey import HostFacts, survey
 from spbench.suites.settings import LaunchSettings
 
 _RANKS = 1

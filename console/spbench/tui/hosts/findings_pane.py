@@ -9,9 +9,9 @@ from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
-from spbench.launch.differences import differences
 from spbench.launch.finding import Finding
-from spbench.launch.survey import HostFacts
+from spbench.launch.survey.differences import differences
+from spbench.launch.survey.survey import HostFacts
 from spbench.tui.hosts.host_rows import finding_span
 
 

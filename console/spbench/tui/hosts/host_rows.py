@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
-from spbench.launch.hosts import Hosts
-from spbench.launch.survey import HostFacts
+from spbench.launch.hosts.hosts import Hosts
+from spbench.launch.survey.survey import HostFacts
 from spbench.record.figures import number
 from spbench.tui.widgets.table_columns import Cell, Column
 

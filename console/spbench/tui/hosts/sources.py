@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from spbench.errors import UsageError
-from spbench.launch.hostfiles import given_hosts, read_near
-from spbench.launch.hosts import Host, Hosts
+from spbench.launch.hosts.hostfiles import given_hosts, read_near
+from spbench.launch.hosts.hosts import Host, Hosts
 from spbench.launch.placement import cores
 from spbench.tui.app import HostChoice, Opening
 from spbench.tui.widgets.table_columns import Cell, Column

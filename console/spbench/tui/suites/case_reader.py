@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from spbench.errors import SpbenchError
-from spbench.suites.compose import CaseDraft
-from spbench.suites.fields import Field, bound_fields, read_sweep, read_text
+from spbench.suites.edit.compose import CaseDraft
+from spbench.suites.edit.fields import Field, bound_fields, read_sweep, read_text
 from spbench.suites.yaml_nodes import YamlError, compose
 from spbench.tui.suites.typed_case import (
     COMMENT,

@@ -7,8 +7,8 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from spbench.suites import Case
-from spbench.suites.outline import Span
+from spbench.suites.case import Case
+from spbench.suites.edit.outline import Span
 from spbench.tui.widgets.table_columns import Cell, Column
 
 COLUMNS = (

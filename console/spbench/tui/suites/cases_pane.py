@@ -11,7 +11,7 @@ from textual.content import Content
 from textual.message import Message
 from textual.timer import Timer
 
-from spbench.suites import Case
+from spbench.suites.case import Case
 from spbench.tui.suites.case_rows import COLUMNS, CaseRows
 from spbench.tui.suites.command import NO_CASE, CommandPane
 from spbench.tui.suites.problems import counted

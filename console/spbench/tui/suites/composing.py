@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from spbench.errors import SpbenchError, UsageError, did_you_mean
-from spbench.suites.compose import (
+from spbench.suites.edit.compose import (
     CaseDraft,
     Edited,
     draft_of,
@@ -18,7 +18,7 @@ from spbench.suites.compose import (
     remove_case,
     replace_case,
 )
-from spbench.suites.outline import Outline
+from spbench.suites.edit.outline import Outline
 from spbench.tui.dialogs import Confirm
 from spbench.tui.suites.chooser import Choice, Chooser
 from spbench.tui.suites.form import CaseForm

@@ -9,8 +9,8 @@ from pathlib import Path
 from spbench.errors import FailedRunError, UsageError
 from spbench.record.folder import write_whole
 from spbench.suites.case import SCHEMA
+from spbench.suites.edit.writing import scalar
 from spbench.suites.loader import read_file
-from spbench.suites.writing import scalar
 
 
 @dataclass(frozen=True, slots=True)

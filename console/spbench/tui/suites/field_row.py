@@ -11,7 +11,7 @@ from textual.visual import VisualType
 from textual.widget import Widget
 from textual.widgets import Input, TextArea
 
-from spbench.suites.fields import Field
+from spbench.suites.edit.fields import Field
 from spbench.tui.suites.editor import SIGN
 from spbench.tui.suites.typed_case import Expected, complaint_of
 from spbench.tui.widgets.fitting import fit

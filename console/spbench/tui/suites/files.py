@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from spbench.errors import UsageError
-from spbench.suites.check import examine
+from spbench.suites.edit.check import examine
 from spbench.suites.loader import read_file
 
 MOST_FILES = 500

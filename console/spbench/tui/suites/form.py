@@ -16,9 +16,9 @@ from textual.screen import ModalScreen
 from textual.timer import Timer
 from textual.widgets import Button, Input, Static, TextArea
 
-from spbench.suites import STATISTICS
-from spbench.suites.compose import CaseDraft, Edited
-from spbench.suites.fields import Field, metrics_of
+from spbench.suites.case import STATISTICS
+from spbench.suites.edit.compose import CaseDraft, Edited
+from spbench.suites.edit.fields import Field, metrics_of
 from spbench.tui.suites import form_look
 from spbench.tui.suites.case_reader import Read, read_texts
 from spbench.tui.suites.editor import SIGN, SuiteEditor

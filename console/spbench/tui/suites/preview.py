@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from spbench.errors import SpbenchError
-from spbench.suites import Case
-from spbench.suites.check import Examined, examine
-from spbench.suites.compose import CaseDraft, Edited, insert_case
-from spbench.suites.outline import Outline, Span
+from spbench.suites.case import Case
+from spbench.suites.edit.check import Examined, examine
+from spbench.suites.edit.compose import CaseDraft, Edited, insert_case
+from spbench.suites.edit.outline import Outline, Span
 from spbench.tui.suites.problems import counted
 
 Write = Callable[[CaseDraft], Edited]

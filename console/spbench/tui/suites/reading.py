@@ -9,9 +9,10 @@ from spbench.engine.commands import JobCommand, case_command
 from spbench.engine.plan import Request, RunPlan, plan_suite, settings_of
 from spbench.errors import Diagnostic, SpbenchError, UsageError
 from spbench.record.folder import working_folder
-from spbench.suites import Case, load_text
-from spbench.suites.check import Examined, examine
-from spbench.suites.outline import Outline, Span
+from spbench.suites.case import Case
+from spbench.suites.edit.check import Examined, examine
+from spbench.suites.edit.outline import Outline, Span
+from spbench.suites.loader import load_text
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,8 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from spbench.engine.background import run_words
-from spbench.suites import Case, faults_of
+from spbench.suites.case import Case
+from spbench.suites.inject import faults_of
 from spbench.tui.suites.chooser import Choice, Chooser
 from spbench.tui.suites.problems import counted
 from spbench.tui.suites.saving import save

@@ -8,8 +8,8 @@ from functools import cached_property
 from typing import Any
 
 from spbench.errors import SpbenchError
-from spbench.suites.compose import CaseDraft
-from spbench.suites.fields import (
+from spbench.suites.edit.compose import CaseDraft
+from spbench.suites.edit.fields import (
     Field,
     case_fields,
     fields_of,
@@ -19,7 +19,7 @@ from spbench.suites.fields import (
     sweep_text,
     text_of,
 )
-from spbench.suites.writing import flow
+from spbench.suites.edit.writing import flow
 from spbench_core.catalog.benchmark import Benchmark
 from spbench_core.catalog.parameters import LISTS
 

@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from spbench.errors import UsageError
-from spbench.launch.base import Command, JobSpec, Placed
-from spbench.launch.failures import SSH_FAILURES, failure, first_sentence, killed
-from spbench.launch.search import output_of, search
+from spbench.launch.launchers.base import Command, JobSpec, Placed
+from spbench.launch.launchers.failures import SSH_FAILURES, failure, first_sentence, killed
+from spbench.launch.launchers.search import output_of, search
 from spbench_core.mpi_builds import built_with_cuda
 
 NVIDIA_DEVICE = Path("/dev/nvidia0")

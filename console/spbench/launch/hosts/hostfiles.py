@@ -9,7 +9,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 from spbench.errors import UsageError
-from spbench.launch.hosts import Hosts, parse_hosts, read_hostfile
+from spbench.launch.hosts.hosts import Hosts, parse_hosts, read_hostfile
 
 FOLDER = "hostfiles"
 """All files of a folder of this name count as hostfiles."""

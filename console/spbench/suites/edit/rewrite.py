@@ -7,9 +7,9 @@ from typing import Any
 
 import yaml
 
-from spbench.suites.draft import CaseDraft, comment_lines, draft_at, entry_data, section_lines
-from spbench.suites.outline import Outline, Page
-from spbench.suites.writing import WIDTH, flow, plain
+from spbench.suites.edit.draft import CaseDraft, comment_lines, draft_at, entry_data, section_lines
+from spbench.suites.edit.outline import Outline, Page
+from spbench.suites.edit.writing import WIDTH, flow, plain
 from spbench.suites.yaml_nodes import Mark, Node
 
 _IN_ORDER = ("matrix", "zip")

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from spbench.launch.base import Command, JobSpec, Placed, counts
-from spbench.launch.failures import SSH_FAILURES, failure, first_sentence, killed
-from spbench.launch.search import output_of, search
+from spbench.launch.launchers.base import Command, JobSpec, Placed, counts
+from spbench.launch.launchers.failures import SSH_FAILURES, failure, first_sentence, killed
+from spbench.launch.launchers.search import output_of, search
 
 _INTEL_BINDING = {
     "core": {"I_MPI_PIN": "1", "I_MPI_PIN_DOMAIN": "core"},

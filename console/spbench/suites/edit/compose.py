@@ -11,9 +11,9 @@ from typing import Any
 
 from spbench.errors import UsageError
 from spbench.suites.case import SCHEMA
-from spbench.suites.draft import CaseDraft, comment_lines, draft_at, entry_data, section_lines
-from spbench.suites.outline import BYTE_ORDER_MARK, Outline
-from spbench.suites.rewrite import aligned, rewritten, same
+from spbench.suites.edit.draft import CaseDraft, comment_lines, draft_at, entry_data, section_lines
+from spbench.suites.edit.outline import BYTE_ORDER_MARK, Outline
+from spbench.suites.edit.rewrite import aligned, rewritten, same
 from spbench.suites.wording import complaint
 from spbench.suites.yaml_nodes import Node
 

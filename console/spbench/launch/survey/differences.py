@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from spbench.launch.finding import Finding
-from spbench.launch.host_facts import HostFacts
-from spbench.launch.host_names import fold
+from spbench.launch.hosts.names import fold
+from spbench.launch.survey.facts import HostFacts
 
 _MEMORY_SLACK = 0.05
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from spbench.engine.plan import RunPlan
 from spbench.record.folder import working_folder
-from spbench.suites import Case
+from spbench.suites.case import Case
 
 
 def run_json(plan: RunPlan, run_id: str, environment: dict[str, Any]) -> dict[str, Any]:

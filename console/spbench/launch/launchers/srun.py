@@ -7,9 +7,9 @@ import signal
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from spbench.launch.base import Command, JobSpec, Placed, counts
-from spbench.launch.failures import failure, first_sentence, killed
-from spbench.launch.search import output_of, search
+from spbench.launch.launchers.base import Command, JobSpec, Placed, counts
+from spbench.launch.launchers.failures import failure, first_sentence, killed
+from spbench.launch.launchers.search import output_of, search
 
 _CPU_BIND = {"core": "cores", "numa": "ldoms", "none": "none"}
 # what the library speaks to Slurm; others take the cluster's own default

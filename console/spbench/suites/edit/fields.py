@@ -8,12 +8,12 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from spbench.suites.edit.field import Field, FieldKind, accepted, between
+from spbench.suites.edit.ranges import bytes_text
+from spbench.suites.edit.typed import read_sweep, read_text, sweep_text, text_of
 from spbench.suites.expectations import metrics_of
-from spbench.suites.field import Field, FieldKind, accepted, between
 from spbench.suites.model import Bound, CaseEntry
-from spbench.suites.ranges import bytes_text
 from spbench.suites.settings import LaunchSettings
-from spbench.suites.typed import read_sweep, read_text, sweep_text, text_of
 from spbench_core.catalog.benchmark import Benchmark
 from spbench_core.catalog.parameters import Param
 

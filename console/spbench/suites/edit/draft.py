@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from spbench.suites.edit.writing import key_lines, plain
 from spbench.suites.overrides import as_written
-from spbench.suites.writing import key_lines, plain
 from spbench.suites.yaml_nodes import Node
 
 Swept = Mapping[str, Sequence[Any]]

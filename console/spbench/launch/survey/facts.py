@@ -12,7 +12,6 @@ from spbench.launch.doctor import no_torch
 from spbench.launch.finding import Finding
 from spbench.launch.gpus.facts import NO_GPUS, HostGpus, MpiMemory
 from spbench.launch.gpus.findings import amiss
-from spbench.launch.host_question import PROBE_PATIENCE
 from spbench.launch.mpi_probe import (
     INSTALL,
     LackingError,
@@ -20,7 +19,8 @@ from spbench.launch.mpi_probe import (
     mpi_memory_in,
     probed_in,
 )
-from spbench.launch.reach import UNKNOWN_NAME
+from spbench.launch.survey.question import PROBE_PATIENCE
+from spbench.launch.survey.reach import UNKNOWN_NAME
 from spbench_core import host_facts
 
 CLOCK_TOLERANCE = 1.0

@@ -8,12 +8,12 @@ from decimal import Decimal
 from typing import Any
 
 from spbench.errors import UsageError
-from spbench.suites import ranges
-from spbench.suites.field import Field
+from spbench.suites.edit import ranges
+from spbench.suites.edit.field import Field
+from spbench.suites.edit.writing import flow, scalar
 from spbench.suites.parameters import read_item
 from spbench.suites.scalars import core_scalar
 from spbench.suites.wording import complaint
-from spbench.suites.writing import flow, scalar
 from spbench.suites.yaml_nodes import YamlError, compose
 from spbench_core.catalog.parameters import LISTS
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from spbench.errors import UsageError, did_you_mean
-from spbench.launch.host_names import expand, fold
+from spbench.launch.hosts.names import expand, fold
 
 MOST_HOSTS = 100_000
 ACCEPTED = "a line is HOST, HOST:COUNT[:HCA[:PORT]], HOST slots=COUNT, or node[01-04]:COUNT"

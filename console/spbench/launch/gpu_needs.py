@@ -8,12 +8,12 @@ from itertools import islice
 
 from spbench.errors import MissingError
 from spbench.launch.gpus.facts import HostGpus, trouble
-from spbench.launch.host_facts import HostFacts
-from spbench.launch.host_names import fold, is_local
-from spbench.launch.hosts import Hosts
+from spbench.launch.hosts.hosts import Hosts
+from spbench.launch.hosts.names import fold, is_local
 from spbench.launch.jobs import Job, Launch, chosen_elsewhere
 from spbench.launch.mpi_probe import MpiLibrary
-from spbench.launch.survey import survey
+from spbench.launch.survey.facts import HostFacts
+from spbench.launch.survey.survey import survey
 from spbench.suites.case import Case
 from spbench.suites.settings import LaunchSettings
 from spbench_core.catalog.kvstore import devices_of

@@ -1,0 +1,1 @@
+"""Hosts: their names, hostfiles and slots."""

@@ -1,0 +1,1 @@
+"""Launchers: one module each, from a job to its launcher's command."""

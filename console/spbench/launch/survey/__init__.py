@@ -1,0 +1,1 @@
+"""Surveys of hosts: what each has, whether it can be reached, in what they differ."""
