@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from spbench.launch.detect import find_launcher
-from spbench.launch.launchers.base import JobSpec, Placed
+from spbench.launch.launcher import JobSpec, Placed
 from spbench.suites.settings import LaunchSettings
 
 pytestmark = pytest.mark.cluster

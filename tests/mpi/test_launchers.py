@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from spbench.launch.detect import Found, MpiLibrary, find_launcher, launcher_named, mpi_library
-from spbench.launch.launchers.base import JobSpec, Placed
+from spbench.launch.launcher import JobSpec, Placed
 from spbench.launch.program import wrapped
 from spbench.suites.settings import LaunchSettings
 

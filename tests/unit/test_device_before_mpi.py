@@ -4,10 +4,10 @@ import ctypes
 
 import pytest
 
-from spbench_workers.device import nearness
-from spbench_workers.device.before_mpi import take_gpu
-from spbench_workers.device.driver import Driver
-from spbench_workers.device.local_rank import told_local_rank
+from spbench_workers.binding import nearness
+from spbench_workers.binding.before_mpi import take_gpu
+from spbench_workers.binding.driver import Driver
+from spbench_workers.binding.local_rank import told_local_rank
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_without_a_driver_nothing_happens():
 
 
 def test_the_real_loader_finds_no_driver_or_one_that_counts():
-    from spbench_workers.device.driver import driver
+    from spbench_workers.binding.driver import driver
 
     found = driver()
     assert found is None or found.count() >= 0

@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from spbench_workers import comm as comm_module
+from spbench_workers.binding.local_rank import VARIABLES
 from spbench_workers.comm import World, open_world
 from spbench_workers.context import Context
 from spbench_workers.device import choice
 from spbench_workers.device.choice import NoDeviceError, device_of
-from spbench_workers.device.local_rank import VARIABLES
 from spbench_workers.errors import CannotRunError
 
 HOST = "node01"

@@ -13,7 +13,7 @@ from spbench.engine.job_run import JobPlan, JobRun
 from spbench.engine.processes import members
 from spbench.engine.recorder import Recorder
 from spbench.launch.jobs import Job
-from spbench.launch.launchers.base import Command
+from spbench.launch.launcher import Command
 from spbench.record.event_log import EventLog
 from spbench.record.folder import create
 from spbench.record.state import RunState

@@ -7,7 +7,7 @@ import pytest
 
 from spbench.launch.jobs import _kernel_loading_environment
 from spbench_workers import standalone
-from spbench_workers.device.before_mpi import kernel_loading, load_kernels_first
+from spbench_workers.binding.before_mpi import kernel_loading, load_kernels_first
 
 NAME = "CUDA_MODULE_LOADING"
 

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from spbench_core.catalog import BENCHMARKS
+from spbench_workers.binding.local_rank import VARIABLES
 from spbench_workers.device import choice
 from spbench_workers.device.choice import NoDeviceError
-from spbench_workers.device.local_rank import VARIABLES
 from spbench_workers.kvstore import report
 from spbench_workers.kvstore.keys.arena import Arena
 from spbench_workers.kvstore.store import opening

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from spbench.errors import UsageError
 from spbench.launch.detect import launcher_named
+from spbench.launch.launcher import Command, JobSpec, Placed
 from spbench.launch.launchers import mpirun_rsh
-from spbench.launch.launchers.base import Command, JobSpec, Placed
 from spbench.suites.settings import LaunchSettings
 
 FOUR = (Placed("node01", 2), Placed("node02", 2))

@@ -12,7 +12,7 @@ from spbench.errors import UsageError
 from spbench.launch.detect import launcher_named
 from spbench.launch.hosts.hosts import Host, Hosts, parse_hosts, read_hostfile
 from spbench.launch.hosts.names import fold
-from spbench.launch.launchers.base import Placed
+from spbench.launch.launcher import Placed
 
 REPO = Path(__file__).parents[2]
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from spbench.errors import MissingError
 from spbench.launch.hosts.hosts import Host, Hosts, parse_hosts
-from spbench.launch.launchers.base import Placed
+from spbench.launch.launcher import Placed
 from spbench.launch.placement import available_slots, is_local, oversubscribed, place
 
 

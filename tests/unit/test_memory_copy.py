@@ -7,7 +7,8 @@ import pytest
 import torch
 from recorded import choice_of, context_of, said, value_of
 
-from spbench_workers.device import choice, nearness
+from spbench_workers.binding import nearness
+from spbench_workers.device import choice
 from spbench_workers.device.choice import NoDeviceError
 from spbench_workers.errors import CannotRunError
 from spbench_workers.memory import copy, cores

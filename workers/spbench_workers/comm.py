@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from spbench_workers.device.nearness import nodes_of_cores
+from spbench_workers.binding.nearness import nodes_of_cores
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -40,8 +40,8 @@ def open_world() -> World:
     """Start MPI and say where this rank stands. Sets the number of OMP threads before torch."""
     import mpi4py
 
-    from spbench_workers.device.before_mpi import take_gpu
-    from spbench_workers.device.driver import driver
+    from spbench_workers.binding.before_mpi import take_gpu
+    from spbench_workers.binding.driver import driver
 
     take_gpu(os.environ, driver)
     # One thread at a time calls MPI, with a GPU autograd's own in turn with the main one: a library

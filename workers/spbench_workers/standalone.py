@@ -15,9 +15,9 @@ from typing import Any, NoReturn
 from spbench_core.catalog import BENCHMARKS, COMMON_FAULTS
 from spbench_core.catalog.benchmark import Benchmark
 from spbench_core.catalog.parameters import Params
+from spbench_workers.binding.before_mpi import load_kernels_first
 from spbench_workers.comm import DisagreementError, World, agree, open_world
 from spbench_workers.context import Context
-from spbench_workers.device.before_mpi import load_kernels_first
 from spbench_workers.errors import CannotRunError
 from spbench_workers.session import load_runners, run
 

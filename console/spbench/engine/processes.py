@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from spbench.errors import FailedRunError, MissingError
-from spbench.launch.launchers.base import Command
+from spbench.launch.launcher import Command
 from spbench.record.event_log import unwritable
 from spbench_core.events.rank_events import ENV_RUN
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from spbench.errors import MissingError
-from spbench.launch.launchers.base import Launcher
+from spbench.launch.launcher import Launcher
 from spbench.launch.mpi_probe import PROBE, MpiLibrary, library_in, probed_in
 from spbench.launch.program import interpreter, wrapped
 from spbench.suites.settings import LAUNCHERS, LaunchSettings

@@ -12,7 +12,7 @@ from pathlib import Path
 from spbench.errors import FailedRunError, MissingError, UsageError
 from spbench.launch.detect import Found, MpiLibrary, find_launcher, mpi_library
 from spbench.launch.hosts.hosts import Hosts, read_hostfile
-from spbench.launch.launchers.base import (
+from spbench.launch.launcher import (
     ALLOCATIONS,
     Command,
     JobSpec,

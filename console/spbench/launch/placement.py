@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from spbench.errors import MissingError
 from spbench.launch.hosts.hosts import Host, Hosts
 from spbench.launch.hosts.names import is_local
-from spbench.launch.launchers.base import Placed
+from spbench.launch.launcher import Placed
 
 __all__ = ["available_slots", "cores", "is_local", "oversubscribed", "place"]
 

@@ -9,11 +9,11 @@ from typing import Any
 import torch
 
 from spbench_core.host_facts import driver_version
+from spbench_workers.binding.driver import driver
+from spbench_workers.binding.local_rank import told_local_rank
+from spbench_workers.binding.nearness import place_of
 from spbench_workers.context import Context
-from spbench_workers.device.driver import driver
 from spbench_workers.device.formats import multiply_fp32
-from spbench_workers.device.local_rank import told_local_rank
-from spbench_workers.device.nearness import place_of
 from spbench_workers.errors import CannotRunError
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"

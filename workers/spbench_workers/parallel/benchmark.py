@@ -6,8 +6,8 @@ import os
 from array import array
 from pathlib import Path
 
+from spbench_workers.binding.before_mpi import kernel_loading
 from spbench_workers.context import Context
-from spbench_workers.device.before_mpi import kernel_loading
 from spbench_workers.device.memory import give_back
 from spbench_workers.errors import CannotRunError
 from spbench_workers.images.opening import Images, open_images

@@ -10,7 +10,9 @@ from spbench_core.layout.micro_batches import MicroBatch
 from spbench_core.layout.stages import ModelLayout
 from spbench_core.models.layers import Model
 from spbench_workers.parallel.precision.formats import FP32, Precision
-from spbench_workers.parallel.training.master_comm import OWNER
+
+MIRROR, OWNER = 0, 1
+"""The directions whose copies send gradients, and own the weights, in ``one_way`` layouts."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from spbench.launch.launchers.base import Command, JobSpec, Placed, counts
+from spbench.launch.launcher import Command, JobSpec, Placed, counts
 from spbench.launch.launchers.failures import SSH_FAILURES, failure, first_sentence, killed
 from spbench.launch.launchers.search import output_of, search
 

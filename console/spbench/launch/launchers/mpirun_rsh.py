@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from spbench.errors import UsageError
-from spbench.launch.launchers.base import Command, JobSpec, Placed
+from spbench.launch.launcher import Command, JobSpec, Placed
 from spbench.launch.launchers.failures import SSH_FAILURES, failure, first_sentence, killed
 from spbench.launch.launchers.search import output_of, search
 from spbench_core.mpi_builds import built_with_cuda

@@ -26,11 +26,10 @@ from torch import nn
 from spbench_core.layout.stages import ModelLayout, Place
 from spbench_workers.device.host_memory import HostMemory
 from spbench_workers.device.streams import is_gpu, streams_of
+from spbench_workers.parallel.plan import MIRROR, OWNER
 from spbench_workers.parallel.training.gradients import BUCKET, FlatGradients
 from spbench_workers.spatial.transports import memory_of
 
-MIRROR, OWNER = 0, 1
-"""The directions whose copies send gradients, and own the weights."""
 _GRADIENTS, _WEIGHTS = 0, 1
 _AHEAD = 2
 """Buckets of gradients that an owner has memory for: it adds one while the next comes."""

@@ -12,10 +12,10 @@ from torch import nn
 
 from spbench_core.layout.micro_batches import MicroBatch
 from spbench_core.layout.stages import ModelLayout, Place
-from spbench_workers.parallel.plan import Learning
+from spbench_workers.parallel.plan import MIRROR, OWNER, Learning
 from spbench_workers.parallel.precision.loss_scale import LossScale
 from spbench_workers.parallel.training.gradients import FlatGradients, sharings
-from spbench_workers.parallel.training.master_comm import MIRROR, OWNER, OneWay
+from spbench_workers.parallel.training.master_comm import OneWay
 from spbench_workers.parallel.training.running_statistics import MirroredStatistics
 from spbench_workers.parallel.training.updates import Updates
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from itertools import pairwise
 
 from spbench_core.events.rank_events import ENV_DEVICE, ENV_KERNEL_LOADING
-from spbench_workers.device.driver import Driver
-from spbench_workers.device.local_rank import told_local_rank
+from spbench_workers.binding.driver import Driver
+from spbench_workers.binding.local_rank import told_local_rank
 
 
 def take_gpu(environ: Mapping[str, str], load: Callable[[], Driver | None]) -> int | None:
