@@ -142,7 +142,7 @@ def test_no_module_of_the_console_brings_in_torch_or_mpi():
 
 
 def test_the_workers_import_nothing_of_the_console():
-    names = ["session", "by_hand", "link.pingpong"]
+    names = ["session", "standalone", "link.pingpong"]
     modules = modules_after(IMPORTS, *(f"spbench_workers.{name}" for name in names))
     assert "spbench_workers.session" in modules
     assert "spbench" not in packages(modules)

@@ -4,7 +4,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spbench.planner.simulation.interleaved import turns
 from spbench_core.layout.groups import groups_of
 from spbench_core.layout.micro_batches import micro_batches
 from spbench_core.layout.stages import ModelLayout, Place, Stage, model_layout
@@ -201,13 +200,3 @@ def test_rounds_and_the_schedule_belong_together():
         step_orders(pipeline(2, 2), micro_batches(2, 2), "1f1b")
     with pytest.raises(ValueError, match="interleaved is not for layouts of 1 rounds"):
         orders_of(model_layout(2), 2)
-
-
-@given(STAGES, ROUNDS, GROUPS)
-def test_the_planner_simulates_the_order_that_ranks_work_in(stages, rounds, groups):
-    """The rooms are apart, so the rule is written in both."""
-    parts = stages * groups
-    for position in range(stages):
-        order = interleaved_order(position, stages, rounds, range(parts))
-        told = [(task.kind == "forward", task.stage, task.micro_batch) for task in order]
-        assert told == [tuple(turn) for turn in turns(position, stages, rounds, parts)]

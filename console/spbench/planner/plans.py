@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from spbench_core.schedule.orders import Schedule
+
 Mode = Literal["hpgo", "best"]
-Schedule = Literal["gpipe", "1f1b", "1f1b-deep", "interleaved"]
-"""Orders of forward and backward passes: all forwards first; at most ``S - i`` micro-batches in
-flight at stage ``i`` of ``S``; at most ``2 (S - i) - 1``; a stage of each device in every round."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from spbench_core.catalog.benchmark import ParamError
 from spbench_core.catalog.parameters import Param, Params
 from spbench_core.catalog.shared_params import DEVICE, SEED, iterations, warmup
 from spbench_core.catalog.tiles import IMAGE_SIZE
+from spbench_core.schedule.orders import SCHEDULES
 
 SCHEMES = ("sequential", "lp", "sp", "gems", "gems_sp")
 
@@ -80,7 +81,7 @@ _SPEED = (
         "order of micro-batches: backward as soon as it can (1f1b, default), with nearly twice as "
         "many micro-batches ahead (1f1b-deep), with several stages a rank (interleaved), or after "
         "all forward",
-        choices=("1f1b", "gpipe", "1f1b-deep", "interleaved"),
+        choices=SCHEDULES,
     ),
     Param(
         "rounds",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from spbench_core.catalog.benchmark import ParamError
 from spbench_core.catalog.model_layout import members_of
 from spbench_core.catalog.parameters import Params
+from spbench_core.schedule.orders import INTERLEAVED
 
-INTERLEAVED = "interleaved"
 _ROUNDS = 2
 _STAGES = 2
 """Of a round, at least: with one, a rank would be its own neighbour."""

@@ -26,13 +26,10 @@ from spbench_core.catalog.model_params import (
     check_tf32,
     multiplies_either_way,
 )
-from spbench_core.catalog.model_rounds import (
-    INTERLEAVED,
-    check_round_members,
-    resolve_rounds,
-)
+from spbench_core.catalog.model_rounds import check_round_members, resolve_rounds
 from spbench_core.catalog.parameters import Params
 from spbench_core.layout.tiles import parse_pair
+from spbench_core.schedule.orders import INTERLEAVED
 
 if TYPE_CHECKING:
     from spbench_core.models.layers import Model

@@ -13,12 +13,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from functools import lru_cache
+from typing import Final, Literal, get_args
 
 Kind = Literal["forward", "backward"]
-SCHEDULES = ("1f1b", "gpipe", "1f1b-deep")
-"""Of one stage a rank."""
-INTERLEAVED = "interleaved"
+StageSchedule = Literal["1f1b", "gpipe", "1f1b-deep"]
+"""The schedules in which each rank has one stage."""
+Schedule = Literal[StageSchedule, "interleaved"]
+STAGE_SCHEDULES: tuple[StageSchedule, ...] = get_args(StageSchedule)
+INTERLEAVED: Final = "interleaved"
+SCHEDULES: tuple[Schedule, ...] = (*STAGE_SCHEDULES, INTERLEAVED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +58,7 @@ def stage_order(
     """Return what a stage does with micro-batches that pass through one pipeline.
 
     Args:
-        schedule: One of `SCHEDULES`.
+        schedule: One of `STAGE_SCHEDULES`.
         stage: Which stage.
         stages: How many there are.
         micro_batches: Their numbers, in the order in which they come.
@@ -68,13 +72,21 @@ def stage_order(
     if forward_only:
         return tuple(forward)
     backward = [Task("backward", index, stage, direction) for index in micro_batches]
-    if schedule == "gpipe":
-        return (*forward, *backward)
-    if schedule == "1f1b":
-        return _one_forward_one_backward(forward, backward, stages - 1 - stage)
-    if schedule == "1f1b-deep":
-        return _one_forward_one_backward(forward, backward, 2 * (stages - 1 - stage))
-    raise ValueError(f"{schedule!r} is none of {', '.join(SCHEDULES)}")
+    ahead = stage_in_flight(schedule, stage, stages, len(forward)) - 1
+    return _one_forward_one_backward(forward, backward, ahead)
+
+
+def stage_in_flight(schedule: str, stage: int, stages: int, micro_batches: int) -> int:
+    """Return how many micro-batches a stage keeps at most between forward and backward.
+
+    Raises:
+        ValueError: There is no such schedule.
+    """
+    following = stages - 1 - stage
+    ahead = {"1f1b": following, "gpipe": micro_batches, "1f1b-deep": 2 * following}
+    if schedule not in ahead:
+        raise ValueError(f"{schedule!r} is none of {', '.join(STAGE_SCHEDULES)}")
+    return min(ahead[schedule] + 1, micro_batches)
 
 
 def interleaved_order(
@@ -104,7 +116,7 @@ def interleaved_order(
         ValueError: Their number is no multiple of ``stages``. With a smaller last group ranks may
             wait for each other for ever.
     """
-    if len(micro_batches) % stages and not forward_only:
+    if not forward_only and not can_interleave(len(micro_batches), stages):
         raise ValueError(f"{len(micro_batches)} micro-batches are no multiple of {stages} stages")
     firsts = range(0, len(micro_batches), stages)
     groups = [micro_batches[first : first + stages] for first in firsts]
@@ -123,6 +135,32 @@ def interleaved_order(
     backward = tasks("backward", range(rounds)[::-1])
     ahead = 2 * (stages - 1 - position) + (rounds - 1) * stages
     return _one_forward_one_backward(forward, backward, ahead)
+
+
+def can_interleave(micro_batches: int, stages: int) -> bool:
+    """Return whether micro-batches come in groups of as many as a round has stages."""
+    return micro_batches % stages == 0
+
+
+@lru_cache(maxsize=4096)
+def interleaved_in_flight(
+    position: int, stages: int, rounds: int, micro_batches: int
+) -> tuple[tuple[int, ...], ...]:
+    """Return what a rank of `interleaved_order` keeps at once: micro-batches in flight, by round.
+
+    Of all combinations that a step comes to, those that no other exceeds in every round.
+    """
+    held = [0] * rounds
+    seen = set()
+    for task in interleaved_order(position, stages, rounds, range(micro_batches)):
+        held[task.stage // stages] += 1 if task.kind == "forward" else -1
+        if task.kind == "forward":
+            seen.add(tuple(held))
+    return tuple(each for each in sorted(seen) if not any(_exceeds(other, each) for other in seen))
+
+
+def _exceeds(one: Sequence[int], other: Sequence[int]) -> bool:
+    return one != other and all(a >= b for a, b in zip(one, other, strict=True))
 
 
 def _one_forward_one_backward(forward: list[Task], backward: list[Task], ahead: int) -> Order:

@@ -7,8 +7,9 @@ from spbench.planner.hpgo.costs import work_of
 from spbench.planner.profile.antichains import antichain_states
 from spbench.planner.profile.files import load_profile
 from spbench.planner.profile.layers import Profile
-from spbench.planner.simulation.memory import in_flight, stage_memory
+from spbench.planner.simulation.memory import stage_memory
 from spbench.planner.training import Training
+from spbench_core.schedule.orders import stage_in_flight
 
 
 def found(profile, ends, training):
@@ -99,8 +100,8 @@ def test_a_straight_pipeline_by_hand():
     [("gpipe", [9, 9, 9]), ("1f1b", [3, 2, 1]), ("1f1b-deep", [5, 3, 1])],
 )
 def test_micro_batches_in_flight(schedule, counts):
-    assert [in_flight(schedule, at, 3, 9) for at in range(3)] == counts
-    assert [in_flight(schedule, at, 3, 1) for at in range(3)] == [1, 1, 1]
+    assert [stage_in_flight(schedule, at, 3, 9) for at in range(3)] == counts
+    assert [stage_in_flight(schedule, at, 3, 1) for at in range(3)] == [1, 1, 1]
 
 
 def test_memory_by_hand():

@@ -15,11 +15,13 @@ from spbench.planner.output.trace import trace
 from spbench.planner.output.verification import Compared, Verified
 from spbench.planner.plans import Plan, Stage
 from spbench.planner.search.estimate import closed_form
-from spbench.planner.simulation.interleaved import flights, turns
-from spbench.planner.simulation.memory import in_flight
-from spbench.planner.simulation.rounds_timetable import rounds_timetable
 from spbench.planner.simulation.step import simulate
-from spbench.planner.simulation.timetable import timetable
+from spbench_core.schedule.orders import (
+    interleaved_in_flight,
+    interleaved_order,
+    stage_in_flight,
+)
+from spbench_core.schedule.timetable import rounds_timetable, timetable
 
 SCHEDULES = "gpipe", "1f1b", "1f1b-deep"
 whole = st.integers(0, 9).map(float)
@@ -185,7 +187,7 @@ def test_a_message_of_a_group_waits_for_the_one_before_it():
 def test_memory_of_an_interleaved_step_is_that_of_all_stages_of_a_device():
     stages = in_rounds(2, fixed_bytes=100.0, held_bytes=10.0, once_bytes=1.0)
     found = simulate(plan_of(stages, 4, "interleaved"))
-    assert flights(0, 2, 2, 4) == ((3, 2), (4, 1))
+    assert interleaved_in_flight(0, 2, 2, 4) == ((3, 2), (4, 1))
     assert found.peak_bytes == (251, 231, 251, 231)
     assert found.kept_bytes == (50, 30, 50, 30)
 
@@ -240,8 +242,8 @@ def test_an_interleaved_step_is_what_fixed_points_give(drawn_rounds):
     assert found.end_s == run_rounds(times, [each.send_s for each in stages], groups, count)
     assert closed_form(stages, "interleaved", count, rounds) <= found.end_s
     for group in range(groups):
-        order = turns(group, groups, rounds, count)
-        told = [("F" if turn.forward else "B", *turn[1:]) for turn in order]
+        order = interleaved_order(group, groups, rounds, range(count))
+        told = [(task.kind[0].upper(), task.stage, task.micro_batch) for task in order]
         assert told == rounds_order(group, groups, rounds, count)
 
 
@@ -267,7 +269,7 @@ counts = st.integers(1, 12)
 @given(pipelines(), counts, st.sampled_from(SCHEDULES))
 def test_simulated_is_what_fixed_points_give(stages, count, schedule):
     times = [(each.forward_s, each.backward_s, each.all_reduce_s) for each in stages]
-    flight = [in_flight(schedule, at, len(stages), count) for at in range(len(stages))]
+    flight = [stage_in_flight(schedule, at, len(stages), count) for at in range(len(stages))]
     sends = [each.send_s for each in stages]
     assert timetable(stages, schedule, count).end_s == run(times, sends, flight, count)
 
@@ -315,7 +317,7 @@ def test_spans_of_a_device_or_link_do_not_overlap_and_follow_one_another(stages,
             for span in row.values()
         )
     assert found.in_flight == tuple(
-        in_flight(schedule, at, len(stages), count) for at in range(len(stages))
+        stage_in_flight(schedule, at, len(stages), count) for at in range(len(stages))
     )
 
 

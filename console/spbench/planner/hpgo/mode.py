@@ -11,8 +11,9 @@ from spbench.planner.plans import Plan, Stage
 from spbench.planner.profile.antichains import antichain_states
 from spbench.planner.profile.layers import Profile
 from spbench.planner.profile.states import States
-from spbench.planner.simulation.memory import in_flight, stage_memory
+from spbench.planner.simulation.memory import stage_memory
 from spbench.planner.training import Training
+from spbench_core.schedule.orders import stage_in_flight
 
 
 def plan_hpgo(profile: Profile, cluster: Cluster, training: Training) -> Plan:
@@ -73,7 +74,7 @@ def _stages(states: States, work: Work, wires: Wires, draft: Draft) -> tuple[Sta
                 backward_s=share * states.between(states.backward_s, start, end),
                 send_s=_send_seconds(work, wires, draft, at),
                 all_reduce_s=wires.all_reduce(group) * work.parameter_bytes(start, end - 1),
-                memory_bytes=memory.peak(in_flight("1f1b", at, len(ends), micro)),
+                memory_bytes=memory.peak(stage_in_flight("1f1b", at, len(ends), micro)),
                 fixed_bytes=memory.fixed,
                 held_bytes=memory.held,
                 once_bytes=memory.once,

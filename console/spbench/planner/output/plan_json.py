@@ -6,7 +6,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from spbench.planner.plans import Mode, Plan, Schedule, Stage
+from spbench.planner.plans import Mode, Plan, Stage
+from spbench_core.schedule.orders import Schedule
 
 SCHEMA = "spbench.plan/1"
 

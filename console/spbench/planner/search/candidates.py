@@ -7,13 +7,26 @@ from itertools import cycle
 from typing import NamedTuple
 
 from spbench.planner.cluster.placement import Group
-from spbench.planner.plans import Schedule, Stage
+from spbench.planner.plans import Stage
 from spbench.planner.profile.work import Work
 from spbench.planner.search.cost_model import Prices, Sharing
-from spbench.planner.simulation.interleaved import divides, flights
-from spbench.planner.simulation.memory import Memory, StageSchedule, in_flight, most_kept
+from spbench.planner.simulation.memory import Memory, most_kept
+from spbench_core.schedule.orders import (
+    INTERLEAVED,
+    STAGE_SCHEDULES,
+    Schedule,
+    StageSchedule,
+    can_interleave,
+    interleaved_in_flight,
+    stage_in_flight,
+)
 
-SCHEDULES: tuple[StageSchedule, ...] = ("1f1b", "1f1b-deep", "gpipe")
+
+def _by_memory(schedule: StageSchedule) -> int:
+    return stage_in_flight(schedule, 0, 4, 100)
+
+
+SCHEDULES = tuple(sorted(STAGE_SCHEDULES, key=_by_memory))
 """In the order of the memory they need: of equally fast ones the first is taken."""
 
 
@@ -42,7 +55,7 @@ class Shape(NamedTuple):
     def schedules(self, micro_batches: int) -> tuple[Schedule, ...]:
         """Return the schedules in which it can be run."""
         if self.rounds > 1:
-            return ("interleaved",) if divides(len(self.groups), micro_batches) else ()
+            return (INTERLEAVED,) if can_interleave(micro_batches, len(self.groups)) else ()
         return SCHEDULES[: 1 if len(self.ends) == 1 else None]
 
 
@@ -102,8 +115,8 @@ def _recomputing(prices: Prices, draft: Draft) -> list[bool] | None:
     found: list[bool] = []
     for at, (start, end, group) in enumerate(spans):
         sharing = prices.sharing(group, micro_batch)
-        if schedule != "interleaved":
-            kept = in_flight(schedule, at, len(spans), micro_batches)
+        if schedule != INTERLEAVED:
+            kept = stage_in_flight(schedule, at, len(spans), micro_batches)
             again = prices.recomputes(sharing, start, end, kept)
         elif at < len(shape.groups):
             again = _group_recomputes(prices, shape, at, sharing, micro_batches)
@@ -139,7 +152,7 @@ def _memories(prices: Prices, shape: Shape, at: int, work: Work, recompute: bool
 
 def _peak(memories: Sequence[Memory], shape: Shape, at: int, micro_batches: int) -> float:
     """Return the most that is in use on a device of a group in an interleaved step."""
-    counts = flights(at, len(shape.groups), shape.rounds, micro_batches)
+    counts = interleaved_in_flight(at, len(shape.groups), shape.rounds, micro_batches)
     fixed = sum(memory.fixed for memory in memories)
     kept = most_kept([memory.held for memory in memories], counts)
     return fixed + kept + max(memory.once for memory in memories)
@@ -214,9 +227,9 @@ def _memory_of(prices: Prices, draft: Draft, at: int, work: Work, recompute: boo
     """Return the peak memory of each device of a stage, for all stages that it has."""
     shape, micro_batch, schedule = draft
     micro_batches = prices.training.global_batch_size // micro_batch
-    if schedule == "interleaved":
+    if schedule == INTERLEAVED:
         group = at % len(shape.groups)
         return _peak(_memories(prices, shape, group, work, recompute), shape, group, micro_batches)
     start, end, _ = shape.spans[at]
-    kept = in_flight(schedule, at, len(shape.ends), micro_batches)
+    kept = stage_in_flight(schedule, at, len(shape.ends), micro_batches)
     return prices.memory(work, start, end, recompute).peak(kept)

@@ -15,9 +15,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
-from spbench.planner.plans import Schedule
-from spbench.planner.simulation.memory import StageSchedule, in_flight
-from spbench.planner.simulation.timetable import Timed
+from spbench_core.schedule.orders import INTERLEAVED, Schedule, StageSchedule, stage_in_flight
+from spbench_core.schedule.timetable import Timed
 
 
 def closed_form(
@@ -33,7 +32,7 @@ def closed_form(
     """
     if schedule == "gpipe":
         return _two_flows(stages, micro_batches)
-    if schedule == "interleaved":
+    if schedule == INTERLEAVED:
         return _busiest_group(stages, len(stages) // rounds, micro_batches)
     return max(_paths(stages, schedule, micro_batches))
 
@@ -66,7 +65,7 @@ def _paths(stages: Sequence[Timed], schedule: StageSchedule, count: int) -> Iter
     total = len(stages)
     down = list(accumulate((stage.forward_s + stage.send_s for stage in stages), initial=0.0))
     up = list(accumulate((stage.backward_s + stage.send_s for stage in stages), initial=0.0))
-    most = [in_flight(schedule, at, total, count) for at in range(total)]
+    most = [stage_in_flight(schedule, at, total, count) for at in range(total)]
     tails = [_tail(stage) for stage in stages]
     for at, (stage, kept) in enumerate(zip(stages, most, strict=True)):
         forward, backward = stage.forward_s, stage.backward_s

@@ -10,7 +10,7 @@ from spbench.planner.cluster.placement import POLICIES, Group, Placements
 from spbench.planner.search.candidates import Shape
 from spbench.planner.search.cost_model import Prices
 from spbench.planner.search.scoring import Scores
-from spbench.planner.simulation.interleaved import divides
+from spbench_core.schedule.orders import can_interleave
 
 _MOST_ROUNDS = 4
 _MOST_GROUPS = 32
@@ -39,7 +39,7 @@ def interleavings(
         for rounds in range(2, _MOST_ROUNDS + 1):
             for size in micro_batches:
                 count = scores.micro_batches(size)
-                if count <= _MOST_MICRO_BATCHES and divides(len(groups), count):
+                if count <= _MOST_MICRO_BATCHES and can_interleave(count, len(groups)):
                     shape = _shape(scores.prices, groups, rounds, size)
                     found += [(shape, size)] if shape else []
     return found

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from spbench.planner.search.candidates import Draft, Pass, Shape, passes
 from spbench.planner.search.cost_model import Prices
 from spbench.planner.search.estimate import closed_form
-from spbench.planner.simulation.rounds_timetable import rounds_timetable
-from spbench.planner.simulation.timetable import timetable
+from spbench_core.schedule.orders import INTERLEAVED
+from spbench_core.schedule.timetable import rounds_timetable, timetable
 
 _GAIN = 1.0 - 1e-12
 """What a step must be shorter by to be better: more than rounding."""
@@ -104,7 +104,7 @@ class Scores:
         times = passes(self.prices, draft)
         assert times is not None  # it has a closed form
         count = self.micro_batches(draft.micro_batch)
-        if draft.schedule == "interleaved":
+        if draft.schedule == INTERLEAVED:
             step = rounds_timetable(times, draft.shape.rounds, count).end_s
         else:
             step = timetable(times, draft.schedule, count).end_s

@@ -4,20 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from operator import mul
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from spbench.planner.profile.states import States
-
-StageSchedule = Literal["gpipe", "1f1b", "1f1b-deep"]
-"""The schedules in which each device has one stage."""
-
-
-def in_flight(schedule: StageSchedule, stage: int, stages: int, micro_batches: int) -> int:
-    """Return how many micro-batches a stage keeps at most between forward and backward."""
-    if schedule == "gpipe":
-        return micro_batches
-    deep = 2 * (stages - stage) - 1
-    return min(deep if schedule == "1f1b-deep" else stages - stage, micro_batches)
 
 
 class Memory(NamedTuple):

@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from spbench.planner.errors import PlannerError
-from spbench.planner.plans import Plan, Schedule
-from spbench.planner.simulation.interleaved import divides
+from spbench.planner.plans import Plan
 from spbench.planner.simulation.memory import most_kept
-from spbench.planner.simulation.rounds_timetable import rounds_timetable
-from spbench.planner.simulation.timetable import Timetable, timetable
+from spbench_core.schedule.orders import INTERLEAVED, Schedule, can_interleave
+from spbench_core.schedule.timetable import Timetable, rounds_timetable, timetable
 
 Kind = Literal["forward", "backward", "send", "return", "all-reduce"]
 """``send`` takes a micro-batch's output to the next stage, ``return`` its gradient back."""
@@ -90,7 +89,7 @@ def simulate(plan: Plan, *, schedule: Schedule | None = None) -> Simulation:
 
 
 def _timetable(plan: Plan, schedule: Schedule) -> Timetable:
-    if schedule != "interleaved":
+    if schedule != INTERLEAVED:
         if plan.rounds > 1:
             raise PlannerError(
                 f"each device has {plan.rounds} stages, whose schedule is interleaved,"
@@ -100,7 +99,7 @@ def _timetable(plan: Plan, schedule: Schedule) -> Timetable:
     groups = len(plan.together)
     if plan.rounds == 1:
         raise PlannerError("the plan has one stage a device: there is nothing to interleave")
-    if not divides(groups, plan.micro_batches):
+    if not can_interleave(plan.micro_batches, groups):
         raise PlannerError(
             f"{plan.micro_batches} micro-batches cannot be interleaved over {groups} groups of"
             " devices; it takes a multiple of them"
