@@ -12,6 +12,7 @@ from contextlib import suppress
 import pytest
 
 from spbench_core.events import rank_events
+from spbench_core.events.fields import EventError
 from spbench_workers.channel import (
     LOST_STATUS,
     ConsoleUnreachableError,
@@ -105,7 +106,7 @@ def test_events_are_numbered_without_a_gap(console, channel):
 
 
 def test_an_event_that_cannot_be_sent_leaves_no_gap(console, channel):
-    with pytest.raises(rank_events.ProtocolError):
+    with pytest.raises(EventError):
         channel.send("metric", case="a", repeat=0, name="rate", value=float("nan"))
     channel.send("log", level="info", message="next")
     assert [console.event("hello", "log")["seq"] for _ in range(2)] == [0, 1]
@@ -119,7 +120,7 @@ def test_the_cases_are_the_answer_of_the_console(console, channel):
 
 def test_another_answer_is_refused(console, channel):
     console.reply(reply="bye")
-    with pytest.raises(rank_events.ProtocolError, match="instead of 'cases'"):
+    with pytest.raises(EventError, match="instead of 'cases'"):
         channel.receive_cases()
 
 

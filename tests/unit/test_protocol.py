@@ -5,7 +5,8 @@ from events import BY_KIND, rank_event
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spbench_core.events.rank_events import KINDS, MAX_LINE, ProtocolError, decode, encode
+from spbench_core.events.fields import EventError
+from spbench_core.events.rank_events import KINDS, MAX_LINE, decode, encode
 
 NAN = float("nan")
 INFINITY = float("inf")
@@ -40,7 +41,7 @@ def test_an_event_comes_back_as_it_went(event):
 @settings(deadline=None)
 @given(st.binary(max_size=60) | anything.map(lambda value: json.dumps(value).encode()))
 def test_garbage_is_refused_and_nothing_else_is_raised(line):
-    with pytest.raises(ProtocolError):
+    with pytest.raises(EventError):
         decode(line)
 
 
@@ -51,21 +52,21 @@ def test_every_kind_has_an_example_here():
 @pytest.mark.parametrize("value", [NAN, INFINITY, -INFINITY])
 @pytest.mark.parametrize("put", [lambda value: value, lambda value: [1.0, value]])
 def test_what_is_no_finite_number_is_not_sent(value, put):
-    with pytest.raises(ProtocolError, match="samples"):
+    with pytest.raises(EventError, match="samples"):
         encode(rank_event("samples", values=put(value)))
 
 
 @pytest.mark.parametrize("word", ["NaN", "Infinity", "-Infinity", "1e999"])
 def test_what_is_no_finite_number_is_not_taken(word):
     line = json.dumps(rank_event("samples", values=[7.25])).replace("7.25", word)
-    with pytest.raises(ProtocolError):
+    with pytest.raises(EventError):
         decode(line.encode())
 
 
 def test_the_longest_line_is_sent_and_one_byte_more_is_not():
     room = MAX_LINE - len(encode(rank_event("log", message="")))
     assert len(encode(rank_event("log", message="x" * room))) == MAX_LINE
-    with pytest.raises(ProtocolError, match=f"{MAX_LINE + 1} bytes"):
+    with pytest.raises(EventError, match=f"{MAX_LINE + 1} bytes"):
         encode(rank_event("log", message="x" * (room + 1)))
 
 
@@ -88,13 +89,13 @@ def test_the_longest_line_is_sent_and_one_byte_more_is_not():
     ],
 )
 def test_a_line_that_is_no_event_is_refused(line):
-    with pytest.raises(ProtocolError):
+    with pytest.raises(EventError):
         decode(line)
 
 
 @pytest.mark.parametrize("bomb", [b"[" * 500_000, b'{"a":' * 150_000])
 def test_a_nesting_bomb_is_refused(bomb):
-    with pytest.raises(ProtocolError):
+    with pytest.raises(EventError):
         decode(bomb)
 
 
@@ -103,7 +104,7 @@ def test_a_nesting_bomb_is_refused(bomb):
 def test_the_head_is_complete(kind, name):
     event = rank_event(kind)
     del event[name]
-    with pytest.raises(ProtocolError):
+    with pytest.raises(EventError):
         decode(json.dumps(event).encode())
 
 
@@ -137,7 +138,7 @@ def test_the_head_is_complete(kind, name):
 def test_a_field_that_is_missing_is_named(kind, name):
     event = rank_event(kind)
     del event[name]
-    with pytest.raises(ProtocolError, match=f"{kind}.*{name}"):
+    with pytest.raises(EventError, match=f"{kind}.*{name}"):
         decode(json.dumps(event).encode())
 
 
@@ -160,7 +161,7 @@ def test_a_field_that_is_missing_is_named(kind, name):
     ],
 )
 def test_a_field_of_another_type_is_refused(kind, name, wrong):
-    with pytest.raises(ProtocolError):
+    with pytest.raises(EventError):
         decode(json.dumps(rank_event(kind, **{name: wrong})).encode())
 
 
@@ -178,20 +179,20 @@ def test_a_field_of_another_type_is_refused(kind, name, wrong):
     ],
 )
 def test_true_is_no_number(kind, name):
-    with pytest.raises(ProtocolError):
+    with pytest.raises(EventError):
         decode(json.dumps(rank_event(kind, **{name: True})).encode())
 
 
 @pytest.mark.parametrize("values", [["1.0"], [None], [True], [[1.0]], [{}], [10**400]])
 def test_samples_are_numbers(values):
-    with pytest.raises(ProtocolError):
+    with pytest.raises(EventError):
         decode(json.dumps(rank_event("samples", values=values)).encode())
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if "case" in BY_KIND[kind]])
 def test_only_a_rank_that_knows_its_number_speaks_of_cases(kind):
     event = rank_event(kind, rank=None)
-    with pytest.raises(ProtocolError):
+    with pytest.raises(EventError):
         decode(json.dumps(event).encode())
 
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
 from spbench_core.events import rank_events
+from spbench_core.events.fields import EventError
 
 REPLY_TIMEOUT = 600.0
 """Seconds to wait for an answer of the console. Its death ends the rank at once, in any case."""
@@ -110,7 +111,7 @@ class TcpChannel(_Numbered):
         except queue.Empty:
             raise TimeoutError(f"the console did not answer in {REPLY_TIMEOUT:g} s") from None
         if answer.get("reply") != kind:
-            raise rank_events.ProtocolError(f"the console answered {answer} instead of {kind!r}")
+            raise EventError(f"the console answered {answer} instead of {kind!r}")
         return answer
 
     def _watch(self) -> None:

@@ -14,11 +14,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
+from spbench_core.events.fields import EventError
 from spbench_core.events.rank_events import (
     CONNECT_TIMEOUT,
     MAX_HELLO,
     MAX_LINE,
-    ProtocolError,
     decode,
 )
 
@@ -114,7 +114,7 @@ class RankConnection(asyncio.Protocol):
     def _greet(self, line: bytes) -> None:
         try:
             hello = decode(line) if len(line) <= MAX_HELLO else {}
-        except ProtocolError:
+        except EventError:
             hello = {}
         token = str(hello.get("token", "")).encode(errors="replace")
         if hello.get("event") != "hello" or not self._collector.knows(token):
@@ -133,7 +133,7 @@ class RankConnection(asyncio.Protocol):
         events: list[Event] = []
         try:
             events.extend(map(decode, lines))
-        except ProtocolError as error:
+        except EventError as error:
             wrong = f"sent a line that is no event: {error}"
             self._deliver(lines[: len(events)], events, wrong)
             return

@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from spbench.errors import FailedRunError
-from spbench.record.event_log import EventLog, console_event, encode
+from spbench.record.event_log import EventLog, encode
 from spbench.record.state import RunState
+from spbench_core.events.run_events import run_event
 
 View = Callable[[Mapping[str, Any]], None]
 """Called with each event once the state has it."""
@@ -24,7 +25,7 @@ class Recorder:
 
     def say(self, kind: str, **fields: Any) -> None:
         """Record an event of the console's own."""
-        event = console_event(kind, **fields)
+        event = run_event(kind, **fields)
         self._write(encode(event))
         self._show(event)
 

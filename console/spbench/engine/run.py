@@ -20,13 +20,14 @@ from spbench.errors import ExitCode, FailedRunError, SpbenchError
 from spbench.launch.detect import abandon_probes
 from spbench.launch.jobs import Job
 from spbench.record.environment import facts
-from spbench.record.event_log import EventLog, console_event
+from spbench.record.event_log import EventLog
 from spbench.record.findings import findings
 from spbench.record.folder import RunFolder, create, working_folder
 from spbench.record.judge import verdict_of
 from spbench.record.state import RunState
 from spbench.report.build import build_report
 from spbench.suites.case import Case
+from spbench_core.events.run_events import run_event
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +153,7 @@ class Run:
             with suppress(SpbenchError):  # as much of it as can still be written
                 recorder.say("run_end", **end)
                 folder.write_json("run.json", folder.read_json("run.json") | _ended(end))
-            self._state.apply(console_event("run_end", **end))
+            self._state.apply(run_event("run_end", **end))
             report = build_report(self._state)
         return Outcome(folder, ExitCode(end["exit_code"]), report)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -52,11 +51,6 @@ def unwritable(path: Path, error: OSError) -> FailedRunError:
 def encode(event: Mapping[str, Any]) -> bytes:
     """Return a console event as one line."""
     return json.dumps(event, separators=(",", ":"), allow_nan=False).encode() + b"\n"
-
-
-def console_event(kind: str, **fields: Any) -> dict[str, Any]:
-    """Return an event of the console's own; it has a time and no rank."""
-    return {"event": kind, "time": round(time.time(), 6), **fields}
 
 
 def read_events(path: Path) -> Iterator[dict[str, Any]]:

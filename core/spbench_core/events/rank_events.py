@@ -11,6 +11,20 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from spbench_core.events.fields import (
+    FLAG,
+    INTEGER,
+    LEFT_OUT,
+    LIST,
+    NOTHING,
+    NUMBER,
+    OBJECT,
+    TEXT,
+    EventError,
+    Fields,
+    check,
+)
+
 SCHEMA = "spbench.events/1"
 
 ENV_COLLECTOR = "SPBENCH_COLLECTOR"
@@ -41,78 +55,63 @@ ASLEEP = "asleep"
 
 Event = dict[str, Any]
 
-_TEXT = frozenset({str})
-_INTEGER = frozenset({int})
-_NUMBER = frozenset({int, float})
-_FLAG = frozenset({bool})
-_LIST = frozenset({list})
-_OBJECT = frozenset({dict})
-_NOTHING = type(None)
-_MISSING = object()
-_LEFT_OUT = frozenset({type(_MISSING)})
-"""The type of a field that is not there: no JSON value has it."""
-_HEAD = {"seq": _INTEGER, "time": _NUMBER}
-_RANK = {"rank": _INTEGER}
-_RANK_OR_NONE = {"rank": _INTEGER | {_NOTHING}}
-_OF_CASE = {**_HEAD, **_RANK, "case": _TEXT}
-_OF_REPEAT = {**_OF_CASE, "repeat": _INTEGER}
-_FIELDS: dict[str, dict[str, frozenset[type]]] = {
-    "hello": {**_HEAD, **_RANK_OR_NONE, "token": _TEXT, "host": _TEXT, "pid": _INTEGER},
+_HEAD = {"seq": INTEGER, "time": NUMBER}
+_RANK = {"rank": INTEGER}
+_RANK_OR_NONE = {"rank": INTEGER | NOTHING}
+_OF_CASE = {**_HEAD, **_RANK, "case": TEXT}
+_OF_REPEAT = {**_OF_CASE, "repeat": INTEGER}
+_FIELDS: dict[str, Fields] = {
+    "hello": {**_HEAD, **_RANK_OR_NONE, "token": TEXT, "host": TEXT, "pid": INTEGER},
     "ready": {
         **_HEAD,
         **_RANK,
-        "size": _INTEGER,
-        "local_rank": _INTEGER,
-        "cpus": _LIST,
-        "device": _TEXT,
-        "versions": _OBJECT,
+        "size": INTEGER,
+        "local_rank": INTEGER,
+        "cpus": LIST,
+        "device": TEXT,
+        "versions": OBJECT,
     },
     "case_start": _OF_REPEAT,
-    "progress": {**_OF_CASE, "phase": _TEXT, "done": _INTEGER, "total": _INTEGER},
-    "samples": {**_OF_REPEAT, "metric": _TEXT, "values": _LIST},
+    "progress": {**_OF_CASE, "phase": TEXT, "done": INTEGER, "total": INTEGER},
+    "samples": {**_OF_REPEAT, "metric": TEXT, "values": LIST},
     "check": {
         **_OF_REPEAT,
-        "name": _TEXT,
-        "passed": _FLAG,
-        "max_abs_error": _NUMBER | {_NOTHING} | _LEFT_OUT,
-        "tolerance": _NUMBER | _LEFT_OUT,
-        "detail": _TEXT | _LEFT_OUT,
+        "name": TEXT,
+        "passed": FLAG,
+        "max_abs_error": NUMBER | NOTHING | LEFT_OUT,
+        "tolerance": NUMBER | LEFT_OUT,
+        "detail": TEXT | LEFT_OUT,
     },
     "metric": {
         **_OF_REPEAT,
-        "name": _TEXT,
-        "value": _NUMBER | {_NOTHING},
-        "labels": _OBJECT | _LEFT_OUT,
-        "measured_by": _TEXT | _LEFT_OUT,
+        "name": TEXT,
+        "value": NUMBER | NOTHING,
+        "labels": OBJECT | LEFT_OUT,
+        "measured_by": TEXT | LEFT_OUT,
     },
-    "device": {**_OF_REPEAT, "device": _TEXT, "reason": _TEXT},
-    "choice": {**_OF_REPEAT, "name": _TEXT, "value": _TEXT, "reason": _TEXT},
-    "log": {**_HEAD, **_RANK_OR_NONE, "level": _TEXT, "message": _TEXT},
-    "case_end": {**_OF_REPEAT, "status": _TEXT, "error": _OBJECT | _LEFT_OUT},
+    "device": {**_OF_REPEAT, "device": TEXT, "reason": TEXT},
+    "choice": {**_OF_REPEAT, "name": TEXT, "value": TEXT, "reason": TEXT},
+    "log": {**_HEAD, **_RANK_OR_NONE, "level": TEXT, "message": TEXT},
+    "case_end": {**_OF_REPEAT, "status": TEXT, "error": OBJECT | LEFT_OUT},
     "heartbeat": {**_HEAD, **_RANK_OR_NONE},
     "bye": {**_HEAD, **_RANK},
 }
-"""The exact types that each field may have; a bool is no number."""
 KINDS = tuple(_FIELDS)
-
-
-class ProtocolError(ValueError):
-    """A line that is no rank event."""
 
 
 def encode(event: Mapping[str, Any]) -> bytes:
     """Return the event as one line.
 
     Raises:
-        ProtocolError: It has a NaN or an infinity, or the line would be longer than MAX_LINE.
+        EventError: It has a NaN or an infinity, or the line would be longer than MAX_LINE.
     """
     try:
         text = json.dumps(event, separators=(",", ":"), allow_nan=False)
     except ValueError as error:
-        raise ProtocolError(f"event {event.get('event')!r} is not JSON: {error}") from None
+        raise EventError(f"event {event.get('event')!r} is not JSON: {error}") from None
     line = text.encode() + b"\n"
     if len(line) > MAX_LINE:
-        raise ProtocolError(f"event {event.get('event')!r} is {len(line)} bytes long")
+        raise EventError(f"event {event.get('event')!r} is {len(line)} bytes long")
     return line
 
 
@@ -122,27 +121,25 @@ def decode(line: bytes) -> Event:
     The console does this for every line of every rank, so it is written for speed.
 
     Raises:
-        ProtocolError: The line is not JSON, not an object, of no known kind, lacks a field, or has
+        EventError: The line is not JSON, not an object, of no known kind, lacks a field, or has
             a number that is not finite.
     """
     try:
         text = line.decode()
         event, end = (_SHORT if len(line) < _LONG_LINE else _LONG).raw_decode(text)
     except (ValueError, RecursionError) as error:
-        raise ProtocolError(f"not JSON: {error}") from None
+        raise EventError(f"not JSON: {error}") from None
     if end != len(text) and text[end:].strip():
-        raise ProtocolError("not JSON: there is more than one value")
+        raise EventError("not JSON: there is more than one value")
     if type(event) is not dict:
-        raise ProtocolError("not an object")
+        raise EventError("not an object")
     kind = event.get("event")
     fields = _FIELDS.get(kind) if type(kind) is str else None
     if fields is None:
-        raise ProtocolError(f"unknown event {kind!r}")
-    for name, types in fields.items():
-        if type(event.get(name, _MISSING)) not in types:
-            raise ProtocolError(f"{kind}: field {name!r} is missing or of a wrong type")
-    if kind == "samples" and not _NUMBER.issuperset(map(type, event["values"])):
-        raise ProtocolError("samples: values has something that is no number")
+        raise EventError(f"unknown event {kind!r}")
+    check(str(kind), event, fields)
+    if kind == "samples" and not NUMBER.issuperset(map(type, event["values"])):
+        raise EventError("samples: values has something that is no number")
     return event
 
 

@@ -1,0 +1,35 @@
+"""Fields of events: the exact types that each may have; a bool is no number."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+Types = frozenset[type]
+Fields = Mapping[str, Types]
+
+TEXT: Types = frozenset({str})
+INTEGER: Types = frozenset({int})
+NUMBER: Types = frozenset({int, float})
+FLAG: Types = frozenset({bool})
+LIST: Types = frozenset({list})
+OBJECT: Types = frozenset({dict})
+NOTHING: Types = frozenset({type(None)})
+MISSING = object()
+LEFT_OUT: Types = frozenset({type(MISSING)})
+"""The type of a field that is not there: no JSON value has it."""
+
+
+class EventError(ValueError):
+    """A line or an object that is no event."""
+
+
+def check(kind: str, event: Mapping[str, Any], fields: Fields) -> None:
+    """Check that an event, or an object in one, has its fields.
+
+    Raises:
+        EventError: A field is missing or of a wrong type.
+    """
+    for name, types in fields.items():
+        if type(event.get(name, MISSING)) not in types:
+            raise EventError(f"{kind}: field {name!r} is missing or of a wrong type")
