@@ -36,7 +36,7 @@ from spbench.engine.collector import Collector, Event, RankConnection
 from spbench.engine.job_listener import JobListener
 from spbench.engine.recorder import Recorder
 from spbench.engine.run_metadata import describe
-from spbench.engine.watchdog import Watch
+from spbench.engine.watchdog import Watchdog
 from spbench.launch.jobs import Job
 from spbench.record.event_log import EventLog
 from spbench.record.folder import create
@@ -196,7 +196,7 @@ class Bench:
             return RecordingListener(recorder, self._ranks, self._lines)
         case = self._case
         job = Job(1, (case,), self._ranks, case.launch)
-        watch = Watch(
+        watch = Watchdog(
             np=self._ranks,
             items=[(case.id, 0)],
             start_timeout=case.launch.start_timeout,

@@ -27,7 +27,7 @@ from spbench.planner.cluster.machines import Cluster, cluster_from_ends
 from spbench.planner.planning import plan
 from spbench.planner.plans import Mode
 from spbench.planner.profile.files import load_profile
-from spbench.planner.profile.layers import Layer, Profile
+from spbench.planner.profile.layers import LayerProfile, Profile
 
 TWO_CORES = Path(__file__).parents[1] / "docs" / "examples" / "two-cores.yaml"
 KNOWN = (
@@ -112,7 +112,7 @@ def machines(sizes: Sequence[int]) -> Cluster:
 
 def blocks(count: int) -> Profile:
     """Return a chain of equal blocks like those of a large transformer, at one sample."""
-    layers = tuple(Layer(f"block{at}", "block", 4.0, 8.0, 2e6, 5e7) for at in range(count))
+    layers = tuple(LayerProfile(f"block{at}", "block", 4.0, 8.0, 2e6, 5e7) for at in range(count))
     return Profile(f"{count}-blocks", 1, layers, tuple((at - 1, at) for at in range(1, count)))
 
 

@@ -7,7 +7,7 @@ import torch
 
 from spbench_workers.allreduce.buffers import Buffers
 from spbench_workers.allreduce.faults import WrongElement
-from spbench_workers.allreduce.verification.checking import Checks, Subject
+from spbench_workers.allreduce.verification.checking import CheckedCollective, Checks
 from spbench_workers.allreduce.verification.data import fill
 from spbench_workers.allreduce.verification.expected import expect, pieces
 from spbench_workers.errors import CannotRunError
@@ -77,7 +77,7 @@ def failed(spoil, collective="allreduce", mode="blocking", wrap=lambda one, _: o
     part = COUNT if collective == "allreduce" else COUNT // 2
     buffers = Buffers(COUNT, part, None, torch.float64, torch.device("cpu"))
     doing = Collective(job, buffers, spoil)
-    subject = Subject(
+    subject = CheckedCollective(
         buffers, wrap(doing, buffers.result), pieces(collective, 2, 1, part), runs=1, depth=1
     )
     doing.checks = checks = Checks(job, subject)

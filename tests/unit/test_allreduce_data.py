@@ -11,7 +11,13 @@ from hypothesis import strategies as st
 from spbench_workers.allreduce.arithmetic import FORMATS, copy_into, memory_of, reduce_into
 from spbench_workers.allreduce.buffers import Buffers
 from spbench_workers.allreduce.verification import data
-from spbench_workers.allreduce.verification.data import Expected, Numbers, Worst, compare, fill
+from spbench_workers.allreduce.verification.data import (
+    ExpectedPeriod,
+    Numbers,
+    Worst,
+    compare,
+    fill,
+)
 from spbench_workers.allreduce.verification.expected import depth_of, expect, pieces
 from spbench_workers.errors import CannotRunError, allocating
 
@@ -98,13 +104,13 @@ def test_a_long_vector_repeats_its_period(monkeypatch):
     fill(vector, values, first=5)
     assert vector.tolist() == [int(values[(5 + index) % 7]) for index in range(20)]
     nothing = np.zeros(7)
-    assert compare(vector, Expected(values, nothing, nothing), first=5).wrong == 0
-    assert compare(vector, Expected(values, nothing, nothing), first=4).wrong > 0
+    assert compare(vector, ExpectedPeriod(values, nothing, nothing), first=5).wrong == 0
+    assert compare(vector, ExpectedPeriod(values, nothing, nothing), first=4).wrong > 0
 
 
 @pytest.mark.parametrize("index", [0, 6, 7, 19])
 def test_a_wrong_element_is_counted_and_named(index):
-    expected = Expected(np.arange(7.0), np.zeros(7), np.full(7, 0.5))
+    expected = ExpectedPeriod(np.arange(7.0), np.zeros(7), np.full(7, 0.5))
     vector = torch.arange(20, dtype=torch.float32) % 7
     vector[index] += 3
     found = compare(vector, expected, at=100)
@@ -113,7 +119,7 @@ def test_a_wrong_element_is_counted_and_named(index):
 
 
 def test_what_was_not_written_is_wrong():
-    expected = Expected(np.zeros(3), np.zeros(3), np.full(3, 1e9))
+    expected = ExpectedPeriod(np.zeros(3), np.zeros(3), np.full(3, 1e9))
     found = compare(torch.tensor([0.0, float("nan"), 0.0]), expected)
     assert found.wrong == 1
     assert found.error != found.error

@@ -11,7 +11,7 @@ from spbench_workers.allreduce import distributed, findings, hiding
 from spbench_workers.allreduce import sweep as sweep_benchmark
 from spbench_workers.allreduce.columns import say_row
 from spbench_workers.allreduce.distributed import DistributedReduction
-from spbench_workers.allreduce.findings import Measured
+from spbench_workers.allreduce.findings import MeasuredTimes
 from spbench_workers.allreduce.model import job_link
 from spbench_workers.allreduce.model.link_fit import fit, fit_line
 from spbench_workers.allreduce.model.link_times import Copies, JobLink
@@ -271,7 +271,7 @@ def found(monkeypatch, link, device=DEVICE, seconds=None, **given):
     case = Case(**given)
     ends = (MB, MB)
     seconds = seconds or predict(case.params, 2, MB, link, ends).seconds
-    measured = Measured(MB // 4, torch.device(device), ends, [seconds] * 3, [seconds] * 2)
+    measured = MeasuredTimes(MB // 4, torch.device(device), ends, [seconds] * 3, [seconds] * 2)
     findings.give_findings(case, measured, None, 0)
     return case
 

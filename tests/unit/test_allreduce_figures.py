@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import pytest
 
 from spbench_core.catalog import BENCHMARKS
-from spbench_workers.allreduce.columns import Row, say_row
-from spbench_workers.allreduce.model.cost_model import Link
+from spbench_workers.allreduce.columns import SweepRow, say_row
+from spbench_workers.allreduce.model.cost_model import LinkCosts
 from spbench_workers.allreduce.model.link_fit import fit, fit_line
 from spbench_workers.allreduce.model.link_times import JobLink
 from spbench_workers.allreduce.model.prediction import best_of, crossover_words, predict
@@ -111,7 +111,7 @@ def test_crossovers_are_named_in_words():
     alone = JobLink(None, link_of().copy)
     assert crossover_words(1, 4, alone) == "one rank alone sends nothing"
     assert predict(params_of(in_place=True), 1, 1 << 20, alone).seconds == 0.0
-    assert Link(0.0, 0.0).gamma == 0.0
+    assert LinkCosts(0.0, 0.0).gamma == 0.0
 
 
 class Said:
@@ -128,7 +128,7 @@ class Said:
 
 
 def row(busbw, wrong=0, native=None, in_place=True):
-    return Row(
+    return SweepRow(
         size=1048576,
         count=262144,
         dtype="fp32",

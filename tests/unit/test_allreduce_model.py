@@ -16,7 +16,7 @@ from spbench_core.catalog.sweep_sizes import (
 )
 from spbench_workers.allreduce.model.cost_model import (
     Crossover,
-    Link,
+    LinkCosts,
     best,
     crossovers,
     deviates,
@@ -25,7 +25,7 @@ from spbench_workers.allreduce.model.cost_model import (
 from spbench_workers.allreduce.model.link_fit import fit, fit_line, student
 from spbench_workers.allreduce.plan import ALGORITHMS, refusal, schedule
 
-LINK = Link(alpha=2e-6, beta=1e-10, gamma=3e-11)
+LINK = LinkCosts(alpha=2e-6, beta=1e-10, gamma=3e-11)
 BITS = {"rel": 1e-12}
 
 
@@ -58,7 +58,12 @@ def test_the_model_is_the_schedules_longest_path(algorithm, ranks):
     options = [{"chunks": chunks} for chunks in (1, 2, 3, 4, 10)] if algorithm == "chain" else [{}]
     if algorithm == "two_level":
         options = [{}, {"group": 1}, {"group": 3}, {"group": 20}]
-    for link in (LINK, Link(1.0, 0.0, 0.0), Link(0.0, 1.0, 0.0), Link(0.0, 0.0, 1.0)):
+    for link in (
+        LINK,
+        LinkCosts(1.0, 0.0, 0.0),
+        LinkCosts(0.0, 1.0, 0.0),
+        LinkCosts(0.0, 0.0, 1.0),
+    ):
         for option in options:
             expected = seconds_of_rounds(algorithm, ranks, count, link, **option)
             assert seconds(algorithm, ranks, 4 * count, link, **option) == pytest.approx(
@@ -71,14 +76,14 @@ def test_no_bytes_take_no_time():
 
 
 def test_itemsize_decides_how_many_chunks_a_chain_has():
-    link, nbytes = Link(1e-6, 0.0), 1 << 20
+    link, nbytes = LinkCosts(1e-6, 0.0), 1 << 20
     times = [predicted_seconds("chain", 4, nbytes, size, link) for size in (8, 4, 2)]
     assert times == sorted(set(times))
 
 
 @pytest.mark.parametrize("ranks", [4, 8, 16])
 def test_recursive_doubling_gives_way_to_the_ring_where_the_closed_form_says(ranks):
-    link, depth = Link(1e-6, 2e-10), math.log2(ranks)
+    link, depth = LinkCosts(1e-6, 2e-10), math.log2(ranks)
     ratio = (2 * (ranks - 1) - depth) / (depth - 2 * (ranks - 1) / ranks)
     (found,) = crossovers(ranks, link, ["ring", "recursive_doubling"], 1 << 30)
     assert found.nbytes == pytest.approx(ratio * link.alpha / link.beta, abs=2)
@@ -86,7 +91,7 @@ def test_recursive_doubling_gives_way_to_the_ring_where_the_closed_form_says(ran
 
 
 def test_rabenseifner_takes_over_at_2_4_latencies_on_8_ranks():
-    link = Link(1e-6, 1e-10)
+    link = LinkCosts(1e-6, 1e-10)
     algorithms = ["recursive_doubling", "ring", "rabenseifner"]
     found = crossovers(8, link, algorithms, 1 << 30)
     assert found == [Crossover(found[0].nbytes, "recursive_doubling", "rabenseifner")]
@@ -102,7 +107,7 @@ def test_a_crossover_is_exact_to_the_byte():
 
 
 def test_no_crossover_where_one_algorithm_is_always_the_fastest():
-    assert crossovers(2, Link(1e-6, 1e-10), ["recursive_doubling", "binomial"], 1 << 30) == []
+    assert crossovers(2, LinkCosts(1e-6, 1e-10), ["recursive_doubling", "binomial"], 1 << 30) == []
     assert crossovers(8, LINK, ["recursive_doubling", "ring"], 1000) == []
 
 
@@ -199,7 +204,7 @@ def test_a_prediction_lies_within_its_interval():
 
     low, high = found.interval(predict)
     assert low < predict(found.link) < high
-    assert low < predict(Link(1e-6, 1e-10, 3e-11)) < high
+    assert low < predict(LinkCosts(1e-6, 1e-10, 3e-11)) < high
 
 
 @pytest.mark.parametrize("freedom", [1, 2, 3, 4, 5, 6, 7, 30, 100])

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from spbench_workers.allreduce.model.formulas import expected_work
 from spbench_workers.allreduce.plan import ALGORITHMS, refusal, schedule
-from spbench_workers.allreduce.schedule import Step, Transfer, Work, work_of
+from spbench_workers.allreduce.schedule import ScheduleCosts, ScheduleStep, Transfer, work_of
 
 SIZES = [*range(1, 10), 12, 16]
 COUNTS = [0, 1, 2, 3, 7, 13, 32]
@@ -168,20 +168,20 @@ def test_counts_are_those_of_the_formulas_at_every_size(algorithm, ranks):
 
 
 PRINTED = {
-    ("ring", 8): Work(14, 14, 1470, 735),
-    ("bidirectional_ring", 8): Work(14, 28, 1470, 735),
-    ("recursive_doubling", 8): Work(3, 3, 2520, 2520),
-    ("recursive_doubling", 6): Work(4, 3, 2520, 2520),
-    ("rabenseifner", 8): Work(6, 6, 1470, 735),
-    ("rabenseifner", 3): Work(4, 3, 1680, 1260),
-    ("binomial", 8): Work(6, 3, 2520, 2520),
-    ("binomial", 5): Work(6, 3, 2520, 2520),
-    ("muji_2", 2): Work(2, 1, 840, 840),
-    ("muji_4", 4): Work(4, 2, 1680, 1680),
-    ("muji_8", 8): Work(6, 3, 2520, 2520),
-    ("muji_fallback", 5): Work(8, 4, 3360, 3360),
-    ("flat", 8): Work(14, 7, 5880, 5880),
-    ("two_level", 8): Work(6, 4, 2520, 2100),
+    ("ring", 8): ScheduleCosts(14, 14, 1470, 735),
+    ("bidirectional_ring", 8): ScheduleCosts(14, 28, 1470, 735),
+    ("recursive_doubling", 8): ScheduleCosts(3, 3, 2520, 2520),
+    ("recursive_doubling", 6): ScheduleCosts(4, 3, 2520, 2520),
+    ("rabenseifner", 8): ScheduleCosts(6, 6, 1470, 735),
+    ("rabenseifner", 3): ScheduleCosts(4, 3, 1680, 1260),
+    ("binomial", 8): ScheduleCosts(6, 3, 2520, 2520),
+    ("binomial", 5): ScheduleCosts(6, 3, 2520, 2520),
+    ("muji_2", 2): ScheduleCosts(2, 1, 840, 840),
+    ("muji_4", 4): ScheduleCosts(4, 2, 1680, 1680),
+    ("muji_8", 8): ScheduleCosts(6, 3, 2520, 2520),
+    ("muji_fallback", 5): ScheduleCosts(8, 4, 3360, 3360),
+    ("flat", 8): ScheduleCosts(14, 7, 5880, 5880),
+    ("two_level", 8): ScheduleCosts(6, 4, 2520, 2100),
 }
 """The printed formulas for 840 elements, worked out by hand."""
 
@@ -192,8 +192,8 @@ def test_formulas_are_the_printed_ones_where_chunks_are_equal(algorithm, ranks):
 
 
 def test_a_chain_has_a_round_for_each_chunk_and_each_hop():
-    assert expected_work("chain", 5, 840, chunks=10) == Work(2 * 4 + 9, 20, 1680, 840)
-    assert expected_work("chain", 2, 840, chunks=10) == Work(2 * 1 + 9, 10, 840, 840)
+    assert expected_work("chain", 5, 840, chunks=10) == ScheduleCosts(2 * 4 + 9, 20, 1680, 840)
+    assert expected_work("chain", 2, 840, chunks=10) == ScheduleCosts(2 * 1 + 9, 10, 840, 840)
 
 
 @pytest.mark.parametrize("size", [2, 4, 8])
@@ -332,8 +332,8 @@ def test_a_message_that_is_added_twice_is_seen(case):
     received = schedules[sent.peer][their_at].receives[their_number]
     spaced = [[replace(one, round=2 * one.round) for one in steps] for steps in schedules]
     again = replace(received, add=True)
-    spaced[rank].insert(at + 1, Step(2 * step.round + 1, sends=(sent,)))
-    spaced[sent.peer].insert(their_at + 1, Step(2 * step.round + 1, receives=(again,)))
+    spaced[rank].insert(at + 1, ScheduleStep(2 * step.round + 1, sends=(sent,)))
+    spaced[sent.peer].insert(their_at + 1, ScheduleStep(2 * step.round + 1, receives=(again,)))
     assert wrong(spaced, count)
 
 
@@ -341,7 +341,7 @@ def test_the_same_sum_in_another_order_is_seen():
     # Each gives its own to both others at once: a+b+c on two ranks, c+a+b on the third.
     others = [(1, 2), (0, 2), (0, 1)]
     steps = [
-        [Step(0, tuple(Transfer(peer, 0, 1) for peer in pair), tuple(map(adds_from, pair)))]
+        [ScheduleStep(0, tuple(Transfer(peer, 0, 1) for peer in pair), tuple(map(adds_from, pair)))]
         for pair in others
     ]
     assert not wrong(steps, 1)
@@ -351,7 +351,10 @@ def test_the_same_sum_in_another_order_is_seen():
 
 def test_two_that_send_first_and_then_receive_are_stuck():
     steps = [
-        [Step(0, sends=(Transfer(peer, 0, 1),)), Step(1, receives=(adds_from(peer),))]
+        [
+            ScheduleStep(0, sends=(Transfer(peer, 0, 1),)),
+            ScheduleStep(1, receives=(adds_from(peer),)),
+        ]
         for peer in (1, 0)
     ]
     with pytest.raises(AssertionError, match="stuck"):
@@ -359,7 +362,7 @@ def test_two_that_send_first_and_then_receive_are_stuck():
 
 
 def test_replacing_what_is_sent_is_seen():
-    swap = [[Step(0, (Transfer(peer, 0, 1),), (Transfer(peer, 0, 1),))] for peer in (1, 0)]
+    swap = [[ScheduleStep(0, (Transfer(peer, 0, 1),), (Transfer(peer, 0, 1),))] for peer in (1, 0)]
     with pytest.raises(AssertionError, match="replaces"):
         Played(swap, 1)
 

@@ -161,10 +161,10 @@ def test_the_stage_that_was_built_is_named(monkeypatch):
 
     from spbench_core.layout.stages import model_layout
     from spbench_core.models.registry import model
-    from spbench_workers.parallel.plan import Plan
+    from spbench_workers.parallel.plan import ModelPlan
 
     network: Model = model("resnet", image_size=(32, 32), num_classes=5, version=2, depth=11)
-    plan = Plan(network, model_layout(1), (len(network.layers),), ())
+    plan = ModelPlan(network, model_layout(1), (len(network.layers),), ())
     monkeypatch.setattr(building, "build_stage", build)
     with pytest.raises(torch.OutOfMemoryError) as caught:
         building.build(MPI.COMM_SELF, plan, plan.layout.places(0)[0])

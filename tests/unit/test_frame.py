@@ -11,8 +11,8 @@ from spbench_workers.spatial.interior_split import (
     LEAST_BAND,
     LEAST_INNER_SHARE,
     MOST_BANDS,
-    frame_of,
     halo_of,
+    interior_split_of,
 )
 
 brute_force = settings(max_examples=80, deadline=None)
@@ -72,7 +72,7 @@ def inside(places, length):
 def test_inner_and_strips_cover_the_outputs_once(layer):
     window, owned, produced = layer
     for rank in range(owned.size):
-        frame = frame_of(window, owned, produced, rank)
+        frame = interior_split_of(window, owned, produced, rank)
         assert frame.outputs == produced.tile(rank)
         total = sum(mask(produced, box) for box in (frame.inner, *frame.strips))
         assert (total == mask(produced, frame.outputs)).all()
@@ -84,7 +84,7 @@ def test_inner_outputs_read_the_tile_alone(layer):
     """All that they read is the rank's own; where an axis is whole, the operator pads it."""
     window, owned, produced = layer
     for rank in range(owned.size):
-        frame = frame_of(window, owned, produced, rank)
+        frame = interior_split_of(window, owned, produced, rank)
         if frame.inner.empty:
             continue
         tile, read = owned.tile(rank), window.need(frame.inner)
@@ -111,7 +111,7 @@ def test_inner_outputs_read_the_tile_alone(layer):
 def test_the_crop_makes_exactly_the_inner_outputs(layer):
     window, owned, produced = layer
     for rank in range(owned.size):
-        frame = frame_of(window, owned, produced, rank)
+        frame = interior_split_of(window, owned, produced, rank)
         if frame.inner.empty:
             continue
         rows, cols = (
@@ -128,7 +128,7 @@ def test_strips_find_what_they_read_in_the_halo(layer):
     window, owned, produced = layer
     halo = halo_of(window, owned, produced)
     for rank in range(owned.size):
-        frame = frame_of(window, owned, produced, rank)
+        frame = interior_split_of(window, owned, produced, rank)
         for strip in frame.strips:
             assert contains(halo.needed[rank], window.need(strip).intersect(owned.image))
 
@@ -155,7 +155,7 @@ def test_the_halo_reaches_from_the_first_tap_to_the_last(layer):
 def test_an_inner_part_is_worth_it_or_not_there(layer):
     window, owned, produced = layer
     for rank in range(owned.size):
-        frame = frame_of(window, owned, produced, rank)
+        frame = interior_split_of(window, owned, produced, rank)
         everything = frame.outputs.height * frame.outputs.width
         inner = frame.inner.height * frame.inner.width
         if inner:
@@ -190,7 +190,7 @@ def test_a_window_of_stride_two_hears_from_above_and_left_alone(rows, cols, high
 def test_a_whole_axis_is_padded_by_the_operator():
     axis = Window(kernel=3, padding=1)
     window, owned = Window2d(axis, axis), Partition.of_grid(Grid(1, 2), 8, 16)
-    frame = frame_of(window, owned, owned, rank=0)
+    frame = interior_split_of(window, owned, owned, rank=0)
     assert frame.inner == Box((0, 8), (1, 7))
     assert frame.crop == Box((0, 8), (0, 8))
     assert frame.padding == (1, 0)
@@ -200,7 +200,7 @@ def test_a_whole_axis_is_padded_by_the_operator():
 def test_a_small_tile_computes_all_at_once():
     axis = Window(kernel=5, padding=2)
     window, owned = Window2d(axis, axis), Partition.of_grid(Grid(2, 2), 8, 8)
-    frame = frame_of(window, owned, owned, rank=3)
+    frame = interior_split_of(window, owned, owned, rank=3)
     assert frame.inner.empty
     assert frame.strips == (Box((4, 8), (4, 8)),)
 
@@ -208,7 +208,7 @@ def test_a_small_tile_computes_all_at_once():
 def test_a_single_tile_needs_no_strip():
     axis = Window(kernel=3, stride=2, padding=1)
     window, owned = Window2d(axis, axis), Partition.of_grid(Grid(1, 1), 9, 9)
-    frame = frame_of(window, owned, owned.resized(5, 5), rank=0)
+    frame = interior_split_of(window, owned, owned.resized(5, 5), rank=0)
     assert frame.inner == frame.outputs
     assert frame.strips == ()
 
@@ -220,7 +220,7 @@ def test_bands_are_the_inner_outputs_each_once_and_read_what_they_need(height, w
     owned = Partition.of_grid(Grid(rows, cols), height, width)
     produced = owned.resized(*window.outputs(height, width))
     for rank in range(rows * cols):
-        frame = frame_of(window, owned, produced, rank)
+        frame = interior_split_of(window, owned, produced, rank)
         bands = frame.bands(window)
         total = sum((mask(produced, band.outputs) for band in bands), np.zeros(1, dtype=int))
         assert (total == mask(produced, frame.inner)).all()

@@ -8,8 +8,8 @@ from spbench_core.layout.partition import NOTHING, Partition
 from spbench_core.layout.tiles import Box, Grid
 from spbench_core.layout.window import Window, Window2d
 from spbench_workers.spatial.fused.graph import (
-    Graph,
-    Step,
+    OperatorGraph,
+    OperatorStep,
     boxes_of,
     cut_of,
     graph_transfers,
@@ -48,17 +48,19 @@ def graphs(draw):
         alike = [number for number, one in enumerate(values) if one == read]
         if window is None:
             several = tuple(draw(st.lists(st.sampled_from(alike), min_size=1, max_size=3)))
-            steps.append(Step(several, read, statistics=len(several) == 1 and draw(st.booleans())))
+            steps.append(
+                OperatorStep(several, read, statistics=len(several) == 1 and draw(st.booleans()))
+            )
         else:
             try:
                 made = read.resized(*window.outputs(read.height, read.width))
             except ValueError:
                 # The window is larger than what is left of the image.
                 continue
-            steps.append(Step((reads,), made, window))
+            steps.append(OperatorStep((reads,), made, window))
         values.append(steps[-1].made)
     others = draw(st.lists(st.integers(0, len(values) - 1), max_size=1))
-    return Graph(inputs, tuple(steps), tuple(dict.fromkeys([len(values) - 1, *others])))
+    return OperatorGraph(inputs, tuple(steps), tuple(dict.fromkeys([len(values) - 1, *others])))
 
 
 def coordinates(box):
@@ -224,9 +226,9 @@ def test_halos_of_residual_blocks_are_those_of_the_formula():
                 for window in (first, three):
                     wide = Window2d(window, window)
                     made = values[-1].resized(*wide.outputs(values[-1].height, values[-1].width))
-                    steps.append(Step((len(values) - 1,), made, wide))
+                    steps.append(OperatorStep((len(values) - 1,), made, wide))
                     values.append(made)
-            graph = Graph((image,), tuple(steps), (len(steps),))
+            graph = OperatorGraph((image,), tuple(steps), (len(steps),))
             lower_right = boxes_of(graph, 3)[0]
             halo = 64 - lower_right.rows[0]
             assert halo == 2 * before + 4 * (blocks - before) - 1

@@ -68,7 +68,7 @@ def test_backward_is_timed_without_the_forward_before_it(context, monkeypatch):
 
 
 def test_a_forward_of_a_convolution_ends_when_it_is_done():
-    conv_times.Convolution(Module(), None, None, PLACE).forward()
+    conv_times.TiledConvolution(Module(), None, None, PLACE).forward()
     assert LATE.clock() == pytest.approx(0.010)
 
 
@@ -112,7 +112,7 @@ def test_an_exchange_is_timed_until_it_is_done_and_without_what_was_queued(conte
 
 
 def test_a_rank_of_a_gpu_that_sends_nothing_gives_no_time_of_its_calls(context):
-    report.give_phases(context, report.Phases(1.0, 2.0, 3.0), [], PLACE)
+    report.give_phases(context, report.ExchangePhases(1.0, 2.0, 3.0), [], PLACE)
     assert value_of(context, "pack_ms") == 0.0
     assert not said(context, "metric", name="wait_ms")
 

@@ -9,7 +9,7 @@ import torch
 from spbench_core.layout.tiles import Box, Grid
 from spbench_workers.device import host_memory
 from spbench_workers.device.host_memory import FETCHED, SENT, HostMemory, host_memory_of, sent
-from spbench_workers.parallel.pipeline.sync_batch_norm import MemberBatchNorm2d
+from spbench_workers.parallel.pipeline.sync_batch_norm import SyncBatchNorm2d
 from spbench_workers.spatial.gradients import shared_by_tiles, sum_over
 from spbench_workers.spatial.moments import moments_over
 from spbench_workers.spatial.tiling import Tiling
@@ -190,7 +190,7 @@ def test_a_sum_and_moments_wait_for_the_device_once():
 
 def test_batch_norm_over_members_waits_for_its_two_sums():
     """Mean and variance go over the ranks; the number of values stays on the device."""
-    norm = MemberBatchNorm2d(3, comm=Twin()).to(DEVICE)
+    norm = SyncBatchNorm2d(3, comm=Twin()).to(DEVICE)
     images = torch.ones(2, 3, 4, 4).to(DEVICE) * 1
     LATE.waits = 0
     norm(images)

@@ -9,7 +9,7 @@ from spbench.engine.collector import Who
 from spbench.engine.job_listener import JobListener
 from spbench.engine.recorder import Recorder
 from spbench.engine.run import Run
-from spbench.engine.watchdog import Watch
+from spbench.engine.watchdog import Watchdog
 from spbench.errors import ExitCode
 from spbench.launch.jobs import Job
 from spbench.record.event_log import EventLog
@@ -53,7 +53,9 @@ class Played:
         ):
             fields = {name: event[name] for name in event if name not in ("event", "time")}
             self.recorder.say(event["event"], **fields)
-        self.watch = Watch(2, [(name, 0) for name in names], 60.0, dict.fromkeys(names, 60.0), 0.0)
+        self.watch = Watchdog(
+            2, [(name, 0) for name in names], 60.0, dict.fromkeys(names, 60.0), 0.0
+        )
         self.listener = JobListener(self.job, self.recorder, self.watch)
         self.sources = [Source(0), Source(1)]
         for rank in (0, 1):

@@ -14,7 +14,7 @@ from spbench_workers.kvstore import report
 from spbench_workers.kvstore.keys.arena import Arena
 from spbench_workers.kvstore.store import opening
 from spbench_workers.kvstore.store.base import Sent
-from spbench_workers.kvstore.store.memory import Memory, StagedStore
+from spbench_workers.kvstore.store.memory import StagedStore, StoreMemory
 from standins.late_device import install
 
 LATE = install()
@@ -105,7 +105,7 @@ def test_a_server_needs_no_gpu_whichever_are_named(gpus):
 
 
 def memory_of(device="late"):
-    return Memory(Arena([3, 2]), Arena([3, 2]), torch.device(device))
+    return StoreMemory(Arena([3, 2]), Arena([3, 2]), torch.device(device))
 
 
 class Doubling:

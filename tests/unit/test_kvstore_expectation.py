@@ -11,9 +11,9 @@ from spbench_workers.kvstore import compression
 from spbench_workers.kvstore.case import case_of
 from spbench_workers.kvstore.gradients import Gradients
 from spbench_workers.kvstore.keys.sharding import PULL, PUSH, slots_on
-from spbench_workers.kvstore.store.pushes import CodedPush, summing
+from spbench_workers.kvstore.store.pushes import CompressedPush, summing
 from spbench_workers.kvstore.verification.expectation import KeyExpectation
-from spbench_workers.kvstore.verification.finding import Finding
+from spbench_workers.kvstore.verification.finding import WorstDifference
 from spbench_workers.kvstore.verification.residual_check import Conservation
 
 ELEMENTS = (5, 1, 64, 0, 33)
@@ -129,7 +129,7 @@ def test_sums_go_in_order_and_codes_are_added():
 
 def law(make, gradients, tamper=lambda push: None):
     case = make(gc_type="2bit", gpus=2)
-    push = CodedPush(2, 0, gradients.of(1, 2, 0).copy(), case.compression())
+    push = CompressedPush(2, 0, gradients.of(1, 2, 0).copy(), case.compression())
     push.prepare()
     followed = Conservation(case, 1, [push], gradients)
     for draw in (1, 2):
@@ -137,7 +137,7 @@ def law(make, gradients, tamper=lambda push: None):
         push.prepare()
         tamper(push)
         followed.follow(draw)
-    finding = Finding()
+    finding = WorstDifference()
     followed.check(finding)
     return finding
 
@@ -158,7 +158,7 @@ def test_a_code_that_changes_breaks_the_law(make, gradients):
 
 
 def test_the_worst_difference_is_found():
-    finding = Finding()
+    finding = WorstDifference()
     expected, bound = np.zeros(4), np.array([1.0, 0.1, 0.1, 0.1])
     finding.add_all(np.array([0.9, 0.0, 0.2, 0.0]), expected, bound, "element {}".format)
     assert (finding.error, finding.tolerance, finding.detail) == (0.2, 0.1, "element 2")
@@ -169,7 +169,7 @@ def test_the_worst_difference_is_found():
     assert np.isnan(finding.error)
     finding.add(5.0, 0.0, "smaller than a NaN")
     assert np.isnan(finding.error)
-    finding = Finding()
+    finding = WorstDifference()
     finding.add(0.0, np.nan, "no bound")
     assert (finding.tolerance, finding.detail) == (0.0, "no bound")
     finding.add_all(np.zeros(0), np.zeros(0), np.zeros(0), str)

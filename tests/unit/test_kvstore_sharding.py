@@ -167,15 +167,15 @@ def test_balanced_mends_every_network(name, servers):
 def test_homes_are_as_uneven_as_is_known(network, by_devices):
     elements = elements_of(network)
     found = [
-        merge_devices.imbalance(merge_devices.homes(elements, devices), elements, devices)
+        merge_devices.imbalance(merge_devices.assign(elements, devices), elements, devices)
         for devices in (2, 4, 8)
     ]
     assert found == pytest.approx(by_devices, abs=0.0055)
 
 
 def test_homes_go_by_size_to_the_least_loaded():
-    assert merge_devices.homes([3, 10, 4, 4, 6], 2) == [1, 0, 1, 0, 1]
-    assert merge_devices.homes([0, 0, 5], 3) == [1, 1, 0]
+    assert merge_devices.assign([3, 10, 4, 4, 6], 2) == [1, 0, 1, 0, 1]
+    assert merge_devices.assign([0, 0, 5], 3) == [1, 1, 0]
     assert merge_devices.imbalance([1, 0, 1, 0, 1], [3, 10, 4, 4, 6], 2) == pytest.approx(14 / 13.5)
 
 

@@ -14,8 +14,8 @@ from spbench_workers.parallel import layer_times
 from spbench_workers.parallel.layer_times import Laps
 from spbench_workers.parallel.precision.formats import BF16, FP32
 from spbench_workers.profile import benchmark
-from spbench_workers.profile.row import Memory, Row
-from spbench_workers.profile.subject import Subject, subject_of
+from spbench_workers.profile.row import LayerRow, PassMemory
+from spbench_workers.profile.subject import ProfiledModel, subject_of
 from standins.late_device import install
 from standins.tf32 import Tf32Products
 
@@ -65,7 +65,9 @@ SECONDS = (0.02, 0.05, 0.01)
 def row_of(layers):
     whole = nn.Sequential(*layers)
     names = tuple(map(str, range(len(layers))))
-    return Row(Subject(names, tuple(layers), whole, 0, lambda _: None, lambda made: made[0].sum()))
+    return LayerRow(
+        ProfiledModel(names, tuple(layers), whole, 0, lambda _: None, lambda made: made[0].sum())
+    )
 
 
 def test_a_layer_s_time_is_that_of_its_work():
@@ -170,8 +172,8 @@ def profiled(monkeypatch, tf32):
     monkeypatch.setattr(benchmark, "measure", lambda _, body: body())
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", tf32)
     # The stand-in's memory cannot be counted.
-    nothing = Memory([0] * 5, [0] * 5, [0] * 5)
-    monkeypatch.setattr(Row, "weigh", lambda *_: nothing)
+    nothing = PassMemory([0] * 5, [0] * 5, [0] * 5)
+    monkeypatch.setattr(LayerRow, "weigh", lambda *_: nothing)
     with Tf32Products():
         benchmark.run(context)
     return context
@@ -194,5 +196,5 @@ def test_a_profile_s_row_gives_what_it_gives_on_the_host():
     found = []
     for device in (torch.device("cpu"), GPU):
         subject = subject_of(params, device, seed=3)
-        found.append([one.cpu() for one in Row(subject).output(subject.pixels(2))])
+        found.append([one.cpu() for one in LayerRow(subject).output(subject.pixels(2))])
     torch.testing.assert_close(*found)

@@ -13,8 +13,8 @@ from spbench_core.layout.tiles import Grid
 from spbench_core.models.layers import ModelError
 from spbench_core.models.registry import model
 from spbench_workers.models.build import build_stage
-from spbench_workers.models.builders import TileKit, WholeKit
-from spbench_workers.models.shifted_conv import OddPixelConv2d
+from spbench_workers.models.builders import DenseBuilder, SpatialBuilder
+from spbench_workers.models.shifted_conv import ShiftedConv2d
 from spbench_workers.spatial.tiling import Tiling
 
 SMALL = [
@@ -38,7 +38,7 @@ def made(name, size=(64, 64), classes=10, **config):
 def stage_of(network, first=0, last=None, kit=None, **words):
     words = {"seed": 1, "dtype": torch.float64} | words
     last = len(network.layers) if last is None else last
-    return build_stage(network, first, last, kit or WholeKit(), **words)
+    return build_stage(network, first, last, kit or DenseBuilder(), **words)
 
 
 def image_of(network, batch=BATCH):
@@ -232,7 +232,7 @@ def test_pool3_says_which_pool_stands_in_the_maximum_s_place(pool3, maxima, mean
 
 def test_the_shift_reads_the_pixels_that_the_other_half_leaves_out():
     torch.manual_seed(0)
-    conv, image = OddPixelConv2d(3, 4), torch.randn(2, 3, 8, 6)
+    conv, image = ShiftedConv2d(3, 4), torch.randn(2, 3, 8, 6)
     shifted = functional.pad(image[:, :, 1:, 1:], (0, 1, 0, 1))
     assert torch.equal(conv(image), functional.conv2d(shifted, conv.weight, stride=2))
     with_shift, without = (
@@ -276,7 +276,7 @@ def test_stages_in_a_row_are_the_whole_network(name, size, config):
 def test_states_have_the_same_names_and_values_over_tiles(name, size, config):
     network = made(name, size, CLASSES, **config)
     tiling = Tiling.of_grid(MPI.COMM_SELF, Grid(1, 1), *size)
-    whole, tiled = stage_of(network), stage_of(network, kit=TileKit(tiling))
+    whole, tiled = stage_of(network), stage_of(network, kit=SpatialBuilder(tiling))
     one, other = whole.state_dict(), tiled.state_dict()
     assert list(one) == list(other)
     assert all(torch.equal(one[key], other[key]) for key in one)

@@ -19,7 +19,7 @@ from spbench_workers.parallel import benchmark, case
 from spbench_workers.parallel.checkpoints import checkpoint
 from spbench_workers.parallel.engine import Engine
 from spbench_workers.parallel.pipeline.stage_runner import StageRunner
-from spbench_workers.parallel.plan import Learning, Plan
+from spbench_workers.parallel.plan import ModelPlan, TrainingConfig
 from spbench_workers.parallel.precision import formats
 from spbench_workers.parallel.precision.formats import FP16, FP32, FP64, INT8
 from spbench_workers.parallel.precision.loss_scale import START
@@ -48,7 +48,7 @@ def _one_way_to_multiply(monkeypatch):
 def engine_of(network, device, format_, learning):
     batches = micro_batches(4, 2, mirrored=False, times=1)
     layers = (len(network.layers),)
-    plan = Plan(network, model_layout(1), layers, batches, device=device, precision=format_)
+    plan = ModelPlan(network, model_layout(1), layers, batches, device=device, precision=format_)
     images = SyntheticImages(network.image, 5, seed=3, dtype=plan.dtype, device=device)
     keeps = learning is not None
     return Engine(MPI.COMM_SELF, plan, images, learning, keeps_input_gradients=keeps), images
@@ -56,7 +56,7 @@ def engine_of(network, device, format_, learning):
 
 def learnt(network, device, format_, optimizer, path):
     """What two steps, a checkpoint, and a step from there make of a model; and what it infers."""
-    engine, images = engine_of(network, device, format_, Learning(optimizer))
+    engine, images = engine_of(network, device, format_, TrainingConfig(optimizer))
     found, (stage,) = {}, engine.stages
     if engine.arithmetic.loss_scale is not None:
         engine.arithmetic.loss_scale.value = 256.0
@@ -108,7 +108,7 @@ def test_what_is_inferred_is_what_the_host_infers():
 
 
 def test_a_step_whose_gradients_are_too_large_is_skipped():
-    engine, _ = engine_of(RESNET, GPU, FP16, Learning())
+    engine, _ = engine_of(RESNET, GPU, FP16, TrainingConfig())
     engine.arithmetic.loss_scale.value = 2.0**40
     before = [one.detach().cpu() for one in engine.stages[0].parameters()]
     engine.step()

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spbench_core.networks.graph import (
-    Graph,
     NetworkError,
+    NetworkGraph,
     Parameter,
     TooSmallError,
     add,
@@ -378,7 +378,7 @@ def test_windows_are_counted_as_they_are_laid(size, kernel, pad, stride):
         len(range(-border, length + border - window + 1, stride))
         for length, window, border in zip(size, kernel, pad, strict=True)
     )
-    graph = Graph()
+    graph = NetworkGraph()
     if 0 in laid:
         with pytest.raises(TooSmallError, match="here has a window of"):
             graph.conv((3, *size), 5, kernel, stride=stride, pad=pad, name="here")
@@ -393,7 +393,7 @@ def test_windows_are_counted_as_they_are_laid(size, kernel, pad, stride):
 )
 def test_padding_of_odd_kernels_keeps_height_and_width(size, half):
     kernel = 2 * half[0] + 1, 2 * half[1] + 1
-    assert Graph().conv((3, *size), 5, kernel, pad=same(kernel))[1:] == size
+    assert NetworkGraph().conv((3, *size), 5, kernel, pad=same(kernel))[1:] == size
 
 
 def test_maps_of_other_sizes_are_not_joined():

@@ -7,8 +7,8 @@ from spbench_core.layout.micro_batches import micro_batches
 from spbench_core.layout.stages import model_layout
 from spbench_core.layout.tiles import Grid
 from spbench_core.models.registry import model
-from spbench_workers.parallel.pipeline.stage_io import ends_of, tags_of
-from spbench_workers.parallel.plan import Plan
+from spbench_workers.parallel.pipeline.stage_io import stage_io_of, tags_of
+from spbench_workers.parallel.plan import ModelPlan
 
 NETWORK = model("resnet", image_size=(32, 32), num_classes=3, version=1, depth=8, width=2)
 LAYOUTS = [
@@ -46,9 +46,9 @@ def posted(layout, rank):
     batches = micro_batches(8, 2, mirrored=layout.mirrored)
     costs = [float(count.multiply_adds) for count in NETWORK.counts]
     balance = balanced(costs, [stage.ranks for stage in layout.stages])
-    plan, box = Plan(NETWORK, layout, balance, batches), Postbox()
+    plan, box = ModelPlan(NETWORK, layout, balance, batches), Postbox()
     for place in layout.places(rank):
-        ends = ends_of(box, rank, plan, place)
+        ends = stage_io_of(box, rank, plan, place)
         ends.begin(learns=True)
         incoming = {ends.outputs: ends.output_gradients, ends.input_gradients: ends.inputs}
         for outgoing, like in incoming.items():

@@ -6,13 +6,13 @@ The GPU is a stand-in that does its work late; what carries messages reads and w
 import torch
 
 from spbench_core.layout.tiles import Box
-from spbench_workers.parallel.pipeline.reshard import Holding
-from spbench_workers.parallel.pipeline.stage_channel import Incoming, Outgoing, Way
+from spbench_workers.parallel.pipeline.reshard import LocalShard
+from spbench_workers.parallel.pipeline.stage_channel import Receiver, Sender, StageChannel
 from standins.late_device import install
 
 LATE = install()
-HERE = Holding((0, 1), (1,), (Box((0, 2), (0, 4)),))
-PEERS = {5: Holding((0, 1), (1,), (Box((0, 2), (0, 3)),)), 6: HERE}
+HERE = LocalShard((0, 1), (1,), (Box((0, 2), (0, 4)),))
+PEERS = {5: LocalShard((0, 1), (1,), (Box((0, 2), (0, 3)),)), 6: HERE}
 COUNT = 5
 
 
@@ -38,13 +38,15 @@ class AtOnce:
 def way(carrier):
     late = torch.device("late")
     sizes = [1] * COUNT
-    return Way.between(carrier, 3, sizes, {1: HERE}, {1: PEERS}, dtype=torch.float32, device=late)
+    return StageChannel.between(
+        carrier, 3, sizes, {1: HERE}, {1: PEERS}, dtype=torch.float32, device=late
+    )
 
 
 def test_what_leaves_has_been_packed():
     LATE.reset()
     carrier = AtOnce()
-    outgoing = Outgoing(way(carrier))
+    outgoing = Sender(way(carrier))
     for turn in range(COUNT):
         values = torch.full((1, 1, 2, 4), float(turn)).to("late") * 2
         outgoing.send([values])
@@ -55,7 +57,7 @@ def test_what_leaves_has_been_packed():
 
 def test_what_was_taken_stays_when_the_next_arrives_in_its_place():
     LATE.reset()
-    incoming = Incoming(way(AtOnce()))
+    incoming = Receiver(way(AtOnce()))
     incoming.begin()
     taken = [incoming.take()[0] for _ in range(COUNT)]
     assert [one.cpu().unique().tolist() for one in taken] == [[float(n)] for n in range(COUNT)]

@@ -7,8 +7,8 @@ from torch.distributed import ReduceOp
 from spbench_core.layout.stages import model_layout
 from spbench_core.layout.tiles import Grid
 from spbench_workers.parallel.training import gradients
-from spbench_workers.parallel.training.gradients import BUCKET, Sharing
-from spbench_workers.parallel.training.master_comm import OneWay, pairs
+from spbench_workers.parallel.training.gradients import BUCKET, WeightSharing
+from spbench_workers.parallel.training.master_comm import MasterComm, pairs
 from standins.twin import Twin
 
 LAYOUTS = [
@@ -71,13 +71,13 @@ class Copy:
     ],
 )
 def test_what_a_sum_sends(ranks, numbers, dtype, sent, messages):
-    sharing = Sharing(Ranks(ranks), (Copy(numbers, dtype),), 1)
+    sharing = WeightSharing(Ranks(ranks), (Copy(numbers, dtype),), 1)
     assert (sharing.bytes, sharing.messages) == (sent, messages)
 
 
 def test_one_way_needs_two_directions():
     with pytest.raises(ValueError, match="mirrored"):
-        OneWay(None, model_layout(2), [], [])
+        MasterComm(None, model_layout(2), [], [])
 
 
 class Group:
@@ -101,7 +101,7 @@ def test_a_group_sums_in_place_all_but_numbers_of_16_bits(dtype, monkeypatch):
     monkeypatch.setattr(gradients, "BUCKET", 4)
     copy, group = Copy(0), Group()
     copy.flat = torch.arange(10, dtype=dtype)
-    Sharing(Twin(), (copy,), 2, group).sum()
+    WeightSharing(Twin(), (copy,), 2, group).sum()
     assert copy.flat.tolist() == list(range(10))
     buckets = [] if dtype.itemsize == 2 else [4, 4, 2]
     assert group.summed == [(size, dtype, ReduceOp.SUM) for size in buckets]

@@ -6,7 +6,7 @@ import torch
 from spbench_core.layout.stages import ModelLayout, Stage
 from spbench_core.layout.tiles import Grid
 from spbench_core.models.parts import Map
-from spbench_workers.parallel.pipeline.reshard import holding, parcels
+from spbench_workers.parallel.pipeline.reshard import local_shard, reshards
 
 ONE = (Map(3, 13, 17),)
 TWO = (Map(3, 13, 17), Map(2, 7, 9))
@@ -30,20 +30,23 @@ def carry(stages, flow, images):
     layout = ModelLayout(stages)
     whole = [torch.rand(images, *data.shape) for data in flow]
     held = [
-        {rank: holding(layout, layout.place(rank), flow, images) for rank in layout.ranks_of(stage)}
+        {
+            rank: local_shard(layout, layout.place(rank), flow, images)
+            for rank in layout.ranks_of(stage)
+        }
         for stage in (0, 1)
     ]
     sent = {}
     for rank, mine in held[0].items():
         tensors = [part_of(tensor, mine, index) for index, tensor in enumerate(whole)]
-        for parcel in parcels(mine, held[1]):
-            parts = zip(tensors, parcel.cuts, strict=True)
-            sent[rank, parcel.peer] = torch.cat([one[cut].reshape(-1) for one, cut in parts])
+        for reshard in reshards(mine, held[1]):
+            parts = zip(tensors, reshard.cuts, strict=True)
+            sent[rank, reshard.peer] = torch.cat([one[cut].reshape(-1) for one, cut in parts])
     for rank, mine in held[1].items():
         tensors = [torch.zeros(shape) for shape in mine.shapes]
-        for parcel in parcels(mine, held[0]):
-            views = parcel.views(sent.pop((parcel.peer, rank)))
-            for tensor, cut, view in zip(tensors, parcel.cuts, views, strict=True):
+        for reshard in reshards(mine, held[0]):
+            views = reshard.views(sent.pop((reshard.peer, rank)))
+            for tensor, cut, view in zip(tensors, reshard.cuts, views, strict=True):
                 # Added, so that what comes twice is seen.
                 tensor[cut] += view
         yield tensors, [part_of(tensor, mine, index) for index, tensor in enumerate(whole)]
@@ -67,14 +70,14 @@ def test_each_rank_gets_what_it_holds_once(stages, flow):
 
 def test_ranks_with_nothing_in_common_send_nothing():
     layout = ModelLayout((SQUARE, SQUARE))
-    held = [holding(layout, layout.place(rank), ONE, 2) for rank in range(8)]
-    found = parcels(held[1], dict(enumerate(held[4:], start=4)))
-    assert [parcel.peer for parcel in found] == [5]
+    held = [local_shard(layout, layout.place(rank), ONE, 2) for rank in range(8)]
+    found = reshards(held[1], dict(enumerate(held[4:], start=4)))
+    assert [reshard.peer for reshard in found] == [5]
     assert found[0].values == 2 * 3 * 6 * 9
 
 
 def test_a_pair_goes_in_one_message():
     layout = ModelLayout((WHOLE, WHOLE))
-    held = [holding(layout, layout.place(rank), TWO, 2) for rank in range(2)]
-    (parcel,) = parcels(held[0], {1: held[1]})
-    assert parcel.values == 2 * (3 * 13 * 17 + 2 * 7 * 9)
+    held = [local_shard(layout, layout.place(rank), TWO, 2) for rank in range(2)]
+    (reshard,) = reshards(held[0], {1: held[1]})
+    assert reshard.values == 2 * (3 * 13 * 17 + 2 * 7 * 9)

@@ -9,7 +9,7 @@ from torch.nn import functional
 
 from spbench_core.models.registry import model
 from spbench_workers.models.build import build_stage
-from spbench_workers.models.builders import WholeKit
+from spbench_workers.models.builders import DenseBuilder
 from spbench_workers.parallel.precision.arithmetic import Arithmetic
 from spbench_workers.parallel.precision.formats import (
     BF16,
@@ -57,7 +57,7 @@ def conv(**more):
 
 def small_model():
     network = model("resnet", image_size=(32, 32), num_classes=5, version=1, depth=8, width=4)
-    return network, build_stage(network, 0, len(network.layers), WholeKit(), seed=1).eval()
+    return network, build_stage(network, 0, len(network.layers), DenseBuilder(), seed=1).eval()
 
 
 @pytest.mark.parametrize("precision", MIXED, ids=lambda one: one.name)

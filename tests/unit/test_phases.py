@@ -18,7 +18,7 @@ from spbench_workers.images.synthetic import SyntheticImages
 from spbench_workers.parallel.engine import Engine
 from spbench_workers.parallel.pipeline import phases as phases_module
 from spbench_workers.parallel.pipeline.phases import PHASES, Phases, StreamPhases, phases_of
-from spbench_workers.parallel.plan import Learning, Plan
+from spbench_workers.parallel.plan import ModelPlan, TrainingConfig
 from spbench_workers.parallel.precision.formats import PRECISIONS
 from spbench_workers.parallel.steps import way_of_sums
 from spbench_workers.spatial import comm_stats
@@ -202,7 +202,7 @@ RESNET = model("resnet", image_size=(32, 32), num_classes=5, version=1, depth=8,
 
 
 def engine_of(device, precision, learns=True):
-    plan = Plan(
+    plan = ModelPlan(
         RESNET,
         model_layout(1),
         (len(RESNET.layers),),
@@ -211,7 +211,7 @@ def engine_of(device, precision, learns=True):
         precision=PRECISIONS[precision],
     )
     images = SyntheticImages(RESNET.image, 5, seed=1, dtype=plan.dtype, device=plan.device)
-    engine = Engine(MPI.COMM_SELF, plan, images, Learning("adam") if learns else None)
+    engine = Engine(MPI.COMM_SELF, plan, images, TrainingConfig("adam") if learns else None)
     if engine.arithmetic.loss_scale is not None:
         engine.arithmetic.loss_scale.value = 256.0
     return engine, images
@@ -286,7 +286,7 @@ def test_the_loss_is_added_up_as_the_micro_batches_come():
 
 def test_how_gradients_are_summed_is_said_of_gpus_alone():
     def plan_of(device, backend="mpi", one_way=False, **layout):
-        return Plan(
+        return ModelPlan(
             RESNET,
             model_layout(2, **layout),
             (4, len(RESNET.layers) - 4),

@@ -13,7 +13,7 @@ from spbench_core.layout.micro_batches import micro_batches
 from spbench_core.layout.stages import model_layout
 from spbench_core.models.registry import model
 from spbench_workers.device.formats import multiply_fp32
-from spbench_workers.parallel.plan import Learning, Plan
+from spbench_workers.parallel.plan import ModelPlan, TrainingConfig
 from spbench_workers.parallel.precision.formats import FP32, FP64, TF32
 from spbench_workers.parallel.precision.product_errors import (
     FP32_SLACK,
@@ -63,7 +63,7 @@ def _settings():
 def plan_of(device, precision):
     batches = micro_batches(2, 1, mirrored=False, times=1)
     layers = (len(MODEL.layers),)
-    return Plan(MODEL, model_layout(1), layers, batches, device=device, precision=precision)
+    return ModelPlan(MODEL, model_layout(1), layers, batches, device=device, precision=precision)
 
 
 def products_pass(precision, bits=TF32_BITS):
@@ -91,7 +91,7 @@ def test_a_whole_model_in_float64_is_blind_to_it():
     context, (exact, *others) = Context(), plans_of(plan_of(GPU, FP32))
     assert (exact.precision, others) == (FP64, [])
     with Tf32Products() as products:
-        Validation(context, exact, Learning(), lambda *_: None, lambda *_: None).run()
+        Validation(context, exact, TrainingConfig(), lambda *_: None, lambda *_: None).run()
     assert len(context.checks) > 5
     assert all(context.checks.values())
     assert products.products == 0
@@ -103,7 +103,7 @@ def test_tf32_is_compared_as_a_whole_too():
     assert [one.precision for one in plans_of(plan)] == [FP64, TF32]
     context = Context()
     with Tf32Products() as products:
-        Validation(context, plan, Learning(), lambda *_: None, lambda *_: None).run()
+        Validation(context, plan, TrainingConfig(), lambda *_: None, lambda *_: None).run()
     assert products.products > 0
     assert all(context.checks.values())
 

@@ -94,7 +94,7 @@ def test_no_two_living_groups_share_a_stream_of_the_pool(monkeypatch):
 
     def take(key):
         stream = torch_group._own_stream(device)
-        torch_group._groups[key] = torch_group.Group(None, None, stream=stream)
+        torch_group._groups[key] = torch_group.TorchGroup(None, None, stream=stream)
         return stream
 
     # Two stay, and 30 come and go: the next two would have the streams of those that stay.
@@ -146,7 +146,7 @@ def test_all_transports_of_a_device_share_one_copy_stream(monkeypatch):
             made.append(device)
 
     monkeypatch.setattr(torch.cuda, "Stream", Stream)
-    monkeypatch.setattr(torch.cuda, "Event", lambda enable_timing=False: None)
+    monkeypatch.setattr(torch.cuda, "DeviceEvent", lambda enable_timing=False: None)
     device = torch.device("cuda", 3)
     streams.streams_of.cache_clear()
     wiring = Wiring(Comm(), 1, [], [], [], [], None, torch.float32, device)

@@ -11,7 +11,7 @@ from spbench_core.layout.tiles import Grid
 from spbench_core.models.halo_groups import groups_of
 from spbench_core.models.registry import model
 from spbench_workers.models.build import build_stage
-from spbench_workers.models.builders import TileKit
+from spbench_workers.models.builders import SpatialBuilder
 from spbench_workers.spatial.conv import SpatialConv2d
 from spbench_workers.spatial.fused.graph_blocks import FusedGraph
 from spbench_workers.spatial.fused.tracing import trace
@@ -24,7 +24,7 @@ TILING = Tiling.of_grid(COMM, Grid(2, 2), 64, 64)
 
 def layers_of(name, first, last, **config):
     network = model(name, image_size=(64, 64), num_classes=2, **config)
-    stage = build_stage(network, first, last, TileKit(TILING), seed=1)
+    stage = build_stage(network, first, last, SpatialBuilder(TILING), seed=1)
     tilings = [TILING.resized(data.height, data.width) for data in network.flows[first]]
     return dict(stage.named_children()), tilings
 

@@ -1,7 +1,7 @@
 import pytest
 from events import rank_event
 
-from spbench.engine.watchdog import EXIT_TIMEOUT, Fault, Watch
+from spbench.engine.watchdog import EXIT_TIMEOUT, Fault, Watchdog
 from spbench_core.events.rank_events import ASLEEP, SILENCE_LIMIT
 
 HOSTS = ("node01", "node01", "node02")
@@ -12,7 +12,7 @@ class Job:
 
     def __init__(self, np=3, items=(("a", 0), ("b", 0)), start_timeout=60.0, timeouts=None):
         self.now = 100.0
-        self.watch = Watch(
+        self.watch = Watchdog(
             np=np,
             items=items,
             start_timeout=start_timeout,

@@ -61,7 +61,7 @@ class _Backend(Protocol):
 
 
 @dataclass(slots=True)
-class Group:
+class TorchGroup:
     """The ranks of a communicator, as torch.distributed sees them: same ranks, same numbers.
 
     Attributes:
@@ -105,13 +105,13 @@ class Group:
         return posted + [self.backend.send([vector], rank, tag) for vector, rank in sends]
 
 
-_groups: dict[tuple[int, str], Group] = {}
+_groups: dict[tuple[int, str], TorchGroup] = {}
 _POOL = 32
 """Streams of a priority in torch's pool, which are dealt in turn: one for each group of NCCL."""
 _dealt = count()
 
 
-def acquire(comm: MPI.Intracomm, device: torch.device) -> Group:
+def acquire(comm: MPI.Intracomm, device: torch.device) -> TorchGroup:
     """Return the group of a communicator: NCCL for GPUs, gloo for the host.
 
     All ranks must call it, and call `release` as often.
@@ -172,17 +172,17 @@ def _gpu(device: torch.device) -> str:
     return f"{socket.gethostname()} {address_of(device)}"
 
 
-def _connect(comm: MPI.Intracomm, device: torch.device) -> Group:
+def _connect(comm: MPI.Intracomm, device: torch.device) -> TorchGroup:
     host = _LOOPBACK if on_one_host(comm) else _address()
     server = _agreed(comm, lambda: _store(host) if comm.rank == 0 else None)
     host, port = comm.bcast((host, server.port) if server is not None else None)
 
-    def join() -> Group:
+    def join() -> TorchGroup:
         store = _store(host, port) if server is None else server
         stream = _own_stream(device)
         backend = _backend(store, comm, device)
         # Only a group whose ranks have all met lets some of them exchange without the others.
-        group = Group(backend, store, stream=stream)
+        group = TorchGroup(backend, store, stream=stream)
         group.allreduce(torch.zeros(1, device=device), dist.ReduceOp.SUM).wait()
         # The current stream alone: other groups may have receives posted.
         finish(device)

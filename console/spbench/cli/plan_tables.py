@@ -19,7 +19,7 @@ from spbench.record.cores import fold_numbers
 
 if TYPE_CHECKING:
     from spbench.planner.output.verification import Verified
-    from spbench.planner.plans import Plan, Stage
+    from spbench.planner.plans import Plan, PlanStage
     from spbench.planner.simulation.step import Simulation
 
 _STAGES = ("stage", "layers", "states", "devices", "forward", "backward", "send", "all-reduce")
@@ -68,5 +68,5 @@ def verified_lines(plan: Plan, verified: Verified) -> Iterator[str]:
     yield elsewhere_words(verified)
 
 
-def _stage_word(plan: Plan, stage: Stage) -> str:
+def _stage_word(plan: Plan, stage: PlanStage) -> str:
     return f"{stage.start}-{stage.end - 1}@{fold_numbers(stage.devices)}"

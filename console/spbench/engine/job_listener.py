@@ -9,7 +9,7 @@ from typing import Any
 
 from spbench.engine.collector import Event, RankConnection
 from spbench.engine.recorder import Recorder
-from spbench.engine.watchdog import Watch
+from spbench.engine.watchdog import Watchdog
 from spbench.errors import SpbenchError
 from spbench.launch.jobs import Job
 from spbench.record.judge import judge
@@ -26,7 +26,7 @@ class JobListener:
         strangers: How many connections without the token were dropped.
     """
 
-    def __init__(self, job: Job, recorder: Recorder, watch: Watch) -> None:
+    def __init__(self, job: Job, recorder: Recorder, watch: Watchdog) -> None:
         self._job = job
         self._recorder = recorder
         self._watch = watch

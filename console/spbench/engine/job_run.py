@@ -16,7 +16,7 @@ from spbench.engine.address import advertised, bind_address
 from spbench.engine.collector import Collector
 from spbench.engine.job_listener import JobListener
 from spbench.engine.recorder import Recorder
-from spbench.engine.watchdog import Fault, Watch
+from spbench.engine.watchdog import Fault, Watchdog
 from spbench.launch.hosts.hosts import Hosts
 from spbench.launch.jobs import Job, Launch, chosen_elsewhere, prepare
 from spbench.record.folder import RunFolder, working_folder
@@ -57,7 +57,7 @@ class JobRun:
         self._hurry = asyncio.Event()
         self._token = secrets.token_hex(16)
         items = [(case.id, repeat) for case in self._job.cases for repeat in range(case.repeat)]
-        self._watch = Watch(
+        self._watch = Watchdog(
             np=self._job.np,
             items=items,
             start_timeout=self._job.settings.start_timeout,
@@ -211,7 +211,7 @@ class JobRun:
             await asyncio.sleep(TICK / 10)
 
 
-def _exit_sentence(process: asyncio.subprocess.Process, watch: Watch) -> str:
+def _exit_sentence(process: asyncio.subprocess.Process, watch: Watchdog) -> str:
     elapsed = time.monotonic() - watch.launched
     stage = "before all ranks were ready" if not watch.ready else "before all ranks were through"
     return f"the launcher ended with status {process.returncode} after {elapsed:.1f} s, {stage}"

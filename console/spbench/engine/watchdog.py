@@ -43,7 +43,7 @@ class _Rank:
 
 
 @dataclass(slots=True)
-class Watch:
+class Watchdog:
     """Knows when each rank was last heard, and by when each step must be done.
 
     Times are of one monotonic clock, in seconds. ``items`` are run in order by all ranks.

@@ -12,7 +12,7 @@ Mode = Literal["hpgo", "best"]
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class PlanStage:
     """Consecutive states on a group of devices that share each micro-batch.
 
     Attributes:
@@ -98,7 +98,7 @@ class Plan:
     pipelines: int
     step_s: float
     single_s: float
-    stages: tuple[Stage, ...]
+    stages: tuple[PlanStage, ...]
     baselines: tuple[Baseline, ...] = ()
 
     @property

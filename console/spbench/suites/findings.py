@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from spbench.errors import Diagnostic, SuiteError
-from spbench.suites.yaml_nodes import Document, KeyPath, Mark, Place
+from spbench.suites.yaml_nodes import Document, KeyPath, Mark, NodePlace
 
 
 class Findings:
@@ -70,7 +70,7 @@ class Findings:
         """Add an error at the value of a path."""
         self._at(path, self._place(path).value, message)
 
-    def _place(self, path: KeyPath) -> Place:
+    def _place(self, path: KeyPath) -> NodePlace:
         """Return where a path of the data stands in the file, where its lists may be longer."""
         for length in range(1, len(path)):
             index = path[length]

@@ -36,7 +36,7 @@ class Mark(NamedTuple):
     column: int
 
 
-class Place(NamedTuple):
+class NodePlace(NamedTuple):
     """Where a key (or a list's item) and its value stand."""
 
     key: Mark
@@ -112,7 +112,7 @@ class Document:
             node = child[1]
         return node
 
-    def place(self, path: KeyPath) -> Place:
+    def place(self, path: KeyPath) -> NodePlace:
         """Return where a path stands; where it is missing, its nearest parent that is there."""
         node, key = self.root, self.root.mark
         for part in path:
@@ -120,7 +120,7 @@ class Document:
             if child is None:
                 break
             key, node = child
-        return Place(key, node.mark)
+        return NodePlace(key, node.mark)
 
 
 def compose(text: str) -> Document:

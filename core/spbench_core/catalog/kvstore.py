@@ -14,7 +14,7 @@ from spbench_core.catalog.stores import (
     STORES,
     Device,
     Roles,
-    Store,
+    StoreKind,
     parse_devices,
     roles_of,
     store_of,
@@ -143,7 +143,7 @@ def _resolve(params: Params) -> Params:
     return params
 
 
-def _with_defaults(params: Params, store: Store) -> Params:
+def _with_defaults(params: Params, store: StoreKind) -> Params:
     """Fill in what serves this case, and refuse what would do nothing."""
     bucket = params["bucket"] or "fused"
     allreduce = store.name == "allreduce"
@@ -175,7 +175,7 @@ def _with_network(params: Params) -> Params:
     return params | {"image_shape": list(shape)}
 
 
-def _check_compression(params: Params, store: Store) -> None:
+def _check_compression(params: Params, store: StoreKind) -> None:
     if params["gc_type"] == "none":
         return
     if not store.compresses:

@@ -13,7 +13,7 @@ from spbench_core.catalog.benchmark import ParamError
 
 
 @dataclass(frozen=True, slots=True)
-class Store:
+class StoreKind:
     """A kind of store.
 
     Attributes:
@@ -41,16 +41,16 @@ class Store:
         return self.asynchronous
 
 
-STORES: dict[str, Store] = {
+STORES: dict[str, StoreKind] = {
     store.name: store
     for store in (
-        Store("local"),
-        Store("device", on_device=True),
-        Store("dist_sync", dist=True),
-        Store("dist_device_sync", dist=True, on_device=True),
-        Store("dist_async", dist=True, asynchronous=True),
-        Store("dist_async_device", dist=True, on_device=True, asynchronous=True),
-        Store("allreduce"),
+        StoreKind("local"),
+        StoreKind("device", on_device=True),
+        StoreKind("dist_sync", dist=True),
+        StoreKind("dist_device_sync", dist=True, on_device=True),
+        StoreKind("dist_async", dist=True, asynchronous=True),
+        StoreKind("dist_async_device", dist=True, on_device=True, asynchronous=True),
+        StoreKind("allreduce"),
     )
 }
 
@@ -61,7 +61,7 @@ SPELLINGS: dict[str, str] = {
 """Other names of the same stores."""
 
 
-def store_of(name: str) -> Store:
+def store_of(name: str) -> StoreKind:
     """Return the store of that name or spelling.
 
     Raises:
@@ -161,7 +161,7 @@ class Roles:
 
 
 def roles_of(
-    store: Store, devices: int, num_workers: int | None = None, num_servers: int | None = None
+    store: StoreKind, devices: int, num_workers: int | None = None, num_servers: int | None = None
 ) -> Roles:
     """Return who is who in a store with so many devices a worker.
 

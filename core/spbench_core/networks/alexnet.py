@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from spbench_core.networks.graph import Graph, Map
+from spbench_core.networks.graph import Map, NetworkGraph
 
 
-def alexnet(graph: Graph, image: Map, num_classes: int) -> None:
+def alexnet(graph: NetworkGraph, image: Map, num_classes: int) -> None:
     """Add the layers of AlexNet in one piece, without the publication's two halves; with biases."""
     data = graph.conv(image, 96, 11, stride=4, bias=True, name="conv1")
     data = graph.pool(data, 3, stride=2)

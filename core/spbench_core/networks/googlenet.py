@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spbench_core.networks.graph import Graph, Map, concat, global_pool
+from spbench_core.networks.graph import Map, NetworkGraph, concat, global_pool
 
 _Mixed = tuple[str, int, int, int, int, int, int]
 """A module's name, and its filters: 1x1, 3x3 reduced, 3x3, 5x5 reduced, 5x5, after the pool."""
@@ -25,7 +25,7 @@ _STAGES: tuple[tuple[_Mixed, ...], ...] = (
 )
 
 
-def googlenet(graph: Graph, image: Map, num_classes: int) -> None:
+def googlenet(graph: NetworkGraph, image: Map, num_classes: int) -> None:
     """Add the layers of GoogLeNet, without its side classifiers."""
     data = graph.conv(image, 64, 7, stride=2, pad=3, bias=True, name="conv_conv1")
     data = graph.pool(data, 3, stride=2)
@@ -39,7 +39,15 @@ def googlenet(graph: Graph, image: Map, num_classes: int) -> None:
 
 
 def _mixed(
-    graph: Graph, data: Map, name: str, n1: int, n3_in: int, n3: int, n5_in: int, n5: int, n0: int
+    graph: NetworkGraph,
+    data: Map,
+    name: str,
+    n1: int,
+    n3_in: int,
+    n3: int,
+    n5_in: int,
+    n5: int,
+    n0: int,
 ) -> Map:
     name = f"conv_{name}"
     ones = graph.conv(data, n1, bias=True, name=f"{name}_1x1")

@@ -44,7 +44,7 @@ class Parameter:
         return math.prod(self.shape)
 
 
-class Graph:
+class NetworkGraph:
     """A network while it is built: each layer adds its parameters and returns its output's shape.
 
     Attributes:

@@ -6,7 +6,7 @@ network of MXNet's own.
 
 from __future__ import annotations
 
-from spbench_core.networks.graph import Graph, Map, concat
+from spbench_core.networks.graph import Map, NetworkGraph, concat
 
 SMALL = 28
 """Images up to this height get the smaller network."""
@@ -40,7 +40,7 @@ the pool; 0 for the first and the last: it has neither, and halves the map.
 """
 
 
-def inception_bn(graph: Graph, image: Map, num_classes: int) -> None:
+def inception_bn(graph: NetworkGraph, image: Map, num_classes: int) -> None:
     """Add the layers of Inception-BN.
 
     Its last pool covers 7x7, as for an image of 224x224; of a larger map it leaves more than one
@@ -57,7 +57,7 @@ def inception_bn(graph: Graph, image: Map, num_classes: int) -> None:
     graph.dense(graph.pool(data, 7, name="global_pool"), num_classes)
 
 
-def _stem(graph: Graph, image: Map) -> Map:
+def _stem(graph: NetworkGraph, image: Map) -> Map:
     data = graph.conv(image, 64, 7, stride=2, pad=3, bias=True, name="conv_1")
     data = graph.pool(data, 3, stride=2, name="pool_1")
     data = graph.conv(data, 64, bias=True, name="conv_2_red")
@@ -65,7 +65,7 @@ def _stem(graph: Graph, image: Map) -> Map:
     return graph.pool(data, 3, stride=2, name="pool_2")
 
 
-def _small_mixed(graph: Graph, data: Map, name: str, ones: int, threes: int) -> Map:
+def _small_mixed(graph: NetworkGraph, data: Map, name: str, ones: int, threes: int) -> Map:
     if not ones:
         halved = graph.conv(data, threes, 3, stride=2, pad=1, bias=True, name=f"{name}_conv")
         return concat(halved, graph.pool(data, 3, stride=2, pad=1, name=f"{name}_pool"))
@@ -74,7 +74,15 @@ def _small_mixed(graph: Graph, data: Map, name: str, ones: int, threes: int) -> 
 
 
 def _mixed(
-    graph: Graph, data: Map, name: str, n1: int, n3_in: int, n3: int, n33_in: int, n33: int, n0: int
+    graph: NetworkGraph,
+    data: Map,
+    name: str,
+    n1: int,
+    n3_in: int,
+    n3: int,
+    n33_in: int,
+    n33: int,
+    n0: int,
 ) -> Map:
     name, stride, branches = f"conv_{name}", 1 if n1 else 2, []
     if n1:

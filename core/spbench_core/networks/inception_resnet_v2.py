@@ -7,13 +7,13 @@ map one way and shrink it the other, and 10, 20 and 10 units.
 
 from __future__ import annotations
 
-from spbench_core.networks.graph import Graph, Map, Pair, add, concat, global_pool
+from spbench_core.networks.graph import Map, NetworkGraph, Pair, add, concat, global_pool
 
 _Layer = tuple[int, Pair] | tuple[int, Pair, Pair]
 """Filters, kernel and border of a convolution; without a border, none."""
 
 
-def inception_resnet_v2(graph: Graph, image: Map, num_classes: int) -> None:
+def inception_resnet_v2(graph: NetworkGraph, image: Map, num_classes: int) -> None:
     """Add the layers of Inception-ResNet-v2."""
     data = _first_mixed(graph, _stem(graph, image))
     for _ in range(10):
@@ -34,7 +34,7 @@ def inception_resnet_v2(graph: Graph, image: Map, num_classes: int) -> None:
     graph.dense(global_pool(data), num_classes)
 
 
-def _stem(graph: Graph, image: Map) -> Map:
+def _stem(graph: NetworkGraph, image: Map) -> Map:
     data = _tower(graph, image, [(32, 3)], halve=True)
     data = _tower(graph, data, [(32, 3), (64, 3, 1)])
     data = graph.pool(data, 3, stride=2)
@@ -42,7 +42,7 @@ def _stem(graph: Graph, image: Map) -> Map:
     return graph.pool(data, 3, stride=2)
 
 
-def _first_mixed(graph: Graph, data: Map) -> Map:
+def _first_mixed(graph: NetworkGraph, data: Map) -> Map:
     return concat(
         _tower(graph, data, [(96, 1)]),
         _tower(graph, data, [(48, 1), (64, 5, 2)]),
@@ -51,19 +51,19 @@ def _first_mixed(graph: Graph, data: Map) -> Map:
     )
 
 
-def _unit(graph: Graph, data: Map, *towers: list[_Layer]) -> Map:
+def _unit(graph: NetworkGraph, data: Map, *towers: list[_Layer]) -> Map:
     """Add towers whose sum with the input goes on."""
     body = concat(*(_tower(graph, data, layers) for layers in towers))
     return add(graph.conv(body, data[0], bias=True), data)
 
 
-def _halve(graph: Graph, data: Map, *towers: list[_Layer]) -> Map:
+def _halve(graph: NetworkGraph, data: Map, *towers: list[_Layer]) -> Map:
     """Add towers that halve height and width, beside a pool that does."""
     branches = [_tower(graph, data, layers, halve=True) for layers in towers]
     return concat(*branches, graph.pool(data, 3, stride=2))
 
 
-def _tower(graph: Graph, data: Map, layers: list[_Layer], *, halve: bool = False) -> Map:
+def _tower(graph: NetworkGraph, data: Map, layers: list[_Layer], *, halve: bool = False) -> Map:
     """Add convolutions, the last one with a stride of 2 where it has to halve."""
     for at, (filters, kernel, *pad) in enumerate(layers, start=1):
         stride = 2 if halve and at == len(layers) else 1

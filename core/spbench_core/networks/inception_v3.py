@@ -5,13 +5,13 @@ Szegedy et al., "Rethinking the Inception Architecture for Computer Vision", 201
 
 from __future__ import annotations
 
-from spbench_core.networks.graph import Graph, Map, Pair, concat, same
+from spbench_core.networks.graph import Map, NetworkGraph, Pair, concat, same
 
 _Layer = tuple[int, Pair]
 """Filters and kernel of a convolution."""
 
 
-def inception_v3(graph: Graph, image: Map, num_classes: int) -> None:
+def inception_v3(graph: NetworkGraph, image: Map, num_classes: int) -> None:
     """Add the layers of Inception-v3, without its side classifier."""
     data = _stem(graph, image)
     for name, pooled in (("mixed", 32), ("mixed_1", 64), ("mixed_2", 64)):
@@ -33,7 +33,7 @@ def inception_v3(graph: Graph, image: Map, num_classes: int) -> None:
     graph.dense(graph.pool(data, 8, name="global_pool"), num_classes, name="fc1")
 
 
-def _stem(graph: Graph, image: Map) -> Map:
+def _stem(graph: NetworkGraph, image: Map) -> Map:
     data = graph.conv(image, 32, 3, stride=2, name="conv_conv2d")
     data = graph.conv(data, 32, 3, name="conv_1_conv2d")
     data = graph.conv(data, 64, 3, pad=1, name="conv_2_conv2d")
@@ -43,7 +43,7 @@ def _stem(graph: Graph, image: Map) -> Map:
     return graph.pool(data, 3, stride=2, name="pool1")
 
 
-def _mixed_small(graph: Graph, data: Map, name: str, pooled: int) -> Map:
+def _mixed_small(graph: NetworkGraph, data: Map, name: str, pooled: int) -> Map:
     return concat(
         _tower(graph, data, name, (64, 1)),
         _tower(graph, data, f"{name}_tower", (48, 1), (64, 5)),
@@ -52,7 +52,7 @@ def _mixed_small(graph: Graph, data: Map, name: str, pooled: int) -> Map:
     )
 
 
-def _mixed_long(graph: Graph, data: Map, name: str, narrow: int) -> Map:
+def _mixed_long(graph: NetworkGraph, data: Map, name: str, narrow: int) -> Map:
     """Add a module of 7x7 windows, made of 1x7 and 7x1."""
     across, down = (narrow, (1, 7)), (narrow, (7, 1))
     first = (narrow, 1)
@@ -64,7 +64,7 @@ def _mixed_long(graph: Graph, data: Map, name: str, narrow: int) -> Map:
     )
 
 
-def _mixed_wide(graph: Graph, data: Map, name: str) -> Map:
+def _mixed_wide(graph: NetworkGraph, data: Map, name: str) -> Map:
     """Add a module whose towers end in 1x3 and 3x1 side by side."""
     return concat(
         _tower(graph, data, name, (320, 1)),
@@ -76,19 +76,19 @@ def _mixed_wide(graph: Graph, data: Map, name: str) -> Map:
     )
 
 
-def _split(graph: Graph, data: Map, name: str) -> Map:
+def _split(graph: NetworkGraph, data: Map, name: str) -> Map:
     return concat(
         graph.conv(data, 384, (1, 3), pad=(0, 1), name=f"{name}_mixed_conv_conv2d"),
         graph.conv(data, 384, (3, 1), pad=(1, 0), name=f"{name}_mixed_conv_1_conv2d"),
     )
 
 
-def _pooled(graph: Graph, data: Map, name: str, filters: int) -> Map:
+def _pooled(graph: NetworkGraph, data: Map, name: str, filters: int) -> Map:
     pooled = graph.pool(data, 3, pad=1, name=f"{name}_pool")
     return _tower(graph, pooled, f"{name}_tower_2", (filters, 1))
 
 
-def _tower(graph: Graph, data: Map, name: str, *layers: _Layer, halve: bool = False) -> Map:
+def _tower(graph: NetworkGraph, data: Map, name: str, *layers: _Layer, halve: bool = False) -> Map:
     """Add convolutions that keep height and width; with ``halve`` the last one halves both."""
     for at, (filters, kernel) in enumerate(layers):
         last = halve and at == len(layers) - 1

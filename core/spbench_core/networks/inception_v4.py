@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from itertools import count
 
-from spbench_core.networks.graph import Graph, Map, Pair, concat, same
+from spbench_core.networks.graph import Map, NetworkGraph, Pair, concat, same
 
 _Layer = tuple[int, Pair] | tuple[int, Pair, str]
 """Filters and kernel of a convolution, and what its name says of the kernel where that is wrong."""
@@ -19,7 +19,7 @@ _Layer = tuple[int, Pair] | tuple[int, Pair, str]
 class _Block:
     """Numbers the convolutions of one module."""
 
-    graph: Graph
+    graph: NetworkGraph
     name: str
     numbers: count[int] = field(default_factory=lambda: count(1))
 
@@ -54,7 +54,7 @@ class _Block:
         return self.tower(pooled, (filters, 1))
 
 
-def inception_v4(graph: Graph, image: Map, num_classes: int) -> None:
+def inception_v4(graph: NetworkGraph, image: Map, num_classes: int) -> None:
     """Add the layers of Inception-v4.
 
     Its last pool has a border of one pixel and covers 8x8: of a map of 8x8 it leaves 3x3, and so

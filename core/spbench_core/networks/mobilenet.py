@@ -6,7 +6,7 @@ Bottlenecks", 2018.
 
 from __future__ import annotations
 
-from spbench_core.networks.graph import Graph, Map, add, global_pool
+from spbench_core.networks.graph import Map, NetworkGraph, add, global_pool
 
 _V1 = (
     *((64, 1), (128, 2), (128, 1), (256, 2), (256, 1), (512, 2)),
@@ -26,7 +26,7 @@ _V2 = (
 """How often a block's input is widened, its filters, how many units it has, and its stride."""
 
 
-def mobilenet(graph: Graph, image: Map, num_classes: int, alpha: float) -> None:
+def mobilenet(graph: NetworkGraph, image: Map, num_classes: int, alpha: float) -> None:
     """Add the layers of MobileNet with ``alpha`` times the filters.
 
     Its last pool covers 7x7, as for an image of 224x224; of a larger map it leaves more than one
@@ -39,7 +39,7 @@ def mobilenet(graph: Graph, image: Map, num_classes: int, alpha: float) -> None:
     graph.dense(graph.pool(data, 7, name="global_pool"), num_classes, name="fc")
 
 
-def mobilenetv2(graph: Graph, image: Map, num_classes: int) -> None:
+def mobilenetv2(graph: NetworkGraph, image: Map, num_classes: int) -> None:
     """Add the layers of MobileNetV2."""
     data = graph.conv(image, 32, 3, stride=2, pad=1, name="first-3x3-conv-conv2d")
     for block, (widening, filters, units, stride) in enumerate(_V2):
@@ -51,12 +51,14 @@ def mobilenetv2(graph: Graph, image: Map, num_classes: int) -> None:
     graph.dense(global_pool(data), num_classes, name="fc")
 
 
-def _inverted(graph: Graph, data: Map, widening: int, filters: int, stride: int, name: str) -> Map:
+def _inverted(
+    graph: NetworkGraph, data: Map, widening: int, filters: int, stride: int, name: str
+) -> Map:
     """Add a unit that is wide inside and narrow at its ends."""
     data = graph.conv(data, data[0] * widening, name=f"{name}-exp-conv2d")
     data = _depthwise(graph, data, stride, f"{name}-depthwise-conv2d")
     return graph.conv(data, filters, name=f"{name}-linear-conv2d")
 
 
-def _depthwise(graph: Graph, data: Map, stride: int, name: str) -> Map:
+def _depthwise(graph: NetworkGraph, data: Map, stride: int, name: str) -> Map:
     return graph.conv(data, data[0], 3, stride=stride, pad=1, groups=data[0], name=name)

@@ -11,7 +11,7 @@ from itertools import count
 from spbench_core.networks import resnet as residual
 from spbench_core.networks.alexnet import alexnet
 from spbench_core.networks.googlenet import googlenet
-from spbench_core.networks.graph import Graph, Map, NetworkError, Parameter, TooSmallError
+from spbench_core.networks.graph import Map, NetworkError, NetworkGraph, Parameter, TooSmallError
 from spbench_core.networks.inception_bn import inception_bn
 from spbench_core.networks.inception_resnet_v2 import inception_resnet_v2
 from spbench_core.networks.inception_v3 import inception_v3
@@ -133,7 +133,7 @@ def total_mb(params: Iterable[Parameter]) -> float:
 
 
 def _built(network: Network, image: Map, num_classes: int, depth: int) -> list[Parameter]:
-    graph = Graph()
+    graph = NetworkGraph()
     network.layers(graph, image, num_classes, *((depth,) if network.depths else ()))
     return graph.parameters
 

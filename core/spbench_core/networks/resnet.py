@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from spbench_core.networks.graph import Graph, Map, add, global_pool
+from spbench_core.networks.graph import Map, NetworkGraph, add, global_pool
 
 UNITS = {
     18: (2, 2, 2, 2),
@@ -57,7 +57,7 @@ def is_small_depth(depth: int) -> bool:
     return depth > 2 and (depth - 2) % (6 if depth < 164 else 9) == 0
 
 
-def resnet(graph: Graph, image: Map, num_classes: int, depth: int, style: Style) -> None:
+def resnet(graph: NetworkGraph, image: Map, num_classes: int, depth: int, style: Style) -> None:
     """Add the layers of a residual network; ``depth`` is one that exists for the image's height."""
     units, filters, bottleneck = _stages(image[1] <= style.small, depth)
     data = _stem(graph, image, filters[0])
@@ -85,7 +85,7 @@ def _stages(small: bool, depth: int) -> tuple[Sequence[int], Sequence[int], bool
     return [(depth - 2) // 6] * 3, (16, 16, 32, 64), False
 
 
-def _stem(graph: Graph, image: Map, filters: int) -> Map:
+def _stem(graph: NetworkGraph, image: Map, filters: int) -> Map:
     if image[1] <= SMALL_STEM:
         return graph.conv(image, filters, 3, pad=1, name="conv0")
     return graph.pool(
@@ -93,12 +93,14 @@ def _stem(graph: Graph, image: Map, filters: int) -> Map:
     )
 
 
-def _basic(graph: Graph, data: Map, width: int, stride: int, name: str, _: Style) -> Map:
+def _basic(graph: NetworkGraph, data: Map, width: int, stride: int, name: str, _: Style) -> Map:
     data = graph.conv(data, width, 3, stride=stride, pad=1, name=f"{name}conv1")
     return graph.conv(data, width, 3, pad=1, name=f"{name}conv2")
 
 
-def _bottleneck(graph: Graph, data: Map, width: int, stride: int, name: str, style: Style) -> Map:
+def _bottleneck(
+    graph: NetworkGraph, data: Map, width: int, stride: int, name: str, style: Style
+) -> Map:
     narrow = width // style.narrowing
     strides = (stride, 1) if style.stride_first else (1, stride)
     data = graph.conv(data, narrow, stride=strides[0], name=f"{name}conv1")

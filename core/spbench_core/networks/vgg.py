@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spbench_core.networks.graph import Graph, Map
+from spbench_core.networks.graph import Map, NetworkGraph
 
 CONVOLUTIONS = {
     11: (1, 1, 2, 2, 2),
@@ -14,7 +14,7 @@ CONVOLUTIONS = {
 FILTERS = (64, 128, 256, 512, 512)
 
 
-def vgg(graph: Graph, image: Map, num_classes: int, depth: int) -> None:
+def vgg(graph: NetworkGraph, image: Map, num_classes: int, depth: int) -> None:
     """Add the layers of VGG; ``depth`` is one of `CONVOLUTIONS`."""
     data = image
     for stage, (count, filters) in enumerate(zip(CONVOLUTIONS[depth], FILTERS, strict=True), 1):

@@ -27,13 +27,13 @@ from spbench_core.models.registry import model
 from spbench_workers.images.synthetic import SyntheticImages
 from spbench_workers.parallel.engine import Engine
 from spbench_workers.parallel.pipeline import stage_runner
-from spbench_workers.parallel.plan import Learning, Plan
+from spbench_workers.parallel.plan import ModelPlan, TrainingConfig
 from spbench_workers.parallel.precision import arithmetic
 from spbench_workers.parallel.precision.formats import PRECISIONS
 from spbench_workers.parallel.precision.loss_scale import START
 
 CLASSES, SEED, STEPS, BATCH = 5, 1, 2, 4
-LEARNING = Learning("sgd", 0.05, 0.01, 0.5)
+LEARNING = TrainingConfig("sgd", 0.05, 0.01, 0.5)
 
 
 def layout_of(case):
@@ -45,7 +45,7 @@ def plan_of(case):
     network = model(case["model"], image_size=case["image"], num_classes=CLASSES, **case["config"])
     layout = layout_of(case)
     costs = [float(count.multiply_adds) for count in network.counts]
-    return Plan(
+    return ModelPlan(
         network,
         layout,
         balanced(costs, [stage.ranks for stage in layout.stages]),

@@ -26,9 +26,9 @@ from spbench_core.layout.stages import model_layout
 from spbench_core.layout.tiles import Grid, parse_pair
 from spbench_core.models.registry import model
 from spbench_workers.models.build import build_stage
-from spbench_workers.models.builders import WholeKit
+from spbench_workers.models.builders import DenseBuilder
 from spbench_workers.parallel.engine import Engine
-from spbench_workers.parallel.plan import Learning, Plan
+from spbench_workers.parallel.plan import ModelPlan, TrainingConfig
 from spbench_workers.parallel.precision.formats import FP64
 from spbench_workers.spatial import norm
 from spbench_workers.spatial.comm_stats import SPENT
@@ -69,7 +69,7 @@ def layout_of(case):
 
 
 def plan_of(case):
-    return Plan(
+    return ModelPlan(
         network_of(case),
         layout_of(case),
         tuple(case["balance"]),
@@ -86,7 +86,7 @@ def plan_of(case):
 def whole(words, batches):
     """What one process makes of the same micro-batches, in their order."""
     network = network_of(json.loads(words))
-    source, kit = RandomImages(network.image.shape), WholeKit()
+    source, kit = RandomImages(network.image.shape), DenseBuilder()
     stage = build_stage(network, 0, len(network.layers), kit, seed=SEED, dtype=torch.float64)
     inputs, loss = {}, 0.0
     for index, batch in enumerate(batches):
@@ -111,7 +111,7 @@ def state_of(stage):
 def compare(case, comm):
     plan, before = plan_of(case), SPENT.messages
     # At a rate of zero nothing is learnt: what is inferred afterwards is of the same weights.
-    learning = Learning("sgd", learning_rate=0.0)
+    learning = TrainingConfig("sgd", learning_rate=0.0)
     source = RandomImages(plan.model.image.shape)
     run = Engine(comm, plan, source, learning, keeps_input_gradients=True)
     run.step()

@@ -25,13 +25,13 @@ from spbench_workers.device.host_memory import host_memory_of, sent
 from spbench_workers.images.synthetic import SyntheticImages
 from spbench_workers.parallel import engine
 from spbench_workers.parallel.p2p.mpi import MpiCarrier
-from spbench_workers.parallel.pipeline.sync_batch_norm import MemberBatchNorm2d
-from spbench_workers.parallel.plan import Learning, Plan
+from spbench_workers.parallel.pipeline.sync_batch_norm import SyncBatchNorm2d
+from spbench_workers.parallel.plan import ModelPlan, TrainingConfig
 from spbench_workers.parallel.training import gradients
 from spbench_workers.parallel.training import master_comm as mirrors
 from spbench_workers.parallel.training.gradients import sharings
 from spbench_workers.spatial import gather
-from spbench_workers.spatial.all_gather import ToEveryRank
+from spbench_workers.spatial.all_gather import AllGather
 from spbench_workers.spatial.conv import SpatialConv2d
 from spbench_workers.spatial.exchange import Traffic
 from spbench_workers.spatial.fused.blocks import fuse
@@ -112,8 +112,8 @@ def operators(device, comm):
     wide += [SpatialBatchNorm2d(4, tiling=wide[0].output), nn.ReLU()]
     wide += [SpatialConv2d(4, 5, 3, padding=1, tiling=wide[0].output)]
     fused = fuse(wide, at, 2)
-    own = MemberBatchNorm2d(5, comm=comm)
-    ends = [ToEveryRank(tiling=fused.output), SpatialGlobalAvgPool2d(tiling=fused.output)]
+    own = SyncBatchNorm2d(5, comm=comm)
+    ends = [AllGather(tiling=fused.output), SpatialGlobalAvgPool2d(tiling=fused.output)]
     body = nn.Sequential(*layers, fused, own).to(device)
     found = []
     for _ in range(ROUNDS):
@@ -149,7 +149,7 @@ def learnt(device, comm, backend="mpi", one_way=False, **layout):
     network = model("resnet", image_size=(32, 32), num_classes=5, version=1, depth=8, width=4)
     made = model_layout(layout.pop("stages", 1), **layout)
     costs = [float(count.multiply_adds) for count in network.counts]
-    plan = Plan(
+    plan = ModelPlan(
         network,
         made,
         balanced(costs, [stage.ranks for stage in made.stages]),
@@ -160,7 +160,7 @@ def learnt(device, comm, backend="mpi", one_way=False, **layout):
         one_way=one_way,
     )
     images = SyntheticImages(network.image, 5, seed=1, dtype=plan.dtype, device=device)
-    run = engine.Engine(comm, plan, images, Learning())
+    run = engine.Engine(comm, plan, images, TrainingConfig())
     losses = []
     for step in range(ROUNDS):
         images.turn_to(step)

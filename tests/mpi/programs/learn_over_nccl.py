@@ -31,7 +31,7 @@ from spbench_workers.errors import CannotRunError
 from spbench_workers.parallel.engine import Engine
 from spbench_workers.parallel.p2p import opening
 from spbench_workers.parallel.p2p.torch_distributed import NcclCarrier
-from spbench_workers.parallel.plan import Learning, Plan
+from spbench_workers.parallel.plan import ModelPlan, TrainingConfig
 from spbench_workers.parallel.precision.formats import PRECISIONS
 from spbench_workers.spatial.exchange import Exchange
 
@@ -132,7 +132,7 @@ def plan_of(case, backend):
         mirrored=case["mirrored"],
     )
     costs = [float(count.multiply_adds) for count in NETWORK.counts]
-    return Plan(
+    return ModelPlan(
         NETWORK,
         layout,
         balanced(costs, [stage.ranks for stage in layout.stages]),
@@ -149,7 +149,7 @@ def learnt(case, comm, backend):
     """All that a rank has after some steps, and after an evaluation."""
     plan = plan_of(case, backend)
     images = Images(plan.layout.replicas, sum(one.size for one in plan.batches), plan.dtype)
-    learning = Learning("sgd", 0.05) if case["learns"] else None
+    learning = TrainingConfig("sgd", 0.05) if case["learns"] else None
     engine = Engine(comm, plan, images, learning)
     found = {"random": torch.get_rng_state()}
     for step in range(STEPS if case["learns"] else 0):

@@ -26,7 +26,7 @@ from spbench_workers.errors import CannotRunError
 from spbench_workers.images.opening import open_images
 from spbench_workers.parallel.checkpoints.checkpoint import load, save
 from spbench_workers.parallel.engine import Engine
-from spbench_workers.parallel.plan import Learning, Plan
+from spbench_workers.parallel.plan import ModelPlan, TrainingConfig
 from spbench_workers.parallel.precision.formats import PRECISIONS
 
 CLASSES, BATCH, PARTS, BREAK, STEPS = 5, 4, 2, 2, 3
@@ -56,7 +56,7 @@ class Trained:
         batches = micro_batches(BATCH, 1 if mirrored else PARTS, mirrored=mirrored)
         costs = [float(count.multiply_adds) for count in network.counts]
         balance = balanced(costs, [stage.ranks for stage in self.layout.stages])
-        plan = Plan(
+        plan = ModelPlan(
             network,
             self.layout,
             balance,
@@ -77,7 +77,7 @@ class Trained:
             seed=3,
             dtype=plan.dtype,
         )
-        learning = Learning(case["optimizer"], RATE, DECAY, SLOWER) if learns else None
+        learning = TrainingConfig(case["optimizer"], RATE, DECAY, SLOWER) if learns else None
         self.engine = Engine(self.comm, plan, self.images, learning)
 
     def learn(self, first, last):

@@ -21,29 +21,29 @@ from torch import nn
 from spbench_core.layout.tiles import Grid, parse_pair
 from spbench_core.models.registry import model
 from spbench_workers.models.build import build_stage, free
-from spbench_workers.models.builders import TileKit, WholeKit
+from spbench_workers.models.builders import DenseBuilder, SpatialBuilder
 from spbench_workers.spatial.tiling import Tiling
 
 BATCH, CLASSES = 2, 5
 WORDS = {"seed": 1, "dtype": torch.float64}
 
 
-class TileNormKit(TileKit):
+class TileNormKit(SpatialBuilder):
     """Statistics of each tile alone."""
 
     def norm(self, data):
         return nn.BatchNorm2d(data.channels)
 
 
-class NoHaloKit(TileKit):
+class NoHaloKit(SpatialBuilder):
     """Convolutions that see zeros where a neighbour's pixels should be."""
 
     def conv(self, conv, data):
         halves = conv.stride != 1 or conv.shifted
-        return super().conv(conv, data) if halves else WholeKit().conv(conv, data)
+        return super().conv(conv, data) if halves else DenseBuilder().conv(conv, data)
 
 
-class OwnGradientKit(TileKit):
+class OwnGradientKit(SpatialBuilder):
     """Gradients of the weights that are this tile's share only."""
 
     def conv(self, conv, data):
@@ -53,7 +53,7 @@ class OwnGradientKit(TileKit):
 
 
 KITS = {
-    None: TileKit,
+    None: SpatialBuilder,
     "tile-batchnorm": TileNormKit,
     "no-halo": NoHaloKit,
     "own-gradients": OwnGradientKit,
@@ -103,7 +103,7 @@ def whole(words):
     """The initial state of a network, one batch with the gradients of its logits, and results."""
     case = json.loads(words)
     network = network_of(case)
-    stage = build_stage(network, 0, len(network.layers), WholeKit(), **WORDS)
+    stage = build_stage(network, 0, len(network.layers), DenseBuilder(), **WORDS)
     initial = copy.deepcopy(stage.state_dict())
     generator = torch.Generator().manual_seed(WORDS["seed"])
     shapes = (BATCH, *network.image.shape), (BATCH, CLASSES)

@@ -28,10 +28,10 @@ from spbench_core.layout.stages import model_layout
 from spbench_core.layout.tiles import Grid, parse_pair
 from spbench_core.models.registry import model
 from spbench_workers.models.build import build_stage
-from spbench_workers.models.builders import WholeKit
+from spbench_workers.models.builders import DenseBuilder
 from spbench_workers.parallel import engine
 from spbench_workers.parallel.pipeline import building, stage_runner
-from spbench_workers.parallel.plan import Learning, Plan
+from spbench_workers.parallel.plan import ModelPlan, TrainingConfig
 from spbench_workers.parallel.precision.formats import Precision
 from spbench_workers.parallel.training import gradients, master_comm, trainer
 
@@ -81,7 +81,7 @@ def plan_of(case):
     network = network_of(case)
     layout = layout_of(case)
     costs = [float(count.multiply_adds) for count in network.counts]
-    return Plan(
+    return ModelPlan(
         network,
         layout,
         balanced(costs, [stage.ranks for stage in layout.stages]),
@@ -118,7 +118,7 @@ def sequential(words, batches, replicas):
     source = RandomImages(network.image.shape, count, dtype)
 
     def build():
-        return build_stage(network, 0, len(network.layers), WholeKit(), seed=SEED, dtype=dtype)
+        return build_stage(network, 0, len(network.layers), DenseBuilder(), seed=SEED, dtype=dtype)
 
     copies = [build() for _ in range(replicas)]
     optimizers = [
@@ -197,7 +197,7 @@ def compare(case, comm):
     plan = plan_of(case)
     count = sum(batch.size for batch in plan.batches)
     source = RandomImages(plan.model.image.shape, count, plan.dtype)
-    learning = Learning(case["optimizer"], RATE, DECAY, SLOWER)
+    learning = TrainingConfig(case["optimizer"], RATE, DECAY, SLOWER)
     with planted(case["fault"], comm):
         run = engine.Engine(comm, plan, source, learning, keeps_input_gradients=True)
         losses = []
@@ -275,16 +275,16 @@ def check_owners(run, owners, rank):
 def planted(fault, comm):
     """Make the last rank do something wrong, or all ranks where they must do it together."""
     if fault == "unsummed":
-        return patch.object(gradients.Sharing, "sum", lambda _: None)
+        return patch.object(gradients.WeightSharing, "sum", lambda _: None)
     if fault == "unmirrored":
         return patch.object(trainer.MirroredStatistics, "pass_others", lambda *_: None)
     if fault == "own-statistics":
-        return patch.object(building, "MemberKit", lambda _: WholeKit())
+        return patch.object(building, "MemberKit", lambda _: DenseBuilder())
     if fault == "gradients-not-sent":
         nothing = dict.fromkeys(("send_gradients", "add_gradients"), lambda _: None)
-        return patch.multiple(master_comm.OneWay, **nothing)
+        return patch.multiple(master_comm.MasterComm, **nothing)
     if fault == "weights-not-sent":
-        return patch.object(trainer.Learner, "share", lambda _: None)
+        return patch.object(trainer.Trainer, "share", lambda _: None)
     if fault == "lost-gradient" and comm.rank == comm.size - 1:
         return patch.object(stage_runner.StageRunner, "_send", forgetful())
     return nullcontext()

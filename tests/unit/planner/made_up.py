@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from spbench.planner.profile.layers import Layer, Profile
+from spbench.planner.profile.layers import LayerProfile, Profile
 
 SHARED = Path(__file__).parents[4] / "shared" / "data"
 
@@ -29,7 +29,9 @@ def goldens():
 def layer(
     name, forward=1.0, backward=2.0, activation=0.0, parameters=0.0, description=None, **more
 ):
-    return Layer(name, description or name, forward, backward, activation, parameters, **more)
+    return LayerProfile(
+        name, description or name, forward, backward, activation, parameters, **more
+    )
 
 
 def chain(times, activations=None, parameters=None, batch_size=1):

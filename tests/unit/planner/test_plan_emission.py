@@ -12,7 +12,7 @@ from made_up import chain
 from spbench.planner.cluster.machines import Cluster, DeviceKind, Link, Machine, cluster_from_ends
 from spbench.planner.errors import PlannerError
 from spbench.planner.output.emission import emitted
-from spbench.planner.plans import Plan, Stage
+from spbench.planner.plans import Plan, PlanStage
 from spbench.planner.profile.json_file import read_profile_json, write_profile_json
 from spbench.planner.profile.origin import Origin
 
@@ -38,7 +38,7 @@ def planned(*stages, pipelines=1, batch=24, micro=4, schedule="1f1b", recompute=
         step_s=1.0,
         single_s=1.0,
         stages=tuple(
-            Stage(start, end, tuple(devices), 1.0, 1.0, 0.0, 0.0, 1.0, recompute)
+            PlanStage(start, end, tuple(devices), 1.0, 1.0, 0.0, 0.0, 1.0, recompute)
             for start, end, (_, devices) in zip([0, *ends[:-1]], ends, stages, strict=True)
         ),
     )

@@ -8,16 +8,16 @@ from hypothesis import strategies as st
 from made_up import chain, shared
 
 from spbench.planner.cluster.machines import Cluster, DeviceKind, Link, Machine, cluster_from_ends
-from spbench.planner.cluster.placement import Group
+from spbench.planner.cluster.placement import DeviceGroup
 from spbench.planner.errors import NoPlanError, PlannerError
 from spbench.planner.planning import plan, plan_many
 from spbench.planner.profile.antichains import antichain_states
 from spbench.planner.profile.files import load_profile
-from spbench.planner.profile.layers import Layer, Measured, Profile
+from spbench.planner.profile.layers import BatchMeasurement, LayerProfile, Profile
 from spbench.planner.profile.linear import linear_states
 from spbench.planner.search.best import find, search_best
-from spbench.planner.search.candidates import Draft, Shape, passes
-from spbench.planner.search.cost_model import Prices
+from spbench.planner.search.candidates import Candidate, Shape, passes
+from spbench.planner.search.cost_model import CostModel
 from spbench.planner.search.scoring import Scores
 from spbench.planner.simulation.step import simulate
 from spbench.planner.training import Training
@@ -99,7 +99,7 @@ def test_a_given_micro_batch_is_kept(problem, micro_batch):
 def test_the_search_for_large_problems_is_never_below_and_rarely_above_the_best(problem):
     profile, place, batch = problem
     states = linear_states(profile)
-    prices = Prices(states, place, Training(batch, 1, 2.0))
+    prices = CostModel(states, place, Training(batch, 1, 2.0))
     sizes = [size for size in range(1, batch + 1) if batch % size == 0]
     least = found(states, place, Training(batch, 1, 2.0))
     if least is not None:
@@ -114,8 +114,8 @@ def step_of(plan, states, place, training):
         first = tuple(used)
         for device in stage.devices:
             used[place.machine_of(device)] += 1
-        groups.append(Group(first, tuple(used)))
-    scores = Scores(Prices(states, place, training))
+        groups.append(DeviceGroup(first, tuple(used)))
+    scores = Scores(CostModel(states, place, training))
     shape = Shape(tuple(stage.end for stage in plan.stages), tuple(groups))
     batch = training.global_batch_size
     scores.offer_all((shape, size) for size in range(1, batch + 1) if batch % size == 0)
@@ -144,9 +144,9 @@ def test_what_messages_take_of_the_devices_is_part_of_the_passes():
     link = Link("slow to start", 1e9, overhead_s=0.001)
     place = Cluster("cluster", (Machine("m", (DeviceKind("device"),) * 3, link),))
     states = linear_states(chain([2.0] * 3, [8.0] * 3))
-    groups = [Group((at,), (at + 1,)) for at in range(3)]
-    draft = Draft(Shape((1, 2, 3), tuple(groups)), 1, "1f1b")
-    found = passes(Prices(states, place, Training(4, 1, 2.0)), draft)
+    groups = [DeviceGroup((at,), (at + 1,)) for at in range(3)]
+    draft = Candidate(Shape((1, 2, 3), tuple(groups)), 1, "1f1b")
+    found = passes(CostModel(states, place, Training(4, 1, 2.0)), draft)
     assert [each.forward_s for each in found] == pytest.approx([0.003, 0.004, 0.003])
     assert [each.backward_s for each in found] == pytest.approx([0.005, 0.006, 0.005])
     free = replace(link, overhead_s=0.0)
@@ -231,8 +231,11 @@ def test_mixed_devices_share_by_their_speed():
 
 def test_measured_batch_sizes_count_as_they_were_measured():
     # A pass takes 10 ms for one sample and 11 for two: two at once are much cheaper.
-    one, two = Layer("a", "a", 4.0, 6.0, 1.0, 0.0), Layer("a", "a", 4.4, 6.6, 2.0, 0.0)
-    profile = Profile("fixed-cost", 1, (one,), (), (Measured(2, (two,)),))
+    one, two = (
+        LayerProfile("a", "a", 4.0, 6.0, 1.0, 0.0),
+        LayerProfile("a", "a", 4.4, 6.6, 2.0, 0.0),
+    )
+    profile = Profile("fixed-cost", 1, (one,), (), (BatchMeasurement(2, (two,)),))
     best = plan(profile, cluster([1]), 4)
     assert best.micro_batch_size == 4
     assert best.step_s == pytest.approx(0.013)  # the line goes on: 1 ms for each sample more

@@ -15,9 +15,9 @@ from spbench.planner.cluster.machines import (
     Machine,
     cluster_from_ends,
 )
-from spbench.planner.cluster.placement import Group
+from spbench.planner.cluster.placement import DeviceGroup
 from spbench.planner.errors import PlannerError
-from spbench.planner.hpgo.costs import Draft, step_seconds, wires_of, work_of
+from spbench.planner.hpgo.costs import HpgoCandidate, step_seconds, wires_of, work_of
 from spbench.planner.hpgo.mode import plan_hpgo, search_hpgo
 from spbench.planner.hpgo.straight import straight_pipeline
 from spbench.planner.profile.antichains import antichain_states
@@ -175,7 +175,9 @@ def least_block(work, wires, devices):
             for extra in (0, 1)
             for at, size in enumerate(wires.sizes)
         ]
-        groups.append(Group(tuple(counts[: len(wires.sizes)]), tuple(counts[len(wires.sizes) :])))
+        groups.append(
+            DeviceGroup(tuple(counts[: len(wires.sizes)]), tuple(counts[len(wires.sizes) :]))
+        )
 
     def best(start, stage):
         if stage == devices - 1:
@@ -198,18 +200,18 @@ def test_the_estimate_by_hand():
     profile = chain([1.0, 1.0], [1e6, 0.0], [3e6, 5e6])
     work = work_of(antichain_states(profile), Training(8))
     wires = wires_of(cluster_from_ends([1, 2]))
-    groups = (Group((0, 0), (1, 0)), Group((1, 0), (1, 1)))
-    draft = Draft((0, 1), groups, 1, block=0.024)
+    groups = (DeviceGroup((0, 0), (1, 0)), DeviceGroup((1, 0), (1, 1)))
+    draft = HpgoCandidate((0, 1), groups, 1, block=0.024)
     # Blocks of 3 ms: 7 of them, one sample through (6 ms), and 1 MB at 1 GB/s.
     assert step_seconds(work, wires, draft) == pytest.approx(7 * 0.003 + 0.006 + 0.001)
-    everything = Draft((1,), (Group((0, 0), (1, 1)),), 2, block=0.024)
+    everything = HpgoCandidate((1,), (DeviceGroup((0, 0), (1, 1)),), 2, block=0.024)
     # 2 pipelines of 4 micro-batches: 3 blocks of 6 ms, 6 ms, and 8 MB * 2 / 2 at 3 GB/s.
     assert step_seconds(work, wires, everything) == pytest.approx(0.018 + 0.006 + 8 / 3e3)
 
 
 def test_a_batch_smaller_than_its_pipelines_has_no_step():
     work = work_of(antichain_states(chain([1.0, 1.0])), Training(1))
-    draft = Draft((1,), (Group((0,), (2,)),), 2, block=1.0)
+    draft = HpgoCandidate((1,), (DeviceGroup((0,), (2,)),), 2, block=1.0)
     assert step_seconds(work, wires_of(cluster_from_ends([2])), draft) == np.inf
 
 
@@ -225,7 +227,7 @@ def test_a_batch_smaller_than_its_pipelines_has_no_step():
 )
 def test_all_reduce_goes_over_pairs_of_devices_or_between_machines(first, last, expected):
     wires = wires_of(cluster_from_ends([4, 8]))
-    assert wires.all_reduce(Group(first, last)) == pytest.approx(expected)
+    assert wires.all_reduce(DeviceGroup(first, last)) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(
@@ -239,7 +241,7 @@ def test_all_reduce_goes_over_pairs_of_devices_or_between_machines(first, last, 
 )
 def test_messages_go_by_where_their_ends_are(source, target, expected):
     wires = wires_of(cluster_from_ends([4, 8]))
-    assert wires.transfer(Group(*source), Group(*target)) == pytest.approx(expected)
+    assert wires.transfer(DeviceGroup(*source), DeviceGroup(*target)) == pytest.approx(expected)
 
 
 # Plans and what cannot be planned

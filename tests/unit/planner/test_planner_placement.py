@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spbench.planner.cluster.placement import Group, Placements
+from spbench.planner.cluster.placement import DeviceGroup, Placements
 
 
 def outcomes(sizes, used, need, times=1):
@@ -31,7 +31,7 @@ def test_several_groups_come_one_after_another():
 
 
 def test_a_group_knows_its_devices():
-    group = Group((1, 0), (3, 2))
+    group = DeviceGroup((1, 0), (3, 2))
     assert group.devices((4, 4)) == (1, 2, 4, 5)
     assert group.held == (2, 2)
 

@@ -9,7 +9,7 @@ from made_up import SHARED, chain, diamond, layer
 from spbench.planner.errors import PlannerError, ProfileError
 from spbench.planner.profile.files import load_profile
 from spbench.planner.profile.json_file import read_profile_json, write_profile_json
-from spbench.planner.profile.layers import PER_BATCH, Layer, Measured, Profile
+from spbench.planner.profile.layers import PER_BATCH, BatchMeasurement, LayerProfile, Profile
 from spbench.planner.profile.torchgraph import read_torchgraph, write_torchgraph
 
 NODE = (
@@ -45,7 +45,10 @@ def test_torchgraph_is_read():
     assert profile == Profile(
         "p",
         8,
-        (Layer("n1", "Conv2d(3, 64, bias=False)", 1, 2, 3, 4), Layer("n2", "conv", 1, 2, 4, 4)),
+        (
+            LayerProfile("n1", "Conv2d(3, 64, bias=False)", 1, 2, 3, 4),
+            LayerProfile("n2", "conv", 1, 2, 4, 4),
+        ),
         ((0, 1),),
     )
 
@@ -125,7 +128,7 @@ def json_errors(content, **options):
 def test_layers_without_edges_are_a_chain():
     profile = read_profile_json(json.dumps(document()), "p.json", "p")
     assert (profile.name, profile.edges, profile.batch_size) == ("p", ((0, 1),), 4)
-    assert profile.layers[0] == Layer("a", "", 1.0, 2.5, 10.0, 20.0)
+    assert profile.layers[0] == LayerProfile("a", "", 1.0, 2.5, 10.0, 20.0)
 
 
 def test_json_errors_have_line_and_column():
@@ -218,7 +221,7 @@ def profiles(draw):
 
     def made(parameters):
         return tuple(
-            Layer(
+            LayerProfile(
                 name,
                 draw(names),
                 draw(numbers) + 1.0,
@@ -235,7 +238,7 @@ def profiles(draw):
     pairs = [(a, b) for b in range(len(wanted)) for a in range(b)]
     edges = draw(st.lists(st.sampled_from(pairs), unique=True)) if pairs else []
     sizes = draw(st.lists(st.integers(1, 99), min_size=1, max_size=3, unique=True))
-    also = tuple(Measured(size, made(parameters)) for size in sorted(sizes[1:]))
+    also = tuple(BatchMeasurement(size, made(parameters)) for size in sorted(sizes[1:]))
     return Profile("p", sizes[0], made(parameters), tuple(edges), also)
 
 
@@ -319,8 +322,8 @@ def test_unreadable_files_are_told(tmp_path, raw):
         ({"layers": (layer("a", 10**400),), "edges": ()}, "forward_ms of a is out of range"),
         ({"layers": (layer("a"), layer("a"))}, "a stands twice"),
         ({"layers": (layer("a", 0.0, 0.0),), "edges": ()}, "take no time"),
-        ({"also": (Measured(2, (layer("z"),)),)}, "are not its layers"),
-        ({"also": (Measured(1, chain([1.0, 1.0]).layers),)}, "do not rise"),
+        ({"also": (BatchMeasurement(2, (layer("z"),)),)}, "are not its layers"),
+        ({"also": (BatchMeasurement(1, chain([1.0, 1.0]).layers),)}, "do not rise"),
     ],
 )
 def test_wrong_profiles_cannot_be_made(change, error):
@@ -340,13 +343,13 @@ def test_one_measurement_is_scaled_in_proportion():
     ("batch", "ms"), [(4, 6.0), (6, 8.0), (8, 10.0), (16, 18.0), (2, 4.0), (1, 3.0)]
 )
 def test_between_measurements_the_line_is_followed(batch, ms):
-    at_8 = Measured(8, (layer("a", 10.0),))
+    at_8 = BatchMeasurement(8, (layer("a", 10.0),))
     profile = Profile("p", 4, (layer("a", 6.0),), (), (at_8,))
     assert profile.at(batch).layers[0].forward_ms == pytest.approx(ms)
 
 
 def test_a_noisy_pair_never_gives_negative_times():
-    at_8 = Measured(8, (layer("a", 4.0),))
+    at_8 = BatchMeasurement(8, (layer("a", 4.0),))
     profile = Profile("p", 4, (layer("a", 6.0),), (), (at_8,))
     assert profile.at(64).layers[0].forward_ms == 4.0
     assert 1.5 <= profile.at(1).layers[0].forward_ms <= 6.0

@@ -13,7 +13,7 @@ from spbench.planner.output.timeline_svg import timeline_svg
 from spbench.planner.output.timeline_text import timeline_text
 from spbench.planner.output.trace import trace
 from spbench.planner.output.verification import Compared, Verified
-from spbench.planner.plans import Plan, Stage
+from spbench.planner.plans import Plan, PlanStage
 from spbench.planner.search.estimate import closed_form
 from spbench.planner.simulation.step import simulate
 from spbench_core.schedule.orders import (
@@ -28,7 +28,7 @@ whole = st.integers(0, 9).map(float)
 
 
 def stage(at, forward, backward, send=0.0, reduce=0.0, **more):
-    return Stage(at, at + 1, (at,), forward, backward, send, reduce, 0.0, **more)
+    return PlanStage(at, at + 1, (at,), forward, backward, send, reduce, 0.0, **more)
 
 
 def plan_of(stages, micro_batches, schedule="1f1b"):
@@ -148,7 +148,7 @@ def test_memory_is_that_of_the_micro_batches_in_flight():
 def in_rounds(rounds, groups=2, send=0.0, **more):
     """Even stages, one of each group in every round."""
     return [
-        Stage(at, at + 1, (at % groups,), 1.0, 2.0, send, 0.0, 0.0, **more)
+        PlanStage(at, at + 1, (at % groups,), 1.0, 2.0, send, 0.0, 0.0, **more)
         for at in range(rounds * groups)
     ]
 
@@ -219,7 +219,7 @@ def rounds_of(draw):
     groups, rounds = draw(st.integers(2, 4)), draw(st.integers(2, 3))
     count = groups * draw(st.integers(1, 3))
     stages = [
-        Stage(
+        PlanStage(
             at,
             at + 1,
             (at % groups,),

@@ -9,7 +9,7 @@ Mode = Literal["blocking", "persistent", "nonblocking"]
 
 
 @dataclass(frozen=True, slots=True)
-class Traffic:
+class RankTraffic:
     """What one rank does in one run.
 
     Attributes:
@@ -27,7 +27,7 @@ class Reduction(Protocol):
     """A collective over fixed memory, made once and run often. All ranks run it together."""
 
     @property
-    def traffic(self) -> Traffic | None:
+    def traffic(self) -> RankTraffic | None:
         """What this rank sends in one run; None where the library does not tell."""
 
     def run(self) -> object:

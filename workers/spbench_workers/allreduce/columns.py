@@ -17,7 +17,7 @@ _HEAD = (
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class SweepRow:
     """One case in figures; times in seconds, None for what was not measured.
 
     Attributes:
@@ -54,11 +54,11 @@ class Row:
         ).rstrip()
 
 
-_shown: list[Row] = []
+_shown: list[SweepRow] = []
 """The rows of the sweep that is being printed."""
 
 
-def say_row(context: Context, row: Row) -> None:
+def say_row(context: Context, row: SweepRow) -> None:
     """Say a row: with the heading above the first of a sweep, with the average below the last."""
     if context.first:
         _shown.clear()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from spbench_workers.allreduce.base import Reduction, Traffic
+from spbench_workers.allreduce.base import RankTraffic, Reduction
 from spbench_workers.errors import CannotRunError
 
 
@@ -26,7 +26,7 @@ class WrongElement:
         self._victim = result[result.numel() // 2]
 
     @property
-    def traffic(self) -> Traffic | None:
+    def traffic(self) -> RankTraffic | None:
         return self._reduction.traffic
 
     def run(self) -> None:

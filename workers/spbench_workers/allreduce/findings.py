@@ -12,22 +12,22 @@ import torch
 from spbench_core.catalog.allreduce import ITEM_BYTES, SCHEDULED
 from spbench_core.catalog.sweep_sizes import algbw_gb_s, bus_factor
 from spbench_workers.allreduce.arithmetic import FORMATS
-from spbench_workers.allreduce.base import Traffic
-from spbench_workers.allreduce.columns import Row, say_row
+from spbench_workers.allreduce.base import RankTraffic
+from spbench_workers.allreduce.columns import SweepRow, say_row
 from spbench_workers.allreduce.model.cost_model import deviates
 from spbench_workers.allreduce.model.formulas import expected_work
 from spbench_workers.allreduce.model.job_link import measured_link
 from spbench_workers.allreduce.model.link_times import Ends, JobLink
 from spbench_workers.allreduce.model.prediction import Prediction, best_of, crossover_words, predict
 from spbench_workers.allreduce.native import registered_operation
-from spbench_workers.allreduce.turns import Comparison
+from spbench_workers.allreduce.turns import PairedComparison
 from spbench_workers.comm import crowded
 from spbench_workers.context import Context
 from spbench_workers.device.streams import is_gpu
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class MeasuredTimes:
     """The times of a case, folded over ranks.
 
     Attributes:
@@ -50,7 +50,7 @@ class Measured:
         return median(self.slowest)
 
 
-def give_traffic(context: Context, traffic: Traffic | None, count: int) -> None:
+def give_traffic(context: Context, traffic: RankTraffic | None, count: int) -> None:
     """Give what this rank sends, as its messages count it; a library does not tell."""
     if traffic is None:
         return
@@ -65,7 +65,7 @@ def give_traffic(context: Context, traffic: Traffic | None, count: int) -> None:
 
 
 def give_findings(
-    context: Context, measured: Measured, against: Comparison | None, wrong: int
+    context: Context, measured: MeasuredTimes, against: PairedComparison | None, wrong: int
 ) -> None:
     """Give what all ranks know alike, by rank 0. All ranks must call it."""
     params, world = context.params, context.world
@@ -107,7 +107,7 @@ def _give_link(context: Context, link: JobLink) -> None:
 
 
 def _give_prediction(
-    context: Context, link: JobLink, predicted: Prediction, measured: Measured, shared: bool
+    context: Context, link: JobLink, predicted: Prediction, measured: MeasuredTimes, shared: bool
 ) -> None:
     seconds = measured.seconds
     nbytes = measured.count * ITEM_BYTES[context.params["dtype"]]
@@ -150,7 +150,7 @@ def _give_choices_of_native(
     context.choice("best by the model", best_of(ranks, nbytes, item, link), reason)
 
 
-def _give_comparison(context: Context, against: Comparison, device: torch.device) -> None:
+def _give_comparison(context: Context, against: PairedComparison, device: torch.device) -> None:
     context.metric("native_ms", 1000.0 * against.other_seconds)
     low, high = against.interval
     way = ", by way of the host" if is_gpu(device) else ""
@@ -163,15 +163,15 @@ def _give_comparison(context: Context, against: Comparison, device: torch.device
 
 def _row(
     context: Context,
-    measured: Measured,
+    measured: MeasuredTimes,
     predicted: Prediction,
-    against: Comparison | None,
+    against: PairedComparison | None,
     wrong: int,
-) -> Row:
+) -> SweepRow:
     params = context.params
     nbytes = measured.count * ITEM_BYTES[params["dtype"]]
     typical = median(measured.medians)
-    return Row(
+    return SweepRow(
         size=nbytes,
         count=measured.count,
         dtype=params["dtype"],

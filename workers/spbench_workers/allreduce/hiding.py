@@ -25,7 +25,7 @@ _ROWS = 512
 _HOST = torch.device("cpu")
 
 
-class Work(Protocol):
+class TimedWork(Protocol):
     """A computation of about a given time."""
 
     def run(self, look: Callable[[], object]) -> None:
@@ -49,7 +49,9 @@ def overlap(
         seconds: About how long it takes, the same on all ranks.
         device: Whose computation is to hide it: a GPU's, where the GPU itself reduces.
     """
-    compute: Work = Multiplications(seconds, device) if is_gpu(device) else Computation(seconds)
+    compute: TimedWork = (
+        Multiplications(seconds, device) if is_gpu(device) else Computation(seconds)
+    )
     computing = partial(_alone, compute, device)
     alone, alone_compute, both = [], [], []
     for _ in range(ROUNDS):
@@ -124,12 +126,12 @@ def _never() -> None:
     """Nothing to look at."""
 
 
-def _alone(compute: Work, device: torch.device) -> None:
+def _alone(compute: TimedWork, device: torch.device) -> None:
     compute.run(_never)
     finish(device)
 
 
-def _both(reduction: Reduction, compute: Work) -> None:
+def _both(reduction: Reduction, compute: TimedWork) -> None:
     reduction.start()
     compute.run(reduction.poll)
     reduction.wait()

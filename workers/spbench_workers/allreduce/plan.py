@@ -9,14 +9,14 @@ from spbench_workers.allreduce.algorithms.chain import chain
 from spbench_workers.allreduce.algorithms.doubling import recursive_doubling
 from spbench_workers.allreduce.algorithms.flat import flat
 from spbench_workers.allreduce.algorithms.muji import muji_2, muji_4, muji_8, muji_fallback
-from spbench_workers.allreduce.algorithms.place import Place
+from spbench_workers.allreduce.algorithms.place import AlgorithmRank
 from spbench_workers.allreduce.algorithms.rabenseifner import rabenseifner
 from spbench_workers.allreduce.algorithms.ring import bidirectional_ring, ring
 from spbench_workers.allreduce.algorithms.tree import binomial
 from spbench_workers.allreduce.algorithms.two_level import two_level
-from spbench_workers.allreduce.schedule import Schedule, Step
+from spbench_workers.allreduce.schedule import Schedule, ScheduleStep
 
-ALGORITHMS: dict[str, Callable[[Place], Schedule]] = {
+ALGORITHMS: dict[str, Callable[[AlgorithmRank], Schedule]] = {
     "ring": ring,
     "bidirectional_ring": bidirectional_ring,
     "recursive_doubling": recursive_doubling,
@@ -66,7 +66,7 @@ def schedule(
     if reason:
         raise ValueError(reason)
     members = _members(ranks, order)
-    place = Place(members, members.index(rank), count, group, chunks)
+    place = AlgorithmRank(members, members.index(rank), count, group, chunks)
     steps = [_without_empty(step) for step in ALGORITHMS[algorithm](place)]
     return [step for step in steps if step.sends or step.receives]
 
@@ -99,7 +99,7 @@ def _members(ranks: int, order: Sequence[int] | None) -> list[int]:
     return members
 
 
-def _without_empty(step: Step) -> Step:
+def _without_empty(step: ScheduleStep) -> ScheduleStep:
     sends = tuple(transfer for transfer in step.sends if transfer.count)
     receives = tuple(transfer for transfer in step.receives if transfer.count)
     return replace(step, sends=sends, receives=receives)

@@ -13,13 +13,13 @@ import torch
 from mpi4py import MPI
 
 from spbench_workers.allreduce import plan
-from spbench_workers.allreduce.base import Mode, Reduction, Traffic
+from spbench_workers.allreduce.base import Mode, Reduction
 from spbench_workers.allreduce.native import open_native
 from spbench_workers.allreduce.staged import Opener, StagedReduction
 from spbench_workers.allreduce.stepped import open_stepped
 from spbench_workers.errors import CannotRunError
 
-__all__ = ["Mode", "Reduction", "Traffic", "open_collective", "open_reduction"]
+__all__ = ["Mode", "Reduction", "open_collective", "open_reduction"]
 
 
 def open_reduction(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from spbench_workers.allreduce.base import Reduction, Traffic
+from spbench_workers.allreduce.base import RankTraffic, Reduction
 
 
 class Rotation:
@@ -21,10 +21,10 @@ class Rotation:
         self._at = -1
 
     @property
-    def traffic(self) -> Traffic:
+    def traffic(self) -> RankTraffic:
         """What this rank does in a run on average, whole bytes and messages rounded up."""
         all_ = [turn.traffic for turn in self._turns if turn.traffic is not None]
-        return Traffic(
+        return RankTraffic(
             bytes=-(-sum(one.bytes for one in all_) // len(all_)),
             messages=-(-sum(one.messages for one in all_) // len(all_)),
             rounds=max(one.rounds for one in all_),

@@ -35,7 +35,7 @@ class Transfer:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ScheduleStep:
     """What a rank does at once: all of it has ended before the rank's next step begins.
 
     What is sent is the result as the step finds it. What is received with ``add`` is kept aside
@@ -54,11 +54,11 @@ class Step:
     receives: tuple[Transfer, ...] = ()
 
 
-Schedule = list[Step]
+Schedule = list[ScheduleStep]
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class ScheduleCosts:
     """What schedules of several ranks cost: to compare with an algorithm's formulas.
 
     Attributes:
@@ -74,10 +74,10 @@ class Work:
     added: int
 
 
-def work_of(schedules: Sequence[Schedule]) -> Work:
+def work_of(schedules: Sequence[Schedule]) -> ScheduleCosts:
     """Count what the schedules of all ranks of a group do."""
     sent = [[transfer for step in steps for transfer in step.sends] for steps in schedules]
-    return Work(
+    return ScheduleCosts(
         rounds=len({step.round for steps in schedules for step in steps if _sends(step)}),
         messages=max(sum(transfer.count > 0 for transfer in transfers) for transfers in sent),
         elements=max(sum(transfer.count for transfer in transfers) for transfers in sent),
@@ -85,9 +85,9 @@ def work_of(schedules: Sequence[Schedule]) -> Work:
     )
 
 
-def _sends(step: Step) -> bool:
+def _sends(step: ScheduleStep) -> bool:
     return any(transfer.count for transfer in step.sends)
 
 
-def _added(step: Step) -> int:
+def _added(step: ScheduleStep) -> int:
     return sum(transfer.count for transfer in step.receives if transfer.add)

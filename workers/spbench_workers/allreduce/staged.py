@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import torch
 
-from spbench_workers.allreduce.base import Reduction, Traffic
+from spbench_workers.allreduce.base import RankTraffic, Reduction
 from spbench_workers.device.streams import finish
 from spbench_workers.errors import allocating
 
@@ -30,7 +30,7 @@ class StagedReduction:
         self._on_host = open_(self._given, self._reduced)
 
     @property
-    def traffic(self) -> Traffic | None:
+    def traffic(self) -> RankTraffic | None:
         return self._on_host.traffic
 
     def run(self) -> None:

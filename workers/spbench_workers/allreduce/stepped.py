@@ -20,8 +20,8 @@ from spbench_workers.allreduce.arithmetic import (
     nothing,
     reduce_into,
 )
-from spbench_workers.allreduce.base import Mode, Reduction, Traffic
-from spbench_workers.allreduce.schedule import Schedule, Step, Transfer
+from spbench_workers.allreduce.base import Mode, RankTraffic, Reduction
+from spbench_workers.allreduce.schedule import Schedule, ScheduleStep, Transfer
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +74,11 @@ def _phases(schedule: Schedule, result: torch.Tensor, op: str) -> list[_Phase]:
     return [phase for phase in phases if phase.sends or phase.receives]
 
 
-def _kept_aside(step: Step) -> int:
+def _kept_aside(step: ScheduleStep) -> int:
     return sum(transfer.count for transfer in step.receives if transfer.add)
 
 
-def _phase(step: Step, result: torch.Tensor, scratch: torch.Tensor, op: str) -> _Phase:
+def _phase(step: ScheduleStep, result: torch.Tensor, scratch: torch.Tensor, op: str) -> _Phase:
     receives, sums, used = [], [], 0
     for transfer in filter(_travels, step.receives):
         place = _part(result, transfer)
@@ -99,14 +99,14 @@ def _part(vector: torch.Tensor, transfer: Transfer) -> torch.Tensor:
     return vector[transfer.first : transfer.last]
 
 
-def _message(part: torch.Tensor, transfer: Transfer, step: Step) -> _Message:
+def _message(part: torch.Tensor, transfer: Transfer, step: ScheduleStep) -> _Message:
     return _Message([MPI.buffer.frombuffer(memory_of(part)), MPI.BYTE], transfer.peer, step.round)
 
 
-def _traffic(phases: list[_Phase]) -> Traffic:
+def _traffic(phases: list[_Phase]) -> RankTraffic:
     sends = [send for phase in phases for send in phase.sends]
     sizes = [len(send.memory[0]) for send in sends]
-    return Traffic(bytes=sum(sizes), messages=len(sends), rounds=len(phases))
+    return RankTraffic(bytes=sum(sizes), messages=len(sends), rounds=len(phases))
 
 
 class _Blocking:

@@ -14,12 +14,12 @@ from spbench_workers.allreduce.arithmetic import FORMATS
 from spbench_workers.allreduce.base import Reduction
 from spbench_workers.allreduce.buffers import Buffers
 from spbench_workers.allreduce.faults import WrongElement
-from spbench_workers.allreduce.findings import Measured, give_findings, give_traffic
+from spbench_workers.allreduce.findings import MeasuredTimes, give_findings, give_traffic
 from spbench_workers.allreduce.hiding import overlap
 from spbench_workers.allreduce.reduction import open_collective, open_reduction
 from spbench_workers.allreduce.rotation import Rotation
-from spbench_workers.allreduce.turns import Comparison, by_turns
-from spbench_workers.allreduce.verification.checking import Checks, Subject
+from spbench_workers.allreduce.turns import PairedComparison, by_turns
+from spbench_workers.allreduce.verification.checking import CheckedCollective, Checks
 from spbench_workers.allreduce.verification.expected import depth_of, pieces
 from spbench_workers.context import Context
 from spbench_workers.device.choice import device_of, same_kind
@@ -44,7 +44,7 @@ def run(context: Context) -> None:
         reduction = WrongElement(reduction, buffers.result)
     checks = Checks(
         context,
-        Subject(
+        CheckedCollective(
             buffers,
             reduction,
             pieces(params["collective"], world.size, world.rank, part),
@@ -139,14 +139,14 @@ def _calls_of_a_sample(context: Context, reduction: Reduction) -> int:
     return calls
 
 
-def _measured(context: Context, part: int, buffers: Buffers, times: array[float]) -> Measured:
+def _measured(context: Context, part: int, buffers: Buffers, times: array[float]) -> MeasuredTimes:
     """Fold the iterations over ranks; all ranks get the same."""
     comm, slowest = context.world.comm, array("d", times)
     comm.Allreduce(MPI.IN_PLACE, slowest, op=MPI.MAX)
     medians = comm.allgather(median(times))
     shared = context.params["collective"] in ("allreduce", "broadcast")
     count = part if shared else part * comm.size
-    return Measured(
+    return MeasuredTimes(
         count,
         buffers.result.device,
         (buffers.source.nbytes, buffers.result.nbytes),
@@ -161,7 +161,7 @@ def _against_native(
     buffers: Buffers,
     reduction: Reduction,
     seconds: float,
-) -> Comparison | None:
+) -> PairedComparison | None:
     """Compare an allreduce with the MPI's own, blocking one; None where it is that itself."""
     params = context.params
     if params["algorithm"] == "native":

@@ -24,7 +24,7 @@ Interval = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class PairedComparison:
     """One way against another.
 
     Attributes:
@@ -48,7 +48,7 @@ def by_turns(
     other: Callable[[], object],
     seconds: float,
     longest: int,
-) -> Comparison:
+) -> PairedComparison:
     """Time batches of both in turns, so that what changes with time touches both alike.
 
     All ranks must call it, and all get the same answer: a batch takes as long as on its slowest
@@ -89,7 +89,7 @@ def _batch_seconds(comm: MPI.Intracomm, body: Callable[[], object], count: int) 
     return (perf_counter() - start) / count
 
 
-def compare(one: Sequence[float], other: Sequence[float]) -> Comparison:
+def compare(one: Sequence[float], other: Sequence[float]) -> PairedComparison:
     """Compare times that were measured in pairs.
 
     One way is called faster only if the interval of the whole and those of the first and of the
@@ -101,7 +101,7 @@ def compare(one: Sequence[float], other: Sequence[float]) -> Comparison:
     verdict: Verdict = "no significant difference"
     if len(ratios) >= LEAST_PAIRS:
         verdict = _verdict([interval, *map(_interval, np.array_split(ratios, 2))])
-    return Comparison(ratio, interval, verdict, len(ratios), median(other))
+    return PairedComparison(ratio, interval, verdict, len(ratios), median(other))
 
 
 def _verdict(intervals: Sequence[Interval]) -> Verdict:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from spbench_workers.device.streams import Event, streams_of
+from spbench_workers.device.streams import DeviceEvent, streams_of
 
 
 class StreamTimes:
@@ -24,7 +24,7 @@ class StreamTimes:
     def __init__(self, device: torch.device) -> None:
         self._streams = streams_of(device)
         # Kept and set again at each reading: to make an event takes as long as to set it.
-        self._events: list[Event] = []
+        self._events: list[DeviceEvent] = []
         self._names: list[str] = []
 
     def begin(self, name: str) -> None:

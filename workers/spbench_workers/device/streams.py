@@ -20,7 +20,7 @@ def is_gpu(device: torch.device) -> bool:
     return device.type != "cpu"
 
 
-class Event(Protocol):
+class DeviceEvent(Protocol):
     """A point in the work of a stream, set by `record`; one that was never set has passed."""
 
     def record(self) -> None:
@@ -36,7 +36,7 @@ class Event(Protocol):
         """Return the seconds between two events of this device, both of which have passed."""
 
 
-class Streams(Protocol):
+class DeviceStreams(Protocol):
     """The streams of a device: the current one, and one beside it for copies.
 
     Nothing here waits for the whole device: while a receive of NCCL is posted, that may take for
@@ -55,7 +55,7 @@ class Streams(Protocol):
     def lead(self) -> None:
         """Let what comes on the current stream wait for all that the copy stream was asked for."""
 
-    def event(self, *, timing: bool = False) -> Event:
+    def event(self, *, timing: bool = False) -> DeviceEvent:
         """Return an event; only one made for ``timing`` tells seconds."""
 
 
@@ -148,12 +148,15 @@ def _host_streams(_: torch.device) -> HostStreams:
     return HostStreams()
 
 
-KINDS: dict[str, Callable[[torch.device], Streams]] = {"cpu": _host_streams, "cuda": CudaStreams}
+KINDS: dict[str, Callable[[torch.device], DeviceStreams]] = {
+    "cpu": _host_streams,
+    "cuda": CudaStreams,
+}
 """Makers of a device's streams, by its type."""
 
 
 @cache
-def streams_of(device: torch.device) -> Streams:
+def streams_of(device: torch.device) -> DeviceStreams:
     """Return the streams of a device, the same at each call."""
     return KINDS[device.type](device)
 

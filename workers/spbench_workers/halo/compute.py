@@ -22,7 +22,7 @@ from spbench_workers.device.choice import device_of
 from spbench_workers.device.formats import TORCH_DTYPES, tuned_convolutions
 from spbench_workers.device.streams import is_gpu
 from spbench_workers.halo.conv_times import (
-    Convolution,
+    TiledConvolution,
     give_backward,
     give_parts,
     give_speedup,
@@ -64,7 +64,7 @@ def run(context: Context) -> None:
         convolution.module.free()
 
 
-def _make(context: Context) -> tuple[Convolution, OperatorCase]:
+def _make(context: Context) -> tuple[TiledConvolution, OperatorCase]:
     params, world = context.params, context.world
     place = device_of(context)
     dtype = TORCH_DTYPES[params["dtype"]]
@@ -116,7 +116,7 @@ def _make(context: Context) -> tuple[Convolution, OperatorCase]:
         like=tile,
         whole_numbers=True,
     )
-    return Convolution(module, tile, gather, place), case
+    return TiledConvolution(module, tile, gather, place), case
 
 
 def _terms(module: nn.Conv2d) -> int:

@@ -29,7 +29,7 @@ ROUNDS = 10
 
 
 @dataclass(frozen=True)
-class Convolution:
+class TiledConvolution:
     """The convolution over tiles and what it works on.
 
     Attributes:
@@ -50,7 +50,7 @@ class Convolution:
         finish(self.place)
 
 
-def give_parts(context: Context, convolution: Convolution) -> None:
+def give_parts(context: Context, convolution: TiledConvolution) -> None:
     """Give what the exchange takes alone, what computing takes alone, and what overlaps."""
     gather, exchange = convolution.gather, convolution.gather.forward
     outgoing = [view(convolution.tile, gather.tile, piece.box) for piece in exchange.sent]
@@ -67,7 +67,7 @@ def give_parts(context: Context, convolution: Convolution) -> None:
     give_limits(context, exchange, *pieces, phases.whole, "exchange_ms", convolution.place)
 
 
-def _compute_ms(context: Context, convolution: Convolution) -> float:
+def _compute_ms(context: Context, convolution: TiledConvolution) -> float:
     """Time the convolution of tile and halo as they are, without any exchange."""
     module, gather = convolution.module, convolution.gather
     parts = gather.finish(gather.start(convolution.tile))
@@ -85,7 +85,7 @@ def _compute_ms(context: Context, convolution: Convolution) -> float:
     return _median_ms(context, convolution.place, compute)
 
 
-def _give_overlap(context: Context, convolution: Convolution, exchange_ms: float) -> None:
+def _give_overlap(context: Context, convolution: TiledConvolution, exchange_ms: float) -> None:
     """Give the share of the exchange, or of the computation if that is less, that overlap hides.
 
     What counts is the time that a rank spends in the exchange's calls, within whole convolutions
@@ -118,7 +118,7 @@ def _give_overlap(context: Context, convolution: Convolution, exchange_ms: float
 
 
 def give_speedup(
-    context: Context, convolution: Convolution, case: OperatorCase, time_ms: float
+    context: Context, convolution: TiledConvolution, case: OperatorCase, time_ms: float
 ) -> None:
     """Give what one process takes for the whole image, the others asleep, if it has the memory."""
     rest(context.world.comm)
@@ -131,7 +131,7 @@ def give_speedup(
 
 
 def _sequential_seconds_if_it_fits(
-    context: Context, convolution: Convolution, case: OperatorCase
+    context: Context, convolution: TiledConvolution, case: OperatorCase
 ) -> float | None:
     image, gradient = case.image, case.gradient
     values = sum(i.batch * i.channels * i.height * i.width for i in (image, gradient))
@@ -153,7 +153,7 @@ def _sequential_seconds_if_it_fits(
         give_back()
 
 
-def _sequential_seconds(convolution: Convolution, case: OperatorCase) -> float:
+def _sequential_seconds(convolution: TiledConvolution, case: OperatorCase) -> float:
     module = convolution.module
     image = case.tile(case.image, case.input.partition.image, 0)
 
@@ -172,7 +172,7 @@ def _sequential_seconds(convolution: Convolution, case: OperatorCase) -> float:
     return median(_seconds(convolve) for _ in range(3))
 
 
-def give_backward(context: Context, convolution: Convolution) -> None:
+def give_backward(context: Context, convolution: TiledConvolution) -> None:
     """Give the times of backward, and of the sum of weight gradients within it."""
     module, tile = convolution.module, convolution.tile.detach().requires_grad_()
     shape = module(tile).shape

@@ -31,7 +31,7 @@ _OVER: dict[Path | None, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Phases:
+class ExchangePhases:
     """The ms of one exchange's phases on this rank, medians over rounds."""
 
     pack: float
@@ -59,7 +59,7 @@ def give_traffic(context: Context, exchange: Exchange, exchange_ms: float) -> No
         context.metric("bandwidth_gb_s", traffic.bytes / (exchange_ms * 1e6))
 
 
-def phases_of(context: Context, exchange: Exchange, place: torch.device) -> Phases:
+def phases_of(context: Context, exchange: Exchange, place: torch.device) -> ExchangePhases:
     """Time the phases of the exchange, ranks starting together. All ranks must call it."""
     packs, waits, wholes = [], [], []
     for _ in range(PHASE_ROUNDS):
@@ -77,11 +77,11 @@ def phases_of(context: Context, exchange: Exchange, place: torch.device) -> Phas
         packs.append(packed - begun)
         waits.append(waited - packed)
     pack, wait, whole = (median(times) * 1000.0 for times in (packs, waits, wholes))
-    return Phases(pack, wait, whole)
+    return ExchangePhases(pack, wait, whole)
 
 
 def give_phases(
-    context: Context, phases: Phases, outgoing: Sequence[torch.Tensor], place: torch.device
+    context: Context, phases: ExchangePhases, outgoing: Sequence[torch.Tensor], place: torch.device
 ) -> None:
     """Give the phases' times; on a GPU, whose calls return early, packing by itself alone."""
     if is_gpu(place):

@@ -7,17 +7,17 @@ from dataclasses import dataclass, field
 
 from spbench_core.catalog.kvstore import roles_of_params
 from spbench_core.catalog.parameters import Params
-from spbench_core.catalog.stores import Roles, Server, Store, store_of
+from spbench_core.catalog.stores import Roles, Server, StoreKind, store_of
 from spbench_core.networks.registry import parameters
 from spbench_workers.kvstore import compression
 from spbench_workers.kvstore.compression import Compression
 from spbench_workers.kvstore.keys import sharding
-from spbench_workers.kvstore.keys.merge_devices import homes
+from spbench_workers.kvstore.keys.merge_devices import assign
 from spbench_workers.kvstore.keys.sharding import Slot, slots_of
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class StoreCase:
     """A case as every rank comes to it alike.
 
     Attributes:
@@ -32,7 +32,7 @@ class Case:
         slots: The slots of each key on the servers; none without servers.
     """
 
-    store: Store
+    store: StoreKind
     roles: Roles
     elements: tuple[int, ...]
     optimizer: str = "none"
@@ -66,13 +66,13 @@ class Case:
         return [self.roles.devices_of(worker)[self.homes[key]] for worker in workers]
 
 
-def case_of(params: Params) -> Case:
+def case_of(params: Params) -> StoreCase:
     """Return what complete parameters ask for."""
     store = store_of(params["kv_store"])
     roles = roles_of_params(params)
     elements = _elements(params)
     keys = range(len(elements))
-    return Case(
+    return StoreCase(
         store,
         roles,
         elements,
@@ -80,7 +80,7 @@ def case_of(params: Params) -> Case:
         params["gc_type"],
         params["gc_threshold"] or compression.THRESHOLD,
         order=keys if params["priority"] == "ascending" else keys[::-1],
-        homes=homes(elements, roles.devices) if store.on_device else [0] * len(elements),
+        homes=assign(elements, roles.devices) if store.on_device else [0] * len(elements),
         slots=_slots(params, elements, roles.servers) if store.dist else (),
     )
 

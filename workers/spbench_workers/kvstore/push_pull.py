@@ -6,13 +6,13 @@ from functools import partial
 
 from spbench_workers.context import Context
 from spbench_workers.kvstore import report
-from spbench_workers.kvstore.case import Case, case_of
+from spbench_workers.kvstore.case import StoreCase, case_of
 from spbench_workers.kvstore.gradients import TIMED, Gradients
-from spbench_workers.kvstore.rounds import Group, measure
+from spbench_workers.kvstore.rounds import RoundGroup, measure
 from spbench_workers.kvstore.store import fault_injection
-from spbench_workers.kvstore.store.opening import Part, open_part, open_ranks
+from spbench_workers.kvstore.store.opening import StorePart, open_part, open_ranks
 from spbench_workers.kvstore.verification.comparison import Errors, Judge
-from spbench_workers.kvstore.verification.finding import Finding
+from spbench_workers.kvstore.verification.finding import WorstDifference
 from spbench_workers.kvstore.verification.residual_check import Conservation
 
 _CLOSING = (1, 2)
@@ -34,7 +34,7 @@ class PushPull:
         errors: How far devices were off in the last comparison of timed rounds.
     """
 
-    def __init__(self, context: Context, case: Case, part: Part) -> None:
+    def __init__(self, context: Context, case: StoreCase, part: StorePart) -> None:
         self._context, self._case, self._part = context, case, part
         self._gradients = Gradients(context.seed_for, case.elements)
         values, shelves = part.memory.values, part.shelves
@@ -43,7 +43,7 @@ class PushPull:
         if not part.serves:
             self._round = fault_injection.spoil_round(context, part.store.round, part.memory)
         self._uncompared = 0
-        self.result, self.protocol = Finding(), Finding()
+        self.result, self.protocol = WorstDifference(), WorstDifference()
         self.identical = self._judge.identical
         self.errors = Errors(0.0, 0.0)
 
@@ -72,7 +72,7 @@ class PushPull:
         disorders = [shelf.disorder for shelf in part.shelves if shelf.disorder]
         if disorders:
             # It says more than the wrong value that it leads to.
-            self.protocol = Finding(float(len(disorders)), 0.0, disorders[0])
+            self.protocol = WorstDifference(float(len(disorders)), 0.0, disorders[0])
 
     def _fill(self, draw: int) -> None:
         """Write this device's gradients; the weights stay as they are."""
@@ -83,7 +83,7 @@ class PushPull:
             fault_injection.spoil_gradients(self._context, views)
             self._part.memory.put()
 
-    def _tell(self, group: Group) -> None:
+    def _tell(self, group: RoundGroup) -> None:
         """Compare, if the case asks for it, and say measure.py's line."""
         self._uncompared += group.rounds
         tested = self._context.params["test_results"]
@@ -96,7 +96,7 @@ class PushPull:
         rounds, self._uncompared = self._uncompared, 0
         self.errors = self._compare(TIMED, rounds, self.result, f"batch {batch}")
 
-    def _compare(self, draw: int, rounds: int, finding: Finding, when: str) -> Errors:
+    def _compare(self, draw: int, rounds: int, finding: WorstDifference, when: str) -> Errors:
         tell = partial(self._context.progress, "check")
         tell(0, 1)
         self._context.world.comm.Barrier()

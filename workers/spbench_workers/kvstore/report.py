@@ -16,32 +16,32 @@ from spbench_workers.allreduce.reduction import open_reduction
 from spbench_workers.comm import rest
 from spbench_workers.context import Context
 from spbench_workers.kvstore import figures
-from spbench_workers.kvstore.case import Case
+from spbench_workers.kvstore.case import StoreCase
 from spbench_workers.kvstore.keys import merge_devices
 from spbench_workers.kvstore.keys.merge_devices import loads_of, max_over_mean
-from spbench_workers.kvstore.rounds import Group
+from spbench_workers.kvstore.rounds import RoundGroup
 from spbench_workers.kvstore.store.base import Store
-from spbench_workers.kvstore.store.memory import Memory
-from spbench_workers.kvstore.store.pushes import CodedPush
+from spbench_workers.kvstore.store.memory import StoreMemory
+from spbench_workers.kvstore.store.pushes import CompressedPush
 from spbench_workers.kvstore.verification.comparison import Errors
 from spbench_workers.timing import time_batch
 
 _LIMIT_ROUNDS = 5
 
 
-def say_size(context: Context, case: Case) -> None:
+def say_size(context: Context, case: StoreCase) -> None:
     """Say measure.py's first line."""
     context.say(figures.size_line(len(case.elements), case.total_mb))
 
 
-def say_group(context: Context, case: Case, group: Group, errors: Errors | None) -> None:
+def say_group(context: Context, case: StoreCase, group: RoundGroup, errors: Errors | None) -> None:
     """Say measure.py's line of some rounds; without errors they were not compared."""
     rate = figures.bandwidth_gb_s(case.total_mb, case.roles.devices, group.seconds)
     error = -1.0 if errors is None else errors.error
     context.say(figures.batch_line(group.batch, group.seconds, rate, error))
 
 
-def give_figures(context: Context, case: Case, times: Sequence[float], errors: Errors) -> None:
+def give_figures(context: Context, case: StoreCase, times: Sequence[float], errors: Errors) -> None:
     """Give measure.py's figures of the whole case, and the error of a device in the mean.
 
     Args:
@@ -94,9 +94,9 @@ def give_traffic(context: Context, store: Store, times: Sequence[float]) -> None
         )
 
 
-def give_compression(context: Context, case: Case, store: Store) -> None:
+def give_compression(context: Context, case: StoreCase, store: Store) -> None:
     """Give what compression saves and what it owes. All ranks must call it."""
-    pushes = [push for push in store.pushes if isinstance(push, CodedPush)]
+    pushes = [push for push in store.pushes if isinstance(push, CompressedPush)]
     compression = case.compression()
     if compression is None:
         return
@@ -112,7 +112,7 @@ def give_compression(context: Context, case: Case, store: Store) -> None:
         context.say(f"pushes {ratio:.2f} times smaller, {100 * share:.2f} % of elements saturated")
 
 
-def give_limits(context: Context, case: Case, memory: Memory) -> None:
+def give_limits(context: Context, case: StoreCase, memory: StoreMemory) -> None:
     """Give what a round could take at best, and what one allreduce takes. All ranks must call it.
 
     It overwrites what was pulled.
@@ -126,7 +126,9 @@ def give_limits(context: Context, case: Case, memory: Memory) -> None:
     rest(comm)
 
 
-def _give_limits(context: Context, case: Case, memory: Memory, devices: MPI.Intracomm) -> None:
+def _give_limits(
+    context: Context, case: StoreCase, memory: StoreMemory, devices: MPI.Intracomm
+) -> None:
     nccl = context.params["algorithm"] == "nccl"
     limits = _limits_of(memory, devices, nccl=nccl)
     copying = _slowest(limits.copy, devices)
@@ -166,7 +168,7 @@ class _Limits:
     free: Callable[[], object]
 
 
-def _limits_of(memory: Memory, devices: MPI.Intracomm, *, nccl: bool) -> _Limits:
+def _limits_of(memory: StoreMemory, devices: MPI.Intracomm, *, nccl: bool) -> _Limits:
     gradients, values = memory.gradients.flat, memory.values.flat
     size, each = gradients.nbytes, "by each device, all at once"
     by_mpi = partial(devices.Allreduce, gradients, values)
@@ -205,7 +207,7 @@ def _slowest(body: Callable[[], object], devices: MPI.Intracomm) -> float:
     return float(np.median(slowest))
 
 
-def _server_imbalance(case: Case) -> float:
+def _server_imbalance(case: StoreCase) -> float:
     slots = [slot for slots_of_key in case.slots for slot in slots_of_key]
     loads = loads_of(
         [slot.count for slot in slots], [slot.server for slot in slots], case.roles.servers

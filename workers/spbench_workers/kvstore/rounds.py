@@ -16,7 +16,7 @@ from spbench_workers.timing import MAX_BATCH, time_batch
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class RoundGroup:
     """Rounds that are told together.
 
     Attributes:
@@ -31,7 +31,7 @@ class Group:
 
 
 def measure(
-    context: Context, round_: Callable[[], None], tell: Callable[[Group], None]
+    context: Context, round_: Callable[[], None], tell: Callable[[RoundGroup], None]
 ) -> array[float]:
     """Run batch 0 and the timed ones; return their times in ms, each the slowest rank's.
 
@@ -46,7 +46,7 @@ def measure(
     """
     total, every = context.params["num_batches"], context.params["disp_batches"]
     seconds = _first(context, round_)
-    tell(Group(0, 1, seconds))
+    tell(RoundGroup(0, 1, seconds))
     body = context.with_fault(round_, seconds)
     times = array("d", bytes(8 * total))
     slowest = array("d", bytes(8 * total))
@@ -56,7 +56,7 @@ def measure(
         seconds = _group(context, body, times, first, last, seconds)
         folded = np.frombuffer(slowest)[first:last]
         context.world.comm.Allreduce(np.frombuffer(times)[first:last], folded, MPI.MAX)
-        tell(Group(last, last - first, float(folded.mean()) / 1000.0))
+        tell(RoundGroup(last, last - first, float(folded.mean()) / 1000.0))
     return slowest
 
 

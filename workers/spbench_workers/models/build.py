@@ -9,7 +9,7 @@ from torch import nn
 
 from spbench_core.models.layers import Layer, Model
 from spbench_core.models.parts import Kit
-from spbench_workers.models.builders import ModuleKit
+from spbench_workers.models.builders import ModuleBuilder
 from spbench_workers.models.modules import sequential
 
 
@@ -17,7 +17,7 @@ def build_stage(
     model: Model,
     first: int,
     last: int,
-    kit: ModuleKit,
+    kit: ModuleBuilder,
     *,
     seed: int,
     device: torch.device | str = "cpu",

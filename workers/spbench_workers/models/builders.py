@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from torch import nn
 
 from spbench_core.models.parts import CellPlaces, Conv, Map, Pool
-from spbench_workers.models.modules import CellModule, Concat, Residual, sequential
-from spbench_workers.models.shifted_conv import OddPixelConv2d, SpatialOddPixelConv2d
-from spbench_workers.spatial.all_gather import ToEveryRank
+from spbench_workers.models.modules import CellModule, ConcatModule, ResidualModule, sequential
+from spbench_workers.models.shifted_conv import ShiftedConv2d, SpatialShiftedConv2d
+from spbench_workers.spatial.all_gather import AllGather
 from spbench_workers.spatial.conv import SpatialConv2d
 from spbench_workers.spatial.global_pool import SpatialGlobalAvgPool2d
 from spbench_workers.spatial.norm import SpatialBatchNorm2d
@@ -19,7 +19,7 @@ from spbench_workers.spatial.pool import SpatialAvgPool2d, SpatialMaxPool2d
 from spbench_workers.spatial.tiling import Tiling
 
 
-class ModuleKit(ABC):
+class ModuleBuilder(ABC):
     """What both kits make alike: all that works value by value, and what others are put into."""
 
     @abstractmethod
@@ -50,10 +50,10 @@ class ModuleKit(ABC):
         return sequential(steps)
 
     def residual(self, main: nn.Module, shortcut: nn.Module, relu: bool) -> nn.Module:
-        return Residual(main, shortcut, relu)
+        return ResidualModule(main, shortcut, relu)
 
     def concat(self, branches: Mapping[str, nn.Module]) -> nn.Module:
-        return Concat(branches)
+        return ConcatModule(branches)
 
     def cell(
         self,
@@ -64,12 +64,12 @@ class ModuleKit(ABC):
         return CellModule(prepare, operations, places)
 
 
-class WholeKit(ModuleKit):
+class DenseBuilder(ModuleBuilder):
     """Makes torch's own modules, for whole images."""
 
     def conv(self, conv: Conv, data: Map) -> nn.Module:
         if conv.shifted:
-            return OddPixelConv2d(data.channels, conv.filters)
+            return ShiftedConv2d(data.channels, conv.filters)
         return nn.Conv2d(
             data.channels, conv.filters, conv.kernel, conv.stride, conv.padding, bias=conv.bias
         )
@@ -91,7 +91,7 @@ class WholeKit(ModuleKit):
 
 
 @dataclass(frozen=True)
-class TileKit(ModuleKit):
+class SpatialBuilder(ModuleBuilder):
     """Makes operators over tiles: each rank gives its tile, and gets its part of the output.
 
     What makes a vector of a map gives the whole vector to every rank; what follows is computed on
@@ -107,7 +107,7 @@ class TileKit(ModuleKit):
     def conv(self, conv: Conv, data: Map) -> nn.Module:
         tiling = self._tiling(data)
         if conv.shifted:
-            return SpatialOddPixelConv2d(data.channels, conv.filters, tiling=tiling)
+            return SpatialShiftedConv2d(data.channels, conv.filters, tiling=tiling)
         return SpatialConv2d(
             data.channels,
             conv.filters,
@@ -131,7 +131,7 @@ class TileKit(ModuleKit):
         return nn.Sequential(SpatialGlobalAvgPool2d(tiling=self._tiling(data)), nn.Flatten())
 
     def flatten(self, data: Map) -> nn.Module:
-        return nn.Sequential(ToEveryRank(tiling=self._tiling(data)), nn.Flatten())
+        return nn.Sequential(AllGather(tiling=self._tiling(data)), nn.Flatten())
 
     def _tiling(self, data: Map) -> Tiling:
         return self.tiling.resized(data.height, data.width)

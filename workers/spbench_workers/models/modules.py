@@ -13,7 +13,7 @@ Tensors = torch.Tensor | tuple[torch.Tensor, torch.Tensor]
 """What goes between cells: the output of the last one, and that of the one before it."""
 
 
-class Residual(nn.Module):
+class ResidualModule(nn.Module):
     """The sum of two ways from one map: ``main`` and ``shortcut``."""
 
     def __init__(self, main: nn.Module, shortcut: nn.Module, relu: bool) -> None:
@@ -28,7 +28,7 @@ class Residual(nn.Module):
         return total
 
 
-class Concat(nn.ModuleDict):
+class ConcatModule(nn.ModuleDict):
     """Several ways from one map, one's channels after the other's."""
 
     def forward(self, data: torch.Tensor) -> torch.Tensor:

@@ -15,7 +15,7 @@ from spbench_workers.spatial.operator import TiledWindow
 from spbench_workers.spatial.tiling import Tiling
 
 
-class OddPixelConv2d(nn.Conv2d):
+class ShiftedConv2d(nn.Conv2d):
     """The convolution of a whole image, without bias."""
 
     def __init__(self, in_channels: int, out_channels: int) -> None:
@@ -26,7 +26,7 @@ class OddPixelConv2d(nn.Conv2d):
         return functional.conv2d(image[:, :, 1::2, 1::2], self.weight)
 
 
-class SpatialOddPixelConv2d(SpatialConv2d):
+class SpatialShiftedConv2d(SpatialConv2d):
     """The same of an image whose tiles are on different ranks; see `SpatialConv2d`."""
 
     def __init__(self, in_channels: int, out_channels: int, *, tiling: Tiling) -> None:

@@ -11,7 +11,7 @@ from spbench_workers.context import Context
 from spbench_workers.device.memory import give_back
 from spbench_workers.errors import CannotRunError
 from spbench_workers.images.opening import Images, open_images
-from spbench_workers.parallel.case import Case, case_of
+from spbench_workers.parallel.case import ModelCase, case_of
 from spbench_workers.parallel.checkpoints import checkpoint
 from spbench_workers.parallel.engine import Engine
 from spbench_workers.parallel.epochs import Epochs
@@ -46,7 +46,7 @@ def run(context: Context) -> None:
         give_sequential(context, case, times, _make_ready)
 
 
-def _refuse_faults(case: Case) -> None:
+def _refuse_faults(case: ModelCase) -> None:
     """Refuse a fault of all ranks that changes nothing."""
     alone = all(stage.ranks == 1 for stage in case.plan.layout.stages)
     if case.plan.statistics == "tile" and alone:
@@ -63,7 +63,7 @@ def _make_ready(engine: Engine) -> None:
         engine.arithmetic.quantise(engine.calibrate())
 
 
-def _time(context: Context, case: Case, images: Images) -> array[float]:
+def _time(context: Context, case: ModelCase, images: Images) -> array[float]:
     """Time the steps, and give their figures; return this rank's times in ms."""
     params, plan = context.params, case.plan
     peak = PeakMemory(plan.device)
@@ -85,7 +85,7 @@ def _time(context: Context, case: Case, images: Images) -> array[float]:
     return times
 
 
-def _images(context: Context, case: Case) -> Images:
+def _images(context: Context, case: ModelCase) -> Images:
     params, plan = context.params, case.plan
     return open_images(
         params["app"],

@@ -13,12 +13,12 @@ from spbench_workers.context import Context
 from spbench_workers.device.choice import device_of
 from spbench_workers.device.memory import give_back
 from spbench_workers.parallel.layer_times import layer_times
-from spbench_workers.parallel.plan import Learning, Plan
+from spbench_workers.parallel.plan import ModelPlan, TrainingConfig
 from spbench_workers.parallel.precision.formats import PRECISIONS
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class ModelCase:
     """What a case of a model benchmark comes to.
 
     Attributes:
@@ -26,15 +26,15 @@ class Case:
         learning: None, where nothing is learnt.
     """
 
-    plan: Plan
-    learning: Learning | None
+    plan: ModelPlan
+    learning: TrainingConfig | None
 
     @property
     def images(self) -> int:
         """Images of a step, of all replicas."""
         return sum(batch.size for batch in self.plan.batches) * self.plan.layout.replicas
 
-    def small(self, batch_size: int) -> Plan:
+    def small(self, batch_size: int) -> ModelPlan:
         """Return the plan of a batch that is as small as the layout lets it be.
 
         It has an image more where ``batch_size`` has one: so micro-batches are of unequal sizes.
@@ -53,14 +53,14 @@ class Case:
         return replace(plan, batches=batches)
 
 
-def case_of(context: Context) -> Case:
+def case_of(context: Context) -> ModelCase:
     """Return what this case comes to. All ranks must call it."""
     params = context.params
     model = model_of(context.entry.name.removeprefix("model."), params)
     layout = layout_of(params)
     precision = PRECISIONS[params["precision"]]
     place = device_of(context, tf32=precision.tf32)
-    plan = Plan(
+    plan = ModelPlan(
         model,
         layout,
         (len(model.layers),),
@@ -81,7 +81,7 @@ def case_of(context: Context) -> Case:
     )
     if len(layout.stages) > 1:
         plan = replace(plan, balance=_balance(context, plan))
-    return Case(plan, None if params["enable_evaluation"] else _learning(context))
+    return ModelCase(plan, None if params["enable_evaluation"] else _learning(context))
 
 
 def _statistics(context: Context) -> str:
@@ -90,9 +90,9 @@ def _statistics(context: Context) -> str:
     return "replicas" if context.params["sync_batchnorm"] == "replicas" else "image"
 
 
-def _learning(context: Context) -> Learning:
+def _learning(context: Context) -> TrainingConfig:
     params = context.params
-    return Learning(
+    return TrainingConfig(
         params["optimizer"],
         params["learning_rate"],
         params["weight_decay"],
@@ -100,7 +100,7 @@ def _learning(context: Context) -> Learning:
     )
 
 
-def _balance(context: Context, plan: Plan) -> Balance:
+def _balance(context: Context, plan: ModelPlan) -> Balance:
     """Return the layers of each stage: those of the parameters, or by times measured on rank 0."""
     if context.params["balance"] != MEASURED:
         return tuple(map(int, context.params["balance"].split(",")))
@@ -120,7 +120,7 @@ def _balance(context: Context, plan: Plan) -> Balance:
     return balance
 
 
-def check_stage_tiles(model: Model, plan: Plan, balance: Balance) -> None:
+def check_stage_tiles(model: Model, plan: ModelPlan, balance: Balance) -> None:
     """Refuse stages with fewer pixels than tiles.
 
     Raises:

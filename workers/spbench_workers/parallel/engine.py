@@ -15,13 +15,13 @@ from spbench_core.schedule.step import step_orders
 from spbench_workers.parallel.p2p.opening import open_carrier
 from spbench_workers.parallel.pipeline.building import build, check_fused
 from spbench_workers.parallel.pipeline.phases import phases_of
-from spbench_workers.parallel.pipeline.stage_io import ends_of, tags_of
-from spbench_workers.parallel.pipeline.stage_runner import Source, StageRunner, part_of
+from spbench_workers.parallel.pipeline.stage_io import stage_io_of, tags_of
+from spbench_workers.parallel.pipeline.stage_runner import ImageSource, StageRunner, part_of
 from spbench_workers.parallel.pipeline.warm_up import SilentCarrier, warm_up
-from spbench_workers.parallel.plan import Learning, Plan
+from spbench_workers.parallel.plan import ModelPlan, TrainingConfig
 from spbench_workers.parallel.precision.arithmetic import Arithmetic
 from spbench_workers.parallel.precision.int8 import Ranges
-from spbench_workers.parallel.training.trainer import Learner
+from spbench_workers.parallel.training.trainer import Trainer
 
 
 class Engine:
@@ -51,9 +51,9 @@ class Engine:
     def __init__(
         self,
         world: MPI.Intracomm,
-        plan: Plan,
-        source: Source,
-        learning: Learning | None = None,
+        plan: ModelPlan,
+        source: ImageSource,
+        learning: TrainingConfig | None = None,
         *,
         keeps_input_gradients: bool = False,
     ) -> None:
@@ -81,7 +81,7 @@ class Engine:
         self._learner = None
         if learning is not None:
             pairs = list(zip(self.places, self.stages, strict=True))
-            self._learner = Learner(
+            self._learner = Trainer(
                 world,
                 plan.layout,
                 learning,
@@ -104,7 +104,7 @@ class Engine:
         return self._world
 
     @property
-    def learner(self) -> Learner | None:
+    def learner(self) -> Trainer | None:
         """What lets it learn; None, where nothing is to be learnt."""
         return self._learner
 
@@ -193,7 +193,7 @@ class Engine:
         if self._learner is not None:
             self._learner.free()
 
-    def _warm_up(self, source: Source, keeps_input_gradients: bool) -> None:
+    def _warm_up(self, source: ImageSource, keeps_input_gradients: bool) -> None:
         """Go through the stages place by place, as they were built, before anything is posted."""
         for place, stage in zip(self.places, self.stages, strict=True):
             words = place, stage, source, keeps_input_gradients
@@ -205,7 +205,7 @@ class Engine:
         self,
         place: Place,
         stage: nn.Module,
-        source: Source,
+        source: ImageSource,
         keeps_input_gradients: bool,
         *,
         silent: bool = False,
@@ -216,7 +216,7 @@ class Engine:
         carrier = SilentCarrier(self._carrier.on_device) if silent else self._carrier
         return StageRunner(
             stage,
-            ends_of(carrier, self._world.rank, plan, place),
+            stage_io_of(carrier, self._world.rank, plan, place),
             part_of(
                 place.replica,
                 place.member,
@@ -235,7 +235,7 @@ class Engine:
         orders = step_orders(plan.layout, plan.batches, plan.schedule, forward_only=not learns)
         return orders[self._world.rank % plan.layout.ranks_a_replica]
 
-    def _work(self, order: tuple[Task, ...], learner: Learner | None) -> None:
+    def _work(self, order: tuple[Task, ...], learner: Trainer | None) -> None:
         for runner in self.runners:
             runner.begin(learns=learner is not None)
         for task in order:

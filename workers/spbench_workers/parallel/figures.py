@@ -16,15 +16,15 @@ from spbench_workers.comm import rest
 from spbench_workers.context import Context
 from spbench_workers.device.streams import seconds_of
 from spbench_workers.images.synthetic import SyntheticImages
-from spbench_workers.parallel.case import Case
+from spbench_workers.parallel.case import ModelCase
 from spbench_workers.parallel.engine import Engine
-from spbench_workers.parallel.plan import Plan
+from spbench_workers.parallel.plan import ModelPlan
 
 MOST_STEPS = 5
 """Of the one process: it takes as long as all ranks together."""
 
 
-def give_figures(context: Context, case: Case, engine: Engine, times: array[float]) -> None:
+def give_figures(context: Context, case: ModelCase, engine: Engine, times: array[float]) -> None:
     """Give what follows from the timed steps. All ranks must call it."""
     context.samples("images_per_second", [case.images / (time / 1000.0) for time in times])
     context.metric("parameters", case.plan.model.parameters)
@@ -36,14 +36,14 @@ def give_figures(context: Context, case: Case, engine: Engine, times: array[floa
         context.metric("int8_share", engine.arithmetic.int8_share())
 
 
-def ideal_bubble(plan: Plan, *, learns: bool) -> float:
+def ideal_bubble(plan: ModelPlan, *, learns: bool) -> float:
     """Return the share of time that ranks wait where every stage takes equally long."""
     orders = step_orders(plan.layout, plan.batches, plan.schedule, forward_only=not learns)
     return play(plan.layout, orders).bubble
 
 
 def give_sequential(
-    context: Context, case: Case, times: array[float], ready: Callable[[Engine], None]
+    context: Context, case: ModelCase, times: array[float], ready: Callable[[Engine], None]
 ) -> None:
     """Let rank 0 do the same work alone, and give the speed-up over it. All ranks must call it.
 
@@ -71,7 +71,7 @@ def give_sequential(
         context.limit("images_per_second", 1000.0 * case.images * world.size / alone, by)
 
 
-def _seconds_alone(context: Context, case: Case, ready: Callable[[Engine], None]) -> float:
+def _seconds_alone(context: Context, case: ModelCase, ready: Callable[[Engine], None]) -> float:
     """Return the seconds of one replica's step on one process: the median of a few."""
     plan = alone(case.plan)
     images = SyntheticImages(
@@ -90,7 +90,7 @@ def _seconds_alone(context: Context, case: Case, ready: Callable[[Engine], None]
     return median(seconds[1:])
 
 
-def alone(plan: Plan) -> Plan:
+def alone(plan: ModelPlan) -> ModelPlan:
     """Return the plan of the same micro-batches, of one replica, on one process."""
     return replace(
         plan,

@@ -13,9 +13,9 @@ from torch import nn
 
 from spbench_core.models.layers import Flow, Model
 from spbench_workers.device.failures import while_doing
-from spbench_workers.device.streams import Event, finish, is_gpu, streams_of
+from spbench_workers.device.streams import DeviceEvent, finish, is_gpu, streams_of
 from spbench_workers.models.build import build_stage
-from spbench_workers.models.builders import WholeKit
+from spbench_workers.models.builders import DenseBuilder
 from spbench_workers.parallel.precision.formats import MixedProducts, Precision
 
 ROUNDS = 5
@@ -60,7 +60,7 @@ def layer_times(
     for index, layer in enumerate(model.layers):
         with while_doing(f"layer {layer.name} was measured"), products or nullcontext():
             stage = build_stage(
-                model, index, index + 1, WholeKit(), seed=seed, device=device, dtype=dtype
+                model, index, index + 1, DenseBuilder(), seed=seed, device=device, dtype=dtype
             )
             # What a layer gets is of the format that the one before gives.
             given = precision.work if mixed else dtype
@@ -96,8 +96,8 @@ class Laps:
     def __init__(self, device: torch.device) -> None:
         finish(device)
         self._device, self._streams, self._joined = device, streams_of(device), is_gpu(device)
-        self._last: Event | None = None
-        self._laps: list[tuple[Event, Event] | None] = []
+        self._last: DeviceEvent | None = None
+        self._laps: list[tuple[DeviceEvent, DeviceEvent] | None] = []
 
     def skip(self) -> None:
         """Count a piece that is no work."""
@@ -111,7 +111,7 @@ class Laps:
         self._laps.append((start, self._last))
         return made
 
-    def _now(self) -> Event:
+    def _now(self) -> DeviceEvent:
         event = self._streams.event(timing=True)
         event.record()
         return event

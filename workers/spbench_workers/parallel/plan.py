@@ -16,7 +16,7 @@ MIRROR, OWNER = 0, 1
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ModelPlan:
     """What is computed, and where.
 
     Attributes:
@@ -68,7 +68,7 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class Learning:
+class TrainingConfig:
     """How weights follow from gradients.
 
     Attributes:

@@ -7,7 +7,7 @@ from spbench_workers.device.streams import is_gpu
 from spbench_workers.images.opening import Images
 from spbench_workers.parallel.engine import Engine
 from spbench_workers.parallel.pipeline.phases import PHASES
-from spbench_workers.parallel.plan import Plan
+from spbench_workers.parallel.plan import ModelPlan
 from spbench_workers.parallel.training.gradients import sums_gradients
 from spbench_workers.spatial.comm_stats import SPENT
 
@@ -72,7 +72,7 @@ class Steps:
             context.choice("gradient_sum", way, f"backend {self._engine.plan.backend}")
 
 
-def way_of_sums(plan: Plan) -> str:
+def way_of_sums(plan: ModelPlan) -> str:
     """Return how a GPU's gradients are summed over ranks; nothing on the host, or without sums."""
     directions = (plan.owner,) if plan.one_way else plan.layout.directions
     if not is_gpu(plan.device) or not sums_gradients(plan.layout, directions):

@@ -18,8 +18,8 @@ from spbench_workers.parallel.layer_times import as_tuple
 from spbench_workers.parallel.precision.arithmetic import Arithmetic
 from spbench_workers.parallel.precision.formats import PRECISIONS
 from spbench_workers.parallel.precision.product_errors import compares, tolerance_of
-from spbench_workers.profile.row import Memory, Row, Times
-from spbench_workers.profile.subject import Subject, subject_of
+from spbench_workers.profile.row import LayerRow, PassMemory, Times
+from spbench_workers.profile.subject import ProfiledModel, subject_of
 from spbench_workers.timing import measure
 
 TOLERANCE = 1e-5
@@ -35,7 +35,7 @@ def run(context: Context) -> None:
     if context.planted("wrong-layer"):
         subject = _with_a_wrong_layer(subject)
     arithmetic = Arithmetic(MPI.COMM_SELF, precision, subject.layers, place, learns=True)
-    row = Row(subject)
+    row = LayerRow(subject)
     batches = {count: subject.pixels(count) for count in params["batch_sizes"]}
     with arithmetic.entered():
         images = batches[params["batch_sizes"][0]]
@@ -60,7 +60,7 @@ def run(context: Context) -> None:
     _tell(context, subject, timed, memory)
 
 
-def _check(context: Context, subject: Subject, row: Row, images: torch.Tensor) -> None:
+def _check(context: Context, subject: ProfiledModel, row: LayerRow, images: torch.Tensor) -> None:
     """Compare the layers with the whole model: this is the profile of the model itself."""
     owned = sum(each.numel() for layer in subject.layers for each in layer.parameters())
     context.check("parameters", abs(owned - subject.parameters), detail=f"{owned} parameters")
@@ -78,7 +78,7 @@ def _check(context: Context, subject: Subject, row: Row, images: torch.Tensor) -
     context.check("output", apart / max(largest, 1e-30), TOLERANCE, "over its largest value")
 
 
-def _with_a_wrong_layer(subject: Subject) -> Subject:
+def _with_a_wrong_layer(subject: ProfiledModel) -> ProfiledModel:
     """Plant the fault ``wrong-layer``: the last layer with parameters has others, and one more."""
     layers = list(subject.layers)
     owning = [place for place, layer in enumerate(layers) if any(True for _ in layer.parameters())]
@@ -95,9 +95,9 @@ def _with_a_wrong_layer(subject: Subject) -> Subject:
 
 def _tell(
     context: Context,
-    subject: Subject,
+    subject: ProfiledModel,
     timed: dict[int, list[Times]],
-    memory: dict[int, Memory],
+    memory: dict[int, PassMemory],
 ) -> None:
     """Give the figures of all layers, from rank 0. All ranks must call it."""
     every = context.world.comm.gather(timed)

@@ -10,7 +10,7 @@ import torch
 
 from spbench_workers.parallel.layer_times import Laps, Tensors, as_tuple, backward, forward
 from spbench_workers.profile.memory import Kept, use_of
-from spbench_workers.profile.subject import Subject
+from spbench_workers.profile.subject import ProfiledModel
 
 Step = Callable[[Any], Any]
 
@@ -24,7 +24,7 @@ class Times:
 
 
 @dataclass(slots=True)
-class Memory:
+class PassMemory:
     """Bytes of one pass, by layer.
 
     Attributes:
@@ -38,13 +38,13 @@ class Memory:
     working: list[int] = field(default_factory=list)
 
 
-class Row:
+class LayerRow:
     """A model's layers, each of which gets what the one before gives, cut off from it.
 
     The loss counts for the last layer. As in training, the images get no gradient.
     """
 
-    def __init__(self, subject: Subject) -> None:
+    def __init__(self, subject: ProfiledModel) -> None:
         self._subject = subject
         last = subject.layers[-1]
         self._steps: list[Step] = [
@@ -78,9 +78,9 @@ class Row:
         count = len(self._steps)
         return Times(seconds[:count], seconds[: count - 1 : -1])
 
-    def weigh(self, images: torch.Tensor) -> Memory:
+    def weigh(self, images: torch.Tensor) -> PassMemory:
         """Measure the memory of one pass, after others: there are gradients of all parameters."""
-        device, memory, passed = images.device, Memory(), []
+        device, memory, passed = images.device, PassMemory(), []
         kept, laps = Kept(self._subject.layers), Laps(device)
         data: Tensors = (images,)
         for step in self._steps:

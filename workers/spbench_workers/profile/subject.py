@@ -17,7 +17,7 @@ from spbench_core.catalog.model_profile import KNOWN
 from spbench_core.catalog.models import model_of
 from spbench_workers.errors import CannotRunError
 from spbench_workers.models.build import build_stage
-from spbench_workers.models.builders import WholeKit
+from spbench_workers.models.builders import DenseBuilder
 from spbench_workers.parallel.layer_times import Tensors
 from spbench_workers.parallel.precision.formats import PRECISIONS
 
@@ -25,7 +25,7 @@ Loss = Callable[[Tensors], torch.Tensor]
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class ProfiledModel:
     """A model to profile.
 
     Attributes:
@@ -45,7 +45,7 @@ class Subject:
     loss: Loss
 
 
-def subject_of(params: dict[str, Any], device: torch.device, seed: int) -> Subject:
+def subject_of(params: dict[str, Any], device: torch.device, seed: int) -> ProfiledModel:
     """Return the model that the parameters of ``model.profile`` name.
 
     Raises:
@@ -59,13 +59,13 @@ def subject_of(params: dict[str, Any], device: torch.device, seed: int) -> Subje
 
 def _known(
     params: dict[str, Any], device: torch.device, seed: int, random: torch.Generator
-) -> Subject:
+) -> ProfiledModel:
     model = model_of(params["model"], params)
     precision = PRECISIONS[params["precision"]]
 
     def built(first: int, last: int) -> nn.Sequential:
         return build_stage(
-            model, first, last, WholeKit(), seed=seed, device=device, dtype=precision.weights
+            model, first, last, DenseBuilder(), seed=seed, device=device, dtype=precision.weights
         )
 
     def pixels(count: int) -> torch.Tensor:
@@ -79,7 +79,7 @@ def _known(
         return functional.cross_entropy(logits, classes, reduction="sum")
 
     count = len(model.layers)
-    return Subject(
+    return ProfiledModel(
         tuple(layer.name for layer in model.layers),
         tuple(built(index, index + 1) for index in range(count)),
         built(0, count),
@@ -89,7 +89,7 @@ def _known(
     )
 
 
-def _given(params: dict[str, Any], device: torch.device, seed: int) -> Subject:
+def _given(params: dict[str, Any], device: torch.device, seed: int) -> ProfiledModel:
     torch.manual_seed(seed)
     name = params["model"]
     whole, example = _made(name)
@@ -105,7 +105,7 @@ def _given(params: dict[str, Any], device: torch.device, seed: int) -> Subject:
     def loss(outputs: Tensors) -> torch.Tensor:
         return torch.stack([output.float().sum() for output in outputs]).sum()
 
-    return Subject(
+    return ProfiledModel(
         tuple(name for name, _ in children),
         tuple(module for _, module in children),
         whole,

@@ -15,7 +15,7 @@ from spbench_workers.spatial.operator import check_tile
 from spbench_workers.spatial.tiling import Tiling
 
 
-class ToEveryRank(nn.Module):
+class AllGather(nn.Module):
     """Gives every rank the whole of an image whose tiles are on different ranks.
 
     Input is this rank's tile, ``batch x channels x rows x cols``; output is the image,
@@ -40,11 +40,11 @@ class ToEveryRank(nn.Module):
             ValueError: The tile has not the shape that the tiling says.
         """
         check_tile(self.tiling, tile)
-        image: torch.Tensor = _Spread.apply(tile, self.tiling)
+        image: torch.Tensor = _AllGather.apply(tile, self.tiling)
         return image
 
 
-class _Spread(Function):
+class _AllGather(Function):
     @staticmethod
     def forward(ctx: Any, tile: torch.Tensor, tiling: Tiling) -> torch.Tensor:
         ctx.tiling = tiling

@@ -12,7 +12,7 @@ Watch = Callable[[], AbstractContextManager[object]]
 
 
 @dataclass(slots=True)
-class Spent:
+class CommStats:
     """Seconds in halo exchanges and sums over tiles, and what this rank has sent in halos.
 
     Attributes:
@@ -48,7 +48,7 @@ class _Timed:
 
     __slots__ = ("_spent", "_start")
 
-    def __init__(self, spent: Spent) -> None:
+    def __init__(self, spent: CommStats) -> None:
         self._spent = spent
 
     def __enter__(self) -> None:
@@ -58,5 +58,5 @@ class _Timed:
         self._spent.seconds += perf_counter() - self._start
 
 
-SPENT = Spent()
+SPENT = CommStats()
 """Of this process since it started: take the difference of two readings."""

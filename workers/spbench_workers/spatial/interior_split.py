@@ -16,7 +16,7 @@ LEAST_BAND = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class InteriorSplit:
     """How a rank computes its outputs: the inner ones from its tile alone, the others in strips.
 
     Attributes:
@@ -69,7 +69,9 @@ def _cut(interval: Interval) -> list[Interval]:
     return [(first + start, first + end) for start, end in cuts]
 
 
-def frame_of(window: Window2d, owned: Partition, produced: Partition, rank: int) -> Frame:
+def interior_split_of(
+    window: Window2d, owned: Partition, produced: Partition, rank: int
+) -> InteriorSplit:
     """Return how a rank computes its outputs."""
     outputs, tile = produced.tile(rank), owned.tile(rank)
     rows = _axis(window.rows, owned.grid.rows > 1, outputs.rows, tile.rows)
@@ -77,10 +79,10 @@ def frame_of(window: Window2d, owned: Partition, produced: Partition, rank: int)
     inner = Box(rows.inner, cols.inner)
     everything = outputs.height * outputs.width
     if inner.empty or inner.height * inner.width < LEAST_INNER_SHARE * everything:
-        return Frame(outputs, Box((0, 0), (0, 0)), Box((0, 0), (0, 0)), (0, 0), (outputs,))
+        return InteriorSplit(outputs, Box((0, 0), (0, 0)), Box((0, 0), (0, 0)), (0, 0), (outputs,))
     crop = Box(rows.crop, cols.crop)
     padding = rows.padding, cols.padding
-    return Frame(outputs, inner, crop, padding, around(outputs, inner))
+    return InteriorSplit(outputs, inner, crop, padding, around(outputs, inner))
 
 
 def halo_of(window: Window2d, owned: Partition, produced: Partition) -> Transfers:

@@ -13,7 +13,7 @@ from spbench_core.layout.tiles import Box
 from spbench_core.layout.window import Window2d
 from spbench_workers.spatial.exchange import view
 from spbench_workers.spatial.gather import Gather
-from spbench_workers.spatial.interior_split import frame_of, halo_of
+from spbench_workers.spatial.interior_split import halo_of, interior_split_of
 from spbench_workers.spatial.tiling import Tiling
 
 Local = Callable[[torch.Tensor, tuple[int, int], Box], torch.Tensor]
@@ -38,7 +38,7 @@ class TiledWindow:
         owned = tiling.partition
         self.output = tiling.resized(*window.outputs(owned.height, owned.width))
         produced = self.output.partition
-        self.frame = frame_of(window, owned, produced, tiling.comm.rank)
+        self.frame = interior_split_of(window, owned, produced, tiling.comm.rank)
         self._bands = self.frame.bands(window)
         self.table = halo_of(window, owned, produced)
         self._gathers: dict[Any, Gather] = {}

@@ -9,13 +9,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from spbench.planner.cluster.machines import Cluster
-from spbench.planner.cluster.placement import Group
+from spbench.planner.cluster.placement import DeviceGroup
 
 Part = tuple[int, float]
 """A machine, and the share of a micro-batch that its devices have."""
 
 
-class Rate(NamedTuple):
+class MessageCost(NamedTuple):
     """What a message takes: seconds for each byte, and seconds whatever its size."""
 
     per_byte: float
@@ -32,10 +32,10 @@ class Links:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._speeds = [[kind.speed for kind in machine.devices] for machine in cluster.machines]
-        self._transfers: dict[tuple[Group, Group], Rate] = {}
-        self._reduces: dict[Group, Rate] = {}
+        self._transfers: dict[tuple[DeviceGroup, DeviceGroup], MessageCost] = {}
+        self._reduces: dict[DeviceGroup, MessageCost] = {}
 
-    def transfer(self, source: Group, target: Group) -> Rate:
+    def transfer(self, source: DeviceGroup, target: DeviceGroup) -> MessageCost:
         """Return the rate from a group, whose devices share a micro-batch, to the next group.
 
         Both share it in the order of their devices, so what both have on one machine stays there.
@@ -46,7 +46,7 @@ class Links:
             self._transfers[key] = self._transfer(source, target)
         return self._transfers[key]
 
-    def _transfer(self, source: Group, target: Group) -> Rate:
+    def _transfer(self, source: DeviceGroup, target: DeviceGroup) -> MessageCost:
         cluster = self._cluster
         sent: dict[int, float] = {}
         got: dict[int, float] = {}
@@ -60,14 +60,14 @@ class Links:
                 continue
             sent[a] = sent.get(a, 0.0) + part / link.bandwidth
             got[b] = got.get(b, 0.0) + part / link.bandwidth
-        return Rate(max(slowest, *sent.values(), *got.values(), 0.0), latency)
+        return MessageCost(max(slowest, *sent.values(), *got.values(), 0.0), latency)
 
-    def overhead(self, source: Group, target: Group) -> float:
+    def overhead(self, source: DeviceGroup, target: DeviceGroup) -> float:
         """Return for how long a message keeps each device of two groups from computing."""
         pairs = _overlaps(self._parts(source), self._parts(target))
         return max(self._cluster.link_of_machines(a, b).overhead_s for a, b, _ in pairs)
 
-    def _parts(self, group: Group) -> list[Part]:
+    def _parts(self, group: DeviceGroup) -> list[Part]:
         """Return the machines of a group with their share of a micro-batch, by speed."""
         speeds = [
             (at, sum(self._speeds[at][first:last]))
@@ -77,17 +77,17 @@ class Links:
         whole = sum(speed for _, speed in speeds)
         return [(at, speed / whole) for at, speed in speeds]
 
-    def all_reduce(self, group: Group) -> Rate:
+    def all_reduce(self, group: DeviceGroup) -> MessageCost:
         """Return the rate of a ring in which a group sums as many bytes on each device."""
         if group not in self._reduces:
             self._reduces[group] = self._all_reduce(group)
         return self._reduces[group]
 
-    def _all_reduce(self, group: Group) -> Rate:
+    def _all_reduce(self, group: DeviceGroup) -> MessageCost:
         held = [(at, count) for at, count in enumerate(group.held) if count]
         devices = sum(count for _, count in held)
         if devices == 1:
-            return Rate(0.0, 0.0)
+            return MessageCost(0.0, 0.0)
         around = [at for at, _ in held]
         hops = [(at, at) for at, count in held if count > 1]
         if len(held) > 1:
@@ -95,7 +95,7 @@ class Links:
         links = [self._cluster.link_of_machines(a, b) for a, b in hops]
         bandwidth = min(link.all_reduce_bandwidth for link in links)
         latency = max(link.latency_s for link in links)
-        return Rate(2.0 * (devices - 1) / devices / bandwidth, 2.0 * (devices - 1) * latency)
+        return MessageCost(2.0 * (devices - 1) / devices / bandwidth, 2.0 * (devices - 1) * latency)
 
 
 def _overlaps(source: list[Part], target: list[Part]) -> list[tuple[int, int, float]]:

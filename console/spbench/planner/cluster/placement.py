@@ -22,7 +22,7 @@ POLICIES: tuple[Policy, ...] = ("fresh", "append", "scatter")
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class DeviceGroup:
     """The devices of one stage: of each machine those from ``first`` up to ``last``."""
 
     first: Counts

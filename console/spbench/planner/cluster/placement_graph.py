@@ -11,11 +11,11 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from spbench.planner.cluster.placement import POLICIES, Counts, Group, Placements, Policy
+from spbench.planner.cluster.placement import POLICIES, Counts, DeviceGroup, Placements, Policy
 
 
 @dataclass(frozen=True, slots=True)
-class Roads:
+class PlacementGraph:
     """The groups that stages can have.
 
     Attributes:
@@ -24,12 +24,12 @@ class Roads:
         unit: What the numbers of devices are multiples of; 1 if there are all groups.
     """
 
-    groups: tuple[Group, ...]
+    groups: tuple[DeviceGroup, ...]
     out: dict[Counts, tuple[int, ...]]
     unit: int
 
 
-def roads(placements: Placements, most: int, longest: int) -> Roads:
+def build_placement_graph(placements: Placements, most: int, longest: int) -> PlacementGraph:
     """Return some thousand groups at most, with all numbers of devices if there are few.
 
     Up to ``most`` groups are of all policies, in the least possible unit of devices. Where that
@@ -55,14 +55,14 @@ def roads(placements: Placements, most: int, longest: int) -> Roads:
 
 def _least_unit(
     placements: Placements, units: Sequence[int], most: int, policies: Sequence[Policy]
-) -> tuple[set[Group], int]:
+) -> tuple[set[DeviceGroup], int]:
     """Return the groups in the least unit that makes few of them, and that unit."""
     devices = sum(placements.sizes)
     for unit in units:
         found = _walk(placements, range(unit, devices + 1, unit), most, policies)
         if found is not None:
             return set(found), unit
-    return {Group(placements.empty, placements.full)}, devices  # one stage can have them all
+    return {DeviceGroup(placements.empty, placements.full)}, devices  # one stage can have them all
 
 
 def _units(sizes: Counts) -> list[int]:
@@ -75,10 +75,10 @@ def _units(sizes: Counts) -> list[int]:
 
 def _walk(
     placements: Placements, needs: Sequence[int], most: int, policies: Sequence[Policy]
-) -> list[Group] | None:
+) -> list[DeviceGroup] | None:
     """Return all groups of these numbers of devices, rising; None where there are too many."""
     devices = sum(placements.sizes)
-    groups: list[Group] = []
+    groups: list[DeviceGroup] = []
     seen, waiting = {placements.empty}, [placements.empty]
     while waiting:
         used = waiting.pop()
@@ -87,7 +87,7 @@ def _walk(
             if need > free:
                 break
             for after in _after(placements, used, need, policies):
-                groups.append(Group(used, after))
+                groups.append(DeviceGroup(used, after))
                 if after not in seen:
                     seen.add(after)
                     waiting.append(after)
@@ -105,8 +105,8 @@ def _after(
     return () if after is None else (after,)
 
 
-def _linked(groups: list[Group], unit: int) -> Roads:
+def _linked(groups: list[DeviceGroup], unit: int) -> PlacementGraph:
     out: dict[Counts, list[int]] = defaultdict(list)
     for at, group in enumerate(groups):
         out[group.first].append(at)
-    return Roads(tuple(groups), {used: tuple(found) for used, found in out.items()}, unit)
+    return PlacementGraph(tuple(groups), {used: tuple(found) for used, found in out.items()}, unit)

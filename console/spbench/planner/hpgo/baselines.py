@@ -14,8 +14,15 @@ import math
 from collections.abc import Sequence
 
 from spbench.planner.cluster.machines import Cluster
-from spbench.planner.cluster.placement import Group
-from spbench.planner.hpgo.costs import Draft, Wires, Work, step_seconds, wires_of, work_of
+from spbench.planner.cluster.placement import DeviceGroup
+from spbench.planner.hpgo.costs import (
+    HpgoCandidate,
+    HpgoWork,
+    Wires,
+    step_seconds,
+    wires_of,
+    work_of,
+)
 from spbench.planner.hpgo.straight import straight_pipeline
 from spbench.planner.plans import Baseline
 from spbench.planner.profile.states import States
@@ -39,7 +46,7 @@ def baselines(states: States, cluster: Cluster, training: Training) -> tuple[Bas
 
 
 def baselines_of(
-    states: States, cluster: Cluster, work: Work, wires: Wires, straight: Draft | None
+    states: States, cluster: Cluster, work: HpgoWork, wires: Wires, straight: HpgoCandidate | None
 ) -> tuple[Baseline, ...]:
     """Return the same where work, wires and the straight pipeline are known."""
     return (
@@ -50,9 +57,9 @@ def baselines_of(
 
 
 def _data_parallel(
-    states: States, cluster: Cluster, work: Work, wires: Wires
+    states: States, cluster: Cluster, work: HpgoWork, wires: Wires
 ) -> tuple[Baseline, ...]:
-    everything = Group((0,) * len(wires.sizes), wires.sizes)
+    everything = DeviceGroup((0,) * len(wires.sizes), wires.sizes)
     rate = wires.all_reduce(everything)
     shared = work.total / sum(wires.sizes)
     plain = _told(work, DP_PLAIN, shared + rate * float(work.parameters[-1]))
@@ -67,7 +74,7 @@ def _data_parallel(
     return plain, *overlapped
 
 
-def _told(work: Work, name: str, seconds: float) -> Baseline:
+def _told(work: HpgoWork, name: str, seconds: float) -> Baseline:
     return Baseline(name, seconds, work.total / seconds)
 
 
@@ -95,7 +102,7 @@ def iteration_share(states: States, cluster: Cluster, training: Training) -> flo
     return batch // count / batch
 
 
-def exposed_all_reduce(work: Work, rate: float, part: float, across_steps: bool) -> float:
+def exposed_all_reduce(work: HpgoWork, rate: float, part: float, across_steps: bool) -> float:
     """Return the seconds of all-reduce that the backward pass of an iteration does not hide.
 
     Args:
@@ -124,25 +131,25 @@ def _differences(sums: Sequence[float]) -> list[float]:
     return [after - before for before, after in zip([0.0, *sums], sums, strict=False)]
 
 
-def _straight(work: Work, wires: Wires, draft: Draft | None) -> Baseline:
+def _straight(work: HpgoWork, wires: Wires, draft: HpgoCandidate | None) -> Baseline:
     if draft is None:
         return _too_few_states(STRAIGHT, work, wires)
     seconds = step_seconds(work, wires, draft)
     return Baseline(STRAIGHT, seconds, work.total / seconds, stages=_stages_of(draft, wires))
 
 
-def _too_few_states(name: str, work: Work, wires: Wires) -> Baseline:
+def _too_few_states(name: str, work: HpgoWork, wires: Wires) -> Baseline:
     counts = f"{work.last + 1} states for {sum(wires.sizes)} devices"
     return Baseline(name, None, None, f"there are {counts}")
 
 
-def _stages_of(draft: Draft, wires: Wires) -> tuple[tuple[int, int, tuple[int, ...]], ...]:
+def _stages_of(draft: HpgoCandidate, wires: Wires) -> tuple[tuple[int, int, tuple[int, ...]], ...]:
     ends = [cut + 1 for cut in draft.cuts]
     groups = [group.devices(wires.sizes) for group in draft.groups]
     return tuple(zip([0, *ends[:-1]], ends, groups, strict=True))
 
 
-def _gpipe(states: States, work: Work, wires: Wires) -> Baseline:
+def _gpipe(states: States, work: HpgoWork, wires: Wires) -> Baseline:
     free = Wires(wires.sizes, math.inf, math.inf, math.inf)
     draft = straight_pipeline(work, free)
     if draft is None:

@@ -17,9 +17,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from spbench.planner.cluster.placement import Counts, Group, Placements
-from spbench.planner.hpgo.cells import SLACK, Shape
-from spbench.planner.hpgo.costs import Draft, Wires, Work
+from spbench.planner.cluster.placement import Counts, DeviceGroup, Placements
+from spbench.planner.hpgo.cells import SLACK, TableSearch
+from spbench.planner.hpgo.costs import HpgoCandidate, HpgoWork, Wires
 from spbench.planner.hpgo.straight import unsplit
 from spbench.planner.hpgo.table import Table
 
@@ -27,7 +27,9 @@ _KEEP = 8
 """Placements that are followed among splits that share the work exactly."""
 
 
-def drafts(work: Work, wires: Wires, straight: Draft | None) -> Iterator[Draft]:
+def candidates(
+    work: HpgoWork, wires: Wires, straight: HpgoCandidate | None
+) -> Iterator[HpgoCandidate]:
     """Yield the plans that HPGO scores, in its order.
 
     Args:
@@ -54,8 +56,8 @@ def drafts(work: Work, wires: Wires, straight: Draft | None) -> Iterator[Draft]:
 
 
 def _even(
-    work: Work, wires: Wires, placements: Placements, workers: int, pipelines: int
-) -> Draft | None:
+    work: HpgoWork, wires: Wires, placements: Placements, workers: int, pipelines: int
+) -> HpgoCandidate | None:
     """Return the best split that shares the work exactly, if there is any."""
     import numpy as np
 
@@ -67,7 +69,7 @@ def _even(
     if len(states) == 1 or not work.micro_batches(pipelines):
         return None
     bound = work.total / (workers * pipelines)
-    shape = Shape(workers, pipelines, bound, keep=_KEEP)
+    shape = TableSearch(workers, pipelines, bound, keep=_KEEP)
 
     def following(used: Counts, need: int) -> tuple[Counts, ...]:
         return placements.following_times(used, need, pipelines)
@@ -75,30 +77,32 @@ def _even(
     return Table(work, wires, shape, states, following).search(placements.fresh)
 
 
-def _halves(work: Work, wires: Wires, placements: Placements) -> Iterator[Draft]:
+def _halves(work: HpgoWork, wires: Wires, placements: Placements) -> Iterator[HpgoCandidate]:
     """Yield the pipelines of one device on either half of the cluster."""
     import numpy as np
 
     half = sum(wires.sizes) // 2
     used = placements.fresh(half)
-    groups = Group(placements.empty, used), Group(used, placements.full)
+    groups = DeviceGroup(placements.empty, used), DeviceGroup(used, placements.full)
     head = work.compute[:-1]
     rate = 2.0 * wires.transfer(*groups)
     block = np.maximum(np.maximum(head, work.total - head) / half, rate * work.crossing[:-1])
     block[~work.before[-1, :-1]] = np.inf
     for cut in np.flatnonzero(block <= block.min(initial=np.inf) * SLACK):  # HPGO takes any
         if np.isfinite(block[cut]):
-            yield Draft((int(cut), work.last), groups, half, float(block[cut]))
+            yield HpgoCandidate((int(cut), work.last), groups, half, float(block[cut]))
 
 
-def _straight(work: Work, wires: Wires, placements: Placements, bound: float) -> Draft | None:
+def _straight(
+    work: HpgoWork, wires: Wires, placements: Placements, bound: float
+) -> HpgoCandidate | None:
     """Return the pipeline of one device a stage, in any order that the placements make."""
     import numpy as np
 
     everything = np.arange(work.last + 1)
 
-    def least(bound: float, floor: float) -> Draft | None:
-        shape = Shape(sum(wires.sizes), 1, bound, single=True, floor=floor)
+    def least(bound: float, floor: float) -> HpgoCandidate | None:
+        shape = TableSearch(sum(wires.sizes), 1, bound, single=True, floor=floor)
         return Table(work, wires, shape, everything, placements.following).search(placements.fresh)
 
     found = least(bound, 0.0)
@@ -106,20 +110,20 @@ def _straight(work: Work, wires: Wires, placements: Placements, bound: float) ->
     return found and least(found.block, found.block)
 
 
-def _splits_in_two(work: Work, wires: Wires, placements: Placements) -> Iterator[Draft]:
+def _splits_in_two(work: HpgoWork, wires: Wires, placements: Placements) -> Iterator[HpgoCandidate]:
     """Yield, for each pair of groups that take all devices, the split with the best estimate."""
     if work.last == 0 or not work.micro_batches(1):
         return
     devices = sum(wires.sizes)
     for first in range(1, devices):
         for used in placements.following(placements.empty, first):
-            groups = Group(placements.empty, used), Group(used, placements.full)
+            groups = DeviceGroup(placements.empty, used), DeviceGroup(used, placements.full)
             cut, block = _best_cut(work, wires, groups, first, devices - first)
-            yield Draft((cut, work.last), groups, 1, block)
+            yield HpgoCandidate((cut, work.last), groups, 1, block)
 
 
 def _best_cut(
-    work: Work, wires: Wires, groups: tuple[Group, Group], first: int, second: int
+    work: HpgoWork, wires: Wires, groups: tuple[DeviceGroup, DeviceGroup], first: int, second: int
 ) -> tuple[int, float]:
     """Return the cut of a split in two with the least step, and its block."""
     import numpy as np

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from spbench.planner.cluster.placement import Counts, Group
-from spbench.planner.hpgo.costs import Draft
+from spbench.planner.cluster.placement import Counts, DeviceGroup
+from spbench.planner.hpgo.costs import HpgoCandidate
 
 if TYPE_CHECKING:
     import numpy as np
@@ -20,7 +20,7 @@ SLACK = 1.0 + 1e-12
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class TableSearch:
     """One search.
 
     Attributes:
@@ -45,11 +45,11 @@ class Shape:
         return self.bound * SLACK
 
 
-class Step(NamedTuple):
+class TableStep(NamedTuple):
     """A stage on a group of devices, behind those of the cell before it."""
 
-    group: Group
-    before: Cell | None
+    group: DeviceGroup
+    before: TableCell | None
 
 
 class Trial(NamedTuple):
@@ -72,7 +72,7 @@ class Trial(NamedTuple):
     depth: Indices
 
 
-class Cell:
+class TableCell:
     """The best that is known for one set of devices in use and one last group, over all states.
 
     Args:
@@ -96,14 +96,14 @@ class Cell:
         self.cut = np.full(count, -1, dtype=np.int64)
         self.depth = np.zeros(count, dtype=np.int64)
         self.step = np.zeros(count, dtype=np.int64)
-        self.steps: list[Step] = []
+        self.steps: list[TableStep] = []
 
     @property
     def ends(self) -> Indices:
         """The states with a split."""
         return self._np.flatnonzero(self._np.isfinite(self.block))
 
-    def take(self, step: Step, trial: Trial) -> None:
+    def take(self, step: TableStep, trial: Trial) -> None:
         """Keep what is better: a lesser block, or an equal one with less beside it."""
         at = trial.places
         beside = self.sent[at] + self.tail[at]
@@ -121,15 +121,15 @@ class Cell:
         self.steps.append(step)
 
 
-def draft_of(cell: Cell, states: Indices, pipelines: int) -> Draft:
+def draft_of(cell: TableCell, states: Indices, pipelines: int) -> HpgoCandidate:
     """Return the split that led to a cell's last state."""
     at = len(states) - 1
     cuts: list[int] = []
-    groups: list[Group] = []
-    current: Cell | None = cell
+    groups: list[DeviceGroup] = []
+    current: TableCell | None = cell
     while current is not None:
         group, before = current.steps[int(current.step[at])]
         cuts.append(int(states[at]))
         groups.append(group)
         at, current = int(current.cut[at]), before
-    return Draft(tuple(cuts[::-1]), tuple(groups[::-1]), pipelines, float(cell.block[-1]))
+    return HpgoCandidate(tuple(cuts[::-1]), tuple(groups[::-1]), pipelines, float(cell.block[-1]))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from spbench.planner.cluster.machines import Cluster, Link
-from spbench.planner.cluster.placement import Counts, Group
+from spbench.planner.cluster.placement import Counts, DeviceGroup
 from spbench.planner.errors import PlannerError
 from spbench.planner.profile.states import States
 from spbench.planner.training import Training
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class HpgoWork:
     """A model's states as arrays over the ``L`` states, for the whole batch on one device.
 
     Attributes:
@@ -59,7 +59,7 @@ class Work:
         return float(self.parameters[end] - before)
 
 
-def work_of(states: States, training: Training) -> Work:
+def work_of(states: States, training: Training) -> HpgoWork:
     """Return a model's arrays at the global batch size, by linear scaling."""
     import numpy as np
 
@@ -69,7 +69,7 @@ def work_of(states: States, training: Training) -> Work:
         b"".join(mask.to_bytes(width, "little") for mask in states.ancestors), dtype=np.uint8
     ).reshape(len(states), width)
     before = np.unpackbits(packed, axis=1, count=len(states), bitorder="little")
-    return Work(
+    return HpgoWork(
         compute=(np.array(states.forward_s) + np.array(states.backward_s)) * factor,
         parameters=np.array(states.parameter_bytes),
         crossing=np.array(states.crossing_bytes) * factor,
@@ -94,7 +94,7 @@ class Wires:
     between: float
     collective: float
 
-    def all_reduce(self, group: Group) -> float:
+    def all_reduce(self, group: DeviceGroup) -> float:
         """Return the seconds in which a group sums one byte on each of its devices."""
         held = group.held
         count = sum(held)
@@ -105,7 +105,7 @@ class Wires:
             return share / self.collective
         return share / self.within / (count // 2)
 
-    def transfer(self, source: Group, target: Group) -> float:
+    def transfer(self, source: DeviceGroup, target: DeviceGroup) -> float:
         """Return the seconds in which one byte, split over one group, gets to the next."""
         wanted, given = target.held, source.held
         if max(wanted) < sum(wanted):
@@ -148,7 +148,7 @@ def _mixed(cluster: Cluster, what: str) -> PlannerError:
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class HpgoCandidate:
     """A plan in HPGO's terms.
 
     Attributes:
@@ -159,12 +159,12 @@ class Draft:
     """
 
     cuts: tuple[int, ...]
-    groups: tuple[Group, ...]
+    groups: tuple[DeviceGroup, ...]
     pipelines: int
     block: float
 
 
-def step_seconds(work: Work, wires: Wires, draft: Draft) -> float:
+def step_seconds(work: HpgoWork, wires: Wires, draft: HpgoCandidate) -> float:
     """Return HPGO's estimate of a step (``sync_pipeline_speedup_analytical``), infinite if none.
 
     ``b (M - 1) + T / (r M) + sum of transfers + max(0, all-reduce of stage i - i b)``, with

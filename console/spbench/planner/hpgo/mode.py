@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from spbench.planner.cluster.machines import Cluster
 from spbench.planner.hpgo.baselines import baselines_of
-from spbench.planner.hpgo.candidates import drafts
-from spbench.planner.hpgo.costs import Draft, Wires, Work, step_seconds, wires_of, work_of
+from spbench.planner.hpgo.candidates import candidates
+from spbench.planner.hpgo.costs import (
+    HpgoCandidate,
+    HpgoWork,
+    Wires,
+    step_seconds,
+    wires_of,
+    work_of,
+)
 from spbench.planner.hpgo.straight import straight_pipeline
-from spbench.planner.plans import Plan, Stage
+from spbench.planner.plans import Plan, PlanStage
 from spbench.planner.profile.antichains import antichain_states
 from spbench.planner.profile.layers import Profile
 from spbench.planner.profile.states import States
@@ -34,7 +41,9 @@ def search_hpgo(states: States, cluster: Cluster, training: Training) -> Plan:
     """
     work, wires = work_of(states, training), wires_of(cluster)
     straight = straight_pipeline(work, wires)
-    scored = [(step_seconds(work, wires, draft), draft) for draft in drafts(work, wires, straight)]
+    scored = [
+        (step_seconds(work, wires, draft), draft) for draft in candidates(work, wires, straight)
+    ]
     # Of equals the last one, as HPGO has it.
     least, best = min(reversed(scored), key=lambda pair: pair[0])
     return Plan(
@@ -54,7 +63,9 @@ def search_hpgo(states: States, cluster: Cluster, training: Training) -> Plan:
     )
 
 
-def _stages(states: States, work: Work, wires: Wires, draft: Draft) -> tuple[Stage, ...]:
+def _stages(
+    states: States, work: HpgoWork, wires: Wires, draft: HpgoCandidate
+) -> tuple[PlanStage, ...]:
     """Return a draft's stages with their figures, of one micro-batch of one pipeline."""
     ends = [cut + 1 for cut in draft.cuts]
     starts = [0, *ends[:-1]]
@@ -66,7 +77,7 @@ def _stages(states: States, work: Work, wires: Wires, draft: Draft) -> tuple[Sta
         share = samples / states.profile.batch_size
         memory = stage_memory(states, start, end, samples, training.optimizer_memory_scaling)
         found.append(
-            Stage(
+            PlanStage(
                 start=start,
                 end=end,
                 devices=group.devices(wires.sizes),
@@ -83,7 +94,7 @@ def _stages(states: States, work: Work, wires: Wires, draft: Draft) -> tuple[Sta
     return tuple(found)
 
 
-def _send_seconds(work: Work, wires: Wires, draft: Draft, at: int) -> float:
+def _send_seconds(work: HpgoWork, wires: Wires, draft: HpgoCandidate, at: int) -> float:
     if at + 1 == len(draft.groups):
         return 0.0
     share = draft.pipelines * work.micro_batches(draft.pipelines)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from spbench.planner.cluster.placement import Group, Placements
-from spbench.planner.hpgo.cells import Shape
-from spbench.planner.hpgo.costs import Draft, Wires, Work
+from spbench.planner.cluster.placement import DeviceGroup, Placements
+from spbench.planner.hpgo.cells import TableSearch
+from spbench.planner.hpgo.costs import HpgoCandidate, HpgoWork, Wires
 from spbench.planner.hpgo.table import Table
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     Indices = NDArray[np.int64]
 
 
-def straight_pipeline(work: Work, wires: Wires) -> Draft | None:
+def straight_pipeline(work: HpgoWork, wires: Wires) -> HpgoCandidate | None:
     """Return the pipeline of one device a stage, in the devices' order, with the least block.
 
     Returns:
@@ -36,14 +36,14 @@ def straight_pipeline(work: Work, wires: Wires) -> Draft | None:
     bound = _loosest(work, wires)
     # A search over some states bounds the search over all of them, which is then a short one.
     for states in [chain, everything] if len(chain) < len(everything) else [everything]:
-        shape = Shape(count, 1, bound, single=True)
+        shape = TableSearch(count, 1, bound, single=True)
         table = Table(work, wires, shape, states, placements.in_order)
         found = table.search(placements.fresh) or found
         bound = found.block if found else bound
     return found
 
 
-def _any_chain(work: Work) -> Indices:
+def _any_chain(work: HpgoWork) -> Indices:
     """Return states each of which can follow all before it, up to the model's last one."""
     import numpy as np
 
@@ -54,14 +54,14 @@ def _any_chain(work: Work) -> Indices:
     return np.array(chain)
 
 
-def _loosest(work: Work, wires: Wires) -> float:
+def _loosest(work: HpgoWork, wires: Wires) -> float:
     """Return a block that no pipeline is above."""
     slowest = min(wires.within, wires.between, wires.collective)
     return max(work.total, 2.0 * float(work.crossing.max()) / slowest)
 
 
-def unsplit(work: Work, placements: Placements, workers: int, pipelines: int) -> Draft:
+def unsplit(work: HpgoWork, placements: Placements, workers: int, pipelines: int) -> HpgoCandidate:
     """Return the whole model on the first devices, as so many pipelines of so many workers."""
     used = placements.fresh(workers * pipelines)
-    group = Group(placements.empty, used)
-    return Draft((work.last,), (group,), pipelines, work.total / (workers * pipelines))
+    group = DeviceGroup(placements.empty, used)
+    return HpgoCandidate((work.last,), (group,), pipelines, work.total / (workers * pipelines))

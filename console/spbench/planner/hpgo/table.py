@@ -16,9 +16,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from spbench.planner.cluster.placement import Counts, Group
-from spbench.planner.hpgo.cells import SLACK, Cell, Shape, Step, Trial, draft_of
-from spbench.planner.hpgo.costs import Draft, Wires, Work
+from spbench.planner.cluster.placement import Counts, DeviceGroup
+from spbench.planner.hpgo.cells import SLACK, TableCell, TableSearch, TableStep, Trial, draft_of
+from spbench.planner.hpgo.costs import HpgoCandidate, HpgoWork, Wires
 
 if TYPE_CHECKING:
     from spbench.planner.hpgo.cells import Floats, Indices
@@ -42,7 +42,12 @@ class Table:
     """
 
     def __init__(
-        self, work: Work, wires: Wires, shape: Shape, states: Indices, following: Following
+        self,
+        work: HpgoWork,
+        wires: Wires,
+        shape: TableSearch,
+        states: Indices,
+        following: Following,
     ) -> None:
         import numpy as np
 
@@ -58,10 +63,10 @@ class Table:
         self._span = np.where(work.before[np.ix_(states, states)], spans, np.inf)
         self._split = shape.pipelines * max(work.micro_batches(shape.pipelines), 1)
         # By the last stage's group as well: what its message costs depends on that.
-        self._cells: list[dict[Group, Cell]] = [{} for _ in range(shape.workers + 1)]
-        self._rates: dict[tuple[Group, Group], float] = {}
+        self._cells: list[dict[DeviceGroup, TableCell]] = [{} for _ in range(shape.workers + 1)]
+        self._rates: dict[tuple[DeviceGroup, DeviceGroup], float] = {}
 
-    def search(self, fresh: Callable[[int], Counts]) -> Draft | None:
+    def search(self, fresh: Callable[[int], Counts]) -> HpgoCandidate | None:
         """Return the split into two stages or more with the least block.
 
         Args:
@@ -82,7 +87,7 @@ class Table:
         best = min(whole, key=_worth_at_end, default=None)
         return None if best is None else draft_of(best, self._states, shape.pipelines)
 
-    def _followed(self, workers: int) -> list[Cell]:
+    def _followed(self, workers: int) -> list[TableCell]:
         cells = list(self._cells[workers].values())
         keep = self._shape.keep
         if keep is None or len(cells) <= keep:
@@ -99,15 +104,15 @@ class Table:
         if not places.size:
             return
         none = np.zeros(len(places), dtype=np.int64)
-        group = Group((0,) * len(used), used)
+        group = DeviceGroup((0,) * len(used), used)
         tail = np.maximum(0.0, self._all_reduce(group, places, np.zeros(1))[:, 0])
         trial = Trial(places, block[places], np.zeros(len(places)), tail, none - 1, none)
-        self._cell(workers, group).take(Step(group, None), trial)
+        self._cell(workers, group).take(TableStep(group, None), trial)
 
-    def _cell(self, workers: int, group: Group) -> Cell:
+    def _cell(self, workers: int, group: DeviceGroup) -> TableCell:
         cells = self._cells[workers]
         if group not in cells:
-            cells[group] = Cell(group.last, len(self._states))
+            cells[group] = TableCell(group.last, len(self._states))
         return cells[group]
 
     def _window(self, workers: int) -> Indices:
@@ -127,19 +132,19 @@ class Table:
         at_bound = (block >= bound / SLACK) & (block <= self._shape.limit)
         return self._np.where(at_bound, bound, block)
 
-    def _extend(self, workers: int, cell: Cell, more: int) -> None:
+    def _extend(self, workers: int, cell: TableCell, more: int) -> None:
         """Try a stage of so many workers more, behind those of a cell."""
         places, cuts = self._window(workers + more), cell.ends
         if places.size and cuts.size:
             for used in self._following(cell.used, more):
                 trial = self._try(cell, used, places, cuts)
                 if trial is not None:
-                    group = Group(cell.used, used)
-                    self._cell(workers + more, group).take(Step(group, cell), trial)
+                    group = DeviceGroup(cell.used, used)
+                    self._cell(workers + more, group).take(TableStep(group, cell), trial)
 
-    def _try(self, cell: Cell, used: Counts, places: Indices, cuts: Indices) -> Trial | None:
+    def _try(self, cell: TableCell, used: Counts, places: Indices, cuts: Indices) -> Trial | None:
         """Try one more stage on one group of devices, for all its ends and cuts at once."""
-        np, group = self._np, Group(cell.used, used)
+        np, group = self._np, DeviceGroup(cell.used, used)
         rates = np.array([self._rate(step.group, group) for step in cell.steps])
         message = rates[cell.step[cuts]] * self._crossing[cuts]
         before = np.maximum(cell.block[cuts], 2.0 * message)
@@ -161,8 +166,8 @@ class Table:
 
     def _best(
         self,
-        cell: Cell,
-        group: Group,
+        cell: TableCell,
+        group: DeviceGroup,
         places: Indices,
         cuts: Indices,
         sent: Floats,
@@ -194,20 +199,20 @@ class Table:
             cell.depth[cuts[choice]] + 1,
         )
 
-    def _rate(self, source: Group, target: Group) -> float:
+    def _rate(self, source: DeviceGroup, target: DeviceGroup) -> float:
         key = source, target
         if key not in self._rates:
             self._rates[key] = self._wires.transfer(source, target)
         return self._rates[key]
 
-    def _all_reduce(self, group: Group, places: Indices, before: Floats) -> Floats:
+    def _all_reduce(self, group: DeviceGroup, places: Indices, before: Floats) -> Floats:
         """Return a stage's all-reduce as HPGO counts it, ``(ends, parameters before it)``."""
         work = self._work
         ends = self._np.minimum(self._states[places] + 1, work.last)
         held = work.parameters[ends][:, None] - before[None, :]
         return self._wires.all_reduce(group) * held
 
-    def _tails(self, cell: Cell, group: Group, places: Indices, cuts: Indices) -> Floats:
+    def _tails(self, cell: TableCell, group: DeviceGroup, places: Indices, cuts: Indices) -> Floats:
         """Return by how much all-reduces outlast the pipeline, ``(ends, cuts)``."""
         before = self._work.parameters[self._states[cuts]]
         block = self._shape.bound * self._shape.pipelines / self._split  # of a micro-batch
@@ -216,5 +221,5 @@ class Table:
         return self._np.maximum(cell.tail[cuts][None, :], late)
 
 
-def _worth_at_end(cell: Cell) -> tuple[float, float]:
+def _worth_at_end(cell: TableCell) -> tuple[float, float]:
     return float(cell.block[-1]), float(cell.sent[-1] + cell.tail[-1])

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from spbench.planner.plans import Mode, Plan, Stage
+from spbench.planner.plans import Mode, Plan, PlanStage
 from spbench_core.schedule.orders import Schedule
 
 SCHEMA = "spbench.plan/1"
@@ -107,7 +107,7 @@ def plan_object(plan: Plan) -> dict[str, Any]:
     return PlanFile.model_validate(told).model_dump(mode="json", by_alias=True)
 
 
-def _stage(plan: Plan, stage: Stage) -> dict[str, Any]:
+def _stage(plan: Plan, stage: PlanStage) -> dict[str, Any]:
     last = plan.mode == "hpgo" and stage is plan.stages[-1]
     return {
         "start": stage.start,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from xml.sax.saxutils import escape
 
 from spbench.planner.plans import Plan
-from spbench.planner.simulation.step import Kind, Simulation, Span
+from spbench.planner.simulation.step import Kind, Simulation, StepSpan
 
 _MARGIN, _ROW, _BAR, _HEAD, _FOOT = 64, 34, 22, 44, 26
 _LEAST_TEXT = 14.0
@@ -63,7 +63,7 @@ def _legend() -> Iterator[str]:
         yield f'<text x="{left + 17}" y="24">{name}</text>'
 
 
-def _drawn(span: Span, scale: float) -> Iterator[str]:
+def _drawn(span: StepSpan, scale: float) -> Iterator[str]:
     left, length = _MARGIN + span.start_s * scale, (span.end_s - span.start_s) * scale
     top, height = _place(span)
     label = span.kind if span.micro_batch is None else f"{span.kind} {span.micro_batch}"
@@ -80,7 +80,7 @@ def _drawn(span: Span, scale: float) -> Iterator[str]:
         )
 
 
-def _place(span: Span) -> tuple[int, int]:
+def _place(span: StepSpan) -> tuple[int, int]:
     """Return the top of a span and its height."""
     top = _HEAD + _ROW * span.stage
     match span.kind:

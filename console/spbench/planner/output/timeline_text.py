@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from spbench.planner.simulation.step import Simulation, Span
+from spbench.planner.simulation.step import Simulation, StepSpan
 
 _NARROW = 20
 _MARKS = {"forward": "0123456789", "backward": "abcdefghij", "all-reduce": "="}
@@ -34,7 +34,7 @@ def timeline_text(simulation: Simulation, width: int) -> list[str]:
     return [*lines, _axis(label, columns, simulation.step_s)]
 
 
-def _row(spans: Iterable[Span], each: float, columns: int) -> str:
+def _row(spans: Iterable[StepSpan], each: float, columns: int) -> str:
     """Return one character for each share of the step: what takes most of it."""
     taken = [(0.0, IDLE)] * columns
     left = [each] * columns
@@ -53,7 +53,7 @@ def _row(spans: Iterable[Span], each: float, columns: int) -> str:
     return "".join(mark if part >= rest else IDLE for (part, mark), rest in pairs)
 
 
-def _mark(span: Span) -> str | None:
+def _mark(span: StepSpan) -> str | None:
     marks = _MARKS.get(span.kind)
     return None if marks is None else marks[(span.micro_batch or 0) % len(marks)]
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from spbench.planner.errors import PlannerError
-from spbench.planner.profile.graph import Graph, bits, build
+from spbench.planner.profile.graph import LayerGraph, bits, build
 from spbench.planner.profile.layers import Profile
 from spbench.planner.profile.states import States, planned, with_sums
 
@@ -49,7 +49,7 @@ def antichain_states(profile: Profile) -> States:
     )
 
 
-def _check_all_reached(profile: Profile, graph: Graph, chains: list[Antichain]) -> None:
+def _check_all_reached(profile: Profile, graph: LayerGraph, chains: list[Antichain]) -> None:
     reached = 0
     for chain in chains:
         reached |= _downset(graph, chain)
@@ -72,7 +72,7 @@ class _Reached(NamedTuple):
     children: list[list[int]]
 
 
-def _reachable(profile: Profile, graph: Graph) -> _Reached:
+def _reachable(profile: Profile, graph: LayerGraph) -> _Reached:
     first = next(at for at, before in enumerate(graph.direct_before) if not before)
     found: list[Antichain] = [(first,)]
     place = {1 << first: 0}
@@ -94,7 +94,7 @@ def _reachable(profile: Profile, graph: Graph) -> _Reached:
     return _Reached(found, children)
 
 
-def _next_antichains(graph: Graph, chain: Antichain) -> Iterable[Antichain]:
+def _next_antichains(graph: LayerGraph, chain: Antichain) -> Iterable[Antichain]:
     """Yield what comes of one layer's step to one of its successors."""
     members = [*_augmented(graph, chain), *chain]
     mask = _mask(members)
@@ -105,13 +105,13 @@ def _next_antichains(graph: Graph, chain: Antichain) -> Iterable[Antichain]:
                 yield _last_of(graph, stepped)
 
 
-def _last_of(graph: Graph, nodes: list[int]) -> Antichain:
+def _last_of(graph: LayerGraph, nodes: list[int]) -> Antichain:
     """Leave out what comes before another one, and what stands twice."""
     mask = _mask(nodes)
     return tuple(dict.fromkeys(node for node in nodes if not graph.beyond[node] & mask))
 
 
-def _augmented(graph: Graph, chain: Antichain) -> list[int]:
+def _augmented(graph: LayerGraph, chain: Antichain) -> list[int]:
     """Return the layers before a member that another layer reads, not before that member."""
     extra = 0
     for member in chain:
@@ -129,7 +129,7 @@ def _mask(nodes: Iterable[int]) -> int:
     return mask
 
 
-def _downset(graph: Graph, chain: Antichain) -> int:
+def _downset(graph: LayerGraph, chain: Antichain) -> int:
     mask = _mask(chain)
     for member in chain:
         mask |= graph.before[member]

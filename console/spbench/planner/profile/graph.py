@@ -11,7 +11,7 @@ Edge = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Graph:
+class LayerGraph:
     """An acyclic graph.
 
     Attributes:
@@ -29,7 +29,7 @@ class Graph:
     beyond: tuple[int, ...]
 
 
-def build(count: int, edges: Sequence[Edge]) -> Graph:
+def build(count: int, edges: Sequence[Edge]) -> LayerGraph:
     """Return the graph of ``count`` nodes; the edges must make no cycle."""
     after: list[list[int]] = [[] for _ in range(count)]
     direct_before, direct_after = [0] * count, [0] * count
@@ -45,7 +45,7 @@ def build(count: int, edges: Sequence[Edge]) -> Graph:
     for node in reversed(order):
         for target in after[node]:
             beyond[node] |= beyond[target] | 1 << target
-    return Graph(
+    return LayerGraph(
         tuple(map(tuple, after)),
         tuple(direct_before),
         tuple(direct_after),

@@ -25,7 +25,7 @@ from typing import Any
 from spbench.errors import Diagnostic, SuiteError
 from spbench.planner.errors import ProfileError
 from spbench.planner.profile.json_reader import SCHEMA, ProfileReader
-from spbench.planner.profile.layers import NUMBERS, PER_BATCH, Layer, Profile
+from spbench.planner.profile.layers import NUMBERS, PER_BATCH, LayerProfile, Profile
 from spbench.planner.profile.origin import written_origin
 from spbench.suites.findings import Findings
 from spbench.suites.yaml_nodes import Document, KeyPath, Mark, Node, YamlError, compose
@@ -79,7 +79,7 @@ def write_profile_json(profile: Profile) -> str:
     return json.dumps(content, indent=1, allow_nan=False) + "\n"
 
 
-def _written(layer: Layer, numbers: tuple[str, ...]) -> dict[str, Any]:
+def _written(layer: LayerProfile, numbers: tuple[str, ...]) -> dict[str, Any]:
     values = {name: getattr(layer, name) for name in numbers}
     told = {"name": layer.name, "description": layer.description, **values}
     return {key: value for key, value in told.items() if value is not None}

@@ -11,8 +11,8 @@ from spbench.planner.profile.graph import Edge, find_cycle
 from spbench.planner.profile.layers import (
     NUMBERS,
     PER_BATCH,
-    Layer,
-    Measured,
+    BatchMeasurement,
+    LayerProfile,
     Profile,
     cycle_text,
     wrong_number,
@@ -88,8 +88,8 @@ class ProfileReader:
         data: Mapping[str, Any],
         path: KeyPath,
         numbers: tuple[str, ...],
-        like: tuple[Layer, ...] | None,
-    ) -> tuple[Layer, ...]:
+        like: tuple[LayerProfile, ...] | None,
+    ) -> tuple[LayerProfile, ...]:
         path = (*path, "layers")
         entries = data.get("layers")
         if not isinstance(entries, list) or not entries:
@@ -106,8 +106,8 @@ class ProfileReader:
         return tuple(layers)
 
     def _layer(
-        self, entry: Any, path: KeyPath, numbers: tuple[str, ...], base: Layer | None
-    ) -> Layer | None:
+        self, entry: Any, path: KeyPath, numbers: tuple[str, ...], base: LayerProfile | None
+    ) -> LayerProfile | None:
         if not isinstance(entry, dict):
             self._blame(path, "a layer is an object with a name, times and sizes")
             return None
@@ -125,7 +125,7 @@ class ProfileReader:
         values = {key: given.get(key, _OPTIONAL.get(key, 0.0)) for key in NUMBERS}
         if base is not None:
             values["parameter_bytes"] = base.parameter_bytes
-        return Layer(name, str(description), **values)  # type: ignore[arg-type]
+        return LayerProfile(name, str(description), **values)  # type: ignore[arg-type]
 
     @staticmethod
     def _stands(entry: Mapping[str, Any], key: str) -> bool:
@@ -141,7 +141,7 @@ class ProfileReader:
             return 0.0
         return float(value)
 
-    def _edges(self, data: Mapping[str, Any], layers: tuple[Layer, ...]) -> list[Edge]:
+    def _edges(self, data: Mapping[str, Any], layers: tuple[LayerProfile, ...]) -> list[Edge]:
         entries = data.get("edges")
         if "edges" not in data:
             return [(index - 1, index) for index in range(1, len(layers))]
@@ -168,7 +168,9 @@ class ProfileReader:
             self._blame(path, f"no layer is called {name!r}{did_you_mean(name, places)}")
         return None if unknown else (places[entry[0]], places[entry[1]])
 
-    def _also(self, data: Mapping[str, Any], layers: tuple[Layer, ...]) -> list[Measured]:
+    def _also(
+        self, data: Mapping[str, Any], layers: tuple[LayerProfile, ...]
+    ) -> list[BatchMeasurement]:
         entries = data.get("also", [])
         if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
             self._blame(("also",), "also must be a list of objects with batch_size and layers")
@@ -181,15 +183,15 @@ class ProfileReader:
             others = self._layers(entry, path, PER_BATCH, layers)
             if layers and [layer.name for layer in others] != [layer.name for layer in layers]:
                 self._blame((*path, "layers"), "these must be the profile's layers in its order")
-            points.append(Measured(size, others))
+            points.append(BatchMeasurement(size, others))
         return points
 
-    def _check_sizes(self, batch_size: int, also: list[Measured]) -> None:
+    def _check_sizes(self, batch_size: int, also: list[BatchMeasurement]) -> None:
         sizes = [point.batch_size for point in also]
         if sorted(set(sizes)) != sizes or batch_size in sizes:
             self._blame(("also",), "further batch sizes must rise, and not repeat the first")
 
-    def _check_graph(self, layers: tuple[Layer, ...], edges: list[Edge]) -> None:
+    def _check_graph(self, layers: tuple[LayerProfile, ...], edges: list[Edge]) -> None:
         if self.found:
             return
         cycle = find_cycle(len(layers), edges)

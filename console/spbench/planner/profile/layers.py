@@ -14,7 +14,7 @@ from spbench.planner.ranges import MAX_BATCH, SIZES, TIMES_MS
 
 
 @dataclass(frozen=True, slots=True)
-class Layer:
+class LayerProfile:
     """One layer at the batch size of its profile.
 
     Attributes:
@@ -44,18 +44,20 @@ class Layer:
         return self.activation_bytes if self.kept_bytes is None else self.kept_bytes
 
 
-NUMBERS = tuple(each.name for each in fields(Layer) if each.name not in ("name", "description"))
+NUMBERS = tuple(
+    each.name for each in fields(LayerProfile) if each.name not in ("name", "description")
+)
 """The fields of a layer that are numbers."""
 PER_BATCH = tuple(name for name in NUMBERS if name != "parameter_bytes")
 """Those of them that grow with the batch."""
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class BatchMeasurement:
     """The same layers, in the same order, at another batch size."""
 
     batch_size: int
-    layers: tuple[Layer, ...]
+    layers: tuple[LayerProfile, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +76,9 @@ class Profile:
 
     name: str
     batch_size: int
-    layers: tuple[Layer, ...]
+    layers: tuple[LayerProfile, ...]
     edges: tuple[Edge, ...]
-    also: tuple[Measured, ...] = field(default=())
+    also: tuple[BatchMeasurement, ...] = field(default=())
     origin: Origin | None = None
 
     def __post_init__(self) -> None:
@@ -90,7 +92,7 @@ class Profile:
             return self
         return replace(self, batch_size=batch_size, layers=self.layers_at(batch_size), also=())
 
-    def layers_at(self, batch_size: int) -> tuple[Layer, ...]:
+    def layers_at(self, batch_size: int) -> tuple[LayerProfile, ...]:
         """Return the layers at another batch size.
 
         With one measurement everything but the parameters grows in proportion. With several it
@@ -100,7 +102,8 @@ class Profile:
         if batch_size == self.batch_size:
             return self.layers
         points = sorted(
-            [Measured(self.batch_size, self.layers), *self.also], key=lambda point: point.batch_size
+            [BatchMeasurement(self.batch_size, self.layers), *self.also],
+            key=lambda point: point.batch_size,
         )
         return tuple(
             _layer_at(batch_size, [(point.batch_size, point.layers[index]) for point in points])
@@ -121,7 +124,7 @@ class Profile:
             tuple(self.layers[index] for index in kept),
             tuple((place[a], place[b]) for a, b in self.edges if a in place and b in place),
             tuple(
-                Measured(point.batch_size, tuple(point.layers[index] for index in kept))
+                BatchMeasurement(point.batch_size, tuple(point.layers[index] for index in kept))
                 for point in self.also
             ),
             self.origin,
@@ -157,13 +160,13 @@ def _wrong_size(size: int) -> list[str]:
     return [] if 1 <= size <= MAX_BATCH else [wrong]
 
 
-def _wrong_measurement(profile: Profile, point: Measured) -> list[str]:
+def _wrong_measurement(profile: Profile, point: BatchMeasurement) -> list[str]:
     if [layer.name for layer in point.layers] != [layer.name for layer in profile.layers]:
         return [f"its layers at batch size {point.batch_size} are not its layers"]
     return _wrong_layers(point.layers)
 
 
-def _wrong_layers(layers: Sequence[Layer]) -> list[str]:
+def _wrong_layers(layers: Sequence[LayerProfile]) -> list[str]:
     found = []
     names = set()
     for layer in layers:
@@ -196,7 +199,7 @@ def cycle_text(names: Sequence[str]) -> str:
     return " -> ".join(shown)
 
 
-def _layer_at(batch_size: int, points: list[tuple[int, Layer]]) -> Layer:
+def _layer_at(batch_size: int, points: list[tuple[int, LayerProfile]]) -> LayerProfile:
     layer = points[0][1]
     changed: dict[str, Any] = {}
     for name in PER_BATCH:

@@ -14,8 +14,8 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from spbench.planner.profile.graph import Graph, bits, build
-from spbench.planner.profile.layers import Layer, Profile
+from spbench.planner.profile.graph import LayerGraph, bits, build
+from spbench.planner.profile.layers import LayerProfile, Profile
 from spbench.planner.profile.states import States, planned, with_sums
 
 MAX_CUTS = 200
@@ -48,11 +48,11 @@ def linear_states(profile: Profile, most: int = MAX_CUTS) -> States:
     )
 
 
-def _name(layer: Layer) -> str:
+def _name(layer: LayerProfile) -> str:
     return layer.description or layer.name
 
 
-def _crossing(profile: Profile, graph: Graph, mask: int) -> float:
+def _crossing(profile: Profile, graph: LayerGraph, mask: int) -> float:
     """Return the bytes that layers outside a downset read of those in it."""
     return math.fsum(
         profile.layers[node].activation_bytes
@@ -72,7 +72,7 @@ class _Way(NamedTuple):
     layer: int
 
 
-def _order(profile: Profile, graph: Graph) -> list[int]:
+def _order(profile: Profile, graph: LayerGraph) -> list[int]:
     """Return the layers in the order in which the chain takes them."""
     count = len(profile.layers)
     width = max(16, _EFFORT // count)
@@ -95,7 +95,7 @@ def _order(profile: Profile, graph: Graph) -> list[int]:
 
 def _go(
     profile: Profile,
-    graph: Graph,
+    graph: LayerGraph,
     found: dict[int, _Way],
     mask: int,
     way: _Way,
@@ -116,7 +116,7 @@ def _go(
 
 
 def _moved(
-    profile: Profile, graph: Graph, way: _Way, reached: int, layer: int
+    profile: Profile, graph: LayerGraph, way: _Way, reached: int, layer: int
 ) -> tuple[float, int]:
     """Return what a cut sends after a further layer, and which layers can follow."""
     layers = profile.layers

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from spbench.planner.errors import PlannerError
-from spbench.planner.profile.layers import Layer, Measured, Profile
+from spbench.planner.profile.layers import BatchMeasurement, LayerProfile, Profile
 from spbench.planner.profile.origin import Origin
 from spbench.suites.case import SCHEMA
 from spbench.suites.edit.writing import key_lines
@@ -61,7 +61,7 @@ def measured_profile(report: Mapping[str, Any], name: str | None = None) -> Prof
     case = cases[0]
     params = case["params"]
     points, names = _points(case["measurements"])
-    measured = [Measured(size, _layers(points[size], names)) for size in sorted(points)]
+    measured = [BatchMeasurement(size, _layers(points[size], names)) for size in sorted(points)]
     *also, first = measured
     threads = report["environment"]["ranks"]["threads"]
     known = {param.name for param in BENCHMARKS[BENCHMARK].params} - set(_NOT_OF_THE_MODEL)
@@ -100,5 +100,5 @@ def _points(rows: Sequence[Mapping[str, Any]]) -> tuple[dict[int, _Figures], lis
     return points, list(parameters)
 
 
-def _layers(figures: _Figures, names: Sequence[str]) -> tuple[Layer, ...]:
-    return tuple(Layer(name, name, **figures[name]) for name in names)
+def _layers(figures: _Figures, names: Sequence[str]) -> tuple[LayerProfile, ...]:
+    return tuple(LayerProfile(name, name, **figures[name]) for name in names)

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from spbench.errors import Diagnostic, did_you_mean
 from spbench.planner.errors import PlannerError, ProfileError
 from spbench.planner.profile.graph import Edge, find_cycle
-from spbench.planner.profile.layers import Layer, Profile, cycle_text, wrong_number
+from spbench.planner.profile.layers import LayerProfile, Profile, cycle_text, wrong_number
 
 _FIELDS = {
     "forward_compute_time": "forward_ms",
@@ -68,7 +68,7 @@ class _Draft:
     """What is read so far, and what is wrong with it."""
 
     file: str
-    layers: list[Layer] = field(default_factory=list)
+    layers: list[LayerProfile] = field(default_factory=list)
     edges: list[Edge] = field(default_factory=list)
     found: list[Diagnostic] = field(default_factory=list)
     lines: dict[str, int] = field(default_factory=dict)
@@ -97,7 +97,7 @@ class _Draft:
         self.lines[parts[0]] = number
         self.places[parts[0]] = len(self.layers)
         numbers = self._numbers(number, line, parts[2])
-        self.layers.append(Layer(parts[0], parts[1], **numbers))
+        self.layers.append(LayerProfile(parts[0], parts[1], **numbers))
         return None
 
     def _numbers(self, number: int, line: str, text: str) -> dict[str, float]:

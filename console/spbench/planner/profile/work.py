@@ -14,7 +14,7 @@ Sums = tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class ModelWork:
     """A model at a number of samples; stage ``a`` to ``b`` has ``sums[b] - sums[a]``.
 
     Attributes:
@@ -41,7 +41,7 @@ class Work:
         return self.forward[-1] + self.backward[-1]
 
 
-def work_at(states: States, samples: int, peak_activation_bytes: float | None) -> Work:
+def work_at(states: States, samples: int, peak_activation_bytes: float | None) -> ModelWork:
     """Return a model at a number of samples.
 
     Args:
@@ -66,7 +66,7 @@ def work_at(states: States, samples: int, peak_activation_bytes: float | None) -
     if peak_activation_bytes is not None and kept[-1]:
         spared = peak_activation_bytes * samples / kept[-1]
         needed = [0.0] * len(states)
-    return Work(
+    return ModelWork(
         samples,
         _scaled(forward, factor),
         _scaled(backward, factor),

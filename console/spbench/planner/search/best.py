@@ -2,7 +2,7 @@
 
 `seeds` gives HPGO's shapes; `bounded` finds good ones at each micro-batch size, first among few
 groups, then among all of them near the best bounds; `rounds` gives the groups of good ones several
-stages each; `polish` changes the best of them as long as that helps; and of a small problem every
+stages each; `improve` changes the best of them as long as that helps; and of a small problem every
 shape is looked at. What counts is always the simulated step time.
 """
 
@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from spbench.planner.cluster.machines import Cluster
 from spbench.planner.cluster.placement import Placements
-from spbench.planner.cluster.placement_graph import Roads, roads
+from spbench.planner.cluster.placement_graph import PlacementGraph, build_placement_graph
 from spbench.planner.errors import NoPlanError, PlannerError
 from spbench.planner.hpgo.baselines import baselines
 from spbench.planner.plans import Baseline, Plan
@@ -20,10 +20,10 @@ from spbench.planner.profile.layers import Profile
 from spbench.planner.profile.linear import linear_states
 from spbench.planner.profile.states import States
 from spbench.planner.search.candidates import stages_of
-from spbench.planner.search.cost_model import Prices
+from spbench.planner.search.cost_model import CostModel
 from spbench.planner.search.exhaustive import shape_count, shapes
 from spbench.planner.search.fitting import fitting
-from spbench.planner.search.local_search import polish
+from spbench.planner.search.local_search import improve
 from spbench.planner.search.periods import Search
 from spbench.planner.search.rounds import interleavings
 from spbench.planner.search.scoring import Scores
@@ -61,7 +61,7 @@ def search_best(
     Raises:
         NoPlanError: No plan fits.
     """
-    prices = Prices(states, cluster, training)
+    prices = CostModel(states, cluster, training)
     sizes = [training.micro_batch_size]
     if choose_micro_batch:
         sizes = _divisors(training.global_batch_size)
@@ -102,7 +102,7 @@ def _divisors(count: int) -> list[int]:
     return [size for size in range(1, count + 1) if not count % size]
 
 
-def find(prices: Prices, sizes: list[int], small: int = SMALL) -> Scores:
+def find(prices: CostModel, sizes: list[int], small: int = SMALL) -> Scores:
     """Return the best draft.
 
     Args:
@@ -115,15 +115,15 @@ def find(prices: Prices, sizes: list[int], small: int = SMALL) -> Scores:
     """
     scores = Scores(prices)
     placements = Placements(prices.cluster.sizes)
-    everything = roads(placements, ALL_GROUPS, len(prices.states))
+    everything = build_placement_graph(placements, ALL_GROUPS, len(prices.states))
     seeds = hpgo_shapes(prices.states, prices.cluster, prices.training)
     for size in sizes:
         scores.offer_all((shape, size) for shape in seeds)
-    few = roads(placements, FEW_GROUPS, len(prices.states))
+    few = build_placement_graph(placements, FEW_GROUPS, len(prices.states))
     Search(scores, everything, few, sizes).run()
     nothing = _offer_fitting(scores, everything, sizes[0]) if scores.best is None else None
     scores.offer_all(interleavings(scores, placements, sizes))
-    polish(scores, placements, sizes)
+    improve(scores, placements, sizes)
     if everything.unit == 1 and shape_count(len(prices.states), everything) <= small:
         whole = list(shapes(len(prices.states), everything))
         for size in sizes:
@@ -133,7 +133,7 @@ def find(prices: Prices, sizes: list[int], small: int = SMALL) -> Scores:
     return scores
 
 
-def _offer_fitting(scores: Scores, ways: Roads, micro_batch: int) -> NoPlanError | None:
+def _offer_fitting(scores: Scores, ways: PlacementGraph, micro_batch: int) -> NoPlanError | None:
     """Offer the shape that needs the least memory; return the error if even that does not fit."""
     try:
         shape = fitting(scores.prices, ways, micro_batch)

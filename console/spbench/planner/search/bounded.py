@@ -18,10 +18,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from spbench.planner.cluster.placement import Counts, Group
-from spbench.planner.cluster.placement_graph import Roads
+from spbench.planner.cluster.placement import Counts, DeviceGroup
+from spbench.planner.cluster.placement_graph import PlacementGraph
 from spbench.planner.search.candidates import Shape
-from spbench.planner.search.cost_model import Prices
+from spbench.planner.search.cost_model import CostModel
 from spbench.planner.search.stage_table import StageTable, stage_table
 
 if TYPE_CHECKING:
@@ -64,7 +64,12 @@ class Bounded:
     """
 
     def __init__(
-        self, prices: Prices, ways: Roads, micro_batch: int, deep: bool, ends: Sequence[int]
+        self,
+        prices: CostModel,
+        ways: PlacementGraph,
+        micro_batch: int,
+        deep: bool,
+        ends: Sequence[int],
     ) -> None:
         import numpy as np
 
@@ -114,7 +119,7 @@ class Bounded:
     def _follow(
         self,
         rest: _Tails,
-        group: Group,
+        group: DeviceGroup,
         out: tuple[int, ...],
         following: tuple[Floats, ...],
         bounds: Floats,
@@ -140,7 +145,7 @@ class Bounded:
         rest.stages[:, :-1] = stages[best, lanes, places]
         rest.group[:, :-1] = np.array(out)[best]
 
-    def _table(self, group: Group) -> StageTable:
+    def _table(self, group: DeviceGroup) -> StageTable:
         prices = self._prices
         rate = prices.links.all_reduce(group)
         key = prices.kinds(group), rate
@@ -149,7 +154,7 @@ class Bounded:
             self._tables[key] = stage_table(prices, sharing, rate, self._ends)
         return self._tables[key]
 
-    def _stage(self, group: Group, rest: _Tails, bounds: Floats) -> _Tails:
+    def _stage(self, group: DeviceGroup, rest: _Tails, bounds: Floats) -> _Tails:
         """Return the best stages that a group can have, by their first state."""
         np = self._np
         table = self._table(group)

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from itertools import cycle
 from typing import NamedTuple
 
-from spbench.planner.cluster.placement import Group
-from spbench.planner.plans import Stage
-from spbench.planner.profile.work import Work
-from spbench.planner.search.cost_model import Prices, Sharing
-from spbench.planner.simulation.memory import Memory, most_kept
+from spbench.planner.cluster.placement import DeviceGroup
+from spbench.planner.plans import PlanStage
+from spbench.planner.profile.work import ModelWork
+from spbench.planner.search.cost_model import CostModel, SampleSharing
+from spbench.planner.simulation.memory import DeviceMemory, most_kept
 from spbench_core.schedule.orders import (
     INTERLEAVED,
     STAGE_SCHEDULES,
@@ -40,7 +40,7 @@ class Shape(NamedTuple):
     """
 
     ends: tuple[int, ...]
-    groups: tuple[Group, ...]
+    groups: tuple[DeviceGroup, ...]
 
     @property
     def rounds(self) -> int:
@@ -48,7 +48,7 @@ class Shape(NamedTuple):
         return len(self.ends) // len(self.groups)
 
     @property
-    def spans(self) -> list[tuple[int, int, Group]]:
+    def spans(self) -> list[tuple[int, int, DeviceGroup]]:
         """Return the first state, the state after the last, and the devices of each stage."""
         return list(zip((0, *self.ends[:-1]), self.ends, cycle(self.groups), strict=False))
 
@@ -59,7 +59,7 @@ class Shape(NamedTuple):
         return SCHEDULES[: 1 if len(self.ends) == 1 else None]
 
 
-class Draft(NamedTuple):
+class Candidate(NamedTuple):
     """A plan: a shape, the samples of a micro-batch, and the order of the passes."""
 
     shape: Shape
@@ -78,7 +78,7 @@ class Pass(NamedTuple):
     recompute: bool
 
 
-def passes(prices: Prices, draft: Draft) -> list[Pass] | None:
+def passes(prices: CostModel, draft: Candidate) -> list[Pass] | None:
     """Return the times of a draft's stages; None where one does not fit its devices' memory."""
     shape, micro_batch, _ = draft
     again = _recomputing(prices, draft)
@@ -107,7 +107,7 @@ def _with_overhead(each: Pass, seconds: float) -> Pass:
     return each._replace(forward_s=each.forward_s + seconds, backward_s=each.backward_s + seconds)
 
 
-def _recomputing(prices: Prices, draft: Draft) -> list[bool] | None:
+def _recomputing(prices: CostModel, draft: Candidate) -> list[bool] | None:
     """Return which stages must recompute their activations to fit; None where one cannot."""
     shape, micro_batch, schedule = draft
     micro_batches = prices.training.global_batch_size // micro_batch
@@ -129,7 +129,7 @@ def _recomputing(prices: Prices, draft: Draft) -> list[bool] | None:
 
 
 def _group_recomputes(
-    prices: Prices, shape: Shape, at: int, sharing: Sharing, micro_batches: int
+    prices: CostModel, shape: Shape, at: int, sharing: SampleSharing, micro_batches: int
 ) -> bool | None:
     """Return whether all stages of a group must recompute; None where they do not fit so either."""
     for again in (False, True):
@@ -142,7 +142,9 @@ def _group_recomputes(
     return None
 
 
-def _memories(prices: Prices, shape: Shape, at: int, work: Work, recompute: bool) -> list[Memory]:
+def _memories(
+    prices: CostModel, shape: Shape, at: int, work: ModelWork, recompute: bool
+) -> list[DeviceMemory]:
     """Return the memory of each stage of a group."""
     return [
         prices.memory(work, start, end, recompute)
@@ -150,7 +152,7 @@ def _memories(prices: Prices, shape: Shape, at: int, work: Work, recompute: bool
     ]
 
 
-def _peak(memories: Sequence[Memory], shape: Shape, at: int, micro_batches: int) -> float:
+def _peak(memories: Sequence[DeviceMemory], shape: Shape, at: int, micro_batches: int) -> float:
     """Return the most that is in use on a device of a group in an interleaved step."""
     counts = interleaved_in_flight(at, len(shape.groups), shape.rounds, micro_batches)
     fixed = sum(memory.fixed for memory in memories)
@@ -159,9 +161,9 @@ def _peak(memories: Sequence[Memory], shape: Shape, at: int, micro_batches: int)
 
 
 def _pass(
-    prices: Prices,
-    sharing: Sharing,
-    group: Group,
+    prices: CostModel,
+    sharing: SampleSharing,
+    group: DeviceGroup,
     span: tuple[int, int],
     send: float,
     recompute: bool,
@@ -181,7 +183,7 @@ def _pass(
 
 
 def _beside_backward(
-    prices: Prices, sharing: Sharing, group: Group, reduce: float
+    prices: CostModel, sharing: SampleSharing, group: DeviceGroup, reduce: float
 ) -> tuple[float, float]:
     """Return the seconds of a whole model's all-reduce, and how many hide in the backward pass.
 
@@ -201,7 +203,7 @@ def _beside_backward(
     return (total, total - tail) if tail < reduce else (reduce, 0.0)
 
 
-def stages_of(prices: Prices, draft: Draft, times: Sequence[Pass]) -> tuple[Stage, ...]:
+def stages_of(prices: CostModel, draft: Candidate, times: Sequence[Pass]) -> tuple[PlanStage, ...]:
     """Return a draft's stages with their figures."""
     shape = draft.shape
     found = []
@@ -209,7 +211,7 @@ def stages_of(prices: Prices, draft: Draft, times: Sequence[Pass]) -> tuple[Stag
         work = prices.sharing(group, draft.micro_batch).most
         memory = prices.memory(work, start, end, each.recompute)
         found.append(
-            Stage(
+            PlanStage(
                 start=start,
                 end=end,
                 devices=group.devices(prices.cluster.sizes),
@@ -223,7 +225,9 @@ def stages_of(prices: Prices, draft: Draft, times: Sequence[Pass]) -> tuple[Stag
     return tuple(found)
 
 
-def _memory_of(prices: Prices, draft: Draft, at: int, work: Work, recompute: bool) -> float:
+def _memory_of(
+    prices: CostModel, draft: Candidate, at: int, work: ModelWork, recompute: bool
+) -> float:
     """Return the peak memory of each device of a stage, for all stages that it has."""
     shape, micro_batch, schedule = draft
     micro_batches = prices.training.global_batch_size // micro_batch

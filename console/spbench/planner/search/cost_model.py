@@ -14,11 +14,11 @@ from dataclasses import dataclass
 
 from spbench.planner.cluster.machines import Cluster, DeviceKind
 from spbench.planner.cluster.messages import Links
-from spbench.planner.cluster.placement import Group
+from spbench.planner.cluster.placement import DeviceGroup
 from spbench.planner.profile.states import States
-from spbench.planner.profile.work import Work, work_at
+from spbench.planner.profile.work import ModelWork, work_at
 from spbench.planner.search.sharing import share
-from spbench.planner.simulation.memory import Memory
+from spbench.planner.simulation.memory import DeviceMemory
 from spbench.planner.training import Training
 
 Kinds = tuple[tuple[DeviceKind, int], ...]
@@ -26,7 +26,7 @@ Kinds = tuple[tuple[DeviceKind, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Sharing:
+class SampleSharing:
     """How a group shares a micro-batch.
 
     Attributes:
@@ -37,13 +37,13 @@ class Sharing:
         most: The model at the largest share of all.
     """
 
-    work: Work
+    work: ModelWork
     speed: float
-    held: tuple[tuple[Work, float], ...]
-    most: Work
+    held: tuple[tuple[ModelWork, float], ...]
+    most: ModelWork
 
 
-class Prices:
+class CostModel:
     """The costs of a model on a cluster; each is worked out once.
 
     Args:
@@ -56,9 +56,9 @@ class Prices:
         self.states, self.cluster, self.training = states, cluster, training
         self.links = Links(cluster)
         self._overheads = any(link.overhead_s for link in cluster.links)
-        self._works: dict[int, Work] = {}
-        self._kinds: dict[Group, Kinds] = {}
-        self._sharings: dict[tuple[Kinds, int], Sharing] = {}
+        self._works: dict[int, ModelWork] = {}
+        self._kinds: dict[DeviceGroup, Kinds] = {}
+        self._sharings: dict[tuple[Kinds, int], SampleSharing] = {}
 
     def single_s(self, sizes: Sequence[int]) -> float:
         """Return the seconds of the whole batch on a device of the profile, whatever its memory.
@@ -69,14 +69,14 @@ class Prices:
         batch = self.training.global_batch_size
         return min(self.work(size).total * (batch // size) for size in sizes)
 
-    def work(self, samples: int) -> Work:
+    def work(self, samples: int) -> ModelWork:
         """Return the model at so many samples."""
         if samples not in self._works:
             peak = self.training.peak_activation_bytes
             self._works[samples] = work_at(self.states, samples, peak)
         return self._works[samples]
 
-    def sharing(self, group: Group, micro_batch: int) -> Sharing:
+    def sharing(self, group: DeviceGroup, micro_batch: int) -> SampleSharing:
         """Return how a group shares a micro-batch of so many samples."""
         kinds = self.kinds(group)
         key = kinds, micro_batch
@@ -84,7 +84,7 @@ class Prices:
             self._sharings[key] = self._shared(kinds, micro_batch)
         return self._sharings[key]
 
-    def kinds(self, group: Group) -> Kinds:
+    def kinds(self, group: DeviceGroup) -> Kinds:
         """Return the kinds of a group's devices."""
         if group not in self._kinds:
             found: Counter[DeviceKind] = Counter()
@@ -95,16 +95,16 @@ class Prices:
             self._kinds[group] = tuple(found.items())
         return self._kinds[group]
 
-    def _shared(self, kinds: Kinds, micro_batch: int) -> Sharing:
+    def _shared(self, kinds: Kinds, micro_batch: int) -> SampleSharing:
         samples = share([(kind.speed, count) for kind, count in kinds], micro_batch)
         given = [(kind, self.work(part)) for (kind, _), part in zip(kinds, samples, strict=True)]
         slowest, work = max(given, key=lambda pair: pair[1].total / pair[0].speed)
         held = tuple(
             (work, kind.memory_bytes) for kind, work in given if kind.memory_bytes is not None
         )
-        return Sharing(work, slowest.speed, held, self.work(max(samples)))
+        return SampleSharing(work, slowest.speed, held, self.work(max(samples)))
 
-    def memory(self, work: Work, start: int, end: int, recompute: bool) -> Memory:
+    def memory(self, work: ModelWork, start: int, end: int, recompute: bool) -> DeviceMemory:
         """Return what a device needs that holds the states from ``start`` up to ``end``."""
         whole = work.kept[end] - work.kept[start]
         fixed = self.training.optimizer_memory_scaling * float(
@@ -112,10 +112,12 @@ class Prices:
         )
         once = max(work.working[start:end])
         if recompute:
-            return Memory(fixed, work.crossing[start], once + whole)
-        return Memory(fixed, whole, once)
+            return DeviceMemory(fixed, work.crossing[start], once + whole)
+        return DeviceMemory(fixed, whole, once)
 
-    def lacking(self, sharing: Sharing, start: int, end: int, kept: int, recompute: bool) -> float:
+    def lacking(
+        self, sharing: SampleSharing, start: int, end: int, kept: int, recompute: bool
+    ) -> float:
         """Return how many bytes a stage's devices have too few; below 0 what is left."""
         return max(
             (
@@ -125,7 +127,7 @@ class Prices:
             default=-math.inf,
         )
 
-    def recomputes(self, sharing: Sharing, start: int, end: int, kept: int) -> bool | None:
+    def recomputes(self, sharing: SampleSharing, start: int, end: int, kept: int) -> bool | None:
         """Return whether a stage must recompute its activations to fit; None where it cannot.
 
         Recomputation takes time and gives none, so a stage that fits without it is without it.
@@ -135,7 +137,7 @@ class Prices:
                 return recompute
         return None
 
-    def send(self, source: Group, target: Group, cut: int, micro_batch: int) -> float:
+    def send(self, source: DeviceGroup, target: DeviceGroup, cut: int, micro_batch: int) -> float:
         """Return the seconds in which a micro-batch's output gets from stage to stage.
 
         Args:
@@ -146,7 +148,7 @@ class Prices:
         """
         return self.links.transfer(source, target).seconds(self.work(micro_batch).crossing[cut])
 
-    def overhead(self, source: Group, target: Group, cut: int) -> float:
+    def overhead(self, source: DeviceGroup, target: DeviceGroup, cut: int) -> float:
         """Return the seconds of both passes of two stages that a message between them takes.
 
         Args:

@@ -7,12 +7,12 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from itertools import combinations
 
-from spbench.planner.cluster.placement import Counts, Group
-from spbench.planner.cluster.placement_graph import Roads
+from spbench.planner.cluster.placement import Counts, DeviceGroup
+from spbench.planner.cluster.placement_graph import PlacementGraph
 from spbench.planner.search.candidates import Shape
 
 
-def shape_count(states: int, ways: Roads) -> int:
+def shape_count(states: int, ways: PlacementGraph) -> int:
     """Return how many shapes there are: cuts of so many states, and groups and rounds for them."""
     to: dict[Counts, Counter[int]] = defaultdict(Counter)
     total = 0
@@ -28,7 +28,7 @@ def shape_count(states: int, ways: Roads) -> int:
     return total
 
 
-def shapes(states: int, ways: Roads) -> Iterator[Shape]:
+def shapes(states: int, ways: PlacementGraph) -> Iterator[Shape]:
     """Yield every shape."""
     empty = (0,) * len(ways.groups[0].first)
     for groups in _ways(ways, empty, states):
@@ -42,7 +42,7 @@ def _stages(groups: int, states: int) -> range:
     return range(groups, (states if groups > 1 else 1) + 1, groups)
 
 
-def _ways(ways: Roads, used: Counts, most: int) -> Iterator[tuple[Group, ...]]:
+def _ways(ways: PlacementGraph, used: Counts, most: int) -> Iterator[tuple[DeviceGroup, ...]]:
     """Yield the groups of up to so many stages, one after another."""
     if not most:
         return

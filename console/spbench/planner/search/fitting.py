@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from spbench.planner.cluster.placement import Counts, Group
-from spbench.planner.cluster.placement_graph import Roads
+from spbench.planner.cluster.placement import Counts, DeviceGroup
+from spbench.planner.cluster.placement_graph import PlacementGraph
 from spbench.planner.errors import NoPlanError
 from spbench.planner.plans import devices_text, span_text
 from spbench.planner.search.candidates import Shape
-from spbench.planner.search.cost_model import Prices
+from spbench.planner.search.cost_model import CostModel
 from spbench.planner.search.stage_table import lacking_table
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _MOST_STAGES = 64
 
 
-def fitting(prices: Prices, ways: Roads, micro_batch: int) -> Shape:
+def fitting(prices: CostModel, ways: PlacementGraph, micro_batch: int) -> Shape:
     """Return a shape that fits under ``1f1b``.
 
     Args:
@@ -39,7 +39,7 @@ def fitting(prices: Prices, ways: Roads, micro_batch: int) -> Shape:
     raise NoPlanError(_sentence(prices, shape, micro_batch, lacks))
 
 
-def _lacks(prices: Prices, shape: Shape, micro_batch: int) -> list[float]:
+def _lacks(prices: CostModel, shape: Shape, micro_batch: int) -> list[float]:
     """Return how many bytes each stage lacks."""
     found = []
     for at, (start, end, group) in enumerate(shape.spans):
@@ -51,7 +51,7 @@ def _lacks(prices: Prices, shape: Shape, micro_batch: int) -> list[float]:
     return found
 
 
-def _sentence(prices: Prices, shape: Shape, micro_batch: int, lacks: list[float]) -> str:
+def _sentence(prices: CostModel, shape: Shape, micro_batch: int, lacks: list[float]) -> str:
     worst = max(range(len(lacks)), key=lacks.__getitem__)
     start, end, group = shape.spans[worst]
     span = span_text(prices.states.names, start, end)
@@ -70,7 +70,7 @@ class _Fitting:
     as many micro-batches as there are stages from there on being in flight.
     """
 
-    def __init__(self, prices: Prices, ways: Roads, micro_batch: int) -> None:
+    def __init__(self, prices: CostModel, ways: PlacementGraph, micro_batch: int) -> None:
         self._prices, self._roads, self._micro_batch = prices, ways, micro_batch
         self._lacks: dict[tuple[object, int], Floats] = {}
 
@@ -98,7 +98,7 @@ class _Fitting:
         )
         return self._shape(layers, stages, at)
 
-    def _next(self, after: dict[Counts, Floats], group: Group, stages: int) -> Floats:
+    def _next(self, after: dict[Counts, Floats], group: DeviceGroup, stages: int) -> Floats:
         """Return what the stages after one lack, by its last state."""
         import numpy as np
 
@@ -110,7 +110,7 @@ class _Fitting:
             found[:-1] = after[group.last][1:]
         return found
 
-    def _lack(self, group: Group, kept: int) -> Floats:
+    def _lack(self, group: DeviceGroup, kept: int) -> Floats:
         """Return what the stages that a group can have lack, by first and last state."""
         prices = self._prices
         key = prices.kinds(group), kept

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from spbench.planner.cluster.placement import POLICIES, Group, Placements, Policy
+from spbench.planner.cluster.placement import POLICIES, DeviceGroup, Placements, Policy
 from spbench.planner.search.candidates import Shape
 from spbench.planner.search.scoring import Scores
 
@@ -29,7 +29,7 @@ class _Recipe(NamedTuple):
     policies: tuple[Policy, ...]
 
 
-def polish(scores: Scores, placements: Placements, micro_batches: Sequence[int]) -> None:
+def improve(scores: Scores, placements: Placements, micro_batches: Sequence[int]) -> None:
     """Change the best drafts until no small change makes them better.
 
     Args:
@@ -80,7 +80,7 @@ def _made(recipe: _Recipe, placements: Placements) -> Shape | None:
             after = placements.placed(used, need, "scatter")
         if after is None:
             return None
-        groups.append(Group(used, after))
+        groups.append(DeviceGroup(used, after))
         used = after
     return Shape(recipe.ends, tuple(groups))
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from spbench.planner.cluster.placement_graph import Roads
+from spbench.planner.cluster.placement_graph import PlacementGraph
 from spbench.planner.search.bounded import Bounded
 from spbench.planner.search.candidates import Shape
-from spbench.planner.search.cost_model import Prices
+from spbench.planner.search.cost_model import CostModel
 from spbench.planner.search.scoring import Scores
 
 _MOST_ENDS = 64
@@ -41,7 +41,11 @@ class Search:
     """
 
     def __init__(
-        self, scores: Scores, all_groups: Roads, few_groups: Roads, sizes: list[int]
+        self,
+        scores: Scores,
+        all_groups: PlacementGraph,
+        few_groups: PlacementGraph,
+        sizes: list[int],
     ) -> None:
         self._scores, self._prices = scores, scores.prices
         self._all, self._few = all_groups, few_groups
@@ -100,7 +104,7 @@ class Search:
         peak = prices.memory(work, 0, last, False).peak(most)
         return all(memory is None or peak <= memory for memory in kinds)
 
-    def _look(self, ways: Roads, place: _Place, ratio: float) -> list[_Place]:
+    def _look(self, ways: PlacementGraph, place: _Place, ratio: float) -> list[_Place]:
         """Search with bounds around a place; return the best place found."""
         import numpy as np
 
@@ -124,7 +128,7 @@ def _spread(values: list[int], most: int) -> list[int]:
     return [values[round(at * step)] for at in range(most)]
 
 
-def _ends(prices: Prices, most: int) -> list[int]:
+def _ends(prices: CostModel, most: int) -> list[int]:
     """Return the states before which a stage may end: of each share of the time the cheapest."""
     work, last = prices.work(1), len(prices.states)
     if last <= most:

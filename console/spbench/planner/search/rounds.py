@@ -6,9 +6,9 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
-from spbench.planner.cluster.placement import POLICIES, Group, Placements
+from spbench.planner.cluster.placement import POLICIES, DeviceGroup, Placements
 from spbench.planner.search.candidates import Shape
-from spbench.planner.search.cost_model import Prices
+from spbench.planner.search.cost_model import CostModel
 from spbench.planner.search.scoring import Scores
 from spbench_core.schedule.orders import can_interleave
 
@@ -45,7 +45,7 @@ def interleavings(
     return found
 
 
-def _even(placements: Placements) -> Iterator[tuple[Group, ...]]:
+def _even(placements: Placements) -> Iterator[tuple[DeviceGroup, ...]]:
     """Yield groups of as many devices each that take all devices."""
     devices = sum(placements.sizes)
     for count in range(2, min(devices, _MOST_GROUPS) + 1):
@@ -58,13 +58,13 @@ def _even(placements: Placements) -> Iterator[tuple[Group, ...]]:
                 if after is None:  # as of a policy that takes machines in use alone
                     after = placements.placed(used, devices // count, "scatter")
                 assert after is not None, "there are as many devices"
-                groups.append(Group(used, after))
+                groups.append(DeviceGroup(used, after))
                 used = after
             yield tuple(groups)
 
 
 def _shape(
-    prices: Prices, groups: tuple[Group, ...], rounds: int, micro_batch: int
+    prices: CostModel, groups: tuple[DeviceGroup, ...], rounds: int, micro_batch: int
 ) -> Shape | None:
     """Return the shape whose stages have about their share; None where states are too few."""
     states, stages = len(prices.states), rounds * len(groups)
@@ -84,7 +84,7 @@ def _shape(
     return Shape((*ends, states), groups)
 
 
-def _speed(prices: Prices, group: Group, micro_batch: int) -> float:
+def _speed(prices: CostModel, group: DeviceGroup, micro_batch: int) -> float:
     """Return how fast a group runs the model."""
     sharing = prices.sharing(group, micro_batch)
     return sharing.speed / sharing.work.total

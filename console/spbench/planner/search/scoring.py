@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from spbench.planner.search.candidates import Draft, Pass, Shape, passes
-from spbench.planner.search.cost_model import Prices
+from spbench.planner.search.candidates import Candidate, Pass, Shape, passes
+from spbench.planner.search.cost_model import CostModel
 from spbench.planner.search.estimate import closed_form
 from spbench_core.schedule.orders import INTERLEAVED
 from spbench_core.schedule.timetable import rounds_timetable, timetable
@@ -22,9 +22,9 @@ class Scores:
     form is below the shortest step so far.
     """
 
-    def __init__(self, prices: Prices) -> None:
+    def __init__(self, prices: CostModel) -> None:
         self.prices = prices
-        self.best: Draft | None = None
+        self.best: Candidate | None = None
         self.step_s = math.inf
         self.times: Sequence[Pass] = ()
         self._least: dict[tuple[Shape, int], float] = {}
@@ -72,18 +72,18 @@ class Scores:
                 found[sort] = seconds, key
         return [key for _, key in sorted(found.values(), key=lambda each: each[0])[:most]]
 
-    def _bounds(self, key: tuple[Shape, int], ranked: bool) -> list[tuple[float, Draft]]:
+    def _bounds(self, key: tuple[Shape, int], ranked: bool) -> list[tuple[float, Candidate]]:
         """Return the closed form of a shape that is new, under each schedule in which it fits."""
         if key in self._least:
             return []
         shape, micro_batch = key
-        found: list[tuple[float, Draft]] = []
+        found: list[tuple[float, Candidate]] = []
         if not ranked and self._busy(shape, micro_batch) >= self.step_s * _GAIN:
             self._least[key] = math.inf
             return found
         count = self.micro_batches(micro_batch)
         for schedule in shape.schedules(count):
-            draft = Draft(shape, micro_batch, schedule)
+            draft = Candidate(shape, micro_batch, schedule)
             times = passes(self.prices, draft)
             if times is not None:
                 found.append((closed_form(times, schedule, count, shape.rounds), draft))
@@ -100,7 +100,7 @@ class Scores:
             busy[at % len(busy)] += both / sharing.speed
         return max(busy) * self.micro_batches(micro_batch)
 
-    def _take(self, draft: Draft) -> bool:
+    def _take(self, draft: Candidate) -> bool:
         times = passes(self.prices, draft)
         assert times is not None  # it has a closed form
         count = self.micro_batches(draft.micro_batch)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from spbench.planner.cluster.machines import Cluster
 from spbench.planner.errors import PlannerError
-from spbench.planner.hpgo.candidates import drafts
+from spbench.planner.hpgo.candidates import candidates
 from spbench.planner.hpgo.costs import step_seconds, wires_of, work_of
 from spbench.planner.hpgo.straight import straight_pipeline
 from spbench.planner.profile.states import States
@@ -29,7 +29,7 @@ def hpgo_shapes(states: States, cluster: Cluster, training: Training) -> list[Sh
     except PlannerError:
         return []  # several kinds of devices or links
     work = work_of(states, training)
-    found = list(drafts(work, wires, straight_pipeline(work, wires)))
+    found = list(candidates(work, wires, straight_pipeline(work, wires)))
     found.reverse()  # of equals HPGO takes the last one
     found.sort(key=lambda draft: step_seconds(work, wires, draft))
     shapes = (Shape(tuple(cut + 1 for cut in each.cuts), each.groups) for each in found[:_MOST])

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from spbench.planner.cluster.messages import Rate
-from spbench.planner.profile.work import Work
-from spbench.planner.search.cost_model import Prices, Sharing
+from spbench.planner.cluster.messages import MessageCost
+from spbench.planner.profile.work import ModelWork
+from spbench.planner.search.cost_model import CostModel, SampleSharing
 
 if TYPE_CHECKING:
     import numpy as np
@@ -40,7 +40,9 @@ class StageTable:
     ample: bool
 
 
-def stage_table(prices: Prices, sharing: Sharing, rate: Rate, ends: Sequence[int]) -> StageTable:
+def stage_table(
+    prices: CostModel, sharing: SampleSharing, rate: MessageCost, ends: Sequence[int]
+) -> StageTable:
     """Return the costs of all stages on groups that share in the same way.
 
     Args:
@@ -75,7 +77,7 @@ def stage_table(prices: Prices, sharing: Sharing, rate: Rate, ends: Sequence[int
     )
 
 
-def lacking_table(prices: Prices, sharing: Sharing, kept: int) -> Floats:
+def lacking_table(prices: CostModel, sharing: SampleSharing, kept: int) -> Floats:
     """Return how many bytes each stage's devices have too few, with so much in flight.
 
     With recomputation where that is less; infinite where there is no such stage.
@@ -94,7 +96,7 @@ def lacking_table(prices: Prices, sharing: Sharing, kept: int) -> Floats:
     return worst
 
 
-def _room(prices: Prices, work: Work, memory: float) -> tuple[Floats, Floats, Floats]:
+def _room(prices: CostModel, work: ModelWork, memory: float) -> tuple[Floats, Floats, Floats]:
     """Return the bytes left for activations, what a micro-batch keeps, and what arrives."""
     import numpy as np
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from spbench.planner.profile.states import States
 
 
-class Memory(NamedTuple):
+class DeviceMemory(NamedTuple):
     """Bytes of a device: of the parameters, of each micro-batch in flight, and of one pass."""
 
     fixed: float
@@ -39,7 +39,7 @@ def stage_memory(
     samples: float,
     optimizer_memory_scaling: float,
     recompute: bool = False,
-) -> Memory:
+) -> DeviceMemory:
     """Return what a device needs that holds the states from ``start`` up to ``end``.
 
     Parameters and what the optimizer keeps of them, what each micro-batch keeps until its
@@ -59,7 +59,7 @@ def stage_memory(
     arriving = states.crossing_bytes[start - 1] if start else 0.0
     working = states.working_bytes(start, end)
     parameters = states.between(states.parameter_bytes, start, end)
-    return Memory(
+    return DeviceMemory(
         fixed=optimizer_memory_scaling * parameters,
         held=share * (arriving if recompute else whole),
         once=share * (working + whole if recompute else working),

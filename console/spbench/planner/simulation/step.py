@@ -22,7 +22,7 @@ Kind = Literal["forward", "backward", "send", "return", "all-reduce"]
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class StepSpan:
     """What one stage does from one time to another.
 
     Attributes:
@@ -60,7 +60,7 @@ class Simulation:
     kept_bytes: tuple[float, ...]
     peak_bytes: tuple[float, ...]
     in_flight: tuple[int, ...]
-    spans: tuple[Span, ...]
+    spans: tuple[StepSpan, ...]
 
 
 def simulate(plan: Plan, *, schedule: Schedule | None = None) -> Simulation:
@@ -140,11 +140,11 @@ def _bubble(plan: Plan, table: Timetable) -> float:
     return 1.0 - busy * plan.micro_batches / (devices * ends) if ends else 0.0
 
 
-def _spans(plan: Plan, table: Timetable) -> Iterator[Span]:
+def _spans(plan: Plan, table: Timetable) -> Iterator[StepSpan]:
     for at, stage in enumerate(plan.stages):
         found = [*_passes(at, stage.forward_s, table.forward[at], "forward")]
         found += [
-            Span("backward", at, k, end - stage.backward_s, end)
+            StepSpan("backward", at, k, end - stage.backward_s, end)
             for k, end in enumerate(table.backward_end[at])
         ]
         if at + 1 < len(plan.stages) and stage.send_s:
@@ -153,9 +153,9 @@ def _spans(plan: Plan, table: Timetable) -> Iterator[Span]:
             found += _passes(at, plan.stages[at - 1].send_s, table.back[at], "return")
         if stage.all_reduce_s:
             start = table.reduce[at]
-            found.append(Span("all-reduce", at, None, start, start + stage.all_reduce_s))
+            found.append(StepSpan("all-reduce", at, None, start, start + stage.all_reduce_s))
         yield from sorted(found, key=lambda span: (span.start_s, span.end_s))
 
 
-def _passes(stage: int, seconds: float, starts: list[float], kind: Kind) -> Iterator[Span]:
-    return (Span(kind, stage, k, start, start + seconds) for k, start in enumerate(starts))
+def _passes(stage: int, seconds: float, starts: list[float], kind: Kind) -> Iterator[StepSpan]:
+    return (StepSpan(kind, stage, k, start, start + seconds) for k, start in enumerate(starts))

@@ -14,7 +14,7 @@ _BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
 _LONE_DASH = re.compile(r" *-\s*(#.*)?")
 
 
-class Page:
+class SuiteText:
     """A text by its lines, counted from 1 and ended where YAML ends them."""
 
     def __init__(self, text: str) -> None:
@@ -58,7 +58,7 @@ class Page:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class EntryLines:
     """The lines of an entry.
 
     Attributes:
@@ -89,14 +89,14 @@ class Outline:
         Raises:
             UsageError: It is no YAML.
         """
-        self.page = Page(text.removeprefix(BYTE_ORDER_MARK))
+        self.page = SuiteText(text.removeprefix(BYTE_ORDER_MARK))
         self.document = _document(self.page.text)
         self.cases = self.document.find(("cases",))
         written = self.cases is not None and isinstance(self.cases.content, list)
         self.items: list[Node] = []
         if self.cases is not None and written and not self.cases.flow:
             self.items = self.cases.content
-        self.spans: list[Span] = []
+        self.spans: list[EntryLines] = []
         for item in self.items:
             self.spans.append(self._span(item))
 
@@ -133,7 +133,7 @@ class Outline:
         between = [self.page.is_blank(after.top - 1) for _, after in pairs]
         return any(between) or not between
 
-    def _span(self, item: Node) -> Span:
+    def _span(self, item: Node) -> EntryLines:
         page, first = self.page, item.mark.line
         if page.line(first)[: item.mark.column - 1].strip() != "-":
             first -= 1
@@ -146,7 +146,7 @@ class Outline:
         last = page.last_line(item)
         while (deep := page.comment_indent(last + 1)) is not None and deep > indent:
             last += 1
-        return Span(top, first, last, indent)
+        return EntryLines(top, first, last, indent)
 
 
 def _within(comment: int | None, indent: int) -> bool:

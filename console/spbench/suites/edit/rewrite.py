@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from spbench.suites.edit.draft import CaseDraft, comment_lines, draft_at, entry_data, section_lines
-from spbench.suites.edit.outline import Outline, Page
+from spbench.suites.edit.outline import Outline, SuiteText
 from spbench.suites.edit.writing import WIDTH, flow, plain
 from spbench.suites.yaml_nodes import Mark, Node
 
@@ -59,7 +59,7 @@ def _as_before(old: Any, new: Any) -> Any:
 class _Edits:
     """Changes of a text, gathered and then made from its end on."""
 
-    def __init__(self, page: Page) -> None:
+    def __init__(self, page: SuiteText) -> None:
         self.page = page
         self._edits: list[tuple[int, int, int, str]] = []
         self._comments: list[tuple[int, str]] | None = None

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from spbench.suites.case import Case
-from spbench.suites.edit.outline import Span
+from spbench.suites.edit.outline import EntryLines
 from spbench.tui.widgets.table_columns import Cell, Column
 
 COLUMNS = (
@@ -26,7 +26,7 @@ class CaseRows:
     """The rows; equal cases have equal rows, so that only changed ones are drawn again."""
 
     cases: Sequence[Case] = ()
-    spans: Sequence[Span] = ()
+    spans: Sequence[EntryLines] = ()
     current: bool = True
     _by_id: dict[Hashable, Case] = field(init=False, default_factory=dict)
 
@@ -74,7 +74,7 @@ class CaseRows:
         span = self.span_at(case.line)
         return span.first if span else case.line
 
-    def span_at(self, line: int) -> Span | None:
+    def span_at(self, line: int) -> EntryLines | None:
         """Return the entry that spans a line, its comment included."""
         at = bisect_right([span.top for span in self.spans], line) - 1
         return self.spans[at] if at >= 0 and line <= self.spans[at].last else None

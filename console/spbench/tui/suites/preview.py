@@ -10,7 +10,7 @@ from spbench.errors import SpbenchError
 from spbench.suites.case import Case
 from spbench.suites.edit.check import Examined, examine
 from spbench.suites.edit.compose import CaseDraft, Edited, insert_case
-from spbench.suites.edit.outline import Outline, Span
+from spbench.suites.edit.outline import EntryLines, Outline
 from spbench.tui.suites.problems import counted
 
 Write = Callable[[CaseDraft], Edited]
@@ -63,7 +63,7 @@ def preview(draft: CaseDraft, write: Write, path: Path) -> Preview:
     return Preview(edited, "\n".join(lines), span.top, problems, cases)
 
 
-def _within(span: Span, line: int) -> bool:
+def _within(span: EntryLines, line: int) -> bool:
     return span.top <= line <= span.last
 
 

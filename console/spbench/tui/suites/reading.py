@@ -11,7 +11,7 @@ from spbench.errors import Diagnostic, SpbenchError, UsageError
 from spbench.record.folder import working_folder
 from spbench.suites.case import Case
 from spbench.suites.edit.check import Examined, examine
-from spbench.suites.edit.outline import Outline, Span
+from spbench.suites.edit.outline import EntryLines, Outline
 from spbench.suites.loader import load_text
 
 
@@ -27,7 +27,7 @@ class Reading:
 
     text: str
     examined: Examined
-    spans: Sequence[Span] = ()
+    spans: Sequence[EntryLines] = ()
     plan: RunPlan | None = None
     refusal: str = ""
 
@@ -56,7 +56,7 @@ def read(text: str, request: Request) -> Reading:
         return Reading(text, examined, spans, refusal=str(error))
 
 
-def _spans(text: str) -> Sequence[Span]:
+def _spans(text: str) -> Sequence[EntryLines]:
     try:
         return Outline(text).spans
     except UsageError:

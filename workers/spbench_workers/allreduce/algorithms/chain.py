@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 
-from spbench_workers.allreduce.algorithms.place import Place
-from spbench_workers.allreduce.schedule import Schedule, Step, Transfer
+from spbench_workers.allreduce.algorithms.place import AlgorithmRank
+from spbench_workers.allreduce.schedule import Schedule, ScheduleStep, Transfer
 
 ELEMENTS_A_LATENCY = 4096
 """Elements that a usual link sends in the time that one message costs: 16 KiB of float32."""
 
 
-def chain(place: Place) -> Schedule:
+def chain(place: AlgorithmRank) -> Schedule:
     """Return the steps: a chunk moves one member on in each round, one round behind the last.
 
     Its sum leaves member ``m`` downwards ``size-1-m`` rounds after the last member has sent its
@@ -24,12 +24,14 @@ def chain(place: Place) -> Schedule:
         down, up = turn - (last - me), turn - (last + me)
         sends = [(me - 1, down, False), (me + 1, up, False)]
         receives = [(me + 1, down + 1, True), (me - 1, up + 1, False)]
-        steps.append(Step(turn, _there(place, sends, chunks), _there(place, receives, chunks)))
+        steps.append(
+            ScheduleStep(turn, _there(place, sends, chunks), _there(place, receives, chunks))
+        )
     return steps
 
 
 def _there(
-    place: Place, transfers: list[tuple[int, int, bool]], chunks: int
+    place: AlgorithmRank, transfers: list[tuple[int, int, bool]], chunks: int
 ) -> tuple[Transfer, ...]:
     """Return the transfers ``(member, chunk, add)`` whose member and chunk exist."""
     return tuple(

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from spbench_workers.allreduce.algorithms.fold import folded
-from spbench_workers.allreduce.algorithms.place import Place, levels
-from spbench_workers.allreduce.schedule import Schedule, Step
+from spbench_workers.allreduce.algorithms.place import AlgorithmRank, levels
+from spbench_workers.allreduce.schedule import Schedule, ScheduleStep
 
 
-def recursive_doubling(place: Place) -> Schedule:
+def recursive_doubling(place: AlgorithmRank) -> Schedule:
     """Return the steps; numbers of ranks that are no power of two are folded.
 
     Partners add the same two values, one the other way round: the sums are the same in every bit,
@@ -16,10 +16,10 @@ def recursive_doubling(place: Place) -> Schedule:
     return folded(place, _doubling, levels(place.power))
 
 
-def _doubling(place: Place, start: int) -> Schedule:
+def _doubling(place: AlgorithmRank, start: int) -> Schedule:
     steps = []
     for level in range(levels(place.size)):
         partner = place.index ^ (1 << level)
         send, receive = place.whole(partner), place.whole(partner, add=True)
-        steps.append(Step(start + level, (send,), (receive,)))
+        steps.append(ScheduleStep(start + level, (send,), (receive,)))
     return steps

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from spbench_workers.allreduce.algorithms.place import Place
-from spbench_workers.allreduce.schedule import Schedule, Step
+from spbench_workers.allreduce.algorithms.place import AlgorithmRank
+from spbench_workers.allreduce.schedule import Schedule, ScheduleStep
 
 
-def flat(place: Place) -> Schedule:
+def flat(place: AlgorithmRank) -> Schedule:
     """Return the steps: a baseline, since one member sends and receives everything."""
     others = place.size - 1
     if place.index:
-        gives = Step(place.index - 1, sends=(place.whole(0),))
-        return [gives, Step(others + place.index - 1, receives=(place.whole(0),))]
-    gather = [Step(turn, receives=(place.whole(turn + 1, add=True),)) for turn in range(others)]
-    spread = [Step(others + turn, sends=(place.whole(turn + 1),)) for turn in range(others)]
+        gives = ScheduleStep(place.index - 1, sends=(place.whole(0),))
+        return [gives, ScheduleStep(others + place.index - 1, receives=(place.whole(0),))]
+    gather = [
+        ScheduleStep(turn, receives=(place.whole(turn + 1, add=True),)) for turn in range(others)
+    ]
+    spread = [ScheduleStep(others + turn, sends=(place.whole(turn + 1),)) for turn in range(others)]
     return gather + spread

@@ -9,24 +9,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from spbench_workers.allreduce.algorithms.place import Place
-from spbench_workers.allreduce.schedule import Schedule, Step
+from spbench_workers.allreduce.algorithms.place import AlgorithmRank
+from spbench_workers.allreduce.schedule import Schedule, ScheduleStep
 
-Core = Callable[[Place, int], Schedule]
+Core = Callable[[AlgorithmRank, int], Schedule]
 """An algorithm for a power of two ranks: a place in it and its first round's number."""
 
 
-def folded(place: Place, core: Core, rounds: int) -> Schedule:
+def folded(place: AlgorithmRank, core: Core, rounds: int) -> Schedule:
     """Return the steps of an algorithm that takes so many rounds, with the fold around it."""
     spare, me = place.size - place.power, place.index
     if spare == 0:
         return core(place, 0)
     if me < 2 * spare and me % 2 == 0:
-        gives = Step(0, sends=(place.whole(me + 1),))
-        return [gives, Step(rounds + 1, receives=(place.whole(me + 1),))]
+        gives = ScheduleStep(0, sends=(place.whole(me + 1),))
+        return [gives, ScheduleStep(rounds + 1, receives=(place.whole(me + 1),))]
     members = [*place.members[1 : 2 * spare : 2], *place.members[2 * spare :]]
     if me >= 2 * spare:
-        return core(Place(members, me - spare, place.count), 1)
-    takes = Step(0, receives=(place.whole(me - 1, add=True),))
-    gives_back = Step(rounds + 1, sends=(place.whole(me - 1),))
-    return [takes, *core(Place(members, me // 2, place.count), 1), gives_back]
+        return core(AlgorithmRank(members, me - spare, place.count), 1)
+    takes = ScheduleStep(0, receives=(place.whole(me - 1, add=True),))
+    gives_back = ScheduleStep(rounds + 1, sends=(place.whole(me - 1),))
+    return [takes, *core(AlgorithmRank(members, me // 2, place.count), 1), gives_back]

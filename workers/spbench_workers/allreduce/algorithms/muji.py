@@ -8,8 +8,8 @@ of its own.
 from __future__ import annotations
 
 from spbench_workers.allreduce.algorithms.flat import flat
-from spbench_workers.allreduce.algorithms.place import Place
-from spbench_workers.allreduce.schedule import Schedule, Step
+from spbench_workers.allreduce.algorithms.place import AlgorithmRank
+from spbench_workers.allreduce.schedule import Schedule, ScheduleStep
 
 Edge = tuple[int, int]
 """From which member to which the sum moves up the tree."""
@@ -21,27 +21,27 @@ _TREES: dict[int, tuple[tuple[Edge, ...], ...]] = {
 }
 
 
-def muji_2(place: Place) -> Schedule:
+def muji_2(place: AlgorithmRank) -> Schedule:
     """Return the steps of the tree for two ranks."""
     return _drawn(place, _TREES[2])
 
 
-def muji_4(place: Place) -> Schedule:
+def muji_4(place: AlgorithmRank) -> Schedule:
     """Return the steps of the tree for four ranks."""
     return _drawn(place, _TREES[4])
 
 
-def muji_8(place: Place) -> Schedule:
+def muji_8(place: AlgorithmRank) -> Schedule:
     """Return the steps of the tree for eight ranks."""
     return _drawn(place, _TREES[8])
 
 
-def muji_fallback(place: Place) -> Schedule:
+def muji_fallback(place: AlgorithmRank) -> Schedule:
     """Return the steps for the numbers without a tree: all to the root, one by one, and back."""
     return flat(place)
 
 
-def _drawn(place: Place, tree: tuple[tuple[Edge, ...], ...]) -> Schedule:
+def _drawn(place: AlgorithmRank, tree: tuple[tuple[Edge, ...], ...]) -> Schedule:
     steps = []
     for level, edges in enumerate(tree):
         steps += [_up(place, level, edge) for edge in edges if place.index in edge]
@@ -50,15 +50,15 @@ def _drawn(place: Place, tree: tuple[tuple[Edge, ...], ...]) -> Schedule:
     return steps
 
 
-def _up(place: Place, level: int, edge: Edge) -> Step:
+def _up(place: AlgorithmRank, level: int, edge: Edge) -> ScheduleStep:
     lower, upper = edge
     if place.index == lower:
-        return Step(level, sends=(place.whole(upper),))
-    return Step(level, receives=(place.whole(lower, add=True),))
+        return ScheduleStep(level, sends=(place.whole(upper),))
+    return ScheduleStep(level, receives=(place.whole(lower, add=True),))
 
 
-def _down(place: Place, level: int, edge: Edge) -> Step:
+def _down(place: AlgorithmRank, level: int, edge: Edge) -> ScheduleStep:
     lower, upper = edge
     if place.index == upper:
-        return Step(level, sends=(place.whole(lower),))
-    return Step(level, receives=(place.whole(upper),))
+        return ScheduleStep(level, sends=(place.whole(lower),))
+    return ScheduleStep(level, receives=(place.whole(upper),))

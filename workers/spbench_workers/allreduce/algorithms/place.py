@@ -10,7 +10,7 @@ from spbench_workers.allreduce.schedule import Transfer
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class AlgorithmRank:
     """One rank's part in an algorithm, and what is reduced.
 
     Attributes:

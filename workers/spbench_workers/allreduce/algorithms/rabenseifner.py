@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from spbench_core.layout.tiles import Interval, bounds
 from spbench_workers.allreduce.algorithms.fold import folded
-from spbench_workers.allreduce.algorithms.place import Place, levels
-from spbench_workers.allreduce.schedule import Schedule, Step, Transfer
+from spbench_workers.allreduce.algorithms.place import AlgorithmRank, levels
+from spbench_workers.allreduce.schedule import Schedule, ScheduleStep, Transfer
 
 
-def rabenseifner(place: Place) -> Schedule:
+def rabenseifner(place: AlgorithmRank) -> Schedule:
     """Return the steps; numbers of ranks that are no power of two are folded."""
     return folded(place, _halving_and_doubling, 2 * levels(place.power))
 
 
-def _halving_and_doubling(place: Place, start: int) -> Schedule:
+def _halving_and_doubling(place: AlgorithmRank, start: int) -> Schedule:
     """Halve from far to near: so what a rank keeps is always one window of neighbouring chunks."""
     depth, steps = levels(place.size), []
     for turn in range(2 * depth):
@@ -27,10 +27,10 @@ def _halving_and_doubling(place: Place, start: int) -> Schedule:
         sent, received = (theirs, mine) if halving else (mine, theirs)
         peer = place.members[partner]
         receive = Transfer(peer, *received, add=halving)
-        steps.append(Step(start + turn, (Transfer(peer, *sent),), (receive,)))
+        steps.append(ScheduleStep(start + turn, (Transfer(peer, *sent),), (receive,)))
     return steps
 
 
-def _window(place: Place, index: int, chunks: int) -> Interval:
+def _window(place: AlgorithmRank, index: int, chunks: int) -> Interval:
     """Return the elements of a member's window of so many chunks: the one that holds its own."""
     return bounds(index // chunks, place.size // chunks, place.count)

@@ -6,11 +6,11 @@ replaces (Patarasuk and Yuan, J. Parallel Distrib. Comput. 2009: the least bytes
 
 from __future__ import annotations
 
-from spbench_workers.allreduce.algorithms.place import Place
-from spbench_workers.allreduce.schedule import Schedule, Step, Transfer
+from spbench_workers.allreduce.algorithms.place import AlgorithmRank
+from spbench_workers.allreduce.schedule import Schedule, ScheduleStep, Transfer
 
 
-def ring(place: Place, start: int = 0) -> Schedule:
+def ring(place: AlgorithmRank, start: int = 0) -> Schedule:
     """Return the ring's steps; ``start`` is the first round's number.
 
     As many chunks as ranks, with balanced bounds. A rank sends the chunk of its own index first.
@@ -19,11 +19,11 @@ def ring(place: Place, start: int = 0) -> Schedule:
     steps = []
     for turn in range(2 * (size - 1)):
         send, receive = _upwards(place, turn, parts=size)
-        steps.append(Step(start + turn, (send,), (receive,)))
+        steps.append(ScheduleStep(start + turn, (send,), (receive,)))
     return steps
 
 
-def bidirectional_ring(place: Place) -> Schedule:
+def bidirectional_ring(place: AlgorithmRank) -> Schedule:
     """Return the steps of two rings at once: half of each chunk goes up, the other half down.
 
     Two ranks have one neighbour and not two, and there it is the plain ring.
@@ -34,11 +34,11 @@ def bidirectional_ring(place: Place) -> Schedule:
     for turn in range(2 * (place.size - 1)):
         up_send, up_receive = _upwards(place, turn, parts=2 * place.size)
         down_send, down_receive = _downwards(place, turn)
-        steps.append(Step(turn, (up_send, down_send), (up_receive, down_receive)))
+        steps.append(ScheduleStep(turn, (up_send, down_send), (up_receive, down_receive)))
     return steps
 
 
-def _upwards(place: Place, turn: int, parts: int) -> tuple[Transfer, Transfer]:
+def _upwards(place: AlgorithmRank, turn: int, parts: int) -> tuple[Transfer, Transfer]:
     """Return what goes to the next member and what comes from the one before.
 
     With twice as many parts as ranks, these are the first halves of the ring's chunks.
@@ -49,7 +49,7 @@ def _upwards(place: Place, turn: int, parts: int) -> tuple[Transfer, Transfer]:
     return send, place.part(me - 1, (me - turn - 1) % size * share, parts, add)
 
 
-def _downwards(place: Place, turn: int) -> tuple[Transfer, Transfer]:
+def _downwards(place: AlgorithmRank, turn: int) -> tuple[Transfer, Transfer]:
     """Return what goes to the member before and what comes from the next: the second halves."""
     size, me = place.size, place.index
     # Begun three chunks further, a rank sends and leaves out both halves of the same chunks: then

@@ -5,22 +5,24 @@ For hosts of several ranks, where the ranks of a host are near each other.
 
 from __future__ import annotations
 
-from spbench_workers.allreduce.algorithms.place import Place, levels
+from spbench_workers.allreduce.algorithms.place import AlgorithmRank, levels
 from spbench_workers.allreduce.algorithms.ring import ring
 from spbench_workers.allreduce.algorithms.tree import broadcast_down, reduce_up
 from spbench_workers.allreduce.schedule import Schedule
 
 
-def two_level(place: Place) -> Schedule:
+def two_level(place: AlgorithmRank) -> Schedule:
     """Return the steps; groups are neighbours in the order of members, the last may be smaller."""
     group = group_size(place.size, place.group)
     number, within = divmod(place.index, group)
     leaders = place.members[::group]
-    inside = Place(place.members[number * group : (number + 1) * group], within, place.count)
+    inside = AlgorithmRank(
+        place.members[number * group : (number + 1) * group], within, place.count
+    )
     depth = levels(group)
     steps = reduce_up(inside, depth)
     if within == 0:
-        steps += ring(Place(leaders, number, place.count), start=depth)
+        steps += ring(AlgorithmRank(leaders, number, place.count), start=depth)
     return steps + broadcast_down(inside, depth, start=depth + 2 * (len(leaders) - 1))
 
 

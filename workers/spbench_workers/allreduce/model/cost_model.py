@@ -21,7 +21,7 @@ _STEP = 2**0.125
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class LinkCosts:
     """What messages and additions cost.
 
     Attributes:
@@ -49,7 +49,7 @@ def predicted_seconds(
     ranks: int,
     nbytes: int,
     itemsize: int,
-    link: Link,
+    link: LinkCosts,
     group: int | None = None,
     chunks: int | None = None,
 ) -> float:
@@ -77,7 +77,7 @@ def best(
     ranks: int,
     nbytes: int,
     itemsize: int,
-    link: Link,
+    link: LinkCosts,
     algorithms: Iterable[str],
     group: int | None = None,
     chunks: int | None = None,
@@ -101,7 +101,7 @@ def best(
 
 def crossovers(
     ranks: int,
-    link: Link,
+    link: LinkCosts,
     algorithms: Sequence[str],
     up_to: int,
     itemsize: int = 4,

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from spbench_workers.allreduce.algorithms.chain import chunk_count
 from spbench_workers.allreduce.algorithms.two_level import group_size
-from spbench_workers.allreduce.schedule import Work
+from spbench_workers.allreduce.schedule import ScheduleCosts
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ def expected_work(
     *,
     group: int | None = None,
     chunks: int | None = None,
-) -> Work:
+) -> ScheduleCosts:
     """Return what an algorithm costs on any number of ranks that it can run on.
 
     Args:
@@ -50,11 +50,11 @@ def expected_work(
         chunks: Chunks of ``chain``.
     """
     if ranks == 1 or count == 0:
-        return Work(0, 0, 0, 0)
+        return ScheduleCosts(0, 0, 0, 0)
     return _FORMULAS[algorithm](_Run(ranks, count, group, chunks))
 
 
-def _ring(run: _Run) -> Work:
+def _ring(run: _Run) -> ScheduleCosts:
     """``2(n-1)`` rounds and messages, ``2(n-1)/n M`` elements, ``(n-1)/n M`` added.
 
     The busiest sends all but the two smallest chunks in a row, which hold ``floor(2M/n)``.
@@ -62,10 +62,10 @@ def _ring(run: _Run) -> Work:
     elements = 2 * run.count - 2 * run.count // run.ranks
     rounds = 2 * (run.ranks - 1)
     added = run.count - run.count // run.ranks
-    return Work(rounds, min(rounds, elements), elements, added)
+    return ScheduleCosts(rounds, min(rounds, elements), elements, added)
 
 
-def _bidirectional_ring(run: _Run) -> Work:
+def _bidirectional_ring(run: _Run) -> ScheduleCosts:
     """As the ring, with two messages a round; with two ranks it is the ring."""
     plain, ranks = _ring(run), run.ranks
     if ranks == 2:
@@ -74,17 +74,17 @@ def _bidirectional_ring(run: _Run) -> Work:
     pairs = ((2 * chunk, 2 * chunk + 7) for chunk in range(ranks))
     kept = min(run.chunk(up, 2 * ranks) + run.chunk(down, 2 * ranks) for up, down in pairs)
     messages = min(2 * plain.rounds, plain.elements)
-    return Work(plain.rounds, messages, plain.elements, run.count - kept)
+    return ScheduleCosts(plain.rounds, messages, plain.elements, run.count - kept)
 
 
-def _recursive_doubling(run: _Run) -> Work:
+def _recursive_doubling(run: _Run) -> ScheduleCosts:
     """``L`` rounds of ``M``; a fold adds two rounds, one message of ``M`` and ``M`` added."""
     depth, fold = _floor_log2(run.ranks), _fold(run.ranks)
     busy = depth + fold
-    return Work(depth + 2 * fold, busy, busy * run.count, busy * run.count)
+    return ScheduleCosts(depth + 2 * fold, busy, busy * run.count, busy * run.count)
 
 
-def _rabenseifner(run: _Run) -> Work:
+def _rabenseifner(run: _Run) -> ScheduleCosts:
     """``2L`` rounds, ``2(p-1)/p M`` elements, ``(p-1)/p M`` added; a fold as in doubling.
 
     A rank's windows are ``p/2``, ..., 2, 1 of ``p`` chunks: it gives the other half of each
@@ -98,7 +98,7 @@ def _rabenseifner(run: _Run) -> Work:
         other = [run.chunk((index >> level) ^ 1, parts >> level) for level in range(depth)]
         folded = [run.count] if index < spare else []
         costs.append(([size for size in [*mine, *other, *folded] if size], sum([*mine, *folded])))
-    return Work(
+    return ScheduleCosts(
         rounds=2 * depth + 2 * _fold(run.ranks),
         messages=max(len(sent) for sent, _ in costs),
         elements=max(sum(sent) for sent, _ in costs),
@@ -106,19 +106,19 @@ def _rabenseifner(run: _Run) -> Work:
     )
 
 
-def _binomial(run: _Run) -> Work:
+def _binomial(run: _Run) -> ScheduleCosts:
     """``2C`` rounds; the root sends ``C`` messages of ``M`` and adds as many."""
     depth = _ceil_log2(run.ranks)
-    return Work(2 * depth, depth, depth * run.count, depth * run.count)
+    return ScheduleCosts(2 * depth, depth, depth * run.count, depth * run.count)
 
 
-def _flat(run: _Run) -> Work:
+def _flat(run: _Run) -> ScheduleCosts:
     """``2(n-1)`` rounds; the root sends ``n-1`` messages of ``M`` and adds as many."""
     others = run.ranks - 1
-    return Work(2 * others, others, others * run.count, others * run.count)
+    return ScheduleCosts(2 * others, others, others * run.count, others * run.count)
 
 
-def _two_level(run: _Run) -> Work:
+def _two_level(run: _Run) -> ScheduleCosts:
     """With ``G`` groups of ``q``: ``2 ceil(log2 q) + 2(G-1)`` rounds.
 
     A leader sends ``ceil(log2 q) M + 2(G-1)/G M`` and adds ``(ceil(log2 q) + (G-1)/G) M``. The
@@ -137,15 +137,15 @@ def _two_level(run: _Run) -> Work:
         elements.append(depth * run.count + sum(ring))
         added.append(depth * run.count + sum(chunks[1:]))
     rounds = 2 * _ceil_log2(group) + 2 * (groups - 1)
-    return Work(rounds, max(messages), max(elements), max(added))
+    return ScheduleCosts(rounds, max(messages), max(elements), max(added))
 
 
-def _chain(run: _Run) -> Work:
+def _chain(run: _Run) -> ScheduleCosts:
     """With ``c`` chunks: ``2(n-1) + c-1`` rounds; inner ranks send ``c`` messages each way."""
     chunks = chunk_count(run.ranks, run.count, run.chunks)
     ways = 1 if run.ranks == 2 else 2
     rounds = 2 * (run.ranks - 1) + chunks - 1
-    return Work(rounds, ways * chunks, ways * run.count, run.count)
+    return ScheduleCosts(rounds, ways * chunks, ways * run.count, run.count)
 
 
 def _floor_log2(ranks: int) -> int:
@@ -161,7 +161,7 @@ def _fold(ranks: int) -> int:
     return int(_floor_log2(ranks) != _ceil_log2(ranks))
 
 
-_FORMULAS: dict[str, Callable[[_Run], Work]] = {
+_FORMULAS: dict[str, Callable[[_Run], ScheduleCosts]] = {
     "ring": _ring,
     "bidirectional_ring": _bidirectional_ring,
     "recursive_doubling": _recursive_doubling,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import fsum
 
-from spbench_workers.allreduce.model.cost_model import Link
+from spbench_workers.allreduce.model.cost_model import LinkCosts
 
 Point = tuple[int, float]
 """Bytes, and the seconds that they took."""
@@ -57,18 +57,18 @@ class Fit:
     spread: float
 
     @property
-    def link(self) -> Link:
+    def link(self) -> LinkCosts:
         """The likeliest numbers."""
-        return Link(self.alpha.value, self.beta.value, self.gamma.value)
+        return LinkCosts(self.alpha.value, self.beta.value, self.gamma.value)
 
-    def interval(self, predict: Callable[[Link], float]) -> tuple[float, float]:
+    def interval(self, predict: Callable[[LinkCosts], float]) -> tuple[float, float]:
         """Return the least and the most that a prediction can be within the intervals.
 
         Every prediction of the model rises with each of the three numbers, so that it is enough
         to ask for all lower and all upper ends.
         """
-        low = Link(self.alpha.low, self.beta.low, self.gamma.low)
-        high = Link(self.alpha.high, self.beta.high, self.gamma.high)
+        low = LinkCosts(self.alpha.low, self.beta.low, self.gamma.low)
+        high = LinkCosts(self.alpha.high, self.beta.high, self.gamma.high)
         return predict(low), predict(high)
 
 

@@ -12,7 +12,7 @@ import torch
 from mpi4py import MPI
 
 from spbench_workers.allreduce.arithmetic import Action, copy_into, reduce_into
-from spbench_workers.allreduce.model.cost_model import Link
+from spbench_workers.allreduce.model.cost_model import LinkCosts
 from spbench_workers.allreduce.model.link_fit import Fit, Line, Point, fit, fit_line
 from spbench_workers.comm import rest
 from spbench_workers.link.pair import one_way_seconds
@@ -79,7 +79,7 @@ class JobLink:
     up_to: int = MESSAGE_BYTES[-1]
 
     def seconds(
-        self, copied: int, predict: Callable[[Link], float], ends: Ends = _NOWHERE
+        self, copied: int, predict: Callable[[LinkCosts], float], ends: Ends = _NOWHERE
     ) -> float:
         """Return what a prediction is, with a copy of so many bytes before it.
 
@@ -93,7 +93,7 @@ class JobLink:
         return sent + copied * self.copy.slope.value + around
 
     def interval(
-        self, copied: int, predict: Callable[[Link], float], ends: Ends = _NOWHERE
+        self, copied: int, predict: Callable[[LinkCosts], float], ends: Ends = _NOWHERE
     ) -> tuple[float, float]:
         """Return the least and the most that `seconds` can be within the fit's intervals."""
         low, high = self.fit.interval(predict) if self.fit else (0.0, 0.0)

@@ -8,7 +8,12 @@ from functools import partial
 
 from spbench_core.catalog.allreduce import ITEM_BYTES, SCHEDULED
 from spbench_core.catalog.parameters import Params
-from spbench_workers.allreduce.model.cost_model import Link, best, crossovers, predicted_seconds
+from spbench_workers.allreduce.model.cost_model import (
+    LinkCosts,
+    best,
+    crossovers,
+    predicted_seconds,
+)
 from spbench_workers.allreduce.model.link_times import Ends, JobLink
 from spbench_workers.allreduce.model.path import path_of
 
@@ -61,14 +66,14 @@ def predict(
     if algorithm not in SCHEDULED:
         algorithm, options = best_of(ranks, nbytes, item, link), (None, None)
 
-    def time_of(numbers: Link) -> float:
+    def time_of(numbers: LinkCosts) -> float:
         return predicted_seconds(algorithm, ranks, nbytes, item, numbers, *options)
 
     return _prediction(link, copied, time_of, ends, algorithm)
 
 
 def _prediction(
-    link: JobLink, copied: int, time_of: Callable[[Link], float], ends: Ends, by: str
+    link: JobLink, copied: int, time_of: Callable[[LinkCosts], float], ends: Ends, by: str
 ) -> Prediction:
     seconds = link.seconds(copied, time_of, ends)
     return Prediction(seconds, link.interval(copied, time_of, ends), by)
@@ -76,7 +81,7 @@ def _prediction(
 
 def best_of(ranks: int, nbytes: int, item: int, link: JobLink) -> str:
     """Return which of our algorithms should be the fastest."""
-    numbers = link.fit.link if link.fit else Link(0.0, 0.0)
+    numbers = link.fit.link if link.fit else LinkCosts(0.0, 0.0)
     return best(ranks, nbytes, item, numbers, _COMPETING)
 
 
@@ -91,13 +96,13 @@ def crossover_words(ranks: int, item: int, link: JobLink) -> str:
     return f"{words}{found_words}, up to the {link.up_to} B that were measured"
 
 
-def _nccl_seconds(ranks: int, nbytes: int, count: int, link: Link) -> float:
+def _nccl_seconds(ranks: int, nbytes: int, count: int, link: LinkCosts) -> float:
     if not nbytes or ranks == 1:
         return 0.0
     return link.alpha + nbytes * path_of("ring", ranks, count).sent * link.beta
 
 
-def _seconds(collective: str, ranks: int, nbytes: int, link: Link) -> float:
+def _seconds(collective: str, ranks: int, nbytes: int, link: LinkCosts) -> float:
     """Return the time of messages; ``nbytes`` are those of the whole vector of all ranks."""
     if not nbytes:
         return 0.0

@@ -20,7 +20,7 @@ from spbench_workers.allreduce.verification.data import (
     compare,
     fill,
 )
-from spbench_workers.allreduce.verification.expected import Piece, expect
+from spbench_workers.allreduce.verification.expected import ResultPart, expect
 from spbench_workers.context import Context
 
 _SAME_ON_ALL = ("allreduce", "allgather", "broadcast")
@@ -28,7 +28,7 @@ _SAME_ON_ALL = ("allreduce", "allgather", "broadcast")
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class CheckedCollective:
     """What is checked.
 
     Attributes:
@@ -41,7 +41,7 @@ class Subject:
 
     buffers: Buffers
     reduction: Reduction
-    pieces: list[Piece]
+    pieces: list[ResultPart]
     runs: int
     depth: int
 
@@ -49,7 +49,7 @@ class Subject:
 class Checks:
     """The checks of one case on one rank."""
 
-    def __init__(self, context: Context, subject: Subject) -> None:
+    def __init__(self, context: Context, subject: CheckedCollective) -> None:
         params = context.params
         self._context, self._subject = context, subject
         self._mode: Mode = params["mode"]

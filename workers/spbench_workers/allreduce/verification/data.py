@@ -118,7 +118,7 @@ def _stretches(count: int, period: int, first: int) -> list[tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Expected:
+class ExpectedPeriod:
     """What a period of a result must be.
 
     Attributes:
@@ -164,7 +164,7 @@ NOTHING_COMPARED = Worst(tolerance=float("inf"))
 """What every comparison is worse than."""
 
 
-def compare(vector: torch.Tensor, expected: Expected, first: int = 0, at: int = 0) -> Worst:
+def compare(vector: torch.Tensor, expected: ExpectedPeriod, first: int = 0, at: int = 0) -> Worst:
     """Compare a part of a result with what it must be, element by element.
 
     Args:
@@ -181,7 +181,7 @@ def compare(vector: torch.Tensor, expected: Expected, first: int = 0, at: int = 
     return worst
 
 
-def _compare(part: torch.Tensor, expected: Expected, where: slice, at: int) -> Worst:
+def _compare(part: torch.Tensor, expected: ExpectedPeriod, where: slice, at: int) -> Worst:
     wide = torch.float64 if part.dtype.is_floating_point else torch.int64
     got = part.to(wide).numpy()
     values, tolerance = expected.values[where], expected.tolerance[where]

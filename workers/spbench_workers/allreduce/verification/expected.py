@@ -9,14 +9,14 @@ import numpy as np
 import torch
 
 from spbench_workers.allreduce.algorithms.two_level import group_size
-from spbench_workers.allreduce.verification.data import Expected, Numbers, Values
+from spbench_workers.allreduce.verification.data import ExpectedPeriod, Numbers, Values
 
 Given = Callable[[int], Values]
 """What a rank gives: a period of it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class ResultPart:
     """A part of a rank's result, and whom it comes from.
 
     Attributes:
@@ -32,7 +32,7 @@ class Piece:
     first: int
 
 
-def pieces(collective: str, ranks: int, rank: int, count: int) -> list[Piece]:
+def pieces(collective: str, ranks: int, rank: int, count: int) -> list[ResultPart]:
     """Return what a rank's result consists of, by the MPI standard.
 
     Args:
@@ -43,15 +43,17 @@ def pieces(collective: str, ranks: int, rank: int, count: int) -> list[Piece]:
     """
     everyone = tuple(range(ranks))
     return {
-        "allreduce": [Piece(0, count, everyone, 0)],
-        "broadcast": [Piece(0, count, (0,), 0)],
-        "reduce_scatter": [Piece(0, count, everyone, rank * count)],
-        "allgather": [Piece(giver * count, count, (giver,), 0) for giver in everyone],
-        "alltoall": [Piece(giver * count, count, (giver,), rank * count) for giver in everyone],
+        "allreduce": [ResultPart(0, count, everyone, 0)],
+        "broadcast": [ResultPart(0, count, (0,), 0)],
+        "reduce_scatter": [ResultPart(0, count, everyone, rank * count)],
+        "allgather": [ResultPart(giver * count, count, (giver,), 0) for giver in everyone],
+        "alltoall": [
+            ResultPart(giver * count, count, (giver,), rank * count) for giver in everyone
+        ],
     }[collective]
 
 
-def expect(numbers: Numbers, givers: Sequence[int], given: Given, depth: int) -> Expected:
+def expect(numbers: Numbers, givers: Sequence[int], given: Given, depth: int) -> ExpectedPeriod:
     """Return a period of the reduction of what some ranks give.
 
     A sum of which each term goes through at most ``depth`` additions is off by at most
@@ -76,7 +78,7 @@ def expect(numbers: Numbers, givers: Sequence[int], given: Given, depth: int) ->
             sizes += np.abs(values)
         else:
             total = _OPS[numbers.op](total, values)
-    return Expected(total, rest, _tolerance(numbers, len(givers), depth, total, sizes))
+    return ExpectedPeriod(total, rest, _tolerance(numbers, len(givers), depth, total, sizes))
 
 
 _OPS = {"prod": np.multiply, "max": np.maximum, "min": np.minimum}

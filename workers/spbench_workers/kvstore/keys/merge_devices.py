@@ -35,7 +35,7 @@ def max_over_mean(loads: Sequence[int]) -> float:
     return max(loads) * len(loads) / total if total else 1.0
 
 
-def homes(elements: Sequence[int], devices: int) -> list[int]:
+def assign(elements: Sequence[int], devices: int) -> list[int]:
     """Return each key's home among the devices of a worker, as MXNet's ``device`` store does.
 
     Keys go by size, largest first, each to the least loaded device. None is ever split, so that

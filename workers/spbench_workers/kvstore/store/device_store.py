@@ -10,10 +10,10 @@ from spbench_workers.kvstore import optimizers
 from spbench_workers.kvstore.compression import Compression
 from spbench_workers.kvstore.keys.arena import Arena, empty_views
 from spbench_workers.kvstore.store.base import Sent
-from spbench_workers.kvstore.store.reduce_broadcast import Gathering
+from spbench_workers.kvstore.store.reduce_broadcast import ReduceBroadcast
 
 
-class HomeStore:
+class DeviceStore:
     """Gradients go to their key's home, are summed there, and copies of the value come back.
 
     With every key at home on device 0 it is ``local``: n arrays go up to one host and n come down.
@@ -46,7 +46,7 @@ class HomeStore:
         self._optimizers = {
             key: optimizers.make(optimizer, elements[key]) for key in mine if optimizer != "none"
         }
-        self._gathering = Gathering(
+        self._gathering = ReduceBroadcast(
             comm, homes, order, gradients.views, self._totals, values.views, compression
         )
         self.pushes = self._gathering.pushes

@@ -10,8 +10,8 @@ from spbench_workers.kvstore.compression import Compression
 from spbench_workers.kvstore.keys.arena import Arena, empty_views
 from spbench_workers.kvstore.keys.sharding import Slot
 from spbench_workers.kvstore.store.base import Sent
-from spbench_workers.kvstore.store.reduce_broadcast import Gathering
-from spbench_workers.kvstore.store.server_client import Uplink
+from spbench_workers.kvstore.store.reduce_broadcast import ReduceBroadcast
+from spbench_workers.kvstore.store.server_client import ServerClient
 
 
 class DistStore:
@@ -47,8 +47,10 @@ class DistStore:
         mine = [key for key in order if homes[key] == worker.rank]
         elements = [len(view) for view in gradients.views]
         totals = gradients.views if worker.size == 1 else empty_views(elements, mine)
-        self._gathering = Gathering(worker, homes, order, gradients.views, totals, values.views)
-        self._uplink = Uplink(
+        self._gathering = ReduceBroadcast(
+            worker, homes, order, gradients.views, totals, values.views
+        )
+        self._uplink = ServerClient(
             comm, servers, [slots[key] for key in mine], totals, values.views, compression
         )
         self.pushes = self._uplink.pushes

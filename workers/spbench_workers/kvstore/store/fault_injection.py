@@ -15,8 +15,8 @@ from spbench_workers.context import Context
 from spbench_workers.errors import CannotRunError
 from spbench_workers.kvstore.keys.arena import Array
 from spbench_workers.kvstore.keys.sharding import Slot
-from spbench_workers.kvstore.store.memory import Memory
-from spbench_workers.kvstore.store.server_shard import AsyncShelf, SyncShelf
+from spbench_workers.kvstore.store.memory import StoreMemory
+from spbench_workers.kvstore.store.server_shard import AsyncServerShard, SyncServerShard
 
 _Kind = TypeVar("_Kind")
 
@@ -36,7 +36,9 @@ def spoil_gradients(context: Context, gradients: Sequence[Array]) -> None:
         np.multiply(gradient, 2.0, out=gradient)
 
 
-def spoil_round(context: Context, round_: Callable[[], None], memory: Memory) -> Callable[[], None]:
+def spoil_round(
+    context: Context, round_: Callable[[], None], memory: StoreMemory
+) -> Callable[[], None]:
     """Return a round in which this device pulls a wrong number, where ``--inject`` asks for it."""
     if not context.planted(WRONG):
         return round_
@@ -86,7 +88,7 @@ def _nothing(context: Context, fault: str) -> NothingToSpoilError:
     )
 
 
-class _LosingSync(SyncShelf):
+class _LosingSync(SyncServerShard):
     """The first push of a round comes, and is not added."""
 
     def _take(self, worker: int, *, first: bool) -> None:
@@ -95,7 +97,7 @@ class _LosingSync(SyncShelf):
             self._merged.fill(0.0)
 
 
-class _DoublingSync(SyncShelf):
+class _DoublingSync(SyncServerShard):
     """The first push of a round comes twice."""
 
     def _take(self, worker: int, *, first: bool) -> None:
@@ -105,7 +107,7 @@ class _DoublingSync(SyncShelf):
             self._admit(worker)
 
 
-class _WrongSync(SyncShelf):
+class _WrongSync(SyncServerShard):
     """A number of the value is wrong."""
 
     def _complete(self) -> None:
@@ -113,14 +115,14 @@ class _WrongSync(SyncShelf):
         self.value[len(self.value) // 2] += 1.0
 
 
-class _LosingAsync(AsyncShelf):
+class _LosingAsync(AsyncServerShard):
     """No push changes the value."""
 
     def _change(self) -> None:
         pass
 
 
-class _DoublingAsync(AsyncShelf):
+class _DoublingAsync(AsyncServerShard):
     """Each push changes the value twice."""
 
     def _change(self) -> None:
@@ -128,7 +130,7 @@ class _DoublingAsync(AsyncShelf):
         super()._change()
 
 
-class _WrongAsync(AsyncShelf):
+class _WrongAsync(AsyncServerShard):
     """A number of the value is wrong."""
 
     def _change(self) -> None:
@@ -136,12 +138,12 @@ class _WrongAsync(AsyncShelf):
         self.value[len(self.value) // 2] += 1.0
 
 
-SYNC: Mapping[str, type[SyncShelf]] = {
+SYNC: Mapping[str, type[SyncServerShard]] = {
     LOST: _LosingSync,
     DOUBLED: _DoublingSync,
     WRONG: _WrongSync,
 }
-ASYNC: Mapping[str, type[AsyncShelf]] = {
+ASYNC: Mapping[str, type[AsyncServerShard]] = {
     LOST: _LosingAsync,
     DOUBLED: _DoublingAsync,
     WRONG: _WrongAsync,

@@ -10,7 +10,7 @@ from spbench_workers.kvstore.keys.arena import Arena
 from spbench_workers.kvstore.store.base import Store
 
 
-class Memory:
+class StoreMemory:
     """Both on the host and, where a rank's device is a GPU, there as well.
 
     Args:
@@ -77,7 +77,7 @@ class StagedStore:
             as it is, so that it is compared and no copy of it.
     """
 
-    def __init__(self, store: Store, memory: Memory, *, asynchronous: bool) -> None:
+    def __init__(self, store: Store, memory: StoreMemory, *, asynchronous: bool) -> None:
         self._store, self._memory, self._asynchronous = store, memory, asynchronous
         self.sent, self.pushes = store.sent, store.pushes
 

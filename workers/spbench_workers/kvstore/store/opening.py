@@ -12,30 +12,35 @@ from mpi4py import MPI
 
 from spbench_core.catalog.kvstore import devices_of
 from spbench_core.catalog.parameters import Params
-from spbench_core.catalog.stores import Server as ServerRole
+from spbench_core.catalog.stores import Server
 from spbench_workers.allreduce.reduction import Reduction, open_reduction
 from spbench_workers.context import Context
 from spbench_workers.device.choice import device_of, same_kind
 from spbench_workers.device.streams import is_gpu
-from spbench_workers.kvstore.case import Case
+from spbench_workers.kvstore.case import StoreCase
 from spbench_workers.kvstore.keys.arena import Arena
 from spbench_workers.kvstore.keys.buckets import Bucket, buckets
 from spbench_workers.kvstore.keys.sharding import Slot, slots_on
 from spbench_workers.kvstore.store import fault_injection
 from spbench_workers.kvstore.store.allreduce_store import AllreduceStore
 from spbench_workers.kvstore.store.base import Store
-from spbench_workers.kvstore.store.device_store import HomeStore
+from spbench_workers.kvstore.store.device_store import DeviceStore
 from spbench_workers.kvstore.store.dist_store import DistStore
-from spbench_workers.kvstore.store.memory import Memory, StagedStore
-from spbench_workers.kvstore.store.server import Server
-from spbench_workers.kvstore.store.server_shard import AsyncShelf, Intake, Shelf, SyncShelf
+from spbench_workers.kvstore.store.memory import StagedStore, StoreMemory
+from spbench_workers.kvstore.store.server import ServerRank
+from spbench_workers.kvstore.store.server_shard import (
+    AsyncServerShard,
+    Intake,
+    ServerShard,
+    SyncServerShard,
+)
 from spbench_workers.kvstore.store.shared_sum import SharedWindow
 
 SHARED = "shared"
 """The algorithm that sums in memory which all ranks of a host see."""
 
 
-def open_window(params: Params, case: Case, comm: MPI.Intracomm) -> SharedWindow | None:
+def open_window(params: Params, case: StoreCase, comm: MPI.Intracomm) -> SharedWindow | None:
     """Return the memory that all devices see, where the algorithm needs it.
 
     Raises:
@@ -44,7 +49,7 @@ def open_window(params: Params, case: Case, comm: MPI.Intracomm) -> SharedWindow
     return SharedWindow(comm, sum(case.elements)) if params["algorithm"] == SHARED else None
 
 
-def arenas(case: Case, window: SharedWindow, rank: int) -> tuple[Arena, Arena]:
+def arenas(case: StoreCase, window: SharedWindow, rank: int) -> tuple[Arena, Arena]:
     """Return the gradients and the values of a device over the memory that all see.
 
     With an optimizer the values are its own: others write sums, not weights.
@@ -56,9 +61,9 @@ def arenas(case: Case, window: SharedWindow, rank: int) -> tuple[Arena, Arena]:
 
 def open_allreduce(
     params: Params,
-    case: Case,
+    case: StoreCase,
     comm: MPI.Intracomm,
-    memory: Memory,
+    memory: StoreMemory,
     window: SharedWindow | None,
 ) -> AllreduceStore:
     """Return a device's part in the store.
@@ -93,7 +98,7 @@ def open_allreduce(
     return AllreduceStore(_buckets(params, case), open_, sums, values, case.optimizer)
 
 
-def _buckets(params: Params, case: Case) -> list[Bucket]:
+def _buckets(params: Params, case: StoreCase) -> list[Bucket]:
     size = {"tensor": 0, "flat": None}.get(params["bucket"], params["bucket_bytes"])
     backward = params["priority"] == "descending"
     return buckets(case.elements, size, backward=backward, split=params["bucket"] == "sliced")
@@ -103,7 +108,7 @@ _HOST = torch.device("cpu")
 
 
 @dataclass(frozen=True, slots=True)
-class Ranks:
+class StoreComms:
     """The communicators of a case.
 
     Attributes:
@@ -122,7 +127,7 @@ class Ranks:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class StorePart:
     """What one rank has of a store.
 
     Attributes:
@@ -134,8 +139,8 @@ class Part:
     """
 
     store: Store
-    memory: Memory
-    shelves: Sequence[Shelf] = ()
+    memory: StoreMemory
+    shelves: Sequence[ServerShard] = ()
     serves: bool = False
     window: SharedWindow | None = None
 
@@ -146,14 +151,14 @@ class Part:
             self.window.free()
 
 
-def open_ranks(context: Context, case: Case) -> Ranks:
+def open_ranks(context: Context, case: StoreCase) -> StoreComms:
     """Return the communicators. All ranks must call it."""
     comm, rank = context.world.comm, context.world.rank
     color = MPI.UNDEFINED if case.is_server(rank) else rank // case.roles.devices
-    return Ranks(comm.Dup(), cast(MPI.Intracomm, comm.Split(color, rank)))
+    return StoreComms(comm.Dup(), cast(MPI.Intracomm, comm.Split(color, rank)))
 
 
-def open_part(context: Context, case: Case, ranks: Ranks) -> Part:
+def open_part(context: Context, case: StoreCase, ranks: StoreComms) -> StorePart:
     """Return this rank's part. All ranks must call it.
 
     Raises:
@@ -165,18 +170,18 @@ def open_part(context: Context, case: Case, ranks: Ranks) -> Part:
     if serves:
         nothing = Arena([0] * len(case.elements))
         server = _open_server(context, case, ranks)
-        return Part(server, Memory(nothing, nothing, _HOST), server.shelves, serves=True)
+        return StorePart(server, StoreMemory(nothing, nothing, _HOST), server.shelves, serves=True)
     window = open_window(context.params, case, ranks.worker)
     if window is None:
         pinned = place.type == "cuda"
         both = (Arena(case.elements, pinned=pinned), Arena(case.elements, pinned=pinned))
     else:
         both = arenas(case, window, ranks.worker.rank)
-    memory = Memory(*both, place)
+    memory = StoreMemory(*both, place)
     store = _open_device(context.params, case, ranks, memory, window)
     if is_gpu(place) and context.params["algorithm"] != "nccl":
         store = StagedStore(store, memory, asynchronous=case.store.asynchronous)
-    return Part(store, memory, window=window)
+    return StorePart(store, memory, window=window)
 
 
 def _place(context: Context, serves: bool) -> torch.device:
@@ -196,7 +201,7 @@ def _place(context: Context, serves: bool) -> torch.device:
     return place
 
 
-def _open_server(context: Context, case: Case, ranks: Ranks) -> Server:
+def _open_server(context: Context, case: StoreCase, ranks: StoreComms) -> ServerRank:
     """Return a server's part in the store, with the fault in it that is planted.
 
     Raises:
@@ -204,23 +209,27 @@ def _open_server(context: Context, case: Case, ranks: Ranks) -> Server:
     """
     roles = case.roles
     role = roles.role(context.world.rank)
-    assert isinstance(role, ServerRole)
+    assert isinstance(role, Server)
     slots = slots_on(case.slots, role.index)
     largest = max((slot.count for slot in slots), default=0)
     intake = Intake(ranks.all, largest, case.compression())
     make = _async_shelf if case.store.asynchronous else _sync_shelf
     spoiled = fault_injection.spoiled_slot(context, slots)
     shelves = [make(context, case, intake, slot, slot is spoiled) for slot in slots]
-    return Server(ranks.all, shelves, roles.workers, roles.devices, case.store.asynchronous)
+    return ServerRank(ranks.all, shelves, roles.workers, roles.devices, case.store.asynchronous)
 
 
-def _sync_shelf(context: Context, case: Case, intake: Intake, slot: Slot, spoil: bool) -> Shelf:
-    kind = fault_injection.planted_in(context, fault_injection.SYNC) if spoil else SyncShelf
+def _sync_shelf(
+    context: Context, case: StoreCase, intake: Intake, slot: Slot, spoil: bool
+) -> ServerShard:
+    kind = fault_injection.planted_in(context, fault_injection.SYNC) if spoil else SyncServerShard
     return kind(intake, slot, case.leads_of(slot.key), case.optimizer)
 
 
-def _async_shelf(context: Context, case: Case, intake: Intake, slot: Slot, spoil: bool) -> Shelf:
-    kind = fault_injection.planted_in(context, fault_injection.ASYNC) if spoil else AsyncShelf
+def _async_shelf(
+    context: Context, case: StoreCase, intake: Intake, slot: Slot, spoil: bool
+) -> ServerShard:
+    kind = fault_injection.planted_in(context, fault_injection.ASYNC) if spoil else AsyncServerShard
     # Results are compared after each group of rounds, or only after the last one.
     total, every = context.params["num_batches"], context.params["disp_batches"]
     rounds = min(total, every) if context.params["test_results"] else total + 1
@@ -229,7 +238,11 @@ def _async_shelf(context: Context, case: Case, intake: Intake, slot: Slot, spoil
 
 
 def _open_device(
-    params: Params, case: Case, ranks: Ranks, memory: Memory, window: SharedWindow | None
+    params: Params,
+    case: StoreCase,
+    ranks: StoreComms,
+    memory: StoreMemory,
+    window: SharedWindow | None,
 ) -> Store:
     if case.store.name == "allreduce":
         return open_allreduce(params, case, ranks.worker, memory, window)
@@ -246,7 +259,7 @@ def _open_device(
             case.compression(),
             case.store.asynchronous,
         )
-    return HomeStore(
+    return DeviceStore(
         ranks.worker,
         case.homes,
         case.order,

@@ -34,7 +34,7 @@ class Push:
         """Make the message. It is the gradient itself."""
 
 
-class CodedPush(Push):
+class CompressedPush(Push):
     """A compressed one.
 
     Attributes:
@@ -57,7 +57,7 @@ def push_of(key: int, first: int, gradient: Array, compression: Compression | No
     """Return what pushes a gradient, compressed if asked."""
     if compression is None:
         return Push(key, first, gradient)
-    return CodedPush(key, first, gradient, compression)
+    return CompressedPush(key, first, gradient, compression)
 
 
 def landing(elements: int, compression: Compression | None) -> Message:

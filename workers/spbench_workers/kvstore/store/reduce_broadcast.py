@@ -15,7 +15,7 @@ _PUSH, _VALUE = 0, 1
 
 
 @dataclass(slots=True)
-class _Home:
+class _MergeDevice:
     """A key that is summed here: what comes for it and what leaves."""
 
     own: Push
@@ -25,7 +25,7 @@ class _Home:
 
 
 @dataclass(slots=True)
-class _Away:
+class _OtherDevice:
     """A key that is summed elsewhere."""
 
     push: Push
@@ -33,7 +33,7 @@ class _Away:
     receive: MPI.Prequest
 
 
-class Gathering:
+class ReduceBroadcast:
     """One device's part in it: persistent requests over fixed memory, in an order of keys.
 
     A round is `begin`, `push` of each key that is `away`, `collect` and `spread` of each that is
@@ -92,23 +92,23 @@ class Gathering:
         spread = [home.own.gradient.nbytes for home in self._homes.values() for _ in range(peers)]
         return sum(pushed) + sum(spread), len(pushed) + len(spread)
 
-    def _at_home(self, key: int, gradient: Array, total: Array, value: Array) -> _Home:
+    def _at_home(self, key: int, gradient: Array, total: Array, value: Array) -> _MergeDevice:
         comm, own = self._comm, push_of(key, 0, gradient, self._compression)
         messages = [
             own.message if rank == comm.rank else landing(len(gradient), self._compression)
             for rank in range(comm.size)
         ]
-        home = _Home(own, summing(messages, total, self._compression))
+        home = _MergeDevice(own, summing(messages, total, self._compression))
         for rank, message in enumerate(messages):
             if rank != comm.rank:
                 home.receives.append(comm.Recv_init(message, rank, 2 * key + _PUSH))
                 home.spreads.append(comm.Send_init(value, rank, 2 * key + _VALUE))
         return home
 
-    def _elsewhere(self, key: int, home: int, gradient: Array, value: Array) -> _Away:
+    def _elsewhere(self, key: int, home: int, gradient: Array, value: Array) -> _OtherDevice:
         push = push_of(key, 0, gradient, self._compression)
         send = self._comm.Send_init(push.message, home, 2 * key + _PUSH)
-        return _Away(push, send, self._comm.Recv_init(value, home, 2 * key + _VALUE))
+        return _OtherDevice(push, send, self._comm.Recv_init(value, home, 2 * key + _VALUE))
 
     def begin(self) -> None:
         """Make ready to receive all that comes in a round."""

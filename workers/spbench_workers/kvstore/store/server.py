@@ -10,10 +10,10 @@ from mpi4py import MPI
 from spbench_workers.kvstore.keys.sharding import PULL
 from spbench_workers.kvstore.store.base import Sent
 from spbench_workers.kvstore.store.pushes import Push
-from spbench_workers.kvstore.store.server_shard import Shelf
+from spbench_workers.kvstore.store.server_shard import ServerShard
 
 
-class Server:
+class ServerRank:
     """Serves as many messages as a round of all workers has, and then returns.
 
     A fast worker's next round may begin within; over rounds that all ranks make together the
@@ -32,7 +32,7 @@ class Server:
     def __init__(
         self,
         comm: MPI.Intracomm,
-        shelves: Sequence[Shelf],
+        shelves: Sequence[ServerShard],
         workers: int,
         devices: int,
         asynchronous: bool,

@@ -25,7 +25,7 @@ class _Line:
     answer: MPI.Prequest
 
 
-class Uplink:
+class ServerClient:
     """Persistent requests to the servers, over fixed memory.
 
     A round is `begin`, `push` of each key, `ask` for each key, `take` of each, and `finish`.

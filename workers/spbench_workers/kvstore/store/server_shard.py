@@ -45,7 +45,7 @@ class Intake:
         return self._array[:elements]
 
 
-class Shelf(ABC):
+class ServerShard(ABC):
     """What both kinds of shelf have in common: a worker's push is acked and its pull answered.
 
     Args:
@@ -116,7 +116,7 @@ class Shelf(ABC):
         self.disorder = self.disorder or f"key {self.slot.key}: {what}"
 
 
-class SyncShelf(Shelf):
+class SyncServerShard(ServerShard):
     """Sums one push of each worker, then changes the value once and acks them all.
 
     The first push of a round is received where the rest is added. Without an optimizer that memory
@@ -165,7 +165,7 @@ class SyncShelf(Shelf):
         self._optimizer.update(self.value, self._merged)
 
 
-class AsyncShelf(Shelf):
+class AsyncServerShard(ServerShard):
     """Changes the value at each push and acks it at once.
 
     Args:

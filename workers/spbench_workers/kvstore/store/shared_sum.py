@@ -14,7 +14,7 @@ import numpy as np
 from mpi4py import MPI
 
 from spbench_core.layout.tiles import bounds
-from spbench_workers.allreduce.reduction import Traffic
+from spbench_workers.allreduce.base import RankTraffic
 from spbench_workers.comm import on_one_host
 from spbench_workers.errors import CannotRunError
 from spbench_workers.kvstore.keys.arena import Array
@@ -91,7 +91,7 @@ class SharedSum:
             part = slice(low, min(low + _BLOCK, end))
             self._steps.append(summing([vector[part] for vector in given], own[part], None))
             self._steps += [partial(np.copyto, other[part], own[part]) for other in others]
-        self.traffic = Traffic(4 * (end - begin) * len(others), 0, 1)
+        self.traffic = RankTraffic(4 * (end - begin) * len(others), 0, 1)
 
     def run(self) -> None:
         """Sum, when all ranks have come; return when all have written their parts."""

@@ -12,14 +12,14 @@ import numpy as np
 from mpi4py import MPI
 
 from spbench_workers.kvstore import figures
-from spbench_workers.kvstore.case import Case
+from spbench_workers.kvstore.case import StoreCase
 from spbench_workers.kvstore.gradients import Gradients
 from spbench_workers.kvstore.keys.arena import Arena, Array
 from spbench_workers.kvstore.keys.buckets import buckets, offsets
 from spbench_workers.kvstore.keys.sharding import Slot, slots_on
-from spbench_workers.kvstore.store.server_shard import AsyncShelf, Shelf
+from spbench_workers.kvstore.store.server_shard import AsyncServerShard, ServerShard
 from spbench_workers.kvstore.verification.expectation import Arrivals, Doubles, KeyExpectation
-from spbench_workers.kvstore.verification.finding import Finding
+from spbench_workers.kvstore.verification.finding import WorstDifference
 
 _BLOCK = 1 << 18
 """Elements of a reference that travel at once."""
@@ -57,10 +57,10 @@ class Judge:
     def __init__(
         self,
         comm: MPI.Intracomm,
-        case: Case,
+        case: StoreCase,
         gradients: Gradients,
         values: Arena,
-        shelves: Sequence[Shelf],
+        shelves: Sequence[ServerShard],
     ) -> None:
         self._comm, self._case = comm, case
         self._values, self._shelves = values, shelves
@@ -75,9 +75,9 @@ class Judge:
             self._expectations(uncoded, gradients) if case.compressed else self._expected
         )
         self._block = np.zeros(3 * min(_BLOCK, self._bounds[-1]))
-        self.identical = Finding()
+        self.identical = WorstDifference()
 
-    def _expectations(self, case: Case, gradients: Gradients) -> Expectations:
+    def _expectations(self, case: StoreCase, gradients: Gradients) -> Expectations:
         """Return what this rank computes: the keys of each of its runs, by the run's number."""
         return {
             number: [KeyExpectation(case, key, gradients) for key in run.keys]
@@ -89,7 +89,7 @@ class Judge:
         self,
         draw: int,
         rounds: int,
-        finding: Finding,
+        finding: WorstDifference,
         when: str,
         tell: Callable[[int, int], None],
     ) -> Errors:
@@ -121,7 +121,7 @@ class Judge:
             for expected in (key for keys in expectations.values() for key in keys):
                 expected.advance(draw, rounds, arrivals)
 
-    def _compare_run(self, number: int, finding: Finding, when: str) -> tuple[float, float]:
+    def _compare_run(self, number: int, finding: WorstDifference, when: str) -> tuple[float, float]:
         """Return the sum of this rank's errors in a run of keys, and of the reference's sizes."""
         run, known = self._runs[number], self._known(number)
         off = size = 0.0
@@ -147,7 +147,9 @@ class Judge:
         pairs = zip(rows, uncoded, strict=True)
         return np.concatenate([np.concatenate(pair) for pair in pairs], axis=1)
 
-    def _compare_block(self, block: Doubles, first: int, finding: Finding, when: str) -> float:
+    def _compare_block(
+        self, block: Doubles, first: int, finding: WorstDifference, when: str
+    ) -> float:
         """Compare what this rank holds with a block of `_known`; return the errors' sum."""
         off = 0.0
         for begin, array in self._held():
@@ -178,11 +180,13 @@ class Judge:
             return {}
         told: dict[Slot, Sequence[int]] = {}
         for server, rank in enumerate(self._case.roles.server_ranks):
-            mine = [shelf.arrivals for shelf in self._shelves if isinstance(shelf, AsyncShelf)]
+            mine = [
+                shelf.arrivals for shelf in self._shelves if isinstance(shelf, AsyncServerShard)
+            ]
             orders = self._comm.bcast(mine if rank == self._comm.rank else None, rank)
             told |= dict(zip(self._slots[server], orders, strict=True))
         for shelf in self._shelves:
-            if isinstance(shelf, AsyncShelf):
+            if isinstance(shelf, AsyncServerShard):
                 shelf.forget()
         return told
 
@@ -217,7 +221,7 @@ def _digest(arrays: Sequence[Array]) -> bytes:
     return made.digest()
 
 
-def _errors(case: Case, distances: Sequence[float], magnitude: float) -> Errors:
+def _errors(case: StoreCase, distances: Sequence[float], magnitude: float) -> Errors:
     """Return the errors over all ranks' distances; measure.py's of the worker that is worst off."""
     roles = case.roles
     by_worker = [

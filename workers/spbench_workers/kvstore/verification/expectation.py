@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from spbench_workers.kvstore.case import Case
+from spbench_workers.kvstore.case import StoreCase
 from spbench_workers.kvstore.gradients import Gradients
 from spbench_workers.kvstore.keys.arena import Array
 from spbench_workers.kvstore.keys.sharding import Slot
@@ -61,7 +61,9 @@ class _Coder:
 class _Piece:
     """A key, or one shard of it: what is applied to it at once."""
 
-    def __init__(self, case: Case, first: int, last: int, slot: Slot | None, groups: int) -> None:
+    def __init__(
+        self, case: StoreCase, first: int, last: int, slot: Slot | None, groups: int
+    ) -> None:
         self.part, self.slot = slice(first, last), slot
         count = last - first
         self.replica = Replica(case.optimizer, count)
@@ -100,7 +102,7 @@ class KeyExpectation:
         gradients: What ranks push.
     """
 
-    def __init__(self, case: Case, key: int, gradients: Gradients) -> None:
+    def __init__(self, case: StoreCase, key: int, gradients: Gradients) -> None:
         self._case, self._key, self._gradients = case, key, gradients
         self._groups = _groups(case)
         self._draw: int | None = None
@@ -150,7 +152,7 @@ class KeyExpectation:
         return _Given(total, size, single, len(ranks))
 
 
-def _groups(case: Case) -> list[range]:
+def _groups(case: StoreCase) -> list[range]:
     """Return the ranks whose gradients are one push: all, where nothing tells them apart."""
     roles = case.roles
     if not (case.compressed or case.store.asynchronous):

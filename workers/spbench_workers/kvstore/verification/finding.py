@@ -14,7 +14,7 @@ from spbench_workers.context import Context
 
 
 @dataclass(slots=True)
-class Finding:
+class WorstDifference:
     """What a check has found so far: the difference that goes furthest beyond its bound.
 
     Attributes:

@@ -7,12 +7,12 @@ from functools import partial
 
 import numpy as np
 
-from spbench_workers.kvstore.case import Case
+from spbench_workers.kvstore.case import StoreCase
 from spbench_workers.kvstore.compression import Compression
 from spbench_workers.kvstore.gradients import Gradients
-from spbench_workers.kvstore.store.pushes import CodedPush, Push
+from spbench_workers.kvstore.store.pushes import CompressedPush, Push
 from spbench_workers.kvstore.verification.error_bound import UNIT
-from spbench_workers.kvstore.verification.finding import Finding
+from spbench_workers.kvstore.verification.finding import WorstDifference
 
 
 class Conservation:
@@ -25,8 +25,10 @@ class Conservation:
         gradients: What it was to push.
     """
 
-    def __init__(self, case: Case, rank: int, pushes: Sequence[Push], gradients: Gradients) -> None:
-        self._pushes = [push for push in pushes if isinstance(push, CodedPush)]
+    def __init__(
+        self, case: StoreCase, rank: int, pushes: Sequence[Push], gradients: Gradients
+    ) -> None:
+        self._pushes = [push for push in pushes if isinstance(push, CompressedPush)]
         self._gradients = gradients
         self._decoder: Compression | None = case.compression()
         self._ranks = _givers(case, rank)
@@ -50,7 +52,7 @@ class Conservation:
             due -= delivered
             size += np.abs(delivered)
 
-    def check(self, finding: Finding) -> None:
+    def check(self, finding: WorstDifference) -> None:
         """Compare what is owed with what must be."""
         # A round sums the ranks' gradients, adds that and takes the code off, each with a rounding.
         roundings = self._rounds * (len(self._ranks) + 2)
@@ -59,11 +61,11 @@ class Conservation:
             finding.add_all(push.residual, due, roundings * UNIT * size, where)
 
 
-def _where(push: CodedPush, index: int) -> str:
+def _where(push: CompressedPush, index: int) -> str:
     return f"key {push.key}, element {push.first + index}, which is still owed"
 
 
-def _givers(case: Case, rank: int) -> Sequence[int]:
+def _givers(case: StoreCase, rank: int) -> Sequence[int]:
     """Return the ranks whose gradients are in what a rank pushes compressed."""
     if not case.store.dist or case.is_server(rank):
         return [rank]

@@ -28,7 +28,7 @@ from spbench_workers.parallel.checkpoints.file import (
     write,
 )
 from spbench_workers.parallel.engine import Engine
-from spbench_workers.parallel.training.trainer import Learner
+from spbench_workers.parallel.training.trainer import Trainer
 
 _TAG = 0x434B
 T = TypeVar("T")
@@ -102,7 +102,7 @@ def load(path: Path, engine: Engine, *, weights_only: bool = False) -> int:
     return checkpoint.step
 
 
-def _take_up(engine: Engine, checkpoint: Checkpoint, learner: Learner | None) -> None:
+def _take_up(engine: Engine, checkpoint: Checkpoint, learner: Trainer | None) -> None:
     for stage in engine.stages:
         for name, tensor in stage.state_dict().items():
             tensor.copy_(checkpoint.weights[name])

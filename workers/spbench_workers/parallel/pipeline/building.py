@@ -14,10 +14,10 @@ from spbench_core.models.halo_groups import check_fused_layers
 from spbench_core.models.parts import Map
 from spbench_workers.device.failures import while_doing
 from spbench_workers.models.build import build_stage, free
-from spbench_workers.models.builders import ModuleKit, TileKit, WholeKit
+from spbench_workers.models.builders import DenseBuilder, ModuleBuilder, SpatialBuilder
 from spbench_workers.models.fused import fused_stage
-from spbench_workers.parallel.pipeline.sync_batch_norm import MemberKit, SharedTileKit
-from spbench_workers.parallel.plan import Plan
+from spbench_workers.parallel.pipeline.sync_batch_norm import SyncDenseBuilder, SyncSpatialBuilder
+from spbench_workers.parallel.plan import ModelPlan
 from spbench_workers.spatial.tiling import Tiling
 
 
@@ -40,7 +40,7 @@ class Built:
             comm.Free()
 
 
-def build(world: MPI.Intracomm, plan: Plan, place: Place) -> Built:
+def build(world: MPI.Intracomm, plan: ModelPlan, place: Place) -> Built:
     """Return the stage of a place. All ranks of the layout must call it, place by place.
 
     Args:
@@ -64,13 +64,13 @@ def build(world: MPI.Intracomm, plan: Plan, place: Place) -> Built:
             device=plan.device,
             dtype=plan.precision.weights,
         )
-    if plan.fused_layers and isinstance(kit, TileKit) and plan.statistics != "tile":
+    if plan.fused_layers and isinstance(kit, SpatialBuilder) and plan.statistics != "tile":
         # What normalises each tile by itself has no statistics of what a rank owns.
         stage = fused_stage(stage, plan.model, first, kit.tiling, plan.fused_layers)
     return Built(stage, tuple(comms))
 
 
-def check_fused(plan: Plan) -> None:
+def check_fused(plan: ModelPlan) -> None:
     """Refuse a plan that fuses more layers than its stages of tiles have.
 
     Raises:
@@ -82,7 +82,9 @@ def check_fused(plan: Plan) -> None:
         check_fused_layers(plan.model, ranges, plan.fused_layers)
 
 
-def _kit(plan: Plan, place: Place, beside: MPI.Intracomm, normed: MPI.Intracomm) -> ModuleKit:
+def _kit(
+    plan: ModelPlan, place: Place, beside: MPI.Intracomm, normed: MPI.Intracomm
+) -> ModuleBuilder:
     """What makes the stage's operators; ``normed`` are the ranks whose images are one batch."""
     own, image = plan.layout.stages[place.stage], plan.model.image
     apart = plan.statistics == "tile"
@@ -92,15 +94,19 @@ def _kit(plan: Plan, place: Place, beside: MPI.Intracomm, normed: MPI.Intracomm)
         )
         if apart:
             return _ApartKit(tiling)
-        return SharedTileKit(tiling, normed) if plan.statistics == "replicas" else TileKit(tiling)
-    return WholeKit() if apart or normed.size == 1 else MemberKit(normed)
+        return (
+            SyncSpatialBuilder(tiling, normed)
+            if plan.statistics == "replicas"
+            else SpatialBuilder(tiling)
+        )
+    return DenseBuilder() if apart or normed.size == 1 else SyncDenseBuilder(normed)
 
 
-class _ApartKit(TileKit):
+class _ApartKit(SpatialBuilder):
     """Normalises each tile by itself: the fault ``tile-batchnorm``."""
 
     def norm(self, data: Map) -> nn.Module:
-        return WholeKit().norm(data)
+        return DenseBuilder().norm(data)
 
 
 def _of_all_replicas(layout: ModelLayout, place: Place) -> list[int]:

@@ -25,7 +25,7 @@ Shape = tuple[int, int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Holding:
+class LocalShard:
     """What a rank holds of a micro-batch.
 
     Attributes:
@@ -47,7 +47,7 @@ class Holding:
 
 
 @dataclass(frozen=True, slots=True)
-class Parcel:
+class Reshard:
     """What goes between this rank and a ``peer``, in one message.
 
     Attributes:
@@ -71,28 +71,28 @@ class Parcel:
         return [part.view(shape) for part, shape in zip(parts, self.shapes, strict=True)]
 
 
-def holding(layout: ModelLayout, place: Place, flow: Flow, images: int) -> Holding:
+def local_shard(layout: ModelLayout, place: Place, flow: Flow, images: int) -> LocalShard:
     """Return what a rank holds of a micro-batch of so many images, before or after its stage."""
     stage = layout.stages[place.stage]
-    return Holding(
+    return LocalShard(
         MicroBatch((0, images)).share(place.member, stage.members),
         tuple(data.channels for data in flow),
         tuple(stage.grid.tile(place.tile, data.height, data.width) for data in flow),
     )
 
 
-def parcels(mine: Holding, others: Mapping[int, Holding]) -> tuple[Parcel, ...]:
+def reshards(mine: LocalShard, others: Mapping[int, LocalShard]) -> tuple[Reshard, ...]:
     """Return what this rank has in common with others, in their order; nothing with some."""
-    found = (_parcel(mine, peer, other) for peer, other in others.items())
-    return tuple(parcel for parcel in found if parcel.values)
+    found = (_reshard(mine, peer, other) for peer, other in others.items())
+    return tuple(reshard for reshard in found if reshard.values)
 
 
-def _parcel(mine: Holding, peer: int, other: Holding) -> Parcel:
+def _reshard(mine: LocalShard, peer: int, other: LocalShard) -> Reshard:
     images = max(mine.images[0], other.images[0]), min(mine.images[1], other.images[1])
     boxes = [one.intersect(two) for one, two in zip(mine.boxes, other.boxes, strict=True)]
     count = max(0, images[1] - images[0])
     maps = list(zip(mine.channels, mine.boxes, boxes, strict=True))
-    return Parcel(
+    return Reshard(
         peer,
         tuple(
             (

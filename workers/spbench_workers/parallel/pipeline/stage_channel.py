@@ -16,18 +16,18 @@ import torch
 
 from spbench_core.schedule.step import PENDING
 from spbench_workers.parallel.p2p import Carrier, Message, Pending
-from spbench_workers.parallel.pipeline.reshard import Holding, Parcel, Shape, parcels
+from spbench_workers.parallel.pipeline.reshard import LocalShard, Reshard, Shape, reshards
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class StageChannel:
     """Messages that follow each other, as one rank sees them.
 
     Attributes:
         carrier: What carries them.
         tag: The same for all messages of this way, and for no others that start or end here.
         sizes: Images of each micro-batch of a step, in the order of the messages.
-        parcels: By number of images, what goes between this rank and its peers.
+        reshards: By number of images, what goes between this rank and its peers.
         shapes: By number of images, the shapes of this rank's tensors.
         dtype: The number format.
         device: Where the tensors are.
@@ -36,7 +36,7 @@ class Way:
     carrier: Carrier
     tag: int
     sizes: tuple[int, ...]
-    parcels: dict[int, tuple[Parcel, ...]]
+    reshards: dict[int, tuple[Reshard, ...]]
     shapes: dict[int, tuple[Shape, ...]]
     dtype: torch.dtype
     device: torch.device
@@ -47,12 +47,12 @@ class Way:
         carrier: Carrier,
         tag: int,
         sizes: Sequence[int],
-        mine: Mapping[int, Holding],
-        peers: Mapping[int, Mapping[int, Holding]],
+        mine: Mapping[int, LocalShard],
+        peers: Mapping[int, Mapping[int, LocalShard]],
         *,
         dtype: torch.dtype,
         device: torch.device,
-    ) -> Way:
+    ) -> StageChannel:
         """Return the way between this rank and some of a neighbour stage.
 
         Args:
@@ -68,7 +68,7 @@ class Way:
             carrier,
             tag,
             tuple(sizes),
-            {size: parcels(mine[size], peers[size]) for size in mine},
+            {size: reshards(mine[size], peers[size]) for size in mine},
             {size: mine[size].shapes for size in mine},
             dtype,
             device,
@@ -77,9 +77,9 @@ class Way:
     def slots(self) -> list[_Slot]:
         """Return memory for as many messages as may be under way."""
         most: dict[int, int] = {}
-        for several in self.parcels.values():
-            for parcel in several:
-                most[parcel.peer] = max(most.get(parcel.peer, 0), parcel.values)
+        for several in self.reshards.values():
+            for reshard in several:
+                most[reshard.peer] = max(most.get(reshard.peer, 0), reshard.values)
         on_device = self.carrier.on_device
         place = self.device if on_device else torch.device("cpu")
         pinned = self.device.type == "cuda" and not on_device
@@ -101,9 +101,9 @@ class _Slot:
     memory: dict[int, torch.Tensor]
     pending: Sequence[Pending] = ()
 
-    def message(self, parcel: Parcel) -> Message:
-        """The memory of a parcel as bytes, and its peer."""
-        return self.memory[parcel.peer][: parcel.values].view(torch.uint8), parcel.peer
+    def message(self, reshard: Reshard) -> Message:
+        """The memory of a reshard as bytes, and its peer."""
+        return self.memory[reshard.peer][: reshard.values].view(torch.uint8), reshard.peer
 
     def wait(self) -> None:
         for one in self.pending:
@@ -111,7 +111,7 @@ class _Slot:
         self.pending = ()
 
 
-class Outgoing:
+class Sender:
     """The sending end of a way.
 
     Attributes:
@@ -119,7 +119,7 @@ class Outgoing:
         messages: Likewise.
     """
 
-    def __init__(self, way: Way) -> None:
+    def __init__(self, way: StageChannel) -> None:
         self._way = way
         self._slots = way.slots()
         self._turn = 0
@@ -134,11 +134,11 @@ class Outgoing:
         way, slot = self._way, self._slots[self._turn % PENDING]
         size = way.sizes[self._turn % len(way.sizes)]
         slot.wait()
-        for parcel in way.parcels[size]:
-            views = parcel.views(slot.memory[parcel.peer])
-            for part, tensor, cut in zip(views, tensors, parcel.cuts, strict=True):
+        for reshard in way.reshards[size]:
+            views = reshard.views(slot.memory[reshard.peer])
+            for part, tensor, cut in zip(views, tensors, reshard.cuts, strict=True):
                 part.copy_(tensor[cut])
-        messages = [slot.message(parcel) for parcel in way.parcels[size]]
+        messages = [slot.message(reshard) for reshard in way.reshards[size]]
         slot.pending = way.carrier.send(messages, way.tag)
         self.bytes += sum(vector.numel() for vector, _ in messages)
         self.messages += len(messages)
@@ -150,10 +150,10 @@ class Outgoing:
             slot.wait()
 
 
-class Incoming:
+class Receiver:
     """The receiving end of a way."""
 
-    def __init__(self, way: Way) -> None:
+    def __init__(self, way: StageChannel) -> None:
         self._way = way
         self._slots = way.slots()
         self._posted = self._taken = 0
@@ -176,8 +176,10 @@ class Incoming:
         tensors = tuple(
             torch.empty(shape, dtype=way.dtype, device=way.device) for shape in way.shapes[size]
         )
-        for parcel in way.parcels[size]:
-            parts = zip(parcel.views(slot.memory[parcel.peer]), tensors, parcel.cuts, strict=True)
+        for reshard in way.reshards[size]:
+            parts = zip(
+                reshard.views(slot.memory[reshard.peer]), tensors, reshard.cuts, strict=True
+            )
             for part, tensor, cut in parts:
                 tensor[cut].copy_(part)
         self._taken += 1
@@ -189,6 +191,6 @@ class Incoming:
         if self._posted == len(way.sizes):
             return
         slot = self._slots[self._posted % PENDING]
-        parcels_of = way.parcels[way.sizes[self._posted]]
+        parcels_of = way.reshards[way.sizes[self._posted]]
         slot.pending = way.carrier.receive(list(map(slot.message, parcels_of)), way.tag)
         self._posted += 1

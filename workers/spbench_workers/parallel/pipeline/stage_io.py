@@ -9,10 +9,10 @@ from spbench_core.layout.balance import layer_ranges
 from spbench_core.layout.groups import groups_of
 from spbench_core.layout.stages import ModelLayout, Place
 from spbench_workers.parallel.p2p import Carrier
-from spbench_workers.parallel.pipeline.reshard import Holding, holding
-from spbench_workers.parallel.pipeline.stage_channel import Incoming, Outgoing, Way
-from spbench_workers.parallel.pipeline.stage_runner import Ends
-from spbench_workers.parallel.plan import Plan
+from spbench_workers.parallel.pipeline.reshard import LocalShard, local_shard
+from spbench_workers.parallel.pipeline.stage_channel import Receiver, Sender, StageChannel
+from spbench_workers.parallel.pipeline.stage_runner import StageIO
+from spbench_workers.parallel.plan import ModelPlan
 
 
 def tag_of(layout: ModelLayout, direction: int, joint: int, *, backward: bool) -> int:
@@ -39,7 +39,7 @@ def tags_of(layout: ModelLayout) -> tuple[int, ...]:
     return tuple(sorted({tag_of(layout, way, joint, backward=back) for way, joint, back in ways}))
 
 
-def ends_of(carrier: Carrier, rank: int, plan: Plan, place: Place) -> Ends:
+def stage_io_of(carrier: Carrier, rank: int, plan: ModelPlan, place: Place) -> StageIO:
     """Return how a rank's stage is joined to those beside it.
 
     Args:
@@ -55,32 +55,34 @@ def ends_of(carrier: Carrier, rank: int, plan: Plan, place: Place) -> Ends:
         before = _ways(carrier, plan, place, place.stage - 1, groups.previous)
     if groups.next:
         after = _ways(carrier, plan, place, place.stage + 1, groups.next)
-    return Ends(
-        inputs=Incoming(before(False)) if before else None,
-        outputs=Outgoing(after(False)) if after else None,
-        output_gradients=Incoming(after(True)) if after else None,
-        input_gradients=Outgoing(before(True)) if before else None,
+    return StageIO(
+        inputs=Receiver(before(False)) if before else None,
+        outputs=Sender(after(False)) if after else None,
+        output_gradients=Receiver(after(True)) if after else None,
+        input_gradients=Sender(before(True)) if before else None,
     )
 
 
 def _ways(
-    carrier: Carrier, plan: Plan, place: Place, other: int, ranks: tuple[int, ...]
-) -> Callable[[bool], Way]:
+    carrier: Carrier, plan: ModelPlan, place: Place, other: int, ranks: tuple[int, ...]
+) -> Callable[[bool], StageChannel]:
     """Return what makes the way of maps, or of their gradients, to or from a stage beside."""
     layout, joint = plan.layout, min(place.stage, other)
     flow = plan.model.flows[layer_ranges(plan.balance)[joint + 1][0]]
     sizes = [batch.size for batch in plan.batches if batch.direction == place.direction]
 
-    def held(by: Place) -> dict[int, Holding]:
-        return {size: holding(layout, by, flow, size) for size in set(sizes)}
+    def held(by: Place) -> dict[int, LocalShard]:
+        return {size: local_shard(layout, by, flow, size) for size in set(sizes)}
 
     mine = held(place)
     places = {rank: layout.place(rank, place.direction, layout.round_of(other)) for rank in ranks}
     theirs = {rank: held(there) for rank, there in places.items()}
     peers = {size: {rank: one[size] for rank, one in theirs.items()} for size in mine}
 
-    def way(backward: bool) -> Way:
+    def way(backward: bool) -> StageChannel:
         tag = tag_of(layout, place.direction, joint, backward=backward)
-        return Way.between(carrier, tag, sizes, mine, peers, dtype=plan.dtype, device=plan.device)
+        return StageChannel.between(
+            carrier, tag, sizes, mine, peers, dtype=plan.dtype, device=plan.device
+        )
 
     return way

@@ -13,13 +13,13 @@ from torch.nn import functional
 from spbench_core.layout.micro_batches import MicroBatch
 from spbench_core.layout.tiles import Box, Interval
 from spbench_workers.parallel.pipeline.phases import Phases
-from spbench_workers.parallel.pipeline.stage_channel import Incoming, Outgoing
+from spbench_workers.parallel.pipeline.stage_channel import Receiver, Sender
 from spbench_workers.parallel.precision.arithmetic import Arithmetic
 
 Tensors = tuple[torch.Tensor, ...]
 
 
-class Source(Protocol):
+class ImageSource(Protocol):
     """Where images and their classes come from. A rank asks for what it holds alone.
 
     Images come in the number format and on the device of the model.
@@ -33,7 +33,7 @@ class Source(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Ends:
+class StageIO:
     """How a stage is joined to the stages beside it; None where there is none.
 
     Attributes:
@@ -43,10 +43,10 @@ class Ends:
         input_gradients: To the stage before.
     """
 
-    inputs: Incoming | None
-    outputs: Outgoing | None
-    output_gradients: Incoming | None
-    input_gradients: Outgoing | None
+    inputs: Receiver | None
+    outputs: Sender | None
+    output_gradients: Receiver | None
+    input_gradients: Sender | None
 
     def begin(self, learns: bool) -> None:
         """Post a step's first receives."""
@@ -63,7 +63,7 @@ class Ends:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class StepImages:
     """This rank's part of a step's images.
 
     Attributes:
@@ -100,9 +100,9 @@ class StageRunner:
     def __init__(
         self,
         module: nn.Module,
-        ends: Ends,
-        part: Part,
-        source: Source,
+        ends: StageIO,
+        part: StepImages,
+        source: ImageSource,
         phases: Phases,
         arithmetic: Arithmetic,
         *,
@@ -214,7 +214,7 @@ class StageRunner:
         self._correct.append((logits.detach().argmax(1) == classes).sum())
         return loss * self._arithmetic.scale
 
-    def _take(self, end: Incoming | None) -> Tensors | None:
+    def _take(self, end: Receiver | None) -> Tensors | None:
         if end is None:
             return None
         with self._phases.of("wait"):
@@ -222,7 +222,7 @@ class StageRunner:
         with self._phases.of("join"):
             return end.take()
 
-    def _send(self, end: Outgoing | None, tensors: Sequence[torch.Tensor]) -> None:
+    def _send(self, end: Sender | None, tensors: Sequence[torch.Tensor]) -> None:
         if end is None:
             return
         with self._phases.of("wait"):
@@ -233,9 +233,9 @@ class StageRunner:
 
 def part_of(
     replica: int, member: int, members: int, box: Box, batches: Sequence[MicroBatch]
-) -> Part:
+) -> StepImages:
     """Return a rank's part of a step's images."""
-    return Part(
+    return StepImages(
         replica,
         {index: batch.share(member, members) for index, batch in enumerate(batches)},
         box,

@@ -14,7 +14,7 @@ from torch.autograd.function import once_differentiable
 
 from spbench_core.layout.tiles import Box
 from spbench_core.models.parts import Map
-from spbench_workers.models.builders import TileKit, WholeKit
+from spbench_workers.models.builders import DenseBuilder, SpatialBuilder
 from spbench_workers.spatial.exchange import view
 from spbench_workers.spatial.gradients import shared_by_tiles, sum_over
 from spbench_workers.spatial.tiling import Tiling
@@ -23,7 +23,7 @@ MOMENTUM = 0.1
 """The share of a new batch in the running statistics, as in torch."""
 
 
-class MemberBatchNorm2d(nn.BatchNorm2d):
+class SyncBatchNorm2d(nn.BatchNorm2d):
     """`torch.nn.BatchNorm2d` of a batch whose images are on different ranks.
 
     Input and output are this rank's images, ``images x channels x rows x cols``; each rank has one
@@ -79,7 +79,7 @@ class MemberBatchNorm2d(nn.BatchNorm2d):
         self.num_batches_tracked.add_(1)
 
 
-class SharedTileNorm2d(MemberBatchNorm2d):
+class SyncTileBatchNorm2d(SyncBatchNorm2d):
     """The same of tiles: one batch for all tiles of the images of several groups of ranks.
 
     Input and output are this rank's tile, ``images x channels x rows x cols``. The gradients of
@@ -113,7 +113,7 @@ class SharedTileNorm2d(MemberBatchNorm2d):
 
 
 @dataclass(frozen=True)
-class MemberKit(WholeKit):
+class SyncDenseBuilder(DenseBuilder):
     """Makes torch's own modules, but for batch normalisation, which is over the members' images.
 
     Attributes:
@@ -123,11 +123,11 @@ class MemberKit(WholeKit):
     comm: MPI.Intracomm
 
     def norm(self, data: Map) -> nn.Module:
-        return MemberBatchNorm2d(data.channels, comm=self.comm)
+        return SyncBatchNorm2d(data.channels, comm=self.comm)
 
 
 @dataclass(frozen=True)
-class SharedTileKit(TileKit):
+class SyncSpatialBuilder(SpatialBuilder):
     """Makes operators over tiles; batch normalisation is over those of all replicas' images.
 
     Attributes:
@@ -137,7 +137,7 @@ class SharedTileKit(TileKit):
     comm: MPI.Intracomm
 
     def norm(self, data: Map) -> nn.Module:
-        return SharedTileNorm2d(data.channels, comm=self.comm, tiling=self._tiling(data))
+        return SyncTileBatchNorm2d(data.channels, comm=self.comm, tiling=self._tiling(data))
 
 
 def _summed(comm: MPI.Intracomm, values: torch.Tensor) -> torch.Tensor:

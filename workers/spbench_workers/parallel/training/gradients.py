@@ -87,7 +87,7 @@ class FlatGradients:
 
 
 @dataclass(frozen=True, slots=True)
-class Sharing:
+class WeightSharing:
     """Copies of the same weights: those on this rank, and the ranks of all.
 
     Attributes:
@@ -100,7 +100,7 @@ class Sharing:
     comm: MPI.Intracomm
     copies: tuple[Flat, ...]
     replicas: int
-    group: torch_group.Group | None = None
+    group: torch_group.TorchGroup | None = None
 
     @property
     def messages(self) -> int:
@@ -152,7 +152,7 @@ def sharings(
     copies: Sequence[tuple[Place, Flat]],
     *,
     grouped: bool = False,
-) -> tuple[Sharing, ...]:
+) -> tuple[WeightSharing, ...]:
     """Return the groups whose gradients are summed, in which this rank is, in their order.
 
     All ranks must call it, with copies of the same directions: no others are summed.
@@ -174,7 +174,7 @@ def sharings(
 
 def mirrors(
     world: MPI.Intracomm, layout: ModelLayout, copies: Sequence[tuple[Place, Flat]]
-) -> tuple[Sharing, ...]:
+) -> tuple[WeightSharing, ...]:
     """Return the pairs of a stage's copies in both directions of a mirrored layout.
 
     All ranks must call it.
@@ -190,7 +190,7 @@ def mirrors(
     return _groups(world, keyed, ranks, 1)
 
 
-def _joined(sharing: Sharing) -> Sharing:
+def _joined(sharing: WeightSharing) -> WeightSharing:
     """Return copies with a group of torch.distributed; those of a rank alone need none."""
     if sharing.comm.size == 1:
         return sharing
@@ -203,7 +203,7 @@ def _groups(
     copies: Sequence[tuple[Key, Flat]],
     ranks: Callable[[Key], tuple[int, ...]],
     replicas: int,
-) -> tuple[Sharing, ...]:
+) -> tuple[WeightSharing, ...]:
     """Return one group a key, in the order in which a rank must take part in them.
 
     Ranks of two groups take part in the same order in both, the lesser key first: so that none
@@ -216,7 +216,7 @@ def _groups(
     found = []
     for key in sorted(by_key):
         group = everyone.Incl(ranks(key))
-        found.append(Sharing(world.Create_group(group), tuple(by_key[key]), replicas))
+        found.append(WeightSharing(world.Create_group(group), tuple(by_key[key]), replicas))
         group.Free()
     everyone.Free()
     return tuple(found)

@@ -62,7 +62,7 @@ class FlatWeights:
             parameter.data = part.view(parameter.shape)
 
 
-class OneWay:
+class MasterComm:
     """What a rank sends and takes of its two stages. All ranks must make it together.
 
     A GPU's numbers go through pinned memory of the host.

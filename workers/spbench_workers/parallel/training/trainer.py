@@ -12,22 +12,22 @@ from torch import nn
 
 from spbench_core.layout.micro_batches import MicroBatch
 from spbench_core.layout.stages import ModelLayout, Place
-from spbench_workers.parallel.plan import MIRROR, OWNER, Learning
+from spbench_workers.parallel.plan import MIRROR, OWNER, TrainingConfig
 from spbench_workers.parallel.precision.loss_scale import LossScale
 from spbench_workers.parallel.training.gradients import FlatGradients, sharings
-from spbench_workers.parallel.training.master_comm import OneWay
+from spbench_workers.parallel.training.master_comm import MasterComm
 from spbench_workers.parallel.training.running_statistics import MirroredStatistics
 from spbench_workers.parallel.training.updates import Updates
 
 
 @dataclass(frozen=True, slots=True)
-class LearningTraffic:
+class TrainingTraffic:
     """What a rank has sent so that all copies of its weights stay alike; not what tiles exchange.
 
     Attributes:
         sum_bytes: Of gradients in sums over ranks, as `Sharing.bytes` counts them.
         sums: Of such sums, one for each 16 MiB of fp32.
-        one_way_bytes: Of gradients to owners, and of weights from them, as `OneWay.bytes` is.
+        one_way_bytes: Of gradients to owners, and of weights from them, as `MasterComm.bytes` is.
         one_way_messages: Of them.
     """
 
@@ -37,7 +37,7 @@ class LearningTraffic:
     one_way_messages: int
 
 
-class Learner:
+class Trainer:
     """Lets a rank's stages learn. All ranks must make it, and call its methods, together.
 
     Args:
@@ -62,7 +62,7 @@ class Learner:
         self,
         world: MPI.Intracomm,
         layout: ModelLayout,
-        learning: Learning,
+        learning: TrainingConfig,
         stages: Sequence[tuple[Place, nn.Module]],
         batches: Sequence[MicroBatch],
         loss_scale: LossScale | None = None,
@@ -83,7 +83,7 @@ class Learner:
         places = [place for place, _ in stages]
         copies = compress(zip(places, self._gradients, strict=True), owned)
         self._sharings, self._sums = sharings(world, layout, list(copies), grouped=grouped), 0
-        self._one_way = OneWay(world, layout, stages, self._gradients) if one_way else None
+        self._one_way = MasterComm(world, layout, stages, self._gradients) if one_way else None
         self._last = {batch.direction: index for index, batch in enumerate(batches)}
         self._statistics = (
             MirroredStatistics(world, layout, stages, len(batches)) if layout.mirrored else None
@@ -130,10 +130,10 @@ class Learner:
             self._one_way.send_weights()
 
     @property
-    def traffic(self) -> LearningTraffic:
+    def traffic(self) -> TrainingTraffic:
         """What this rank has sent since the start."""
         one_way = self._one_way
-        return LearningTraffic(
+        return TrainingTraffic(
             self._sums * sum(sharing.bytes for sharing in self._sharings),
             self._sums * sum(sharing.messages for sharing in self._sharings),
             0 if one_way is None else one_way.bytes,

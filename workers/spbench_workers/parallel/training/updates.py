@@ -13,7 +13,7 @@ from torch.optim.adam import adam
 from torch.optim.adamw import adamw
 from torch.optim.sgd import sgd
 
-from spbench_workers.parallel.plan import Learning
+from spbench_workers.parallel.plan import TrainingConfig
 
 MOMENTUM = 0.9
 """Of SGD."""
@@ -40,7 +40,7 @@ class Updates:
         ValueError: There is no such optimizer.
     """
 
-    def __init__(self, learning: Learning, parameters: Sequence[nn.Parameter]) -> None:
+    def __init__(self, learning: TrainingConfig, parameters: Sequence[nn.Parameter]) -> None:
         if learning.optimizer not in OPTIMIZERS:
             raise ValueError(f"there is no optimizer {learning.optimizer!r}")
         self.learning_rate = learning.learning_rate

@@ -16,7 +16,7 @@ Cut = tuple[slice, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class TensorPart:
     """What a rank has of a tensor.
 
     Attributes:
@@ -29,7 +29,7 @@ class Part:
 
 
 def compare(
-    comm: MPI.Intracomm, wanted: Tensors, found: dict[Key, Part], *, mean_square: bool = False
+    comm: MPI.Intracomm, wanted: Tensors, found: dict[Key, TensorPart], *, mean_square: bool = False
 ) -> tuple[float, str]:
     """Compare what ranks have with what rank 0 expects. All ranks must call it.
 
@@ -78,7 +78,7 @@ def _received(comm: MPI.Intracomm, whole: torch.Tensor, shape: tuple[int, ...]) 
     return expected
 
 
-def _errors(part: Part, expected: torch.Tensor) -> tuple[float, float, float]:
+def _errors(part: TensorPart, expected: torch.Tensor) -> tuple[float, float, float]:
     """Return the largest difference, the sum of its squares, and that of what is expected."""
     if expected.shape != part.values.shape:
         return math.inf, math.inf, 1.0

@@ -10,7 +10,7 @@ from spbench_core.layout.stages import Stage
 from spbench_workers.context import Context
 from spbench_workers.errors import CannotRunError
 from spbench_workers.parallel.engine import Engine
-from spbench_workers.parallel.pipeline.stage_channel import Incoming
+from spbench_workers.parallel.pipeline.stage_channel import Receiver
 from spbench_workers.parallel.pipeline.stage_runner import StageRunner
 from spbench_workers.spatial.gather import Gather
 
@@ -88,7 +88,7 @@ def _confuse_neighbours(runner: StageRunner, stage: Stage, _: int) -> None:
         )
 
 
-def _turn_over(inputs: Incoming) -> None:
+def _turn_over(inputs: Receiver) -> None:
     """Tiles are joined in each other's places; of a map of one pixel, images are."""
     take = inputs.take
 

@@ -11,8 +11,8 @@ from torch.nn import functional
 from spbench_core.layout.tiles import Box
 from spbench_workers.images.synthetic import SyntheticImages
 from spbench_workers.models.build import build_stage
-from spbench_workers.models.builders import WholeKit
-from spbench_workers.parallel.plan import Plan
+from spbench_workers.models.builders import DenseBuilder
+from spbench_workers.parallel.plan import ModelPlan
 
 DIRECTIONS = 4
 STEPS = (1e-9, 1e-10)
@@ -23,7 +23,7 @@ TOLERANCE = 1e-4
 
 
 def worst_slope(
-    plan: Plan, images: SyntheticImages, gradients: dict[str, torch.Tensor]
+    plan: ModelPlan, images: SyntheticImages, gradients: dict[str, torch.Tensor]
 ) -> tuple[float, str]:
     """Compare the gradients of a step's loss with slopes of it along random directions.
 
@@ -43,7 +43,7 @@ def worst_slope(
         plan.model,
         0,
         len(plan.model.layers),
-        WholeKit(),
+        DenseBuilder(),
         seed=plan.seed,
         device=plan.device,
         dtype=torch.float64,
@@ -72,7 +72,7 @@ def _direction(parameter: torch.Tensor, random: torch.Generator) -> torch.Tensor
 
 
 def _slope(
-    plan: Plan,
+    plan: ModelPlan,
     images: SyntheticImages,
     model: nn.Module,
     way: dict[str, torch.Tensor],
@@ -84,7 +84,7 @@ def _slope(
 
 @torch.no_grad()
 def _loss_at(
-    plan: Plan,
+    plan: ModelPlan,
     images: SyntheticImages,
     model: nn.Module,
     way: dict[str, torch.Tensor],

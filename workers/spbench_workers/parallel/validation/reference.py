@@ -20,8 +20,8 @@ from spbench_core.layout.micro_batches import MicroBatch
 from spbench_core.layout.tiles import Box
 from spbench_workers.images.synthetic import SyntheticImages
 from spbench_workers.models.build import build_stage
-from spbench_workers.models.builders import WholeKit
-from spbench_workers.parallel.plan import Learning, Plan
+from spbench_workers.models.builders import DenseBuilder
+from spbench_workers.parallel.plan import ModelPlan, TrainingConfig
 from spbench_workers.parallel.training.updates import MOMENTUM
 
 Key = tuple[str | int, ...]
@@ -67,9 +67,9 @@ class OneProcess:
 
     def __init__(
         self,
-        plan: Plan,
+        plan: ModelPlan,
         source: SyntheticImages,
-        learning: Learning | None,
+        learning: TrainingConfig | None,
         *,
         noise: float = 0.0,
         state: dict[str, torch.Tensor] | None = None,
@@ -97,7 +97,7 @@ class OneProcess:
         self._infer(found)
         return found
 
-    def _learn(self, found: Results, learning: Learning) -> None:
+    def _learn(self, found: Results, learning: TrainingConfig) -> None:
         optimizers = [_optimizer(learning, copy) for copy in self._copies]
         for step in range(STEPS):
             self._source.turn_to(step)
@@ -162,7 +162,7 @@ class OneProcess:
             plan.model,
             0,
             len(plan.model.layers),
-            WholeKit(),
+            DenseBuilder(),
             seed=plan.seed,
             device=plan.device,
             dtype=torch.float64,
@@ -182,7 +182,7 @@ class OneProcess:
         return values.detach() * (1 + self._noise * drawn.to(values.device))
 
 
-def _optimizer(learning: Learning, model: nn.Module) -> torch.optim.Optimizer:
+def _optimizer(learning: TrainingConfig, model: nn.Module) -> torch.optim.Optimizer:
     rate, decay = learning.learning_rate, learning.weight_decay
     if learning.optimizer == "sgd":
         return torch.optim.SGD(model.parameters(), rate, MOMENTUM, weight_decay=decay)

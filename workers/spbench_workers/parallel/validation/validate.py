@@ -26,10 +26,10 @@ from spbench_workers.device.memory import give_back
 from spbench_workers.images.synthetic import SyntheticImages
 from spbench_workers.parallel.engine import Engine
 from spbench_workers.parallel.figures import alone
-from spbench_workers.parallel.plan import Learning, Plan
+from spbench_workers.parallel.plan import ModelPlan, TrainingConfig
 from spbench_workers.parallel.precision.formats import FP32, FP64
 from spbench_workers.parallel.precision.product_errors import compares, tolerance_of
-from spbench_workers.parallel.validation.comparison import Part, compare, moved
+from spbench_workers.parallel.validation.comparison import TensorPart, compare, moved
 from spbench_workers.parallel.validation.finite_differences import TOLERANCE as SLOPE_TOLERANCE
 from spbench_workers.parallel.validation.finite_differences import worst_slope
 from spbench_workers.parallel.validation.reference import STEPS, Key, OneProcess, Results, Tensors
@@ -47,18 +47,18 @@ FORMAT_SLACK = 2.0
 """How much farther than one process many ranks may be from float64, in a format of fewer bits: all
 differences together, since single ones are as large as the values, where rounding turns a ReLU."""
 
-Parts = dict[str, dict[Key, Part]]
+Parts = dict[str, dict[Key, TensorPart]]
 """By kind, as in `Results`, and key."""
 KINDS = tuple(field.name for field in fields(Results))
 
 
-def plans_of(plan: Plan) -> tuple[Plan, ...]:
+def plans_of(plan: ModelPlan) -> tuple[ModelPlan, ...]:
     """Return in which formats a plan is compared: always in float64."""
     exact = replace(plan, precision=FP64)
     return (exact,) if plan.precision in (FP32, FP64) else (exact, plan)
 
 
-def check_products(context: Context, plan: Plan) -> None:
+def check_products(context: Context, plan: ModelPlan) -> None:
     """Check each rank's products by themselves, in the format of the run, where that is needed.
 
     All ranks must call it.
@@ -96,8 +96,8 @@ class Validation:
     def __init__(
         self,
         context: Context,
-        plan: Plan,
-        learning: Learning | None,
+        plan: ModelPlan,
+        learning: TrainingConfig | None,
         spoil: Callable[[Context, Engine], None],
         ready: Callable[[Engine], None],
     ) -> None:
@@ -163,7 +163,7 @@ class Validation:
         return {kind: min(1.0, FORMAT_SLACK * max(error, least)) for kind, error in errors.items()}
 
     def _compare(
-        self, comm: MPI.Intracomm, wanted: Tensors, found: dict[Key, Part]
+        self, comm: MPI.Intracomm, wanted: Tensors, found: dict[Key, TensorPart]
     ) -> tuple[float, str]:
         return compare(comm, wanted, found, mean_square=not self._exact)
 
@@ -172,7 +172,7 @@ class Validation:
         return self._found(MPI.COMM_SELF, alone(self._plan), lambda *_: None)
 
     def _found(
-        self, comm: MPI.Intracomm, plan: Plan, spoil: Callable[[Context, Engine], None]
+        self, comm: MPI.Intracomm, plan: ModelPlan, spoil: Callable[[Context, Engine], None]
     ) -> Parts:
         """What this rank has, after the same steps."""
         images = self._images(plan.dtype)
@@ -200,24 +200,24 @@ def _learn(engine: Engine, images: SyntheticImages) -> Parts:
         if step == 0:
             found["input_grad"], found["grad"] = _input_gradients(engine), _gradients(engine)
         loss = torch.tensor(engine.loss(), dtype=torch.float64)
-        found["loss"][(step,)] = Part(loss)
+        found["loss"][(step,)] = TensorPart(loss)
         engine.end_epoch()
     found["weights"] = {
-        (name,): Part(parameter.detach())
+        (name,): TensorPart(parameter.detach())
         for stage in engine.stages
         for name, parameter in stage.named_parameters()
     }
     found["running_stats"] = {
-        (place.replica, name): Part(value)
+        (place.replica, name): TensorPart(value)
         for place, stage in zip(engine.places, engine.stages, strict=True)
         for name, value in stage.named_buffers()
     }
     return found
 
 
-def _gradients(engine: Engine) -> dict[Key, Part]:
+def _gradients(engine: Engine) -> dict[Key, TensorPart]:
     return {
-        (name,): Part(parameter.grad.clone())
+        (name,): TensorPart(parameter.grad.clone())
         # With one way, direction 0 has a share of them alone.
         for stage in engine.stages[engine.plan.owner :]
         for name, parameter in stage.named_parameters()
@@ -225,9 +225,9 @@ def _gradients(engine: Engine) -> dict[Key, Part]:
     }
 
 
-def _input_gradients(engine: Engine) -> dict[Key, Part]:
+def _input_gradients(engine: Engine) -> dict[Key, TensorPart]:
     image = engine.plan.model.image
-    found: dict[Key, Part] = {}
+    found: dict[Key, TensorPart] = {}
     for place, runner in zip(engine.places, engine.runners, strict=True):
         box = engine.plan.layout.stages[place.stage].grid.tile(
             place.tile, image.height, image.width
@@ -235,13 +235,13 @@ def _input_gradients(engine: Engine) -> dict[Key, Part]:
         for index, gradient in runner.image_gradients.items():
             images = _share(engine.plan, place, engine.plan.batches[index])
             cut = images, slice(None), slice(*box.rows), slice(*box.cols)
-            found[place.replica, index] = Part(gradient, cut)
+            found[place.replica, index] = TensorPart(gradient, cut)
     return found
 
 
-def _outputs(engine: Engine) -> dict[Key, Part]:
+def _outputs(engine: Engine) -> dict[Key, TensorPart]:
     return {
-        (place.replica, index): Part(
+        (place.replica, index): TensorPart(
             logits, (_share(engine.plan, place, engine.plan.batches[index]),)
         )
         for place, runner in zip(engine.places, engine.runners, strict=True)
@@ -249,7 +249,7 @@ def _outputs(engine: Engine) -> dict[Key, Part]:
     }
 
 
-def _share(plan: Plan, place: Place, batch: MicroBatch) -> slice:
+def _share(plan: ModelPlan, place: Place, batch: MicroBatch) -> slice:
     """Where a rank's images lie in a micro-batch."""
     first, last = batch.share(place.member, plan.layout.stages[place.stage].members)
     return slice(first - batch.images[0], last - batch.images[0])

@@ -18,7 +18,7 @@ from spbench_workers.spatial.conv import SpatialConv2d
 from spbench_workers.spatial.exchange import view
 from spbench_workers.spatial.fused.boundary_fill import PIXELWISE, fill_outside, fills_of
 from spbench_workers.spatial.fused.chain import (
-    Link,
+    ChainLayer,
     boxes_of,
     chain_transfers,
     outside,
@@ -202,7 +202,7 @@ def fuse(layers: Sequence[nn.Module], tiling: Tiling, fused_layers: int) -> Fuse
     return FusedSequential(blocks)
 
 
-def _chain(layers: Sequence[nn.Module], tiling: Tiling) -> tuple[list[Link], Tiling]:
+def _chain(layers: Sequence[nn.Module], tiling: Tiling) -> tuple[list[ChainLayer], Tiling]:
     """Return the layers' places, and the tiles of the last one's output."""
     links = []
     for index, layer in enumerate(layers):
@@ -210,12 +210,12 @@ def _chain(layers: Sequence[nn.Module], tiling: Tiling) -> tuple[list[Link], Til
         made_for = tiling
         if isinstance(layer, WINDOWED):
             made_for = layer.tiled.tiling
-            links.append(Link(tiling.partition, layer.window))
+            links.append(ChainLayer(tiling.partition, layer.window))
         elif isinstance(layer, SpatialBatchNorm2d):
             made_for = layer.tiling
-            links.append(Link(tiling.partition, statistics=True))
+            links.append(ChainLayer(tiling.partition, statistics=True))
         elif isinstance(layer, PIXELWISE):
-            links.append(Link(tiling.partition))
+            links.append(ChainLayer(tiling.partition))
         else:
             raise TypeError(
                 f"{name} cannot be fused; it must be a spatial convolution, pool or batch norm, or "

@@ -17,7 +17,7 @@ from spbench_workers.spatial.interior_split import around
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class ChainLayer:
     """One layer of a chain.
 
     Attributes:
@@ -56,7 +56,7 @@ class Link:
         )
 
 
-def boxes_of(links: Sequence[Link], produced: Partition, rank: int) -> tuple[Box, ...]:
+def boxes_of(links: Sequence[ChainLayer], produced: Partition, rank: int) -> tuple[Box, ...]:
     """Return the box of each layer's input that a rank works on, and last the outputs it owns."""
     boxes = [produced.tile(rank)]
     for link in reversed(links):
@@ -64,14 +64,14 @@ def boxes_of(links: Sequence[Link], produced: Partition, rank: int) -> tuple[Box
     return tuple(reversed(boxes))
 
 
-def chain_transfers(links: Sequence[Link], produced: Partition) -> Transfers:
+def chain_transfers(links: Sequence[ChainLayer], produced: Partition) -> Transfers:
     """Return the transfers that give each rank all that the chain needs, in one exchange."""
     owned = links[0].owned
     needs = (boxes_of(links, produced, rank)[0] for rank in range(owned.size))
     return Transfers(owned, tuple(need.intersect(owned.image) for need in needs))
 
 
-def redundant_share(links: Sequence[Link], produced: Partition) -> float:
+def redundant_share(links: Sequence[ChainLayer], produced: Partition) -> float:
     """Return how much more the ranks compute than they own: 0.1 is a tenth more.
 
     Counted are the pixels that layers with a window put out, those beyond the image among them. It

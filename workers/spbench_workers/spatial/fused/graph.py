@@ -17,7 +17,7 @@ from spbench_workers.spatial.fused.chain import hull
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class OperatorStep:
     """One operator, which makes one value.
 
     Attributes:
@@ -34,7 +34,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Graph:
+class OperatorGraph:
     """Operators in the order in which all ranks run them.
 
     Values are numbered: first the inputs, then what each step makes.
@@ -46,7 +46,7 @@ class Graph:
     """
 
     inputs: tuple[Partition, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[OperatorStep, ...]
     results: tuple[int, ...]
 
     @property
@@ -86,7 +86,7 @@ def cut_of(window: Window2d, owned: Partition, outputs: Box) -> Cut:
     )
 
 
-def boxes_of(graph: Graph, rank: int) -> tuple[Box, ...]:
+def boxes_of(graph: OperatorGraph, rank: int) -> tuple[Box, ...]:
     """Return the box of each value that a rank works on."""
     values = graph.values
     boxes = [NOTHING] * len(values)
@@ -107,7 +107,7 @@ def boxes_of(graph: Graph, rank: int) -> tuple[Box, ...]:
     return tuple(NOTHING if box.empty else box for box in boxes)
 
 
-def graph_transfers(graph: Graph) -> tuple[Transfers, ...]:
+def graph_transfers(graph: OperatorGraph) -> tuple[Transfers, ...]:
     """Return, for each input, the transfers that give every rank all that it needs of it."""
     ranks = [boxes_of(graph, rank) for rank in range(graph.inputs[0].size)]
     return tuple(
@@ -116,7 +116,7 @@ def graph_transfers(graph: Graph) -> tuple[Transfers, ...]:
     )
 
 
-def last_uses(graph: Graph) -> tuple[tuple[int, ...], ...]:
+def last_uses(graph: OperatorGraph) -> tuple[tuple[int, ...], ...]:
     """Return, for each step, the values that no later step reads and that are no results."""
     last: dict[int, int] = {}
     for index, step in enumerate(graph.steps):

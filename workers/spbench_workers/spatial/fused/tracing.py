@@ -18,7 +18,7 @@ from torch import fx, nn
 from spbench_core.layout.partition import Partition
 from spbench_workers.spatial.conv import SpatialConv2d
 from spbench_workers.spatial.fused.boundary_fill import PIXELWISE
-from spbench_workers.spatial.fused.graph import Graph, Step
+from spbench_workers.spatial.fused.graph import OperatorGraph, OperatorStep
 from spbench_workers.spatial.norm import TileNorm
 from spbench_workers.spatial.pool import SpatialAvgPool2d, SpatialMaxPool2d
 from spbench_workers.spatial.tiling import Tiling
@@ -31,7 +31,7 @@ _OPERATORS = (*WINDOWED, TileNorm, *PIXELWISE)
 
 def trace(
     layers: Mapping[str, nn.Module], tilings: Sequence[Tiling]
-) -> tuple[Graph, tuple[Operator, ...]]:
+) -> tuple[OperatorGraph, tuple[Operator, ...]]:
     """Return the graph of layers in a row, and the operator of each of its steps.
 
     Args:
@@ -92,15 +92,15 @@ class _Traced:
     row: nn.Module
     inputs: Sequence[Partition]
     operators: list[Operator] = field(default_factory=list)
-    _steps: list[Step] = field(default_factory=list)
+    _steps: list[OperatorStep] = field(default_factory=list)
     _values: list[Partition] = field(default_factory=list)
     _numbers: dict[fx.Node, int] = field(default_factory=dict)
     _results: tuple[int, ...] = ()
 
     @property
-    def graph(self) -> Graph:
+    def graph(self) -> OperatorGraph:
         """The graph, when all nodes have been taken."""
-        return Graph(tuple(self.inputs), tuple(self._steps), self._results)
+        return OperatorGraph(tuple(self.inputs), tuple(self._steps), self._results)
 
     def take(self, node: fx.Node) -> None:
         """Add what a node of torch's graph stands for."""
@@ -148,7 +148,7 @@ class _Traced:
         numbers = self._numbers_of(read)
         made = made or self._values[numbers[0]]
         self.operators.append(made_by)
-        self._steps.append(Step(numbers, made, **kind))
+        self._steps.append(OperatorStep(numbers, made, **kind))
         self._add(node, made)
 
     def _add(self, node: fx.Node, partition: Partition) -> None:

@@ -84,7 +84,7 @@ def _buffers(wiring: Wiring) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
     return made
 
 
-def _acquired(wiring: Wiring) -> torch_group.Group:
+def _acquired(wiring: Wiring) -> torch_group.TorchGroup:
     try:
         return torch_group.acquire(wiring.comm, wiring.device)
     except torch_group.GroupError as error:
