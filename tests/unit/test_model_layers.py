@@ -1,4 +1,4 @@
-"""Networks as layers: shapes and counts by arithmetic, and the modules that kits make of them."""
+"""Networks as layers: shapes and counts by arithmetic, and their modules."""
 
 import copy
 from itertools import pairwise
@@ -35,10 +35,10 @@ def made(name, size=(64, 64), classes=10, **config):
     return model(name, image_size=size, num_classes=classes, **config)
 
 
-def stage_of(network, first=0, last=None, kit=None, **words):
+def stage_of(network, first=0, last=None, builder=None, **words):
     words = {"seed": 1, "dtype": torch.float64} | words
     last = len(network.layers) if last is None else last
-    return build_stage(network, first, last, kit or DenseBuilder(), **words)
+    return build_stage(network, first, last, builder or DenseBuilder(), **words)
 
 
 def image_of(network, batch=BATCH):
@@ -276,7 +276,7 @@ def test_stages_in_a_row_are_the_whole_network(name, size, config):
 def test_states_have_the_same_names_and_values_over_tiles(name, size, config):
     network = made(name, size, CLASSES, **config)
     tiling = Tiling.of_grid(MPI.COMM_SELF, Grid(1, 1), *size)
-    whole, tiled = stage_of(network), stage_of(network, kit=SpatialBuilder(tiling))
+    whole, tiled = stage_of(network), stage_of(network, builder=SpatialBuilder(tiling))
     one, other = whole.state_dict(), tiled.state_dict()
     assert list(one) == list(other)
     assert all(torch.equal(one[key], other[key]) for key in one)

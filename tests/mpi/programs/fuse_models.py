@@ -86,8 +86,8 @@ def plan_of(case):
 def whole(words, batches):
     """What one process makes of the same micro-batches, in their order."""
     network = network_of(json.loads(words))
-    source, kit = RandomImages(network.image.shape), DenseBuilder()
-    stage = build_stage(network, 0, len(network.layers), kit, seed=SEED, dtype=torch.float64)
+    source, builder = RandomImages(network.image.shape), DenseBuilder()
+    stage = build_stage(network, 0, len(network.layers), builder, seed=SEED, dtype=torch.float64)
     inputs, loss = {}, 0.0
     for index, batch in enumerate(batches):
         inputs[index] = source.images[slice(*batch.images)].clone().requires_grad_()

@@ -4,7 +4,7 @@
 
 A case is ``{"model", "config", "image", "grid", "fault"}``. A result has one answer a rank: by kind
 of tensor the largest error, over the largest value of its kind; or ``{"exception": ...}``. All is
-in float64. A fault is a kit that does something wrong.
+in float64. A fault is a builder that does something wrong.
 """
 
 import copy
@@ -116,8 +116,8 @@ def compare(case, comm):
     tiling = Tiling.of_grid(
         comm, Grid(*parse_pair(case["grid"])), *case["image"], transport="packed"
     )
-    kit = KITS[case["fault"]](tiling)
-    tiled = build_stage(network, 0, len(network.layers), kit, **WORDS)
+    builder = KITS[case["fault"]](tiling)
+    tiled = build_stage(network, 0, len(network.layers), builder, **WORDS)
     words = {key: case[key] for key in ("model", "config", "image")}
     initial, (image, gradient), expected = whole(json.dumps(words))
     state = tiled.state_dict()

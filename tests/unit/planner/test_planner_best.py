@@ -99,12 +99,12 @@ def test_a_given_micro_batch_is_kept(problem, micro_batch):
 def test_the_search_for_large_problems_is_never_below_and_rarely_above_the_best(problem):
     profile, place, batch = problem
     states = linear_states(profile)
-    prices = CostModel(states, place, Training(batch, 1, 2.0))
+    cost_model = CostModel(states, place, Training(batch, 1, 2.0))
     sizes = [size for size in range(1, batch + 1) if batch % size == 0]
     least = found(states, place, Training(batch, 1, 2.0))
     if least is not None:
-        assert least.step_s * (1 - 1e-9) <= find(prices, sizes, small=0).step_s
-        assert find(prices, sizes, small=0).step_s <= least.step_s * 1.5
+        assert least.step_s * (1 - 1e-9) <= find(cost_model, sizes, small=0).step_s
+        assert find(cost_model, sizes, small=0).step_s <= least.step_s * 1.5
 
 
 def step_of(plan, states, place, training):
@@ -145,8 +145,8 @@ def test_what_messages_take_of_the_devices_is_part_of_the_passes():
     place = Cluster("cluster", (Machine("m", (DeviceKind("device"),) * 3, link),))
     states = linear_states(chain([2.0] * 3, [8.0] * 3))
     groups = [DeviceGroup((at,), (at + 1,)) for at in range(3)]
-    draft = Candidate(Shape((1, 2, 3), tuple(groups)), 1, "1f1b")
-    found = passes(CostModel(states, place, Training(4, 1, 2.0)), draft)
+    candidate = Candidate(Shape((1, 2, 3), tuple(groups)), 1, "1f1b")
+    found = passes(CostModel(states, place, Training(4, 1, 2.0)), candidate)
     assert [each.forward_s for each in found] == pytest.approx([0.003, 0.004, 0.003])
     assert [each.backward_s for each in found] == pytest.approx([0.005, 0.006, 0.005])
     free = replace(link, overhead_s=0.0)

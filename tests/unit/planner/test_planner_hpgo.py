@@ -159,11 +159,11 @@ def test_a_straight_pipeline_has_the_least_block_of_all(problem):
     times, activations, parameters, ends, batch = problem
     work = work_of(antichain_states(chain(times, activations, parameters)), Training(batch))
     wires = wires_of(cluster_from_ends(ends))
-    draft = straight_pipeline(work, wires)
-    assert (draft is None) == (len(times) < ends[-1])
-    if draft is not None:
-        assert draft.block == pytest.approx(least_block(work, wires, ends[-1]))
-        assert [sum(group.held) for group in draft.groups] == [1] * ends[-1]
+    candidate = straight_pipeline(work, wires)
+    assert (candidate is None) == (len(times) < ends[-1])
+    if candidate is not None:
+        assert candidate.block == pytest.approx(least_block(work, wires, ends[-1]))
+        assert [sum(group.held) for group in candidate.groups] == [1] * ends[-1]
 
 
 def least_block(work, wires, devices):
@@ -201,9 +201,9 @@ def test_the_estimate_by_hand():
     work = work_of(antichain_states(profile), Training(8))
     wires = wires_of(cluster_from_ends([1, 2]))
     groups = (DeviceGroup((0, 0), (1, 0)), DeviceGroup((1, 0), (1, 1)))
-    draft = HpgoCandidate((0, 1), groups, 1, block=0.024)
+    candidate = HpgoCandidate((0, 1), groups, 1, block=0.024)
     # Blocks of 3 ms: 7 of them, one sample through (6 ms), and 1 MB at 1 GB/s.
-    assert step_seconds(work, wires, draft) == pytest.approx(7 * 0.003 + 0.006 + 0.001)
+    assert step_seconds(work, wires, candidate) == pytest.approx(7 * 0.003 + 0.006 + 0.001)
     everything = HpgoCandidate((1,), (DeviceGroup((0, 0), (1, 1)),), 2, block=0.024)
     # 2 pipelines of 4 micro-batches: 3 blocks of 6 ms, 6 ms, and 8 MB * 2 / 2 at 3 GB/s.
     assert step_seconds(work, wires, everything) == pytest.approx(0.018 + 0.006 + 8 / 3e3)
@@ -211,8 +211,8 @@ def test_the_estimate_by_hand():
 
 def test_a_batch_smaller_than_its_pipelines_has_no_step():
     work = work_of(antichain_states(chain([1.0, 1.0])), Training(1))
-    draft = HpgoCandidate((1,), (DeviceGroup((0,), (2,)),), 2, block=1.0)
-    assert step_seconds(work, wires_of(cluster_from_ends([2])), draft) == np.inf
+    candidate = HpgoCandidate((1,), (DeviceGroup((0,), (2,)),), 2, block=1.0)
+    assert step_seconds(work, wires_of(cluster_from_ends([2])), candidate) == np.inf
 
 
 @pytest.mark.parametrize(

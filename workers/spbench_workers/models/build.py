@@ -17,7 +17,7 @@ def build_stage(
     model: Model,
     first: int,
     last: int,
-    kit: ModuleBuilder,
+    builder: ModuleBuilder,
     *,
     seed: int,
     device: torch.device | str = "cpu",
@@ -26,7 +26,7 @@ def build_stage(
     """Return some of a model's layers as a module, in training mode.
 
     Its initial parameters follow from the seed, the layers' names and the model alone: those of all
-    stages together are those of the whole model, whatever the kits. So are their names in
+    stages together are those of the whole model, whatever the builders. So are their names in
     ``state_dict``, "<layer>.<...>". They are drawn on the CPU in fp32, one layer at a time, and
     then converted.
 
@@ -38,7 +38,7 @@ def build_stage(
         model: The model.
         first: The first layer of the stage.
         last: One past its last layer.
-        kit: Makes its operators.
+        builder: Makes its operators.
         seed: Of the whole model.
         device: Where the parameters are kept.
         dtype: In which they are kept.
@@ -54,7 +54,7 @@ def build_stage(
     places = range(first, last)
     return sequential(
         {
-            model.layers[index].name: _seeded(model, index, kit, seed).to(device, dtype)
+            model.layers[index].name: _seeded(model, index, builder, seed).to(device, dtype)
             for index in places
         }
     )
@@ -71,11 +71,11 @@ def free(stage: nn.Module) -> None:
             give_back()
 
 
-def _seeded(model: Model, index: int, kit: Kit[nn.Module], seed: int) -> nn.Module:
+def _seeded(model: Model, index: int, builder: Kit[nn.Module], seed: int) -> nn.Module:
     layer: Layer = model.layers[index]
     text = repr((seed, layer.name)).encode()
     drawn = int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big") >> 1
     with torch.random.fork_rng(devices=[]):
         # Of the CPU alone: torch.manual_seed would change what a GPU draws next.
         torch.default_generator.manual_seed(drawn)
-        return layer.build(kit, model.flows[index])
+        return layer.build(builder, model.flows[index])

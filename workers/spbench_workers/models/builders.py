@@ -20,7 +20,7 @@ from spbench_workers.spatial.tiling import Tiling
 
 
 class ModuleBuilder(ABC):
-    """What both kits make alike: all that works value by value, and what others are put into."""
+    """The builders' base: all that works value by value, and modules that hold others."""
 
     @abstractmethod
     def conv(self, conv: Conv, data: Map) -> nn.Module: ...

@@ -61,26 +61,26 @@ def search_best(
     Raises:
         NoPlanError: No plan fits.
     """
-    prices = CostModel(states, cluster, training)
+    cost_model = CostModel(states, cluster, training)
     sizes = [training.micro_batch_size]
     if choose_micro_batch:
         sizes = _divisors(training.global_batch_size)
-    scores = find(prices, sizes)
+    scores = find(cost_model, sizes)
     assert scores.best is not None  # else there was an error
-    draft, single_s = scores.best, prices.single_s(sizes)
+    candidate, single_s = scores.best, cost_model.single_s(sizes)
     return Plan(
         mode="best",
         profile=states.profile.name,
         cluster=cluster.name,
         state_names=states.names,
         global_batch_size=training.global_batch_size,
-        micro_batch_size=draft.micro_batch,
-        micro_batches=scores.micro_batches(draft.micro_batch),
-        schedule=draft.schedule,
+        micro_batch_size=candidate.micro_batch,
+        micro_batches=scores.micro_batches(candidate.micro_batch),
+        schedule=candidate.schedule,
         pipelines=1,
         step_s=scores.step_s,
         single_s=single_s,
-        stages=stages_of(prices, draft, scores.times),
+        stages=stages_of(cost_model, candidate, scores.times),
         baselines=_baselines(states, cluster, training, single_s),
     )
 
@@ -102,30 +102,30 @@ def _divisors(count: int) -> list[int]:
     return [size for size in range(1, count + 1) if not count % size]
 
 
-def find(prices: CostModel, sizes: list[int], small: int = SMALL) -> Scores:
-    """Return the best draft.
+def find(cost_model: CostModel, sizes: list[int], small: int = SMALL) -> Scores:
+    """Return the best candidate.
 
     Args:
-        prices: The costs.
+        cost_model: The costs.
         sizes: The micro-batch sizes that are allowed, rising.
         small: Shapes of a problem that is solved by looking at all of them.
 
     Raises:
-        NoPlanError: No draft fits.
+        NoPlanError: No candidate fits.
     """
-    scores = Scores(prices)
-    placements = Placements(prices.cluster.sizes)
-    everything = build_placement_graph(placements, ALL_GROUPS, len(prices.states))
-    seeds = hpgo_shapes(prices.states, prices.cluster, prices.training)
+    scores = Scores(cost_model)
+    placements = Placements(cost_model.cluster.sizes)
+    everything = build_placement_graph(placements, ALL_GROUPS, len(cost_model.states))
+    seeds = hpgo_shapes(cost_model.states, cost_model.cluster, cost_model.training)
     for size in sizes:
         scores.offer_all((shape, size) for shape in seeds)
-    few = build_placement_graph(placements, FEW_GROUPS, len(prices.states))
+    few = build_placement_graph(placements, FEW_GROUPS, len(cost_model.states))
     Search(scores, everything, few, sizes).run()
     nothing = _offer_fitting(scores, everything, sizes[0]) if scores.best is None else None
     scores.offer_all(interleavings(scores, placements, sizes))
     improve(scores, placements, sizes)
-    if everything.unit == 1 and shape_count(len(prices.states), everything) <= small:
-        whole = list(shapes(len(prices.states), everything))
+    if everything.unit == 1 and shape_count(len(cost_model.states), everything) <= small:
+        whole = list(shapes(len(cost_model.states), everything))
         for size in sizes:
             scores.offer_all(((shape, size) for shape in whole), ranked=False)
     if scores.best is None and nothing is not None:
@@ -136,7 +136,7 @@ def find(prices: CostModel, sizes: list[int], small: int = SMALL) -> Scores:
 def _offer_fitting(scores: Scores, ways: PlacementGraph, micro_batch: int) -> NoPlanError | None:
     """Offer the shape that needs the least memory; return the error if even that does not fit."""
     try:
-        shape = fitting(scores.prices, ways, micro_batch)
+        shape = fitting(scores.cost_model, ways, micro_batch)
     except NoPlanError as error:
         return error
     scores.offer(shape, micro_batch)

@@ -55,7 +55,7 @@ class Bounded:
     """The search at one micro-batch size and under one schedule.
 
     Args:
-        prices: The costs.
+        cost_model: The costs.
         ways: The groups that stages can have.
         micro_batch: Samples.
         deep: Whether the schedule is ``1f1b-deep``, else it is ``1f1b``.
@@ -65,7 +65,7 @@ class Bounded:
 
     def __init__(
         self,
-        prices: CostModel,
+        cost_model: CostModel,
         ways: PlacementGraph,
         micro_batch: int,
         deep: bool,
@@ -74,11 +74,11 @@ class Bounded:
         import numpy as np
 
         self._np = np
-        self._prices, self._roads = prices, ways
+        self._prices, self._roads = cost_model, ways
         self._micro_batch, self._deep = micro_batch, deep
-        self._count = prices.training.global_batch_size // micro_batch
+        self._count = cost_model.training.global_batch_size // micro_batch
         self._ends = ends
-        self._crossing = np.array(prices.work(micro_batch).crossing)[list(ends[:-1])]
+        self._crossing = np.array(cost_model.work(micro_batch).crossing)[list(ends[:-1])]
         self._tables: dict[object, StageTable] = {}
 
     def search(self, bounds: Floats) -> list[tuple[float, Shape]]:
@@ -146,12 +146,12 @@ class Bounded:
         rest.group[:, :-1] = np.array(out)[best]
 
     def _table(self, group: DeviceGroup) -> StageTable:
-        prices = self._prices
-        rate = prices.links.all_reduce(group)
-        key = prices.kinds(group), rate
+        cost_model = self._prices
+        rate = cost_model.links.all_reduce(group)
+        key = cost_model.kinds(group), rate
         if key not in self._tables:
-            sharing = prices.sharing(group, self._micro_batch)
-            self._tables[key] = stage_table(prices, sharing, rate, self._ends)
+            sharing = cost_model.sharing(group, self._micro_batch)
+            self._tables[key] = stage_table(cost_model, sharing, rate, self._ends)
         return self._tables[key]
 
     def _stage(self, group: DeviceGroup, rest: _Tails, bounds: Floats) -> _Tails:

@@ -78,10 +78,10 @@ class Pass(NamedTuple):
     recompute: bool
 
 
-def passes(prices: CostModel, draft: Candidate) -> list[Pass] | None:
-    """Return the times of a draft's stages; None where one does not fit its devices' memory."""
-    shape, micro_batch, _ = draft
-    again = _recomputing(prices, draft)
+def passes(cost_model: CostModel, candidate: Candidate) -> list[Pass] | None:
+    """Return the times of a candidate's stages; None where one does not fit its devices' memory."""
+    shape, micro_batch, _ = candidate
+    again = _recomputing(cost_model, candidate)
     if again is None:
         return None
     spans = shape.spans
@@ -89,12 +89,12 @@ def passes(prices: CostModel, draft: Candidate) -> list[Pass] | None:
     found = []
     before = 0.0
     for at, (start, end, group) in enumerate(spans):
-        sharing = prices.sharing(group, micro_batch)
+        sharing = cost_model.sharing(group, micro_batch)
         send = after = 0.0
         if end < shape.ends[-1]:
-            send = prices.send(group, spans[at + 1][2], end, micro_batch)
-            after = prices.overhead(group, spans[at + 1][2], end)
-        each = _pass(prices, sharing, group, (start, end), send, again[at], whole)
+            send = cost_model.send(group, spans[at + 1][2], end, micro_batch)
+            after = cost_model.overhead(group, spans[at + 1][2], end)
+        each = _pass(cost_model, sharing, group, (start, end), send, again[at], whole)
         found.append(_with_overhead(each, before + after))
         before = after
     return found
@@ -107,19 +107,19 @@ def _with_overhead(each: Pass, seconds: float) -> Pass:
     return each._replace(forward_s=each.forward_s + seconds, backward_s=each.backward_s + seconds)
 
 
-def _recomputing(prices: CostModel, draft: Candidate) -> list[bool] | None:
+def _recomputing(cost_model: CostModel, candidate: Candidate) -> list[bool] | None:
     """Return which stages must recompute their activations to fit; None where one cannot."""
-    shape, micro_batch, schedule = draft
-    micro_batches = prices.training.global_batch_size // micro_batch
+    shape, micro_batch, schedule = candidate
+    micro_batches = cost_model.training.global_batch_size // micro_batch
     spans = shape.spans
     found: list[bool] = []
     for at, (start, end, group) in enumerate(spans):
-        sharing = prices.sharing(group, micro_batch)
+        sharing = cost_model.sharing(group, micro_batch)
         if schedule != INTERLEAVED:
             kept = stage_in_flight(schedule, at, len(spans), micro_batches)
-            again = prices.recomputes(sharing, start, end, kept)
+            again = cost_model.recomputes(sharing, start, end, kept)
         elif at < len(shape.groups):
-            again = _group_recomputes(prices, shape, at, sharing, micro_batches)
+            again = _group_recomputes(cost_model, shape, at, sharing, micro_batches)
         else:
             again = found[at - len(shape.groups)]  # as its group's first stage
         if again is None:
@@ -129,12 +129,12 @@ def _recomputing(prices: CostModel, draft: Candidate) -> list[bool] | None:
 
 
 def _group_recomputes(
-    prices: CostModel, shape: Shape, at: int, sharing: SampleSharing, micro_batches: int
+    cost_model: CostModel, shape: Shape, at: int, sharing: SampleSharing, micro_batches: int
 ) -> bool | None:
     """Return whether all stages of a group must recompute; None where they do not fit so either."""
     for again in (False, True):
         peaks = (
-            _peak(_memories(prices, shape, at, work, again), shape, at, micro_batches) - memory
+            _peak(_memories(cost_model, shape, at, work, again), shape, at, micro_batches) - memory
             for work, memory in sharing.held
         )
         if max(peaks, default=0.0) <= 0:
@@ -143,11 +143,11 @@ def _group_recomputes(
 
 
 def _memories(
-    prices: CostModel, shape: Shape, at: int, work: ModelWork, recompute: bool
+    cost_model: CostModel, shape: Shape, at: int, work: ModelWork, recompute: bool
 ) -> list[DeviceMemory]:
     """Return the memory of each stage of a group."""
     return [
-        prices.memory(work, start, end, recompute)
+        cost_model.memory(work, start, end, recompute)
         for start, end, _ in shape.spans[at :: len(shape.groups)]
     ]
 
@@ -161,7 +161,7 @@ def _peak(memories: Sequence[DeviceMemory], shape: Shape, at: int, micro_batches
 
 
 def _pass(
-    prices: CostModel,
+    cost_model: CostModel,
     sharing: SampleSharing,
     group: DeviceGroup,
     span: tuple[int, int],
@@ -173,17 +173,17 @@ def _pass(
     work, speed = sharing.work, sharing.speed
     forward = (work.forward[end] - work.forward[start]) / speed
     backward = (work.backward[end] - work.backward[start]) / speed
-    rate = prices.links.all_reduce(group)
+    rate = cost_model.links.all_reduce(group)
     reduce, overlapped = rate.seconds(work.parameters[end] - work.parameters[start]), 0.0
     if whole and reduce:
-        reduce, overlapped = _beside_backward(prices, sharing, group, reduce)
+        reduce, overlapped = _beside_backward(cost_model, sharing, group, reduce)
     if recompute:
         backward += forward
     return Pass(forward, backward, send, reduce, overlapped, recompute)
 
 
 def _beside_backward(
-    prices: CostModel, sharing: SampleSharing, group: DeviceGroup, reduce: float
+    cost_model: CostModel, sharing: SampleSharing, group: DeviceGroup, reduce: float
 ) -> tuple[float, float]:
     """Return the seconds of a whole model's all-reduce, and how many hide in the backward pass.
 
@@ -191,7 +191,7 @@ def _beside_backward(
     states before it and after the sums of those behind it. Each sum has its latency: where that
     takes longer than one sum after all, it is one sum after all.
     """
-    work, rate = sharing.work, prices.links.all_reduce(group)
+    work, rate = sharing.work, cost_model.links.all_reduce(group)
     done = total = 0.0
     for at in range(len(work.working) - 1, -1, -1):
         ready = (work.backward[-1] - work.backward[at]) / sharing.speed
@@ -203,19 +203,21 @@ def _beside_backward(
     return (total, total - tail) if tail < reduce else (reduce, 0.0)
 
 
-def stages_of(prices: CostModel, draft: Candidate, times: Sequence[Pass]) -> tuple[PlanStage, ...]:
-    """Return a draft's stages with their figures."""
-    shape = draft.shape
+def stages_of(
+    cost_model: CostModel, candidate: Candidate, times: Sequence[Pass]
+) -> tuple[PlanStage, ...]:
+    """Return a candidate's stages with their figures."""
+    shape = candidate.shape
     found = []
     for at, ((start, end, group), each) in enumerate(zip(shape.spans, times, strict=True)):
-        work = prices.sharing(group, draft.micro_batch).most
-        memory = prices.memory(work, start, end, each.recompute)
+        work = cost_model.sharing(group, candidate.micro_batch).most
+        memory = cost_model.memory(work, start, end, each.recompute)
         found.append(
             PlanStage(
                 start=start,
                 end=end,
-                devices=group.devices(prices.cluster.sizes),
-                memory_bytes=_memory_of(prices, draft, at, work, each.recompute),
+                devices=group.devices(cost_model.cluster.sizes),
+                memory_bytes=_memory_of(cost_model, candidate, at, work, each.recompute),
                 fixed_bytes=memory.fixed,
                 held_bytes=memory.held,
                 once_bytes=memory.once,
@@ -226,14 +228,16 @@ def stages_of(prices: CostModel, draft: Candidate, times: Sequence[Pass]) -> tup
 
 
 def _memory_of(
-    prices: CostModel, draft: Candidate, at: int, work: ModelWork, recompute: bool
+    cost_model: CostModel, candidate: Candidate, at: int, work: ModelWork, recompute: bool
 ) -> float:
     """Return the peak memory of each device of a stage, for all stages that it has."""
-    shape, micro_batch, schedule = draft
-    micro_batches = prices.training.global_batch_size // micro_batch
+    shape, micro_batch, schedule = candidate
+    micro_batches = cost_model.training.global_batch_size // micro_batch
     if schedule == INTERLEAVED:
         group = at % len(shape.groups)
-        return _peak(_memories(prices, shape, group, work, recompute), shape, group, micro_batches)
+        return _peak(
+            _memories(cost_model, shape, group, work, recompute), shape, group, micro_batches
+        )
     start, end, _ = shape.spans[at]
     kept = stage_in_flight(schedule, at, len(shape.ends), micro_batches)
-    return prices.memory(work, start, end, recompute).peak(kept)
+    return cost_model.memory(work, start, end, recompute).peak(kept)

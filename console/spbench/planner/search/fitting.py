@@ -21,42 +21,43 @@ if TYPE_CHECKING:
 _MOST_STAGES = 64
 
 
-def fitting(prices: CostModel, ways: PlacementGraph, micro_batch: int) -> Shape:
+def fitting(cost_model: CostModel, ways: PlacementGraph, micro_batch: int) -> Shape:
     """Return a shape that fits under ``1f1b``.
 
     Args:
-        prices: The costs.
+        cost_model: The costs.
         ways: The groups that stages can have.
         micro_batch: Samples; the fewer, the more fits.
 
     Raises:
         NoPlanError: None fits; it says which stage of the nearest one lacks how many bytes.
     """
-    shape = _Fitting(prices, ways, micro_batch).nearest()
-    lacks = _lacks(prices, shape, micro_batch)
+    shape = _Fitting(cost_model, ways, micro_batch).nearest()
+    lacks = _lacks(cost_model, shape, micro_batch)
     if max(lacks) <= 0:
         return shape
-    raise NoPlanError(_sentence(prices, shape, micro_batch, lacks))
+    raise NoPlanError(_sentence(cost_model, shape, micro_batch, lacks))
 
 
-def _lacks(prices: CostModel, shape: Shape, micro_batch: int) -> list[float]:
+def _lacks(cost_model: CostModel, shape: Shape, micro_batch: int) -> list[float]:
     """Return how many bytes each stage lacks."""
     found = []
     for at, (start, end, group) in enumerate(shape.spans):
-        sharing = prices.sharing(group, micro_batch)
-        kept = min(len(shape.ends) - at, prices.training.global_batch_size // micro_batch)
+        sharing = cost_model.sharing(group, micro_batch)
+        kept = min(len(shape.ends) - at, cost_model.training.global_batch_size // micro_batch)
         found.append(
-            min(prices.lacking(sharing, start, end, kept, again) for again in (False, True))
+            min(cost_model.lacking(sharing, start, end, kept, again) for again in (False, True))
         )
     return found
 
 
-def _sentence(prices: CostModel, shape: Shape, micro_batch: int, lacks: list[float]) -> str:
+def _sentence(cost_model: CostModel, shape: Shape, micro_batch: int, lacks: list[float]) -> str:
     worst = max(range(len(lacks)), key=lacks.__getitem__)
     start, end, group = shape.spans[worst]
-    span = span_text(prices.states.names, start, end)
+    span = span_text(cost_model.states.names, start, end)
     return (
-        f"no plan of {prices.states.profile.name} fits the memory of {prices.cluster.name}: in the"
+        f"no plan of {cost_model.states.profile.name} fits the memory of"
+        f" {cost_model.cluster.name}: in the"
         f" one that comes nearest, with micro-batches of {micro_batch}, stage {worst} of"
         f" {len(lacks)} ({span}, {devices_text(sum(group.held))}) lacks {lacks[worst]:.0f} bytes"
         " on a device"
@@ -70,8 +71,8 @@ class _Fitting:
     as many micro-batches as there are stages from there on being in flight.
     """
 
-    def __init__(self, prices: CostModel, ways: PlacementGraph, micro_batch: int) -> None:
-        self._prices, self._roads, self._micro_batch = prices, ways, micro_batch
+    def __init__(self, cost_model: CostModel, ways: PlacementGraph, micro_batch: int) -> None:
+        self._prices, self._roads, self._micro_batch = cost_model, ways, micro_batch
         self._lacks: dict[tuple[object, int], Floats] = {}
 
     def nearest(self) -> Shape:
@@ -112,12 +113,12 @@ class _Fitting:
 
     def _lack(self, group: DeviceGroup, kept: int) -> Floats:
         """Return what the stages that a group can have lack, by first and last state."""
-        prices = self._prices
-        key = prices.kinds(group), kept
+        cost_model = self._prices
+        key = cost_model.kinds(group), kept
         if key not in self._lacks:
-            micro_batches = prices.training.global_batch_size // self._micro_batch
-            sharing = prices.sharing(group, self._micro_batch)
-            self._lacks[key] = lacking_table(prices, sharing, min(kept, micro_batches))
+            micro_batches = cost_model.training.global_batch_size // self._micro_batch
+            sharing = cost_model.sharing(group, self._micro_batch)
+            self._lacks[key] = lacking_table(cost_model, sharing, min(kept, micro_batches))
         return self._lacks[key]
 
     def _shape(self, layers: list[list[Floats]], stages: int, first: int) -> Shape:

@@ -30,15 +30,15 @@ class _Recipe(NamedTuple):
 
 
 def improve(scores: Scores, placements: Placements, micro_batches: Sequence[int]) -> None:
-    """Change the best drafts until no small change makes them better.
+    """Change the best candidates until no small change makes them better.
 
     Args:
-        scores: Has the drafts, and takes the better ones.
+        scores: Has the candidates, and takes the better ones.
         placements: Of its cluster.
         micro_batches: The sizes that are allowed, rising.
     """
     for start in (*scores.starts(_STARTS), *scores.starts(_INTERLEAVED_STARTS, interleaved=True)):
-        climb = Scores(scores.prices)
+        climb = Scores(scores.cost_model)
         climb.offer(*start)
         _climb(climb, placements, micro_batches)
         if climb.best is not None:

@@ -47,16 +47,16 @@ class Search:
         few_groups: PlacementGraph,
         sizes: list[int],
     ) -> None:
-        self._scores, self._prices = scores, scores.prices
+        self._scores, self._prices = scores, scores.cost_model
         self._all, self._few = all_groups, few_groups
         self._sizes = _spread(sizes, _MOST_SIZES)
-        self._ends = _ends(scores.prices, _MOST_ENDS)
+        self._ends = _ends(scores.cost_model, _MOST_ENDS)
 
     def run(self) -> None:
         """Search at all sizes, and again near the best places."""
-        prices = self._prices
-        empty = (0,) * len(prices.cluster.sizes)
-        last = len(prices.states)
+        cost_model = self._prices
+        empty = (0,) * len(cost_model.cluster.sizes)
+        last = len(cost_model.states)
         for size in self._sizes:
             groups = {self._all.groups[at] for at in self._all.out[empty]}
             groups |= {self._few.groups[at] for at in self._few.out[empty]}
@@ -76,11 +76,11 @@ class Search:
 
     def _first_look(self, size: int) -> list[_Place]:
         """Return the best place at a size under each schedule that makes a difference."""
-        prices = self._prices
+        cost_model = self._prices
         count = self._scores.micro_batches(size)
-        devices = [kind.speed for kind in prices.cluster.kinds]
-        low = prices.single_s([size]) / count / sum(devices)
-        high = prices.work(size).total / min(devices)
+        devices = [kind.speed for kind in cost_model.cluster.kinds]
+        low = cost_model.single_s([size]) / count / sum(devices)
+        high = cost_model.work(size).total / min(devices)
         if count > 1 and math.isfinite(self._scores.step_s):
             high = min(high, self._scores.step_s / (count - 1))
         if low > high:
@@ -96,12 +96,12 @@ class Search:
 
     def _ample(self, size: int) -> bool:
         """Return whether any stage of any plan fits, so that more in flight does no harm."""
-        prices = self._prices
-        last = len(prices.states)
-        most = 2 * min(last, prices.cluster.device_count)
-        kinds = {kind.memory_bytes for kind in prices.cluster.kinds} - {None}
-        work = prices.work(size)
-        peak = prices.memory(work, 0, last, False).peak(most)
+        cost_model = self._prices
+        last = len(cost_model.states)
+        most = 2 * min(last, cost_model.cluster.device_count)
+        kinds = {kind.memory_bytes for kind in cost_model.cluster.kinds} - {None}
+        work = cost_model.work(size)
+        peak = cost_model.memory(work, 0, last, False).peak(most)
         return all(memory is None or peak <= memory for memory in kinds)
 
     def _look(self, ways: PlacementGraph, place: _Place, ratio: float) -> list[_Place]:
@@ -128,9 +128,9 @@ def _spread(values: list[int], most: int) -> list[int]:
     return [values[round(at * step)] for at in range(most)]
 
 
-def _ends(prices: CostModel, most: int) -> list[int]:
+def _ends(cost_model: CostModel, most: int) -> list[int]:
     """Return the states before which a stage may end: of each share of the time the cheapest."""
-    work, last = prices.work(1), len(prices.states)
+    work, last = cost_model.work(1), len(cost_model.states)
     if last <= most:
         return list(range(1, last + 1))
     found: dict[int, int] = {}

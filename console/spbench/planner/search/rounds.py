@@ -40,7 +40,7 @@ def interleavings(
             for size in micro_batches:
                 count = scores.micro_batches(size)
                 if count <= _MOST_MICRO_BATCHES and can_interleave(count, len(groups)):
-                    shape = _shape(scores.prices, groups, rounds, size)
+                    shape = _shape(scores.cost_model, groups, rounds, size)
                     found += [(shape, size)] if shape else []
     return found
 
@@ -64,15 +64,15 @@ def _even(placements: Placements) -> Iterator[tuple[DeviceGroup, ...]]:
 
 
 def _shape(
-    prices: CostModel, groups: tuple[DeviceGroup, ...], rounds: int, micro_batch: int
+    cost_model: CostModel, groups: tuple[DeviceGroup, ...], rounds: int, micro_batch: int
 ) -> Shape | None:
     """Return the shape whose stages have about their share; None where states are too few."""
-    states, stages = len(prices.states), rounds * len(groups)
+    states, stages = len(cost_model.states), rounds * len(groups)
     if not 1 < len(groups) <= stages <= states:
         return None
-    work = prices.sharing(groups[0], micro_batch).work
+    work = cost_model.sharing(groups[0], micro_batch).work
     done = [a + b for a, b in zip(work.forward, work.backward, strict=True)]
-    speeds = [_speed(prices, group, micro_batch) for group in groups] * rounds
+    speeds = [_speed(cost_model, group, micro_batch) for group in groups] * rounds
     ends, last = [], 0
     for at, share in enumerate(accumulate(speeds[:-1]), start=1):
         wanted = share / sum(speeds) * done[-1]
@@ -84,7 +84,7 @@ def _shape(
     return Shape((*ends, states), groups)
 
 
-def _speed(prices: CostModel, group: DeviceGroup, micro_batch: int) -> float:
+def _speed(cost_model: CostModel, group: DeviceGroup, micro_batch: int) -> float:
     """Return how fast a group runs the model."""
-    sharing = prices.sharing(group, micro_batch)
+    sharing = cost_model.sharing(group, micro_batch)
     return sharing.speed / sharing.work.total

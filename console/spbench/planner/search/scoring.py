@@ -1,4 +1,4 @@
-"""The best draft so far, by the simulated step time."""
+"""The best candidate so far, by the simulated step time."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _GAIN = 1.0 - 1e-12
 class Scores:
     """Drafts as they are found, and the one with the shortest step.
 
-    The closed form is never above the step time, so a draft is simulated only where its closed
+    The closed form is never above the step time, so a candidate is simulated only where its closed
     form is below the shortest step so far.
     """
 
-    def __init__(self, prices: CostModel) -> None:
-        self.prices = prices
+    def __init__(self, cost_model: CostModel) -> None:
+        self.cost_model = cost_model
         self.best: Candidate | None = None
         self.step_s = math.inf
         self.times: Sequence[Pass] = ()
@@ -31,7 +31,7 @@ class Scores:
 
     def micro_batches(self, micro_batch: int) -> int:
         """Return how many micro-batches of this size a step has."""
-        return self.prices.training.global_batch_size // micro_batch
+        return self.cost_model.training.global_batch_size // micro_batch
 
     def offer(self, shape: Shape, micro_batch: int) -> bool:
         """Take a shape under the best schedule if it is better; return whether it is."""
@@ -46,10 +46,10 @@ class Scores:
         """
         better = False
         bounds = [each for key in shapes for each in self._bounds(key, ranked)]
-        for bound, draft in sorted(bounds, key=lambda each: each[0]):
+        for bound, candidate in sorted(bounds, key=lambda each: each[0]):
             if bound >= self.step_s * _GAIN:
                 break
-            better |= self._take(draft)
+            better |= self._take(candidate)
         return better
 
     def least(self, shape: Shape, micro_batch: int) -> float:
@@ -83,10 +83,10 @@ class Scores:
             return found
         count = self.micro_batches(micro_batch)
         for schedule in shape.schedules(count):
-            draft = Candidate(shape, micro_batch, schedule)
-            times = passes(self.prices, draft)
+            candidate = Candidate(shape, micro_batch, schedule)
+            times = passes(self.cost_model, candidate)
             if times is not None:
-                found.append((closed_form(times, schedule, count, shape.rounds), draft))
+                found.append((closed_form(times, schedule, count, shape.rounds), candidate))
         self._least[key] = min((bound for bound, _ in found), default=math.inf)
         return found
 
@@ -94,21 +94,21 @@ class Scores:
         """Return how long the busiest group runs passes."""
         busy = [0.0] * len(shape.groups)
         for at, (start, end, group) in enumerate(shape.spans):
-            sharing = self.prices.sharing(group, micro_batch)
+            sharing = self.cost_model.sharing(group, micro_batch)
             forward, backward = sharing.work.forward, sharing.work.backward
             both = forward[end] - forward[start] + backward[end] - backward[start]
             busy[at % len(busy)] += both / sharing.speed
         return max(busy) * self.micro_batches(micro_batch)
 
-    def _take(self, draft: Candidate) -> bool:
-        times = passes(self.prices, draft)
+    def _take(self, candidate: Candidate) -> bool:
+        times = passes(self.cost_model, candidate)
         assert times is not None  # it has a closed form
-        count = self.micro_batches(draft.micro_batch)
-        if draft.schedule == INTERLEAVED:
-            step = rounds_timetable(times, draft.shape.rounds, count).end_s
+        count = self.micro_batches(candidate.micro_batch)
+        if candidate.schedule == INTERLEAVED:
+            step = rounds_timetable(times, candidate.shape.rounds, count).end_s
         else:
-            step = timetable(times, draft.schedule, count).end_s
+            step = timetable(times, candidate.schedule, count).end_s
         if step >= self.step_s * _GAIN:
             return False
-        self.best, self.step_s, self.times = draft, step, times
+        self.best, self.step_s, self.times = candidate, step, times
         return True

@@ -31,6 +31,6 @@ def hpgo_shapes(states: States, cluster: Cluster, training: Training) -> list[Sh
     work = work_of(states, training)
     found = list(candidates(work, wires, straight_pipeline(work, wires)))
     found.reverse()  # of equals HPGO takes the last one
-    found.sort(key=lambda draft: step_seconds(work, wires, draft))
+    found.sort(key=lambda candidate: step_seconds(work, wires, candidate))
     shapes = (Shape(tuple(cut + 1 for cut in each.cuts), each.groups) for each in found[:_MOST])
     return list(dict.fromkeys(shapes))

@@ -41,12 +41,12 @@ class StageTable:
 
 
 def stage_table(
-    prices: CostModel, sharing: SampleSharing, rate: MessageCost, ends: Sequence[int]
+    cost_model: CostModel, sharing: SampleSharing, rate: MessageCost, ends: Sequence[int]
 ) -> StageTable:
     """Return the costs of all stages on groups that share in the same way.
 
     Args:
-        prices: The costs.
+        cost_model: The costs.
         sharing: How the groups share a micro-batch.
         rate: Of their all-reduce.
         ends: The states before which a stage may end, rising; ``L`` of them.
@@ -61,7 +61,7 @@ def stage_table(
     plain = np.full_like(forward, np.inf)
     recomputing = plain.copy()
     for held, memory in sharing.held:
-        left, kept, arriving = _room(prices, held, memory)
+        left, kept, arriving = _room(cost_model, held, memory)
         plain = np.minimum(plain, _how_many(left[picked], kept[picked]))
         fits = _how_many((left - kept)[picked], arriving[starts])
         recomputing = np.minimum(recomputing, fits)
@@ -77,18 +77,18 @@ def stage_table(
     )
 
 
-def lacking_table(prices: CostModel, sharing: SampleSharing, kept: int) -> Floats:
+def lacking_table(cost_model: CostModel, sharing: SampleSharing, kept: int) -> Floats:
     """Return how many bytes each stage's devices have too few, with so much in flight.
 
     With recomputation where that is less; infinite where there is no such stage.
     """
     import numpy as np
 
-    states = len(prices.states)
+    states = len(cost_model.states)
     plain = np.full((states, states), -np.inf)
     again = plain.copy()
     for held, memory in sharing.held:
-        left, whole, arriving = _room(prices, held, memory)
+        left, whole, arriving = _room(cost_model, held, memory)
         plain = np.maximum(plain, kept * whole - left)
         again = np.maximum(again, whole + kept * arriving - left)
     worst: Floats = np.minimum(plain, again)
@@ -96,11 +96,11 @@ def lacking_table(prices: CostModel, sharing: SampleSharing, kept: int) -> Float
     return worst
 
 
-def _room(prices: CostModel, work: ModelWork, memory: float) -> tuple[Floats, Floats, Floats]:
+def _room(cost_model: CostModel, work: ModelWork, memory: float) -> tuple[Floats, Floats, Floats]:
     """Return the bytes left for activations, what a micro-batch keeps, and what arrives."""
     import numpy as np
 
-    scaling = prices.training.optimizer_memory_scaling
+    scaling = cost_model.training.optimizer_memory_scaling
     left = memory - scaling * _spans(work.parameters) - _running_most(work.working)
     return left, _spans(work.kept), np.array(work.crossing[:-1])[:, None]
 

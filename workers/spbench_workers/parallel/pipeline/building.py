@@ -53,20 +53,20 @@ def build(world: MPI.Intracomm, plan: ModelPlan, place: Place) -> Built:
     if plan.statistics == "replicas":
         comms.append(_group(world, _of_all_replicas(plan.layout, place)))
     first, last = layer_ranges(plan.balance)[place.stage]
-    kit = _kit(plan, place, beside, comms[-1])
+    builder = _kit(plan, place, beside, comms[-1])
     with while_doing(f"stage {place.stage} was built, layers {first} to {last - 1}"):
         stage = build_stage(
             plan.model,
             first,
             last,
-            kit,
+            builder,
             seed=plan.seed,
             device=plan.device,
             dtype=plan.precision.weights,
         )
-    if plan.fused_layers and isinstance(kit, SpatialBuilder) and plan.statistics != "tile":
+    if plan.fused_layers and isinstance(builder, SpatialBuilder) and plan.statistics != "tile":
         # What normalises each tile by itself has no statistics of what a rank owns.
-        stage = fused_stage(stage, plan.model, first, kit.tiling, plan.fused_layers)
+        stage = fused_stage(stage, plan.model, first, builder.tiling, plan.fused_layers)
     return Built(stage, tuple(comms))
 
 

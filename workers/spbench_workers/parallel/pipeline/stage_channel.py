@@ -191,6 +191,6 @@ class Receiver:
         if self._posted == len(way.sizes):
             return
         slot = self._slots[self._posted % PENDING]
-        parcels_of = way.reshards[way.sizes[self._posted]]
-        slot.pending = way.carrier.receive(list(map(slot.message, parcels_of)), way.tag)
+        reshards_of = way.reshards[way.sizes[self._posted]]
+        slot.pending = way.carrier.receive(list(map(slot.message, reshards_of)), way.tag)
         self._posted += 1
