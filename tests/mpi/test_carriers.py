@@ -15,7 +15,7 @@ CHECKS = ("mpi", "gloo", "deadline", "nccl without a GPU", "unknown")
 
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory):
-    said = tmp_path_factory.mktemp("carriers") / "results.json"
+    said = tmp_path_factory.mktemp("p2ps") / "results.json"
     ended = on_ranks(2, PROGRAM, str(said))
     assert ended.returncode == 0, ended.stderr
     return json.loads(said.read_text())

@@ -1,4 +1,4 @@
-"""The ways of messages between stages, and how carriers tell them apart."""
+"""The ways of messages between stages, and how p2ps tell them apart."""
 
 import pytest
 

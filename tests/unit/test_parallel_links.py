@@ -35,23 +35,23 @@ class AtOnce:
         return []
 
 
-def way(carrier):
+def way(p2p):
     late = torch.device("late")
     sizes = [1] * COUNT
     return StageChannel.between(
-        carrier, 3, sizes, {1: HERE}, {1: PEERS}, dtype=torch.float32, device=late
+        p2p, 3, sizes, {1: HERE}, {1: PEERS}, dtype=torch.float32, device=late
     )
 
 
 def test_what_leaves_has_been_packed():
     LATE.reset()
-    carrier = AtOnce()
-    outgoing = Sender(way(carrier))
+    p2p = AtOnce()
+    outgoing = Sender(way(p2p))
     for turn in range(COUNT):
         values = torch.full((1, 1, 2, 4), float(turn)).to("late") * 2
         outgoing.send([values])
         values.zero_()
-    assert carrier.sent == [[[2.0 * turn] * 6, [2.0 * turn] * 8] for turn in range(COUNT)]
+    assert p2p.sent == [[[2.0 * turn] * 6, [2.0 * turn] * 8] for turn in range(COUNT)]
     assert LATE.device_wide == 0
 
 

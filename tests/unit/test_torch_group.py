@@ -7,9 +7,9 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from spbench_workers import torch_group
 from spbench_workers.device import choice, streams
-from spbench_workers.parallel.p2p.torch_distributed import NcclCarrier
+from spbench_workers.p2p import torch_group
+from spbench_workers.p2p.torch_distributed import NcclP2P
 from spbench_workers.spatial.transports import Wiring
 from spbench_workers.spatial.transports.staged import StagedTransport
 from standins.late_device import install
@@ -77,9 +77,9 @@ def test_groups_open_and_close_without_waiting_for_all_streams(monkeypatch):
     monkeypatch.setattr(torch_group, "_backend", lambda store, comm, device: Nccl(*[None] * 4))
     LATE.reset()
     summed = torch.ones(1, device="late") * 2
-    carrier = NcclCarrier(Comm(), torch.device("late"), (0, 1))
+    p2p = NcclP2P(Comm(), torch.device("late"), (0, 1))
     assert summed.elem.item() == 2, "nobody waited for the current stream"
-    carrier.free()
+    p2p.free()
     assert LATE.device_wide == 0
     assert not torch_group._groups
 

@@ -16,6 +16,10 @@ class CannotRunError(RuntimeError):
     missing = False
 
 
+class NothingToSpoilError(CannotRunError):
+    """A fault was to be planted where it would change nothing."""
+
+
 _OF_THE_HOST = "DefaultCPUAllocator"
 """What torch says in an error where the host has no memory: it has no class for it."""
 

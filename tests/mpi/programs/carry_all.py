@@ -16,9 +16,9 @@ from unittest.mock import patch
 import torch
 from mpi4py import MPI
 
-from spbench_workers import torch_group
 from spbench_workers.errors import CannotRunError
-from spbench_workers.parallel.p2p.opening import open_carrier
+from spbench_workers.p2p import torch_group
+from spbench_workers.p2p.opening import open_p2p
 
 CPU = torch.device("cpu")
 TAGS = (0, 1)
@@ -28,7 +28,7 @@ LONG = 100_000
 
 def in_order(comm, backend):
     """Messages of a tag come in their order, whatever has been asked for first of another tag."""
-    carrier, other = open_carrier(backend, comm, CPU, TAGS), 1 - comm.rank
+    p2p, other = open_p2p(backend, comm, CPU, TAGS), 1 - comm.rank
     received = {tag: [torch.zeros(LONG, dtype=torch.uint8) for _ in range(2)] for tag in TAGS}
     sent = {tag: [torch.full_like(received[tag][0], 10 * tag + turn) for turn in range(2)]
             for tag in TAGS}  # fmt: skip
@@ -36,14 +36,14 @@ def in_order(comm, backend):
         one
         for tag in (TAGS if comm.rank else reversed(TAGS))
         for memory in received[tag]
-        for one in carrier.receive([(memory, other)], tag)
+        for one in p2p.receive([(memory, other)], tag)
     ]
     for turn in range(2):
         for tag in TAGS if comm.rank else reversed(TAGS):
-            pending += carrier.send([(sent[tag][turn], other)], tag)
+            pending += p2p.send([(sent[tag][turn], other)], tag)
     for one in pending:
         one.wait()
-    carrier.free()
+    p2p.free()
     wrong = [
         (tag, turn, int(memory[0]))
         for tag in TAGS
@@ -56,10 +56,10 @@ def in_order(comm, backend):
 def deadline(comm):
     """What never comes is not waited for for ever."""
     with patch.object(torch_group, "_TIMEOUT", timedelta(seconds=2)):
-        carrier = open_carrier("gloo", comm, CPU, TAGS)
+        p2p = open_p2p("gloo", comm, CPU, TAGS)
     start, said = time.monotonic(), "no error"
     if comm.rank == 0:
-        (pending,) = carrier.receive([(torch.zeros(8, dtype=torch.uint8), 1)], 0)
+        (pending,) = p2p.receive([(torch.zeros(8, dtype=torch.uint8), 1)], 0)
         try:
             pending.wait()
         except RuntimeError:
@@ -69,14 +69,14 @@ def deadline(comm):
     else:
         said = ""
     comm.Barrier()
-    carrier.free()
+    p2p.free()
     return said
 
 
 def refused(comm, backend, kind, words):
     """All ranks say the same, in one sentence."""
     try:
-        open_carrier(backend, comm, CPU, TAGS)
+        open_p2p(backend, comm, CPU, TAGS)
     except kind as error:
         return "" if str(error) == words else str(error)
     return "no error"

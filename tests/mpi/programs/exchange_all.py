@@ -30,20 +30,14 @@ from mpi4py import MPI
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from spbench_core.layout.partition import Partition, halo_transfers
 from spbench_core.layout.tiles import Box, Grid, parse_pair
-from spbench_workers import torch_group
 from spbench_workers.comm import DisagreementError
 from spbench_workers.device.formats import TORCH_DTYPES
 from spbench_workers.device.mpi_memory import OVERRULING, cuda_aware
 from spbench_workers.halo.faults import plant_in_halo
+from spbench_workers.p2p import torch_group
+from spbench_workers.p2p.memory import memory_of
 from spbench_workers.spatial.exchange import Exchange, view
-from spbench_workers.spatial.transports import (
-    TransportError,
-    Wiring,
-    choose,
-    memory_of,
-    nccl,
-    staged,
-)
+from spbench_workers.spatial.transports import TransportError, Wiring, choose, nccl, staged
 from spbench_workers.spatial.transports.packed import PackedTransport
 from standins.late_device import install
 

@@ -17,11 +17,11 @@ import torch
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from spbench_core.catalog import BENCHMARKS
-from spbench_workers import torch_group
 from spbench_workers.comm import open_world, rest
 from spbench_workers.context import Context
 from spbench_workers.device import choice
 from spbench_workers.errors import CannotRunError
+from spbench_workers.p2p import torch_group
 from spbench_workers.session import load_runners
 from standins.late_device import install
 from standins.late_nccl import acquire, refusal, release

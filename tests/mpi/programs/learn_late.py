@@ -23,8 +23,8 @@ from spbench_core.layout.tiles import Grid
 from spbench_core.models.registry import model
 from spbench_workers.device.host_memory import host_memory_of, sent
 from spbench_workers.images.synthetic import SyntheticImages
+from spbench_workers.p2p.mpi import MpiP2P
 from spbench_workers.parallel import engine
-from spbench_workers.parallel.p2p.mpi import MpiCarrier
 from spbench_workers.parallel.pipeline.sync_batch_norm import SyncBatchNorm2d
 from spbench_workers.parallel.plan import ModelPlan, TrainingConfig
 from spbench_workers.parallel.training import gradients
@@ -201,7 +201,7 @@ def answers(comm):
         yield name, found, wanted
     with ExitStack() as stack:
         for fault in (
-            patch.object(engine, "open_carrier", lambda _, joints, *__: MpiCarrier(joints)),
+            patch.object(engine, "open_p2p", lambda _, joints, *__: MpiP2P(joints)),
             patch.object(gradients, "sum_over", None),
         ):
             stack.enter_context(fault)

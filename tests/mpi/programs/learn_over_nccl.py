@@ -28,9 +28,9 @@ from spbench_core.layout.tiles import Grid, parse_pair
 from spbench_core.models.registry import model
 from spbench_workers.device import streams
 from spbench_workers.errors import CannotRunError
+from spbench_workers.p2p import opening
+from spbench_workers.p2p.torch_distributed import NcclP2P
 from spbench_workers.parallel.engine import Engine
-from spbench_workers.parallel.p2p import opening
-from spbench_workers.parallel.p2p.torch_distributed import NcclCarrier
 from spbench_workers.parallel.plan import ModelPlan, TrainingConfig
 from spbench_workers.parallel.precision.formats import PRECISIONS
 from spbench_workers.spatial.exchange import Exchange
@@ -79,7 +79,7 @@ class Watch(TorchDispatchMode):
 @contextmanager
 def gloo_for_nccl(problems):
     """Let stages talk over gloo as if it were NCCL, and note what NCCL could not bear."""
-    receive, opened = NcclCarrier.receive, Exchange.__init__
+    receive, opened = NcclP2P.receive, Exchange.__init__
 
     def posting(self, messages, tag):
         return [Posted(pending) for pending in receive(self, messages, tag)]
@@ -96,7 +96,7 @@ def gloo_for_nccl(problems):
     with ExitStack() as stack:
         for target, name, value in (
             (opening, "nccl_refusal", lambda comm, device: ""),
-            (NcclCarrier, "receive", posting),
+            (NcclP2P, "receive", posting),
             (streams, "is_gpu", lambda device: True),
             (torch.cuda, "synchronize", waits_for_all),
             (Exchange, "__init__", opens),
@@ -182,7 +182,7 @@ def refused(comm, name, value, rank, words):
     setting = {name: value} if comm.rank == rank else {}
     with patch.object(opening, "nccl_refusal", lambda *_: ""), patch.dict(os.environ, setting):
         try:
-            opening.open_carrier("nccl", comm, torch.device("cpu"), (0,)).free()
+            opening.open_p2p("nccl", comm, torch.device("cpu"), (0,)).free()
         except CannotRunError as error:
             return "" if str(error) == words else str(error)
     return "" if words is None else "not refused"

@@ -279,7 +279,7 @@ def planted(fault, comm):
     if fault == "unmirrored":
         return patch.object(trainer.MirroredStatistics, "pass_others", lambda *_: None)
     if fault == "own-statistics":
-        return patch.object(building, "MemberKit", lambda _: DenseBuilder())
+        return patch.object(building, "SyncDenseBuilder", lambda _: DenseBuilder())
     if fault == "gradients-not-sent":
         nothing = dict.fromkeys(("send_gradients", "add_gradients"), lambda _: None)
         return patch.multiple(master_comm.MasterComm, **nothing)

@@ -8,9 +8,9 @@ import torch
 import torch.distributed as dist
 from mpi4py import MPI
 
-from spbench_workers import torch_group
 from spbench_workers.device.streams import finish
 from spbench_workers.errors import CannotRunError
+from spbench_workers.p2p import torch_group
 
 _OPS = {
     "sum": dist.ReduceOp.SUM,
@@ -50,7 +50,7 @@ class DistributedReduction:
         self._group = torch_group.acquire(comm, self._device)
         self._copy = None if source is result else partial(result.copy_, source)
         self._begin = partial(self._group.allreduce, result, _OPS[op])
-        self._work: torch_group.Pending | None = None
+        self._work: torch_group.TorchWork | None = None
 
     def run(self) -> None:
         self.start()

@@ -7,12 +7,8 @@ from collections.abc import Callable, Sequence
 import torch
 
 from spbench_workers.context import Context
-from spbench_workers.errors import CannotRunError
+from spbench_workers.errors import NothingToSpoilError
 from spbench_workers.spatial.exchange import Exchange
-
-
-class NothingToSpoilError(CannotRunError):
-    """A fault was to be planted in an exchange that brings this rank nothing."""
 
 
 def plant_in_halo(context: Context, exchange: Exchange) -> None:

@@ -17,11 +17,11 @@ from spbench_workers.halo.compare import Mismatch, compare_pixels, compare_value
 from spbench_workers.halo.reference import Expected, Reference
 from spbench_workers.halo.sampling import Sampling, sampling_of
 from spbench_workers.halo.whole_tile import look_for_strays, look_through
+from spbench_workers.p2p.memory import memory_of
 from spbench_workers.spatial.exchange import view
 from spbench_workers.spatial.gather import Gather
 from spbench_workers.spatial.pixels import Image
 from spbench_workers.spatial.tiling import Tiling
-from spbench_workers.spatial.transports import memory_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,11 +18,11 @@ from typing import Literal, get_args
 import torch
 from mpi4py import MPI
 
-from spbench_workers import torch_group
 from spbench_workers.device.streams import finish
 from spbench_workers.errors import CannotRunError
 from spbench_workers.link.pair import TAG, Pair
-from spbench_workers.spatial.transports import memory_of
+from spbench_workers.p2p import torch_group
+from spbench_workers.p2p.memory import memory_of
 from spbench_workers.timing import time_batch
 
 Path = Literal["pinned", "pointers", "nccl"]

@@ -64,7 +64,7 @@ def fused_stage(
     """Return a stage whose layers share exchanges; equal to the one that it is made of.
 
     Args:
-        stage: Layers of the model, made by a `TileKit`.
+        stage: Layers of the model, made by a `SpatialBuilder`.
         model: The model.
         first: The index of the first of them.
         tiling: The tiles of the model's image.

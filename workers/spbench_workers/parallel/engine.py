@@ -12,12 +12,12 @@ from torch import nn
 from spbench_core.layout.stages import Place
 from spbench_core.schedule.orders import Task
 from spbench_core.schedule.step import step_orders
-from spbench_workers.parallel.p2p.opening import open_carrier
+from spbench_workers.p2p.opening import open_p2p
 from spbench_workers.parallel.pipeline.building import build, check_fused
 from spbench_workers.parallel.pipeline.phases import phases_of
 from spbench_workers.parallel.pipeline.stage_io import stage_io_of, tags_of
 from spbench_workers.parallel.pipeline.stage_runner import ImageSource, StageRunner, part_of
-from spbench_workers.parallel.pipeline.warm_up import SilentCarrier, warm_up
+from spbench_workers.parallel.pipeline.warm_up import SilentP2P, warm_up
 from spbench_workers.parallel.plan import ModelPlan, TrainingConfig
 from spbench_workers.parallel.precision.arithmetic import Arithmetic
 from spbench_workers.parallel.precision.int8 import Ranges
@@ -64,7 +64,7 @@ class Engine:
         self.phases = phases_of(plan.device)
         self.places = plan.layout.places(world.rank)
         self._joints = world.Dup()
-        self._carrier = open_carrier(plan.backend, self._joints, plan.device, tags_of(plan.layout))
+        self._p2p = open_p2p(plan.backend, self._joints, plan.device, tags_of(plan.layout))
         self._built = [build(world, plan, place) for place in self.places]
         self.stages = tuple(built.module for built in self._built)
         self.arithmetic = Arithmetic(
@@ -188,7 +188,7 @@ class Engine:
         """Give back what MPI holds for it."""
         for built in self._built:
             built.free()
-        self._carrier.free()
+        self._p2p.free()
         self._joints.Free()
         if self._learner is not None:
             self._learner.free()
@@ -213,10 +213,10 @@ class Engine:
         """Return what runs a stage; silently, without messages, and without counting its time."""
         plan = self.plan
         own, (data,) = plan.layout.stages[place.stage], plan.model.flows[0]
-        carrier = SilentCarrier(self._carrier.on_device) if silent else self._carrier
+        p2p = SilentP2P(self._p2p.on_device) if silent else self._p2p
         return StageRunner(
             stage,
-            stage_io_of(carrier, self._world.rank, plan, place),
+            stage_io_of(p2p, self._world.rank, plan, place),
             part_of(
                 place.replica,
                 place.member,

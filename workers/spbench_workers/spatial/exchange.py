@@ -105,21 +105,21 @@ class Exchange:
         )
         self._bytes_a_pixel = batch * channels * dtype.itemsize
         self._sizes = [one.numel() * one.element_size() for one in outgoing]
-        self.transport, self._carrier, self.tried_ms = open_transport(transport, wiring)
-        self.memory_path = self._carrier.memory_path
-        self.bind = self._carrier.bind
-        self.start = self._carrier.start
-        self.progress = self._carrier.progress
-        self.wait = self._carrier.wait
-        self.unpack = self._carrier.unpack
-        self.release = self._carrier.release
-        self.poison = self._carrier.poison
-        self.free = self._carrier.free
+        self.transport, self._transport, self.tried_ms = open_transport(transport, wiring)
+        self.memory_path = self._transport.memory_path
+        self.bind = self._transport.bind
+        self.start = self._transport.start
+        self.progress = self._transport.progress
+        self.wait = self._transport.wait
+        self.unpack = self._transport.unpack
+        self.release = self._transport.release
+        self.poison = self._transport.poison
+        self.free = self._transport.free
 
     @property
     def received(self) -> Sequence[torch.Tensor]:
         """The pieces that have come, in the order of `expected`, from `wait` to `release`."""
-        return self._carrier.received
+        return self._transport.received
 
     @property
     def traffic(self) -> Traffic:

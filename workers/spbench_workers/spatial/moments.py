@@ -10,10 +10,10 @@ from mpi4py import MPI
 from spbench_core.layout.tiles import Box
 from spbench_workers.device.host_memory import host_memory_of, sent
 from spbench_workers.device.streams import is_gpu
+from spbench_workers.p2p.memory import memory_of
 from spbench_workers.spatial.comm_stats import SPENT
 from spbench_workers.spatial.exchange import view
 from spbench_workers.spatial.tiling import Tiling
-from spbench_workers.spatial.transports import memory_of
 
 
 @dataclass(frozen=True, slots=True)

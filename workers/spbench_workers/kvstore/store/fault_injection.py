@@ -12,7 +12,7 @@ from typing import TypeVar
 import numpy as np
 
 from spbench_workers.context import Context
-from spbench_workers.errors import CannotRunError
+from spbench_workers.errors import NothingToSpoilError
 from spbench_workers.kvstore.keys.arena import Array
 from spbench_workers.kvstore.keys.sharding import Slot
 from spbench_workers.kvstore.store.memory import StoreMemory
@@ -21,10 +21,6 @@ from spbench_workers.kvstore.store.server_shard import AsyncServerShard, SyncSer
 _Kind = TypeVar("_Kind")
 
 LOST, DOUBLED, WRONG = "lost-push", "double-push", "wrong-element"
-
-
-class NothingToSpoilError(CannotRunError):
-    """A fault was to be planted on a rank that has no element."""
 
 
 def spoil_gradients(context: Context, gradients: Sequence[Array]) -> None:

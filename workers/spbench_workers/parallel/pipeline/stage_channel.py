@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import torch
 
 from spbench_core.schedule.step import PENDING
-from spbench_workers.parallel.p2p import Carrier, Message, Pending
+from spbench_workers.p2p import P2P, Message, Pending
 from spbench_workers.parallel.pipeline.reshard import LocalShard, Reshard, Shape, reshards
 
 
@@ -24,7 +24,7 @@ class StageChannel:
     """Messages that follow each other, as one rank sees them.
 
     Attributes:
-        carrier: What carries them.
+        p2p: What carries them.
         tag: The same for all messages of this way, and for no others that start or end here.
         sizes: Images of each micro-batch of a step, in the order of the messages.
         reshards: By number of images, what goes between this rank and its peers.
@@ -33,7 +33,7 @@ class StageChannel:
         device: Where the tensors are.
     """
 
-    carrier: Carrier
+    p2p: P2P
     tag: int
     sizes: tuple[int, ...]
     reshards: dict[int, tuple[Reshard, ...]]
@@ -44,7 +44,7 @@ class StageChannel:
     @classmethod
     def between(
         cls,
-        carrier: Carrier,
+        p2p: P2P,
         tag: int,
         sizes: Sequence[int],
         mine: Mapping[int, LocalShard],
@@ -56,7 +56,7 @@ class StageChannel:
         """Return the way between this rank and some of a neighbour stage.
 
         Args:
-            carrier: What carries its messages.
+            p2p: What carries its messages.
             tag: Of this way's messages.
             sizes: Images of each micro-batch of a step.
             mine: By number of images, what this rank holds.
@@ -65,7 +65,7 @@ class StageChannel:
             device: Where the tensors are.
         """
         return cls(
-            carrier,
+            p2p,
             tag,
             tuple(sizes),
             {size: reshards(mine[size], peers[size]) for size in mine},
@@ -80,7 +80,7 @@ class StageChannel:
         for several in self.reshards.values():
             for reshard in several:
                 most[reshard.peer] = max(most.get(reshard.peer, 0), reshard.values)
-        on_device = self.carrier.on_device
+        on_device = self.p2p.on_device
         place = self.device if on_device else torch.device("cpu")
         pinned = self.device.type == "cuda" and not on_device
         return [
@@ -139,7 +139,7 @@ class Sender:
             for part, tensor, cut in zip(views, tensors, reshard.cuts, strict=True):
                 part.copy_(tensor[cut])
         messages = [slot.message(reshard) for reshard in way.reshards[size]]
-        slot.pending = way.carrier.send(messages, way.tag)
+        slot.pending = way.p2p.send(messages, way.tag)
         self.bytes += sum(vector.numel() for vector, _ in messages)
         self.messages += len(messages)
         self._turn += 1
@@ -192,5 +192,5 @@ class Receiver:
             return
         slot = self._slots[self._posted % PENDING]
         reshards_of = way.reshards[way.sizes[self._posted]]
-        slot.pending = way.carrier.receive(list(map(slot.message, reshards_of)), way.tag)
+        slot.pending = way.p2p.receive(list(map(slot.message, reshards_of)), way.tag)
         self._posted += 1

@@ -8,7 +8,7 @@ from itertools import product
 from spbench_core.layout.balance import layer_ranges
 from spbench_core.layout.groups import groups_of
 from spbench_core.layout.stages import ModelLayout, Place
-from spbench_workers.parallel.p2p import Carrier
+from spbench_workers.p2p import P2P
 from spbench_workers.parallel.pipeline.reshard import LocalShard, local_shard
 from spbench_workers.parallel.pipeline.stage_channel import Receiver, Sender, StageChannel
 from spbench_workers.parallel.pipeline.stage_runner import StageIO
@@ -39,11 +39,11 @@ def tags_of(layout: ModelLayout) -> tuple[int, ...]:
     return tuple(sorted({tag_of(layout, way, joint, backward=back) for way, joint, back in ways}))
 
 
-def stage_io_of(carrier: Carrier, rank: int, plan: ModelPlan, place: Place) -> StageIO:
+def stage_io_of(p2p: P2P, rank: int, plan: ModelPlan, place: Place) -> StageIO:
     """Return how a rank's stage is joined to those beside it.
 
     Args:
-        carrier: What carries messages among all ranks of the layout.
+        p2p: What carries messages among all ranks of the layout.
         rank: This one.
         plan: What is computed, and where.
         place: Where this rank stands.
@@ -52,9 +52,9 @@ def stage_io_of(carrier: Carrier, rank: int, plan: ModelPlan, place: Place) -> S
     groups = groups_of(plan.layout, rank, place.direction, round)
     before = after = None
     if groups.previous:
-        before = _ways(carrier, plan, place, place.stage - 1, groups.previous)
+        before = _ways(p2p, plan, place, place.stage - 1, groups.previous)
     if groups.next:
-        after = _ways(carrier, plan, place, place.stage + 1, groups.next)
+        after = _ways(p2p, plan, place, place.stage + 1, groups.next)
     return StageIO(
         inputs=Receiver(before(False)) if before else None,
         outputs=Sender(after(False)) if after else None,
@@ -64,7 +64,7 @@ def stage_io_of(carrier: Carrier, rank: int, plan: ModelPlan, place: Place) -> S
 
 
 def _ways(
-    carrier: Carrier, plan: ModelPlan, place: Place, other: int, ranks: tuple[int, ...]
+    p2p: P2P, plan: ModelPlan, place: Place, other: int, ranks: tuple[int, ...]
 ) -> Callable[[bool], StageChannel]:
     """Return what makes the way of maps, or of their gradients, to or from a stage beside."""
     layout, joint = plan.layout, min(place.stage, other)
@@ -82,7 +82,7 @@ def _ways(
     def way(backward: bool) -> StageChannel:
         tag = tag_of(layout, place.direction, joint, backward=backward)
         return StageChannel.between(
-            carrier, tag, sizes, mine, peers, dtype=plan.dtype, device=plan.device
+            p2p, tag, sizes, mine, peers, dtype=plan.dtype, device=plan.device
         )
 
     return way

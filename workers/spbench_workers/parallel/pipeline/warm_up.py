@@ -18,16 +18,16 @@ import torch
 from torch import nn
 
 from spbench_core.layout.micro_batches import MicroBatch
-from spbench_workers.parallel.p2p import Message, Pending
+from spbench_workers.p2p import Message, Pending
 from spbench_workers.parallel.pipeline.stage_runner import StageRunner
 
 
 @dataclass(frozen=True, slots=True)
-class SilentCarrier:
+class SilentP2P:
     """Sends nothing, and receives zeros.
 
     Attributes:
-        on_device: Whether messages lie in memory of the device, as those of the carrier do that
+        on_device: Whether messages lie in memory of the device, as those of the p2p do that
             comes after.
     """
 
@@ -62,7 +62,7 @@ def warm_up(
 
     Args:
         stage: The stage.
-        runner: Makes what runs it, over a `SilentCarrier`.
+        runner: Makes what runs it, over a `SilentP2P`.
         direction: Of the stage.
         batches: All micro-batches of a step.
         learns: Whether it is to learn; else only the evaluation is gone through.

@@ -24,7 +24,7 @@ from mpi4py import MPI
 from torch import nn
 
 from spbench_core.layout.stages import ModelLayout, Place
-from spbench_workers import torch_group
+from spbench_workers.p2p import torch_group
 from spbench_workers.spatial.gradients import sum_over
 
 BUCKET = 1 << 22

@@ -26,9 +26,9 @@ from torch import nn
 from spbench_core.layout.stages import ModelLayout, Place
 from spbench_workers.device.host_memory import HostMemory
 from spbench_workers.device.streams import is_gpu, streams_of
+from spbench_workers.p2p.memory import memory_of
 from spbench_workers.parallel.plan import MIRROR, OWNER
 from spbench_workers.parallel.training.gradients import BUCKET, FlatGradients
-from spbench_workers.spatial.transports import memory_of
 
 _GRADIENTS, _WEIGHTS = 0, 1
 _AHEAD = 2

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import torch
 from mpi4py import MPI
 
+from spbench_workers.p2p.memory import memory_of
 from spbench_workers.parallel.validation.reference import Key, Tensors
-from spbench_workers.spatial.transports import memory_of
 
 Cut = tuple[slice, ...]
 

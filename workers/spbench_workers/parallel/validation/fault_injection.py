@@ -8,15 +8,11 @@ import torch
 
 from spbench_core.layout.stages import Stage
 from spbench_workers.context import Context
-from spbench_workers.errors import CannotRunError
+from spbench_workers.errors import NothingToSpoilError
 from spbench_workers.parallel.engine import Engine
 from spbench_workers.parallel.pipeline.stage_channel import Receiver
 from spbench_workers.parallel.pipeline.stage_runner import StageRunner
 from spbench_workers.spatial.gather import Gather
-
-
-class NothingToSpoilError(CannotRunError):
-    """A fault was to be planted in a layout in which it changes nothing."""
 
 
 def plant(context: Context, engine: Engine) -> None:

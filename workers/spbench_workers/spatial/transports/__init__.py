@@ -120,12 +120,3 @@ class Transport(Protocol):
 
     def free(self) -> None:
         """Give everything back to MPI. All ranks must call it."""
-
-
-def memory_of(tensor: torch.Tensor) -> MPI.buffer:
-    """Return the memory that a view of the host spans, from its first value to its last."""
-    if tensor.numel() == 0:
-        return MPI.buffer.fromaddress(0, 0)
-    steps = zip(tensor.shape, tensor.stride(), strict=True)
-    last = sum((length - 1) * stride for length, stride in steps)
-    return MPI.buffer.fromaddress(tensor.data_ptr(), (last + 1) * tensor.element_size())

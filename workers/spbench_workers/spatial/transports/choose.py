@@ -12,13 +12,13 @@ from mpi4py import MPI
 from spbench_core.catalog.tiles import TRANSPORT_DEVICES
 from spbench_workers.comm import on_one_host
 from spbench_workers.device.streams import finish
+from spbench_workers.p2p.torch_group import nccl_refusal
 from spbench_workers.spatial.transports import Transport, TransportError, Wiring
 from spbench_workers.spatial.transports.datatype import DatatypeTransport
 from spbench_workers.spatial.transports.nccl import NcclTransport
 from spbench_workers.spatial.transports.packed import PackedTransport
 from spbench_workers.spatial.transports.shared import SharedTransport
 from spbench_workers.spatial.transports.staged import StagedTransport, device_pointers
-from spbench_workers.torch_group import nccl_refusal
 
 TRANSPORTS: Mapping[str, Callable[[Wiring], Transport]] = {
     "packed": PackedTransport,

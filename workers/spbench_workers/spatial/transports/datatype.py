@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import torch
 from mpi4py import MPI
 
-from spbench_workers.spatial.transports import Wiring, memory_of
+from spbench_workers.p2p.memory import memory_of
+from spbench_workers.spatial.transports import Wiring
 
 _UNITS = {2: MPI.UINT16_T, 4: MPI.UINT32_T, 8: MPI.UINT64_T}
 """A value of so many bytes, as MPI carries it: bit by bit, whatever torch means by it."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import torch
 
-from spbench_workers import torch_group
+from spbench_workers.p2p import Message, torch_group
 from spbench_workers.spatial.transports import TransportError, Wiring
 
 
@@ -27,7 +27,7 @@ class NcclTransport:
         self._buffers, self.received = _buffers(wiring)
         self._unpacks = wiring.unpacks(self.received)
         self._receives = _messages(self.received, wiring.sources)
-        self._works: list[torch_group.Pending] = []
+        self._works: list[torch_group.TorchWork] = []
         self._group = _acquired(wiring)
         self.bind(wiring.outgoing)
 
@@ -91,7 +91,7 @@ def _acquired(wiring: Wiring) -> torch_group.TorchGroup:
         raise TransportError(f"transport nccl: {error}; choose another transport") from error
 
 
-def _messages(pieces: Sequence[torch.Tensor], ranks: Sequence[int]) -> list[torch_group.Message]:
+def _messages(pieces: Sequence[torch.Tensor], ranks: Sequence[int]) -> list[Message]:
     """Return dense pieces as the vectors that they are in memory, whatever the order of axes."""
     vectors = [piece.as_strided((piece.numel(),), (1,)) for piece in pieces]
     return list(zip(vectors, ranks, strict=True))

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import torch
 from mpi4py import MPI
 
-from spbench_workers.spatial.transports import Wiring, memory_of
+from spbench_workers.p2p.memory import memory_of
+from spbench_workers.spatial.transports import Wiring
 
 
 class PackedTransport:

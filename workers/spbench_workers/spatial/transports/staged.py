@@ -10,7 +10,8 @@ from mpi4py import MPI
 from spbench_workers.device import mpi_memory
 from spbench_workers.device.streams import streams_of
 from spbench_workers.errors import CannotRunError
-from spbench_workers.spatial.transports import MemoryPath, Wiring, memory_of
+from spbench_workers.p2p.memory import memory_of
+from spbench_workers.spatial.transports import MemoryPath, Wiring
 
 
 class StagedTransport:

@@ -1,4 +1,4 @@
-"""Messages between stages over torch.distributed: gloo through the host, NCCL between GPUs.
+"""Messages over torch.distributed: gloo through the host, NCCL between GPUs.
 
 Ranks find each other, and each message ends, within the minutes that `torch_group` allows; then
 torch raises an error (gloo), or ends the process (NCCL).
@@ -11,14 +11,13 @@ from collections.abc import Sequence
 import torch
 from mpi4py import MPI
 
-from spbench_workers import torch_group
 from spbench_workers.device.streams import finish
-from spbench_workers.parallel.p2p import Message
+from spbench_workers.p2p import Message, torch_group
 
 HOST = torch.device("cpu")
 
 
-class GlooCarrier:
+class GlooP2P:
     """Sends and receives that gloo tells apart by their tags.
 
     Args:
@@ -34,11 +33,11 @@ class GlooCarrier:
         self._comm = comm
         self._group = torch_group.acquire(comm, HOST)
 
-    def send(self, messages: Sequence[Message], tag: int) -> list[torch_group.Pending]:
+    def send(self, messages: Sequence[Message], tag: int) -> list[torch_group.TorchWork]:
         """Start to send."""
         return self._group.exchange((), messages, tag)
 
-    def receive(self, messages: Sequence[Message], tag: int) -> list[torch_group.Pending]:
+    def receive(self, messages: Sequence[Message], tag: int) -> list[torch_group.TorchWork]:
         """Start to receive."""
         return self._group.exchange(messages, (), tag)
 
@@ -47,7 +46,7 @@ class GlooCarrier:
         torch_group.release(self._comm, HOST)
 
 
-class NcclCarrier:
+class NcclP2P:
     """A group of NCCL for each tag; messages of one call go in one batch.
 
     What NCCL has been asked for runs on a stream of the group, one batch after the other, and a
@@ -71,11 +70,11 @@ class NcclCarrier:
         for tag in tags:
             self._meet(comm, tag)
 
-    def send(self, messages: Sequence[Message], tag: int) -> list[torch_group.Pending]:
+    def send(self, messages: Sequence[Message], tag: int) -> list[torch_group.TorchWork]:
         """Start to send."""
         return self._groups[tag].exchange((), messages, tag)
 
-    def receive(self, messages: Sequence[Message], tag: int) -> list[torch_group.Pending]:
+    def receive(self, messages: Sequence[Message], tag: int) -> list[torch_group.TorchWork]:
         """Start to receive."""
         return self._groups[tag].exchange(messages, (), tag)
 

@@ -1,4 +1,4 @@
-"""Messages between stages over MPI, from and to memory of the host."""
+"""Messages over MPI, from and to memory of the host."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from mpi4py import MPI
 
-from spbench_workers.parallel.p2p import Message
-from spbench_workers.spatial.transports import memory_of
+from spbench_workers.p2p import Message
+from spbench_workers.p2p.memory import memory_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class MpiRequests:
 
 
 @dataclass(frozen=True, slots=True)
-class MpiCarrier:
+class MpiP2P:
     """Sends and receives that MPI tells apart by their tags.
 
     Attributes:

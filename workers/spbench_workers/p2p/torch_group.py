@@ -21,6 +21,7 @@ from spbench_workers.comm import on_one_host
 from spbench_workers.device.choice import address_of
 from spbench_workers.device.streams import finish
 from spbench_workers.errors import CannotRunError
+from spbench_workers.p2p import Message, Pending
 
 _TIMEOUT = timedelta(minutes=5)
 """To find each other, and for one exchange."""
@@ -31,16 +32,11 @@ class GroupError(CannotRunError):
     """Ranks cannot make a group."""
 
 
-Message = tuple[torch.Tensor, int]
-"""A dense vector, and the rank that it goes to or comes from."""
 _Made = TypeVar("_Made")
 
 
-class Pending(Protocol):
-    """Something under way."""
-
-    def wait(self) -> object:
-        """Wait for it: the host, or on a GPU the current stream."""
+class TorchWork(Pending, Protocol):
+    """A call of torch.distributed under way."""
 
     def is_completed(self) -> bool:
         """Whether it has ended."""
@@ -51,11 +47,11 @@ class _Backend(Protocol):
 
     @property
     def supports_coalescing(self) -> bool: ...
-    def send(self, tensors: list[torch.Tensor], rank: int, tag: int, /) -> Pending: ...
-    def recv(self, tensors: list[torch.Tensor], rank: int, tag: int, /) -> Pending: ...
-    def allreduce(self, tensors: list[torch.Tensor], options: Any, /) -> Pending: ...
+    def send(self, tensors: list[torch.Tensor], rank: int, tag: int, /) -> TorchWork: ...
+    def recv(self, tensors: list[torch.Tensor], rank: int, tag: int, /) -> TorchWork: ...
+    def allreduce(self, tensors: list[torch.Tensor], options: Any, /) -> TorchWork: ...
     def _start_coalescing(self) -> None: ...
-    def _end_coalescing(self) -> Pending: ...
+    def _end_coalescing(self) -> TorchWork: ...
     def shutdown(self) -> None: ...
     def abort(self) -> None: ...
 
@@ -78,7 +74,7 @@ class TorchGroup:
 
     def exchange(
         self, receives: Sequence[Message], sends: Sequence[Message], tag: int
-    ) -> list[Pending]:
+    ) -> list[TorchWork]:
         """Start to send and receive. Ranks start their exchanges in the same order."""
         if not (receives or sends):
             return []
@@ -88,7 +84,7 @@ class TorchGroup:
             return [self.backend._end_coalescing()]
         return self._post(receives, sends, tag)
 
-    def allreduce(self, vector: torch.Tensor, op: Any) -> Pending:
+    def allreduce(self, vector: torch.Tensor, op: Any) -> TorchWork:
         """Start to reduce a vector of each rank, in place, by a ``torch.distributed.ReduceOp``."""
         options = dist.AllreduceOptions()
         options.reduceOp = op
@@ -100,7 +96,7 @@ class TorchGroup:
 
     def _post(
         self, receives: Sequence[Message], sends: Sequence[Message], tag: int
-    ) -> list[Pending]:
+    ) -> list[TorchWork]:
         posted = [self.backend.recv([vector], rank, tag) for vector, rank in receives]
         return posted + [self.backend.send([vector], rank, tag) for vector, rank in sends]
 

@@ -1,4 +1,4 @@
-"""The carrier that a plan names."""
+"""Opens the point-to-point messages of a backend, by its name."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import torch
 from mpi4py import MPI
 
 from spbench_workers.errors import CannotRunError
-from spbench_workers.parallel.p2p import Carrier
-from spbench_workers.parallel.p2p.mpi import MpiCarrier
-from spbench_workers.parallel.p2p.torch_distributed import GlooCarrier, NcclCarrier
-from spbench_workers.torch_group import nccl_refusal
+from spbench_workers.p2p import P2P
+from spbench_workers.p2p.mpi import MpiP2P
+from spbench_workers.p2p.torch_distributed import GlooP2P, NcclP2P
+from spbench_workers.p2p.torch_group import nccl_refusal
 
 BACKENDS = ("mpi", "gloo", "nccl")
 _HOLDING = ("CUDA_DEVICE_MAX_CONNECTIONS", "CUDA_LAUNCH_BLOCKING")
@@ -20,10 +20,8 @@ _HOLDING = ("CUDA_DEVICE_MAX_CONNECTIONS", "CUDA_LAUNCH_BLOCKING")
 all streams share one queue to the GPU, or each launch waits for its end."""
 
 
-def open_carrier(
-    backend: str, comm: MPI.Intracomm, device: torch.device, tags: Sequence[int]
-) -> Carrier:
-    """Return what carries messages between stages. All ranks must call it.
+def open_p2p(backend: str, comm: MPI.Intracomm, device: torch.device, tags: Sequence[int]) -> P2P:
+    """Return the point-to-point messages of a backend. All ranks must call it.
 
     Args:
         backend: One of `BACKENDS`.
@@ -37,14 +35,14 @@ def open_carrier(
     """
     match backend:
         case "mpi":
-            return MpiCarrier(comm)
+            return MpiP2P(comm)
         case "gloo":
-            return GlooCarrier(comm)
+            return GlooP2P(comm)
         case "nccl":
             if reason := nccl_refusal(comm, device):
                 raise CannotRunError(f"backend nccl {reason}; take backend mpi or gloo")
             _refuse_holding(comm, os.environ)
-            return NcclCarrier(comm, device, tags)
+            return NcclP2P(comm, device, tags)
     raise ValueError(f"{backend!r} is none of {', '.join(BACKENDS)}")
 
 

@@ -1,4 +1,4 @@
-"""What carries the messages between stages: MPI, or torch.distributed by gloo or by NCCL.
+"""Point-to-point messages between ranks: over MPI, or over torch.distributed by gloo or NCCL.
 
 A message is known by its two ranks, its tag, and its turn among those of that tag between them: of
 one tag a rank starts to send, and to receive, in the order that the other end knows. NCCL has no
@@ -28,8 +28,8 @@ class Pending(Protocol):
         """
 
 
-class Carrier(Protocol):
-    """Carries messages between the ranks of a communicator."""
+class P2P(Protocol):
+    """Messages between the ranks of a communicator."""
 
     @property
     def on_device(self) -> bool:
