@@ -62,9 +62,11 @@ def validate(
 
 
 def schema(
-    what: Annotated[str, typer.Argument(help="suite, report or plan.")] = "suite",
+    what: Annotated[str, typer.Argument(help="suite, report, plan, cluster or profile.")] = "suite",
 ) -> None:
-    """Print the JSON Schema of suites (for editors), reports or plans."""
+    """Print the JSON Schema of suites (for editors), reports, plans, clusters or profiles."""
+    from spbench.suites.settings import json_schema
+
     if what == "suite":
         from spbench.suites.json_schema import suite_schema
 
@@ -77,8 +79,17 @@ def schema(
         from spbench.planner.output.plan_json import plan_schema
 
         document = plan_schema()
+    elif what == "cluster":
+        from spbench.planner.cluster.reader import ClusterFile
+
+        document = json_schema(ClusterFile)
+    elif what == "profile":
+        from spbench.planner.profile.json_reader import ProfileFile
+
+        document = json_schema(ProfileFile)
     else:
-        raise UsageError(f"there is no schema of {what!r}; there are suite, report and plan")
+        known = "suite, report, plan, cluster and profile"
+        raise UsageError(f"there is no schema of {what!r}; there are {known}")
     print(json.dumps(document, indent=1))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +18,11 @@ class Range:
     def has(self, value: float) -> bool:
         """Return whether a number is in it."""
         return self.least <= value <= self.most or (self.zero and value == 0)
+
+    def json_schema(self) -> dict[str, Any]:
+        """Return the JSON Schema of a number in it."""
+        ends = {"type": "number", "minimum": self.least, "maximum": self.most}
+        return {"anyOf": [ends, {"const": 0}]} if self.zero else ends
 
     def __str__(self) -> str:
         ends = f"from {_short(self.least)} to {_short(self.most)} {self.unit}".rstrip()

@@ -6,6 +6,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from spbench.suites.settings import json_schema
+
 SCHEMA = "spbench.report/1"
 
 Status = Literal["passed", "failed", "error", "timeout", "cancelled", "skipped"]
@@ -166,7 +168,4 @@ class Report(_Part):
 
 def report_schema() -> dict[str, Any]:
     """Return the JSON Schema of a report."""
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        **Report.model_json_schema(by_alias=True, mode="serialization"),
-    }
+    return json_schema(Report, mode="serialization")

@@ -30,6 +30,11 @@ class Findings:
         """How many errors were found so far, those that are told only once included."""
         return self._count
 
+    @property
+    def diagnostics(self) -> list[Diagnostic]:
+        """The errors found so far, each once."""
+        return list(self._found.values())
+
     def mark_option(self, path: KeyPath, option: str) -> None:
         """Remember that the value at a path came from a command-line option."""
         self._options[path] = option
@@ -94,4 +99,4 @@ class Findings:
             SuiteError: There are some.
         """
         if self._found:
-            raise SuiteError(self._found.values())
+            raise SuiteError(self.diagnostics)

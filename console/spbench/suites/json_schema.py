@@ -8,6 +8,7 @@ from typing import Any
 from spbench.suites.case import SCHEMA, STATISTICS
 from spbench.suites.expectations import metric_names
 from spbench.suites.model import SuiteFile
+from spbench.suites.settings import json_schema
 from spbench_core.catalog import BENCHMARKS
 from spbench_core.catalog.benchmark import Benchmark
 
@@ -16,7 +17,7 @@ _NP = {"type": "integer", "minimum": 1, "description": "ranks"}
 
 def suite_schema() -> dict[str, Any]:
     """Return the JSON Schema (draft 2020-12), with each benchmark's own parameters."""
-    schema = SuiteFile.model_json_schema()
+    schema = json_schema(SuiteFile)
     definitions = schema["$defs"]
     env = definitions["LaunchSettings"]["properties"]["env"]
     for written in env.get("patternProperties", {}).values():
@@ -31,11 +32,7 @@ def suite_schema() -> dict[str, Any]:
         }
         for name, benchmark in BENCHMARKS.items()
     ]
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        **schema,
-        "title": SCHEMA,
-    }
+    return schema | {"title": SCHEMA}
 
 
 def _sections(benchmark: Benchmark) -> dict[str, Any]:

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import ConfigDict, Field, StringConstraints
 from pydantic.json_schema import SkipJsonSchema
 
-from spbench.suites.settings import LaunchSettings
+from spbench.suites.settings import LaunchSettings, StrictModel
 
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)]
 Swept = dict[str, Annotated[list[Any], Field(min_length=1)]]
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
-
-
-class Bound(_Strict):
+class Bound(StrictModel):
     """The bounds of one expectation."""
 
     model_config = ConfigDict(json_schema_extra={"minProperties": 1})
@@ -28,7 +24,7 @@ class Bound(_Strict):
     min: float | SkipJsonSchema[None] = Field(default=None, description="the least value allowed")
 
 
-class CaseEntry(_Strict):
+class CaseEntry(StrictModel):
     """One entry of ``cases:``; it makes one case, or one for each point of its sweep."""
 
     name: Name = Field(description="the case's name, unlike any other in the suite")
@@ -49,7 +45,7 @@ class CaseEntry(_Strict):
     )
 
 
-class SuiteFile(_Strict):
+class SuiteFile(StrictModel):
     """A whole suite file."""
 
     schema_: Literal["spbench.suite/1"] = Field(alias="schema", description="the format")

@@ -2,29 +2,41 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+import re
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 
 LAUNCHERS = ("mpirun_rsh", "hydra", "openmpi", "srun")
 """The launcher modules of ``spbench.launch``."""
 
+_ENV_NAME = r"^[A-Za-z_][A-Za-z0-9_]*$"
 
-def _not_ours(name: str) -> str:
-    if name.startswith("SPBENCH_"):
-        raise ValueError("names that begin with SPBENCH_ are spbench's own")
+
+def _variable(name: str) -> str:
+    if name.startswith("SPBENCH_") or not re.fullmatch(_ENV_NAME, name):
+        use = "letters, digits and _ with no digit first; SPBENCH_... is spbench's own"
+        raise ValueError(f"{name!r} cannot name an environment variable: use {use}")
     return name
 
 
-EnvName = Annotated[
-    str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$"), AfterValidator(_not_ours)
-]
+EnvName = Annotated[str, StringConstraints(pattern=_ENV_NAME), BeforeValidator(_variable)]
 
 
-class LaunchSettings(BaseModel):
-    """The keys of ``launch:``, each with its default."""
+class StrictModel(BaseModel):
+    """A mapping in a file: unknown keys are errors, and no value is converted to another type."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+
+def json_schema(model: type[BaseModel], **options: Any) -> dict[str, Any]:
+    """Return the JSON Schema (draft 2020-12) of the files that a model reads or writes."""
+    draft = "https://json-schema.org/draft/2020-12/schema"
+    return {"$schema": draft, **model.model_json_schema(by_alias=True, **options)}
+
+
+class LaunchSettings(StrictModel):
+    """The keys of ``launch:``, each with its default."""
 
     launcher: Literal["auto", "mpirun_rsh", "hydra", "openmpi", "srun"] = Field(
         default="auto",

@@ -1,24 +1,26 @@
-"""pydantic's errors about the shape of a suite file, in plain sentences at their places."""
+"""pydantic's errors about the shape of a file, in plain sentences at their places."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, get_args
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from spbench.errors import SuiteError, did_you_mean
 from spbench.suites.case import SCHEMA
 from spbench.suites.findings import Findings
-from spbench.suites.model import Bound, CaseEntry, SuiteFile
-from spbench.suites.settings import LaunchSettings
+from spbench.suites.model import SuiteFile
 from spbench.suites.yaml_nodes import Document, KeyPath, Mark, Node
 
 _EXPECTED = {
     "string_type": "text",
     "int_type": "a whole number",
     "float_type": "a number",
+    "bool_type": "true or false",
     "finite_number": "a finite number",
     "list_type": "a list",
     "tuple_type": "a list",
@@ -28,11 +30,11 @@ _EXPECTED = {
     "greater_than_equal": "at least {ge:g}",
     "less_than_equal": "at most {le:g}",
     "literal_error": "{expected}",
-    "too_short": "a list with at least one item",
+    "too_short": "{whole} with at least one item",
+    "string_too_short": "text that is not empty",
     "string_too_long": "at most {max_length} characters long",
 }
 _NAME = "letters, digits and . _ - with a letter or digit first"
-_ENV_NAME = "letters, digits and _ with no digit first; SPBENCH_... is spbench's own"
 
 
 def check_shape(data: Mapping[str, Any], findings: Findings) -> SuiteFile | None:
@@ -40,12 +42,17 @@ def check_shape(data: Mapping[str, Any], findings: Findings) -> SuiteFile | None
     try:
         return SuiteFile.model_validate(data)
     except ValidationError as error:
-        grouped: dict[KeyPath, list[ErrorDetails]] = {}
-        for detail in error.errors(include_url=False):
-            grouped.setdefault(_within(data, detail), []).append(detail)
-    for path, details in grouped.items():
-        _tell(path, details, findings)
+        tell(error, data, findings, SuiteFile)
     return None
+
+
+def tell(error: ValidationError, data: Any, findings: Findings, model: type[BaseModel]) -> None:
+    """Tell ``findings`` what is wrong in the data of a file, by pydantic's errors of its model."""
+    grouped: dict[KeyPath, list[ErrorDetails]] = {}
+    for detail in error.errors(include_url=False):
+        grouped.setdefault(_within(data, detail), []).append(detail)
+    for path, details in grouped.items():
+        _tell(path, details, findings, model)
 
 
 def complaint(**part: Any) -> str | None:
@@ -85,20 +92,26 @@ def _within(data: Any, detail: ErrorDetails) -> KeyPath:
     return path
 
 
-def _tell(path: KeyPath, details: list[ErrorDetails], findings: Findings) -> None:
-    changing = [d for d in details if d["type"] not in ("missing", "none_required")]
+def _tell(
+    path: KeyPath, details: list[ErrorDetails], findings: Findings, model: type[BaseModel]
+) -> None:
+    changing = []
     for detail in details:
+        at = findings.at_key if detail["loc"][-1:] == ("[key]",) else findings.at_value
         if detail["type"] == "missing":
-            findings.at_value(path, f"{_whole(path)} lacks the key {detail['loc'][-1]!r}")
+            at(path, f"{_whole(path, model)} lacks the key {detail['loc'][-1]!r}")
+        elif detail["type"] == "value_error":  # a validator's own sentence
+            at(path, str(detail["ctx"]["error"]))
+        elif detail["type"] != "none_required":
+            changing.append(detail)
     if not changing:
         return
-    first = changing[0]
-    if first["type"] == "extra_forbidden":
-        findings.at_key(path, _unknown_key(path))
-    elif first["loc"][-1] == "[key]":
-        findings.at_key(path, f"{path[-1]!r} cannot name an environment variable: use {_ENV_NAME}")
+    if changing[0]["type"] == "extra_forbidden":
+        findings.at_key(path, _unknown_key(path, model))
+    elif not path:
+        findings.at_value(path, f"{_whole(path, model)} begins with 'schema: {_schema(model)}'")
     else:
-        findings.at_value(path, _wrong_value(path, changing))
+        findings.at_value(path, _wrong_value(path, changing) + _example(path, model))
 
 
 def _wrong_value(path: KeyPath, details: list[ErrorDetails]) -> str:
@@ -121,6 +134,7 @@ def _expected(detail: ErrorDetails) -> str:
     if detail["type"] == "literal_error":
         *most, last = _choices(detail)
         return f"{', '.join(most)} or {last}" if most else last
+    context["whole"] = "a mapping" if context.get("field_type") == "Dictionary" else "a list"
     template = _EXPECTED.get(detail["type"])
     return template.format(**context) if template else f"valid ({detail['msg']})"
 
@@ -131,24 +145,33 @@ def _choices(detail: ErrorDetails) -> list[str]:
     return str(detail["ctx"]["expected"]).replace("'", "").replace(" or ", ", ").split(", ")
 
 
-def _unknown_key(path: KeyPath) -> str:
-    known = _known_keys(path[:-1])
+def _unknown_key(path: KeyPath, model: type[BaseModel]) -> str:
+    known = [field.alias or name for name, field in _fields(path[:-1], model).items()]
     near = did_you_mean(str(path[-1]), known) or f" (known: {', '.join(known)})"
-    return f"unknown key {path[-1]!r} in {_whole(path[:-1])}{near}"
+    return f"unknown key {path[-1]!r} in {_whole(path[:-1], model)}{near}"
 
 
-def _known_keys(path: KeyPath) -> list[str]:
+def _example(path: KeyPath, model: type[BaseModel]) -> str:
+    field = _fields(path[:-1], model).get(str(path[-1]))
+    return f" (such as {json.dumps(field.examples[0])})" if field and field.examples else ""
+
+
+def _fields(path: KeyPath, model: Any) -> dict[str, FieldInfo]:
+    """Return the fields of the model at a path; a list or a mapping has none."""
+    for part in path:
+        keys = getattr(model, "model_fields", None)
+        model = keys[part].annotation if keys else get_args(model)[-1]
+    return getattr(model, "model_fields", {})
+
+
+def _whole(path: KeyPath, model: type[BaseModel]) -> str:
     if not path:
-        return ["schema", *(name for name in SuiteFile.model_fields if name != "schema_")]
-    if path[-1] == "launch":
-        return list(LaunchSettings.model_fields)
-    return list(CaseEntry.model_fields if len(path) == 2 else Bound.model_fields)
+        return "the " + _schema(model).removeprefix("spbench.").partition("/")[0]
+    return "the case" if len(path) == 2 and path[0] == "cases" else dotted(path)
 
 
-def _whole(path: KeyPath) -> str:
-    if not path:
-        return "the suite"
-    return dotted(path) if path[-1] == "launch" or len(path) > 2 else "the case"
+def _schema(model: type[BaseModel]) -> str:
+    return str(get_args(model.model_fields["schema_"].annotation)[0])
 
 
 def dotted(path: KeyPath) -> str:

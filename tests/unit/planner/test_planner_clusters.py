@@ -1,6 +1,8 @@
 import json
 from contextlib import suppress
+from pathlib import Path
 
+import jsonschema
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,9 +20,12 @@ from spbench.planner.cluster.machines import (
 )
 from spbench.planner.cluster.measured import cluster_from_run, fitted_link
 from spbench.planner.cluster.quantities import BYTES, RATES, SECONDS, quantity
+from spbench.planner.cluster.reader import ClusterFile
 from spbench.planner.cluster.yaml_file import load_cluster, read_cluster
 from spbench.planner.errors import ClusterError, PlannerError
 from spbench.record.folder import RunFolder
+from spbench.suites.settings import json_schema
+from spbench.suites.yaml_nodes import compose
 
 TEXT = """\
 schema: spbench.cluster/1
@@ -63,26 +68,33 @@ def test_a_cluster_of_mixed_kinds_is_read():
 @pytest.mark.parametrize(
     ("old", "new", "error"),
     [
-        ("spbench.cluster/1", "x", "c.yaml:1:9: error: the schema must be spbench.cluster/1"),
+        ("spbench.cluster/1", "x", "c.yaml:1:9: error: schema must be spbench.cluster/1, not 'x'"),
         ("16GB", "16GBs", "c.yaml:4:18: error: '16GBs' is no number with one of the units B, kB"),
-        ("16GB", "-1", "needs a memory from 1 to 1e18 bytes"),
-        ("16GB", "0", "needs a memory from 1 to 1e18 bytes"),
-        ("speed: 2.5", "speed: 1e308", "the device a100 needs a speed from 1e-6 to 1e6"),
-        ("speed: 2.5", "speed: 1e-320", "the device a100 needs a speed from 1e-6 to 1e6"),
+        ("16GB", "-1", "c.yaml:4:18: error: memory must be from 1 to 1e18 bytes, not -1"),
+        ("16GB", "0", "memory must be from 1 to 1e18 bytes, not 0"),
+        ("speed: 2.5", "speed: 1e308", "speed must be from 1e-6 to 1e6, not 1e+308"),
+        ("speed: 2.5", "speed: 1e-320", "c.yaml:5:32: error: speed must be from 1e-6"),
         ("speed: 2.5", f"speed: 1{'0' * 400}", "is no finite number"),
-        ("bandwidth: 10GB/s", "bandwidth: 1e-320", "bandwidths from 1 to 1e18 bytes a second"),
+        ("bandwidth: 10GB/s", "bandwidth: 1e-320", "bandwidth must be from 1 to 1e18 bytes a se"),
         ("bandwidth: 10GB/s", "bandwidth: 9e999999GB/s", "is no finite number"),
-        ("speed: 2.5", "sped: 2.5", "'sped' is no key here (did you mean speed?)"),
-        ("bandwidth: 10GB/s", "latency: 1", "the link fast needs a bandwidth"),
-        ("bandwidth: 10GB/s", "bandwidth: 0", "the link fast needs bandwidths from 1 to 1e18"),
+        ("speed: 2.5", "sped: 2.5", "unknown key 'sped' in devices.a100 (did you mean sp"),
+        ("bandwidth: 10GB/s", "latency: 1", "links.fast lacks the key 'bandwidth'"),
+        ("bandwidth: 10GB/s", "bandwidth: 0", "bandwidth must be from 1 to 1e18"),
         ("bandwidth: 10GB/s", "bandwidth: .inf", "is no finite number"),
         ("between: ethernet", "between: ether", "no link is called 'ether' (did you mean eth"),
         ("between: ethernet", "", "has machines without a link between them"),
         ("{v100: 2}, link: nvlink", "{v100: 2}", "has several devices and no link for them"),
-        ("{v100: 2}", "{v100: 0}", "number of devices must be a whole number from 1"),
+        ("{v100: 2}", "{v100: 0}", "machines[0].devices.v100 must be at least 1, not 0"),
         ("{v100: 2}", "{p100: 2}", "no device is called 'p100' (did you mean v100?)"),
-        ("{v100: 2}", "8", "devices must be a mapping of kinds to counts"),
-        ("count: 2", "count: 0", "count must be a whole number from 1 to 65536"),
+        ("{v100: 2}", "{v100: 70000}", "machines[0].devices.v100 must be at most 65536"),
+        ("{v100: 2}", "{v100: 2.5}", "machines[0].devices.v100 must be a whole number, not 2.5"),
+        ("{v100: 2}", "8", 'devices must be a mapping, not 8 (such as {"v100": 8})'),
+        ("{v100: 2}", "{}", "devices must be a mapping with at least one item, not a mapping"),
+        (
+            "count: 2",
+            "count: 0",
+            "c.yaml:11:59: error: machines[0].count must be at least 1, not 0",
+        ),
         (
             "{v100: 2}, link: nvlink, count: 2",
             "{v100: 65536}, link: nvlink, count: 65536",
@@ -91,10 +103,11 @@ def test_a_cluster_of_mixed_kinds_is_read():
         ("big, devices", "rack-1, devices", "the machine 'rack-1' stands twice"),
         ("[big, rack-0]", "[big, rack]", "no machine is called 'rack' (did you mean rack-"),
         ("[big, rack-0]", "[big]", "a pair is {machines: [a, b], link: name}"),
-        (", link: fast}", "}", "the pair needs a link"),
-        ("between", "betwen", "'betwen' is no key here (did you mean between?)"),
-        ("name: mixed", "name: [1]", "the name must be text"),
-        ("machines:\n", "machines: []\nold:\n", "a list of at least one machine"),
+        (", link: fast}", "}", "pairs[0] lacks the key 'link'"),
+        ("between", "betwen", "unknown key 'betwen' in the cluster (did you mean between?)"),
+        ("between: ethernet", "between:", "between must be text, not empty"),
+        ("name: mixed", "name: [1]", "c.yaml:2:7: error: name must be text, not a list"),
+        ("machines:\n", "machines: []\nold:\n", "machines must be a list with at least one item"),
         ("name: mixed", "name: mixed\nname: twice", "the key 'name' stands twice"),
     ],
 )
@@ -103,9 +116,77 @@ def test_wrong_clusters_are_told_at_their_place(old, new, error):
     assert error in errors_of(TEXT.replace(old, new, 1))
 
 
+def test_all_errors_of_a_cluster_come_at_once():
+    text = TEXT.replace("16GB", "16GBs").replace("{v100: 2}", "{p100: 0}")
+    text = text.replace("between: ethernet", "between: ether\npair: []")
+    text = text.replace("[big, rack-0], link: fast", "[big, big], link: slow")
+    assert errors_of(text).replace("c.yaml:", "").replace(" error:", "").splitlines() == [
+        "4:18: '16GBs' is no number with one of the units B, kB, MB, GB, TB, KiB, MiB, GiB, TiB",
+        "11:28: no device is called 'p100' (did you mean v100?)",
+        "11:34: machines[0].devices.p100 must be at least 1, not 0",
+        "14:10: no link is called 'ether' (did you mean ethernet?)",
+        "15:1: unknown key 'pair' in the cluster (did you mean pairs?)",
+        "17:16: a pair is {machines: [a, b], link: name} of two machines",
+        "17:34: no link is called 'slow'",
+    ]
+
+
+def test_a_link_and_a_pair_of_machines_stand_once():
+    twice = TEXT + "  - {machines: [rack-0, big], link: nvlink}\n"
+    assert "c.yaml:17:16: error: these machines have a link of their own above" in errors_of(twice)
+
+
+SCHEMA = json_schema(ClusterFile)
+VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
+
+
+def test_the_schema_takes_what_is_read():
+    jsonschema.Draft202012Validator.check_schema(SCHEMA)
+    examples = Path(__file__).parents[3] / "docs" / "examples"
+    texts = [TEXT, *(path.read_text() for path in examples.glob("*.yaml"))]
+    assert len(texts) == 2
+    for text in texts:
+        read_cluster(text, "c.yaml", "c")
+        VALIDATOR.validate(compose(text).root.data)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("spbench.cluster/1", "spbench.cluster/2"),
+        ("16GB", "16GBs"),
+        ("16GB", "-1"),
+        ("speed: 2.5", "speed: 0"),
+        ("speed: 2.5", "speed: 2s"),
+        ("speed: 2.5", "sped: 2.5"),
+        ("bandwidth: 10GB/s", "latency: 1"),
+        ("bandwidth: 10GB/s", "bandwidth: 10GB"),
+        ("{v100: 2}", "{v100: 0}"),
+        ("{v100: 2}", "{}"),
+        ("count: 2", "count: 0"),
+        ("between: ethernet", "between:"),
+        ("[big, rack-0]", "[big]"),
+        (", link: fast}", "}"),
+        ("between", "betwen"),
+        ("name: mixed", "name: [1]"),
+        ("machines:\n", "old:\n"),
+    ],
+)
+def test_the_schema_refuses_what_is_not_read(old, new):
+    text = TEXT.replace(old, new, 1)
+    assert errors_of(text)
+    assert not VALIDATOR.is_valid(compose(text).root.data)
+
+
 @pytest.mark.parametrize("text", ["", "3", "[a]", "a: [", "machines: 3\nschema: spbench.cluster/1"])
 def test_what_is_no_cluster_is_told(text):
     assert errors_of(text).startswith("c.yaml:")
+
+
+@pytest.mark.parametrize("text", ["", "3", "[a]"])
+def test_what_is_no_mapping_is_told_how_a_cluster_begins(text):
+    told = "c.yaml:1:1: error: the cluster begins with 'schema: spbench.cluster/1'"
+    assert errors_of(text) == told
 
 
 @settings(max_examples=60, deadline=None)

@@ -1,6 +1,9 @@
 import json
 import math
+from copy import deepcopy
+from pathlib import Path
 
+import jsonschema
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -9,8 +12,10 @@ from made_up import SHARED, chain, diamond, layer
 from spbench.planner.errors import PlannerError, ProfileError
 from spbench.planner.profile.files import load_profile
 from spbench.planner.profile.json_file import read_profile_json, write_profile_json
+from spbench.planner.profile.json_reader import ProfileFile
 from spbench.planner.profile.layers import PER_BATCH, BatchMeasurement, LayerProfile, Profile
 from spbench.planner.profile.torchgraph import read_torchgraph, write_torchgraph
+from spbench.suites.settings import json_schema
 
 NODE = (
     "{} -- {} -- forward_compute_time={}, backward_compute_time=2, activation_size={},"
@@ -140,19 +145,28 @@ def test_json_errors_have_line_and_column():
 @pytest.mark.parametrize(
     ("changes", "error"),
     [
-        ({"schema": "x"}, "the schema must be 'spbench.profile/1'"),
-        ({"batch_size": 0}, "batch_size must be a whole number from 1 to 262144"),
-        ({"batch_size": 10**30}, "batch_size must be a whole number from 1 to 262144"),
-        ({"layers": []}, "layers must be a list of at least one layer"),
-        ({"layers": [3]}, "a layer is an object"),
-        ({"layers": [{"name": "a"}]}, "forward_ms is missing"),
+        ({"schema": "x"}, "p.json:1:12: error: schema must be spbench.profile/1, not 'x'"),
+        ({"batch_size": 0}, "batch_size must be at least 1, not 0"),
+        ({"batch_size": 1.5}, "batch_size must be a whole number, not 1.5"),
+        ({"batch_size": 10**30}, "batch_size must be at most 262144, not 1000000"),
+        ({"layers": []}, "layers must be a list with at least one item, not an empty list"),
+        ({"layers": [3]}, "layers[0] must be a mapping, not 3"),
+        ({"layers": [{"name": "a"}]}, "layers[0] lacks the key 'forward_ms'"),
         ({"edges": [["a", "z"]]}, "no layer is called 'z'"),
         ({"edges": [["a", "b"], ["b", "a"]]}, "this edge closes a cycle"),
         ({"edges": [["a", "b"], ["a", "b"]]}, "the edge stands twice"),
         ({"edges": ["ab"]}, "an edge is a pair of names"),
-        ({"edge": []}, "'edge' is no key here (did you mean edges?)"),
+        ({"edge": []}, "unknown key 'edge' in the profile (did you mean edges?)"),
         ({"also": [{"batch_size": 4, "layers": []}]}, "layers must be a list"),
-        ({"name": 3}, "the name must be text"),
+        ({"name": 3}, "name must be text, not 3"),
+        ({"origin": None}, "origin must be a mapping, not empty"),
+        ({"origin": {}}, "origin lacks the key 'model'"),
+        ({"origin": {"model": "m", "rank": 2}}, "unknown key 'rank' in origin (did you mean ranks"),
+        ({"origin": {"model": "m", "ranks": 0}}, "origin.ranks must be at least 1, not 0"),
+        (
+            {"origin": {"model": "m", "params": {"depth": [1]}}},
+            "origin.params.depth must be text or a whole number or a number or true or false, not",
+        ),
     ],
 )
 def test_wrong_json_is_told(changes, error):
@@ -163,11 +177,11 @@ def test_wrong_json_is_told(changes, error):
     ("text", "error"),
     [
         ('{"schema": ', "p.json:1:12: error: this is no JSON"),
-        ("[]", "a profile is an object"),
+        ("[]", "p.json:1:1: error: the profile begins with 'schema: spbench.profile/1'"),
         ('{"a": 1, "a": 2}', "the key 'a' stands twice"),
-        ("3", "a profile is an object"),
+        ("3", "the profile begins with"),
         ("[" * 100_000, "p.json:1:1: error: this is no profile: its brackets are nested too"),
-        ('{"batch_size": %s}' % ("9" * 5000), "batch_size must be a whole number from 1"),
+        ('{"batch_size": %s}' % ("9" * 5000), "batch_size must be a whole number, not inf"),
     ],
 )
 def test_what_is_no_profile_is_told(text, error):
@@ -199,7 +213,9 @@ def test_without_layers_their_names_are_no_further_errors():
     layers = document()["layers"]
     also = [{"batch_size": 8, "layers": layers}]
     errors = json_errors(document(layers=[], edges=[["a", "b"]], also=also))
-    assert errors == "p.json:1:60: error: layers must be a list of at least one layer"
+    assert errors == (
+        "p.json:1:60: error: layers must be a list with at least one item, not an empty list"
+    )
 
 
 def test_not_a_number_is_no_time():
@@ -209,6 +225,76 @@ def test_not_a_number_is_no_time():
     errors = json_errors(content)
     assert "forward_ms is no finite number" in errors
     assert "backward_ms must be a number" in errors
+
+
+def test_all_errors_of_a_profile_come_at_once():
+    content = document(
+        edges=[["a", "z"], ["a", "b"], ["a", "b"]],
+        also=[{"batch_size": 4, "layers": document()["layers"][:1]}],
+        layer=[],
+    )
+    content["layers"][0]["forward_ms"] = -1
+    del content["layers"][1]["parameter_bytes"]
+    content["layers"][1]["name"] = "a"
+    errors = [line.partition(" error: ")[2] for line in json_errors(content).splitlines()]
+    assert errors == [
+        "forward_ms is negative",
+        "layers[1] lacks the key 'parameter_bytes'",
+        "the layer 'a' stands twice",
+        "no layer is called 'z'",
+        "no layer is called 'b'",
+        "no layer is called 'b'",
+        "these must be the profile's layers in its order",
+        "unknown key 'layer' in the profile (did you mean layers?)",
+    ]
+
+
+SCHEMA = json_schema(ProfileFile)
+VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
+EXAMPLE = json.loads(
+    (Path(__file__).parents[3] / "docs" / "examples" / "resnet-20.json").read_text()
+)
+
+
+def test_the_schema_takes_what_is_read():
+    jsonschema.Draft202012Validator.check_schema(SCHEMA)
+    assert "also" in EXAMPLE
+    assert "origin" in EXAMPLE
+    for content in (EXAMPLE, document()):
+        read_profile_json(json.dumps(content), "p.json", "p")
+        VALIDATOR.validate(content)
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("schema",), "spbench.profile/2"),
+        (("name",), 3),
+        (("batch_size",), 0),
+        (("batch_size",), 1 << 19),
+        (("layers",), []),
+        (("layers", 0, "name"), ""),
+        (("layers", 0, "forward_ms"), "1"),
+        (("layers", 0, "forward_ms"), -1.0),
+        (("layers", 0, "forward_ms"), 1e-12),
+        (("layers", 0, "parameter_bytes"), None),
+        (("layers", 0, "colour"), "red"),
+        (("edges", 0), ["stem"]),
+        (("also", 0, "layers", 0, "kept_bytes"), 1e30),
+        (("also", 0, "batch_size"), 2.5),
+        (("origin", "ranks"), 0),
+        (("origin", "params", "depth"), [1]),
+        (("origin",), None),
+    ],
+)
+def test_the_schema_refuses_what_is_not_read(path, value):
+    content = deepcopy(EXAMPLE)
+    part = content
+    for key in path[:-1]:
+        part = part[key]
+    part[path[-1]] = value
+    assert json_errors(content)
+    assert not VALIDATOR.is_valid(content)
 
 
 names = st.text(st.characters(categories=["L", "N"]), min_size=1, max_size=5)
@@ -280,7 +366,7 @@ def test_torchgraph_needs_a_batch_size(tmp_path):
 
 @pytest.mark.parametrize(
     ("text", "words"),
-    [("", "is empty"), (" \n", "is empty"), (" null\n", "a profile is an object")],
+    [("", "is empty"), (" \n", "is empty"), (" null\n", "the profile begins with")],
 )
 def test_a_file_with_nothing_in_it_is_no_torchgraph(tmp_path, text, words):
     path = tmp_path / "p.json"

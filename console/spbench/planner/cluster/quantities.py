@@ -5,7 +5,14 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation, Overflow
+from typing import Any
+
+from pydantic import GetCoreSchemaHandler, ValidationInfo
+from pydantic_core import core_schema
+
+from spbench.planner.ranges import Range
 
 _DECIMAL = {"": "1", "k": "1e3", "M": "1e6", "G": "1e9", "T": "1e12"}
 _BINARY = {f"{prefix}i": 1024**power for power, prefix in enumerate("KMGT", 1)}
@@ -15,7 +22,38 @@ RATES = {f"{unit}/s": factor for unit, factor in BYTES.items()} | {
 }
 SECONDS = {"s": Decimal(1), "ms": Decimal("1e-3"), "us": Decimal("1e-6"), "ns": Decimal("1e-9")}
 
-_WRITTEN = re.compile(r"([0-9.]+(?:[eE][-+]?[0-9]+)?)\s*([A-Za-z/]+)")
+_NUMBER = r"[0-9.]+(?:[eE][-+]?[0-9]+)?"
+_WRITTEN = re.compile(rf"({_NUMBER})\s*([A-Za-z/]+)")
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """The annotation of a field of a pydantic model that is read by `quantity`, within a range."""
+
+    units: Mapping[str, Decimal]
+    allowed: Range
+
+    def read(self, value: object, info: ValidationInfo) -> float:
+        """Return the quantity.
+
+        Raises:
+            ValueError: It is none, or out of its range.
+        """
+        number = quantity(value, self.units)
+        if not self.allowed.has(number):
+            raise ValueError(f"{info.field_name} must be {self.allowed}, not {value!r}")
+        return number
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> core_schema.CoreSchema:
+        return core_schema.with_info_before_validator_function(self.read, handler(source))
+
+    def __get_pydantic_json_schema__(self, *_: Any) -> dict[str, Any]:
+        number = self.allowed.json_schema()
+        units = "|".join(self.units)
+        written = {"type": "string", "pattern": rf"^\s*{_NUMBER}\s*({units})\s*$"}
+        return {"anyOf": [number, written]} if units else number
 
 
 def quantity(value: object, units: Mapping[str, Decimal]) -> float:

@@ -24,12 +24,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from spbench.errors import Diagnostic, SuiteError
+from pydantic import ValidationError
+
+from spbench.errors import Diagnostic
 from spbench.planner.cluster.machines import Cluster
-from spbench.planner.cluster.reader import ClusterReader
-from spbench.planner.errors import ClusterError
+from spbench.planner.cluster.reader import ClusterFile
+from spbench.planner.errors import ClusterError, PlannerError
 from spbench.planner.profile.files import read_text
 from spbench.suites.findings import Findings
+from spbench.suites.wording import tell
 from spbench.suites.yaml_nodes import YamlError, compose
 
 MAX_BYTES = 4 << 20
@@ -57,10 +60,13 @@ def read_cluster(text: str, file: str, name: str) -> Cluster:
         mark = error.mark
         raise ClusterError([Diagnostic(file, mark.line, mark.column, str(error))]) from None
     findings = Findings(file, document)
+    data = document.root.data
     try:
-        cluster = ClusterReader(findings).cluster(document.root.data, name)
-        findings.raise_if_any()
-    except SuiteError as error:
-        raise ClusterError(error.diagnostics) from None
-    assert cluster is not None  # else there were findings
+        cluster = ClusterFile.read(data).cluster(name)
+    except ValidationError as error:
+        tell(error, data, findings, ClusterFile)
+    except PlannerError as error:
+        findings.at_value((), str(error))
+    if findings.count:
+        raise ClusterError(findings.diagnostics)
     return cluster

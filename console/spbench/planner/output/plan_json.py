@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from spbench.planner.plans import Mode, Plan, PlanStage
 from spbench_core.schedule.orders import Schedule
+from spbench.suites.settings import json_schema
 
 SCHEMA = "spbench.plan/1"
 
@@ -126,7 +127,4 @@ def _stage(plan: Plan, stage: PlanStage) -> dict[str, Any]:
 
 def plan_schema() -> dict[str, Any]:
     """Return the JSON Schema of a plan."""
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        **PlanFile.model_json_schema(by_alias=True, mode="serialization"),
-    }
+    return json_schema(PlanFile, mode="serialization")

@@ -1,18 +1,6 @@
 """The planner's own profiles, ``spbench.profile/1``, in JSON.
 
-``schema``      "spbench.profile/1"
-``name``        what was measured; the file's name where it is left out
-``batch_size``  samples in a batch when the layers were measured, from 1
-``layers``      a list, in an order in which they can run: ``name``, ``forward_ms``,
-                ``backward_ms``, ``activation_bytes`` (the output), ``parameter_bytes``; optional
-                ``description``, ``working_bytes`` (needed at most while it runs, 0 if left out)
-                and ``kept_bytes`` (kept from forward until backward, the output if left out)
-``edges``       pairs of names, ``["from", "to"]``: the second reads the first one's output; left
-                out, the layers are a chain
-``also``        optional: the same at further batch sizes, rising; each ``batch_size`` and
-                ``layers``, which repeat the names and may leave out ``parameter_bytes``
-``origin``      optional: the model that it is of, ``model`` and ``params`` as `model.profile` has
-                them, ``ranks`` that did the same work at once, and ``threads`` of each
+`profile_reader.ProfileFile` has the keys; ``spbench schema profile`` prints their schema.
 
 Times are milliseconds of one device for the whole batch, sizes are bytes.
 """
@@ -20,15 +8,18 @@ Times are milliseconds of one device for the whole batch, sizes are bytes.
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from typing import Any
 
-from spbench.errors import Diagnostic, SuiteError
+from pydantic import ValidationError
+
+from spbench.errors import Diagnostic
 from spbench.planner.errors import ProfileError
-from spbench.planner.profile.json_reader import SCHEMA, ProfileReader
+from spbench.planner.profile.json_reader import SCHEMA, ProfileFile
 from spbench.planner.profile.layers import NUMBERS, PER_BATCH, LayerProfile, Profile
-from spbench.planner.profile.origin import written_origin
 from spbench.suites.findings import Findings
-from spbench.suites.yaml_nodes import Document, KeyPath, Mark, Node, YamlError, compose
+from spbench.suites.wording import tell
+from spbench.suites.yaml_nodes import Document, Mark, Node, YamlError, compose
 
 _MANY_DIGITS = 100
 
@@ -49,11 +40,12 @@ def read_profile_json(text: str, file: str, name: str) -> Profile:
         raise ProfileError([Diagnostic(file, 1, 1, told)]) from None
     except _TwiceError as error:
         raise ProfileError([Diagnostic(file, 1, 1, str(error))]) from None
-    reader = ProfileReader()
-    profile = reader.profile(data, name)
-    if profile is None:
-        raise ProfileError(_placed(reader.found, text, file))
-    return profile
+    try:
+        return ProfileFile.read(data).profile(name)
+    except ValidationError as error:
+        findings = Findings(file, _document(text))
+        tell(error, data, findings, ProfileFile)
+        raise ProfileError(findings.diagnostics) from None
 
 
 def write_profile_json(profile: Profile) -> str:
@@ -75,7 +67,7 @@ def write_profile_json(profile: Profile) -> str:
             for point in profile.also
         ]
     if profile.origin:
-        content["origin"] = written_origin(profile.origin)
+        content["origin"] = asdict(profile.origin) | {"params": dict(profile.origin.params)}
     return json.dumps(content, indent=1, allow_nan=False) + "\n"
 
 
@@ -103,17 +95,9 @@ def _no_key_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _placed(found: list[tuple[KeyPath, str]], text: str, file: str) -> list[Diagnostic]:
-    """Give each error the place of its path: JSON is YAML, and its reader knows all places."""
+def _document(text: str) -> Document:
+    """Return a JSON text with the places of its values: JSON is YAML."""
     try:
-        document = compose(text)
+        return compose(text)
     except YamlError:
-        document = Document(Node(Mark(1, 1), None))
-    findings = Findings(file, document)
-    for path, message in found:
-        findings.at_value(path, message)
-    try:
-        findings.raise_if_any()
-    except SuiteError as error:
-        return list(error.diagnostics)
-    return []
+        return Document(Node(Mark(1, 1), None))
