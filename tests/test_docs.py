@@ -1,4 +1,4 @@
-"""Every command in the README and in docs/ runs, and ends as the text says."""
+"""Every command in README.md, CONTRIBUTING.md and docs/ runs, and ends as the text says."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ import pytest
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(180)]
 
 REPOSITORY = Path(__file__).parent.parent
-PAGES = sorted([REPOSITORY / "README.md", *(REPOSITORY / "docs").rglob("*.md")])
+AT_THE_TOP = [REPOSITORY / "README.md", REPOSITORY / "CONTRIBUTING.md"]
+PAGES = sorted([*AT_THE_TOP, *(REPOSITORY / "docs").rglob("*.md")])
 BIN = Path(sys.executable).parent
 
 

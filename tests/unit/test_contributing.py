@@ -1,0 +1,38 @@
+"""What those who join are given says the same in all places."""
+
+import re
+import tomllib
+
+import yaml
+
+from running import REPOSITORY
+
+
+def recipe(target):
+    """The commands of a target of the Makefile, with its variables as they are by default."""
+    text = (REPOSITORY / "Makefile").read_text()
+    [lines] = re.findall(rf"^{target}:.*\n((?:\t.*\n)+)", text, re.MULTILINE)
+    return [line.strip().replace("$(BIN)", ".venv/bin") for line in lines.splitlines()]
+
+
+def test_pre_commit_runs_what_make_lint_runs():
+    [repo] = yaml.safe_load((REPOSITORY / ".pre-commit-config.yaml").read_text())["repos"]
+    assert [hook["entry"] for hook in repo["hooks"]] == recipe("lint")
+    # Nothing is fetched: the tools are those of the Makefile's environment.
+    assert repo["repo"] == "local"
+    for hook in repo["hooks"]:
+        assert (hook["language"], hook["pass_filenames"]) == ("system", False)
+
+
+def test_the_checks_are_targets_of_the_makefile():
+    page = (REPOSITORY / "CONTRIBUTING.md").read_text()
+    targets = re.findall(r"^make ([a-z]+)$", page, re.MULTILINE)
+    assert targets == ["help", "unit", "lint", "types", "unit", "test"]
+    assert all(recipe(target) for target in targets)
+
+
+def test_the_projects_pages_are_there():
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+    assert project["urls"]
+    for path in project["urls"].values():
+        assert (REPOSITORY / path).exists(), path
