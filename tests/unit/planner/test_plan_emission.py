@@ -144,10 +144,10 @@ def test_an_origin_is_read_back():
     text = write_profile_json(FIVE)
     assert read_profile_json(text, "five.json", "five") == FIVE
     for wrong, sentence in (
-        ({"model": 3}, "an object with a model"),
-        ({"model": "resnet", "rank": 2}, "'rank' is no key"),
-        ({"model": "resnet", "ranks": 0}, "whole numbers from 1"),
-        ({"model": "resnet", "params": {"depth": [1]}}, "an object of numbers"),
+        ({"model": 3}, "origin.model must be text, not 3"),
+        ({"model": "resnet", "rank": 2}, "unknown key 'rank' in origin"),
+        ({"model": "resnet", "ranks": 0}, "origin.ranks must be at least 1, not 0"),
+        ({"model": "resnet", "params": {"depth": [1]}}, "origin.params.depth must be text or a"),
     ):
         told = json.dumps(json.loads(text) | {"origin": wrong})
         with pytest.raises(PlannerError, match=sentence):
