@@ -162,7 +162,7 @@ def share_lines(case: CaseState, columns: int | None = None) -> Iterator[str]:
 
 
 def _parts(case: CaseState) -> Iterator[str]:
-    """What a case's line tells, the most important first; shares have a line of their own."""
+    """The parts of a case's line, the most important first; shares have a line of their own."""
     times = case.summary("time_ms")
     if times is not None:
         yield f"{number(times.p50):>8} ms"

@@ -1,4 +1,4 @@
-"""What ``spbench plan`` prints of its plans."""
+"""Output of ``spbench plan`` in each of its formats."""
 
 from __future__ import annotations
 

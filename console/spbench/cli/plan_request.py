@@ -1,4 +1,4 @@
-"""What ``spbench plan`` is asked for, in words, to batch sizes and a cluster."""
+"""Arguments of ``spbench plan``, from words to batch sizes and a cluster."""
 
 from __future__ import annotations
 

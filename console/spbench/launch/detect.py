@@ -1,4 +1,4 @@
-"""Which MPI library the ranks' interpreter has, and which launcher starts its ranks."""
+"""Detection of the ranks' MPI library, and of the launcher that starts its ranks."""
 
 from __future__ import annotations
 

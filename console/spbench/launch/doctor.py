@@ -1,4 +1,4 @@
-"""What a run would find on this machine, subject by subject."""
+"""Findings about this machine, subject by subject, as a run would meet them."""
 
 from __future__ import annotations
 

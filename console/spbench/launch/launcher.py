@@ -1,4 +1,4 @@
-"""What a launcher module gives, and what it is given."""
+"""The interface of a launcher module, and the job that it is given."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class JobSpec:
 
     @property
     def binding(self) -> Literal["core", "numa", "none"]:
-        """What ``bind`` comes to: auto is a core for each rank that has one to itself."""
+        """The binding that ``bind`` means: auto is a core for each rank that has one to itself."""
         if self.settings.bind != "auto":
             return self.settings.bind
         threads = self.settings.threads

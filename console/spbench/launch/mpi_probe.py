@@ -1,4 +1,4 @@
-"""What an interpreter says of its MPI library: the question, and how its answer is read."""
+"""Probe of an interpreter's MPI library: the question, and the reader of its answer."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ _MARKS = (
 
 
 class LackingError(MissingError):
-    """What an interpreter lacks, and what mends it."""
+    """An interpreter that lacks something: what it is, and what mends it."""
 
     def __init__(self, what: str, mend: str) -> None:
         super().__init__(f"{what}: {mend}")

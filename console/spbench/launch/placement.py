@@ -1,4 +1,4 @@
-"""Which rank runs on which host."""
+"""Placement of ranks on hosts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each rank runs: setup lines, container, interpreter and worker, as argv."""
+"""The program of each rank: setup lines, container, interpreter and worker, as argv."""
 
 from __future__ import annotations
 

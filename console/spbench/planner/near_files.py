@@ -19,7 +19,7 @@ _CLUSTER = re.compile(rb"^\s*schema\s*:\s*['\"]?spbench\.cluster/", re.MULTILINE
 
 @dataclass(frozen=True, slots=True)
 class NearFiles:
-    """What a folder and its usual places have, those that changed last first.
+    """Profiles and clusters in a folder and its usual places, those that changed last first.
 
     Names are relative to the folder.
 

@@ -48,7 +48,7 @@ class PlanStage:
 
     @property
     def replicas(self) -> int:
-        """How many devices share each micro-batch of the stage."""
+        """Devices that share each micro-batch of the stage."""
         return len(self.devices)
 
 
@@ -71,7 +71,7 @@ class Baseline:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How to train one model on one cluster.
+    """A parallel plan: stages, their devices and the micro-batches of one model on one cluster.
 
     Attributes:
         mode: The search that found it; states are numbered as that search numbers them.
@@ -108,7 +108,7 @@ class Plan:
 
     @property
     def rounds(self) -> int:
-        """How many stages each device has; more than one in ``interleaved`` plans."""
+        """Stages of each device; more than one in ``interleaved`` plans."""
         return len(self.stages) // len(self.together)
 
     @property
@@ -121,7 +121,7 @@ class Plan:
 
     @property
     def states(self) -> int:
-        """How many states the profile has."""
+        """Number of states of the profile."""
         return len(self.state_names)
 
     def hpgo_stages(self) -> list[tuple[int, int, int, list[int]]]:

@@ -18,7 +18,7 @@ from spbench.planner.simulation.step import Simulation, simulate
 
 @dataclass(frozen=True, slots=True)
 class PlanRequest:
-    """What to plan.
+    """A request for a plan, in the words of the command line.
 
     Attributes:
         profile: The profile's file; absolute.

@@ -1,4 +1,4 @@
-"""How a model is trained: what a plan must know beside the model and the cluster."""
+"""Training parameters of a plan: batch sizes and the memory of optimizer and activations."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from spbench.planner.ranges import MAX_BATCH, MEMORIES, SCALINGS
 
 @dataclass(frozen=True, slots=True)
 class Training:
-    """One training step.
+    """The parameters of one training step.
 
     Attributes:
         global_batch_size: Samples of a step over all devices.

@@ -45,7 +45,7 @@ class Sweep:
 
     @property
     def size(self) -> int:
-        """How many points there are before any is excluded."""
+        """Number of points before any is excluded."""
         rows = min(map(len, self.zipped.values()), default=1)
         return math.prod(map(len, self.matrix.values())) * rows
 

@@ -27,7 +27,7 @@ class Findings:
 
     @property
     def count(self) -> int:
-        """How many errors were found so far, those that are told only once included."""
+        """Number of errors found so far, those that are told only once included."""
         return self._count
 
     @property

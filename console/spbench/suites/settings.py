@@ -1,4 +1,4 @@
-"""How a job is launched: the ``launch:`` keys of a suite, merged and checked."""
+"""Launch settings: the ``launch:`` keys of a suite, and models of files in general."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class Mark(NamedTuple):
 
 
 class NodePlace(NamedTuple):
-    """Where a key (or a list's item) and its value stand."""
+    """The places of a key (or a list's item) and of its value."""
 
     key: Mark
     value: Mark

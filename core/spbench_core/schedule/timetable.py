@@ -11,7 +11,7 @@ from spbench_core.schedule.orders import StageSchedule, Task, interleaved_order,
 
 
 class Timed(Protocol):
-    """What the times of a stage are taken from; `plans.Stage` says what they mean."""
+    """The times of a stage that a timetable needs; `plans.Stage` says what they mean."""
 
     @property
     def forward_s(self) -> float: ...
@@ -80,7 +80,7 @@ def timetable(stages: Sequence[Timed], schedule: StageSchedule, micro_batches: i
 
 @dataclass(slots=True)
 class _Row:
-    """One stage on its way through a step.
+    """The state of one stage while a step is simulated.
 
     Attributes:
         most: Micro-batches in flight.
@@ -156,7 +156,7 @@ def rounds_timetable(stages: Sequence[Timed], rounds: int, micro_batches: int) -
 
 
 class _Step:
-    """A step on its way.
+    """The state of an interleaved step while it is simulated.
 
     Args:
         stages: All of them.

@@ -1,4 +1,4 @@
-"""Which hostfiles there are to choose from, and which hosts were chosen."""
+"""Hostfiles to choose from, and the hosts that were chosen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a launcher's program is, and what it says of itself."""
+"""A launcher's program: its path and version, searched for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a host has said of itself, and what of it stands in a run's way."""
+"""A host's answer: what it has, and the findings that stand in a run's way."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def _library_text(found: Mapping[str, Any]) -> str | None:
 
 
 def _interpreter(python: str, answer: Mapping[str, Any]) -> tuple[Finding, ...]:
-    """What speaks against the interpreter itself: then its packages do not matter."""
+    """Findings against the interpreter itself: then its packages do not matter."""
     version = answer["python"]
     if answer["probe"] is None:
         text = f"{python} is not there; python3 ({version}) answered instead"

@@ -1,4 +1,4 @@
-"""What a host is asked: a command for its shell, and the program that the command takes in."""
+"""The question to a host: a command for its shell, and the program that the command takes in."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which hosts cannot be reached by ssh, before a launch is tried."""
+"""Hosts that cannot be reached by ssh, found before a launch is tried."""
 
 from __future__ import annotations
 

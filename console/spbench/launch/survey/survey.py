@@ -1,4 +1,4 @@
-"""What each host of a run has, asked of all of them at once."""
+"""The survey of a run's hosts: each is asked what it has, all of them at once."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ Part = tuple[int, float]
 
 
 class MessageCost(NamedTuple):
-    """What a message takes: seconds for each byte, and seconds whatever its size."""
+    """The cost of a message: seconds for each byte, and seconds whatever its size."""
 
     per_byte: float
     latency: float

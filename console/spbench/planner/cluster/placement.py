@@ -1,4 +1,4 @@
-"""Where the devices of the next stage can be, by HPGO's three policies.
+"""Device placement of the next stage by HPGO's policies: fresh, append and scatter first.
 
 Each of them leaves the first devices of every machine in use and the others free, so what is in
 use is one count a machine. A group of devices is what lies between two such counts.
@@ -30,7 +30,7 @@ class DeviceGroup:
 
     @property
     def held(self) -> Counts:
-        """How many devices of each machine are in it."""
+        """Devices of each machine that are in it."""
         return tuple(last - first for first, last in zip(self.first, self.last, strict=True))
 
     def devices(self, sizes: Counts) -> tuple[int, ...]:

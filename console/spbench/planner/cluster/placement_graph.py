@@ -1,4 +1,4 @@
-"""Which devices the stages can have: a graph of what is in use before and after each of them.
+"""The placement graph: an edge is a group of devices, from those in use before to those after.
 
 A stage goes from what is in use before it to what is in use after it, and a plan is a way from
 the empty cluster. On a large cluster stages have whole multiples of a unit of devices, so that
@@ -16,7 +16,7 @@ from spbench.planner.cluster.placement import POLICIES, Counts, DeviceGroup, Pla
 
 @dataclass(frozen=True, slots=True)
 class PlacementGraph:
-    """The groups that stages can have.
+    """The edges of the placement graph: the groups that stages can have.
 
     Attributes:
         groups: All of them, those with the most devices in use after them first.

@@ -1,4 +1,4 @@
-"""What a plan is held against: data parallelism in three ways, and two plain pipelines.
+"""Baselines of a plan: data parallelism in three ways, PipeDream's pipeline and GPipe's.
 
 The three are HPGO's, with its overlap that credits each device with the whole batch's backward
 pass (src/layerwise/analysis/cc_overlap.rs, parallelism/gradient_accumulation.rs). The straight

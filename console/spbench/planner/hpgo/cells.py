@@ -1,4 +1,4 @@
-"""What HPGO's search keeps: a cell for each set of devices in use and each last group."""
+"""Cells of HPGO's dynamic program: one for each set of devices in use and each last group."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SLACK = 1.0 + 1e-12
 
 @dataclass(frozen=True, slots=True)
 class TableSearch:
-    """One search.
+    """The limits of one search: pipelines, workers and the bound on a block.
 
     Attributes:
         workers: Into how many parts a pipeline's devices are dealt; a stage has one or more.

@@ -80,7 +80,7 @@ def work_of(states: States, training: Training) -> HpgoWork:
 
 @dataclass(frozen=True, slots=True)
 class Wires:
-    """HPGO's picture of a cluster: one bandwidth within machines and two between them.
+    """HPGO's model of a cluster: one bandwidth within machines and two between them.
 
     Attributes:
         sizes: Devices of each machine.

@@ -1,4 +1,4 @@
-"""The simplest plans: no split, and one device a stage in the devices' order."""
+"""PipeDream's straight pipeline, one device a stage in the devices' order, and no split."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ Following = Callable[[Counts, int], tuple[Counts, ...]]
 
 
 class Table:
-    """The search over some states.
+    """The table of HPGO's dynamic program over some states.
 
     Args:
         work: The model.

@@ -24,7 +24,7 @@ ITERATIONS = {"warmup": 2, "iterations": 7}
 
 @dataclass(frozen=True, slots=True)
 class Emitted:
-    """A suite of one case.
+    """The suite that runs a plan, of one case.
 
     Attributes:
         text: Its YAML.

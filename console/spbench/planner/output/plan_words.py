@@ -1,4 +1,4 @@
-"""What a plan, a step and a verification come to, in words and cells for any table."""
+"""Plans, steps and verifications in words, and as cells for any table."""
 
 from __future__ import annotations
 

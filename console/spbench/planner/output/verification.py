@@ -16,7 +16,7 @@ _ELSEWHERE = ("allreduce_ms", "optimizer_ms", "bubble_ms")
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """One figure, in milliseconds."""
+    """One time as it was predicted and as it was measured, in milliseconds."""
 
     predicted_ms: float
     measured_ms: float

@@ -66,7 +66,7 @@ Antichain = tuple[int, ...]
 
 
 class _Reached(NamedTuple):
-    """Antichains in the order in which they were met, and which can follow each."""
+    """The antichains found so far, in the order of the search, with the successors of each."""
 
     found: list[Antichain]
     children: list[list[int]]
@@ -95,7 +95,7 @@ def _reachable(profile: Profile, graph: LayerGraph) -> _Reached:
 
 
 def _next_antichains(graph: LayerGraph, chain: Antichain) -> Iterable[Antichain]:
-    """Yield what comes of one layer's step to one of its successors."""
+    """Yield the antichains that follow when one layer gives way to one of its successors."""
     members = [*_augmented(graph, chain), *chain]
     mask = _mask(members)
     for node in members:

@@ -1,4 +1,4 @@
-"""What a model costs, layer by layer, as it was measured."""
+"""Profiles: the measured times and sizes of a model, layer by layer."""
 
 from __future__ import annotations
 

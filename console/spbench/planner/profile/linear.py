@@ -1,4 +1,4 @@
-"""Few states for the search of mode ``best``: one chain of cuts instead of all downsets.
+"""A linear order of few states for mode ``best``: one chain of cuts instead of all downsets.
 
 The chain takes one layer at a time, in an order that the edges allow, so that the cuts on its way
 send little: it looks for the least mean of what a cut sends, over the compute time at which it is
@@ -62,7 +62,7 @@ def _crossing(profile: Profile, graph: LayerGraph, mask: int) -> float:
 
 
 class _Way(NamedTuple):
-    """A way to a downset: what its cuts send, each for as long as it is the next one."""
+    """A chain of cuts up to a downset: what they send, each for as long as it is the next one."""
 
     area: float
     compute: float
@@ -101,7 +101,7 @@ def _go(
     way: _Way,
     layer: int,
 ) -> None:
-    """Take one more layer, and keep the way if it is the best to where it leads."""
+    """Take one more layer, and keep the chain if it is the best to its downset."""
     reached = mask | 1 << layer
     took = profile.layers[layer].forward_ms + profile.layers[layer].backward_ms
     known = found.get(reached)

@@ -1,4 +1,4 @@
-"""Which model a profile is of: what lets a plan of it be run."""
+"""The origin of a profile: its model and parameters, by which a plan of it can be run."""
 
 from __future__ import annotations
 

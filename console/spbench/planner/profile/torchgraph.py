@@ -65,7 +65,7 @@ def write_torchgraph(profile: Profile) -> str:
 
 @dataclass(slots=True)
 class _Draft:
-    """What is read so far, and what is wrong with it."""
+    """A torchgraph while it is read: nodes and edges so far, and the errors."""
 
     file: str
     layers: list[LayerProfile] = field(default_factory=list)

@@ -36,7 +36,7 @@ _LEEWAY = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class _Tails:
-    """The stages from one on, by bound and by a state; see the module.
+    """The dynamic program's table of the stages from one on, by bound and by a state.
 
     Attributes:
         group: The group of the stage after the first one, by index; -1 where there is none.
@@ -52,7 +52,7 @@ class _Tails:
 
 
 class Bounded:
-    """The search at one micro-batch size and under one schedule.
+    """The dynamic program over cuts and groups at one micro-batch size and under one schedule.
 
     Args:
         cost_model: The costs.
@@ -124,7 +124,7 @@ class Bounded:
         following: tuple[Floats, ...],
         bounds: Floats,
     ) -> None:
-        """Fill in what is best after a group, by the last state that it has."""
+        """Fill in the best stages after a group, by the last state that it has."""
         np = self._np
         links, groups = self._prices.links, self._roads.groups
         rates = np.array([links.transfer(group, groups[at]) for at in out])

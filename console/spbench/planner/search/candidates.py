@@ -31,7 +31,7 @@ SCHEDULES = tuple(sorted(STAGE_SCHEDULES, key=_by_memory))
 
 
 class Shape(NamedTuple):
-    """Where a model is cut, and where its stages are.
+    """The shape of a plan: the cuts of the model, and the group of devices of each stage.
 
     Attributes:
         ends: The state after the last one of each stage.
@@ -44,7 +44,7 @@ class Shape(NamedTuple):
 
     @property
     def rounds(self) -> int:
-        """How many stages each group has."""
+        """Stages of each group: its virtual stages under an interleaved schedule."""
         return len(self.ends) // len(self.groups)
 
     @property

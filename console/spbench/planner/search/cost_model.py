@@ -1,4 +1,4 @@
-"""What stages cost on groups of devices: times of passes, messages and all-reduces, and memory.
+"""The cost model of stages on groups of devices: passes, messages, all-reduces and memory.
 
 Replicas share each micro-batch in whole samples, so the time of a stage is that of the largest
 share; devices of several speeds get shares by their speed. Messages go each way at once; those of
@@ -27,7 +27,7 @@ Kinds = tuple[tuple[DeviceKind, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class SampleSharing:
-    """How a group shares a micro-batch.
+    """The shares of a micro-batch on the devices of a group.
 
     Attributes:
         work: The model at the largest share of the devices that take longest.
@@ -44,7 +44,7 @@ class SampleSharing:
 
 
 class CostModel:
-    """The costs of a model on a cluster; each is worked out once.
+    """The cost model of a model on a cluster; each cost is worked out once.
 
     Args:
         states: The model.

@@ -1,4 +1,4 @@
-"""Which searches of `bounded` are made: at which micro-batch sizes, and near which periods."""
+"""The outer search of mode ``best``: micro-batch sizes, and the periods near which to look."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _CLOSE = 1.15
 
 
 class _Place(NamedTuple):
-    """Where a search found something."""
+    """A find of a search: its step time, micro-batch size, schedule and bound on the period."""
 
     step_s: float
     micro_batch: int

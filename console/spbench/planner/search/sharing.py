@@ -1,4 +1,4 @@
-"""How devices of several speeds share the samples of a micro-batch."""
+"""Load balance within a group: a micro-batch's samples by the speeds of the devices."""
 
 from __future__ import annotations
 

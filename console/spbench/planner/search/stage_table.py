@@ -1,4 +1,4 @@
-"""What all stages of a model cost on one sort of group, as arrays over first and last states."""
+"""Costs of all stages of a model on one sort of group, as arrays over first and last states."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ Kind = Literal["forward", "backward", "send", "return", "all-reduce"]
 
 @dataclass(frozen=True, slots=True)
 class StepSpan:
-    """What one stage does from one time to another.
+    """A span of the timeline: one pass, message or all-reduce of one stage.
 
     Attributes:
         stage: By index; of ``send`` and ``return`` the one that sends.

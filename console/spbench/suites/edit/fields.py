@@ -1,4 +1,4 @@
-"""What a form asks for: all of it from the catalog and from the model of suites."""
+"""Fields of a form, all of them from the catalog and from the model of suites."""
 
 from __future__ import annotations
 

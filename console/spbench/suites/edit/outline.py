@@ -1,4 +1,4 @@
-"""Where the entries of ``cases:`` stand in a suite's text, line by line."""
+"""The entries of ``cases:`` in a suite's text, line by line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is typed into a form, read as YAML reads it and refused with the loader's own sentence."""
+"""Texts of a form's fields, read as YAML reads them, refused with the loader's own sentence."""
 
 from __future__ import annotations
 
