@@ -1,4 +1,4 @@
-"""From cases to launches: which cases share a launch, and its complete command."""
+"""Jobs: cases that share a launch, and the complete command of each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ranges of what the planner counts; far beyond them its sums overflow, or round to nothing."""
+"""The ranges of the planner's numbers; far beyond them sums overflow, or round to nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One plan as it is asked for in words, and all that is shown of it."""
+"""A request for a plan in words, and its answer with all that is shown of it."""
 
 from __future__ import annotations
 

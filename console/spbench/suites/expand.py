@@ -1,4 +1,4 @@
-"""From one case entry to its cases: product, parallel lists, exclusions, ids."""
+"""Expansion of a case entry to its cases: product, parallel lists, exclusions, ids."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The shape of a suite file: its keys and their types. What needs the catalog is checked later."""
+"""The shape of a suite file: its keys and their types; the catalog's rules are checked later."""
 
 from __future__ import annotations
 

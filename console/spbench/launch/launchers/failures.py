@@ -1,4 +1,4 @@
-"""From a launcher's own messages to one sentence."""
+"""Failures of launchers: their own messages, put into one sentence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""In what hosts differ that should be alike."""
+"""Differences between hosts that should be alike."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ class Trial(NamedTuple):
 
 
 class TableCell:
-    """The best that is known for one set of devices in use and one last group, over all states.
+    """The best pipelines so far for one set of devices in use and one last group, over all states.
 
     Args:
         used: The devices in use.

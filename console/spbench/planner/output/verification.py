@@ -23,7 +23,7 @@ class Compared:
 
     @property
     def error(self) -> float:
-        """By how much the prediction is too long, over what was measured."""
+        """Relative error of the prediction: how much too long it is, over what was measured."""
         return (self.predicted_ms - self.measured_ms) / self.measured_ms
 
 

@@ -1,4 +1,4 @@
-"""Profiles measured here: the suite that measures one, and the profile that its report tells."""
+"""Profiles measured here: the suite that measures one, and the profile in its report."""
 
 from __future__ import annotations
 

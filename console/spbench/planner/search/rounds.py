@@ -1,4 +1,4 @@
-"""Shapes in which each group has several stages: what ``interleaved`` is tried with."""
+"""Shapes for the schedule ``interleaved``: each group has several virtual stages."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class StageMemory:
 
     @property
     def peak(self) -> float:
-        """All of it."""
+        """Bytes of all parts together."""
         return self.fixed + self.kept + self.working
 
 

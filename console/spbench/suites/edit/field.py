@@ -1,4 +1,4 @@
-"""One thing that a form asks for."""
+"""A field of a form: its kind, and the words for what may be typed into it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _SAID: dict[FieldKind, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One thing that a form asks for.
+    """A field of a form.
 
     Attributes:
         default: What holds where nothing is typed; empty where other fields decide.
