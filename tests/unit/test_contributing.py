@@ -6,6 +6,7 @@ import tomllib
 import yaml
 
 from running import REPOSITORY
+from spbench.suites.loader import load
 
 
 def recipe(target):
@@ -29,6 +30,17 @@ def test_the_checks_are_targets_of_the_makefile():
     targets = re.findall(r"^make ([a-z]+)$", page, re.MULTILINE)
     assert targets == ["help", "unit", "lint", "types", "unit", "test"]
     assert all(recipe(target) for target in targets)
+
+
+def test_the_readme_shows_cases_of_the_suite_that_it_runs():
+    shown = re.findall(
+        r"^\[ ?(\d+)/(\d+)\] . passed +(\S+) ", (REPOSITORY / "README.md").read_text(), re.MULTILINE
+    )
+    cases = load(REPOSITORY / "suites" / "halo.yaml").cases
+    assert len(shown) == 6
+    for number, count, name in shown:
+        assert int(count) == len(cases)
+        assert cases[int(number) - 1].id == name
 
 
 def test_the_projects_pages_are_there():
