@@ -16,7 +16,7 @@ from spbench_workers.spatial.tiling import Tiling
     ("width", "stride"), [(3, 2), (4, 2), (5, 2), (3, 3), (5, 3), (6, 3), (3, 1)]
 )
 def test_a_column_of_outputs_alone_is_right(width, stride, dtype):
-    """oneDNN's own kernels for AMX are wrong here: on such a machine this fails without the mend."""
+    """oneDNN's kernels for AMX are wrong here: there this fails without the mend."""
     comm = MPI.COMM_SELF
     tiling = Tiling(comm, Partition(Grid(1, 1), 64, width, (0,), 1))
     layer = SpatialConv2d(3, 8, 3, stride, bias=False, tiling=tiling, dtype=dtype)

@@ -7,8 +7,8 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from spbench.planner.plans import Mode, Plan, PlanStage
-from spbench_core.schedule.orders import Schedule
 from spbench.suites.settings import json_schema
+from spbench_core.schedule.orders import Schedule
 
 SCHEMA = "spbench.plan/1"
 
