@@ -12,8 +12,8 @@ from spbench.launch import doctor
 from spbench.launch.finding import Finding
 from spbench.launch.gpus.facts import Card, HostGpus
 from spbench.launch.survey.survey import HostFacts
-from spbench.record.links import link_matrices
-from spbench.record.recorded import load_run
+from spbench.report.links import link_matrices
+from spbench.report.recorded import load_run
 from spbench.tui.app import HostChoice
 from spbench.tui.hosts import asking as asking_module
 from spbench.tui.hosts import page as page_module

@@ -8,8 +8,8 @@ from driving import SIZES, console, in_one_write, shown, until
 
 from spbench.engine import background
 from spbench.record.folder import RunFolder
-from spbench.record.recorded import load_run
 from spbench.report.export import export_text
+from spbench.report.recorded import load_run
 from spbench.tui.dialogs import Confirm
 from spbench.tui.results import library as library_module
 from spbench.tui.results import page as page_module

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from spbench.record.folder import RunFolder
 from spbench.record.history import RunSummary
-from spbench.record.recorded import RecordedCase, RecordedMetric, RecordedRun
+from spbench.report.recorded import RecordedCase, RecordedMetric, RecordedRun
 
 
 def summary(id="20260101-000000-made-up-0000", **changes):

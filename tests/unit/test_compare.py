@@ -1,8 +1,8 @@
 import pytest
 from results import case, figure, run
 
-from spbench.record.compare import ALIKE, compare
-from spbench.record.recorded import RecordedCheck
+from spbench.report.compare import ALIKE, compare
+from spbench.report.recorded import RecordedCheck
 
 
 def row_of(a, b):

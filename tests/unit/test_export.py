@@ -8,11 +8,11 @@ from events import measured, recorded, run_end, run_start, whole_run
 from results import case, figure, run
 
 from spbench.errors import UsageError
-from spbench.record.compare import compare
-from spbench.record.recorded import RecordedLimit, load_run
 from spbench.report.build import build_report
+from spbench.report.compare import compare
 from spbench.report.export import KINDS, export_comparison, export_text, summary_object
 from spbench.report.model import report_schema
+from spbench.report.recorded import RecordedLimit, load_run
 from spbench.report.tables import (
     COMPARISON_COLUMNS,
     RUN_COLUMNS,

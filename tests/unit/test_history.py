@@ -21,8 +21,8 @@ from results import summary
 from spbench.errors import UsageError
 from spbench.record.folder import RunFolder, find_run
 from spbench.record.history import VERDICTS, select_runs, summaries, summary_of
-from spbench.record.recorded import load_run
 from spbench.report.build import build_report
+from spbench.report.recorded import load_run
 
 CONSOLE = {"pid": 1, "host": "x", "started": 5.0}
 

@@ -12,7 +12,7 @@ from spbench.cli.request import HomeOption
 from spbench.errors import NothingSelected
 
 if TYPE_CHECKING:
-    from spbench.record.compare import Comparison
+    from spbench.report.compare import Comparison
 
 TEXT = "text"
 
@@ -31,10 +31,10 @@ def compare(
     ] = TEXT,
 ) -> None:
     """Compare two runs: per case and metric the ratio of medians, and which is better."""
-    from spbench.record.compare import compare as compare_runs
     from spbench.record.folder import find_run, home_of
-    from spbench.record.recorded import load_run
+    from spbench.report.compare import compare as compare_runs
     from spbench.report.export import export_comparison
+    from spbench.report.recorded import load_run
 
     root = home_of(home, os.environ)
     comparison = compare_runs(*(load_run(find_run(root, name)) for name in (a, b)))

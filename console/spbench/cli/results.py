@@ -16,7 +16,7 @@ from spbench.errors import NothingSelected
 
 if TYPE_CHECKING:
     from spbench.record.folder import RunFolder
-    from spbench.record.links import LinkMatrix, LinkTable
+    from spbench.report.links import LinkMatrix, LinkTable
 
 MOST_RANKS = 64
 """Ranks of the largest matrix of ranks that is printed; with more it is that of hosts alone."""
@@ -104,8 +104,8 @@ def _show_cases(folder: RunFolder) -> None:
 
 
 def _matrices(folder: RunFolder) -> list[LinkMatrix]:
-    from spbench.record.links import link_matrices
-    from spbench.record.recorded import load_run
+    from spbench.report.links import link_matrices
+    from spbench.report.recorded import load_run
 
     matrices = link_matrices(load_run(folder))
     if not matrices:
@@ -173,8 +173,8 @@ def export(
     """Export what a run measured: a row for each case and metric, or its whole report."""
     refuse_folder("--output", output)
     from spbench.record.folder import find_run, home_of, write_whole
-    from spbench.record.recorded import load_run
     from spbench.report.export import export_text
+    from spbench.report.recorded import load_run
 
     text = export_text(load_run(find_run(home_of(home, os.environ), run)), format_)
     if output == "-":

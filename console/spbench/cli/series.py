@@ -12,8 +12,8 @@ from spbench.cli.request import HomeOption
 from spbench.errors import NothingSelected, UsageError, did_you_mean
 
 if TYPE_CHECKING:
-    from spbench.record.recorded import RecordedRun
-    from spbench.record.series import Series
+    from spbench.report.recorded import RecordedRun
+    from spbench.report.series import Series
 
 HEADING = ("over", "value", "least", "p95", "verdict")
 
@@ -38,8 +38,8 @@ def series(
     """Print a metric of a case over the runs, or over a swept parameter of one run."""
     from spbench.record.folder import find_run, home_of
     from spbench.record.history import select_runs, summaries
-    from spbench.record.recorded import load_run
-    from spbench.record.series import over_runs
+    from spbench.report.recorded import load_run
+    from spbench.report.series import over_runs
 
     root = home_of(home, os.environ)
     if over is not None:
@@ -53,7 +53,7 @@ def series(
 
 
 def _over(run: RecordedRun, case: str, metric: str, parameter: str) -> list[Series]:
-    from spbench.record.series import over_parameter, swept_parameters
+    from spbench.report.series import over_parameter, swept_parameters
 
     swept = swept_parameters(run, case)
     if parameter not in swept:

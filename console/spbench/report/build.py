@@ -9,10 +9,10 @@ from typing import Any
 
 from spbench.errors import ExitCode
 from spbench.record.case_state import CaseState
-from spbench.record.recorded import recorded_case, settled
 from spbench.record.state import JobState, RankState, RunState
 from spbench.record.statistics import summarize
 from spbench.report.model import SCHEMA, Report
+from spbench.report.recorded import recorded_case, settled
 from spbench.report.times import timestamp
 
 _REFUSED = {

@@ -11,10 +11,10 @@ from dataclasses import asdict
 from typing import Any
 
 from spbench.errors import UsageError, did_you_mean
-from spbench.record.compare import Comparison
 from spbench.record.history import RunSummary
-from spbench.record.recorded import RecordedCase, RecordedRun
 from spbench.report.build import build_report, checked
+from spbench.report.compare import Comparison
+from spbench.report.recorded import RecordedCase, RecordedRun
 from spbench.report.tables import (
     COMPARISON_COLUMNS,
     FIGURE_COLUMNS,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from spbench.record.compare import CasePair, Comparison, MetricRow
 from spbench.record.figures import number
-from spbench.record.recorded import RecordedRun
+from spbench.report.compare import CasePair, Comparison, MetricRow
+from spbench.report.recorded import RecordedRun
 from spbench.report.times import timestamp
 
 RUN_COLUMNS = ("case", "status", "metric", "value", "unit", "p95", "p99", "n", "limit")

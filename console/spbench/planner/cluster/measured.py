@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from spbench.planner.cluster.machines import Cluster, DeviceKind, Link, Machine
 from spbench.planner.errors import PlannerError
 from spbench.record.folder import RunFolder
-from spbench.record.links import LinkMatrix, LinkTable, link_matrices
-from spbench.record.recorded import load_run
 from spbench.record.statistics import median
+from spbench.report.links import LinkMatrix, LinkTable, link_matrices
+from spbench.report.recorded import load_run
 
 _TIMES = "latency_us"
 

@@ -12,10 +12,10 @@ from textual.containers import Vertical
 from textual.content import Content
 from textual.widgets import Static
 
-from spbench.record.compare import ALIKE
 from spbench.record.figures import number
 from spbench.record.history import RunSummary
-from spbench.record.links import HostPair, LinkMatrix, LinkTable, Pair
+from spbench.report.compare import ALIKE
+from spbench.report.links import HostPair, LinkMatrix, LinkTable, Pair
 from spbench.report.tables import day_and_time
 from spbench.tui.widgets.heat_map import HeatMap, Matrix
 

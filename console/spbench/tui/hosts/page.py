@@ -17,7 +17,7 @@ from textual.worker import Worker
 
 from spbench.record.folder import list_runs
 from spbench.record.history import RunSummary
-from spbench.record.links import LinkMatrix, last_link_matrix
+from spbench.report.links import LinkMatrix, last_link_matrix
 from spbench.tui.hosts.asking import Asking
 from spbench.tui.hosts.findings_pane import FindingsPane
 from spbench.tui.hosts.hosts_pane import HostsPane

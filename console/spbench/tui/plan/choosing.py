@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from spbench.errors import SpbenchError
 from spbench.planner.cluster.machines import PRESETS
 from spbench.planner.near_files import near_files
-from spbench.record.links import last_link_matrix
+from spbench.report.links import last_link_matrix
 from spbench.tui.plan.form import CLUSTER, PROFILE
 from spbench.tui.suites.chooser import Choice, Chooser
 

@@ -12,7 +12,7 @@ from spbench.report.export import export_text
 from spbench.tui.results.case_screen import CaseScreen
 
 if TYPE_CHECKING:
-    from spbench.record.recorded import RecordedCase, RecordedRun
+    from spbench.report.recorded import RecordedCase, RecordedRun
     from spbench.tui.app import ConsoleApp
 
 

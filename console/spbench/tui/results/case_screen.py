@@ -16,7 +16,7 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from spbench.record.recorded import RecordedCase
+from spbench.report.recorded import RecordedCase
 from spbench.suites.expand import show
 from spbench.tui.results.cells import figure, status_span, with_unit
 from spbench.tui.signs import signed

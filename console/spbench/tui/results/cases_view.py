@@ -11,7 +11,7 @@ from textual.content import Content
 from textual.events import Resize
 from textual.widgets import Static
 
-from spbench.record.recorded import RecordedCase, RecordedRun
+from spbench.report.recorded import RecordedCase, RecordedRun
 from spbench.tui.results.cells import duration, figure, status_span
 from spbench.tui.signs import ROOMY, status_cell, without_keys
 from spbench.tui.widgets.line_table import LineTable

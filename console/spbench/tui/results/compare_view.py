@@ -11,9 +11,9 @@ from textual.content import Content
 from textual.events import Resize
 from textual.widgets import Static
 
-from spbench.record.compare import CasePair, Comparison, MetricRow
 from spbench.record.figures import number
 from spbench.record.history import RunSummary
+from spbench.report.compare import CasePair, Comparison, MetricRow
 from spbench.report.tables import comparison_remarks, notes
 from spbench.tui.results.cells import figure, outcome_cell, status_span
 from spbench.tui.signs import ROOMY, without_keys

@@ -7,8 +7,8 @@ from textual.containers import Vertical
 from textual.content import Content
 from textual.widgets import ContentSwitcher
 
-from spbench.record.compare import Comparison
-from spbench.record.recorded import RecordedCase, RecordedRun
+from spbench.report.compare import Comparison
+from spbench.report.recorded import RecordedCase, RecordedRun
 from spbench.tui.results.cases_view import CasesView
 from spbench.tui.results.compare_view import CompareView
 from spbench.tui.results.plot_view import PlotView

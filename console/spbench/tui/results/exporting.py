@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spbench.errors import SpbenchError
-from spbench.record.compare import Comparison
 from spbench.record.folder import write_whole
-from spbench.record.recorded import RecordedRun
+from spbench.report.compare import Comparison
 from spbench.report.export import export_comparison, export_text
+from spbench.report.recorded import RecordedRun
 from spbench.tui.dialogs import Confirm
 from spbench.tui.results.export_dialog import ExportDialog
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import ParamSpec, TypeVar
 
 from spbench.errors import SpbenchError
-from spbench.record.compare import compare
 from spbench.record.history import RunSummary
-from spbench.record.recorded import RecordedRun
+from spbench.report.compare import compare
+from spbench.report.recorded import RecordedRun
 from spbench.tui.results.details import Details
 from spbench.tui.results.library import Library
 from spbench.tui.results.views import View

@@ -9,7 +9,7 @@ from pathlib import Path
 from spbench.record.figures import GLYPHS
 from spbench.record.folder import RunFolder, list_runs
 from spbench.record.history import RUNNING, RunSummary, summary_of
-from spbench.record.recorded import RecordedCase, RecordedRun, load_run
+from spbench.report.recorded import RecordedCase, RecordedRun, load_run
 
 MOST_KEPT = 256
 """Runs that are kept in full, without their samples."""

@@ -10,8 +10,8 @@ from textual.app import ComposeResult
 from textual.containers import Vertical, VerticalScroll
 from textual.widgets import Static
 
-from spbench.record.recorded import RecordedCase, RecordedRun
-from spbench.record.series import over_parameter, over_runs, swept_parameters
+from spbench.report.recorded import RecordedCase, RecordedRun
+from spbench.report.series import over_parameter, over_runs, swept_parameters
 from spbench.tui.results.plot_words import (
     over_parameter_points,
     over_parameter_words,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from spbench.record.series import Point, Series
+from spbench.report.series import Point, Series
 from spbench.tui.results.cells import moment, with_unit
 from spbench.tui.widgets.plot import PlotPoint, PlotSeries
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from spbench.record.history import RunSummary
-from spbench.record.recorded import RecordedCase, RecordedMetric, RecordedRun
+from spbench.report.recorded import RecordedCase, RecordedMetric, RecordedRun
 from spbench.suites.expand import show
 
 ALIKE = 0.05

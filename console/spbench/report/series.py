@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from spbench.record.recorded import RecordedCase, RecordedMetric, RecordedRun
+from spbench.report.recorded import RecordedCase, RecordedMetric, RecordedRun
 from spbench.suites.expand import show
 
 RANKS = "np"

@@ -13,8 +13,8 @@ from spbench.errors import UsageError
 from spbench.record.findings import NOTABLE_LINK
 from spbench.record.folder import RunFolder, list_runs
 from spbench.record.history import RunSummary
-from spbench.record.recorded import RecordedCase, RecordedRun, load_run
 from spbench.record.statistics import typical
+from spbench.report.recorded import RecordedCase, RecordedRun, load_run
 from spbench_core.catalog import BENCHMARKS
 
 _ENDS = ("source", "target")
