@@ -315,6 +315,20 @@ async def test_a_case_tells_percentiles_limits_checks_and_expectations(tmp_path,
         await until(pilot, lambda: "Launched by Open MPI" in shown(app))
 
 
+async def test_a_case_opens_from_what_was_loaded_and_reads_no_file(tmp_path, home):
+    app = opened(tmp_path)
+    async with app.run_test(size=(200, 60)) as pilot:
+        page = await ready(pilot)
+        await pilot.press("tab", "down")
+        await until(pilot, lambda: "check sum failed on rank 1" in words_of(app, "#case-words"))
+        await until(pilot, lambda: settled(page))
+        page._details.cases.run.summary.folder.events.unlink()
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, CaseScreen))
+        await until(pilot, lambda: "max 5" in row_of(app, "time_ms.p50"))
+        await until(pilot, lambda: "Launched by Open MPI" in shown(app))
+
+
 async def test_without_a_mark_the_run_before_of_the_same_suite_is_a(tmp_path, home):
     a_run(home, 4, 1.0, suite="other")
     a_run(home, 5, 1.0)

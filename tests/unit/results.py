@@ -6,7 +6,8 @@ from pathlib import Path
 
 from spbench.record.folder import RunFolder
 from spbench.record.history import RunSummary
-from spbench.report.recorded import RecordedCase, RecordedMetric, RecordedRun
+from spbench.report.model import CasePart, MetricPart
+from spbench.report.recorded import RecordedRun
 
 
 def summary(id="20260101-000000-made-up-0000", **changes):
@@ -30,15 +31,13 @@ def figure(value, unit="ms", better="lower", n=3, spread=1.0):
     """A metric whose least sample is ``spread`` below its median, and p95 as much above."""
     ends = {"min": value - spread, "p95": value + spread, "p99": value + spread}
     rest = {"p50": value, "max": value + spread, "mean": value, "stdev": spread}
-    return RecordedMetric(value=value, unit=unit, better=better, n=n, **ends, **rest)
+    return MetricPart(value=value, unit=unit, better=better, n=n, **ends, **rest)
 
 
 def case(id="a", metrics=None, **changes):
     """A case by its id; metrics are figures, or numbers in ms."""
     given = {"time_ms": 2.0} if metrics is None else metrics
-    figures = {
-        name: of if isinstance(of, RecordedMetric) else figure(of) for name, of in given.items()
-    }
+    figures = {name: of if isinstance(of, MetricPart) else figure(of) for name, of in given.items()}
     fields = {
         "id": id,
         "name": id.partition("[")[0],
@@ -47,14 +46,21 @@ def case(id="a", metrics=None, **changes):
         "np": 2,
         "status": "passed",
         "reason": None,
+        "started": None,
+        "finished": None,
+        "attempts": 1,
+        "warmup": None,
+        "launch": None,
         "metrics": figures,
         "checks": [],
         "limits": {},
         "choices": {},
         "samples": {},
         "measurements": [],
+        "expectations": [],
+        "ranks": [],
     }
-    return RecordedCase(**fields | changes)
+    return CasePart(**fields | changes)
 
 
 def run(*cases, **of_summary):

@@ -2,7 +2,7 @@ import pytest
 from results import case, figure, run
 
 from spbench.report.compare import ALIKE, compare
-from spbench.report.recorded import RecordedCheck
+from spbench.report.model import CheckPart
 
 
 def row_of(a, b):
@@ -89,7 +89,15 @@ def test_equal_cases_have_no_remarks():
     assert (pair.differences, pair.remarks) == ((), ())
 
 
-BROKEN = RecordedCheck("halo", "failed", 1.0, 0.0, 1, 1, "row 3")
+BROKEN = CheckPart(
+    name="halo",
+    status="failed",
+    max_abs_error=1.0,
+    tolerance=0.0,
+    ranks_passed=1,
+    ranks_failed=1,
+    detail="row 3",
+)
 
 
 @pytest.mark.parametrize(

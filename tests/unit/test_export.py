@@ -11,8 +11,8 @@ from spbench.errors import UsageError
 from spbench.report.build import build_report
 from spbench.report.compare import compare
 from spbench.report.export import KINDS, export_comparison, export_text, summary_object
-from spbench.report.model import report_schema
-from spbench.report.recorded import RecordedLimit, load_run
+from spbench.report.model import LimitPart, report_schema
+from spbench.report.recorded import load_run
 from spbench.report.tables import (
     COMPARISON_COLUMNS,
     RUN_COLUMNS,
@@ -31,7 +31,7 @@ LIMITED = case(
     "a",
     {"time_ms": figure(2.0, n=3), "rate": figure(1 / 3, "GB/s", "higher", n=1)},
     params={"halo_len": 1, "sizes": [8, 64]},
-    limits={"rate": RecordedLimit(20.0, "GB/s", "memory.copy")},
+    limits={"rate": LimitPart(value=20.0, unit="GB/s", measured_by="memory.copy")},
 )
 LOST = case("b", {}, params={"method": "square"}, status="error", reason='rank 3 said "no",\nand')
 

@@ -1,18 +1,29 @@
-"""From RunState to the report: the only writer of its format."""
+"""The result of a run, made of its RunState: the only maker of the report's parts."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from spbench.errors import ExitCode
-from spbench.record.case_state import CaseState
+from spbench.record.case_state import SKEW, CaseState, CheckResult, Place
 from spbench.record.state import JobState, RankState, RunState
 from spbench.record.statistics import summarize
-from spbench.report.model import SCHEMA, Report
-from spbench.report.recorded import recorded_case, settled
+from spbench.report.model import (
+    SCHEMA,
+    CasePart,
+    CheckPart,
+    ChoicePart,
+    ExpectationPart,
+    LaunchPart,
+    LimitPart,
+    MetricPart,
+    RankPart,
+    Report,
+    TimePart,
+)
 from spbench.report.times import timestamp
 
 _REFUSED = {
@@ -20,6 +31,10 @@ _REFUSED = {
     ExitCode.BUDGET: "cancelled",
     ExitCode.INTERRUPTED: "cancelled",
     ExitCode.TERMINATED: "cancelled",
+}
+_LOST = {
+    "waiting": ("skipped", "the console ended before this case"),
+    "running": ("error", "the console ended during this case"),
 }
 
 
@@ -45,7 +60,7 @@ def build_report(state: RunState) -> dict[str, Any]:
             "findings": state.findings,
         },
         "environment": dict(run.environment) | {"ranks": _versions(state.ranks.values())},
-        "cases": [_case(case, state) for case in state.cases.values()],
+        "cases": [settled(case) for case in case_parts(state)],
         "errors": state.errors or _reasons(state.cases.values()),
     }
     return checked(document)
@@ -70,9 +85,18 @@ def refused_report(
     return checked(document | {"errors": error.splitlines()})
 
 
-def checked(document: dict[str, Any]) -> dict[str, Any]:
-    """Return the document as its format has it."""
-    return Report.model_validate(document).model_dump(mode="json", by_alias=True)
+def checked(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the document as its format has it.
+
+    Raises:
+        ValueError: It is no report.
+    """
+    return as_json(Report.model_validate(document))
+
+
+def as_json(report: Report) -> dict[str, Any]:
+    """Return a report as it is written."""
+    return report.model_dump(mode="json", by_alias=True)
 
 
 def without_samples(report: dict[str, Any]) -> dict[str, Any]:
@@ -97,66 +121,112 @@ def _versions(ranks: Iterable[RankState]) -> dict[str, Any]:
     return {name: values[0] if len(values) == 1 else values for name, values in told.items()}
 
 
-def _case(case: CaseState, state: RunState) -> dict[str, Any]:
-    result = settled(recorded_case(case))
+def case_parts(state: RunState) -> list[CasePart]:
+    """Return the cases as far as a run's events tell, in the suite's order.
+
+    A case that has no verdict yet keeps its status, ``waiting`` or ``running``, which no report
+    has: see `settled`.
+    """
+    return [_case(case, state) for case in state.cases.values()]
+
+
+def settled(case: CasePart) -> CasePart:
+    """Return a case with the verdict that it has once its console is gone."""
+    if case.status not in _LOST:
+        return case
+    status, reason = _LOST[case.status]
+    return case.model_copy(update={"status": status, "reason": case.reason or reason})
+
+
+def _case(case: CaseState, state: RunState) -> CasePart:
+    infos = case.metrics
     job = state.jobs.get(case.job) if case.job is not None else None
+    return CasePart.model_construct(
+        id=case.id,
+        name=case.name,
+        benchmark=case.benchmark,
+        params=dict(case.params),
+        np=case.np,
+        status=case.status,
+        reason=case.reason,
+        traceback=case.traceback,
+        started=timestamp(case.started),
+        finished=timestamp(case.finished),
+        attempts=case.attempts,
+        warmup=case.params.get("warmup"),
+        launch=_launch(job) if job is not None else None,
+        checks=[_check(name, results) for name, results in case.checks.items()],
+        metrics=_metrics(case),
+        limits={
+            name: LimitPart.model_construct(unit=infos[name].unit if name in infos else "", **limit)
+            for name, limit in case.limits.items()
+        },
+        choices={
+            name: ChoicePart.model_construct(value=of["value"], reason=of["reason"])
+            for name, of in case.choices.items()
+        },
+        measurements=case.measurements,
+        samples={name: case.folded(name) for name in case.samples if name in infos},
+        expectations=[ExpectationPart.model_construct(**item) for item in case.expectations],
+        ranks=_ranks(case),
+    )
+
+
+def _metrics(case: CaseState) -> dict[str, MetricPart]:
+    summaries = ((info, case.summary(info.name)) for info in (*case.metrics.values(), SKEW))
     return {
-        "id": case.id,
-        "name": case.name,
-        "benchmark": case.benchmark,
-        "params": result.params,
-        "np": case.np,
-        "status": result.status,
-        "reason": result.reason,
-        "traceback": case.traceback,
-        "started": timestamp(case.started),
-        "finished": timestamp(case.finished),
-        "attempts": case.attempts,
-        "warmup": case.params.get("warmup"),
-        "launch": _launch(job) if job is not None else None,
-        "checks": [asdict(check) for check in result.checks],
-        "metrics": {name: asdict(metric) for name, metric in result.metrics.items()},
-        "limits": {name: asdict(limit) for name, limit in result.limits.items()},
-        "choices": case.choices,
-        "measurements": case.measurements,
-        "samples": result.samples,
-        "expectations": case.expectations,
-        "ranks": _ranks(case),
+        info.name: MetricPart.model_construct(
+            value=summary.p50, unit=info.unit, better=info.better, **asdict(summary)
+        )
+        for info, summary in summaries
+        if summary is not None
     }
 
 
-def _launch(job: JobState) -> dict[str, Any]:
-    return {
-        "launcher": job.launcher,
-        "version": job.version,
-        "argv": list(job.argv),
-        "hostfile": job.hostfile,
-        "env": dict(job.env),
-        "job": job.number,
-        "oversubscribed": job.oversubscribed,
-    }
+def _check(name: str, results: Mapping[Place, CheckResult]) -> CheckPart:
+    failed = {rank for (_, rank), result in results.items() if not result.passed}
+    ranks = {rank for _, rank in results}
+    worst = max(results.values(), key=lambda result: (not result.passed, result.error))
+    return CheckPart.model_construct(
+        name=name,
+        status="failed" if failed else "passed",
+        max_abs_error=worst.max_abs_error,
+        tolerance=worst.tolerance,
+        ranks_passed=len(ranks - failed),
+        ranks_failed=len(failed),
+        detail=worst.detail,
+    )
 
 
-def _ranks(case: CaseState) -> list[dict[str, Any]]:
+def _launch(job: JobState) -> LaunchPart:
+    return LaunchPart.model_construct(
+        launcher=job.launcher,
+        version=job.version,
+        argv=list(job.argv),
+        hostfile=job.hostfile,
+        env=dict(job.env),
+        job=job.number,
+        oversubscribed=job.oversubscribed,
+    )
+
+
+def _ranks(case: CaseState) -> list[RankPart]:
     parts = case.ranks.values()
     crowd = Counter((part.host, cpu) for part in parts for cpu in part.cpus)
     return [_rank(case, rank, crowd) for rank in sorted(case.ranks)]
 
 
-def _rank(case: CaseState, rank: int, crowd: Counter[tuple[str, int]]) -> dict[str, Any]:
+def _rank(case: CaseState, rank: int, crowd: Counter[tuple[str, int]]) -> RankPart:
     part = case.ranks[rank]
     summary = summarize(case.rank_times(rank))
-    times = asdict(summary) if summary else None
-    if times is not None:
-        del times["stdev"]
-    return {
-        "rank": rank,
-        "host": part.host,
-        "local_rank": part.local_rank,
-        "device": part.device,
-        "cpus": list(part.cpus),
-        "sharing": max((crowd[part.host, cpu] for cpu in part.cpus), default=None),
-        "place": dict(part.place),
-        "status": part.status,
-        "time_ms": times,
-    }
+    return RankPart.model_construct(
+        rank=rank,
+        host=part.host,
+        local_rank=part.local_rank,
+        device=part.device,
+        cpus=list(part.cpus),
+        sharing=max((crowd[part.host, cpu] for cpu in part.cpus), default=None),
+        place=dict(part.place),
+        status=part.status,
+        time_ms=TimePart.model_construct(**asdict(summary)) if summary else None,
+    )

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from spbench.record.history import RunSummary
-from spbench.report.recorded import RecordedCase, RecordedMetric, RecordedRun
+from spbench.report.model import CasePart, MetricPart
+from spbench.report.recorded import RecordedRun
 from spbench.suites.expand import show
 
 ALIKE = 0.05
@@ -102,7 +103,7 @@ def compare(a: RecordedRun, b: RecordedRun) -> Comparison:
     )
 
 
-def _pair(a: RecordedCase, b: RecordedCase) -> CasePair:
+def _pair(a: CasePart, b: CasePart) -> CasePair:
     unfit = [f"{why} in {run}" for run, case in (("a", a), ("b", b)) if (why := _unfit(case))]
     return CasePair(
         id=a.id,
@@ -116,7 +117,7 @@ def _pair(a: RecordedCase, b: RecordedCase) -> CasePair:
     )
 
 
-def _unfit(case: RecordedCase) -> str | None:
+def _unfit(case: CasePart) -> str | None:
     """Why a case's numbers are no results; one that failed an expectation alone has results."""
     failed = [check.name for check in case.checks if check.status == "failed"]
     if failed:
@@ -124,7 +125,7 @@ def _unfit(case: RecordedCase) -> str | None:
     return None if case.status in ("passed", "failed") else case.status
 
 
-def _differences(a: RecordedCase, b: RecordedCase) -> Iterator[str]:
+def _differences(a: CasePart, b: CasePart) -> Iterator[str]:
     if a.benchmark != b.benchmark:
         yield f"{a.benchmark} in a, {b.benchmark} in b"
     if a.np != b.np:
@@ -143,9 +144,7 @@ def _differences(a: RecordedCase, b: RecordedCase) -> Iterator[str]:
             yield f"only in {run}: {', '.join(alone)}"
 
 
-def _row(
-    case: str, name: str, a: RecordedMetric | None, b: RecordedMetric | None, unfit: str
-) -> MetricRow:
+def _row(case: str, name: str, a: MetricPart | None, b: MetricPart | None, unfit: str) -> MetricRow:
     known = b or a
     assert known is not None, "a row is made for a metric that a run has"
     row = MetricRow(

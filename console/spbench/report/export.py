@@ -6,15 +6,15 @@ import csv
 import io
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
 from spbench.errors import UsageError, did_you_mean
 from spbench.record.history import RunSummary
-from spbench.report.build import build_report, checked
+from spbench.report.build import as_json, build_report
 from spbench.report.compare import Comparison
-from spbench.report.recorded import RecordedCase, RecordedRun
+from spbench.report.model import CasePart
+from spbench.report.recorded import RecordedRun, read_report
 from spbench.report.tables import (
     COMPARISON_COLUMNS,
     FIGURE_COLUMNS,
@@ -90,8 +90,9 @@ def _check_kind(kind: str) -> None:
 
 def _report(run: RecordedRun) -> dict[str, Any]:
     folder = run.summary.folder
-    with suppress(ValueError):  # there is none, or it is damaged: the events are the truth
-        return checked(folder.read_json("report.json"))
+    report = read_report(folder)
+    if report is not None:
+        return as_json(report)
     state = folder.replay()
     if state.run is None:
         raise UsageError(f"nothing was recorded of run {run.summary.id}: {folder.events} is empty")
@@ -111,7 +112,7 @@ def _run_records(run: RecordedRun) -> list[dict[str, Any]]:
     ]
 
 
-def _head(summary: RunSummary, case: RecordedCase) -> dict[str, Any]:
+def _head(summary: RunSummary, case: CasePart) -> dict[str, Any]:
     return {
         "run": summary.id,
         "suite": summary.suite,
@@ -126,11 +127,11 @@ def _head(summary: RunSummary, case: RecordedCase) -> dict[str, Any]:
     }
 
 
-def _metric_records(case: RecordedCase) -> Iterator[dict[str, Any]]:
+def _metric_records(case: CasePart) -> Iterator[dict[str, Any]]:
     columns = ("metric", "unit", "better", "value", *_STATISTICS, "limit")
     for name, metric in case.metrics.items():
         limit = case.limits.get(name)
-        figures = asdict(metric) | {"metric": name, "limit": limit.value if limit else None}
+        figures = dict(metric) | {"metric": name, "limit": limit.value if limit else None}
         yield {column: figures[column] for column in columns}
     if not case.metrics:
         yield dict.fromkeys(columns)

@@ -14,7 +14,8 @@ from spbench.record.findings import NOTABLE_LINK
 from spbench.record.folder import RunFolder, list_runs
 from spbench.record.history import RunSummary
 from spbench.record.statistics import typical
-from spbench.report.recorded import RecordedCase, RecordedRun, load_run
+from spbench.report.model import CasePart
+from spbench.report.recorded import RecordedRun, load_run
 from spbench_core.catalog import BENCHMARKS
 
 _ENDS = ("source", "target")
@@ -109,7 +110,7 @@ class LinkMatrix:
         return len({rank for table in self.tables for rank in table.ranks})
 
 
-def link_matrix(case: RecordedCase) -> LinkMatrix | None:
+def link_matrix(case: CasePart) -> LinkMatrix | None:
     """Return what a case measured between ranks; None where none of it has source and target."""
     groups: dict[tuple[str, str], list[Mapping[str, Any]]] = defaultdict(list)
     for row in case.measurements:
@@ -161,7 +162,7 @@ def _labels(row: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in row.items() if key not in _NOT_LABELS}
 
 
-def _table(case: RecordedCase, rows: list[Mapping[str, Any]]) -> LinkTable:
+def _table(case: CasePart, rows: list[Mapping[str, Any]]) -> LinkTable:
     name = rows[0]["name"]
     unit, better = _unit_of(case, name)
     values: dict[Pair, float] = {}
@@ -179,7 +180,7 @@ def _table(case: RecordedCase, rows: list[Mapping[str, Any]]) -> LinkTable:
     )
 
 
-def _unit_of(case: RecordedCase, name: str) -> tuple[str, str]:
+def _unit_of(case: CasePart, name: str) -> tuple[str, str]:
     """Unit and better direction, from the case, or from the catalog where it came to no result."""
     if name in case.metrics:
         return case.metrics[name].unit, case.metrics[name].better

@@ -1,4 +1,4 @@
-"""The report's format, ``spbench.report/1``."""
+"""The result of a run: one model of the report's file, and of what every view shows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ Better = Literal["lower", "higher", "none"]
 
 
 class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+    # Parts made of events are held to the format only when they are written.
+    model_config = ConfigDict(
+        extra="forbid", allow_inf_nan=False, frozen=True, revalidate_instances="always"
+    )
 
 
 class RunPart(_Part):

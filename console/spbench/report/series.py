@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from spbench.report.recorded import RecordedCase, RecordedMetric, RecordedRun
+from spbench.report.model import CasePart, MetricPart
+from spbench.report.recorded import RecordedRun
 from spbench.suites.expand import show
 
 RANKS = "np"
@@ -104,7 +105,7 @@ def over_parameter(run: RecordedRun, case_name: str, metric: str, parameter: str
     labels = list(dict.fromkeys(_text(case, parameter) for case in cases))
     numeric = all(_is_number(_value(case, parameter)) for case in cases)
     groups: dict[str, list[Point]] = {}
-    of: RecordedMetric | None = None
+    of: MetricPart | None = None
     for case in cases:
         if metric in case.metrics:
             of, label = case.metrics[metric], _text(case, parameter)
@@ -116,7 +117,7 @@ def over_parameter(run: RecordedRun, case_name: str, metric: str, parameter: str
 
 
 def _point(
-    run: RecordedRun, case: RecordedCase, of: RecordedMetric, x: float | None, at: int, label: str
+    run: RecordedRun, case: CasePart, of: MetricPart, x: float | None, at: int, label: str
 ) -> Point:
     low, high = (of.min, of.p95) if of.n > 1 else (None, None)
     place = float(at) if x is None else x
@@ -124,14 +125,14 @@ def _point(
 
 
 def _series(
-    name: str, metric: str, of: RecordedMetric | None, numeric: bool, points: Sequence[Point]
+    name: str, metric: str, of: MetricPart | None, numeric: bool, points: Sequence[Point]
 ) -> Series:
     unit, better = (of.unit, of.better) if of else ("", "none")
     ordered = tuple(sorted(points, key=lambda point: point.x))
     return Series(name, metric, unit, better, numeric, ordered)
 
 
-def _swept(case: RecordedCase) -> dict[str, str]:
+def _swept(case: CasePart) -> dict[str, str]:
     """The keys and values within the brackets of a case's id."""
     inner = case.id.removeprefix(case.name)
     if not (inner.startswith("[") and inner.endswith("]")):
@@ -140,11 +141,11 @@ def _swept(case: RecordedCase) -> dict[str, str]:
     return {key: shown for key, _, shown in pairs if key in case.params or key == RANKS}
 
 
-def _value(case: RecordedCase, key: str) -> Any:
+def _value(case: CasePart, key: str) -> Any:
     return case.np if key == RANKS and RANKS not in case.params else case.params.get(key)
 
 
-def _text(case: RecordedCase, key: str) -> str:
+def _text(case: CasePart, key: str) -> str:
     return _swept(case).get(key) or show(_value(case, key))
 
 
@@ -152,7 +153,7 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def _follows(cases: Sequence[RecordedCase], parameter: str, other: str) -> bool:
+def _follows(cases: Sequence[CasePart], parameter: str, other: str) -> bool:
     """Whether each value of a parameter comes with one value of the other."""
     met = {(_text(case, parameter), _text(case, other)) for case in cases}
     return len(met) == len({first for first, _ in met})

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from spbench.errors import ExitCode
 from spbench.planner.cluster.machines import (
     ETHERNET_25,
     NVLINK,
@@ -24,6 +25,7 @@ from spbench.planner.cluster.reader import ClusterFile
 from spbench.planner.cluster.yaml_file import load_cluster, read_cluster
 from spbench.planner.errors import ClusterError, PlannerError
 from spbench.record.folder import RunFolder
+from spbench.report.build import refused_report
 from spbench.suites.settings import json_schema
 from spbench.suites.yaml_nodes import compose
 
@@ -329,11 +331,18 @@ def run_of(home, hosts, micros, sizes=(8, 1 << 20), benchmark="link.pingpong"):
         "checks": [],
         "limits": {},
         "measurements": rows,
+        "started": None,
+        "finished": None,
+        "attempts": 1,
+        "warmup": None,
+        "launch": None,
+        "expectations": [],
+        "ranks": [],
     }
     folder = RunFolder(home / "run1")
     folder.path.mkdir()
     folder.write_json("run.json", {"suite": "links", "verdict": "passed"})
-    folder.write_json("report.json", {"run": {}, "cases": [case], "errors": []})
+    folder.write_json("report.json", refused_report("", ExitCode.PASSED, []) | {"cases": [case]})
     return folder
 
 

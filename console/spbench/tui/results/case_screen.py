@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar
+from collections.abc import Iterator
+from typing import ClassVar
 
 from rich.console import RenderableType
 from rich.table import Table
@@ -16,7 +16,7 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from spbench.report.recorded import RecordedCase
+from spbench.report.model import CasePart
 from spbench.suites.expand import show
 from spbench.tui.results.cells import figure, status_span, with_unit
 from spbench.tui.signs import signed
@@ -26,8 +26,7 @@ class CaseScreen(ModalScreen[None]):
     """A case's metrics, limits, checks, expectations, choices, parameters and launch line.
 
     Args:
-        case: The case.
-        told: Its part of the run's report, {} where there is none.
+        case: The case; its samples, measurements and ranks are not shown.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -44,9 +43,9 @@ class CaseScreen(ModalScreen[None]):
     CaseScreen .reason { color: $text-error; }
     """
 
-    def __init__(self, case: RecordedCase, told: Mapping[str, Any]) -> None:
+    def __init__(self, case: CasePart) -> None:
         super().__init__()
-        self._case, self._told = case, told
+        self._case = case
 
     def compose(self) -> ComposeResult:
         case = self._case
@@ -56,27 +55,26 @@ class CaseScreen(ModalScreen[None]):
             yield Static(Content.assemble(status_span(case.status), what))
             if case.reason:
                 yield Static(case.reason, classes="reason", markup=False)
-            for title, content in _sections(case, self._told):
+            for title, content in _sections(case):
                 yield Static(title, classes="title", markup=False)
                 yield Static(content)
 
 
-def _sections(case: RecordedCase, told: Mapping[str, Any]) -> Iterator[tuple[str, RenderableType]]:
+def _sections(case: CasePart) -> Iterator[tuple[str, RenderableType]]:
     """The title and content of each part that there is something to say in."""
     parts = (
         ("Metrics", _metrics(case)),
         ("Limits, measured in the same job", _limits(case)),
         ("Checks", _checks(case)),
-        ("Expectations", _expectations(told)),
+        ("Expectations", _expectations(case)),
         ("Choices", _choices(case)),
         ("Parameters", _parameters(case)),
     )
     yield from ((title, table) for title, table in parts if table.row_count)
-    launch = told.get("launch")
-    if launch:
-        yield f"Launched by {launch['version']}", Text(shlex.join(launch["argv"]))
-    if told.get("traceback"):
-        yield "Traceback", Text(told["traceback"].rstrip())
+    if case.launch:
+        yield f"Launched by {case.launch.version}", Text(shlex.join(case.launch.argv))
+    if case.traceback:
+        yield "Traceback", Text(case.traceback.rstrip())
 
 
 def _table(*columns: str, left: int = 1) -> Table:
@@ -91,7 +89,7 @@ def _row(table: Table, *cells: str) -> None:
     table.add_row(*map(Text, cells))
 
 
-def _metrics(case: RecordedCase) -> Table:
+def _metrics(case: CasePart) -> Table:
     table = _table("metric", "unit", "n", "min", "p50", "p95", "p99", "max", "better", left=2)
     for name, of in case.metrics.items():
         figures = map(figure, (of.min, of.p50, of.p95, of.p99, of.max))
@@ -100,14 +98,14 @@ def _metrics(case: RecordedCase) -> Table:
     return table
 
 
-def _limits(case: RecordedCase) -> Table:
+def _limits(case: CasePart) -> Table:
     table = _table("metric", "measured by", "limit", left=2)
     for name, limit in case.limits.items():
         _row(table, name, limit.measured_by, with_unit(limit.value, limit.unit) or "unknown")
     return table
 
 
-def _checks(case: RecordedCase) -> Table:
+def _checks(case: CasePart) -> Table:
     table = _table("check", "came out", "where", "largest error", "tolerance", "ranks", left=3)
     for check in case.checks:
         ranks = f"{check.ranks_passed}/{check.ranks_passed + check.ranks_failed}"
@@ -117,23 +115,22 @@ def _checks(case: RecordedCase) -> Table:
     return table
 
 
-def _expectations(told: Mapping[str, Any]) -> Table:
+def _expectations(case: CasePart) -> Table:
     table = _table("metric", "came out", "expected", "measured", left=2)
-    for item in told.get("expectations", ()):
-        expected = f"{item['op']} {item['limit']:g}"
-        came_out = signed(item["status"])
-        _row(table, item["metric"], came_out, expected, figure(item["value"]) or "nothing")
+    for item in case.expectations:
+        expected = f"{item.op} {item.limit:g}"
+        _row(table, item.metric, signed(item.status), expected, figure(item.value) or "nothing")
     return table
 
 
-def _choices(case: RecordedCase) -> Table:
+def _choices(case: CasePart) -> Table:
     table = _table("what", "chosen", "because", left=3)
     for name, choice in case.choices.items():
         _row(table, name, choice.value, choice.reason)
     return table
 
 
-def _parameters(case: RecordedCase) -> Table:
+def _parameters(case: CasePart) -> Table:
     table = _table("parameter", "value", left=2)
     for name, value in case.params.items():
         _row(table, name, "not given" if value is None else show(value))

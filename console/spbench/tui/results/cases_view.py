@@ -11,7 +11,8 @@ from textual.content import Content
 from textual.events import Resize
 from textual.widgets import Static
 
-from spbench.report.recorded import RecordedCase, RecordedRun
+from spbench.report.model import CasePart
+from spbench.report.recorded import RecordedRun
 from spbench.tui.results.cells import duration, figure, status_span
 from spbench.tui.signs import ROOMY, status_cell, without_keys
 from spbench.tui.widgets.line_table import LineTable
@@ -77,15 +78,15 @@ class CaseRows:
         """Return nothing: these rows have no filter."""
         return ""
 
-    def _of(self, key: Hashable) -> RecordedCase:
+    def _of(self, key: Hashable) -> CasePart:
         return self._cases[str(key)]
 
 
-def _passed(case: RecordedCase) -> int:
+def _passed(case: CasePart) -> int:
     return sum(check.status == "passed" for check in case.checks)
 
 
-def _checks(case: RecordedCase) -> Cell:
+def _checks(case: CasePart) -> Cell:
     if not case.checks:
         return Cell("")
     passed = _passed(case)
@@ -120,7 +121,7 @@ show."""
         """The table of the cases."""
         return self.query_one(LineTable)
 
-    def chosen(self) -> RecordedCase | None:
+    def chosen(self) -> CasePart | None:
         """Return the case under the cursor."""
         return self.run.cases.get(str(self.table.cursor_key)) if self.run else None
 

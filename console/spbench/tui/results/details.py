@@ -8,7 +8,8 @@ from textual.content import Content
 from textual.widgets import ContentSwitcher
 
 from spbench.report.compare import Comparison
-from spbench.report.recorded import RecordedCase, RecordedRun
+from spbench.report.model import CasePart
+from spbench.report.recorded import RecordedRun
 from spbench.tui.results.cases_view import CasesView
 from spbench.tui.results.compare_view import CompareView
 from spbench.tui.results.plot_view import PlotView
@@ -70,7 +71,7 @@ class Details(Vertical):
         widgets = {View.CASES: self.cases.table, View.COMPARE: self.compare.table}
         widgets.get(view, self.plot.chart).focus()
 
-    def case_of(self, chosen: LineTable.Chosen) -> RecordedCase | None:
+    def case_of(self, chosen: LineTable.Chosen) -> CasePart | None:
         """Return the case of a row, of the run under the cursor."""
         key = chosen.key
         case_id = self.compare.rows.case_of(key) if chosen.table is self.compare.table else str(key)

@@ -9,10 +9,11 @@ from pathlib import Path
 from spbench.record.figures import GLYPHS
 from spbench.record.folder import RunFolder, list_runs
 from spbench.record.history import RUNNING, RunSummary, summary_of
-from spbench.report.recorded import RecordedCase, RecordedRun, load_run
+from spbench.report.model import CasePart
+from spbench.report.recorded import RecordedRun, load_run
 
 MOST_KEPT = 256
-"""Runs that are kept in full, without their samples."""
+"""Runs that are kept, without their samples."""
 
 Stamp = tuple[int, int]
 """When a file was changed, in ns, and its size."""
@@ -39,7 +40,7 @@ class Library:
         return [summary for _, summary in reversed(found.values())]
 
     def load(self, folder: RunFolder) -> RecordedRun:
-        """Return a run with its cases; their samples and measurements are left out.
+        """Return a run with its cases, without their samples, measurements and ranks.
 
         Raises:
             UsageError: It has no report, and its event log cannot be read.
@@ -70,8 +71,8 @@ def run_before(runs: list[RunSummary], run: RunSummary) -> RunSummary | None:
     return next((o for o in older if o.suite == run.suite and o.verdict != RUNNING), None)
 
 
-def _bare(case: RecordedCase) -> RecordedCase:
-    return replace(case, samples={}, measurements=())
+def _bare(case: CasePart) -> CasePart:
+    return case.model_copy(update={"samples": {}, "measurements": [], "ranks": []})
 
 
 def _stamp(path: Path) -> Stamp:

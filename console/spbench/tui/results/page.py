@@ -16,7 +16,7 @@ from textual.worker import Worker
 from spbench.record.history import RUNNING, RunSummary
 from spbench.tui.page import Page
 from spbench.tui.results import keys
-from spbench.tui.results.case_loading import open_case
+from spbench.tui.results.case_screen import CaseScreen
 from spbench.tui.results.counting import Counting
 from spbench.tui.results.details import Details
 from spbench.tui.results.exporting import export
@@ -124,9 +124,8 @@ class ResultsPage(Page):
             self.action_open()
             return
         case = self._details.case_of(event)
-        run = self._details.cases.run
-        if case and run:
-            self.run_worker(open_case(self.console_app, run, case), group="case")
+        if case is not None:
+            self.app.push_screen(CaseScreen(case))
 
     # The views
 

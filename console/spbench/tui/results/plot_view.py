@@ -10,7 +10,8 @@ from textual.app import ComposeResult
 from textual.containers import Vertical, VerticalScroll
 from textual.widgets import Static
 
-from spbench.report.recorded import RecordedCase, RecordedRun
+from spbench.report.model import CasePart
+from spbench.report.recorded import RecordedRun
 from spbench.report.series import over_parameter, over_runs, swept_parameters
 from spbench.tui.results.plot_words import (
     over_parameter_points,
@@ -42,7 +43,7 @@ m shows the next metric, p the next parameter, n and N the next case and the one
         super().__init__(id="plot-view")
         self._runs: Sequence[RecordedRun] = ()
         self._run: RecordedRun | None = None
-        self._case: RecordedCase | None = None
+        self._case: CasePart | None = None
         self._metric = ""
         self._parameter = ""
 
@@ -57,12 +58,12 @@ m shows the next metric, p the next parameter, n and N the next case and the one
         """The plot itself."""
         return self.query_one(Plot)
 
-    def show_runs(self, runs: Sequence[RecordedRun], case: RecordedCase | None) -> None:
+    def show_runs(self, runs: Sequence[RecordedRun], case: CasePart | None) -> None:
         """Plot a case's metric over runs."""
         self._runs, self._run, self._case = runs, None, case
         self._draw()
 
-    def show_parameter(self, run: RecordedRun, case: RecordedCase | None) -> None:
+    def show_parameter(self, run: RecordedRun, case: CasePart | None) -> None:
         """Plot the metric of a case, and of those with its name, over a swept parameter."""
         self._run, self._case = run, case
         self._draw()
@@ -94,7 +95,7 @@ m shows the next metric, p the next parameter, n and N the next case and the one
         else:
             self._over_parameter(self._run, self._case)
 
-    def _over_runs(self, case: RecordedCase) -> None:
+    def _over_runs(self, case: CasePart) -> None:
         now = time.time()
         series = over_runs(self._runs, case.id, self._metric)
         if not series.points:
@@ -104,7 +105,7 @@ m shows the next metric, p the next parameter, n and N the next case and the one
         words = over_runs_words(series, now)
         self._show(head, [over_runs_points(series, now)], "run", titled(series), words)
 
-    def _over_parameter(self, run: RecordedRun, case: RecordedCase) -> None:
+    def _over_parameter(self, run: RecordedRun, case: CasePart) -> None:
         swept = self._swept()
         if not swept:
             self.show_nothing(f"the suite sweeps no parameter of {case.name}")
