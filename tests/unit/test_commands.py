@@ -9,9 +9,11 @@ import pytest
 
 from spbench.engine.commands import case_command, command_lines, commands
 from spbench.engine.plan import Request, plan
+from spbench.engine.run import Run
 from spbench.errors import MissingError
 from spbench.launch import jobs
 from spbench.launch.detect import MpiLibrary
+from spbench.record.state import RunState
 
 SUITE = """\
 schema: spbench.suite/1
@@ -30,13 +32,19 @@ def request_of(monkeypatch, tmp_path):
     mpirun.parent.mkdir()
     mpirun.write_text("#!/bin/sh\necho 'mpirun (Open MPI) 5.0.11'\n")
     mpirun.chmod(0o755)
-    monkeypatch.setattr(jobs, "mpi_library", lambda *_: MpiLibrary("openmpi", "Open MPI v5.0.11"))
+
+    def library(*_):
+        make.prepared += 1
+        return MpiLibrary("openmpi", "Open MPI v5.0.11")
+
+    monkeypatch.setattr(jobs, "mpi_library", library)
 
     def make(launcher="openmpi"):
         path = tmp_path / "suite.yaml"
         path.write_text(SUITE.format(python=tmp_path / "venv/python", launcher=launcher))
         return Request(path, tmp_path / "home", {"PATH": ""})
 
+    make.prepared = 0
     return make
 
 
@@ -50,6 +58,19 @@ def test_each_job_has_one_line_and_each_case_its_own_by_hand(request_of):
         for _, by_hand in command.by_hand:
             assert by_hand.startswith(" ".join([*command.added, command.line]))
     assert first.by_hand[1][1].endswith("link.pingpong --iterations 6")
+
+
+def test_each_job_is_prepared_once_for_all_its_lines(request_of):
+    assert len(commands(plan(request_of()))) == 2
+    assert request_of.prepared == 2
+
+
+async def test_each_job_is_prepared_once_for_a_run(request_of):
+    state = RunState()
+    outcome = await Run(plan(request_of()), state, lambda event: None).execute()
+    assert [case["status"] for case in outcome.report["cases"]] == ["error"] * 3
+    assert len(state.jobs) == len(list(outcome.folder.path.glob("jobs/*/argv.json"))) == 2
+    assert request_of.prepared == 2
 
 
 def test_a_cases_command_is_that_of_its_job_with_its_own_line_by_hand(request_of):

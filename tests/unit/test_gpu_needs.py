@@ -78,7 +78,11 @@ def jobs_of(
     library = MpiLibrary("openmpi", "Open MPI", "4", "2.11.0", torch_cuda, gpus)
     named = SimpleNamespace(launcher=SimpleNamespace(name=launcher))
     return [
-        (job, Launch(named, library, None, None, None, place(hosts, job.np), False), hosts)
+        (
+            job,
+            Launch(named, library, SimpleNamespace(placement=place(hosts, job.np)), None, None),
+            hosts,
+        )
         for job in group(cases, lambda _: hosts)
     ]
 

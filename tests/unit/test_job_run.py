@@ -50,15 +50,14 @@ first.receive_cases()
 
 
 @pytest.fixture
-def play(tmp_path, monkeypatch):
+def play(tmp_path):
     """Runs a job of the cases a and b whose ranks do what they are told to."""
 
     async def play(deeds):
-        monkeypatch.setattr(job_run, "prepare", lambda *_: launch(deeds))
         settings = LaunchSettings()
         params = BENCHMARKS["link.pingpong"].complete({})
         cases = [Case(n, n, "link.pingpong", params, 2, 1, (), settings, 1) for n in ("a", "b")]
-        plan = JobPlan(Job(1, tuple(cases), 2, settings), None, tmp_path, os.environ)
+        plan = JobPlan(Job(1, tuple(cases), 2, settings), None, launch(deeds), os.environ)
         folder = create(tmp_path, "unit")
         log = EventLog(folder.events)
         state = RunState()
@@ -80,7 +79,7 @@ def play(tmp_path, monkeypatch):
             version="1",
             library=SimpleNamespace(version_text="played"),
             hostfile_text=None,
-            oversubscribed=False,
+            spec=SimpleNamespace(oversubscribed=False),
         )
 
     return play

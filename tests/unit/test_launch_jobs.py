@@ -105,14 +105,14 @@ def test_a_launch_is_complete_and_the_same_each_time(openmpi, tmp_path):
     launch = ready(openmpi, tmp_path / "home", "node[01-02]:2")
     text = "node01 slots=2\nnode02 slots=2\n"
     assert launch.hostfile_text == text
-    path = launch.hostfile_path
+    path = launch.spec.hostfile
     assert path is not None
     assert path.parent == tmp_path / "home/hostfiles"
     assert path.read_text() == text
     assert launch.placement == (Placed("node01", 2), Placed("node02", 2))
     assert (launch.launcher.name, launch.version) == ("openmpi", "Open MPI 5.0.11")
     assert launch.library.name == "openmpi"
-    assert not launch.oversubscribed
+    assert not launch.spec.oversubscribed
     assert str(path) in launch.command.argv
     before = path.stat().st_mtime_ns
     assert ready(openmpi, tmp_path / "home", "node[01-02]:2") == launch
@@ -122,7 +122,7 @@ def test_a_launch_is_complete_and_the_same_each_time(openmpi, tmp_path):
 
 def test_a_damaged_hostfile_is_written_again(openmpi, tmp_path):
     launch = ready(openmpi, tmp_path, "node01:4")
-    path = launch.hostfile_path
+    path = launch.spec.hostfile
     assert path is not None
     path.write_text("other")
     ready(openmpi, tmp_path, "node01:4")
@@ -132,14 +132,14 @@ def test_a_damaged_hostfile_is_written_again(openmpi, tmp_path):
 @pytest.mark.usefixtures("two_cores")
 def test_more_ranks_than_cores_of_this_machine(openmpi, tmp_path):
     launch = ready(openmpi, tmp_path, None)
-    assert launch.oversubscribed
+    assert launch.spec.oversubscribed
     assert launch.hostfile_text is None
-    assert launch.hostfile_path is None
+    assert launch.spec.hostfile is None
     assert "--oversubscribe" in launch.command.argv
-    assert not ready(openmpi, tmp_path, None, np=2).oversubscribed
+    assert not ready(openmpi, tmp_path, None, np=2).spec.oversubscribed
     job = Job(1, (), 4, keys(python=openmpi))
     in_batch = prepare(job, None, tmp_path, {}, {"PATH": "", "SLURM_JOB_ID": "7"})
-    assert not in_batch.oversubscribed
+    assert not in_batch.spec.oversubscribed
 
 
 def test_what_cannot_be_launched(openmpi, tmp_path):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from spbench.engine.plan import RunPlan, added_environment, by_hand, launches
+from spbench.engine.plan import RunPlan, added_environment, by_hand, launch_of, launches
 from spbench.launch.jobs import Job, Launch
 from spbench.suites.case import Case
 
@@ -55,14 +55,13 @@ def case_command(run: RunPlan, case_id: str) -> JobCommand:
         SpbenchError: As for `commands`.
     """
     job, case = next((job, c) for job in run.jobs for c in job.cases if c.id == case_id)
-    [launch] = launches(replace(run, jobs=(job,)))
-    return _command(run, job, launch, (case,))
+    return _command(run, job, launch_of(run, job), (case,))
 
 
 def _command(run: RunPlan, job: Job, launch: Launch, cases: tuple[Case, ...]) -> JobCommand:
     added = added_environment(run, launch)
     words = [f"{name}={shlex.quote(value)}" for name, value in added.items()]
-    lines = by_hand(run, replace(job, cases=cases))
+    lines = by_hand(run, launch, cases)
     by_id = [(case.id, " ".join([*words, shlex.join(line)])) for case, line in lines]
     line = shlex.join(launch.command.argv)
     return JobCommand(job, launch.version, tuple(words), line, tuple(by_id))

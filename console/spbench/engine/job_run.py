@@ -9,7 +9,6 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from spbench.engine import processes
 from spbench.engine.address import advertised, bind_address
@@ -18,7 +17,7 @@ from spbench.engine.job_listener import JobListener
 from spbench.engine.recorder import Recorder
 from spbench.engine.watchdog import Fault, Watchdog
 from spbench.launch.hosts.hosts import Hosts
-from spbench.launch.jobs import Job, Launch, chosen_elsewhere, prepare
+from spbench.launch.jobs import Job, Launch, chosen_elsewhere
 from spbench.record.folder import RunFolder, working_folder
 from spbench.record.notable_env import notable
 from spbench_core.events import rank_events
@@ -38,11 +37,14 @@ GRACE = 5.0
 
 @dataclass(frozen=True, slots=True)
 class JobPlan:
-    """A job and what it needs to start."""
+    """A job and what it needs to start.
+
+    ``launch`` lacks only the values of the variables that the console gives its ranks.
+    """
 
     job: Job
     hosts: Hosts | None
-    home: Path
+    launch: Launch
     environ: Mapping[str, str]
 
 
@@ -73,10 +75,10 @@ class JobRun:
         Raises:
             SpbenchError: The launcher could not be started, or the run folder not be written.
         """
-        launch, process = await self._start()
+        process = await self._start()
         try:
             await self._supervise(process)
-            await self._explain(process, launch)
+            await self._explain(process)
         finally:
             await self._let_events_arrive(process)
             await self._collector.close()
@@ -109,8 +111,8 @@ class JobRun:
 
     # Starting
 
-    async def _start(self) -> tuple[Launch, asyncio.subprocess.Process]:
-        plan = self._plan
+    async def _start(self) -> asyncio.subprocess.Process:
+        plan, launch = self._plan, self._plan.launch
         names = plan.hosts.names if plan.hosts else ()
         unknown = chosen_elsewhere(plan.job.settings, plan.hosts, plan.environ)
         port = await self._collector.listen(bind_address(names, unknown=unknown))
@@ -120,7 +122,6 @@ class JobRun:
             rank_events.ENV_TOKEN: self._token,
             rank_events.ENV_RUN: self._folder.id,
         }
-        launch = prepare(plan.job, plan.hosts, plan.home, private, plan.environ)
         command = replace(launch.command, env={**launch.command.env, **private})
         folder = self._folder.job(self._job.number)
         env = notable(command.env)
@@ -143,10 +144,10 @@ class JobRun:
             env=env,
             np=self._job.np,
             cases=[case.id for case in self._job.cases],
-            oversubscribed=launch.oversubscribed,
+            oversubscribed=launch.spec.oversubscribed,
         )
         self._watch.launched = self._watch.waiting_since = time.monotonic()
-        return launch, await processes.start(command, folder)
+        return await processes.start(command, folder)
 
     # Supervising
 
@@ -165,7 +166,7 @@ class JobRun:
                 await asyncio.wait_for(self._listener.wake.wait(), TICK)
         exited.cancel()
 
-    async def _explain(self, process: asyncio.subprocess.Process, launch: Launch) -> None:
+    async def _explain(self, process: asyncio.subprocess.Process) -> None:
         """Add to a fault what the ranks and the launcher know of it."""
         fault = self._watch.fault
         if fault is None or fault.status == "cancelled":
@@ -177,7 +178,7 @@ class JobRun:
             await asyncio.wait_for(process.wait(), SETTLE)
         if fault.traceback is None:
             output = self._output()
-            said = _own_words(output) or launch.launcher.explain(output)
+            said = _own_words(output) or self._plan.launch.launcher.explain(output)
             if said:
                 self._watch.fault = replace(fault, sentence=f"{fault.sentence}: {said}")
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from spbench.errors import MissingError
@@ -96,22 +96,26 @@ def launches(run: RunPlan) -> list[Launch]:
         MissingError: A launcher, an MPI library or slots are missing.
         UsageError: A launcher cannot express something.
     """
-    request = run.request
-    return [
-        prepare(job, run.hosts(job), request.home, PRIVATE_NAMES, request.environ)
-        for job in run.jobs
-    ]
+    return [launch_of(run, job) for job in run.jobs]
 
 
-def by_hand(run: RunPlan, job: Job) -> list[tuple[Case, tuple[str, ...]]]:
-    """Return the lines that run a job's cases one by one without the console.
+def launch_of(run: RunPlan, job: Job) -> Launch:
+    """Return a job's launch; when it starts, `PRIVATE_NAMES` get their values.
 
     Raises:
         SpbenchError: As for `launches`.
     """
     request = run.request
-    launch = prepare(job, run.hosts(job), request.home, {}, request.environ)
-    return [(case, (*launch.command.argv, *by_hand_arguments(case))) for case in job.cases]
+    return prepare(job, run.hosts(job), request.home, PRIVATE_NAMES, request.environ)
+
+
+def by_hand(run: RunPlan, launch: Launch, cases: Iterable[Case]) -> list[tuple[Case, list[str]]]:
+    """Return the lines that run cases of a launch one by one without the console."""
+    given = launch.spec.private_env.items()
+    kept = {name: value for name, value in given if name not in PRIVATE_NAMES}
+    spec = replace(launch.spec, private_env=kept)
+    command = launch.launcher.command(launch.found.executable, spec, run.request.environ)
+    return [(case, [*command.argv, *by_hand_arguments(case)]) for case in cases]
 
 
 def added_environment(run: RunPlan, launch: Launch) -> dict[str, str]:

@@ -11,14 +11,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from spbench.engine.job_run import JobPlan, JobRun
-from spbench.engine.plan import RunPlan, check_before, launches
+from spbench.engine.plan import RunPlan, check_before, launch_of, launches
 from spbench.engine.recorder import Recorder, View
 from spbench.engine.run_metadata import run_json, run_start
 from spbench.engine.stop import Stop
 from spbench.engine.watchdog import Fault
 from spbench.errors import ExitCode, FailedRunError, SpbenchError
 from spbench.launch.detect import abandon_probes
-from spbench.launch.jobs import Job
+from spbench.launch.jobs import Job, Launch
 from spbench.record.environment import facts
 from spbench.record.event_log import EventLog
 from spbench.record.findings import findings
@@ -59,7 +59,7 @@ class Run:
         """
         working_folder()
         with self._stop:
-            await self._stop.unless(self._look_before())
+            prepared = await self._stop.unless(self._look_before())
             folder = create(self._plan.request.home, self._plan.suite.name)
             environment = facts(self._plan.request.environ)
             folder.write_text("suite.yaml", self._plan.suite.text)
@@ -68,39 +68,47 @@ class Run:
             try:
                 recorder = Recorder(log, self._state, self._view)
                 recorder.say("run_start", **run_start(self._plan, folder.id, environment))
-                await self._run_jobs(folder, recorder)
+                await self._run_jobs(prepared, folder, recorder)
                 return self._finish(folder, recorder)
             finally:
                 log.close()
 
-    async def _look_before(self) -> None:
-        """Refuse what can be refused before a launch."""
+    async def _look_before(self) -> list[Launch]:
+        """Return the launch of each job; refuse what can be refused before one starts."""
         try:
             prepared = await asyncio.to_thread(launches, self._plan)
         except asyncio.CancelledError:
             abandon_probes()
             raise
         await check_before(self._plan, prepared)
+        return prepared
 
-    async def _run_jobs(self, folder: RunFolder, recorder: Recorder) -> None:
-        waiting = deque(self._plan.jobs)
+    async def _run_jobs(
+        self, prepared: list[Launch], folder: RunFolder, recorder: Recorder
+    ) -> None:
+        waiting: deque[tuple[Job, Launch | None]] = deque(
+            zip(self._plan.jobs, prepared, strict=True)
+        )
         number = 0
         while waiting and self._stop.code is None:
             number += 1
-            job = replace(waiting.popleft(), number=number)
-            left = await self._run_job(job, folder, recorder)
-            if left is not None:
-                waiting.appendleft(left)
+            job, launch = waiting.popleft()
+            job = replace(job, number=number)
+            left = await self._run_job(job, launch, folder, recorder)
+            if left is not None:  # a new job, which is prepared when its turn comes
+                waiting.appendleft((left, None))
             if self._errors:
                 break
 
-    async def _run_job(self, job: Job, folder: RunFolder, recorder: Recorder) -> Job | None:
+    async def _run_job(
+        self, job: Job, launch: Launch | None, folder: RunFolder, recorder: Recorder
+    ) -> Job | None:
         """Run a job; return the job of what a fault left over."""
-        request = self._plan.request
-        plan = JobPlan(job, self._plan.hosts(job), request.home, request.environ)
-        job_run = JobRun(plan, folder, recorder)
-        self._stop.tell(lambda why, at_once: job_run.cancel(why, at_once=at_once))
         try:
+            launch = launch or launch_of(self._plan, job)
+            plan = JobPlan(job, self._plan.hosts(job), launch, self._plan.request.environ)
+            job_run = JobRun(plan, folder, recorder)
+            self._stop.tell(lambda why, at_once: job_run.cancel(why, at_once=at_once))
             fault = await job_run.run()
         except SpbenchError as error:
             self._errors.append(error)

@@ -47,15 +47,15 @@ class Launch:
     Attributes:
         found: The launcher's program and version.
         library: The MPI library that the ranks load.
+        spec: The launch in words that no launcher owns.
+        command: The same in the launcher's words.
     """
 
     found: Found
     library: MpiLibrary
+    spec: JobSpec
     command: Command
     hostfile_text: str | None
-    hostfile_path: Path | None
-    placement: tuple[Placed, ...]
-    oversubscribed: bool
 
     @property
     def launcher(self) -> Launcher:
@@ -66,6 +66,11 @@ class Launch:
     def version(self) -> str:
         """The launcher's program and version, one line."""
         return self.found.version
+
+    @property
+    def placement(self) -> tuple[Placed, ...]:
+        """Ranks in order, host by host; empty where the launcher places them."""
+        return self.spec.placement
 
 
 def hosts_for(given: Hosts | None, folder: Path, exclude: str | None = None) -> HostsOf:
@@ -142,7 +147,7 @@ def prepare(
         library=library.name,
     )
     command = found.launcher.command(found.executable, spec, env)
-    return Launch(found, library, command, text, path, placement, shared)
+    return Launch(found, library, spec, command, text)
 
 
 def _device_environment(job: Job) -> dict[str, str]:
