@@ -11,8 +11,9 @@ from textual.binding import Binding
 
 from spbench.engine import background
 from spbench.errors import UsageError
+from spbench.launch.choice import LaunchChoice
 from spbench.tui import start
-from spbench.tui.app import ConsoleApp, HostChoice
+from spbench.tui.app import ConsoleApp
 from spbench.tui.dialogs import Confirm
 from spbench.tui.help import HelpScreen
 from spbench.tui.pages import PAGES
@@ -203,12 +204,14 @@ async def test_a_folder_that_is_deleted_leaves_the_console_as_it_is(tmp_path, mo
     opened = []
     monkeypatch.setattr(start, "_collect_seldom", lambda: None)
     monkeypatch.setattr(start, "ConsoleApp", lambda opening: opened.append(opening) or Mock())
-    start.open_console(home=Path(".spbench"), suite=suite, hostfile=Path("a.hosts"))
+    start.open_console(
+        home=Path(".spbench"), suite=suite, chosen=LaunchChoice(hostfile=Path("a.hosts"))
+    )
     [opening] = opened
     assert (opening.folder, opening.home) == (folder, folder / ".spbench")
     assert opening.hosts.hostfile == folder / "a.hosts"
     environ = {"SPBENCH_CONFIG": str(tmp_path / "console.yaml")}
-    app = ConsoleApp(replace(opening, environ=environ, hosts=HostChoice()))
+    app = ConsoleApp(replace(opening, environ=environ, hosts=LaunchChoice()))
     async with app.run_test(size=(200, 60)) as pilot:
         await until(pilot, lambda: "link.pingpong" in shown(app))
         folder.rmdir()

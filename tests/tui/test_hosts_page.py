@@ -9,12 +9,12 @@ import pytest
 from driving import SIZES, console, in_one_write, shown, until
 
 from spbench.launch import doctor
+from spbench.launch.choice import LaunchChoice
 from spbench.launch.finding import Finding
 from spbench.launch.gpus.facts import Card, HostGpus
 from spbench.launch.survey.survey import HostFacts
 from spbench.report.links import link_matrices
 from spbench.report.recorded import load_run
-from spbench.tui.app import HostChoice
 from spbench.tui.hosts import asking as asking_module
 from spbench.tui.hosts import page as page_module
 from spbench.tui.hosts.findings_pane import FindingsPane
@@ -216,18 +216,18 @@ async def test_one_host_is_asked_alone_and_asking_can_be_stopped(folder, survey)
 
 @pytest.mark.parametrize("size", SIZES)
 async def test_hosts_are_chosen_for_runs_and_shown_at_the_top(folder, survey, size):
-    app = console(folder, page="hosts", hosts=HostChoice(launcher="hydra"))
+    app = console(folder, page="hosts", hosts=LaunchChoice(launcher="hydra"))
     async with app.run_test(size=size) as pilot:
         await ready(pilot)
         await until(pilot, lambda: "● this machine" in shown(app))
         await pilot.press("down", "u")
         path = folder / "hostfiles/cluster"
-        assert app.hosts == HostChoice(hostfile=path, launcher="hydra")
+        assert app.hosts == LaunchChoice(hostfile=path, launcher="hydra")
         await until(pilot, lambda: "hosts: cluster" in shown(app).splitlines()[0])
         await until(pilot, lambda: "● cluster" in shown(app))
         assert "● this machine" not in shown(app)
         await pilot.press("up", "enter")
-        assert app.hosts == HostChoice(launcher="hydra")
+        assert app.hosts == LaunchChoice(launcher="hydra")
         await until(pilot, lambda: "hosts:" not in shown(app).splitlines()[0])
 
 
@@ -241,12 +241,12 @@ async def test_a_wrong_hostfile_shows_its_errors_and_cannot_be_used(folder, surv
         await until(pilot, lambda: "no host is chosen" in findings(app))
         await pilot.press("u", "d")
         await until(pilot, lambda: "mend the file first" in shown(app))
-        assert app.hosts == HostChoice()
+        assert app.hosts == LaunchChoice()
         assert survey.asked == [[MACHINE]]
 
 
 async def test_the_command_lines_hosts_stand_there_too(folder, survey):
-    given = HostChoice(hosts="node[07-09]:2", exclude_hosts="node08")
+    given = LaunchChoice(hosts="node[07-09]:2", exclude_hosts="node08")
     app = console(folder, page="hosts", hosts=given)
     async with app.run_test(size=(120, 40)) as pilot:
         await ready(pilot)
@@ -258,7 +258,7 @@ async def test_the_command_lines_hosts_stand_there_too(folder, survey):
 
 
 async def test_the_command_lines_hostfile_stands_there_once_and_its_error_is_told(folder, survey):
-    given = HostChoice(hostfile=folder / "hostfiles/wrong")
+    given = LaunchChoice(hostfile=folder / "hostfiles/wrong")
     app = console(folder, page="hosts", hosts=given)
     async with app.run_test(size=(120, 40)) as pilot:
         page = await ready(pilot)

@@ -27,8 +27,8 @@ from textual.widgets import Input, OptionList
 from spbench.engine.commands import commands
 from spbench.engine.plan import Request, plan
 from spbench.errors import MissingError
+from spbench.launch.choice import LaunchChoice
 from spbench.suites.edit.check import examine
-from spbench.tui.app import HostChoice
 from spbench.tui.dialogs import AskLine
 from spbench.tui.suites.cases_pane import CasesPane
 from spbench.tui.suites.chooser import Chooser
@@ -158,7 +158,7 @@ async def test_the_exact_launch_command_of_the_chosen_case_is_shown(suite):
 
 
 async def test_a_missing_launcher_is_its_one_sentence(suite):
-    app = opened(suite, environ={"PATH": "/nowhere"}, hosts=HostChoice(launcher="srun"))
+    app = opened(suite, environ={"PATH": "/nowhere"}, hosts=LaunchChoice(launcher="srun"))
     async with app.run_test(size=SIZE) as pilot:
         await ready(pilot)
         await until(pilot, lambda: "srun" in shown(app).split("Command")[-1])
@@ -243,7 +243,7 @@ async def test_a_new_suite_is_begun_in_a_file_that_is_not_there_yet(suite):
 
 
 async def test_all_or_one_case_is_run_with_the_hosts_that_were_chosen(suite):
-    app = opened(suite, hosts=HostChoice(hosts="localhost:4", launcher="openmpi"))
+    app = opened(suite, hosts=LaunchChoice(hosts="localhost:4", launcher="openmpi"))
     async with app.run_test(size=SIZE) as pilot:
         await ready(pilot)
         options = ("--hosts", "localhost:4", "--launcher", "openmpi")

@@ -4,12 +4,14 @@ import socket
 import subprocess
 import sys
 import time
+from dataclasses import asdict, fields
 from pathlib import Path
 
 import pytest
 from events import recorded, run_start
 
 from spbench.cli.app import run_command_line
+from spbench.cli.request import _LAUNCH_OPTIONS
 from spbench.engine import background
 from spbench.engine.background import (
     again,
@@ -21,6 +23,7 @@ from spbench.engine.background import (
     started_in,
 )
 from spbench.errors import ExitCode, FailedRunError, UsageError
+from spbench.launch.choice import LaunchChoice
 
 ROOT = Path(__file__).parents[2]
 HALO = ROOT / "suites" / "halo.yaml"
@@ -104,7 +107,7 @@ def test_the_errors_of_a_suite_are_the_complaint(begin, home, tmp_path):
 
 
 def test_a_missing_launcher_is_the_complaint(begin):
-    launched = begin(*run_words(HALO, launcher="mpirun_rsh"), PATH="")
+    launched = begin(*run_words(HALO, LaunchChoice(launcher="mpirun_rsh")), PATH="")
     assert until(launched.ended) is ExitCode.MISSING
     assert launched.complaint().startswith("launcher mpirun_rsh is not installed")
 
@@ -226,10 +229,7 @@ ASKED = {
     "keyword": "small and not square",
     "case": "small[slice_method=square]",
     "inject": "slow@small",
-    "hostfile": Path("my hosts"),
-    "hosts": "node[01-02]:4",
-    "exclude_hosts": "node02",
-    "launcher": "hydra",
+    "chosen": LaunchChoice(Path("my hosts"), "node[01-02]:4", "node02", "hydra"),
     "overrides": ("halo_len=2", "launch.timeout=3"),
 }
 
@@ -251,6 +251,11 @@ def requested(monkeypatch):
         return seen[0]
 
     return read
+
+
+def test_every_field_of_a_launch_choice_is_an_option():
+    assert list(_LAUNCH_OPTIONS) == [field.name for field in fields(LaunchChoice)]
+    assert None not in asdict(ASKED["chosen"]).values()
 
 
 def test_words_ask_for_what_was_asked(requested):

@@ -11,14 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Protocol
 
 import typer
 
-from spbench.cli.request import (
-    ExcludeOption,
-    HomeOption,
-    HostfileOption,
-    HostsOption,
-    LauncherOption,
-)
+from spbench.cli.request import HomeOption, launch_options
 from spbench.errors import UsageError
+from spbench.launch.choice import NOTHING_CHOSEN, LaunchChoice
 
 if TYPE_CHECKING:
     from spbench.record.folder import RunFolder
@@ -41,10 +36,7 @@ class OpenConsole(Protocol):
         recorded: RunFolder | None = None,
         speed: float | None = 1.0,
         readonly: bool = False,
-        hostfile: Path | None = None,
-        hosts: str | None = None,
-        exclude_hosts: str | None = None,
-        launcher: str | None = None,
+        chosen: LaunchChoice = NOTHING_CHOSEN,
     ) -> int: ...
 
 
@@ -70,14 +62,12 @@ def register(app: typer.Typer, open_console: OpenConsole, serve_console: ServeCo
 
 
 def _tui(open_console: OpenConsole) -> Callable[..., None]:
+    @launch_options()
     def tui(
         suite: Annotated[Path | None, typer.Argument(help="A suite to open.")] = None,
         demo: Annotated[bool, typer.Option("--demo", help="Play a recorded run.")] = False,
         readonly: ReadonlyOption = False,
-        hostfile: HostfileOption = None,
-        hosts: HostsOption = None,
-        exclude_hosts: ExcludeOption = None,
-        launcher: LauncherOption = None,
+        chosen: LaunchChoice = NOTHING_CHOSEN,
         home: HomeOption = None,
     ) -> None:
         """Open the console: compose suites, watch runs, compare results, look at hosts."""
@@ -94,10 +84,7 @@ def _tui(open_console: OpenConsole) -> Callable[..., None]:
             suite=suite,
             recorded=recorded,
             readonly=readonly,
-            hostfile=hostfile,
-            hosts=hosts,
-            exclude_hosts=exclude_hosts,
-            launcher=launcher,
+            chosen=chosen,
         )
         raise typer.Exit(code)
 
@@ -132,6 +119,7 @@ def _replay(open_console: OpenConsole) -> Callable[..., None]:
 
 
 def _serve(serve_console: ServeConsole) -> Callable[..., None]:
+    @launch_options()
     def serve(
         suite: Annotated[Path | None, typer.Argument(help="A suite to open.")] = None,
         host: Annotated[str, typer.Option("--host", help="Address to listen on.")] = LOOPBACK,
@@ -142,25 +130,14 @@ def _serve(serve_console: ServeConsole) -> Callable[..., None]:
             bool, typer.Option("--no-token", help="Let in who has no token, on loopback too.")
         ] = False,
         readonly: ReadonlyOption = False,
-        hostfile: HostfileOption = None,
-        hosts: HostsOption = None,
-        exclude_hosts: ExcludeOption = None,
-        launcher: LauncherOption = None,
+        chosen: LaunchChoice = NOTHING_CHOSEN,
         home: HomeOption = None,
     ) -> None:
         """Show the console in a browser, on loopback and behind a token."""
         from spbench.record.folder import home_of
 
-        options = {
-            "--home": home_of(home, os.environ),
-            "--hostfile": hostfile,
-            "--hosts": hosts,
-            "--exclude-hosts": exclude_hosts,
-            "--launcher": launcher,
-        }
-        given = [(name, str(value)) for name, value in options.items() if value is not None]
         words = [*([] if suite is None else [str(suite)]), *(["--readonly"] * readonly)]
-        words += [word for option in given for word in option]
+        words += ["--home", str(home_of(home, os.environ)), *chosen.words()]
 
         def tell(address: str) -> None:
             print(f"{address}\nOpen it in a browser; Ctrl-C ends the server.", flush=True)

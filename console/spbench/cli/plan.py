@@ -14,13 +14,12 @@ from spbench.cli.plan_output import FORMATS, TIMELINES, drawn, put, told
 from spbench.cli.plan_request import asked_cluster, batch_sizes, one_of
 from spbench.cli.request import (
     HomeOption,
-    HostfileOption,
-    HostsOption,
-    LauncherOption,
+    launch_options,
     refuse_folder,
     request_from,
 )
 from spbench.errors import ExitCode, SuiteError, UsageError
+from spbench.launch.choice import NOTHING_CHOSEN, LaunchChoice
 
 if TYPE_CHECKING:
     from spbench.engine.plan import Request
@@ -37,6 +36,7 @@ def register(app: typer.Typer) -> None:
     app.command()(plan)
 
 
+@launch_options("exclude_hosts")
 def plan(
     profile: Annotated[Path, typer.Argument(help="A profile: spbench's JSON, or torchgraph.")],
     global_batch_size: Annotated[
@@ -106,9 +106,7 @@ def plan(
     verify: Annotated[
         bool, typer.Option("--verify", help="Run it: predicted beside measured.")
     ] = False,
-    hostfile: HostfileOption = None,
-    hosts: HostsOption = None,
-    launcher: LauncherOption = None,
+    chosen: LaunchChoice = NOTHING_CHOSEN,
     home: HomeOption = None,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Only the verdict.")] = False,
     verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Ranks and commands.")] = False,
@@ -125,7 +123,11 @@ def plan(
         one_of("--timeline", timeline, TIMELINES)
     if timeline is not None and format_ is not None:
         raise UsageError("--format is for the plan and --timeline prints a step; give one of them")
-    running = {"--hosts": hosts, "--hostfile": hostfile, "--launcher": launcher}
+    running = {
+        "--hosts": chosen.hosts,
+        "--hostfile": chosen.hostfile,
+        "--launcher": chosen.launcher,
+    }
     _refuse_unless_verified(verify, running | {"--quiet": quiet, "--verbose": verbose})
     refuse_folder("--out", out)
     refuse_folder("--emit", emit)
@@ -165,13 +167,7 @@ def plan(
         if verify:
             request = request_from(
                 suite.suite.path,
-                hostfile=hostfile,
-                hosts=hosts,
-                exclude_hosts=None,
-                launcher=launcher,
-                keyword=None,
-                cases=None,
-                overrides=None,
+                chosen=chosen,
                 home=home,
                 argv=sys.argv[1:],
             )

@@ -9,8 +9,9 @@ from typing import Annotated
 import typer
 
 from spbench.cli.plan_request import whole_numbers
-from spbench.cli.request import HomeOption, HostfileOption, HostsOption, LauncherOption, SetOption
+from spbench.cli.request import HomeOption, SetOption, launch_options
 from spbench.errors import SuiteError, UsageError
+from spbench.launch.choice import NOTHING_CHOSEN, LaunchChoice
 
 
 def register(app: typer.Typer) -> None:
@@ -18,6 +19,7 @@ def register(app: typer.Typer) -> None:
     app.command()(profile)
 
 
+@launch_options("exclude_hosts")
 def profile(
     model: Annotated[
         str, typer.Argument(help="resnet, amoebanet, or module:callable of your own.")
@@ -35,9 +37,7 @@ def profile(
         int | None, typer.Option("--ranks", help="With --busy: how many, in place of all.", min=2)
     ] = None,
     overrides: SetOption = None,
-    hostfile: HostfileOption = None,
-    hosts: HostsOption = None,
-    launcher: LauncherOption = None,
+    chosen: LaunchChoice = NOTHING_CHOSEN,
     home: HomeOption = None,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Only the verdict.")] = False,
     verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Ranks and commands.")] = False,
@@ -58,12 +58,7 @@ def profile(
     path = Path(f"profile of {model}")
     request = request_from(
         path,
-        hostfile=hostfile,
-        hosts=hosts,
-        exclude_hosts=None,
-        launcher=launcher,
-        keyword=None,
-        cases=None,
+        chosen=chosen,
         overrides=overrides,
         home=home,
         argv=sys.argv[1:],

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import inspect
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from spbench.errors import UsageError
+from spbench.launch.choice import LaunchChoice
 
 if TYPE_CHECKING:
     from spbench.engine.plan import Request
+
+Command = Callable[..., None]
 
 HostfileOption = Annotated[
     Path | None, typer.Option("--hostfile", help="Hosts, in any launcher's dialect.")
@@ -27,6 +32,13 @@ LauncherOption = Annotated[
     str | None,
     typer.Option("--launcher", help="mpirun_rsh, hydra, openmpi, srun or auto.", metavar="L"),
 ]
+_LAUNCH_OPTIONS = {
+    "hostfile": HostfileOption,
+    "hosts": HostsOption,
+    "exclude_hosts": ExcludeOption,
+    "launcher": LauncherOption,
+}
+"""The option of each field of `LaunchChoice`, in the order in which help shows them."""
 KeywordOption = Annotated[
     str | None, typer.Option("-k", help="Cases to run: words with and, or, not.", metavar="EXPR")
 ]
@@ -53,17 +65,42 @@ def refuse_folder(option: str, target: str | Path | None) -> None:
         raise UsageError(f"{option} {target}: cannot write to a folder; name a file in it")
 
 
+def launch_options(*left_out: str) -> Callable[[Command], Command]:
+    """Give a command the options of a launch, but for those left out, as its argument ``chosen``.
+
+    Typer reads the options from the signature: there they stand in the place of ``chosen``.
+    """
+    options = {name: kind for name, kind in _LAUNCH_OPTIONS.items() if name not in left_out}
+
+    def given_to(command: Command) -> Command:
+        @wraps(command)
+        def run(**given: Any) -> None:
+            chosen = LaunchChoice(**{name: given.pop(name) for name in options})
+            command(chosen=chosen, **given)
+
+        signature = inspect.signature(command, eval_str=True)
+        kinds: dict[str, inspect.Parameter] = {}
+        for name, parameter in signature.parameters.items():
+            if name != "chosen":
+                kinds[name] = parameter
+                continue
+            for field, kind in options.items():
+                kinds[field] = parameter.replace(name=field, annotation=kind, default=None)
+        run.__annotations__ = {name: kind.annotation for name, kind in kinds.items()}
+        run.__signature__ = signature.replace(parameters=list(kinds.values()))  # type: ignore[attr-defined]
+        return run
+
+    return given_to
+
+
 def request_from(
     suite: Path,
     *,
-    hostfile: Path | None,
-    hosts: str | None,
-    exclude_hosts: str | None,
-    launcher: str | None,
-    keyword: str | None,
-    cases: Sequence[str] | None,
-    overrides: Sequence[str] | None,
+    chosen: LaunchChoice,
     home: Path | None,
+    overrides: Sequence[str] | None = None,
+    keyword: str | None = None,
+    cases: Sequence[str] | None = None,
     inject: str | None = None,
     budget: float | None = None,
     argv: Sequence[str] = (),
@@ -85,9 +122,6 @@ def request_from(
         keyword=keyword,
         cases=tuple(cases or ()),
         inject=inject,
-        hostfile=hostfile,
-        hosts=hosts,
-        exclude_hosts=exclude_hosts,
-        launcher=launcher,
+        chosen=chosen,
         budget=budget,
     )

@@ -17,16 +17,14 @@ import typer
 
 from spbench.cli.request import (
     CaseOption,
-    ExcludeOption,
     HomeOption,
-    HostfileOption,
-    HostsOption,
     KeywordOption,
-    LauncherOption,
     SetOption,
+    launch_options,
     request_from,
 )
 from spbench.errors import ExitCode, SpbenchError, UsageError
+from spbench.launch.choice import NOTHING_CHOSEN, LaunchChoice
 
 if TYPE_CHECKING:
     from spbench.engine.plan import RunPlan
@@ -52,12 +50,10 @@ def register(app: typer.Typer) -> None:
     app.command()(run)
 
 
+@launch_options()
 def run(
     suite: Annotated[Path, typer.Argument(help="The suite's YAML file.")],
-    hostfile: HostfileOption = None,
-    hosts: HostsOption = None,
-    exclude_hosts: ExcludeOption = None,
-    launcher: LauncherOption = None,
+    chosen: LaunchChoice = NOTHING_CHOSEN,
     keyword: KeywordOption = None,
     cases: CaseOption = None,
     overrides: SetOption = None,
@@ -91,10 +87,7 @@ def run(
     try:
         request = request_from(
             suite,
-            hostfile=hostfile,
-            hosts=hosts,
-            exclude_hosts=exclude_hosts,
-            launcher=launcher,
+            chosen=chosen,
             keyword=keyword,
             cases=cases,
             overrides=overrides,

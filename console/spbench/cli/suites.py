@@ -11,16 +11,14 @@ import typer
 
 from spbench.cli.request import (
     CaseOption,
-    ExcludeOption,
     HomeOption,
-    HostfileOption,
-    HostsOption,
     KeywordOption,
-    LauncherOption,
     SetOption,
+    launch_options,
     request_from,
 )
 from spbench.errors import ExitCode, UsageError, did_you_mean
+from spbench.launch.choice import NOTHING_CHOSEN, LaunchChoice
 
 if TYPE_CHECKING:
     from spbench.engine.plan import RunPlan
@@ -126,12 +124,10 @@ def _describe(entry: Benchmark) -> None:
     print(f"faults for --inject\n  {', '.join([*entry.faults, *COMMON_FAULTS])}")
 
 
+@launch_options()
 def command_(
     suite: Annotated[Path, typer.Argument(help="The suite's YAML file.")],
-    hostfile: HostfileOption = None,
-    hosts: HostsOption = None,
-    exclude_hosts: ExcludeOption = None,
-    launcher: LauncherOption = None,
+    chosen: LaunchChoice = NOTHING_CHOSEN,
     keyword: KeywordOption = None,
     cases: CaseOption = None,
     overrides: SetOption = None,
@@ -142,10 +138,7 @@ def command_(
 
     request = request_from(
         suite,
-        hostfile=hostfile,
-        hosts=hosts,
-        exclude_hosts=exclude_hosts,
-        launcher=launcher,
+        chosen=chosen,
         keyword=keyword,
         cases=cases,
         overrides=overrides,

@@ -17,6 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from spbench.errors import ExitCode, FailedRunError, UsageError
+from spbench.launch.choice import NOTHING_CHOSEN, LaunchChoice
 from spbench.record.event_log import unwritable
 from spbench.record.folder import RunFolder, list_runs
 
@@ -157,31 +158,22 @@ def cancel(folder: RunFolder) -> None:
 
 def run_words(
     suite: Path,
+    chosen: LaunchChoice = NOTHING_CHOSEN,
     *,
     keyword: str | None = None,
     case: str | None = None,
     inject: str | None = None,
-    hostfile: Path | None = None,
-    hosts: str | None = None,
-    exclude_hosts: str | None = None,
-    launcher: str | None = None,
     overrides: Iterable[str] = (),
 ) -> tuple[str, ...]:
     """Return the words behind ``spbench run`` that ask for a run."""
-    options = {
-        "-k": keyword,
-        "--case": case,
-        "--inject": inject,
-        "--hostfile": hostfile,
-        "--hosts": hosts,
-        "--exclude-hosts": exclude_hosts,
-        "--launcher": launcher,
-    }
-    said = [(option, str(value)) for option, value in options.items() if value is not None]
-    said += [("--set", text) for text in overrides]
+    options = {"-k": keyword, "--case": case, "--inject": inject}
+    said = ((name, value) for name, value in options.items() if value is not None)
+    words = [word for pair in said for word in pair]
+    words += chosen.words()
+    words += [word for text in overrides for word in ("--set", text)]
     # A name that begins with a dash would be read as an option.
     file = f"./{suite}" if str(suite).startswith("-") else str(suite)
-    return (file, *(word for pair in said for word in pair))
+    return (file, *words)
 
 
 def again(folder: RunFolder) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from spbench.errors import MissingError
+from spbench.launch.choice import NOTHING_CHOSEN, LaunchChoice
 from spbench.launch.gpu_needs import check_gpus
 from spbench.launch.hosts.hostfiles import given_hosts
 from spbench.launch.hosts.hosts import Hosts
@@ -35,10 +36,7 @@ class Request:
     keyword: str | None = None
     cases: tuple[str, ...] = ()
     inject: str | None = None
-    hostfile: Path | None = None
-    hosts: str | None = None
-    exclude_hosts: str | None = None
-    launcher: str | None = None
+    chosen: LaunchChoice = NOTHING_CHOSEN
     budget: float | None = None
 
 
@@ -68,7 +66,8 @@ def plan(request: Request) -> RunPlan:
 
 def settings_of(request: Request) -> tuple[str, ...]:
     """Return what a request sets in its suite, as ``--set`` takes it."""
-    chosen = () if request.launcher is None else (f"launch.launcher={request.launcher}",)
+    launcher = request.chosen.launcher
+    chosen = () if launcher is None else (f"launch.launcher={launcher}",)
     return (*request.overrides, *chosen)
 
 
@@ -83,9 +82,9 @@ def plan_suite(request: Request, suite: Suite) -> RunPlan:
     cases = select(cases, request.keyword) if request.keyword else cases
     if request.inject:
         cases = plant(cases, request.inject)
-    hosts_of = hosts_for(
-        given_hosts(request.hostfile, request.hosts), suite.path.parent, request.exclude_hosts
-    )
+    chosen = request.chosen
+    given = given_hosts(chosen.hostfile, chosen.hosts)
+    hosts_of = hosts_for(given, suite.path.parent, chosen.exclude_hosts)
     return RunPlan(request, suite, group(cases, hosts_of), hosts_of)
 
 

@@ -15,6 +15,7 @@ from textual.screen import Screen
 from textual.widgets import Footer
 
 from spbench.errors import SpbenchError, UsageError
+from spbench.launch.choice import NOTHING_CHOSEN, LaunchChoice
 from spbench.tui.pages import PAGES, PageEntry
 from spbench.tui.settings import keep_theme, load_settings, settings_path, unknown_actions
 from spbench.tui.tab_bar import TabBar
@@ -24,22 +25,6 @@ if TYPE_CHECKING:
     from spbench.record.folder import RunFolder
     from spbench.tui.feed import Feed, Source
     from spbench.tui.page import Page
-
-
-@dataclass(frozen=True, slots=True)
-class HostChoice:
-    """The hosts that runs started here use; with none set the suite says, or it is this machine."""
-
-    hostfile: Path | None = None
-    hosts: str | None = None
-    exclude_hosts: str | None = None
-    launcher: str | None = None
-
-    def words(self) -> str:
-        """Return the choice in a few words."""
-        if self.hostfile is not None:
-            return f"hosts: {self.hostfile.name}"
-        return f"hosts: {self.hosts}" if self.hosts else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +45,7 @@ class Opening:
     folder: Path = field(default_factory=Path.cwd)
     suite: Path | None = None
     page: str = "suites"
-    hosts: HostChoice = HostChoice()
+    hosts: LaunchChoice = NOTHING_CHOSEN
     recorded: RunFolder | None = None
     speed: float | None = 1.0
     readonly: bool = False

@@ -85,7 +85,7 @@ class Page(Screen[None]):
     def _status(self) -> str:
         app = self.console_app
         run = "… starting a run" if app.starting else run_status(app.feed)
-        parts = [run, app.hosts.words(), "readonly" if app.readonly else ""]
+        parts = [run, app.hosts.title, "readonly" if app.readonly else ""]
         return "  ".join(part for part in parts if part)
 
     def refresh_page(self) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import gc
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from spbench.launch.choice import NOTHING_CHOSEN, LaunchChoice
 from spbench.record.folder import working_folder
-from spbench.tui.app import ConsoleApp, HostChoice, Opening
+from spbench.tui.app import ConsoleApp, Opening
 
 if TYPE_CHECKING:
     from spbench.record.folder import RunFolder
@@ -21,10 +23,7 @@ def open_console(
     recorded: RunFolder | None = None,
     speed: float | None = 1.0,
     readonly: bool = False,
-    hostfile: Path | None = None,
-    hosts: str | None = None,
-    exclude_hosts: str | None = None,
-    launcher: str | None = None,
+    chosen: LaunchChoice = NOTHING_CHOSEN,
 ) -> int:
     """Show the console until it is closed, and return an exit code.
 
@@ -34,14 +33,15 @@ def open_console(
     # What is named from here is still meant when this folder is moved or deleted.
     folder = Path(working_folder())
     suite = None if suite is None else folder / suite
-    hostfile = None if hostfile is None else folder / hostfile
+    if chosen.hostfile is not None:
+        chosen = replace(chosen, hostfile=folder / chosen.hostfile)
     opening = Opening(
         home=folder / home,
         environ=dict(os.environ),
         folder=folder,
         suite=suite,
         page="suites" if recorded is None else "run",
-        hosts=HostChoice(hostfile, hosts, exclude_hosts, launcher),
+        hosts=chosen,
         recorded=recorded,
         speed=speed,
         readonly=readonly,

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from spbench.errors import UsageError
+from spbench.launch.choice import LaunchChoice
 from spbench.launch.hosts.hostfiles import given_hosts, read_near
 from spbench.launch.hosts.hosts import Host, Hosts
 from spbench.launch.placement import cores
-from spbench.tui.app import HostChoice, Opening
+from spbench.tui.app import Opening
 from spbench.tui.widgets.table_columns import Cell, Column
 
 THIS_MACHINE = "this machine"
@@ -33,7 +34,7 @@ class Source:
 
     name: str
     title: str
-    choice: HostChoice
+    choice: LaunchChoice
     hosts: Hosts | None = None
     error: str = ""
 
@@ -42,19 +43,19 @@ def read_sources(opening: Opening) -> list[Source]:
     """Return all there are to choose from; takes time, for the files are read."""
     machine = Hosts((Host(socket.gethostname(), cores()),), THIS_MACHINE)
     found = [
-        Source(THIS_MACHINE, THIS_MACHINE, HostChoice(launcher=opening.hosts.launcher), machine)
+        Source(THIS_MACHINE, THIS_MACHINE, LaunchChoice(launcher=opening.hosts.launcher), machine)
     ]
     given = opening.hosts
     if given.hostfile is not None or given.hosts is not None:
         found.append(_given(given))
     for near in read_near(opening.folder):
-        choice = HostChoice(near.path, launcher=given.launcher)
+        choice = LaunchChoice(near.path, launcher=given.launcher)
         if near.path != given.hostfile:
             found.append(Source(str(near.path), near.path.name, choice, near.hosts, near.error))
     return found
 
 
-def _given(choice: HostChoice) -> Source:
+def _given(choice: LaunchChoice) -> Source:
     """The hosts of the command line, without those that it leaves out."""
     name = str(choice.hostfile or choice.hosts)
     title = choice.hostfile.name if choice.hostfile else name
@@ -72,7 +73,7 @@ class SourceRows:
 
     def __init__(self) -> None:
         self.sources: dict[Hashable, Source] = {}
-        self.used: HostChoice | None = None
+        self.used: LaunchChoice | None = None
 
     def keys(self) -> Sequence[Hashable]:
         """Return the names."""

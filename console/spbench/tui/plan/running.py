@@ -43,16 +43,7 @@ async def verify(page: PlanPage) -> None:
         page.complain("not started: another run is just being started")
         return
     page.await_run(path)
-    hosts = app.hosts
-    app.start_run(
-        run_words(
-            path,
-            hostfile=hosts.hostfile,
-            hosts=hosts.hosts,
-            exclude_hosts=hosts.exclude_hosts,
-            launcher=hosts.launcher,
-        )
-    )
+    app.start_run(run_words(path, app.hosts))
 
 
 async def _written(page: PlanPage) -> Path | None:

@@ -79,10 +79,7 @@ class SuitesPage(Page):
             suite=path,
             home=app.opening.home,
             environ=app.opening.environ,
-            hostfile=app.hosts.hostfile,
-            hosts=app.hosts.hosts,
-            exclude_hosts=app.hosts.exclude_hosts,
-            launcher=app.hosts.launcher,
+            chosen=app.hosts,
         )
 
     def unsaved(self) -> str | None:

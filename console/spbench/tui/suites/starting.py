@@ -71,15 +71,4 @@ async def _ready(page: SuitesPage) -> bool:
 def _start(page: SuitesPage, case: Case | None = None, fault: str | None = None) -> None:
     app, document = page.console_app, page.text_pane.document
     assert document is not None  # else it was not ready
-    hosts = app.hosts
-    app.start_run(
-        run_words(
-            document.path,
-            case=case.id if case else None,
-            inject=fault,
-            hostfile=hosts.hostfile,
-            hosts=hosts.hosts,
-            exclude_hosts=hosts.exclude_hosts,
-            launcher=hosts.launcher,
-        )
-    )
+    app.start_run(run_words(document.path, app.hosts, case=case.id if case else None, inject=fault))

@@ -1,0 +1,37 @@
+"""The hosts and the launcher that a user chooses for a run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchChoice:
+    """Options of a launch, named as on the command line; None: the suite says.
+
+    Where neither names hosts, ranks run on this machine.
+    """
+
+    hostfile: Path | None = None
+    hosts: str | None = None
+    exclude_hosts: str | None = None
+    launcher: str | None = None
+
+    @property
+    def title(self) -> str:
+        """The chosen hosts in a few words; empty where none were chosen."""
+        if self.hostfile is not None:
+            return f"hosts: {self.hostfile.name}"
+        return f"hosts: {self.hosts}" if self.hosts else ""
+
+    def words(self) -> list[str]:
+        """Return the words of a command line that make this choice."""
+        given = (
+            (field.name.replace("_", "-"), getattr(self, field.name)) for field in fields(self)
+        )
+        said = ((f"--{name}", str(value)) for name, value in given if value is not None)
+        return [word for pair in said for word in pair]
+
+
+NOTHING_CHOSEN = LaunchChoice()
