@@ -107,8 +107,8 @@ def test_an_error_goes_to_the_case_it_names_though_an_earlier_end_is_read_later(
     job.say(0, "case_end", case="a")
     assert job.settle() == ["c"]
     assert job.statuses == {"a": "passed", "b": "error", "c": "waiting"}
-    assert job.state.cases["b"].reason.endswith("into b: ValueError: no")
-    assert job.state.cases["b"].traceback == "Traceback ..."
+    assert job.state.cases["b"].verdict.reason.endswith("into b: ValueError: no")
+    assert job.state.cases["b"].verdict.traceback == "Traceback ..."
 
 
 def test_an_earlier_case_whose_end_is_never_read_runs_again(job):
@@ -134,8 +134,8 @@ def test_a_rank_that_ends_without_bye_after_the_last_case_makes_it_an_error(job)
     job.lose(1)
     assert job.settle() == []
     assert job.statuses == {"a": "passed", "b": "passed", "c": "error"}
-    assert "rank 1 on node01" in job.state.cases["c"].reason
-    assert job.state.cases["c"].reason.endswith("ended without a word")
+    assert "rank 1 on node01" in job.state.cases["c"].verdict.reason
+    assert job.state.cases["c"].verdict.reason.endswith("ended without a word")
     assert job.verdict == ("error", ExitCode.ERROR)
 
 

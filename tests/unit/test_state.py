@@ -129,13 +129,13 @@ def test_ranks_that_take_no_time_have_no_skew():
 )
 def test_the_worst_comparison_of_a_rank_is_kept(told, passed, error):
     events = [check(0, passed, error, detail=str(error)) for passed, error in told]
-    result = case_of([*started(), *events]).checks["halo"][0, 0]
+    result = case_of([*started(), *events]).measured.checks["halo"][0, 0]
     assert (result.passed, result.max_abs_error, result.detail) == (passed, error, str(error))
 
 
 def test_checks_are_kept_by_rank_and_repeat():
     events = [check(0), check(1, False, 2.0), check(0, False, 1.0, repeat=1)]
-    results = case_of([*started(described(repeat=2)), *events]).checks["halo"]
+    results = case_of([*started(described(repeat=2)), *events]).measured.checks["halo"]
     told = {place: result.passed for place, result in results.items()}
     assert told == {(0, 0): True, (0, 1): False, (1, 0): False}
 
@@ -147,13 +147,13 @@ def test_a_limit_is_no_value():
     what = described(metrics=[TIME, metric("rate")])
     limit = rank_event("metric", name="rate", value=9.0, measured_by="memory.copy")
     case = case_of([*started(what), limit])
-    assert case.limits == {"rate": {"value": 9.0, "measured_by": "memory.copy"}}
+    assert case.measured.limits == {"rate": {"value": 9.0, "measured_by": "memory.copy"}}
     assert case.summary("rate") is None
 
 
 def test_a_choice_is_kept_with_its_reason():
     case = case_of([*started(described()), rank_event("choice", 0)])
-    assert case.choices == {
+    assert case.measured.choices == {
         "transport": {"value": "shm", "reason": "the fastest of packed 0.2 ms, shm 0.1 ms"}
     }
 
@@ -163,7 +163,7 @@ def test_a_value_with_labels_is_a_measurement():
     labels = {"source": 0, "target": 1, "bytes": 8}
     told = rank_event("metric", 1, name="latency_us", value=0.5, labels=labels)
     case = case_of([*started(what), told])
-    assert case.measurements == [{"name": "latency_us", "value": 0.5, "rank": 1, **labels}]
+    assert case.measured.labelled == [{"name": "latency_us", "value": 0.5, "rank": 1, **labels}]
     assert case.summary("latency_us") is None
 
 
@@ -172,11 +172,11 @@ def test_a_value_with_labels_is_a_measurement():
 
 def test_a_case_runs_from_its_first_ranks_start():
     waiting = case_of([run_start(), job_start()])
-    assert (waiting.status, waiting.started, waiting.job) == ("waiting", None, 1)
+    assert (waiting.status, waiting.verdict.started, waiting.verdict.job) == ("waiting", None, 1)
     first = rank_event("case_start", 0) | {"time": 5.0}
     second = rank_event("case_start", 1) | {"time": 6.0}
     case = case_of([run_start(), job_start(), first, second])
-    assert (case.status, case.started, case.attempts) == ("running", 5.0, 1)
+    assert (case.status, case.verdict.started, case.verdict.attempts) == ("running", 5.0, 1)
 
 
 def test_a_case_is_complete_when_all_ranks_have_ended_all_repeats():
@@ -191,24 +191,31 @@ def test_a_rank_that_fails_does_not_complete_a_case_and_its_traceback_is_kept():
     failed = rank_event("case_end", 1, status="error", error=error)
     case = case_of([*started(), rank_event("case_end", 0), failed])
     assert not case.complete
-    assert case.traceback == "Traceback ..."
-    assert {rank: part.status for rank, part in case.ranks.items()} == {0: "ok", 1: "error"}
+    assert case.verdict.traceback == "Traceback ..."
+    assert {rank: part.status for rank, part in case.measured.ranks.items()} == {
+        0: "ok",
+        1: "error",
+    }
 
 
 def test_a_verdict_ends_a_case():
     case = case_of([*started(), judged(status="failed", reason="too slow")])
-    assert (case.status, case.reason, case.finished) == ("failed", "too slow", 1000.0)
+    assert (case.status, case.verdict.reason, case.verdict.finished) == (
+        "failed",
+        "too slow",
+        1000.0,
+    )
 
 
 def test_a_case_that_never_started_never_finished():
     case = case_of([run_start(), judged(status="skipped", reason="no time")])
-    assert (case.status, case.started, case.finished) == ("skipped", None, None)
+    assert (case.status, case.verdict.started, case.verdict.finished) == ("skipped", None, None)
 
 
 def test_a_rank_is_where_it_said_and_has_its_place():
     what = described(places=[{"tile": "0,0"}, {"tile": "0,1"}])
     case = case_of(started(what, hosts=("node01", "node02")))
-    part = case.ranks[1]
+    part = case.measured.ranks[1]
     assert (part.host, part.local_rank, part.device) == ("node02", 0, "cpu")
     assert (part.cpus, part.place) == ((0, 1), {"tile": "0,1"})
 
@@ -216,15 +223,15 @@ def test_a_rank_is_where_it_said_and_has_its_place():
 def test_a_ranks_device_is_that_of_the_case_and_not_what_its_host_has():
     said = rank_event("device", 1, device="cuda:1 NVIDIA H200")
     case = case_of([*started(described()), said])
-    assert [case.ranks[rank].device for rank in (0, 1)] == ["cpu", "cuda:1 NVIDIA H200"]
+    assert [case.measured.ranks[rank].device for rank in (0, 1)] == ["cpu", "cuda:1 NVIDIA H200"]
 
 
 def test_the_next_case_does_not_show_the_device_of_the_one_before():
     said = rank_event("device", 1, device="cuda:1 NVIDIA H200")
     then = [rank_event("case_start", rank, case="b") for rank in (0, 1)]
     state = state_of([*started(described(), described("b")), said, *then])
-    assert state.cases["a"].ranks[1].device == "cuda:1 NVIDIA H200"
-    assert state.cases["b"].ranks[1].device == "cpu"
+    assert state.cases["a"].measured.ranks[1].device == "cuda:1 NVIDIA H200"
+    assert state.cases["b"].measured.ranks[1].device == "cpu"
 
 
 @pytest.mark.parametrize(
@@ -244,7 +251,10 @@ def test_a_ranks_phase_follows_its_events(event, phase):
 def test_a_lost_rank_is_lost_in_its_case():
     lost = console_event("rank_lost", rank=1, host="node01", reason="dead")
     case = case_of([*started(), lost])
-    assert {rank: part.status for rank, part in case.ranks.items()} == {0: "running", 1: "lost"}
+    assert {rank: part.status for rank, part in case.measured.ranks.items()} == {
+        0: "running",
+        1: "lost",
+    }
 
 
 def test_a_rank_that_was_lost_before_it_was_ready_changes_nothing():

@@ -122,8 +122,8 @@ class Lines:
             self._write(f"        {event['reason']}")
         for line in share_lines(case, self._columns):
             self._write(line)
-        if self._verbosity > 0 and case.traceback:
-            self._write(case.traceback.rstrip())
+        if self._verbosity > 0 and case.verdict.traceback:
+            self._write(case.verdict.traceback.rstrip())
 
     def _on_log(self, event: Mapping[str, Any]) -> None:
         if event["level"] == "where":
@@ -169,14 +169,14 @@ def _parts(case: CaseState) -> Iterator[str]:
     told, passed = check_ranks(case)
     if told:
         yield f"checks {len(passed)}/{len(told)}"
-    limit = case.limits.get("time_ms", {}).get("value")
+    limit = case.measured.limits.get("time_ms", {}).get("value")
     if times is not None and limit:
         yield f"limit {number(limit):<8}"
-    for name, choice in case.choices.items():
+    for name, choice in case.measured.choices.items():
         yield f"{name} {_chosen(name, choice):<8}"
     if times is not None:
         yield f"p99 {number(times.p99):<7}"
-    for name, info in case.metrics.items():
+    for name, info in case.identity.metrics.items():
         if name == "time_ms" or info.better == "none" or info.part_of:
             continue
         summary = case.summary(name)
@@ -192,7 +192,8 @@ def _chosen(name: str, choice: Mapping[str, str]) -> str:
 
 def check_ranks(case: CaseState) -> tuple[set[int], set[int]]:
     """Return the ranks that reported checks, and those of them that passed all."""
-    return set(case.checked), {rank for rank, passed in case.checked.items() if passed}
+    checked = case.measured.checked
+    return set(checked), {rank for rank, passed in checked.items() if passed}
 
 
 def counts(state: RunState) -> str:

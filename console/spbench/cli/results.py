@@ -92,8 +92,8 @@ def _show_cases(folder: RunFolder) -> None:
     width = min(MOST_WIDTH, max(map(len, state.cases), default=0))
     for case in state.cases.values():
         print(case_line(case, width))
-        if case.reason:
-            print(printable(f"        {case.reason}"))
+        if case.verdict.reason:
+            print(printable(f"        {case.verdict.reason}"))
         for line in share_lines(case):
             print(printable(line))
     ended = state.run is not None and state.run.finished is not None

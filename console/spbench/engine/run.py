@@ -126,7 +126,7 @@ class Run:
     ) -> Job | None:
         """Give the fault to the case it hit; return the job of what can still be run."""
         self._missing = self._missing or fault.missing
-        started = any(self._state.cases[case.id].started is not None for case in job.cases)
+        started = any(self._state.cases[case.id].verdict.started is not None for case in job.cases)
         if fault.status == "cancelled" or not started:
             self._give_up(recorder, job, fault)
             return None

@@ -1,4 +1,4 @@
-"""What is known of one case, while it runs and afterwards."""
+"""The state of one case, while it runs and afterwards."""
 
 from __future__ import annotations
 
@@ -80,11 +80,17 @@ class CaseRank:
     status: str = "waiting"
 
 
-@dataclass(slots=True)
-class CaseState:
-    """One case: how far it is, and all that its ranks have said.
+@dataclass(frozen=True, slots=True)
+class CaseIdentity:
+    """A case as the run's first event describes it.
 
-    ``status`` is ``waiting`` or ``running`` until the case is judged, and its verdict from then on.
+    Attributes:
+        repeat: Times that the case runs.
+        measures: ``rank``, ``link`` or ``job``: what a slow result speaks of.
+        declared_checks: Names of the checks that every rank must report in every repeat.
+        expect: The suite's expectations: metric, op and limit.
+        places: Tile, stage and replica of each rank; empty where it has none.
+        inject: The planted fault.
     """
 
     id: str
@@ -99,6 +105,42 @@ class CaseState:
     expect: tuple[Mapping[str, Any], ...]
     places: tuple[Mapping[str, Any], ...]
     inject: str | None = None
+
+
+@dataclass(slots=True)
+class CaseMeasurements:
+    """All that a case's ranks have said.
+
+    Attributes:
+        ended: The repeats that ranks have ended.
+        samples: By metric, rank and repeat.
+        checks: By name, repeat and rank.
+        checked: Whether a rank has passed all that it has checked so far, by rank.
+        values: Metrics of one value a repeat: by metric, repeat and rank.
+        labelled: Labelled values, such as a link's latency at one message size.
+        limits: Value and origin, by metric.
+        choices: Value and reason of what the parameters left open, by name.
+    """
+
+    ended: set[Place] = field(default_factory=set)
+    ranks: dict[int, CaseRank] = field(default_factory=dict)
+    samples: dict[str, dict[int, dict[int, array[float]]]] = field(default_factory=dict)
+    checks: dict[str, dict[Place, CheckResult]] = field(default_factory=dict)
+    checked: dict[int, bool] = field(default_factory=dict)
+    values: dict[str, dict[Place, float | None]] = field(default_factory=dict)
+    labelled: list[dict[str, Any]] = field(default_factory=list)
+    limits: dict[str, dict[str, Any]] = field(default_factory=dict)
+    choices: dict[str, dict[str, str]] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class CaseVerdict:
+    """How far a case is, and how it came out; times are seconds since the epoch.
+
+    ``status`` is ``waiting`` or ``running`` until the case is judged, and its verdict from then on.
+    ``job`` is the number of its launch, the last one where there were several.
+    """
+
     status: str = "waiting"
     reason: str | None = None
     traceback: str | None = None
@@ -106,28 +148,35 @@ class CaseState:
     finished: float | None = None
     attempts: int = 0
     job: int | None = None
-    ended: set[Place] = field(default_factory=set)
-    ranks: dict[int, CaseRank] = field(default_factory=dict)
-    samples: dict[str, dict[int, dict[int, array[float]]]] = field(default_factory=dict)
-    """By metric, rank and repeat."""
-    checks: dict[str, dict[Place, CheckResult]] = field(default_factory=dict)
-    checked: dict[int, bool] = field(default_factory=dict)
-    """Whether a rank has passed all that it has checked so far, by rank."""
-    values: dict[str, dict[Place, float | None]] = field(default_factory=dict)
-    measurements: list[dict[str, Any]] = field(default_factory=list)
-    limits: dict[str, dict[str, Any]] = field(default_factory=dict)
-    choices: dict[str, dict[str, str]] = field(default_factory=dict)
-    """What the ranks chose where the parameters left it open: value and reason, by name."""
     expectations: list[dict[str, Any]] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class CaseState:
+    """One case of a run: its description, what was measured so far, and how it came out."""
+
+    identity: CaseIdentity
+    measured: CaseMeasurements = field(default_factory=CaseMeasurements)
+    verdict: CaseVerdict = field(default_factory=CaseVerdict)
+
+    @property
+    def id(self) -> str:
+        """The id, which no other case of the run has."""
+        return self.identity.id
+
+    @property
+    def status(self) -> str:
+        """The verdict, or ``waiting`` or ``running``."""
+        return self.verdict.status
 
     @property
     def complete(self) -> bool:
         """Whether every rank has ended every repeat."""
-        return len(self.ended) == self.np * self.repeat
+        return len(self.measured.ended) == self.identity.np * self.identity.repeat
 
     def rank_times(self, rank: int) -> Iterable[float]:
         """The rank's samples of time_ms, all repeats one after another."""
-        repeats = self.samples.get("time_ms", {}).get(rank, {})
+        repeats = self.measured.samples.get("time_ms", {}).get(rank, {})
         return chain.from_iterable(repeats[repeat] for repeat in sorted(repeats))
 
     def folded(self, metric: str) -> list[list[float]]:
@@ -137,17 +186,17 @@ class CaseState:
         rank's. Iterations that not all ranks have finished are left out; every rank has time_ms,
         other samples may be some ranks' alone.
         """
-        fold = FOLDS[self.metrics[metric].fold]
-        if metric in self.samples:
+        fold = FOLDS[self.identity.metrics[metric].fold]
+        if metric in self.measured.samples:
             by_repeat: dict[int, list[array[float]]] = {}
-            for repeats in self.samples[metric].values():
+            for repeats in self.measured.samples[metric].values():
                 for repeat, values in repeats.items():
                     by_repeat.setdefault(repeat, []).append(values)
-            needed = self.np if metric == "time_ms" else 0
+            needed = self.identity.np if metric == "time_ms" else 0
             grouped = [rows for _, rows in sorted(by_repeat.items()) if len(rows) >= needed]
             return [[fold(row) for row in zip(*rows, strict=False)] for rows in grouped]
         single: dict[int, list[float]] = {}
-        for (repeat, _), value in sorted(self.values.get(metric, {}).items()):
+        for (repeat, _), value in sorted(self.measured.values.get(metric, {}).items()):
             if value is not None:
                 single.setdefault(repeat, []).append(value)
         return [[fold(row)] for row in single.values()]
@@ -157,13 +206,13 @@ class CaseState:
         if metric == SKEW.name:
             skew = self.skew()
             return None if skew is None else summarize([skew])
-        if metric not in self.metrics:
+        if metric not in self.identity.metrics:
             return None
         return summarize(value for values in self.folded(metric) for value in values)
 
     def rank_medians(self) -> dict[int, float]:
         """The median time of one iteration on each rank, in ms."""
-        times = {rank: list(self.rank_times(rank)) for rank in sorted(self.ranks)}
+        times = {rank: list(self.rank_times(rank)) for rank in sorted(self.measured.ranks)}
         return {rank: median(values) for rank, values in times.items() if values}
 
     def skew(self) -> float | None:

@@ -26,8 +26,8 @@ class Slow:
 def findings(cases: Iterable[CaseState]) -> list[str]:
     """Return one sentence over all cases that measure ranks or links; none where none does."""
     measured = [case for case in cases if case.status in ("passed", "failed")]
-    ranks = [slow for case in measured if case.measures == "rank" for slow in _ranks(case)]
-    links = [slow for case in measured if case.measures == "link" for slow in _links(case)]
+    ranks = [slow for case in measured if case.identity.measures == "rank" for slow in _ranks(case)]
+    links = [slow for case in measured if case.identity.measures == "link" for slow in _links(case)]
     if not ranks and not links:
         return []
     notable = [slow for slow in ranks if slow.ratio >= NOTABLE_RANK]
@@ -42,10 +42,10 @@ def findings(cases: Iterable[CaseState]) -> list[str]:
 
 
 def _extent(cases: list[CaseState]) -> str:
-    hosts = {rank.host for case in cases for rank in case.ranks.values()}
-    ranks = max(len(case.ranks) for case in cases)
+    hosts = {rank.host for case in cases for rank in case.measured.ranks.values()}
+    ranks = max(len(case.measured.ranks) for case in cases)
     links = max(
-        len({(m["source"], m["target"]) for m in case.measurements if "target" in m})
+        len({(m["source"], m["target"]) for m in case.measured.labelled if "target" in m})
         for case in cases
     )
     parts = [f"{len(hosts)} host{'s' * (len(hosts) != 1)}", f"{ranks} ranks"]
@@ -61,7 +61,7 @@ def _ranks(case: CaseState) -> list[Slow]:
         return []
     by_host = defaultdict(list)
     for rank, value in medians.items():
-        by_host[case.ranks[rank].host].append(value)
+        by_host[case.measured.ranks[rank].host].append(value)
     hosts = {host: typical(values) for host, values in by_host.items()}
     found = []
     if len(hosts) > 1:
@@ -72,7 +72,9 @@ def _ranks(case: CaseState) -> list[Slow]:
             return found
     rank = max(medians, key=lambda number: medians[number])
     ratio = medians[rank] / typical(medians.values())
-    found.append(_slow_rank(ratio, f"rank: {rank} on {case.ranks[rank].host}", "rank", case))
+    found.append(
+        _slow_rank(ratio, f"rank: {rank} on {case.measured.ranks[rank].host}", "rank", case)
+    )
     return found
 
 
@@ -84,7 +86,7 @@ def _links(case: CaseState) -> list[Slow]:
     """Each pair against the usual of its kind, within a host or between hosts."""
     found = []
     for metric in (_LATENCY, _BANDWIDTH):
-        rows = [m for m in case.measurements if m["name"] == metric.name and m["value"]]
+        rows = [m for m in case.measured.labelled if m["name"] == metric.name and m["value"]]
         sizes = [row["bytes"] for row in rows]
         if not sizes:
             continue

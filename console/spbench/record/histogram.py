@@ -102,7 +102,7 @@ class Histogram:
     def update(self) -> None:
         """Take in the samples that have come since."""
         new = array("d")
-        of_metric = self._case.samples.get(self._metric, {})
+        of_metric = self._case.measured.samples.get(self._metric, {})
         for rank in of_metric if self._rank is None else (self._rank,):
             for repeat, values in of_metric.get(rank, {}).items():
                 taken = self._taken.get((rank, repeat), 0)

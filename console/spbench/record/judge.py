@@ -24,35 +24,36 @@ def judge(case: CaseState) -> Judgement:
 
     A planted fault that neither of them has found fails the case as well.
     """
-    for name in case.declared_checks:
+    for name in case.identity.declared_checks:
         silent = _silent_ranks(case, name)
         if silent:
             who = name_ranks(case, silent)
             return Judgement("error", f"check {name} was not reported by {who}", [])
-    expectations = [_judge_expectation(case, expect) for expect in case.expect]
+    expectations = [_judge_expectation(case, expect) for expect in case.identity.expect]
     failed = failed_checks(case)
     if failed:
         return Judgement("failed", failed[0], expectations)
     broken = [item for item in expectations if item["status"] == "failed"]
     if broken:
         return Judgement("failed", _expectation_sentence(broken[0]), expectations)
-    if case.inject is not None:
-        unseen = f"nothing noticed the planted fault {case.inject}; for slow, expect a skew"
+    fault = case.identity.inject
+    if fault is not None:
+        unseen = f"nothing noticed the planted fault {fault}; for slow, expect a skew"
         return Judgement("failed", unseen, expectations)
     return Judgement("passed", None, expectations)
 
 
 def _silent_ranks(case: CaseState, check: str) -> list[int]:
     """Return the ranks that left out a check in some repeat."""
-    told = case.checks.get(check, {})
-    places = ((repeat, rank) for repeat in range(case.repeat) for rank in range(case.np))
+    told, of = case.measured.checks.get(check, {}), case.identity
+    places = ((repeat, rank) for repeat in range(of.repeat) for rank in range(of.np))
     return sorted({rank for repeat, rank in places if (repeat, rank) not in told})
 
 
 def failed_checks(case: CaseState) -> list[str]:
     """Return a sentence for each check that failed: on which ranks, by how much, where."""
     sentences = []
-    for name, results in case.checks.items():
+    for name, results in case.measured.checks.items():
         ranks = sorted({rank for (_, rank), result in results.items() if not result.passed})
         if not ranks:
             continue
@@ -74,7 +75,7 @@ def failed_checks(case: CaseState) -> list[str]:
 def name_ranks(case: CaseState, ranks: list[int]) -> str:
     """Return ``rank 3 on node02``, or ``ranks 0, 1 and 5 more``."""
     if len(ranks) == 1:
-        host = case.ranks[ranks[0]].host if ranks[0] in case.ranks else "?"
+        host = case.measured.ranks[ranks[0]].host if ranks[0] in case.measured.ranks else "?"
         return f"rank {ranks[0]} on {host}"
     shown = ", ".join(map(str, ranks[:8]))
     return f"ranks {shown}" + (f" and {len(ranks) - 8} more" if len(ranks) > 8 else "")

@@ -24,18 +24,18 @@ class RankFigures:
     def __init__(self, rank: int, case: CaseState | None) -> None:
         self.rank = rank
         self.case = case
-        part = case.ranks.get(rank) if case else None
+        part = case.measured.ranks.get(rank) if case else None
         self.place = short_place(part.place) if part else {}
         self.times = Ordered() if case else _NO_TIMES
         self.p50: float | None = None
         self._known: dict[float, float] = {}
         self._taken: dict[int, int] = {}
-        metrics = case.metrics.values() if case else ()
+        metrics = case.identity.metrics.values() if case else ()
         self._rate = next((info.name for info in metrics if info.unit == "GB/s"), None)
 
     def take_times(self) -> float | None:
         """Take in the times that have come since; return the new median, None where none came."""
-        given = self.case.samples.get("time_ms") if self.case else None
+        given = self.case.measured.samples.get("time_ms") if self.case else None
         if not given or self.rank not in given:
             return None
         before = len(self.times)
@@ -60,11 +60,11 @@ class RankFigures:
         """Return the newest value, up to a repeat, of the case's first metric in GB/s."""
         if self.case is None or self._rate is None:
             return None
-        repeats = self.case.samples.get(self._rate, {}).get(self.rank)
+        repeats = self.case.measured.samples.get(self._rate, {}).get(self.rank)
         if repeats:
             newest = repeats[max(repeats)]
             return newest[-1] if newest else None
-        values = self.case.values.get(self._rate)
+        values = self.case.measured.values.get(self._rate)
         while values and repeat >= 0:
             if (repeat, self.rank) in values:
                 return values[repeat, self.rank]
@@ -73,5 +73,5 @@ class RankFigures:
 
     def check(self) -> str:
         """Return ``passed``, ``failed`` or nothing yet: all its checks taken together."""
-        passed = self.case.checked.get(self.rank) if self.case else None
+        passed = self.case.measured.checked.get(self.rank) if self.case else None
         return "" if passed is None else "passed" if passed else "failed"

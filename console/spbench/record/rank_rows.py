@@ -120,7 +120,7 @@ class RankRows:
     def place_names(self) -> tuple[PlaceName, ...]:
         """Return the names that the ranks' places have in the case."""
         if self._names is None:
-            self._names = place_names(self._case.places) if self._case else ()
+            self._names = place_names(self._case.identity.places) if self._case else ()
         return self._names
 
     def medians(self) -> Mapping[int, float]:
@@ -160,7 +160,7 @@ class RankRows:
         self._changed = set(self._state.ranks)
         self._begun = {rank.case for rank in self._state.ranks.values() if rank.case}
         cases = [self._state.cases[case] for case in self._begun]
-        self._compare_in(max(cases, key=lambda case: case.started or 0.0, default=None))
+        self._compare_in(max(cases, key=lambda case: case.verdict.started or 0.0, default=None))
 
     def _compare_in(self, case: CaseState | None) -> None:
         if case is not None:

@@ -57,19 +57,19 @@ def shares(case: CaseState, rank: int | None = None) -> list[Shares]:
 
     Only iterations count of which the parts are known. Ranks weigh by their own time of a step.
     """
-    wholes = dict.fromkeys(info.part_of for info in case.metrics.values() if info.part_of)
+    wholes = dict.fromkeys(info.part_of for info in case.identity.metrics.values() if info.part_of)
     found = (shares_of(case, whole, rank) for whole in wholes)
     return [known for known in found if known is not None]
 
 
 def shares_of(case: CaseState, whole: str, rank: int | None = None) -> Shares | None:
     """Return the shares of one metric; None where nothing was measured of it or of its parts."""
-    infos = [info for info in case.metrics.values() if info.part_of == whole]
-    ranks = case.samples.get(whole, {}) if rank is None else (rank,)
+    infos = [info for info in case.identity.metrics.values() if info.part_of == whole]
+    ranks = case.measured.samples.get(whole, {}) if rank is None else (rank,)
     sums = [0.0] * len(infos)
     total = 0.0
     for of in ranks:
-        for repeat, values in case.samples.get(whole, {}).get(of, {}).items():
+        for repeat, values in case.measured.samples.get(whole, {}).get(of, {}).items():
             parts = [_values(case, info.name, of, repeat) for info in infos]
             count = min(len(values), max(map(len, parts), default=0))
             total += sum(values[:count])
@@ -82,10 +82,10 @@ def shares_of(case: CaseState, whole: str, rank: int | None = None) -> Shares | 
 
 
 def _values(case: CaseState, metric: str, rank: int, repeat: int) -> Sequence[float]:
-    return case.samples.get(metric, {}).get(rank, {}).get(repeat, ())
+    return case.measured.samples.get(metric, {}).get(rank, {}).get(repeat, ())
 
 
 def ranks_with_shares(case: CaseState) -> list[int]:
     """Return the ranks that told parts of anything, in order."""
-    parts = [info.name for info in case.metrics.values() if info.part_of]
-    return sorted({rank for name in parts for rank in case.samples.get(name, {})})
+    parts = [info.name for info in case.identity.metrics.values() if info.part_of]
+    return sorted({rank for name in parts for rank in case.measured.samples.get(name, {})})

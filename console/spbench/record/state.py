@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from spbench.record.case_state import CaseRank, CaseState, CheckResult, MetricInfo
+from spbench.record.case_state import CaseIdentity, CaseRank, CaseState, CheckResult, MetricInfo
 
 Event = Mapping[str, Any]
 
@@ -120,7 +120,7 @@ class RunState:
         )
         self.ranks = {}
         for case in event["cases"]:
-            self.cases[case].job = event["job"]
+            self.cases[case].verdict.job = event["job"]
 
     def _on_job_end(self, event: Event) -> None:
         job = self.jobs[event["job"]]
@@ -132,17 +132,17 @@ class RunState:
         if rank is not None:
             rank.phase = "lost"
             case = self.cases.get(rank.case or "")
-            if case is not None and rank.rank in case.ranks:
-                case.ranks[rank.rank].status = "lost"
+            if case is not None and rank.rank in case.measured.ranks:
+                case.measured.ranks[rank.rank].status = "lost"
 
     def _on_case_judged(self, event: Event) -> None:
-        case = self.cases[event["case"]]
-        case.status = event["status"]
-        case.reason = event["reason"]
-        case.expectations = event["expectations"]
-        case.finished = event["time"] if case.started is not None else None
+        verdict = self.cases[event["case"]].verdict
+        verdict.status = event["status"]
+        verdict.reason = event["reason"]
+        verdict.expectations = event["expectations"]
+        verdict.finished = event["time"] if verdict.started is not None else None
         if event.get("traceback"):
-            case.traceback = event["traceback"]
+            verdict.traceback = event["traceback"]
 
     def _on_run_end(self, event: Event) -> None:
         if self.run is not None:
@@ -187,12 +187,13 @@ class RunState:
         rank, case = self._rank(event), self.cases[event["case"]]
         rank.case, rank.repeat, rank.phase = case.id, event["repeat"], "setup"
         rank.done, rank.total, rank.last_ms = 0, 0, None
-        if case.started is None:
-            case.started = event["time"]
-            case.attempts = 1
-            case.status = "running"
-        place = case.places[rank.rank] if rank.rank < len(case.places) else {}
-        case.ranks[rank.rank] = CaseRank(
+        verdict, places = case.verdict, case.identity.places
+        if verdict.started is None:
+            verdict.started = event["time"]
+            verdict.attempts = 1
+            verdict.status = "running"
+        place = places[rank.rank] if rank.rank < len(places) else {}
+        case.measured.ranks[rank.rank] = CaseRank(
             rank.host, rank.local_rank, rank.device, rank.cpus, place, "running"
         )
 
@@ -202,7 +203,7 @@ class RunState:
 
     def _on_samples(self, event: Event) -> None:
         rank = self._rank(event)
-        samples = self.cases[event["case"]].samples
+        samples = self.cases[event["case"]].measured.samples
         metric, number, repeat = event["metric"], event["rank"], event["repeat"]
         try:  # most events add to samples that are there
             samples[metric][number][repeat].extend(event["values"])
@@ -215,16 +216,16 @@ class RunState:
 
     def _on_check(self, event: Event) -> None:
         self._rank(event)
-        case = self.cases[event["case"]]
         place = (event["repeat"], event["rank"])
-        case.checked[event["rank"]] = event["passed"] and case.checked.get(event["rank"], True)
+        measured, rank = self.cases[event["case"]].measured, event["rank"]
+        measured.checked[rank] = event["passed"] and measured.checked.get(rank, True)
         result = CheckResult(
             event["passed"],
             event.get("max_abs_error"),
             event.get("tolerance", 0.0),
             event.get("detail", ""),
         )
-        results = case.checks.setdefault(event["name"], {})
+        results = measured.checks.setdefault(event["name"], {})
         if place in results:
             results[place].add(result)
         else:
@@ -232,38 +233,38 @@ class RunState:
 
     def _on_metric(self, event: Event) -> None:
         self._rank(event)
-        case = self.cases[event["case"]]
+        measured = self.cases[event["case"]].measured
         name, value = event["name"], event["value"]
         if "measured_by" in event:
-            case.limits[name] = {"value": value, "measured_by": event["measured_by"]}
+            measured.limits[name] = {"value": value, "measured_by": event["measured_by"]}
         elif event.get("labels"):
-            case.measurements.append(
+            measured.labelled.append(
                 {"name": name, "value": value, "rank": event["rank"], **event["labels"]}
             )
         else:
-            case.values.setdefault(name, {})[event["repeat"], event["rank"]] = value
+            measured.values.setdefault(name, {})[event["repeat"], event["rank"]] = value
 
     def _on_device(self, event: Event) -> None:
         """Note where a rank computes in this case; of the rank, what its host has stays known."""
         rank, case = self._rank(event), self.cases[event["case"]]
-        if rank.rank in case.ranks:
-            case.ranks[rank.rank].device = event["device"]
+        if rank.rank in case.measured.ranks:
+            case.measured.ranks[rank.rank].device = event["device"]
 
     def _on_choice(self, event: Event) -> None:
         self._rank(event)
         chosen = {"value": event["value"], "reason": event["reason"]}
-        self.cases[event["case"]].choices[event["name"]] = chosen
+        self.cases[event["case"]].measured.choices[event["name"]] = chosen
 
     def _on_case_end(self, event: Event) -> None:
         rank, case = self._rank(event), self.cases[event["case"]]
         rank.phase = "done" if event["status"] == "ok" else "error"
         rank.done = rank.total = 0
-        if rank.rank in case.ranks:
-            case.ranks[rank.rank].status = event["status"]
+        if rank.rank in case.measured.ranks:
+            case.measured.ranks[rank.rank].status = event["status"]
         if event["status"] == "ok":
-            case.ended.add((event["repeat"], event["rank"]))
-        elif case.traceback is None:
-            case.traceback = event.get("error", {}).get("traceback")
+            case.measured.ended.add((event["repeat"], event["rank"]))
+        elif case.verdict.traceback is None:
+            case.verdict.traceback = event.get("error", {}).get("traceback")
 
     def _on_bye(self, event: Event) -> None:
         self._rank(event).phase = "ended"
@@ -271,7 +272,7 @@ class RunState:
 
 def _case_state(case: Event) -> CaseState:
     metrics = {info["name"]: MetricInfo(**info) for info in case["metrics"]}
-    return CaseState(
+    identity = CaseIdentity(
         id=case["id"],
         name=case["name"],
         benchmark=case["benchmark"],
@@ -285,3 +286,4 @@ def _case_state(case: Event) -> CaseState:
         places=tuple(case["places"]),
         inject=case.get("inject"),
     )
+    return CaseState(identity)

@@ -55,11 +55,11 @@ class Stragglers:
     def update(self) -> None:
         """Look who lags now; call it about once a second, or more often."""
         case = self._rows.case
-        of = (case.id, case.job) if case is not None else None
+        of = (case.id, case.verdict.job) if case is not None else None
         before = self._since if of == self._of else {}
         self._of, self._since = of, {}
         middle = self._rows.typical()
-        if not middle or case is None or case.measures == "link":
+        if not middle or case is None or case.identity.measures == "link":
             return
         ranks = self._state.ranks
         for rank, median in self._rows.medians().items():

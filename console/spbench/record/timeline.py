@@ -16,7 +16,7 @@ class Timeline:
     """
 
     def __init__(self, case: CaseState, metric: str, rank: int | None = None) -> None:
-        info = case.metrics[metric]
+        info = case.identity.metrics[metric]
         self._case = case
         self._metric = metric
         self._rank = rank
@@ -35,7 +35,7 @@ class Timeline:
         return [self._worst(values[low:high]) for low, high in pairwise(bounds)]
 
     def _values(self) -> array[float]:
-        of_metric = self._case.samples.get(self._metric)
+        of_metric = self._case.measured.samples.get(self._metric)
         if of_metric is None:
             return self._single()
         if self._rank is not None:
@@ -51,7 +51,7 @@ class Timeline:
 
     def _fold_new(self, repeat: int, rows: list[array[float]]) -> None:
         """Fold the iterations that all ranks have given since; every rank gives ``time_ms``."""
-        if self._metric == "time_ms" and len(rows) < self._case.np:
+        if self._metric == "time_ms" and len(rows) < self._case.identity.np:
             return
         if self._givers.get(repeat) != len(rows):  # a further rank changes every iteration
             self._givers[repeat] = len(rows)
@@ -66,7 +66,7 @@ class Timeline:
         """Metrics that have one value a repeat."""
         if self._rank is None:
             return array("d", [value for (value,) in self._case.folded(self._metric)])
-        values = sorted(self._case.values.get(self._metric, {}).items())
+        values = sorted(self._case.measured.values.get(self._metric, {}).items())
         of_rank = (value for (_, rank), value in values if rank == self._rank)
         return array("d", [value for value in of_rank if value is not None])
 

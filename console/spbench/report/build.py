@@ -106,7 +106,7 @@ def without_samples(report: dict[str, Any]) -> dict[str, Any]:
 
 def _reasons(cases: Iterable[CaseState]) -> list[str]:
     bad = ("error", "timeout")
-    return [f"{case.id}: {case.reason}" for case in cases if case.status in bad]
+    return [f"{case.id}: {case.verdict.reason}" for case in cases if case.status in bad]
 
 
 def _versions(ranks: Iterable[RankState]) -> dict[str, Any]:
@@ -139,41 +139,44 @@ def settled(case: CasePart) -> CasePart:
 
 
 def _case(case: CaseState, state: RunState) -> CasePart:
-    infos = case.metrics
-    job = state.jobs.get(case.job) if case.job is not None else None
+    about, measured, verdict = case.identity, case.measured, case.verdict
+    job = state.jobs.get(verdict.job) if verdict.job is not None else None
     return CasePart.model_construct(
-        id=case.id,
-        name=case.name,
-        benchmark=case.benchmark,
-        params=dict(case.params),
-        np=case.np,
-        status=case.status,
-        reason=case.reason,
-        traceback=case.traceback,
-        started=timestamp(case.started),
-        finished=timestamp(case.finished),
-        attempts=case.attempts,
-        warmup=case.params.get("warmup"),
+        id=about.id,
+        name=about.name,
+        benchmark=about.benchmark,
+        params=dict(about.params),
+        np=about.np,
+        status=verdict.status,
+        reason=verdict.reason,
+        traceback=verdict.traceback,
+        started=timestamp(verdict.started),
+        finished=timestamp(verdict.finished),
+        attempts=verdict.attempts,
+        warmup=about.params.get("warmup"),
         launch=_launch(job) if job is not None else None,
-        checks=[_check(name, results) for name, results in case.checks.items()],
+        checks=[_check(name, results) for name, results in measured.checks.items()],
         metrics=_metrics(case),
         limits={
-            name: LimitPart.model_construct(unit=infos[name].unit if name in infos else "", **limit)
-            for name, limit in case.limits.items()
+            name: LimitPart.model_construct(
+                unit=about.metrics[name].unit if name in about.metrics else "", **limit
+            )
+            for name, limit in measured.limits.items()
         },
         choices={
             name: ChoicePart.model_construct(value=of["value"], reason=of["reason"])
-            for name, of in case.choices.items()
+            for name, of in measured.choices.items()
         },
-        measurements=case.measurements,
-        samples={name: case.folded(name) for name in case.samples if name in infos},
-        expectations=[ExpectationPart.model_construct(**item) for item in case.expectations],
+        measurements=measured.labelled,
+        samples={name: case.folded(name) for name in measured.samples if name in about.metrics},
+        expectations=[ExpectationPart.model_construct(**item) for item in verdict.expectations],
         ranks=_ranks(case),
     )
 
 
 def _metrics(case: CaseState) -> dict[str, MetricPart]:
-    summaries = ((info, case.summary(info.name)) for info in (*case.metrics.values(), SKEW))
+    infos = (*case.identity.metrics.values(), SKEW)
+    summaries = ((info, case.summary(info.name)) for info in infos)
     return {
         info.name: MetricPart.model_construct(
             value=summary.p50, unit=info.unit, better=info.better, **asdict(summary)
@@ -211,13 +214,13 @@ def _launch(job: JobState) -> LaunchPart:
 
 
 def _ranks(case: CaseState) -> list[RankPart]:
-    parts = case.ranks.values()
+    parts = case.measured.ranks.values()
     crowd = Counter((part.host, cpu) for part in parts for cpu in part.cpus)
-    return [_rank(case, rank, crowd) for rank in sorted(case.ranks)]
+    return [_rank(case, rank, crowd) for rank in sorted(case.measured.ranks)]
 
 
 def _rank(case: CaseState, rank: int, crowd: Counter[tuple[str, int]]) -> RankPart:
-    part = case.ranks[rank]
+    part = case.measured.ranks[rank]
     summary = summarize(case.rank_times(rank))
     return RankPart.model_construct(
         rank=rank,

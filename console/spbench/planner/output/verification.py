@@ -51,11 +51,13 @@ def verified(plan: Plan, case: CaseState) -> Verified:
     """
     step = case.summary("time_ms")
     if step is None or case.status != "passed":
-        raise PlannerError(f"the plan's run came to no result: {case.reason or case.status}")
-    work = {rank: sum(_median(case, name, rank) for name in _WORK) for rank in case.ranks}
+        why = case.verdict.reason or case.status
+        raise PlannerError(f"the plan's run came to no result: {why}")
+    parts = case.measured.ranks
+    work = {rank: sum(_median(case, name, rank) for name in _WORK) for rank in parts}
     stages = []
     for first, *others in plan.together:
-        ranks = [rank for rank, part in case.ranks.items() if part.place.get("stage") == first]
+        ranks = [rank for rank, part in parts.items() if part.place.get("stage") == first]
         if not ranks:
             raise PlannerError(f"the run has no rank of stage {first}: it is not one of the plan")
         passes = sum(
@@ -67,13 +69,13 @@ def verified(plan: Plan, case: CaseState) -> Verified:
         Compared(1000.0 * plan.step_s, step.p50),
         tuple(stages),
         {
-            name.removesuffix("_ms"): max(_median(case, name, rank) for rank in case.ranks)
+            name.removesuffix("_ms"): max(_median(case, name, rank) for rank in parts)
             for name in _ELSEWHERE
         },
     )
 
 
 def _median(case: CaseState, metric: str, rank: int) -> float:
-    repeats = case.samples.get(metric, {}).get(rank, {})
+    repeats = case.measured.samples.get(metric, {}).get(rank, {})
     values = [value for each in repeats.values() for value in each]
     return median(values) if values else 0.0

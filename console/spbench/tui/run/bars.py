@@ -45,9 +45,9 @@ def without_bars(case: CaseState) -> str:
 
 def _labels(case: CaseState, ranks: list[int]) -> Iterator[str]:
     """Each rank with what tells its place from the others'."""
-    telling = {known.name for known in place_names(case.places) if known.differs}
+    telling = {known.name for known in place_names(case.identity.places) if known.differs}
     for rank in ranks:
-        place = short_place(case.ranks[rank].place) if rank in case.ranks else {}
+        place = short_place(case.measured.ranks[rank].place) if rank in case.measured.ranks else {}
         where = {name: text for name, text in place.items() if name in telling}
         yield f"rank {rank} {place_words(where)}".rstrip()
 

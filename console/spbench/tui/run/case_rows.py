@@ -116,19 +116,21 @@ class CaseRows:
             status=self._feed.status_of(case),
             id=case.id,
             short=self.short,
-            ranks=case.np,
+            ranks=case.identity.np,
             done=self._done(case) if running else None,
             p50=self._feed.rows.typical() if here else self._medians.get(case.id),
             so_far=running,
-            limit=case.limits.get("time_ms", {}).get("value"),
-            checks=(sum(case.checked.values()), len(case.checked)),
+            limit=case.measured.limits.get("time_ms", {}).get("value"),
+            checks=(sum(case.measured.checked.values()), len(case.measured.checked)),
         )
 
     def _done(self, case: CaseState) -> float:
         """The part of the timed iterations that is done, over all ranks and repeats."""
         ranks = (rank for rank in self._feed.state.ranks.values() if rank.case == case.id)
         begun = sum(rank.done / rank.total for rank in ranks if rank.total)
-        return min(1.0, (len(case.ended) + begun) / (case.np * case.repeat))
+        return min(
+            1.0, (len(case.measured.ended) + begun) / (case.identity.np * case.identity.repeat)
+        )
 
     # What a table asks for
 

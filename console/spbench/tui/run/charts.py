@@ -74,7 +74,7 @@ class HistogramPane(ChartPane):
         beyond = f", {drawn.beyond} beyond the bars" if drawn.beyond else ""
         self.say(f"{metric} of {whose}{beyond}")
         marks = {name: samples.percentile(part) for name, part in _MARKS.items()}
-        chart.update(drawn.edges, drawn.counts, counted.case.metrics[metric].unit, marks)
+        chart.update(drawn.edges, drawn.counts, counted.case.identity.metrics[metric].unit, marks)
 
     def clear(self) -> None:
         self.say("samples")
@@ -89,7 +89,7 @@ class TimeLinePane(ChartPane):
 
     def show(self, counted: Counted, metric: str, whose: str) -> None:
         """Show a metric, iteration by iteration."""
-        chart, info = self.query_one(TimeLine), counted.case.metrics[metric]
+        chart, info = self.query_one(TimeLine), counted.case.identity.metrics[metric]
         values = counted.timeline.points(max(16, 2 * chart.size.width))
         folded = f"the {info.fold} of {whose}" if whose.startswith("all") else whose
         self.say(f"{metric} by iteration")
@@ -102,13 +102,17 @@ class TimeLinePane(ChartPane):
 
 def metrics_of(case: CaseState) -> list[str]:
     """Return the metrics of a case that have samples, ``time_ms`` first."""
-    known = [name for name in case.metrics if name in case.samples or name in case.values]
+    known = [
+        name
+        for name in case.identity.metrics
+        if name in case.measured.samples or name in case.measured.values
+    ]
     return sorted(known, key=lambda name: name != "time_ms")
 
 
 def expected(case: CaseState, metric: str) -> float | None:
     """Return the limit that the suite sets for a metric, if it does."""
-    for expect in case.expect:
+    for expect in case.identity.expect:
         name, _, _ = expect["metric"].partition(".")
         if name == metric:
             return float(expect["limit"])

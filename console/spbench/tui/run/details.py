@@ -82,27 +82,30 @@ def case_details(feed: Feed, case_id: str) -> Details:
     """Return what is known of a case, its traceback where it ended in an error."""
     case = feed.state.cases[case_id]
     lines = list(_case_lines(case, feed.status_of(case)))
-    return Details(case_id, lines, case_bars(case), case.traceback or "")
+    return Details(case_id, lines, case_bars(case), case.verdict.traceback or "")
 
 
 def _case_lines(case: CaseState, status: str) -> Iterator[Line]:
-    yield "status", signed(status) + (f": {case.reason}" if case.reason else "")
-    yield "benchmark", f"{case.benchmark}, {case.np} ranks, {case.repeat} times"
-    yield "parameters", ", ".join(f"{name}={value}" for name, value in case.params.items())
-    if case.inject:
-        yield "planted fault", case.inject
-    for name, choice in case.choices.items():
+    yield "status", signed(status) + (f": {case.verdict.reason}" if case.verdict.reason else "")
+    yield (
+        "benchmark",
+        f"{case.identity.benchmark}, {case.identity.np} ranks, {case.identity.repeat} times",
+    )
+    yield "parameters", ", ".join(f"{name}={value}" for name, value in case.identity.params.items())
+    if case.identity.inject:
+        yield "planted fault", case.identity.inject
+    for name, choice in case.measured.choices.items():
         yield name, f"{choice['value']} ({choice['reason']})"
-    for name, limit in case.limits.items():
-        unit = case.metrics[name].unit if name in case.metrics else ""
+    for name, limit in case.measured.limits.items():
+        unit = case.identity.metrics[name].unit if name in case.identity.metrics else ""
         yield "limit", f"{name} {number(limit['value'])} {unit}, by {limit['measured_by']}"
-    for item in case.expectations:
+    for item in case.verdict.expectations:
         value = "not measured" if item["value"] is None else number(item["value"])
         wanted = f"{item['metric']} {item['op']} {number(item['limit'])}"
         yield "expected", f"{signed(item['status'])}: {wanted}, it is {value}"
-    for sentence in set(failed_checks(case)) - {case.reason}:
+    for sentence in set(failed_checks(case)) - {case.verdict.reason}:
         yield "check", signed("failed") + f": {sentence}"
-    passed = [name for name in case.checks if _all_passed(case, name)]
+    passed = [name for name in case.measured.checks if _all_passed(case, name)]
     if passed:
         yield "checks", signed("passed") + f": {', '.join(passed)}"
     for of in shares(case):
@@ -112,7 +115,7 @@ def _case_lines(case: CaseState, status: str) -> Iterator[Line]:
 
 
 def _all_passed(case: CaseState, check: str) -> bool:
-    return all(result.passed for result in case.checks[check].values())
+    return all(result.passed for result in case.measured.checks[check].values())
 
 
 def rank_details(watched: Watched, rank: int) -> Details:
@@ -124,7 +127,7 @@ def rank_details(watched: Watched, rank: int) -> Details:
 
 
 def _rank_lines(case: CaseState | None, rank: int, live: RankState | None) -> Iterator[Line]:
-    part = case.ranks.get(rank) if case else None
+    part = case.measured.ranks.get(rank) if case else None
     known = part or live
     if known is not None:
         yield "host", f"{known.host}, local rank {known.local_rank}"
@@ -137,7 +140,7 @@ def _rank_lines(case: CaseState | None, rank: int, live: RankState | None) -> It
         yield "fabric", live.fabric or "not told"
         versions = (f"{name} {text}" for name, text in live.versions.items() if text)
         yield "versions", ", ".join(versions)
-    for name, results in (case.checks if case else {}).items():
+    for name, results in (case.measured.checks if case else {}).items():
         for (repeat, of), result in sorted(results.items()):
             if of == rank:
                 yield "check", f"{name}, repeat {repeat}: {_checked(result)}"

@@ -126,9 +126,9 @@ class RankSource(ABC):
         """Return the ranks that failed a check, ended in error or were lost."""
         if self.case is None:
             return set()
-        unequal = {rank for rank, passed in self.case.checked.items() if not passed}
+        unequal = {rank for rank, passed in self.case.measured.checked.items() if not passed}
         return unequal | {
-            number for number, rank in self.case.ranks.items() if rank.status in _BROKEN
+            number for number, rank in self.case.measured.ranks.items() if rank.status in _BROKEN
         }
 
     # What a table asks for

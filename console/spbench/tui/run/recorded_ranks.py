@@ -21,8 +21,8 @@ class RecordedRanks(RankSource):
     def __init__(self, case: CaseState) -> None:
         super().__init__()
         self._case = case
-        self._ranks = sorted(case.ranks)
-        self._place_names = place_names(case.places)
+        self._ranks = sorted(case.measured.ranks)
+        self._place_names = place_names(case.identity.places)
         self._figures: dict[int, RankFigures] = {}
         self._medians: dict[int, float] = {}
         self._typical: float | None = None
@@ -65,7 +65,7 @@ class RecordedRanks(RankSource):
         return self._looks + (rank in self._figures)
 
     def row(self, rank: int) -> RankRow | None:
-        part = self._case.ranks.get(rank)
+        part = self._case.measured.ranks.get(rank)
         if part is None:
             return None
         figures = self._figures.get(rank) or RankFigures(rank, self._case)
@@ -80,12 +80,12 @@ class RecordedRanks(RankSource):
             p95=figures.percentile(0.95),
             p99=figures.percentile(0.99),
             skew=figures.p50 / self._typical if figures.p50 and self._typical else None,
-            gb_s=figures.gb_s(self._case.repeat - 1),
+            gb_s=figures.gb_s(self._case.identity.repeat - 1),
             check=figures.check(),
         )
 
     def _last(self, rank: int) -> float | None:
-        repeats = self._case.samples.get("time_ms", {}).get(rank)
+        repeats = self._case.measured.samples.get("time_ms", {}).get(rank)
         values = repeats[max(repeats)] if repeats else None
         return values[-1] if values else None
 

@@ -106,7 +106,7 @@ class Words:
         if case.status in ("waiting", "passed"):
             return ()
         if case.status == "running":
-            return _failed(case) if not all(case.checked.values()) else ()
+            return _failed(case) if not all(case.measured.checked.values()) else ()
         if case.id not in self._judged:
             self._judged[case.id] = _judged(case)
         return self._judged[case.id]
@@ -142,8 +142,8 @@ def _failed(case: CaseState) -> tuple[Word, ...]:
 def _judged(case: CaseState) -> tuple[Word, ...]:
     """The reason of a case that has not passed, and each check that failed."""
     words = _failed(case)
-    if case.reason and all(word.sentence != case.reason for word in words):
-        words = (Word(case.status, case.id, case.reason), *words)
+    if case.verdict.reason and all(word.sentence != case.verdict.reason for word in words):
+        words = (Word(case.status, case.id, case.verdict.reason), *words)
     return words or (Word(case.status, case.id, "no reason was given"),)
 
 
