@@ -1,4 +1,4 @@
-"""Where the collector listens, and what the ranks are told."""
+"""The collector's addresses: the one it listens on, and those that ranks are told."""
 
 from __future__ import annotations
 

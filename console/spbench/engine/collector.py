@@ -30,7 +30,7 @@ Event = dict[str, Any]
 
 
 class Listener(Protocol):
-    """Who wants the events of one job."""
+    """The receiver of the events of one job."""
 
     def on_events(self, source: RankConnection, lines: list[bytes], events: list[Event]) -> None:
         """Take a batch of one rank's events, and the lines they came in."""
@@ -47,7 +47,7 @@ class Listener(Protocol):
 
 @dataclass(slots=True)
 class Who:
-    """Who a connection belongs to, by its hello."""
+    """The process at the other end of a connection, by its hello."""
 
     host: str
     pid: int

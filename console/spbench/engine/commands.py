@@ -13,7 +13,7 @@ from spbench.suites.case import Case
 
 @dataclass(frozen=True, slots=True)
 class JobCommand:
-    """How a job is launched, in words that a shell takes.
+    """A job's launch line and environment, in words that a shell takes.
 
     Attributes:
         version: The launcher's program and version.

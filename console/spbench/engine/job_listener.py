@@ -1,4 +1,4 @@
-"""What the ranks of a job say: recorded first, then acted on."""
+"""The listener of a job: events of its ranks are recorded first, then acted on."""
 
 from __future__ import annotations
 

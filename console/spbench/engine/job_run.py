@@ -183,7 +183,7 @@ class JobRun:
                 self._watch.fault = replace(fault, sentence=f"{fault.sentence}: {said}")
 
     def _output(self) -> str:
-        """What the launcher wrote: Hydra tells of a rank's end on its stdout."""
+        """The launcher's output; Hydra tells of a rank's end on its stdout."""
         folder = self._folder.job(self._job.number)
         logs = (folder / "stderr.log", folder / "stdout.log")
         return "\n".join(path.read_text(errors="replace")[-TAIL:] for path in logs)

@@ -15,7 +15,7 @@ View = Callable[[Mapping[str, Any]], None]
 
 
 class Recorder:
-    """Takes every event of a run, in order."""
+    """The recorder of a run: it takes every event, in order."""
 
     def __init__(self, log: EventLog, state: RunState, view: View) -> None:
         self._log = log

@@ -32,7 +32,7 @@ from spbench_core.events.run_events import run_event
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a run ended."""
+    """The end of a run: its folder, its exit code and its report."""
 
     folder: RunFolder
     exit_code: ExitCode

@@ -1,4 +1,4 @@
-"""What ends a run early: Ctrl-C, a signal, the budget."""
+"""The early end of a run: by Ctrl-C, a signal or the budget."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Listener = Callable[[str, bool], None]
 
 
 class Stop:
-    """Whether a run is to end early, and why. A signal counts before the budget.
+    """The request to end a run early, with its reason. A signal counts before the budget.
 
     Attributes:
         sentence: Why, once the run is to end.
@@ -92,4 +92,4 @@ class Stop:
 
 
 def _nobody(_: str, __: bool) -> None:
-    """Nobody listens: nothing runs."""
+    """Do nothing: no job runs that could be told."""

@@ -19,7 +19,7 @@ Item = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What ended a job: a verdict for the case it hit, and a sentence that says which rank.
+    """The fault that ended a job: a verdict for the case it hit, and a sentence with the rank.
 
     ``case`` None: the fault names no case; it counts for the one that was not through.
     """
@@ -44,7 +44,7 @@ class _Rank:
 
 @dataclass(slots=True)
 class Watchdog:
-    """Knows when each rank was last heard, and by when each step must be done.
+    """The deadlines of one job: when each rank was last heard, and when each step must be done.
 
     Times are of one monotonic clock, in seconds. ``items`` are run in order by all ranks.
     """

@@ -1,1 +1,1 @@
-"""What a run leaves: RunState, run folders, statistics, queries."""
+"""The record of a run: its events and folder, its RunState, and statistics of both."""

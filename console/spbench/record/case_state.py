@@ -70,7 +70,7 @@ class CheckResult:
 
 @dataclass(slots=True)
 class CaseRank:
-    """A rank's part in a case."""
+    """A rank in a case: its host, device, CPUs, place and status."""
 
     host: str
     local_rank: int | None
@@ -135,7 +135,7 @@ class CaseMeasurements:
 
 @dataclass(slots=True)
 class CaseVerdict:
-    """How far a case is, and how it came out; times are seconds since the epoch.
+    """The progress and the outcome of a case; times are seconds since the epoch.
 
     ``status`` is ``waiting`` or ``running`` until the case is judged, and its verdict from then on.
     ``job`` is the number of its launch, the last one where there were several.

@@ -1,4 +1,4 @@
-"""Which ranks may run on the same CPUs."""
+"""Ranks that share CPUs with others."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from spbench.record.state import RankState
 
 
 def crowded(ranks: Iterable[RankState]) -> str | None:
-    """Return which ranks of one host have fewer CPUs than they are; None where none has."""
+    """Return a sentence on ranks of a host that outnumber their CPUs; None where none do."""
     groups: dict[tuple[str, tuple[int, ...]], list[int]] = {}
     for rank in ranks:
         groups.setdefault((rank.host, rank.cpus), []).append(rank.rank)

@@ -1,4 +1,4 @@
-"""How figures and verdicts are written, in every view alike."""
+"""The format of numbers and verdicts, the same in every view."""
 
 from __future__ import annotations
 

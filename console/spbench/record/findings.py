@@ -1,4 +1,4 @@
-"""What a run says of the cluster in one sentence: the slowest host or link, or all alike."""
+"""The finding of a run in one sentence: the slowest host, rank or link, or all alike."""
 
 from __future__ import annotations
 

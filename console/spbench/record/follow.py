@@ -1,4 +1,4 @@
-"""An event log that is still being written: what has come since the last look."""
+"""A reader of an event log that is still written: the events since the last read."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ READ_SIZE = 256 << 10
 
 
 class EventTail:
-    """Reads a log from its beginning, and what is appended to it afterwards."""
+    """A reader of a log from its beginning on, and of what is appended afterwards."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

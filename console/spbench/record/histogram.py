@@ -1,4 +1,4 @@
-"""How the samples of a case are spread: bins for drawing, of one rank or of all together."""
+"""The histogram of a case's samples: bins for drawing, of one rank or of all together."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TAIL, TAIL_FROM = 0.999, 1000
 
 
 class Distribution(Protocol):
-    """Samples of which it is known how many lie below a value; there is at least one."""
+    """A distribution: it counts the samples below a value; there is at least one sample."""
 
     def __len__(self) -> int: ...
 
@@ -151,7 +151,7 @@ class Histogram:
 
 
 def _share(value: float, low: float, high: float) -> float:
-    """How much of a bin lies below a value."""
+    """Return the share of a bin that lies below a value, 0 to 1."""
     if low == high:
         return float(value > low)
     return min(1.0, max(0.0, (value - low) / (high - low)))

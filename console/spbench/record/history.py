@@ -1,4 +1,4 @@
-"""The runs of a home folder in short, from their run.json alone, and the filter over them."""
+"""Summaries of the runs of a home, from their run.json alone, and a filter over them."""
 
 from __future__ import annotations
 

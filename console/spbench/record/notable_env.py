@@ -1,4 +1,4 @@
-"""Which environment variables are kept with a run: those that change numbers, and no secrets."""
+"""The environment variables that are kept with a run: those that change numbers, no secrets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Samples kept in order as they come, so that percentiles are exact at any time."""
+"""Sorted samples that grow, so that percentiles are exact at any time."""
 
 from __future__ import annotations
 

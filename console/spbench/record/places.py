@@ -1,4 +1,4 @@
-"""Where ranks stand in the layout of a benchmark, in short: stage 0, tile 0,1."""
+"""Ranks' places in the layout of a benchmark, in short: stage 0, tile 0,1."""
 
 from __future__ import annotations
 

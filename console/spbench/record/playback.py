@@ -1,4 +1,4 @@
-"""A recorded run played again: which of its events are due, by a clock of the caller's."""
+"""The playback of a recorded run: its events as they come due, by a clock of the caller's."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BATCH = 2_000
 
 
 class Playback:
-    """Gives out the events of a run as far apart as they were, at a speed that can change.
+    """A playback: it gives out events as far apart as they were, at a speed that can change.
 
     Args:
         events: The events, in order; they are taken one by one, as they come due.

@@ -1,4 +1,4 @@
-"""What is known of a rank in the case it runs, taken from the case's state as it comes."""
+"""A rank's times, place and rate in the case it runs, taken from the case's state as it comes."""
 
 from __future__ import annotations
 

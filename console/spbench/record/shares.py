@@ -1,4 +1,4 @@
-"""Where a case's time goes: the metrics that are parts of another one, as shares of it."""
+"""Shares of a case's time: the metrics that are parts of another one, divided by it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Shares:
 
     @property
     def rest(self) -> float:
-        """What no part tells of."""
+        """The share that none of the parts accounts for."""
         return max(0.0, 1.0 - sum(share.part for share in self.parts))
 
     @property
@@ -38,7 +38,7 @@ class Shares:
 
     @property
     def title(self) -> str:
-        """Return whose shares they are."""
+        """Return the name of the whole: ``of a step``."""
         return "of a step" if self.whole == "time_ms" else f"of {self.whole}"
 
 

@@ -57,7 +57,7 @@ class JobState:
 
 @dataclass(slots=True)
 class RunInfo:
-    """What the run was asked to do."""
+    """The description of a run: its suite, arguments, seed, times and verdict."""
 
     id: str
     suite: str

@@ -18,7 +18,7 @@ class Sorted(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What is kept of a set of samples, in the samples' own unit."""
+    """Count, percentiles, mean and standard deviation of samples, in the samples' own unit."""
 
     n: int
     min: float

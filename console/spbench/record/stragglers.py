@@ -1,4 +1,4 @@
-"""Who lags behind while a case runs: ranks and hosts in words, with since when."""
+"""Stragglers: ranks and hosts that lag behind while a case runs, and for how long."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Straggler:
 
     @property
     def sentence(self) -> str:
-        """Who lags, how much and for how long: ``rank 7 on node03 is 1.8x the median for 40 s``."""
+        """The straggler in a sentence: ``rank 7 on node03 is 1.8x the median for 40 s``."""
         who = f"host {self.host}" if self.rank is None else f"rank {self.rank} on {self.host}"
         long = self.seconds >= MINUTES_FROM
         time = f"{self.seconds / 60:.0f} min" if long else f"{self.seconds:.0f} s"
@@ -53,7 +53,7 @@ class Stragglers:
         self._of: tuple[str, int | None] | None = None
 
     def update(self) -> None:
-        """Look who lags now; call it about once a second, or more often."""
+        """Find the ranks that lag now; call it about once a second, or more often."""
         case = self._rows.case
         of = (case.id, case.verdict.job) if case is not None else None
         before = self._since if of == self._of else {}
@@ -67,7 +67,7 @@ class Stragglers:
                 self._since[rank] = before.get(rank, ranks[rank].timed)
 
     def found(self, least: float = LEAST_SECONDS) -> list[Straggler]:
-        """Return who has lagged for ``least`` seconds, the worst first.
+        """Return the ranks and hosts that have lagged for ``least`` seconds, the worst first.
 
         A host of which every rank does, of two or more, stands for its ranks.
         """

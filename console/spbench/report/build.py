@@ -110,7 +110,7 @@ def _reasons(cases: Iterable[CaseState]) -> list[str]:
 
 
 def _versions(ranks: Iterable[RankState]) -> dict[str, Any]:
-    """What the ranks said of their software, once where all say the same."""
+    """The ranks' software versions, each once where all ranks say the same."""
     told: dict[str, list[Any]] = {}
     for rank in ranks:
         facts = {**rank.versions, "fabric": rank.fabric, "threads": rank.threads}

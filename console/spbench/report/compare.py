@@ -61,7 +61,7 @@ class CasePair:
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """What a reader of each row must know: verdicts that are not passed, and differences."""
+        """The remarks on each row: verdicts that are not passed, and differences."""
         if self.status_a == self.status_b == "passed":
             return self.differences
         return (f"{self.status_a} in a, {self.status_b} in b", *self.differences)
@@ -84,7 +84,7 @@ class Comparison:
 
     @property
     def tally(self) -> str:
-        """How the metrics came out: ``3 better, 1 worse, 8 alike``."""
+        """The number of metrics of each outcome: ``3 better, 1 worse, 8 alike``."""
         counts = Counter(row.outcome for row in self.rows)
         told = [f"{counts[outcome]} {outcome}" for outcome in OUTCOMES if counts[outcome]]
         if counts[None]:

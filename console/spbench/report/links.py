@@ -1,4 +1,4 @@
-"""What was measured between pairs of ranks, as matrices of ranks and of hosts."""
+"""Link matrices: measurements between pairs of ranks, by rank and by host."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class LinkTable:
 
     @property
     def title(self) -> str:
-        """What is measured: ``latency_us in us, 8 B``."""
+        """The metric, its unit and its labels: ``latency_us in us, 8 B``."""
         unit = f" in {self.unit}" if self.unit else ""
         about = ", ".join(_label(key, value) for key, value in self.labels.items())
         return f"{self.name}{unit}{', ' if about else ''}{about}"
@@ -106,7 +106,7 @@ class LinkMatrix:
 
     @property
     def ranks(self) -> int:
-        """How many ranks are in any pair."""
+        """The number of ranks that are in any pair."""
         return len({rank for table in self.tables for rank in table.ranks})
 
 

@@ -48,7 +48,7 @@ def comparison_rows(comparison: Comparison) -> Iterator[tuple[str, ...]]:
 
 
 def comparison_remarks(comparison: Comparison) -> list[str]:
-    """Return what stands below the table: how the metrics came out, and unmatched cases."""
+    """Return the remarks below the table: the tally of outcomes, and unmatched cases."""
     told = [f"b against a: {comparison.tally}."]
     for run, ids in (("a", comparison.only_a), ("b", comparison.only_b)):
         if ids:
@@ -64,7 +64,7 @@ def _cells(pair: CasePair, row: MetricRow) -> tuple[str, ...]:
 
 
 def notes(pair: CasePair, row: MetricRow) -> list[str]:
-    """Return what a reader of a row must know beside its numbers."""
+    """Return the notes on a row: its reason, and the remarks on its case."""
     return [note for note in (row.reason, *pair.remarks) if note]
 
 

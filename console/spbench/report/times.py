@@ -1,4 +1,4 @@
-"""Moments as reports write them."""
+"""Timestamps as reports write them."""
 
 from __future__ import annotations
 
