@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spbench.record.notable_env import notable
+from spbench.record.environment import notable
 
 
 @pytest.mark.parametrize(

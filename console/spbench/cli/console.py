@@ -76,7 +76,7 @@ def _tui(open_console: OpenConsole) -> Callable[..., None]:
         _need_terminal("spbench run SUITE --headless")
         recorded = None
         if demo:
-            from spbench.record.demo import demo_run
+            from spbench.record.playback import demo_run
 
             recorded = demo_run()
         code = open_console(

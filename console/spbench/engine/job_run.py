@@ -18,8 +18,8 @@ from spbench.engine.recorder import Recorder
 from spbench.engine.watchdog import Fault, Watchdog
 from spbench.launch.hosts.hosts import Hosts
 from spbench.launch.jobs import Job, Launch, chosen_elsewhere
+from spbench.record.environment import notable
 from spbench.record.folder import RunFolder, working_folder
-from spbench.record.notable_env import notable
 from spbench_core.events import rank_events
 
 TICK = 0.1

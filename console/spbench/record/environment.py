@@ -11,9 +11,42 @@ from pathlib import Path
 from typing import Any
 
 from spbench import __version__
-from spbench.record.notable_env import notable
+from spbench_core.events.rank_events import ENV_DEVICE
 
 _GIT_PATIENCE = 5.0
+_PREFIXES = (
+    "MV2_",
+    "MVP_",
+    "OMPI_",
+    "PMIX_",
+    "PRTE_",
+    "MPICH_",
+    "MPIR_",
+    "I_MPI_",
+    "UCX_",
+    "FI_",
+    "CUDA_",
+    "NVIDIA_",
+    "CUBLAS_",
+    "CUDNN_",
+    "NCCL_",
+    "GLOO_",
+    "TORCH_",
+    "PYTORCH_",
+    "OMP_",
+    "MKL_",
+    "KMP_",
+    "SLURM_",
+    "GOMP_",
+)
+_NAMES = {
+    "LD_PRELOAD",
+    "LD_LIBRARY_PATH",
+    "PYTHONNOUSERSITE",
+    "SPBENCH_CUDA_AWARE",
+    ENV_DEVICE,
+}
+_SECRET = ("TOKEN", "KEY", "SECRET", "PASSWORD", "COOKIE")
 
 
 def facts(environ: Mapping[str, str]) -> dict[str, Any]:
@@ -69,3 +102,13 @@ def _ask_git(*words: str) -> str:
         ("git", *words), capture_output=True, text=True, timeout=_GIT_PATIENCE, check=True
     )
     return done.stdout.strip()
+
+
+def notable(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment variables that may change numbers, by name; no secrets."""
+    return {
+        name: environ[name]
+        for name in sorted(environ)
+        if (name.startswith(_PREFIXES) or name in _NAMES)
+        and not any(word in name.upper() for word in _SECRET)
+    }

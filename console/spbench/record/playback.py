@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sized
+from pathlib import Path
 
+import spbench
+from spbench.record.folder import RunFolder
 from spbench.record.state import Event
 
 LONGEST_PAUSE = 2.0
@@ -136,3 +139,8 @@ def paced(
         wait = playback.wait(clock())
         if 0 < wait < math.inf:
             sleep(wait)
+
+
+def demo_run() -> RunFolder:
+    """Return the folder of the demo's run (`python -m benchmarks.record_demo` records it)."""
+    return RunFolder(Path(spbench.__file__).parent / "demo")

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from spbench.record.case_state import CaseState
 from spbench.record.places import PlaceName, place_names
-from spbench.record.rank_figures import RankFigures
-from spbench.record.rank_rows import RankRow
+from spbench.record.rank_rows import RankFigures, RankRow
 from spbench.record.statistics import typical
 from spbench.tui.run.rank_source import SLICE, RankSource
 
