@@ -38,8 +38,8 @@ from spbench.engine.recorder import Recorder
 from spbench.engine.run_metadata import describe
 from spbench.engine.watchdog import Watchdog
 from spbench.launch.jobs import Job
-from spbench.record.event_log import EventLog
-from spbench.record.folder import create
+from spbench.record.runs.event_log import EventLog
+from spbench.record.runs.folder import create
 from spbench.record.state import RunState
 from spbench.suites.case import Case
 from spbench.suites.loader import load_text

@@ -145,8 +145,8 @@ def replay() -> float:
 
 def memory() -> list[Figure]:
     """Return how much the process grows with a million samples, in this process."""
-    from spbench.record.folder import RunFolder
-    from spbench.record.follow import recorded_events
+    from spbench.record.runs.folder import RunFolder
+    from spbench.record.runs.follow import recorded_events
     from spbench.tui.feed import Feed, ReplaySource
 
     with tempfile.TemporaryDirectory(prefix="spbench-") as home:

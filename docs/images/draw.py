@@ -14,8 +14,8 @@ from rich.console import Console
 
 from spbench.cli.lines import Lines
 from spbench.cli.live import LiveView, styled
-from spbench.record.event_log import read_events
-from spbench.record.folder import find_run, home_of
+from spbench.record.runs.event_log import read_events
+from spbench.record.runs.folder import find_run, home_of
 from spbench.record.state import RunState
 
 WIDTH = 144

@@ -12,7 +12,7 @@ import jsonschema
 import pytest
 
 from running import REPOSITORY, SPBENCH, Ended, run
-from spbench.record.folder import RunFolder
+from spbench.record.runs.folder import RunFolder
 from spbench.report.build import build_report
 from spbench.report.model import report_schema
 from spbench_core.catalog import BENCHMARKS

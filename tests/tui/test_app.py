@@ -244,7 +244,7 @@ class GoingOn:
 
 @pytest.mark.parametrize(("key", "leaves"), [("y", True), ("n", False)])
 async def test_quitting_asks_while_a_run_goes_on(tmp_path, monkeypatch, key, leaves):
-    from spbench.record.folder import RunFolder
+    from spbench.record.runs.folder import RunFolder
 
     app = console(tmp_path, page="run")
     monkeypatch.setattr(type(app), "run_goes_on", lambda self: True)

@@ -7,7 +7,7 @@ import pytest
 from driving import SIZES, console, in_one_write, shown, until
 
 from spbench.engine import background
-from spbench.record.folder import RunFolder
+from spbench.record.runs.folder import RunFolder
 from spbench.report.export import export_text
 from spbench.report.recorded import load_run
 from spbench.tui.dialogs import Confirm

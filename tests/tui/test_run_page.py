@@ -10,7 +10,7 @@ from driving import SIZES, console, in_one_write, shown, until
 
 from spbench.engine import background
 from spbench.errors import UsageError
-from spbench.record.folder import RunFolder
+from spbench.record.runs.folder import RunFolder
 from spbench.tui.dialogs import Confirm
 from spbench.tui.feed import LiveSource, ReplaySource
 from spbench.tui.run.details import Details

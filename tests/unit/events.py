@@ -6,8 +6,8 @@ import os
 import socket
 
 from spbench.engine.recorder import Recorder
-from spbench.record.event_log import EventLog
-from spbench.record.folder import RunFolder, create
+from spbench.record.runs.event_log import EventLog
+from spbench.record.runs.folder import RunFolder, create
 from spbench.record.state import RunState
 from spbench_core.events import rank_events
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from spbench.record.folder import RunFolder
-from spbench.record.history import RunSummary
+from spbench.record.runs.folder import RunFolder
+from spbench.record.runs.history import RunSummary
 from spbench.report.model import CasePart, MetricPart
 from spbench.report.recorded import RecordedRun
 

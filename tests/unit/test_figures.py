@@ -2,7 +2,7 @@
 
 import pytest
 
-from spbench.record.figures import number
+from spbench.record.number_formatting import number
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ import pytest
 from events import console_event, recorded, run_end, run_start, whole_run
 
 from spbench.errors import ExitCode, FailedRunError, UsageError
-from spbench.record.event_log import EventLog, encode, read_events
-from spbench.record.folder import (
+from spbench.record.runs.event_log import EventLog, encode, read_events
+from spbench.record.runs.folder import (
     QUIET,
     RunFolder,
     create,
@@ -68,8 +68,8 @@ def test_runs_of_the_same_second_have_folders_of_their_own(home):
 
 def test_an_id_that_is_taken_is_not_used_again(home, monkeypatch):
     ends = iter(("0000", "0000", "0001"))
-    monkeypatch.setattr("spbench.record.folder.secrets.token_hex", lambda _: next(ends))
-    monkeypatch.setattr("spbench.record.folder.time.strftime", lambda *_: "20260101-000000")
+    monkeypatch.setattr("spbench.record.runs.folder.secrets.token_hex", lambda _: next(ends))
+    monkeypatch.setattr("spbench.record.runs.folder.time.strftime", lambda *_: "20260101-000000")
     names = [create(home, "a").id for _ in range(2)]
     assert names == ["20260101-000000-a-0000", "20260101-000000-a-0001"]
 

@@ -3,8 +3,8 @@ import json
 import pytest
 
 from spbench.errors import UsageError
-from spbench.record.event_log import EventLog, encode
-from spbench.record.follow import EventTail, recorded_events
+from spbench.record.runs.event_log import EventLog, encode
+from spbench.record.runs.follow import EventTail, recorded_events
 
 
 def event(number, **fields):

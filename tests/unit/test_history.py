@@ -19,8 +19,8 @@ from events import (
 from results import summary
 
 from spbench.errors import UsageError
-from spbench.record.folder import RunFolder, find_run
-from spbench.record.history import VERDICTS, select_runs, summaries, summary_of
+from spbench.record.runs.folder import RunFolder, find_run
+from spbench.record.runs.history import VERDICTS, select_runs, summaries, summary_of
 from spbench.report.build import build_report
 from spbench.report.recorded import load_run
 

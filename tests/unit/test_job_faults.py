@@ -12,7 +12,7 @@ from spbench.engine.run import Run
 from spbench.engine.watchdog import Watchdog
 from spbench.errors import ExitCode
 from spbench.launch.jobs import Job
-from spbench.record.event_log import EventLog
+from spbench.record.runs.event_log import EventLog
 from spbench.record.state import RunState
 from spbench.suites.case import Case
 from spbench.suites.settings import LaunchSettings

@@ -14,8 +14,8 @@ from spbench.engine.processes import members
 from spbench.engine.recorder import Recorder
 from spbench.launch.jobs import Job
 from spbench.launch.launcher import Command
-from spbench.record.event_log import EventLog
-from spbench.record.folder import create
+from spbench.record.runs.event_log import EventLog
+from spbench.record.runs.folder import create
 from spbench.record.state import RunState
 from spbench.suites.case import Case
 from spbench.suites.settings import LaunchSettings

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spbench.record.playback import Playback, paced
+from spbench.record.runs.playback import Playback, paced
 
 
 def at(*times):

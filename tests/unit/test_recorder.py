@@ -3,7 +3,7 @@ from events import run_end, run_start
 
 from spbench.engine.recorder import Recorder
 from spbench.errors import FailedRunError
-from spbench.record.event_log import EventLog, read_events
+from spbench.record.runs.event_log import EventLog, read_events
 from spbench.record.state import RunState
 
 

@@ -18,7 +18,7 @@ from events import (
     whole_run,
 )
 
-from spbench.record.folder import RunFolder
+from spbench.record.runs.folder import RunFolder
 from spbench.record.state import RunState
 from spbench.report.build import build_report
 

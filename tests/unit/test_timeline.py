@@ -5,7 +5,7 @@ from events import TIME, described, metric, rank_event, started, state_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spbench.record.timeline import Timeline, timeline
+from spbench.record.timeline import MetricTimeline, timeline
 
 METRICS = [
     TIME,
@@ -92,7 +92,7 @@ def test_a_value_a_repeat_is_a_point_a_repeat():
 
 def test_what_comes_later_is_added():
     state = state_with()
-    seen = Timeline(state.cases["a"], "time_ms")
+    seen = MetricTimeline(state.cases["a"], "time_ms")
     for event, points in [
         (samples(0, 1.0, 8.0), []),
         (samples(1, 2.0), [2.0]),
@@ -107,7 +107,7 @@ def test_what_comes_later_is_added():
 
 def test_a_rank_that_comes_later_is_folded_in_from_the_start():
     state = state_with(samples(0, 1.0, 5.0, metric="rate"))
-    seen = Timeline(state.cases["a"], "rate")
+    seen = MetricTimeline(state.cases["a"], "rate")
     assert seen.points(10) == [1.0, 5.0]
     state.apply(samples(1, 3.0, 3.0, metric="rate"))
     assert seen.points(10) == [1.0, 3.0]

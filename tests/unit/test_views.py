@@ -20,8 +20,8 @@ from spbench.cli.lines import Lines, case_line
 from spbench.cli.live import LiveView
 from spbench.cli.replay import replay_lines
 from spbench.errors import UsageError
-from spbench.record.event_log import read_events
-from spbench.record.folder import RunFolder
+from spbench.record.runs.event_log import read_events
+from spbench.record.runs.folder import RunFolder
 from spbench.record.state import RunState
 
 

@@ -12,7 +12,7 @@ from spbench.cli.request import HomeOption
 from spbench.errors import NothingSelected
 
 if TYPE_CHECKING:
-    from spbench.report.compare import Comparison
+    from spbench.report.compare import RunComparison
 
 TEXT = "text"
 
@@ -31,7 +31,7 @@ def compare(
     ] = TEXT,
 ) -> None:
     """Compare two runs: per case and metric the ratio of medians, and which is better."""
-    from spbench.record.folder import find_run, home_of
+    from spbench.record.runs.folder import find_run, home_of
     from spbench.report.compare import compare as compare_runs
     from spbench.report.export import export_comparison
     from spbench.report.recorded import load_run
@@ -48,7 +48,7 @@ def compare(
         raise NothingSelected(f"runs {ids} have no case in common; see spbench results show")
 
 
-def _lines(comparison: Comparison) -> Iterator[str]:
+def _lines(comparison: RunComparison) -> Iterator[str]:
     from spbench.cli.tables import aligned
     from spbench.report.tables import (
         COMPARISON_COLUMNS,

@@ -16,7 +16,7 @@ from spbench.errors import UsageError
 from spbench.launch.choice import NOTHING_CHOSEN, LaunchChoice
 
 if TYPE_CHECKING:
-    from spbench.record.folder import RunFolder
+    from spbench.record.runs.folder import RunFolder
 
 LOOPBACK = "127.0.0.1"
 MAX_SPEED = "max"
@@ -71,12 +71,12 @@ def _tui(open_console: OpenConsole) -> Callable[..., None]:
         home: HomeOption = None,
     ) -> None:
         """Open the console: compose suites, watch runs, compare results, look at hosts."""
-        from spbench.record.folder import home_of
+        from spbench.record.runs.folder import home_of
 
         _need_terminal("spbench run SUITE --headless")
         recorded = None
         if demo:
-            from spbench.record.playback import demo_run
+            from spbench.record.runs.playback import demo_run
 
             recorded = demo_run()
         code = open_console(
@@ -103,7 +103,7 @@ def _replay(open_console: OpenConsole) -> Callable[..., None]:
         verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Ranks too.")] = False,
     ) -> None:
         """Play a recorded run again: in the console, or as the lines that it printed."""
-        from spbench.record.folder import find_run, home_of
+        from spbench.record.runs.folder import find_run, home_of
 
         root = home_of(home, os.environ)
         folder = find_run(root, run)
@@ -134,7 +134,7 @@ def _serve(serve_console: ServeConsole) -> Callable[..., None]:
         home: HomeOption = None,
     ) -> None:
         """Show the console in a browser, on loopback and behind a token."""
-        from spbench.record.folder import home_of
+        from spbench.record.runs.folder import home_of
 
         words = [*([] if suite is None else [str(suite)]), *(["--readonly"] * readonly)]
         words += ["--home", str(home_of(home, os.environ)), *chosen.words()]

@@ -8,7 +8,7 @@ from typing import Any
 
 from spbench.record.case_state import CaseState
 from spbench.record.cores import crowded, fold_numbers
-from spbench.record.figures import GLYPHS, clean, number
+from spbench.record.number_formatting import GLYPHS, clean, number
 from spbench.record.rank_rows import RankRows
 from spbench.record.shares import label, shares
 from spbench.record.state import RankState, RunState

@@ -12,8 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from spbench.cli.lines import Lines
-from spbench.record.figures import number
 from spbench.record.findings import NOTABLE_RANK
+from spbench.record.number_formatting import number
 from spbench.record.rank_rows import RankRow
 from spbench.record.state import RunState
 

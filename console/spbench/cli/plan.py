@@ -115,7 +115,7 @@ def plan(
     from spbench.planner.errors import PlannerError
     from spbench.planner.planning import plan_many
     from spbench.planner.profile.files import load_profile
-    from spbench.record.folder import home_of
+    from spbench.record.runs.folder import home_of
 
     one_of("--format", format_ or "table", FORMATS)
     one_of("--mode", mode, MODES)
@@ -183,7 +183,7 @@ def _refuse_unless_verified(verify: bool, options: Mapping[str, object]) -> None
 def _emit(made: Plan, profile: Profile, cluster: Cluster, path: Path | None) -> Emitted:
     """Return the suite of a plan; write it where ``path`` says so."""
     from spbench.planner.output.emission import emitted
-    from spbench.record.folder import write_whole
+    from spbench.record.runs.folder import write_whole
 
     suite = emitted(made, profile, cluster, path or Path("plan.yaml"))
     if path is not None:

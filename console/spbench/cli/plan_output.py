@@ -67,7 +67,7 @@ def put(text: str, out: str) -> None:
     Raises:
         SpbenchError: It cannot be written.
     """
-    from spbench.record.folder import write_whole
+    from spbench.record.runs.folder import write_whole
 
     if out == "-":
         sys.stdout.write(text)

@@ -73,7 +73,7 @@ def asked_cluster(
     """
     from spbench.planner.cluster.measured import cluster_from_run
     from spbench.planner.cluster.words import machines_cluster, named_cluster
-    from spbench.record.folder import find_run
+    from spbench.record.runs.folder import find_run
 
     if [machines, cluster, cluster_from].count(None) != 2:
         raise UsageError("say where to plan for by one of --machines, --cluster and --cluster-from")

@@ -48,7 +48,7 @@ def profile(
     from spbench.engine.plan import plan_suite, settings_of
     from spbench.planner.profile.json_file import write_profile_json
     from spbench.planner.profile.measurement import measured_profile, profile_suite
-    from spbench.record.folder import write_whole
+    from spbench.record.runs.folder import write_whole
     from spbench.suites.loader import load_text
 
     refuse_folder("--out", out)

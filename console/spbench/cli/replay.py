@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 from spbench.cli.lines import Lines
 from spbench.errors import UsageError
-from spbench.record.folder import RunFolder
-from spbench.record.follow import recorded_events
-from spbench.record.playback import Playback, paced
+from spbench.record.runs.folder import RunFolder
+from spbench.record.runs.follow import recorded_events
+from spbench.record.runs.playback import Playback, paced
 from spbench.record.state import Event, RunState
 
 

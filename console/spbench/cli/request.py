@@ -111,7 +111,7 @@ def request_from(
     for a command that keeps a record of them.
     """
     from spbench.engine.plan import Request
-    from spbench.record.folder import home_of
+    from spbench.record.runs.folder import home_of
 
     return Request(
         suite=suite,

@@ -15,7 +15,7 @@ from spbench.cli.request import HomeOption, refuse_folder
 from spbench.errors import NothingSelected
 
 if TYPE_CHECKING:
-    from spbench.record.folder import RunFolder
+    from spbench.record.runs.folder import RunFolder
     from spbench.report.links import LinkMatrix, LinkTable
 
 MOST_RANKS = 64
@@ -45,8 +45,8 @@ def list_(
     as_json: Annotated[bool, typer.Option("--json", help="As JSON, with all fields.")] = False,
 ) -> None:
     """List the runs that fit a filter, the oldest first."""
-    from spbench.record.folder import home_of
-    from spbench.record.history import select_runs, summaries
+    from spbench.record.runs.folder import home_of
+    from spbench.record.runs.history import select_runs, summaries
     from spbench.report.tables import day_and_time
 
     runs = summaries(home_of(home, os.environ))
@@ -72,7 +72,7 @@ def show(
     ] = False,
 ) -> None:
     """Show a run's cases, as its events tell; also of a run whose console was killed."""
-    from spbench.record.folder import find_run, home_of
+    from spbench.record.runs.folder import find_run, home_of
 
     folder = find_run(home_of(home, os.environ), run)
     matrices = _matrices(folder) if links else []
@@ -154,7 +154,7 @@ def _host_rows(table: LinkTable) -> list[list[str]]:
 
 
 def _cell(value: float | None) -> str:
-    from spbench.record.figures import number
+    from spbench.record.number_formatting import number
 
     return "" if value is None else number(value)
 
@@ -172,7 +172,7 @@ def export(
 ) -> None:
     """Export what a run measured: a row for each case and metric, or its whole report."""
     refuse_folder("--output", output)
-    from spbench.record.folder import find_run, home_of, write_whole
+    from spbench.record.runs.folder import find_run, home_of, write_whole
     from spbench.report.export import export_text
     from spbench.report.recorded import load_run
 

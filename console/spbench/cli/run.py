@@ -209,8 +209,8 @@ def _refuse(error: SpbenchError, json_target: str | None) -> None:
 def _write_report(report: dict[str, Any], target: str | None, no_samples: bool) -> None:
     if target is None:
         return
-    from spbench.record.event_log import unwritable
-    from spbench.record.folder import write_whole
+    from spbench.record.runs.event_log import unwritable
+    from spbench.record.runs.folder import write_whole
     from spbench.report.build import without_samples
 
     report = without_samples(report) if no_samples else report

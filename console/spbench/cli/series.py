@@ -36,8 +36,8 @@ def series(
     home: HomeOption = None,
 ) -> None:
     """Print a metric of a case over the runs, or over a swept parameter of one run."""
-    from spbench.record.folder import find_run, home_of
-    from spbench.record.history import select_runs, summaries
+    from spbench.record.runs.folder import find_run, home_of
+    from spbench.record.runs.history import select_runs, summaries
     from spbench.report.recorded import load_run
     from spbench.report.series import over_runs
 
@@ -76,6 +76,6 @@ def _print(found: Iterable[Series]) -> None:
 
 
 def _or_blank(value: float | None) -> str:
-    from spbench.record.figures import number
+    from spbench.record.number_formatting import number
 
     return "" if value is None else number(value)

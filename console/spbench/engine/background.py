@@ -18,8 +18,8 @@ from pathlib import Path
 
 from spbench.errors import ExitCode, FailedRunError, UsageError
 from spbench.launch.choice import NOTHING_CHOSEN, LaunchChoice
-from spbench.record.event_log import unwritable
-from spbench.record.folder import RunFolder, list_runs
+from spbench.record.runs.event_log import unwritable
+from spbench.record.runs.folder import RunFolder, list_runs
 
 _MOST_LINES = 20
 """Lines of a log that say why a run did not begin."""

@@ -19,7 +19,7 @@ from spbench.engine.watchdog import Fault, Watchdog
 from spbench.launch.hosts.hosts import Hosts
 from spbench.launch.jobs import Job, Launch, chosen_elsewhere
 from spbench.record.environment import notable
-from spbench.record.folder import RunFolder, working_folder
+from spbench.record.runs.folder import RunFolder, working_folder
 from spbench_core.events import rank_events
 
 TICK = 0.1

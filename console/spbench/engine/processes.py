@@ -11,7 +11,7 @@ from pathlib import Path
 
 from spbench.errors import FailedRunError, MissingError
 from spbench.launch.launcher import Command
-from spbench.record.event_log import unwritable
+from spbench.record.runs.event_log import unwritable
 from spbench_core.events.rank_events import ENV_RUN
 
 POLL = 0.05

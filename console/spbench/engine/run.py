@@ -22,8 +22,9 @@ from spbench.launch.jobs import Job, Launch
 from spbench.record.environment import facts
 from spbench.record.event_log import EventLog
 from spbench.record.findings import findings
-from spbench.record.folder import RunFolder, create, working_folder
 from spbench.record.judge import verdict_of
+from spbench.record.runs.event_log import EventLog
+from spbench.record.runs.folder import RunFolder, create, working_folder
 from spbench.record.state import RunState
 from spbench.report.build import build_report
 from spbench.suites.case import Case

@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 from spbench.engine.plan import RunPlan
-from spbench.record.folder import working_folder
+from spbench.record.runs.folder import working_folder
 from spbench.suites.case import Case
 
 

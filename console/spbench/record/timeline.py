@@ -9,7 +9,7 @@ from itertools import pairwise
 from spbench.record.case_state import FOLDS, CaseState
 
 
-class Timeline:
+class MetricTimeline:
     """A case's metric, iteration by iteration, of one rank or folded over all as it says.
 
     Repeats stand one after another. What was folded is kept, so that a look costs what is new.
@@ -72,8 +72,8 @@ class Timeline:
 
 
 def timeline(case: CaseState, metric: str, rank: int | None, width: int) -> list[float]:
-    """Return a metric over iterations once; a ``Timeline`` is for looking again and again."""
-    return Timeline(case, metric, rank).points(width)
+    """Return a metric over iterations once; a ``MetricTimeline`` is for looking again and again."""
+    return MetricTimeline(case, metric, rank).points(width)
 
 
 def _joined(parts: list[array[float]]) -> array[float]:

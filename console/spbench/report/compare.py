@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from spbench.record.history import RunSummary
+from spbench.record.runs.history import RunSummary
 from spbench.report.model import CasePart, MetricPart
 from spbench.report.recorded import RecordedRun
 from spbench.suites.expand import show
@@ -68,7 +68,7 @@ class CasePair:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class RunComparison:
     """Two runs: the cases of both in a's order, and the ids that only one of them has."""
 
     a: RunSummary
@@ -92,9 +92,9 @@ class Comparison:
         return ", ".join(told) or "nothing measured"
 
 
-def compare(a: RecordedRun, b: RecordedRun) -> Comparison:
+def compare(a: RecordedRun, b: RecordedRun) -> RunComparison:
     """Compare what two runs measured."""
-    return Comparison(
+    return RunComparison(
         a=a.summary,
         b=b.summary,
         cases=tuple(_pair(case, b.cases[id_]) for id_, case in a.cases.items() if id_ in b.cases),

@@ -10,9 +10,9 @@ from dataclasses import asdict
 from typing import Any
 
 from spbench.errors import UsageError, did_you_mean
-from spbench.record.history import RunSummary
+from spbench.record.runs.history import RunSummary
 from spbench.report.build import as_json, build_report
-from spbench.report.compare import Comparison
+from spbench.report.compare import RunComparison
 from spbench.report.model import CasePart
 from spbench.report.recorded import RecordedRun, read_report
 from spbench.report.tables import (
@@ -49,7 +49,7 @@ def export_text(run: RecordedRun, kind: str) -> str:
     return _markdown(head, RUN_COLUMNS, run_rows(run), run.findings)
 
 
-def export_comparison(comparison: Comparison, kind: str) -> str:
+def export_comparison(comparison: RunComparison, kind: str) -> str:
     """Return a comparison as text: ``csv``, ``json`` or ``md``.
 
     Raises:
@@ -141,7 +141,7 @@ def _plain(value: Any) -> Any:
     return json.dumps(value) if isinstance(value, (list, dict)) else value
 
 
-def _comparison_records(comparison: Comparison) -> list[dict[str, Any]]:
+def _comparison_records(comparison: RunComparison) -> list[dict[str, Any]]:
     columns = ("metric", "unit", "better", "a", "b", "ratio", "outcome")
     empty = dict.fromkeys(columns)
     records: list[dict[str, Any]] = []
@@ -157,7 +157,7 @@ def _comparison_records(comparison: Comparison) -> list[dict[str, Any]]:
     return records
 
 
-def _comparison_object(comparison: Comparison) -> dict[str, Any]:
+def _comparison_object(comparison: RunComparison) -> dict[str, Any]:
     return {
         "a": summary_object(comparison.a),
         "b": summary_object(comparison.b),

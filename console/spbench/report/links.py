@@ -11,8 +11,8 @@ from typing import Any
 
 from spbench.errors import UsageError
 from spbench.record.findings import NOTABLE_LINK
-from spbench.record.folder import RunFolder, list_runs
-from spbench.record.history import RunSummary
+from spbench.record.runs.folder import RunFolder, list_runs
+from spbench.record.runs.history import RunSummary
 from spbench.record.statistics import typical
 from spbench.report.model import CasePart
 from spbench.report.recorded import RecordedRun, load_run

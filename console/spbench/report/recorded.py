@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from spbench.record.folder import RunFolder
-from spbench.record.history import RUNNING, RunSummary, summary_of
+from spbench.record.runs.folder import RunFolder
+from spbench.record.runs.history import RUNNING, RunSummary, summary_of
 from spbench.report.build import case_parts, settled
 from spbench.report.model import CasePart, Report
 

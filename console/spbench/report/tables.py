@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from spbench.record.figures import number
-from spbench.report.compare import CasePair, Comparison, MetricRow
+from spbench.record.number_formatting import number
+from spbench.report.compare import CasePair, MetricRow, RunComparison
 from spbench.report.recorded import RecordedRun
 from spbench.report.times import timestamp
 
@@ -37,7 +37,7 @@ def run_rows(run: RecordedRun) -> Iterator[tuple[str, ...]]:
             yield (case.id, case.status, *[""] * (len(RUN_COLUMNS) - 2))
 
 
-def comparison_rows(comparison: Comparison) -> Iterator[tuple[str, ...]]:
+def comparison_rows(comparison: RunComparison) -> Iterator[tuple[str, ...]]:
     """Yield the cells of `COMPARISON_COLUMNS`: one row a metric of the cases in both runs."""
     for pair in comparison.cases:
         for row in pair.rows:
@@ -47,7 +47,7 @@ def comparison_rows(comparison: Comparison) -> Iterator[tuple[str, ...]]:
             yield (pair.id, *blank, "; ".join(pair.remarks))
 
 
-def comparison_remarks(comparison: Comparison) -> list[str]:
+def comparison_remarks(comparison: RunComparison) -> list[str]:
     """Return the remarks below the table: the tally of outcomes, and unmatched cases."""
     told = [f"b against a: {comparison.tally}."]
     for run, ids in (("a", comparison.only_a), ("b", comparison.only_b)):

@@ -22,7 +22,7 @@ from spbench.tui.tab_bar import TabBar
 from spbench.tui.themes import THEMES
 
 if TYPE_CHECKING:
-    from spbench.record.folder import RunFolder
+    from spbench.record.runs.folder import RunFolder
     from spbench.tui.feed import Feed, Source
     from spbench.tui.page import Page
 

@@ -11,10 +11,10 @@ from typing import Protocol
 
 from spbench.errors import SpbenchError
 from spbench.record.case_state import CaseState
-from spbench.record.folder import RunFolder
-from spbench.record.follow import EventTail
-from spbench.record.playback import Playback
 from spbench.record.rank_rows import RankRows
+from spbench.record.runs.folder import RunFolder
+from spbench.record.runs.follow import EventTail
+from spbench.record.runs.playback import Playback
 from spbench.record.state import Event, RunState
 from spbench.record.stragglers import Stragglers
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from spbench.engine import background
 from spbench.errors import FailedRunError, SpbenchError
-from spbench.record.folder import RunFolder
-from spbench.record.follow import recorded_events
+from spbench.record.runs.folder import RunFolder
+from spbench.record.runs.follow import recorded_events
 from spbench.tui.dialogs import Confirm
 
 if TYPE_CHECKING:

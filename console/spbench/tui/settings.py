@@ -164,7 +164,7 @@ def keep_theme(path: Path, theme: str) -> None:
     Raises:
         SpbenchError: The file cannot be read, changed or written.
     """
-    from spbench.record.folder import write_whole
+    from spbench.record.runs.folder import write_whole
 
     text = _text_of(path)
     content, changed = _content(text, path), _with_theme(text, theme)

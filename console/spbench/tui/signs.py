@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from spbench.record.figures import GLYPHS
+from spbench.record.number_formatting import GLYPHS
 from spbench.tui.widgets.table_columns import Cell
 
 SIGNS = {**GLYPHS, "running": "…", "waiting": "·", "unfinished": "!"}

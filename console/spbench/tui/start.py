@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spbench.launch.choice import NOTHING_CHOSEN, LaunchChoice
-from spbench.record.folder import working_folder
+from spbench.record.runs.folder import working_folder
 from spbench.tui.app import ConsoleApp, Opening
 
 if TYPE_CHECKING:
-    from spbench.record.folder import RunFolder
+    from spbench.record.runs.folder import RunFolder
 
 
 def open_console(

@@ -24,7 +24,7 @@ from spbench.planner.cluster.quantities import BYTES, RATES, SECONDS, quantity
 from spbench.planner.cluster.reader import ClusterFile
 from spbench.planner.cluster.yaml_file import load_cluster, read_cluster
 from spbench.planner.errors import ClusterError, PlannerError
-from spbench.record.folder import RunFolder
+from spbench.record.runs.folder import RunFolder
 from spbench.report.build import refused_report
 from spbench.suites.settings import json_schema
 from spbench.suites.yaml_nodes import compose

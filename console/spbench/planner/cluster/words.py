@@ -9,7 +9,7 @@ from spbench.planner.cluster.machines import PRESETS, Cluster, cluster_from_ends
 from spbench.planner.cluster.measured import cluster_from_run
 from spbench.planner.cluster.yaml_file import load_cluster
 from spbench.planner.errors import PlannerError
-from spbench.record.folder import find_run
+from spbench.record.runs.folder import find_run
 
 _MOST_DIGITS = 100
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from spbench.launch.hosts.hosts import Hosts
 from spbench.launch.survey.survey import HostFacts
-from spbench.record.figures import number
+from spbench.record.number_formatting import number
 from spbench.tui.widgets.table_columns import Cell, Column
 
 COLUMNS = (

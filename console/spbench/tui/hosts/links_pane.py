@@ -12,8 +12,8 @@ from textual.containers import Vertical
 from textual.content import Content
 from textual.widgets import Static
 
-from spbench.record.figures import number
-from spbench.record.history import RunSummary
+from spbench.record.number_formatting import number
+from spbench.record.runs.history import RunSummary
 from spbench.report.compare import ALIKE
 from spbench.report.links import HostPair, LinkMatrix, LinkTable, Pair
 from spbench.report.tables import day_and_time

@@ -15,8 +15,8 @@ from textual.containers import Grid, Vertical
 from textual.widgets import Input
 from textual.worker import Worker
 
-from spbench.record.folder import list_runs
-from spbench.record.history import RunSummary
+from spbench.record.runs.folder import list_runs
+from spbench.record.runs.history import RunSummary
 from spbench.report.links import LinkMatrix, last_link_matrix
 from spbench.tui.hosts.asking import Asking
 from spbench.tui.hosts.findings_pane import FindingsPane

@@ -9,7 +9,7 @@ from spbench.planner.output.verification import Verified
 from spbench.planner.plans import Plan
 from spbench.planner.request import Planned
 from spbench.planner.simulation.stage_memory import StageMemory, wholes
-from spbench.record.figures import number
+from spbench.record.number_formatting import number
 from spbench.tui.widgets.stacked_bars import Bar
 from spbench.tui.widgets.table_columns import Cell, Column
 

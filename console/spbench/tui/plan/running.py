@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from spbench.engine.background import run_words
 from spbench.errors import SpbenchError
 from spbench.planner.output.emission import emitted
-from spbench.record.folder import write_whole
+from spbench.record.runs.folder import write_whole
 from spbench.tui.dialogs import AskLine, Confirm
 
 if TYPE_CHECKING:

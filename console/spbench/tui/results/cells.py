@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from spbench.record.figures import number
-from spbench.record.history import RUNNING, UNFINISHED
+from spbench.record.number_formatting import number
+from spbench.record.runs.history import RUNNING, UNFINISHED
 from spbench.tui.signs import signed
 from spbench.tui.widgets.table_columns import Cell
 

@@ -11,9 +11,9 @@ from textual.content import Content
 from textual.events import Resize
 from textual.widgets import Static
 
-from spbench.record.figures import number
-from spbench.record.history import RunSummary
-from spbench.report.compare import CasePair, Comparison, MetricRow
+from spbench.record.number_formatting import number
+from spbench.record.runs.history import RunSummary
+from spbench.report.compare import CasePair, MetricRow, RunComparison
 from spbench.report.tables import comparison_remarks, notes
 from spbench.tui.results.cells import figure, outcome_cell, status_span
 from spbench.tui.signs import ROOMY, without_keys
@@ -43,7 +43,7 @@ class CompareRows:
         short: Whether ids are written without the keys of what is swept.
     """
 
-    def __init__(self, comparison: Comparison | None = None, short: bool = False) -> None:
+    def __init__(self, comparison: RunComparison | None = None, short: bool = False) -> None:
         self._short = short
         pairs = comparison.cases if comparison else ()
         self._rows: dict[Hashable, tuple[CasePair, MetricRow]] = {
@@ -111,7 +111,7 @@ the smaller they are alike. Whether lower or higher is better is the metric's ow
 
     def __init__(self) -> None:
         super().__init__(id="compare-view")
-        self.comparison: Comparison | None = None
+        self.comparison: RunComparison | None = None
         self.rows = CompareRows()
 
     def compose(self) -> ComposeResult:
@@ -124,7 +124,7 @@ the smaller they are alike. Whether lower or higher is better is the metric's ow
         """The table of the metrics."""
         return self.query_one(LineTable)
 
-    def show_comparison(self, comparison: Comparison | None, words: str = MARK_ONE) -> None:
+    def show_comparison(self, comparison: RunComparison | None, words: str = MARK_ONE) -> None:
         """Show a comparison, or say in words why there is none."""
         self.comparison = comparison
         told = Content(words)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Hashable, Iterable
 
 from spbench.errors import SpbenchError
-from spbench.record.history import RUNNING, RunSummary
+from spbench.record.runs.history import RUNNING, RunSummary
 from spbench.tui.results.library import Library
 
 MOST_BYTES = 1 << 20

@@ -7,7 +7,7 @@ from textual.containers import Vertical
 from textual.content import Content
 from textual.widgets import ContentSwitcher
 
-from spbench.report.compare import Comparison
+from spbench.report.compare import RunComparison
 from spbench.report.model import CasePart
 from spbench.report.recorded import RecordedRun
 from spbench.tui.results.cases_view import CasesView
@@ -77,7 +77,7 @@ class Details(Vertical):
         case_id = self.compare.rows.case_of(key) if chosen.table is self.compare.table else str(key)
         return self.cases.run.cases.get(case_id) if self.cases.run else None
 
-    def recorded(self, view: View) -> RecordedRun | Comparison | None:
+    def recorded(self, view: View) -> RecordedRun | RunComparison | None:
         """Return what a view shows: a comparison, or the run under the cursor."""
         compared = self.compare.comparison if view is View.COMPARE else None
         return compared or self.cases.run

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spbench.errors import SpbenchError
-from spbench.record.folder import write_whole
-from spbench.report.compare import Comparison
+from spbench.record.runs.folder import write_whole
+from spbench.report.compare import RunComparison
 from spbench.report.export import export_comparison, export_text
 from spbench.report.recorded import RecordedRun
 from spbench.tui.dialogs import Confirm
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from spbench.tui.app import ConsoleApp
 
 
-async def export(app: ConsoleApp, what: RecordedRun | Comparison) -> None:
+async def export(app: ConsoleApp, what: RecordedRun | RunComparison) -> None:
     """Ask for format and file, and write; a file that is there is replaced only after a yes.
 
     Runs in a worker.
     """
-    if isinstance(what, Comparison):
+    if isinstance(what, RunComparison):
         name, stem = "the comparison", f"{what.a.id}--{what.b.id}"
     else:
         name, stem = f"the run {what.summary.id}", what.summary.id
@@ -45,7 +45,7 @@ async def _may_write(app: ConsoleApp, path: Path) -> bool:
     return await app.push_screen_wait(Confirm(f"{path} is there. Replace it?", "Replace", "Keep"))
 
 
-def _text(what: RecordedRun | Comparison, kind: str) -> str:
-    if isinstance(what, Comparison):
+def _text(what: RecordedRun | RunComparison, kind: str) -> str:
+    if isinstance(what, RunComparison):
         return export_comparison(what, kind)
     return export_text(what, kind)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import ParamSpec, TypeVar
 
 from spbench.errors import SpbenchError
-from spbench.record.history import RunSummary
+from spbench.record.runs.history import RunSummary
 from spbench.report.compare import compare
 from spbench.report.recorded import RecordedRun
 from spbench.tui.results.details import Details

@@ -6,9 +6,9 @@ from collections import OrderedDict
 from dataclasses import replace
 from pathlib import Path
 
-from spbench.record.figures import GLYPHS
-from spbench.record.folder import RunFolder, list_runs
-from spbench.record.history import RUNNING, RunSummary, summary_of
+from spbench.record.number_formatting import GLYPHS
+from spbench.record.runs.folder import RunFolder, list_runs
+from spbench.record.runs.history import RUNNING, RunSummary, summary_of
 from spbench.report.model import CasePart
 from spbench.report.recorded import RecordedRun, load_run
 

@@ -13,7 +13,7 @@ from textual.containers import Container
 from textual.widgets import Input
 from textual.worker import Worker
 
-from spbench.record.history import RUNNING, RunSummary
+from spbench.record.runs.history import RUNNING, RunSummary
 from spbench.tui.page import Page
 from spbench.tui.results import keys
 from spbench.tui.results.case_screen import CaseScreen

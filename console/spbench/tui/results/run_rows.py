@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
-from spbench.record.history import RUNNING, RunSummary
+from spbench.record.runs.history import RUNNING, RunSummary
 from spbench.tui.results.cells import duration, moment
 from spbench.tui.signs import status_cell
 from spbench.tui.widgets.table_columns import Cell, Column

@@ -13,7 +13,7 @@ from textual.message import Message
 from textual.widgets import Input, Static
 
 from spbench.errors import UsageError
-from spbench.record.history import RunSummary, select_runs
+from spbench.record.runs.history import RunSummary, select_runs
 from spbench.tui.results.run_rows import COLUMNS, RunRows
 from spbench.tui.widgets.line_table import LineTable
 

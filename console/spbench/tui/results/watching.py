@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from spbench.record.history import RUNNING, RunSummary
+from spbench.record.runs.history import RUNNING, RunSummary
 from spbench.tui.opening import open_recorded
 
 if TYPE_CHECKING:

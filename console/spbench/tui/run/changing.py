@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from spbench.engine import background
 from spbench.errors import SpbenchError
-from spbench.record.folder import RunFolder
+from spbench.record.runs.folder import RunFolder
 from spbench.tui.dialogs import Confirm
 
 if TYPE_CHECKING:

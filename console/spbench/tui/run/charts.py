@@ -8,7 +8,7 @@ from collections import OrderedDict
 from spbench.record.case_state import CaseState
 from spbench.record.histogram import Histogram as Samples
 from spbench.record.histogram import bins
-from spbench.record.timeline import Timeline
+from spbench.record.timeline import MetricTimeline
 from spbench.tui.run.pane import Pane
 from spbench.tui.widgets.histogram import Histogram
 from spbench.tui.widgets.timeline import TimeLine
@@ -25,7 +25,7 @@ class Counted:
     def __init__(self, case: CaseState, metric: str, rank: int | None) -> None:
         self.case = case
         self.samples = Samples(case, metric, rank)
-        self.timeline = Timeline(case, metric, rank)
+        self.timeline = MetricTimeline(case, metric, rank)
 
 
 class CountedSamples:

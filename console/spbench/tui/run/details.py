@@ -16,8 +16,8 @@ from textual.widgets import Static
 
 from spbench.record.case_state import CaseState, CheckResult
 from spbench.record.cores import fold_numbers
-from spbench.record.figures import number
 from spbench.record.judge import failed_checks
+from spbench.record.number_formatting import number
 from spbench.record.places import MIRRORED
 from spbench.record.shares import shares
 from spbench.record.state import RankState

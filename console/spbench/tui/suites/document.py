@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from spbench.errors import FailedRunError, UsageError
-from spbench.record.folder import write_whole
+from spbench.record.runs.folder import write_whole
 from spbench.suites.case import SCHEMA
 from spbench.suites.edit.writing import scalar
 from spbench.suites.loader import read_file

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from spbench.engine.commands import JobCommand, case_command
 from spbench.engine.plan import Request, RunPlan, plan_suite, settings_of
 from spbench.errors import Diagnostic, SpbenchError, UsageError
-from spbench.record.folder import working_folder
+from spbench.record.runs.folder import working_folder
 from spbench.suites.case import Case
 from spbench.suites.edit.check import Examined, examine
 from spbench.suites.edit.outline import EntryLines, Outline

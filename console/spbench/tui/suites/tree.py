@@ -16,7 +16,7 @@ from textual.binding import Binding, BindingType
 from textual.widgets import Tree
 from textual.widgets.tree import TreeNode
 
-from spbench.record.figures import GLYPHS
+from spbench.record.number_formatting import GLYPHS
 from spbench.tui.suites.files import Checked, check_file, same_file, suite_files
 from spbench.tui.suites.problems import counted
 

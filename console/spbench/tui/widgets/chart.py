@@ -12,7 +12,7 @@ from textual.geometry import Offset, Size
 from textual.strip import Strip
 from textual.widget import Widget
 
-from spbench.record.figures import clean
+from spbench.record.number_formatting import clean
 from spbench.tui.widgets.component_styles import ComponentStyles, merged
 from spbench.tui.widgets.dots import Piece
 from spbench.tui.widgets.fitting import fit

@@ -7,7 +7,7 @@ from typing import Literal
 
 from rich.cells import cell_len, chop_cells, set_cell_size
 
-from spbench.record.figures import clean
+from spbench.record.number_formatting import clean
 
 Align = Literal["left", "right"]
 _CUT = "…"

@@ -11,8 +11,8 @@ from textual.binding import Binding, BindingType
 from textual.events import MouseScrollDown, MouseScrollUp
 from textual.geometry import Offset
 
-from spbench.record.figures import number
 from spbench.record.findings import NOTABLE_LINK
+from spbench.record.number_formatting import number
 from spbench.tui.widgets.chart import Chart
 from spbench.tui.widgets.dots import Piece
 from spbench.tui.widgets.fitting import cells, fit, phrases

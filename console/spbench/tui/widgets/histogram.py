@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from textual.geometry import Offset
 
-from spbench.record.figures import number
+from spbench.record.number_formatting import number
 from spbench.tui.widgets.chart import Chart
 from spbench.tui.widgets.dots import Piece
 from spbench.tui.widgets.fitting import cells, fit, phrases

@@ -9,7 +9,7 @@ from typing import ClassVar
 from textual.binding import Binding, BindingType
 from textual.geometry import Offset
 
-from spbench.record.figures import number
+from spbench.record.number_formatting import number
 from spbench.tui.widgets.axes import below, beside, label_width
 from spbench.tui.widgets.chart import SERIES, Chart
 from spbench.tui.widgets.dots import Dots, Piece

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from spbench.record.figures import number
+from spbench.record.number_formatting import number
 
 LOG_FROM = 100
 """A range of this factor or more is drawn on a logarithmic scale, unless told otherwise."""

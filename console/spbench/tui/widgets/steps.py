@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spbench.record.figures import number
+from spbench.record.number_formatting import number
 
 _GLYPHS, _ASCII = "░▒▓█", "-+*#"
 _FAILED, _NONE = "✗", "·"

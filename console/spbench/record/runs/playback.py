@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sized
 from pathlib import Path
 
 import spbench
-from spbench.record.folder import RunFolder
+from spbench.record.runs.folder import RunFolder
 from spbench.record.state import Event
 
 LONGEST_PAUSE = 2.0

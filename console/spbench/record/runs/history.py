@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from spbench.errors import UsageError, did_you_mean
-from spbench.record.figures import GLYPHS
-from spbench.record.folder import RunFolder, list_runs
+from spbench.record.number_formatting import GLYPHS
+from spbench.record.runs.folder import RunFolder, list_runs
 
 RUNNING, UNFINISHED = "running", "unfinished"
 """In place of a verdict: its console still runs, so far as is known, or ended before the run."""

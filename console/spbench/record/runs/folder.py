@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spbench.errors import UsageError, did_you_mean
-from spbench.record.event_log import read_events, unwritable
+from spbench.record.runs.event_log import read_events, unwritable
 
 if TYPE_CHECKING:
     from spbench.record.state import RunState

@@ -1,0 +1,1 @@
+"""Recorded runs on disk: their folders, event logs, summaries and playback."""
