@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from spbench.errors import FailedRunError
-from spbench.record.event_log import EventLog, encode
 from spbench.record.runs.event_log import EventLog, encode
 from spbench.record.state import RunState
 from spbench_core.events.run_events import run_event

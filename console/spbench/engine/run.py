@@ -20,7 +20,6 @@ from spbench.errors import ExitCode, FailedRunError, SpbenchError
 from spbench.launch.detect import abandon_probes
 from spbench.launch.jobs import Job, Launch
 from spbench.record.environment import facts
-from spbench.record.event_log import EventLog
 from spbench.record.findings import findings
 from spbench.record.judge import verdict_of
 from spbench.record.runs.event_log import EventLog
