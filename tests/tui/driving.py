@@ -28,10 +28,11 @@ async def until(pilot, condition, deadline=DEADLINE):
         await pilot.pause(0.02)
 
 
-def in_one_write(app, text):
-    """Type a text as a terminal hands over what comes at once: no key waits for the one before."""
-    for letter in text:
-        app.post_message(Key(_character_to_key(letter), letter))
+def in_one_write(app, keys):
+    """Type letters or named keys as a terminal hands over what comes at once, without waiting."""
+    for key in keys:
+        letter = key if len(key) == 1 else None
+        app.post_message(Key(_character_to_key(key) if letter else key, letter))
 
 
 def shown(app):

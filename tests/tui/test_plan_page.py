@@ -5,7 +5,7 @@ import json
 from itertools import pairwise
 
 import pytest
-from driving import SIZES, console, shown, until
+from driving import SIZES, console, in_one_write, shown, until
 from textual.widgets import Input
 
 from spbench.errors import SpbenchError
@@ -111,6 +111,18 @@ async def test_enter_plans_the_files_that_are_near(folder, size):
             await pilot.press("pagedown")
             await pilot.pause()
         assert seen == {"DP + P3", "this plan", "parameters", "stage 1 .", "bubble"}
+
+
+async def test_keys_that_come_at_once_land_in_the_field_to_which_those_before_went(folder):
+    app = console(folder, page="plan")
+    async with app.run_test(size=(200, 60)) as pilot:
+        page = await ready(pilot)
+        field(app, "profile").focus()
+        await pilot.pause()
+        in_one_write(app, ["tab", "8", "tab", "tab", "2", "tab", "4", "escape", "m"])
+        await until(pilot, lambda: page.form.mode == "hpgo")
+        typed = [field(app, id).value for id in ("measured-at", "cluster", "batch", "micro")]
+        assert typed == ["8", "two.yaml", "2", "4"]
 
 
 async def test_the_step_is_drawn_longer_and_shorter(folder):

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from driving import SIZES, shown, until
+from driving import SIZES, in_one_write, shown, until
 from suites_driving import (
     AT_FIRST,
     SIZE,
@@ -118,6 +118,47 @@ async def test_up_and_down_leave_a_box_of_lines_at_its_ends(suite):
         assert app.focused is box
         await pilot.press("up")
         assert app.focused is not box
+
+
+@pytest.mark.parametrize(
+    ("keys", "key"),
+    [
+        (["down"] * 4, "image_size"),
+        (["down"] * 5 + ["up"] * 3, "repeat"),
+        (["tab"] * 4 + ["shift+tab"], COMMENT),
+        (["4", "enter", "2", "enter"], "repeat"),
+    ],
+)
+async def test_keys_that_come_at_once_land_in_the_field_to_which_those_before_went(
+    suite, keys, key
+):
+    app = opened(suite)
+    async with app.run_test(size=SIZE) as pilot:
+        await ready(pilot)
+        await pilot.press("f4")
+        await choose(pilot, "o.exch")
+        form = await in_form(pilot)
+        first = form.typed.texts
+        in_one_write(app, [*keys, "s", "p"])
+        await until(pilot, lambda: form.typed.texts[key].endswith("sp"))
+        typed = {"name": "4", "np": "2"} if "enter" in keys else {}
+        assert form.typed.texts == {**first, **typed, key: "sp"}
+
+
+async def test_a_box_of_lines_takes_back_more_lines_than_it_shows(suite):
+    app = opened(suite)
+    async with app.run_test(size=SIZE) as pilot:
+        await ready(pilot)
+        await pilot.press("f4")
+        await choose(pilot, "o.exch")
+        form = await in_form(pilot)
+        box = form.query(Lines).first()
+        box.focus()
+        box.insert("one\n" * 9)
+        await until(pilot, lambda: box.show_vertical_scrollbar)
+        await pilot.press("ctrl+z")
+        assert (box.text, box.cursor_location) == ("", (0, 0))
+        await until(pilot, lambda: not box.show_vertical_scrollbar)
 
 
 async def test_a_case_is_edited_in_the_form_and_all_else_stays_as_it_is_written(suite):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -11,6 +13,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import App, ComposeResult, SystemCommand
 from textual.binding import Binding, BindingType
+from textual.dom import DOMNode
+from textual.events import Event, Key, Paste
 from textual.screen import Screen
 from textual.widgets import Footer
 
@@ -25,6 +29,9 @@ if TYPE_CHECKING:
     from spbench.record.runs.folder import RunFolder
     from spbench.tui.feed import Feed, Source
     from spbench.tui.page import Page
+
+PATIENCE = 0.5
+"""Seconds after which a key goes on although the one before is not known to be handled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +100,8 @@ class ConsoleApp(App[int]):
         self.starting = False
         self.pages: dict[str, Page] = {}
         self._following: asyncio.Task[None] | None = None
+        self._typed: deque[Event] = deque()
+        self._held_until = 0.0
         for theme in THEMES:
             self.register_theme(theme)
         self._settings_path = settings_path(opening.environ)
@@ -177,6 +186,36 @@ class ConsoleApp(App[int]):
         self.starting = True
         self.show_page("run")
         self.run_worker(launch(self, tuple(words), folder or self.opening.folder), group="launch")
+
+    # Keys
+
+    async def on_event(self, event: Event) -> None:
+        """Hold a key back until the one before was handled: it may have moved the focus."""
+        if not isinstance(event, Key | Paste) or event.is_forwarded:
+            await super().on_event(event)
+            return
+        self._typed.append(event)
+        if time.monotonic() >= self._held_until:
+            await self._give_typed()
+
+    async def _give_typed(self) -> None:
+        """Give keys to what has the focus, up to the first that has to be waited for."""
+        self._held_until = 0.0
+        while self._typed and not self._held_until:
+            event, target = self._typed.popleft(), self.focused or self.screen
+            await super().on_event(event)
+            if event.is_forwarded:
+                self._held_until = time.monotonic() + PATIENCE
+                nodes = target.ancestors_with_self
+                # A second time for the messages that were sent because of the key.
+                await self._give_behind(iter([*nodes, *nodes]))
+
+    async def _give_behind(self, nodes: Iterator[DOMNode]) -> None:
+        """Give the next key when one that bubbles through the queues of these nodes is through."""
+        for node in nodes:
+            if node.call_later(self._give_behind, nodes):
+                return
+        await self._give_typed()
 
     # Actions
 
