@@ -33,6 +33,7 @@ from spbench.tui.dialogs import AskLine
 from spbench.tui.suites.cases_pane import CasesPane
 from spbench.tui.suites.chooser import Chooser
 from spbench.tui.suites.command import CommandPane
+from spbench.tui.suites.document import open_document
 from spbench.tui.suites.page import SuitesPage
 from spbench.tui.suites.problems import ProblemList
 from spbench.tui.suites.reading import read
@@ -213,6 +214,79 @@ async def test_unsaved_changes_are_asked_about_when_another_file_is_opened(suite
         await answered(pilot, "y")
         await until(pilot, lambda: "name: other" in editor(app).text)
         assert not pane(app).changed
+
+
+async def test_cases_composed_in_a_new_suite_are_taken_back_where_the_text_then_fits(suite):
+    app = opened(suite)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await ready(pilot)
+        await pilot.press("n")
+        await until(pilot, lambda: isinstance(app.screen, AskLine))
+        app.screen.query_one(Input).value = "suites/fresh"
+        await pilot.press("enter")
+        await until(pilot, lambda: "● fresh.yaml not saved" in shown(app))
+        for count in (1, 2, 3):
+            await pilot.press("f4")
+            await choose(pilot, "gemm")
+            await in_form(pilot)
+            await pilot.press("ctrl+s")
+            await ready(pilot, count)
+        composed = editor(app).text
+        assert editor(app).show_vertical_scrollbar
+        await pilot.press("shift+tab", "ctrl+z")
+        await ready(pilot, 2)
+        assert not editor(app).show_vertical_scrollbar
+        await pilot.press("ctrl+y")
+        assert editor(app).text == composed
+
+
+LONG = SUITE + "# and more\n" * 90
+
+
+def undo(app):
+    editor(app).insert("# more\n" * 90, location=(0, 0))
+    editor(app).move_cursor(editor(app).document.end)
+    editor(app).undo()
+
+
+def redo(app):
+    editor(app).load_text(LONG)
+    editor(app).delete((5, 0), editor(app).document.end)
+    editor(app).undo()
+    editor(app).move_cursor(editor(app).document.end)
+    editor(app).redo()
+
+
+def delete(app):
+    editor(app).load_text(LONG)
+    editor(app).select_all()
+    editor(app).action_delete_left()
+
+
+def change(app):
+    editor(app).load_text(LONG)
+    editor(app).move_cursor(editor(app).document.end)
+    editor(app).change(SUITE[:40], 1)
+
+
+def open_another(app):
+    editor(app).load_text(LONG)
+    editor(app).move_cursor(editor(app).document.end)
+    (app.opening.suite.parent / "short.yaml").write_text("schema: spbench.suite/1\n")
+    pane(app).open(open_document(app.opening.suite.parent / "short.yaml"))
+
+
+@pytest.mark.parametrize("shrink", [undo, redo, delete, change, open_another])
+async def test_a_text_that_was_taller_than_the_editor_may_shrink_in_any_way(suite, shrink):
+    app = opened(suite)
+    async with app.run_test(size=(200, 60)) as pilot:
+        await ready(pilot)
+        shrink(app)
+        assert editor(app).size.height < LONG.count("\n")
+        await until(pilot, lambda: not editor(app).show_vertical_scrollbar)
+        lines = editor(app).document.line_count
+        assert lines < editor(app).size.height
+        assert editor(app).cursor_location[0] < lines
 
 
 async def test_a_new_suite_is_begun_in_a_file_that_is_not_there_yet(suite):

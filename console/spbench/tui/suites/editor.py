@@ -15,6 +15,7 @@ from textual.widgets import TextArea
 from textual.widgets.text_area import Location, TextAreaTheme
 
 from spbench.tui.widgets.component_styles import ComponentStyles
+from spbench.tui.widgets.text_box import TextBox
 
 SIGN = "✗"
 _PAGE_KEYS = ("f6", "f7")
@@ -35,7 +36,7 @@ _CAPTURES = {
 """What the YAML parser finds, and the word of its colour."""
 
 
-class SuiteEditor(TextArea, inherit_bindings=False):
+class SuiteEditor(TextBox, inherit_bindings=False):
     """A YAML editor in the colours of the app's theme, which marks lines that have a problem."""
 
     HELP: ClassVar[str] = """\

@@ -9,12 +9,13 @@ from textual.content import Content
 from textual.suggester import SuggestFromList
 from textual.visual import VisualType
 from textual.widget import Widget
-from textual.widgets import Input, TextArea
+from textual.widgets import Input
 
 from spbench.suites.edit.fields import Field
 from spbench.tui.suites.editor import SIGN
 from spbench.tui.suites.typed_case import Expected, complaint_of
 from spbench.tui.widgets.fitting import fit
+from spbench.tui.widgets.text_box import TextBox
 
 NAME_WIDTH, BOX_WIDTH, BOUND_WIDTH = 20, 26, 10
 _SWEEP = "Several values make a sweep: 64, 128 or 64..1024 *2."
@@ -24,7 +25,7 @@ _EXPECT = (
 )
 
 
-class Lines(TextArea):
+class Lines(TextBox):
     """A box of several lines; up at its first and down at its last go to the next field."""
 
     def __init__(self, text: str, placeholder: str = "") -> None:
