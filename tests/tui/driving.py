@@ -7,7 +7,8 @@ import time
 from textual.events import Key
 from textual.keys import _character_to_key
 
-from spbench.tui.app import ConsoleApp, Opening
+from spbench.tui.app import ConsoleApp
+from spbench.tui.context import Opening
 
 DEADLINE = 20.0
 SIZES = ((80, 24), (200, 60))

@@ -7,13 +7,14 @@ from pathlib import Path
 from driving import until
 from textual.widgets import TextArea
 
-from spbench.tui.app import ConsoleApp, Opening
+from spbench.tui.app import ConsoleApp
+from spbench.tui.chooser import Chooser
+from spbench.tui.context import Opening
 from spbench.tui.dialogs import Confirm
 from spbench.tui.suites.cases_pane import CasesPane
-from spbench.tui.suites.chooser import Chooser
 from spbench.tui.suites.editor import SuiteEditor
-from spbench.tui.suites.field_row import TextRow
-from spbench.tui.suites.form import CaseForm
+from spbench.tui.suites.form.case_form import CaseForm
+from spbench.tui.suites.form.field_row import TextRow
 from spbench.tui.suites.page import SuitesPage
 from spbench.tui.suites.text_pane import TextPane
 
@@ -47,9 +48,7 @@ class RecordingApp(ConsoleApp):
     def __init__(self, opening):
         super().__init__(opening)
         self.started = []
-
-    def start_run(self, words):
-        self.started.append(tuple(words))
+        self.context.start_run = lambda words: self.started.append(tuple(words))
 
 
 def written(folder):

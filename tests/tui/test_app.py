@@ -14,6 +14,7 @@ from spbench.errors import UsageError
 from spbench.launch.choice import LaunchChoice
 from spbench.tui import start
 from spbench.tui.app import ConsoleApp
+from spbench.tui.context import ConsoleContext
 from spbench.tui.dialogs import Confirm
 from spbench.tui.help import HelpScreen
 from spbench.tui.pages import PAGES
@@ -72,7 +73,7 @@ async def test_the_palette_has_every_action_of_every_page_and_each_theme(tmp_pat
     app = console(tmp_path, page="run")
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.pause()
-        titles = [command.title for command in commands(app, app.screen)]
+        titles = [command.title for command in commands(app.screen, False, app.choose_theme)]
         assert len(titles) == len(set(titles))
         for entry in PAGES:
             for binding in entry.load().BINDINGS:
@@ -86,7 +87,9 @@ async def test_a_command_of_another_page_shows_that_page_first(tmp_path):
     app = console(tmp_path, page="run")
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.pause()
-        found = {command.title: command for command in commands(app, app.screen)}
+        found = {
+            command.title: command for command in commands(app.screen, False, app.choose_theme)
+        }
         await found["results: filter"].callback()
         await until(pilot, lambda: app.current_mode == "results")
 
@@ -168,17 +171,17 @@ async def test_a_run_that_is_started_shows_its_page_at_once_and_no_other_is_star
     app = console(tmp_path)
     async with app.run_test(size=(120, 40)) as pilot:
         await until(pilot, lambda: "Palette" in shown(app))
-        app.start_run(("a.yaml",))
+        app.context.start_run(("a.yaml",))
         await until(pilot, lambda: app.current_mode == "run")
         await until(pilot, lambda: "… starting a run" in shown(app))
-        app.start_run(("b.yaml",))
+        app.context.start_run(("b.yaml",))
         await until(pilot, lambda: told(app, "another run is just being started"))
-        app.show_page("results")
+        app.context.show_page("results")
         await until(pilot, lambda: app.current_mode == "results")
         run.appear()
-        await until(pilot, lambda: app.feed is not None)
+        await until(pilot, lambda: app.context.feed is not None)
         await until(pilot, lambda: "starting a run" not in shown(app))
-        assert app.feed.folder == run.found
+        assert app.context.feed.folder == run.found
         assert app.current_mode == "results"
         assert run.begun == [(("a.yaml",), tmp_path)]
 
@@ -190,8 +193,8 @@ async def test_a_run_that_cannot_be_started_says_why_and_another_may_be(tmp_path
     async with app.run_test(size=(120, 40)) as pilot:
         await until(pilot, lambda: "Palette" in shown(app))
         for count in (1, 2):
-            app.start_run(("a.yaml",))
-            await until(pilot, lambda: not app.starting)
+            app.context.start_run(("a.yaml",))
+            await until(pilot, lambda: not app.context.starting)
             assert len(run.begun) == count
         await until(pilot, lambda: told(app, "mpirun is not installed"))
 
@@ -247,9 +250,9 @@ async def test_quitting_asks_while_a_run_goes_on(tmp_path, monkeypatch, key, lea
     from spbench.record.runs.folder import RunFolder
 
     app = console(tmp_path, page="run")
-    monkeypatch.setattr(type(app), "run_goes_on", lambda self: True)
+    monkeypatch.setattr(ConsoleContext, "run_goes_on", lambda self: True)
     async with app.run_test(size=(80, 24)) as pilot:
-        app.watch_run(RunFolder(tmp_path / "a-run"), GoingOn())
+        app.context.watch_run(RunFolder(tmp_path / "a-run"), GoingOn())
         await pilot.pause()
         await pilot.press("q")
         await until(pilot, lambda: isinstance(app.screen, Confirm))

@@ -10,7 +10,7 @@ from spbench.tui.widgets.axes import below
 from spbench.tui.widgets.dots import Dots
 from spbench.tui.widgets.fitting import cells
 from spbench.tui.widgets.heat_map import HeatMap
-from spbench.tui.widgets.histogram import Histogram
+from spbench.tui.widgets.histogram import HistogramChart
 from spbench.tui.widgets.line_table import LineTable
 from spbench.tui.widgets.plot import Plot, PlotPoint, PlotSeries
 from spbench.tui.widgets.rank_strip import RankStrip, cells_for
@@ -18,7 +18,7 @@ from spbench.tui.widgets.scale import Scale, scale_of, tick_words
 from spbench.tui.widgets.steps import mark, step
 from spbench.tui.widgets.timeline import TimeLine
 
-CHARTS = (RankStrip, Histogram, TimeLine, Plot, HeatMap)
+CHARTS = (RankStrip, HistogramChart, TimeLine, Plot, HeatMap)
 
 
 class Shown(App):
@@ -148,7 +148,7 @@ def test_steps_rise_with_the_ratio_and_two_is_notable():
 
 
 async def test_bars_are_as_high_as_the_counts():
-    chart = Histogram()
+    chart = HistogramChart()
     chart.update([0, 1, 2, 3, 4], [0, 2, 16, 1], "ms", {"p50": 2.5, "p95": 2.9})
     async with Shown(chart).run_test(size=(40, 4)) as pilot:
         await pilot.pause()
@@ -162,7 +162,7 @@ async def test_bars_are_as_high_as_the_counts():
 
 
 async def test_keys_and_clicks_read_bars_out_and_escape_lets_go():
-    chart = Histogram()
+    chart = HistogramChart()
     chart.update([0, 1, 2, 3, 4], [0, 2, 16, 1], "ms", {"p50": 2.5})
     app = Shown(chart)
     async with app.run_test(size=(80, 24)) as pilot:
@@ -171,7 +171,7 @@ async def test_keys_and_clicks_read_bars_out_and_escape_lets_go():
         assert "◆" in lines(chart)[-2][40:60]
         await pilot.press("end")
         assert words(chart).startswith("3 to 4 ms: 1 of 19")
-        await pilot.click(Histogram, offset=(25, 3))
+        await pilot.click(HistogramChart, offset=(25, 3))
         assert words(chart).startswith("1 to 2 ms: 2 of 19")
         await pilot.press("escape")
         assert words(chart) == "p50 2.5 ms, 19 samples from 0 to 4 ms, most in 2 to 3 ms"
@@ -181,7 +181,7 @@ async def test_keys_and_clicks_read_bars_out_and_escape_lets_go():
 
 
 async def test_a_single_sample_among_thousands_is_seen():
-    chart = Histogram(ascii=True)
+    chart = HistogramChart(ascii=True)
     chart.update(list(range(11)), [9000, *[0] * 8, 1], "")
     async with Shown(chart).run_test(size=(200, 60)) as pilot:
         await pilot.pause()
@@ -191,7 +191,7 @@ async def test_a_single_sample_among_thousands_is_seen():
 
 async def test_a_title_without_figures_says_so():
     for chart, said in (
-        (Histogram(), "no samples yet"),
+        (HistogramChart(), "no samples yet"),
         (TimeLine(), "no values yet"),
         (Plot(), "no points yet"),
         (HeatMap(), "nothing measured yet"),
@@ -206,7 +206,7 @@ async def test_a_title_without_figures_says_so():
 
 def test_edges_that_do_not_match_the_counts_are_refused():
     with pytest.raises(ValueError, match="2 bins have 3 edges, not 2"):
-        Histogram().update([1, 2], [1, 1], "ms")
+        HistogramChart().update([1, 2], [1, 1], "ms")
 
 
 # Time lines
@@ -444,7 +444,7 @@ def test_a_time_line_draws_any_values(columns, rows, values, limit, cursor, asci
 @SLOW
 def test_a_histogram_draws_any_counts(columns, rows, counts, first, cursor):
     edges = [first + at for at in range(len(counts) + 1)] if counts else []
-    drawn(Histogram, columns, rows, edges, counts, "ms", {"p50": first}, cursor=cursor)
+    drawn(HistogramChart, columns, rows, edges, counts, "ms", {"p50": first}, cursor=cursor)
 
 
 @given(

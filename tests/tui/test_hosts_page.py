@@ -222,12 +222,12 @@ async def test_hosts_are_chosen_for_runs_and_shown_at_the_top(folder, survey, si
         await until(pilot, lambda: "● this machine" in shown(app))
         await pilot.press("down", "u")
         path = folder / "hostfiles/cluster"
-        assert app.hosts == LaunchChoice(hostfile=path, launcher="hydra")
+        assert app.context.hosts == LaunchChoice(hostfile=path, launcher="hydra")
         await until(pilot, lambda: "hosts: cluster" in shown(app).splitlines()[0])
         await until(pilot, lambda: "● cluster" in shown(app))
         assert "● this machine" not in shown(app)
         await pilot.press("up", "enter")
-        assert app.hosts == LaunchChoice(launcher="hydra")
+        assert app.context.hosts == LaunchChoice(launcher="hydra")
         await until(pilot, lambda: "hosts:" not in shown(app).splitlines()[0])
 
 
@@ -241,7 +241,7 @@ async def test_a_wrong_hostfile_shows_its_errors_and_cannot_be_used(folder, surv
         await until(pilot, lambda: "no host is chosen" in findings(app))
         await pilot.press("u", "d")
         await until(pilot, lambda: "mend the file first" in shown(app))
-        assert app.hosts == LaunchChoice()
+        assert app.context.hosts == LaunchChoice()
         assert survey.asked == [[MACHINE]]
 
 

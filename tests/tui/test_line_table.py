@@ -8,7 +8,7 @@ from textual.app import App
 from spbench.tui.widgets import table_order
 from spbench.tui.widgets.fitting import cells, fit, phrases
 from spbench.tui.widgets.line_table import LineTable
-from spbench.tui.widgets.table_columns import MARGIN, Cell, Column, lay_out
+from spbench.tui.widgets.table_columns import MARGIN, Column, TableCell, lay_out
 
 COLUMNS = (
     Column("rank", "rank", 4, "right"),
@@ -42,8 +42,8 @@ class Numbers:
         value = self.values[key]
         slow = value is not None and value > 90
         figure = "" if value is None else f"{value:.3g}"
-        check = Cell("✗ failed", "failed") if slow else Cell("✓ passed", "passed")
-        return (str(key), f"node{key % 3}", figure, Cell(figure, "slow" * slow), check)
+        check = TableCell("✗ failed", "failed") if slow else TableCell("✓ passed", "passed")
+        return (str(key), f"node{key % 3}", figure, TableCell(figure, "slow" * slow), check)
 
     def sort_value(self, key, column):
         return key if column == "rank" else self.values[key]

@@ -13,10 +13,10 @@ from spbench.planner.errors import PlannerError
 from spbench.planner.request import planned
 from spbench.planner.worker_process import planned_apart
 from spbench.suites.loader import load_text
+from spbench.tui.chooser import Chooser
 from spbench.tui.dialogs import AskLine
 from spbench.tui.plan import page as page_module
 from spbench.tui.plan.plan_rows import memory_bars
-from spbench.tui.suites.chooser import Chooser
 from unit.events import (
     TIME,
     described,
@@ -225,7 +225,7 @@ def run_of(path, home):
 async def test_a_run_of_the_plan_stands_beside_it(folder, monkeypatch):
     app = console(folder, page="plan")
     asked = []
-    monkeypatch.setattr(app, "start_run", lambda words: asked.append(words))
+    monkeypatch.setattr(app.context, "start_run", lambda words: asked.append(words))
     async with app.run_test(size=(200, 60)) as pilot:
         page = await plan(pilot)
         await pilot.press("f5")
@@ -234,7 +234,7 @@ async def test_a_run_of_the_plan_stands_beside_it(folder, monkeypatch):
         await until(pilot, lambda: asked)
         assert asked == [(str(page.suite),)]
         await until(pilot, lambda: "runs; its figures stand here" in shown(app))
-        app.watch_run(run_of(page.suite, folder / "home"), show=False)
+        app.context.watch_run(run_of(page.suite, folder / "home"), show=False)
         await until(pilot, lambda: "measured ms" in shown(app))
         row = next(line for line in shown(app).splitlines() if " step " in line and "2000" in line)
         error = (1000 * page.planned.plan.step_s - 2000) / 2000
@@ -251,7 +251,7 @@ async def test_a_run_of_two_cases_is_told_not_to_be_the_plan(folder):
     async with app.run_test(size=(200, 60)) as pilot:
         page = await plan(pilot)
         page.await_run(path)
-        app.watch_run(run, show=False)
+        app.context.watch_run(run, show=False)
         await until(pilot, lambda: "ran 2 cases, not the plan alone" in shown(app))
 
 

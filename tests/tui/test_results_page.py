@@ -13,7 +13,6 @@ from spbench.report.recorded import load_run
 from spbench.tui.dialogs import Confirm
 from spbench.tui.results import library as library_module
 from spbench.tui.results import page as page_module
-from spbench.tui.results import watching
 from spbench.tui.results.case_screen import CaseScreen
 from spbench.tui.results.export_dialog import ExportDialog
 from spbench.tui.results.library import Library, run_before
@@ -138,7 +137,7 @@ async def ready(pilot):
 
 
 def settled(page):
-    run, cases = page.query_one(RunsPane).highlighted(), page._details.cases
+    run, cases = page.query_one(RunsPane).highlighted(), page._views.cases
     return run is not None and cases.run is not None and cases.run.summary.id == run.id
 
 
@@ -171,7 +170,7 @@ async def test_a_walk_through_every_view(tmp_path, home, size):
         await until(pilot, lambda: "= alike" in row_of(app, "skew  "))
         await until(pilot, lambda: "b against a: 6 better, 6 worse, 6 alike." in shown(app))
         await until(pilot, lambda: " a 2001-01-01" in shown(app))
-        chart = page._details.plot.chart
+        chart = page._views.plot.chart
         await pilot.press("m")
         await until(pilot, lambda: chart.stops() == 3)
         words = words_of(app, "#plot-words")
@@ -183,7 +182,7 @@ async def test_a_walk_through_every_view(tmp_path, home, size):
 
 async def compared(pilot, a, b):
     """Wait until the comparison of these two days is shown."""
-    view = pilot.app.screen._details.compare
+    view = pilot.app.screen._views.compare
 
     def there():
         found = view.comparison
@@ -340,7 +339,7 @@ async def test_without_a_mark_the_run_before_of_the_same_suite_is_a(tmp_path, ho
         await pilot.press("space", "c")
         assert page._pane.marked is None
         await compared(pilot, "20010103", "20010105")
-        note = page._details.compare.rows.note(("made[width=2,mode=a]", "time_ms"))
+        note = page._views.compare.rows.note(("made[width=2,mode=a]", "time_ms"))
         assert "check sum failed in a" in note
         await pilot.press("tab", "down", "down", "down", "enter")
         await until(pilot, lambda: isinstance(app.screen, CaseScreen))
@@ -354,7 +353,7 @@ async def test_plots_follow_metric_parameter_case_and_filter(tmp_path, home):
     app = opened(tmp_path)
     async with app.run_test(size=MIDDLE) as pilot:
         page = await ready(pilot)
-        chart = page._details.plot.chart
+        chart = page._views.plot.chart
 
         def points():
             return [(spot.series, spot.point.x, spot.point.y) for spot in chart._spots]
@@ -411,10 +410,10 @@ async def test_a_run_opens_on_the_run_page(tmp_path, home):
         await ready(pilot)
         await pilot.press("down", "o")
         await until(pilot, lambda: app.current_mode == "run")
-        assert app.feed.folder.id.startswith("20010102")
-        await until(pilot, lambda: app.feed.status == "passed")
+        assert app.context.feed.folder.id.startswith("20010102")
+        await until(pilot, lambda: app.context.feed.status == "passed")
         await pilot.press("3", "down", "enter")
-        await until(pilot, lambda: app.feed.folder.id.startswith("20010101"))
+        await until(pilot, lambda: app.context.feed.folder.id.startswith("20010101"))
 
 
 async def test_attaching_takes_a_run_that_goes_on_and_replay_one_that_has_ended(
@@ -423,11 +422,11 @@ async def test_attaching_takes_a_run_that_goes_on_and_replay_one_that_has_ended(
     watched, played = [], []
     for day in (4, 5):
         a_run(home, day, 1.0, suite="going", ends=False)
-    monkeypatch.setattr(
-        watching, "open_recorded", lambda app, folder, speed: played.append((folder.id, speed))
-    )
     app = opened(tmp_path)
-    monkeypatch.setattr(app, "watch_run", lambda folder: watched.append(folder.id[:8]))
+    monkeypatch.setattr(
+        app.context, "replay_run", lambda folder, speed: played.append((folder.id, speed))
+    )
+    monkeypatch.setattr(app.context, "watch_run", lambda folder: watched.append(folder.id[:8]))
     async with app.run_test(size=MIDDLE, notifications=True) as pilot:
         await ready(pilot)
         await pilot.press("end", "a", "r", "y", "home", "down", "a")
@@ -518,7 +517,7 @@ async def test_of_runs_passed_by_only_the_last_is_shown(tmp_path, home, monkeypa
         await until(pilot, lambda: settled(page))
         held.set()
         await pilot.pause(0.05)
-        assert page._details.cases.run.summary.id.startswith("20010101")
+        assert page._views.cases.run.summary.id.startswith("20010101")
 
 
 # The library

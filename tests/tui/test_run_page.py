@@ -13,11 +13,11 @@ from spbench.errors import UsageError
 from spbench.record.runs.folder import RunFolder
 from spbench.tui.dialogs import Confirm
 from spbench.tui.feed import LiveSource, ReplaySource
-from spbench.tui.run.details import Details
+from spbench.tui.run.details import DetailsScreen
 from spbench.tui.run.headline import Headline
+from spbench.tui.run.presenter import RunPresenter
 from spbench.tui.run.replaying import SPEEDS
-from spbench.tui.run.showing import Showing
-from spbench.tui.widgets.histogram import Histogram
+from spbench.tui.widgets.histogram import HistogramChart
 from spbench.tui.widgets.line_table import LineTable
 from spbench.tui.widgets.rank_strip import RankStrip
 from spbench.tui.widgets.timeline import TimeLine
@@ -190,7 +190,7 @@ def opened(tmp_path):
             folder = RunFolder(tmp_path / "home" / "runs" / "made-up-run")
             startable(folder, tmp_path)
             source = source or Script(folder, events)
-            app.watch_run(folder, source)
+            app.context.watch_run(folder, source)
             await until(
                 pilot, lambda: [line for line in app.screen.query(Headline) if line.display]
             )
@@ -255,17 +255,17 @@ async def test_while_paused_the_ranks_stand_still_and_the_counters_go_on(opened)
         await run.sees("6.10", "0/2 cases")
         await run.press("space")
         await run.sees("PAUSED")
-        drawn = run.page.query_one(Histogram)._counts
+        drawn = run.page.query_one(HistogramChart)._counts
         later = rank_event("heartbeat", 0, time=1011.0)
         run.source.say(*samples([[50.0] * 9] * 4), *sums(), *ended_case(), later)
         await run.sees("1/2 cases", "✗ failed", "11 s")
         assert run.row(3)[6] == "6.10"
-        assert run.page.query_one(Histogram)._counts == drawn
+        assert run.page.query_one(HistogramChart)._counts == drawn
         await run.press("down")
         await run.until(lambda: run.title("histogram") == "time_ms of rank 1 on node01")
         await run.press("escape", "space")
         await run.until(lambda: run.row(3)[6] == "50.0")
-        await run.until(lambda: sum(run.page.query_one(Histogram)._counts) == 44)
+        await run.until(lambda: sum(run.page.query_one(HistogramChart)._counts) == 44)
         assert "PAUSED" not in shown(run.app)
 
 
@@ -303,8 +303,8 @@ async def test_the_key_for_the_slowest_looks_at_the_order_that_there_is(opened, 
         await run.press("o")
         await run.until(lambda: run.ranks[0] == 3)
         folder = RunFolder(tmp_path / "home" / "runs" / "other")
-        run.app.watch_run(folder, Script(folder, going_on()))
-        await run.until(lambda: run.page.opened is run.app.feed)
+        run.app.context.watch_run(folder, Script(folder, going_on()))
+        await run.until(lambda: run.page.opened is run.app.context.feed)
         await run.until(lambda: run.ranks == [3, 1, 2, 0] or run.ranks[:1] == [3])
         await run.press("o")
         await run.until(lambda: run.ranks == [0, 1, 2, 3])
@@ -379,26 +379,26 @@ async def test_the_running_case_is_followed_and_a_judged_one_has_its_time_beside
         run.source.say(*(rank_event("case_start", rank, case="next") for rank in range(4)))
         await run.until(lambda: run.title("ranks") == "ranks of next")
         await run.until(lambda: run.table("cases").cursor_key == "next")
-        await run.until(lambda: run.page.query_one(Histogram)._counts == ())
+        await run.until(lambda: run.page.query_one(HistogramChart)._counts == ())
 
 
 async def test_all_is_shown_at_last_where_ticks_come_far_apart(opened, monkeypatch):
     async with opened(WIDE, going_on()) as run:
         await run.sees("6.10", "0/2 cases", "… running")
-        showing, seen = run.page.showing, run.page.showing._version
-        histogram = run.page.query_one(Histogram)
+        presenter, seen = run.page.presenter, run.page.presenter._version
+        histogram = run.page.query_one(HistogramChart)
         drawn = histogram._counts
         clock = []
-        monkeypatch.setattr("spbench.tui.run.showing.monotonic", lambda: clock[-1])
-        showing.tick = lambda: None
+        monkeypatch.setattr("spbench.tui.run.presenter.monotonic", lambda: clock[-1])
+        presenter.tick = lambda: None
 
         def tick(now):
             clock.append(now)
-            Showing.tick(showing)
+            RunPresenter.tick(presenter)
 
         tick(1e9)
         run.source.say(*samples([[50.0] * 9] * 4), *sums(), *ended_case())
-        await run.until(lambda: showing.watched.feed.version > seen)
+        await run.until(lambda: presenter.selection.feed.version > seen)
         tick(1e9 + 0.01)
         tick(1e9 + 60.0)
         assert histogram._counts != drawn
@@ -496,7 +496,7 @@ async def test_logs_scroll_and_stay_where_they_are_read(opened):
         await run.press("up", "up")
         await run.until(lambda: "said 99" not in shown(run.app) and "said 98" in shown(run.app))
         run.source.say(rank_event("log", 0, level="error", message="said 101\nand more"))
-        await run.until(lambda: run.app.feed.said == 102)
+        await run.until(lambda: run.app.context.feed.said == 102)
         await run.press("down")
         await run.until(lambda: "said 99" in shown(run.app) and "said 100" not in shown(run.app))
         await run.press("pageup")
@@ -520,7 +520,7 @@ async def test_at_a_small_size_a_key_goes_through_panels_and_hidden_ones_are_not
     opened, monkeypatch
 ):
     drawn, panels = [], []
-    for widget in (Histogram, TimeLine):
+    for widget in (HistogramChart, TimeLine):
         monkeypatch.setattr(widget, "update", lambda self, *_: drawn.append(type(self)))
     async with opened(NARROW, [*going_on(), *sums(), *said(3)]) as run:
         await run.sees("check sum failed", "timing 2/8")
@@ -531,7 +531,7 @@ async def test_at_a_small_size_a_key_goes_through_panels_and_hidden_ones_are_not
             panes = run.page.query("#lower > *")
             panels.append([pane.id for pane in panes if pane.is_on_screen])
             if panels[-1] == ["histogram-pane"]:
-                await run.until(lambda: Histogram in drawn)
+                await run.until(lambda: HistogramChart in drawn)
                 assert TimeLine not in drawn
     shown_alone = ("lower-words-pane", "histogram-pane", "time-line-pane", "logs-pane")
     assert panels == [*([pane] for pane in shown_alone), []]
@@ -552,7 +552,7 @@ async def test_a_case_that_ended_in_an_error_shows_its_traceback(opened):
         await run.sees("✗ error", "rank 1 on node01: ValueError: no warp")
         await run.focus("cases")
         await run.press("enter")
-        await run.until(lambda: isinstance(run.app.screen, Details))
+        await run.until(lambda: isinstance(run.app.screen, DetailsScreen))
         await run.sees("warp.drive, 4 ranks", "Traceback (most recent", "line 1, in drive [red]")
         assert "line 79," not in shown(run.app)
         await run.press("end")
@@ -560,11 +560,11 @@ async def test_a_case_that_ended_in_an_error_shows_its_traceback(opened):
         await run.press("y")
         assert "line 40, in drive" in run.app.clipboard
         await run.press("escape")
-        await run.until(lambda: not isinstance(run.app.screen, Details))
+        await run.until(lambda: not isinstance(run.app.screen, DetailsScreen))
         await run.press("n")
         await run.until(lambda: run.table("ranks").cursor_key == 1)
         await run.press("enter")
-        await run.until(lambda: isinstance(run.app.screen, Details))
+        await run.until(lambda: isinstance(run.app.screen, DetailsScreen))
         await run.sees("node01, local rank 1", "0-1", "self,sm")
         await run.sees("sum, repeat 0: ✗ failed, largest error 0.25 (tolerance 0.001): row 7")
 
@@ -622,7 +622,7 @@ async def test_a_run_whose_console_was_killed_is_unfinished(opened):
         await run.until(lambda: "…" not in shown(run.app) and "waiting" not in shown(run.app))
         await run.focus("cases")
         await run.press("enter")
-        await run.until(lambda: isinstance(run.app.screen, Details))
+        await run.until(lambda: isinstance(run.app.screen, DetailsScreen))
         await run.sees("status", "! unfinished")
         assert "running" not in shown(run.app)
 
@@ -646,7 +646,7 @@ async def test_the_headline_forgets_the_run_before(opened, tmp_path):
         headline._rate._events = 10**6
         events = started(made_up(), hosts=["node01"] * 4)
         folder = RunFolder(tmp_path / "home" / "runs" / "other")
-        run.app.watch_run(folder, Script(folder, events))
+        run.app.context.watch_run(folder, Script(folder, events))
         await run.sees("4 ranks on 1 host", " 0 events/s")
 
 
@@ -662,11 +662,11 @@ async def test_a_run_of_another_host_is_followed_and_not_cancelled_from_here(ope
     async with opened(WIDE, [], LiveSource(folder)) as run:
         await run.sees("… running on node09", "as far as its log tells")
         await run.until(lambda: "Cancel" not in shown(run.app))
-        assert not run.app.feed.ended
+        assert not run.app.context.feed.ended
         with folder.events.open("ab") as log:
             log.write(json.dumps(console_event("log", rank=0, level="info", message="x")).encode())
             log.write(b"\n")
-        await run.until(lambda: run.app.feed.said == 1)
+        await run.until(lambda: run.app.context.feed.said == 1)
         os.utime(folder.events, (1000.0, 1000.0))
         await run.sees("! unfinished", "nothing came from its console on node09")
 
@@ -734,7 +734,7 @@ async def test_cancel_asks_and_lets_the_run_end_or_tells_why_not(opened, monkeyp
         await run.asked("x", answer="escape")
         assert cancelled == []
         await run.asked("x", answer="y")
-        await run.until(lambda: cancelled == [run.app.feed.folder])
+        await run.until(lambda: cancelled == [run.app.context.feed.folder])
         await run.sees("being cancelled")
 
         def refuse(folder):
@@ -752,20 +752,22 @@ async def test_again_asks_and_starts_the_same_run_where_it_was_started(
     monkeypatch.setattr(background, "again", lambda folder: asked.append(folder) or ("a.yaml",))
     monkeypatch.setattr(background, "started_in", lambda folder: tmp_path)
     async with opened(WIDE, whole_run()) as run:
-        monkeypatch.setattr(run.app, "start_run", lambda *words: begun.append(words))
+        monkeypatch.setattr(run.app.context, "start_run", lambda *words: begun.append(words))
         await run.sees("✓ passed")
         await run.asked("r", answer="n")
         assert asked == []
         await run.asked("r", answer="y")
         await run.until(lambda: begun == [(("a.yaml",), tmp_path)])
-        assert asked == [run.app.feed.folder]
+        assert asked == [run.app.context.feed.folder]
 
 
 async def test_a_run_whose_suite_is_not_there_is_not_offered_again(opened, tmp_path):
     async with opened(WIDE, whole_run()) as run:
         await run.sees("✓ passed", "Again")
         (tmp_path / "a.yaml").unlink()
-        run.app.watch_run(run.app.feed.folder, Script(run.app.feed.folder, whole_run()))
+        run.app.context.watch_run(
+            run.app.context.feed.folder, Script(run.app.context.feed.folder, whole_run())
+        )
         await run.until(lambda: "Again" not in shown(run.app))
         await run.press("r")
         assert not isinstance(run.app.screen, Confirm)
@@ -805,7 +807,7 @@ async def test_the_panes_follow_the_size_of_the_terminal_and_then_another_run(op
         await run.sees("time_ms of all 4 ranks")
         await run.press("slash", "n", "o")
         folder = RunFolder(tmp_path / "home" / "runs" / "other")
-        run.app.watch_run(folder, Script(folder, whole_run()))
+        run.app.context.watch_run(folder, Script(folder, whole_run()))
         await run.sees("✓ passed", "tile", "0,1")
         assert "warp" not in shown(run.app)
         assert not run.page.query_one("#filter").display

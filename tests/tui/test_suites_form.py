@@ -6,8 +6,8 @@ import pytest
 
 from spbench.suites.edit.check import examine
 from spbench.suites.edit.compose import CaseDraft, insert_case
-from spbench.tui.suites.case_reader import read_texts
-from spbench.tui.suites.typed_case import CaseTexts, Typed
+from spbench.tui.suites.form.case_reader import read_texts
+from spbench.tui.suites.form.typed_case import CaseTexts, Typed
 from spbench_core.catalog import BENCHMARKS
 from spbench_core.catalog.parameters import Param
 

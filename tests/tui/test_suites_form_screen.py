@@ -22,10 +22,10 @@ from suites_driving import (
 from textual.widgets import Input
 
 from spbench.tui.suites.cases_pane import CasesPane
-from spbench.tui.suites.field_row import ExpectRow, Lines, TextRow
-from spbench.tui.suites.form import CaseForm
+from spbench.tui.suites.form.case_form import CaseForm
+from spbench.tui.suites.form.field_row import ExpectRow, LinesBox, TextRow
+from spbench.tui.suites.form.typed_case import COMMENT
 from spbench.tui.suites.page import SuitesPage
-from spbench.tui.suites.typed_case import COMMENT
 from spbench_core.catalog import BENCHMARKS
 from spbench_core.catalog.parameters import Param
 
@@ -101,7 +101,7 @@ async def test_up_and_down_leave_a_box_of_lines_at_its_ends(suite):
         await to_line(pilot, AT_FIRST)
         await pilot.press("e")
         form = await in_form(pilot)
-        box = next(row for row in form.query(TextRow) if row.key == COMMENT).query_one(Lines)
+        box = next(row for row in form.query(TextRow) if row.key == COMMENT).query_one(LinesBox)
         box.focus()
         box.text = "one\ntwo " + "and more " * 8
         await pilot.press("down")
@@ -152,7 +152,7 @@ async def test_a_box_of_lines_takes_back_more_lines_than_it_shows(suite):
         await pilot.press("f4")
         await choose(pilot, "o.exch")
         form = await in_form(pilot)
-        box = form.query(Lines).first()
+        box = form.query(LinesBox).first()
         box.focus()
         box.insert("one\n" * 9)
         await until(pilot, lambda: box.show_vertical_scrollbar)

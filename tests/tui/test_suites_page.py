@@ -29,9 +29,9 @@ from spbench.engine.plan import Request, plan
 from spbench.errors import MissingError
 from spbench.launch.choice import LaunchChoice
 from spbench.suites.edit.check import examine
+from spbench.tui.chooser import Chooser
 from spbench.tui.dialogs import AskLine
 from spbench.tui.suites.cases_pane import CasesPane
-from spbench.tui.suites.chooser import Chooser
 from spbench.tui.suites.command import CommandPane
 from spbench.tui.suites.document import open_document
 from spbench.tui.suites.page import SuitesPage
@@ -140,7 +140,7 @@ async def test_the_exact_launch_command_of_the_chosen_case_is_shown(suite):
     app = opened(suite)
     folder = suite.parent.parent
     try:
-        told = commands(plan(Request(suite, folder / "home", app.opening.environ)))
+        told = commands(plan(Request(suite, folder / "home", app.context.opening.environ)))
     except MissingError as error:
         pytest.skip(f"no launcher to show the command of: {error}")
     async with app.run_test(size=(200, 60)) as pilot:
@@ -272,8 +272,8 @@ def change(app):
 def open_another(app):
     editor(app).load_text(LONG)
     editor(app).move_cursor(editor(app).document.end)
-    (app.opening.suite.parent / "short.yaml").write_text("schema: spbench.suite/1\n")
-    pane(app).open(open_document(app.opening.suite.parent / "short.yaml"))
+    (app.context.opening.suite.parent / "short.yaml").write_text("schema: spbench.suite/1\n")
+    pane(app).open(open_document(app.context.opening.suite.parent / "short.yaml"))
 
 
 @pytest.mark.parametrize("shrink", [undo, redo, delete, change, open_another])

@@ -9,11 +9,11 @@ from driving import console, shown, until
 from textual.widgets import OptionList
 
 from spbench.engine import background
+from spbench.tui.chooser import Chooser
 from spbench.tui.dialogs import Confirm
 from spbench.tui.run.page import RunPage
-from spbench.tui.suites.chooser import Chooser
-from spbench.tui.suites.field_row import TextRow
-from spbench.tui.suites.form import CaseForm
+from spbench.tui.suites.form.case_form import CaseForm
+from spbench.tui.suites.form.field_row import TextRow
 from spbench.tui.suites.page import SuitesPage
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(300)]
@@ -59,18 +59,18 @@ class Walker:
     async def run_all(self):
         await self.pilot.press("f5")
         await self.until(lambda: isinstance(self.app.screen, RunPage))
-        await self.until(lambda: self.app.feed is not None)
-        return self.app.feed
+        await self.until(lambda: self.app.context.feed is not None)
+        return self.app.context.feed
 
     async def plant(self, words):
         await self.pilot.press("f7")
         await self.until(lambda: isinstance(self.app.screen, Chooser))
         await self.pilot.press(*words)
         await self.until(lambda: self.app.screen.query_one(OptionList).option_count == 1)
-        before = self.app.feed
+        before = self.app.context.feed
         await self.pilot.press("enter")
-        await self.until(lambda: self.app.feed is not before)
-        return self.app.feed
+        await self.until(lambda: self.app.context.feed is not before)
+        return self.app.context.feed
 
     async def back_to(self, digit, kind):
         self.app.screen.set_focus(None)
@@ -106,13 +106,13 @@ async def test_compose_run_plant_cancel_and_compare(tmp_path, monkeypatch):
         await walker.until(
             lambda: any(rank.phase != "starting" for rank in hung.state.ranks.values())
         )
-        assert background.running(app.opening.home) == [hung.folder]
+        assert background.running(app.context.opening.home) == [hung.folder]
         await pilot.press("x")
         await walker.until(lambda: isinstance(app.screen, Confirm))
         await pilot.press("y")
         await walker.until(lambda: hung.ended)
         assert hung.status == "cancelled"
-        assert background.running(app.opening.home) == []
+        assert background.running(app.context.opening.home) == []
 
         await pilot.press("3")
         await walker.until(lambda: shown(app).count("walk") >= 3)

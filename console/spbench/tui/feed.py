@@ -37,7 +37,7 @@ class LogLine:
     message: str
 
 
-class Source(Protocol):
+class EventSource(Protocol):
     """Where a feed has its events from."""
 
     def batches(self) -> AsyncIterator[Sequence[Event]]:
@@ -125,7 +125,7 @@ class Feed:
         failure: Why the log cannot be read further, in one sentence.
     """
 
-    def __init__(self, folder: RunFolder, source: Source) -> None:
+    def __init__(self, folder: RunFolder, source: EventSource) -> None:
         self.folder = folder
         self.source = source
         self.state = RunState()

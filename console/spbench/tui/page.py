@@ -1,19 +1,30 @@
-"""What all pages have: tabs above, keys below, help, and the rule of --readonly."""
+"""The base of all pages: tabs above, keys below, help, and the rule of --readonly."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, ClassVar
+from functools import partial
+from pathlib import Path
+from typing import ClassVar
 
 from textual.app import ComposeResult
+from textual.binding import Binding
 from textual.screen import Screen
 from textual.widgets import Footer
 from textual.worker import WorkerError
 
+from spbench.tui.context import ConsoleContext
+from spbench.tui.dialogs import Confirm
 from spbench.tui.tab_bar import Tab, TabBar, run_status
 
-if TYPE_CHECKING:
-    from spbench.tui.app import ConsoleApp
+
+def key(
+    id: str, keys: str, action: str, title: str, tooltip: str, *, show: bool = False
+) -> Binding:
+    """Return a binding whose ``id`` is the page's name, a dot and the action's name."""
+    return Binding(keys, action, title, show=show, id=id, tooltip=tooltip)
 
 
 class Page(Screen[None]):
@@ -21,6 +32,9 @@ class Page(Screen[None]):
 
     A page composes its body in `compose_body` and brings it up to date in `refresh_page`, which is
     called at most ``refresh_hz`` times a second, and only while the page is shown.
+
+    Args:
+        context: The state that the pages share.
 
     Attributes:
         NAME: Its name in the palette, in keys' ids and for ``show_page``.
@@ -32,17 +46,13 @@ class Page(Screen[None]):
     HELP: ClassVar[str] = ""
     CHANGES: ClassVar[frozenset[str]] = frozenset()
 
-    @property
-    def console_app(self) -> ConsoleApp:
-        """The application, by its own type."""
-        from spbench.tui.app import ConsoleApp
-
-        assert isinstance(self.app, ConsoleApp)
-        return self.app
+    def __init__(self, context: ConsoleContext) -> None:
+        self.context = context
+        super().__init__()
 
     def compose(self) -> ComposeResult:
         """Return tabs, body and keys."""
-        yield TabBar(self.console_app.page_titles(), self.NAME)
+        yield TabBar(self.context.titles, self.NAME)
         yield from self.compose_body()
         yield Footer(show_command_palette=False)
 
@@ -52,7 +62,7 @@ class Page(Screen[None]):
 
     def on_mount(self) -> None:
         """Begin to draw."""
-        self.set_interval(1 / self.console_app.settings.refresh_hz, self._tick)
+        self.set_interval(1 / self.context.refresh_hz, self._tick)
 
     async def on_unmount(self) -> None:
         """Wait for the end of what the page does: a second cancel would leave processes behind."""
@@ -74,7 +84,7 @@ class Page(Screen[None]):
 
     def on_tab_clicked(self, event: Tab.Clicked) -> None:
         """Open the page of the tab."""
-        self.console_app.show_page(event.page)
+        self.context.show_page(event.page)
 
     def _tick(self) -> None:
         if not (self.is_current and self.is_mounted and self.app.is_running):
@@ -83,10 +93,28 @@ class Page(Screen[None]):
         self.refresh_page()
 
     def _status(self) -> str:
-        app = self.console_app
-        run = "… starting a run" if app.starting else run_status(app.feed)
-        parts = [run, app.hosts.title, "readonly" if app.readonly else ""]
+        context = self.context
+        run = "… starting a run" if context.starting else run_status(context.feed)
+        parts = [run, context.hosts.title, "readonly" if context.readonly else ""]
         return "  ".join(part for part in parts if part)
+
+    def begin(self, action: Callable[..., Awaitable[object]], *given: object) -> None:
+        """Begin an action that may ask the user something and wait for files."""
+        self.run_worker(partial(action, *given), group="action")
+
+    def complain(self, sentence: str, timeout: float = 8) -> None:
+        """Say what is wrong, for some seconds."""
+        self.app.notify(sentence, severity="error", timeout=timeout, markup=False)
+
+    async def asked(self, question: str, yes: str, no: str) -> bool:
+        """Ask a question, and return whether it was answered with yes."""
+        return await self.app.push_screen_wait(Confirm(question, yes, no))
+
+    async def may_write(self, path: Path) -> bool:
+        """Ask whether a file may be replaced, where there is one of that name."""
+        if not await asyncio.to_thread(path.exists):
+            return True
+        return await self.asked(f"{path} is there. Replace it?", "Replace", "Keep")
 
     def refresh_page(self) -> None:
         """Bring what is shown up to date; cheap where nothing has changed."""
@@ -97,4 +125,4 @@ class Page(Screen[None]):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Refuse what changes something, where the console was opened with --readonly."""
-        return not (self.console_app.readonly and action in self.CHANGES)
+        return not (self.context.readonly and action in self.CHANGES)

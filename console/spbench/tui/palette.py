@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import Any
 
-from textual.app import SystemCommand
+from textual.app import App, SystemCommand
 from textual.binding import Binding
 from textual.dom import DOMNode
 from textual.screen import Screen
@@ -14,39 +14,38 @@ from textual.screen import Screen
 from spbench.tui.help import HelpScreen
 from spbench.tui.pages import PAGES
 
-if TYPE_CHECKING:
-    from spbench.tui.app import ConsoleApp
 
-
-def commands(app: ConsoleApp, screen: Screen[object]) -> Iterable[SystemCommand]:
+def commands(
+    screen: Screen[object], readonly: bool, use_theme: Callable[[str], None]
+) -> Iterable[SystemCommand]:
     """Return what works here, what the other pages can do, and the themes."""
-    told: set[str] = set()
-    for command in (*_active(app, screen), *_of_pages(app), *_themes(app)):
+    app, told = screen.app, set[str]()
+    for command in (*_active(screen), *_of_pages(app, readonly), *_themes(app, use_theme)):
         if command.title not in told:
             told.add(command.title)
             yield command
 
 
-def _active(app: ConsoleApp, screen: Screen[object]) -> Iterator[SystemCommand]:
+def _active(screen: Screen[object]) -> Iterator[SystemCommand]:
     for active in screen.active_bindings.values():
         binding = active.binding
         if active.enabled and binding.id:
-            run = partial(app.run_action, binding.action, active.node)
+            run = partial(screen.app.run_action, binding.action, active.node)
             yield SystemCommand(_title(binding), binding.tooltip or binding.description, run)
 
 
-def _of_pages(app: ConsoleApp) -> Iterator[SystemCommand]:
+def _of_pages(app: App[Any], readonly: bool) -> Iterator[SystemCommand]:
     """The pages' own actions: the page is shown first."""
     for entry in PAGES:
         page = entry.load()
         for binding in page.BINDINGS:
             changes = isinstance(binding, Binding) and binding.action in page.CHANGES
-            if isinstance(binding, Binding) and binding.id and not (app.readonly and changes):
+            if isinstance(binding, Binding) and binding.id and not (readonly and changes):
                 run = partial(_elsewhere, app, page.NAME, binding.action)
                 yield SystemCommand(_title(binding), binding.tooltip or binding.description, run)
 
 
-async def _elsewhere(app: ConsoleApp, page: str, action: str) -> None:
+async def _elsewhere(app: App[Any], page: str, action: str) -> None:
     if app.current_mode != page:
         await app.switch_mode(page)
     await app.run_action(action, app.screen)
@@ -67,9 +66,9 @@ def _kinds(kind: type[DOMNode]) -> Iterator[type[DOMNode]]:
         yield from _kinds(narrower)
 
 
-def _themes(app: ConsoleApp) -> Iterator[SystemCommand]:
+def _themes(app: App[Any], use_theme: Callable[[str], None]) -> Iterator[SystemCommand]:
     for name in app.available_themes:
-        yield SystemCommand(f"theme: {name}", "Use this theme", partial(app.choose_theme, name))
+        yield SystemCommand(f"theme: {name}", "Use this theme", partial(use_theme, name))
 
 
 def _title(binding: Binding) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from spbench.record.number_formatting import GLYPHS
-from spbench.tui.widgets.table_columns import Cell
+from spbench.tui.widgets.table_columns import TableCell
 
 SIGNS = {**GLYPHS, "running": "…", "waiting": "·", "unfinished": "!"}
 ROOMY = 100
@@ -19,9 +19,9 @@ def signed(status: str) -> str:
     return f"{SIGNS.get(status, '?')} {status}"
 
 
-def status_cell(status: str) -> Cell:
+def status_cell(status: str) -> TableCell:
     """Return a verdict or status: sign, word and colour."""
-    return Cell(signed(status), _STYLES.get(status, status))
+    return TableCell(signed(status), _STYLES.get(status, status))
 
 
 def without_keys(case_id: str) -> str:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from spbench.launch.choice import NOTHING_CHOSEN, LaunchChoice
 from spbench.record.runs.folder import working_folder
-from spbench.tui.app import ConsoleApp, Opening
+from spbench.tui.app import ConsoleApp
+from spbench.tui.context import Opening
 
 if TYPE_CHECKING:
     from spbench.record.runs.folder import RunFolder

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from textual import events
@@ -48,7 +49,7 @@ class TabBar(Horizontal):
     TabBar #status { width: 1fr; content-align-horizontal: right; padding-right: 1; }
     """
 
-    def __init__(self, pages: list[tuple[str, str]], current: str) -> None:
+    def __init__(self, pages: Sequence[tuple[str, str]], current: str) -> None:
         super().__init__()
         self._pages, self._current = pages, current
         self._shown = ""

@@ -8,7 +8,7 @@ from typing import Any
 from spbench.launch.hosts.hosts import Hosts
 from spbench.launch.survey.survey import HostFacts
 from spbench.record.number_formatting import number
-from spbench.tui.widgets.table_columns import Cell, Column
+from spbench.tui.widgets.table_columns import Column, TableCell
 
 COLUMNS = (
     Column("host", "host", 12, flexible=True),
@@ -67,7 +67,7 @@ class HostRows:
         """Return what changes when the host's cells do."""
         return self.status(str(key)), id(self._facts.get(str(key)))
 
-    def cells(self, key: Hashable) -> Sequence[Cell | str]:
+    def cells(self, key: Hashable) -> Sequence[TableCell | str]:
         """Return the host's cells."""
         host = str(key)
         slots = self._slots[host]
@@ -83,7 +83,7 @@ class HostRows:
             "" if facts.cores is None else facts.devices,
             *(value or "" for value in (facts.mpi, facts.mpi4py, facts.torch, facts.python)),
             facts.links,
-            Cell(facts.reason, "muted"),
+            TableCell(facts.reason, "muted"),
         )
 
     def sort_value(self, key: Hashable, column: str) -> Any:
@@ -100,14 +100,16 @@ class HostRows:
 
     def text(self, key: Hashable) -> str:
         """Return all that a filter may look for."""
-        cells = (cell.text if isinstance(cell, Cell) else cell for cell in self.cells(key))
+        cells = (cell.text if isinstance(cell, TableCell) else cell for cell in self.cells(key))
         return " ".join(cells).lower()
 
 
-def status_cell(status: str) -> Cell:
+def status_cell(status: str) -> TableCell:
     """Return a host's status: sign, word and colour."""
     sign = {ASKING: "…", NOT_ASKED: "·"}.get(status) or _SIGNS[status]
-    return Cell(f"{sign} {status}", _STYLES.get(status, "running" if status == ASKING else "muted"))
+    return TableCell(
+        f"{sign} {status}", _STYLES.get(status, "running" if status == ASKING else "muted")
+    )
 
 
 def finding_span(status: str) -> tuple[str, str]:

@@ -13,7 +13,7 @@ from textual.widgets import Input, Static
 
 from spbench.launch.survey.survey import HostFacts
 from spbench.tui.hosts.host_rows import COLUMNS, HostRows
-from spbench.tui.hosts.sources import Source
+from spbench.tui.hosts.sources import HostSource
 from spbench.tui.widgets.line_table import LineTable
 
 
@@ -67,7 +67,7 @@ the one under the cursor, escape stops asking. What was found, and what mends it
         key = self.table.cursor_key
         return None if key is None else str(key)
 
-    def show_source(self, source: Source) -> None:
+    def show_source(self, source: HostSource) -> None:
         """Show the hosts of a source, or what is wrong with it."""
         self._rows.show(source.hosts)
         self.border_title = Content(f"Hosts of {source.title}")

@@ -25,7 +25,7 @@ NONE_YET = "No run here measured links between ranks yet; suites/links.yaml does
 
 
 @dataclass(frozen=True, slots=True)
-class Map:
+class LabelledMatrix:
     """A matrix as the heat map takes it."""
 
     labels: list[str]
@@ -122,9 +122,9 @@ def _where(table: LinkTable, rank: int) -> str:
     return f" on {table.hosts[rank]}" if rank in table.hosts else ""
 
 
-def _rank_map(table: LinkTable) -> Map:
+def _rank_map(table: LinkTable) -> LabelledMatrix:
     ranks, slowness = table.ranks, table.slowness()
-    return Map(
+    return LabelledMatrix(
         [f"{rank} {table.hosts.get(rank, '')}".rstrip() for rank in ranks],
         [[table.at(source, target) for target in ranks] for source in ranks],
         [[_either(slowness, source, target) for target in ranks] for source in ranks],
@@ -135,7 +135,7 @@ def _either(slowness: dict[Pair, float], source: int, target: int) -> float | No
     return slowness.get((source, target), slowness.get((target, source)))
 
 
-def _host_map(table: LinkTable) -> Map:
+def _host_map(table: LinkTable) -> LabelledMatrix:
     """The worst pair of ranks on each two hosts, both directions alike."""
     values = table.by_host()
     worst: dict[HostPair, float] = defaultdict(float)
@@ -145,7 +145,7 @@ def _host_map(table: LinkTable) -> Map:
             for pair in (ends, ends[::-1]):
                 worst[pair] = max(worst[pair], ratio)
     hosts = list(dict.fromkeys(host for pair in values for host in pair))
-    return Map(
+    return LabelledMatrix(
         hosts,
         [[values.get((one, other)) for other in hosts] for one in hosts],
         [[worst.get((one, other)) for other in hosts] for one in hosts],

@@ -10,20 +10,20 @@ from pathlib import Path
 from typing import ClassVar
 
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Grid, Vertical
-from textual.widgets import Input
 from textual.worker import Worker
 
 from spbench.record.runs.folder import list_runs
 from spbench.record.runs.history import RunSummary
 from spbench.report.links import LinkMatrix, last_link_matrix
+from spbench.tui.context import ConsoleContext
 from spbench.tui.hosts.asking import Asking
 from spbench.tui.hosts.findings_pane import FindingsPane
 from spbench.tui.hosts.hosts_pane import HostsPane
 from spbench.tui.hosts.links_pane import LinksPane
-from spbench.tui.hosts.sources import COLUMNS, Source, SourceRows, read_sources
-from spbench.tui.page import Page
+from spbench.tui.hosts.sources import COLUMNS, HostSource, SourceRows, read_sources
+from spbench.tui.page import Page, key
 from spbench.tui.widgets.line_table import LineTable
 
 LOOK = 5.0
@@ -56,24 +56,15 @@ the links that were measured last."""
     AUTO_FOCUS = "#sources"
     HORIZONTAL_BREAKPOINTS = _WIDTHS
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("u", "use", "Use", id="hosts.use", tooltip="Use these hosts in runs from here"),
-        Binding("d", "examine", "Examine", id="hosts.examine", tooltip="Ask each of these hosts"),
-        # Priority lets the keys that come right behind it reach the filter.
-        Binding(
-            *("slash", "filter", "Filter"),
-            id="hosts.filter",
-            tooltip="Filter the hosts",
-            priority=True,
+        key("hosts.use", "u", "use", "Use", "Use these hosts in runs from here", show=True),
+        key("hosts.examine", "d", "examine", "Examine", "Ask each of these hosts", show=True),
+        key("hosts.filter", "slash", "filter", "Filter", "Filter the hosts", show=True),
+        key("hosts.measure", "m", "measure", "Measure", "The next measurement", show=True),
+        key("hosts.swap", "h", "swap", "Swap", "Links of ranks, or of hosts", show=True),
+        key(
+            "hosts.examine-one", "x", "examine_one", "Examine one", "Ask the host under the cursor"
         ),
-        Binding("m", "measure", "Measure", id="hosts.measure", tooltip="The next measurement"),
-        Binding("h", "swap", "Swap", id="hosts.swap", tooltip="Links of ranks, or of hosts"),
-        *(
-            Binding(key, action, title, show=False, id=f"hosts.{name}", tooltip=tooltip)
-            for key, action, title, name, tooltip in (
-                ("x", "examine_one", "Examine one", "examine-one", "Ask the host under the cursor"),
-                ("escape", "stop", "Stop", "stop", "Stop asking hosts"),
-            )
-        ),
+        key("hosts.stop", "escape", "stop", "Stop", "Stop asking hosts"),
     ]
     # not DEFAULT_CSS: the console's own rule gives lines of text a border
     CSS = "HostsPane Input, HostsPane Input:focus { border: none; height: 1; padding: 0; }"
@@ -84,10 +75,10 @@ the links that were measured last."""
     HostsPage.-narrow #body { grid-columns: 28 1fr; }
     """
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, context: ConsoleContext) -> None:
+        super().__init__(context)
         self._sources = SourceRows()
-        self._asking = Asking(self.console_app.opening.environ)
+        self._asking = Asking(context.opening.environ)
         self._looking: Worker[None] | None = None
         self._looked = -LOOK
         self._shown: object = None
@@ -111,7 +102,7 @@ the links that were measured last."""
     def _hosts(self) -> HostsPane:
         return self.query_one(HostsPane)
 
-    def _source(self) -> Source | None:
+    def _source(self) -> HostSource | None:
         return self._sources.sources.get(self._table.cursor_key)
 
     # What there is
@@ -121,17 +112,17 @@ the links that were measured last."""
         looking = self._looking is not None and not self._looking.is_finished
         if not looking and time.monotonic() - self._looked >= LOOK:
             self._looking = self.run_worker(self._look(), group="look")
-        shown = (self._asking.version, self._hosts.host, self.console_app.hosts)
+        shown = (self._asking.version, self._hosts.host, self.context.hosts)
         if shown != self._shown:
             self._shown = shown
             self._tell()
 
     async def _look(self) -> None:
-        opening = self.console_app.opening
+        opening = self.context.opening
         read = await asyncio.to_thread(read_sources, opening)
         if not self.app.is_running:
             return
-        found: dict[Hashable, Source] = {source.name: source for source in read}
+        found: dict[Hashable, HostSource] = {source.name: source for source in read}
         if found != self._sources.sources:
             self._show_sources(found)
         measured, matrix = await asyncio.to_thread(_last_links, opening.home, self._measured)
@@ -140,7 +131,7 @@ the links that were measured last."""
             self.query_one(LinksPane).show_matrix(matrix)
         self._looked = time.monotonic()
 
-    def _show_sources(self, found: dict[Hashable, Source]) -> None:
+    def _show_sources(self, found: dict[Hashable, HostSource]) -> None:
         first = not self._sources.sources
         self._sources.sources = found
         self._table.update_rows()
@@ -157,7 +148,7 @@ the links that were measured last."""
     def _tell(self) -> None:
         """Show what is known of the hosts by now."""
         asked, hosts = self._asking.asked, self._hosts
-        self._sources.used = self.console_app.hosts
+        self._sources.used = self.context.hosts
         self._table.update_rows()
         hosts.show_progress(f"asking {len(asked)}, esc stops" if asked else "")
         source, facts = self._source(), self._asking.facts
@@ -183,12 +174,6 @@ the links that were measured last."""
 
     # Actions
 
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Leave the filter's key to the filter where that is open."""
-        if action == "filter" and isinstance(self.focused, Input):
-            return False
-        return super().check_action(action, parameters)
-
     def _start(self, asking: Coroutine[None, None, None]) -> None:
         self.run_worker(asking, group="asking")
 
@@ -198,7 +183,7 @@ the links that were measured last."""
         if source is None or source.hosts is None:
             self.notify("these are no hosts; mend the file first", severity="warning")
             return
-        self.console_app.hosts = source.choice
+        self.context.hosts = source.choice
         self.notify(f"runs from here use {source.name}", markup=False)
 
     def action_examine(self) -> None:

@@ -12,8 +12,8 @@ from spbench.launch.choice import LaunchChoice
 from spbench.launch.hosts.hostfiles import given_hosts, read_near
 from spbench.launch.hosts.hosts import Host, Hosts
 from spbench.launch.placement import cores
-from spbench.tui.app import Opening
-from spbench.tui.widgets.table_columns import Cell, Column
+from spbench.tui.context import Opening
+from spbench.tui.widgets.table_columns import Column, TableCell
 
 THIS_MACHINE = "this machine"
 
@@ -26,7 +26,7 @@ COLUMNS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class HostSource:
     """Some hosts, or why there are none, and the choice that uses them.
 
     ``name`` tells it from all others, ``title`` is short.
@@ -39,11 +39,13 @@ class Source:
     error: str = ""
 
 
-def read_sources(opening: Opening) -> list[Source]:
+def read_sources(opening: Opening) -> list[HostSource]:
     """Return all there are to choose from; takes time, for the files are read."""
     machine = Hosts((Host(socket.gethostname(), cores()),), THIS_MACHINE)
     found = [
-        Source(THIS_MACHINE, THIS_MACHINE, LaunchChoice(launcher=opening.hosts.launcher), machine)
+        HostSource(
+            THIS_MACHINE, THIS_MACHINE, LaunchChoice(launcher=opening.hosts.launcher), machine
+        )
     ]
     given = opening.hosts
     if given.hostfile is not None or given.hosts is not None:
@@ -51,11 +53,11 @@ def read_sources(opening: Opening) -> list[Source]:
     for near in read_near(opening.folder):
         choice = LaunchChoice(near.path, launcher=given.launcher)
         if near.path != given.hostfile:
-            found.append(Source(str(near.path), near.path.name, choice, near.hosts, near.error))
+            found.append(HostSource(str(near.path), near.path.name, choice, near.hosts, near.error))
     return found
 
 
-def _given(choice: LaunchChoice) -> Source:
+def _given(choice: LaunchChoice) -> HostSource:
     """The hosts of the command line, without those that it leaves out."""
     name = str(choice.hostfile or choice.hosts)
     title = choice.hostfile.name if choice.hostfile else name
@@ -64,15 +66,15 @@ def _given(choice: LaunchChoice) -> Source:
         if hosts is not None and choice.exclude_hosts:
             hosts = hosts.excluding(choice.exclude_hosts)
     except UsageError as error:
-        return Source(name, title, choice, error=str(error))
-    return Source(name, title, choice, hosts)
+        return HostSource(name, title, choice, error=str(error))
+    return HostSource(name, title, choice, hosts)
 
 
 class SourceRows:
     """Rows of what there is to choose from."""
 
     def __init__(self) -> None:
-        self.sources: dict[Hashable, Source] = {}
+        self.sources: dict[Hashable, HostSource] = {}
         self.used: LaunchChoice | None = None
 
     def keys(self) -> Sequence[Hashable]:
@@ -84,12 +86,17 @@ class SourceRows:
         source = self.sources[key]
         return source.choice == self.used, source.error, source.hosts
 
-    def cells(self, key: Hashable) -> Sequence[Cell | str]:
+    def cells(self, key: Hashable) -> Sequence[TableCell | str]:
         """Return the mark of the hosts in use, the name, and how many there are."""
         source = self.sources[key]
-        mark = Cell("●" if source.choice == self.used else "", "accent")
+        mark = TableCell("●" if source.choice == self.used else "", "accent")
         if source.hosts is None:
-            return mark, Cell(source.title, "muted"), Cell("✗", "failed"), Cell("wrong", "failed")
+            return (
+                mark,
+                TableCell(source.title, "muted"),
+                TableCell("✗", "failed"),
+                TableCell("wrong", "failed"),
+            )
         return mark, source.title, str(len(source.hosts.names)), str(source.hosts.slots)
 
     def sort_value(self, key: Hashable, column: str) -> Any:

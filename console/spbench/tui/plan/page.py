@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import ComposeResult
+from textual.binding import BindingType
 from textual.widgets import Button, Input
 
 from spbench.errors import SpbenchError
 from spbench.planner.near_files import near_files
+from spbench.planner.output.emission import emitted
 from spbench.planner.output.verification import verified
 from spbench.planner.request import Planned, PlanRequest
 from spbench.planner.worker_process import planned_apart
-from spbench.tui.page import Page
-from spbench.tui.plan import choosing, look, running
+from spbench.record.runs.folder import write_whole
+from spbench.tui.chooser import Chooser
+from spbench.tui.context import ConsoleContext
+from spbench.tui.dialogs import AskLine
+from spbench.tui.page import Page, key
+from spbench.tui.plan.choosing import clusters, profiles
 from spbench.tui.plan.form import CLUSTER, PROFILE, PlanForm
 from spbench.tui.plan.mode_switch import ModeSwitch
 from spbench.tui.plan.sheet import NOTHING, Sheet
@@ -28,26 +32,59 @@ if TYPE_CHECKING:
 
 LOOK = 5.0
 """Seconds between two looks for profiles and clusters."""
+_SIZES: list[tuple[int, str]] | None = [(0, "-narrow"), (150, "-wide")]
+"""From how many columns on the memory stands beside the stages."""
 
 
 class PlanPage(Page):
     """Fields above, the plan below.
 
     Attributes:
-        planned: What is shown; None before there is something.
+        planned: The plan that is shown; None before there is one.
         suite: The file of its suite; None before that is written.
     """
 
     NAME = "plan"
-    HELP = look.HELP
-    CHANGES = look.CHANGES
-    BINDINGS = look.KEYS
-    DEFAULT_CSS = look.CSS
+    HELP = """\
+How to cut a model over a cluster. Above stand a profile, a cluster and the batch; enter plans, in a
+process of its own that escape stops. Below stand the stages, the other ways to train the same
+beside the plan, the memory of each stage, and one step of it, which + and - draw longer or shorter.
+F4 writes a suite that runs the plan and opens it, F5 writes it and runs it: then what was measured
+stands beside what was predicted."""
+    CHANGES = frozenset({"emit", "verify"})
+    BINDINGS: ClassVar[list[BindingType]] = [
+        key("plan.choose", "f2,o", "choose", "Choose", "Choose a profile or a cluster", show=True),
+        key("plan.plan", "f3,enter", "plan", "Plan", "Plan what the fields say", show=True),
+        key("plan.emit", "f4,e", "emit", "Emit", "Write a suite that runs the plan", show=True),
+        key("plan.verify", "f5", "verify", "Verify", "Run the plan, to compare it", show=True),
+        key("plan.mode", "m", "mode", "Mode", "Plan as best can be, or as DAPPLE's planner does"),
+        key("plan.longer", "plus,equals_sign", "zoom(2)", "Longer", "Draw the step longer"),
+        key("plan.shorter", "minus", "zoom(-2)", "Shorter", "Draw the step shorter"),
+        key("plan.stop", "escape", "stop", "Stop", "Stop planning, or leave the fields"),
+    ]
+    DEFAULT_CSS = """
+    PlanPage #sheet { height: 1fr; scrollbar-size-vertical: 1; }
+    PlanPage #sheet:focus { background: $surface; }
+    PlanPage #said { height: auto; padding: 1 2; }
+    PlanPage #said.wrong { color: $text-error; }
+    PlanPage #upper { height: auto; layout: vertical; }
+    PlanPage.-wide #upper { layout: horizontal; }
+    PlanPage .column { height: auto; width: 1fr; }
+    PlanPage.-wide #left { width: 3fr; }
+    PlanPage.-wide #right { width: 2fr; }
+    PlanPage #sheet .pane {
+        height: auto; background: $surface; border-subtitle-color: $text-muted;
+    }
+    PlanPage .words { height: auto; }
+    PlanPage #headline { height: auto; margin-bottom: 1; }
+    PlanPage StackedBars { height: auto; }
+    PlanPage .away { display: none; }
+    """
     AUTO_FOCUS = "#sheet"
-    HORIZONTAL_BREAKPOINTS = look.SIZES
+    HORIZONTAL_BREAKPOINTS = _SIZES
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, context: ConsoleContext) -> None:
+        super().__init__(context)
         self.planned: Planned | None = None
         self.suite: Path | None = None
         self._since: float | None = None
@@ -57,7 +94,7 @@ class PlanPage(Page):
 
     def compose_body(self) -> ComposeResult:
         """Return the fields and the sheet."""
-        opening = self.console_app.opening
+        opening = self.context.opening
         yield PlanForm(opening.folder, opening.home)
         yield Sheet()
 
@@ -70,12 +107,8 @@ class PlanPage(Page):
 
     @property
     def sheet(self) -> Sheet:
-        """What was planned."""
+        """The pane of the plan."""
         return self.query_one(Sheet)
-
-    def complain(self, sentence: str) -> None:
-        """Say what is wrong."""
-        self.app.notify(sentence, severity="error", timeout=8, markup=False)
 
     # What goes on
 
@@ -89,7 +122,7 @@ class PlanPage(Page):
         self._look_at_run()
 
     async def _look(self) -> None:
-        found = await asyncio.to_thread(near_files, self.console_app.opening.folder)
+        found = await asyncio.to_thread(near_files, self.context.opening.folder)
         if self.is_mounted:
             self.form.offer(found)
 
@@ -100,11 +133,11 @@ class PlanPage(Page):
 
     def await_run(self, path: Path) -> None:
         """Show what a run of this suite measures, when it has ended."""
-        self._awaited = (path, self.console_app.feed)
+        self._awaited = (path, self.context.feed)
         self.sheet.await_run(f"… {path.name} runs; its figures stand here when it has ended")
 
     def _look_at_run(self) -> None:
-        feed = self.console_app.feed
+        feed = self.context.feed
         if self._awaited is None or self.planned is None or feed is None or not feed.ended:
             return
         path, before = self._awaited
@@ -158,9 +191,6 @@ class PlanPage(Page):
 
     # Actions
 
-    def _begin(self, action: Callable[..., Awaitable[object]], *more: object) -> None:
-        self.run_worker(partial(action, self, *more), group="action")
-
     def action_stop(self) -> None:
         """Stop planning; else leave the fields."""
         if self._since is not None:
@@ -172,7 +202,24 @@ class PlanPage(Page):
     def action_choose(self) -> None:
         """Choose a cluster where its field has the focus, else a profile."""
         focused = self.focused.id if self.focused is not None else None
-        self._begin(choosing.choose, CLUSTER if focused == CLUSTER else PROFILE)
+        self.begin(self._choose, CLUSTER if focused == CLUSTER else PROFILE)
+
+    async def _choose(self, field: str) -> None:
+        """Ask for a profile or a cluster, and put it into its field."""
+        opening = self.context.opening
+        if field == CLUSTER:
+            choices = await asyncio.to_thread(clusters, opening.folder, opening.home)
+        else:
+            choices = await asyncio.to_thread(profiles, opening.folder)
+        if not choices:
+            self.complain(
+                "there is no profile near; measure one: spbench profile resnet --out FILE"
+            )
+            return
+        title = "Cluster to plan for" if field == CLUSTER else "Profile to plan"
+        chosen = await self.app.push_screen_wait(Chooser(title, choices))
+        if chosen is not None:
+            self.form.put(field, chosen)
 
     def action_mode(self) -> None:
         """Change the mode."""
@@ -182,10 +229,55 @@ class PlanPage(Page):
         """Draw the step longer or shorter."""
         self.sheet.zoom(factor)
 
+    # The suite of the plan
+
     def action_emit(self) -> None:
         """Write a suite that runs the plan, and open it."""
-        self._begin(running.emit)
+        self.begin(self._emit)
+
+    async def _emit(self) -> None:
+        path = await self._written()
+        if path is not None:
+            self.context.open_suite(path)
 
     def action_verify(self) -> None:
-        """Run the plan."""
-        self._begin(running.verify)
+        """Run the plan; its suite is written where there is none yet."""
+        self.begin(self._verify)
+
+    async def _verify(self) -> None:
+        path = self.suite or await self._written()
+        if path is None:
+            return
+        if self.context.starting:
+            self.complain("not started: another run is just being started")
+            return
+        self.await_run(path)
+        self.context.start_suite(path)
+
+    async def _written(self) -> Path | None:
+        """Ask for a file and write the plan's suite into it; None where that was not done."""
+        planned = self.planned
+        if planned is None:
+            self.complain("nothing is planned yet: enter plans what the fields say")
+            return None
+        made = (planned.plan, planned.profile, planned.cluster)
+        folder = self.context.opening.folder
+        try:
+            suite = await asyncio.to_thread(emitted, *made, folder / "plan.yaml")
+            start = "suites/" if (folder / "suites").is_dir() else ""
+            question = f"File of the suite that runs the plan on {suite.ranks} ranks:"
+            proposed = f"{start}{suite.suite.name}.yaml"
+            name = await self.app.push_screen_wait(AskLine(question, proposed))
+            if name is None:
+                return None
+            path = folder / Path(name).expanduser()
+            path = path.with_suffix(path.suffix or ".yaml")
+            if not await self.may_write(path):
+                return None
+            await asyncio.to_thread(write_whole, path, suite.text)
+        except SpbenchError as error:
+            self.complain(str(error))
+            return None
+        self.suite = path
+        self.app.notify(f"{path}: {suite.ranks} ranks", title="written", markup=False)
+        return path

@@ -11,7 +11,7 @@ from spbench.planner.request import Planned
 from spbench.planner.simulation.stage_memory import StageMemory, wholes
 from spbench.record.number_formatting import number
 from spbench.tui.widgets.stacked_bars import Bar
-from spbench.tui.widgets.table_columns import Cell, Column
+from spbench.tui.widgets.table_columns import Column, TableCell
 
 STAGES = (
     Column("stage", "stage", 5, "right"),
@@ -42,7 +42,7 @@ PARTS = ("parameters", "activations", "working")
 _CLOSE = 0.9
 """The part of a device's memory from which the figure is marked."""
 
-Row = Sequence[Cell | str]
+Row = Sequence[TableCell | str]
 
 
 def stage_rows(planned: Planned) -> list[Row]:
@@ -58,7 +58,12 @@ def stage_rows(planned: Planned) -> list[Row]:
 def way_rows(plan: Plan) -> list[Row]:
     """Return a row for each way, the plan's own marked."""
     return [
-        (Cell(name, "accent") if name == THIS_PLAN else name, step, speedup, Cell(reason, "muted"))
+        (
+            TableCell(name, "accent") if name == THIS_PLAN else name,
+            step,
+            speedup,
+            TableCell(reason, "muted"),
+        )
         for name, step, speedup, reason in ways_cells(plan)
     ]
 
@@ -81,12 +86,12 @@ def memory_bars(planned: Planned) -> tuple[list[Bar], bool]:
     return bars, of_devices
 
 
-def _memory_cell(memory: StageMemory) -> Cell:
+def _memory_cell(memory: StageMemory) -> TableCell:
     if memory.capacity is None:
-        return Cell(_size(memory.peak))
+        return TableCell(_size(memory.peak))
     full = memory.peak / memory.capacity
     style = "failed" if full > 1 else "slow" if full > _CLOSE else ""
-    return Cell(f"{_size(memory.peak)} of {_size(memory.capacity)}", style)
+    return TableCell(f"{_size(memory.peak)} of {_size(memory.capacity)}", style)
 
 
 def _size(count: float) -> str:

@@ -13,7 +13,6 @@ from spbench.planner.output.plan_words import elsewhere_words, headlines
 from spbench.planner.output.verification import Verified
 from spbench.planner.plans import Plan
 from spbench.planner.request import Planned
-from spbench.tui.plan.fixed_rows import FixedRows, fill
 from spbench.tui.plan.plan_rows import (
     MEASURED,
     PARTS,
@@ -25,6 +24,7 @@ from spbench.tui.plan.plan_rows import (
     way_rows,
 )
 from spbench.tui.plan.step_pane import StepPane
+from spbench.tui.widgets.fixed_rows import FixedRows, fill
 from spbench.tui.widgets.line_table import LineTable
 from spbench.tui.widgets.stacked_bars import StackedBars
 from spbench.tui.widgets.table_columns import Column
@@ -122,4 +122,4 @@ parameters, kept activations and the running pass take of each stage's devices. 
 
 
 def _table(id: str, columns: tuple[Column, ...]) -> LineTable:
-    return LineTable(columns, FixedRows(columns, ()), id=id)
+    return LineTable(columns, FixedRows(columns), id=id)

@@ -16,7 +16,7 @@ from spbench.report.recorded import RecordedRun
 from spbench.tui.results.cells import duration, figure, status_span
 from spbench.tui.signs import ROOMY, status_cell, without_keys
 from spbench.tui.widgets.line_table import LineTable
-from spbench.tui.widgets.table_columns import Cell, Column
+from spbench.tui.widgets.table_columns import Column, TableCell
 
 _COLUMNS = (
     Column("status", "status", 11),
@@ -30,7 +30,7 @@ _COLUMNS = (
 _TIME = "time_ms"
 
 
-class CaseRows:
+class RecordedCaseRows:
     """Rows of the cases of one run, in the suite's order.
 
     Args:
@@ -50,7 +50,7 @@ class CaseRows:
         """Return nothing: what was recorded stays."""
         return None
 
-    def cells(self, key: Hashable) -> Sequence[Cell | str]:
+    def cells(self, key: Hashable) -> Sequence[TableCell | str]:
         """Return the case's cells."""
         case = self._of(key)
         return (
@@ -58,9 +58,9 @@ class CaseRows:
             without_keys(case.id) if self._short else case.id,
             str(case.np),
             figure(self.sort_value(key, "time")),
-            Cell(figure(self.sort_value(key, "limit")), "muted"),
+            TableCell(figure(self.sort_value(key, "limit")), "muted"),
             _checks(case),
-            Cell(case.reason or "", "muted"),
+            TableCell(case.reason or "", "muted"),
         )
 
     def sort_value(self, key: Hashable, column: str) -> Any:
@@ -86,12 +86,12 @@ def _passed(case: CasePart) -> int:
     return sum(check.status == "passed" for check in case.checks)
 
 
-def _checks(case: CasePart) -> Cell:
+def _checks(case: CasePart) -> TableCell:
     if not case.checks:
-        return Cell("")
+        return TableCell("")
     passed = _passed(case)
     style = "passed" if passed == len(case.checks) else "failed"
-    return Cell(f"{passed}/{len(case.checks)}", style)
+    return TableCell(f"{passed}/{len(case.checks)}", style)
 
 
 class CasesView(Vertical):
@@ -113,7 +113,7 @@ show."""
 
     def compose(self) -> ComposeResult:
         yield Static("", id="run-words", markup=False)
-        yield LineTable(_COLUMNS, CaseRows(), id="cases", empty="no case was recorded")
+        yield LineTable(_COLUMNS, RecordedCaseRows(), id="cases", empty="no case was recorded")
         yield Static("", id="case-words", markup=False)
 
     @property
@@ -137,7 +137,7 @@ show."""
             self._show_rows()
 
     def _show_rows(self) -> None:
-        self.table.set_rows(CaseRows(self.run, self.size.width < ROOMY))
+        self.table.set_rows(RecordedCaseRows(self.run, self.size.width < ROOMY))
         self._tell_case()
 
     def on_line_table_highlighted(self, event: LineTable.Highlighted) -> None:

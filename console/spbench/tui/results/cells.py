@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from spbench.record.number_formatting import number
 from spbench.record.runs.history import RUNNING, UNFINISHED
 from spbench.tui.signs import signed
-from spbench.tui.widgets.table_columns import Cell
+from spbench.tui.widgets.table_columns import TableCell
 
 _COLOURS = {
     "passed": "$text-success",
@@ -29,12 +29,12 @@ def status_span(status: str) -> tuple[str, str]:
     return signed(status), _COLOURS.get(status, "$text-muted")
 
 
-def outcome_cell(outcome: str | None) -> Cell:
+def outcome_cell(outcome: str | None) -> TableCell:
     """Return what a metric has become: sign, word and colour; nothing where it was not judged."""
     if outcome is None:
-        return Cell("")
+        return TableCell("")
     sign, style = _OUTCOMES[outcome]
-    return Cell(f"{sign} {outcome}", style)
+    return TableCell(f"{sign} {outcome}", style)
 
 
 def figure(value: float | None) -> str:

@@ -18,7 +18,7 @@ from spbench.report.tables import comparison_remarks, notes
 from spbench.tui.results.cells import figure, outcome_cell, status_span
 from spbench.tui.signs import ROOMY, without_keys
 from spbench.tui.widgets.line_table import LineTable
-from spbench.tui.widgets.table_columns import Cell, Column
+from spbench.tui.widgets.table_columns import Column, TableCell
 
 _COLUMNS = (
     Column("case", "case", 14, flexible=True),
@@ -58,7 +58,7 @@ class CompareRows:
         """Return nothing: a comparison stays."""
         return None
 
-    def cells(self, key: Hashable) -> Sequence[Cell | str]:
+    def cells(self, key: Hashable) -> Sequence[TableCell | str]:
         """Return the row's cells."""
         _, row = self._rows[key]
         return (
@@ -69,7 +69,7 @@ class CompareRows:
             "" if row.unit == "1" else row.unit,
             "" if row.ratio is None else f"{number(row.ratio)}x",
             outcome_cell(row.outcome),
-            Cell(self.note(key), "muted"),
+            TableCell(self.note(key), "muted"),
         )
 
     def sort_value(self, key: Hashable, column: str) -> Any:

@@ -11,9 +11,9 @@ from spbench.errors import SpbenchError
 from spbench.record.runs.history import RunSummary
 from spbench.report.compare import compare
 from spbench.report.recorded import RecordedRun
-from spbench.tui.results.details import Details
 from spbench.tui.results.library import Library
 from spbench.tui.results.views import View
+from spbench.tui.results.views_pane import ViewsPane
 
 MOST_RUNS = 200
 """Runs over which a metric is plotted."""
@@ -24,7 +24,7 @@ _Answer = TypeVar("_Answer")
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is to be shown.
+    """A view, and the runs that it is to show.
 
     Attributes:
         run: The run under the cursor.
@@ -43,59 +43,59 @@ def of_suite(runs: Sequence[RunSummary], suite: str) -> tuple[RunSummary, ...]:
     return tuple(run for run in runs if run.suite == suite)[:MOST_RUNS]
 
 
-async def fill(details: Details, library: Library, wanted: Wanted) -> None:
-    """Read what is wanted and show it; what cannot be read is told in its place."""
-    try:
-        run = await _aside(details, library.load, wanted.run.folder)
-    except SpbenchError as error:
-        details.show_nothing(str(error))
-        return
-    details.cases.show_run(run)
-    if wanted.view is View.COMPARE:
-        await _compare(details, library, run, wanted.other)
-    elif wanted.view is View.RUNS:
-        runs = await _read_all(details, library, wanted.history)
-        details.plot.show_runs(runs, details.cases.chosen())
-    elif wanted.view is View.PARAMETER:
-        details.plot.show_parameter(run, details.cases.chosen())
+class ViewFiller:
+    """Reads what a view is to show, and gives it to the view."""
 
+    def __init__(self, views: ViewsPane, library: Library) -> None:
+        self._views, self._library = views, library
 
-async def _compare(
-    details: Details, library: Library, run: RecordedRun, other: RunSummary | None
-) -> None:
-    if other is None or other.id == run.summary.id:
-        details.compare.show_comparison(None)
-        return
-    try:
-        a = await _aside(details, library.load, other.folder)
-    except SpbenchError as error:
-        details.compare.show_comparison(None, str(error))
-        return
-    details.compare.show_comparison(await _aside(details, compare, a, run))
-
-
-async def _read_all(
-    details: Details, library: Library, history: tuple[RunSummary, ...]
-) -> list[RecordedRun]:
-    """Read run after run; those that cannot be read are passed over."""
-    runs = []
-    for count, summary in enumerate(history, 1):
-        details.show_reading(f"reading {count} of {len(history)} runs…")
+    async def fill(self, wanted: Wanted) -> None:
+        """Read what is wanted and show it; what cannot be read is told in its place."""
+        views = self._views
         try:
-            runs.append(await _aside(details, library.load, summary.folder))
-        except SpbenchError:
-            continue
-    return runs
+            run = await self._aside(self._library.load, wanted.run.folder)
+        except SpbenchError as error:
+            views.show_nothing(str(error))
+            return
+        views.cases.show_run(run)
+        if wanted.view is View.COMPARE:
+            await self._compare(run, wanted.other)
+        elif wanted.view is View.RUNS:
+            views.plot.show_runs(await self._read_all(wanted.history), views.cases.chosen())
+        elif wanted.view is View.PARAMETER:
+            views.plot.show_parameter(run, views.cases.chosen())
 
+    async def _compare(self, run: RecordedRun, other: RunSummary | None) -> None:
+        view = self._views.compare
+        if other is None or other.id == run.summary.id:
+            view.show_comparison(None)
+            return
+        try:
+            a = await self._aside(self._library.load, other.folder)
+        except SpbenchError as error:
+            view.show_comparison(None, str(error))
+            return
+        view.show_comparison(await self._aside(compare, a, run))
 
-async def _aside(
-    details: Details,
-    function: Callable[_Given, _Answer],
-    *given: _Given.args,
-    **named: _Given.kwargs,
-) -> _Answer:
-    """Call a function in a thread; what comes back once the console closes finds no view."""
-    answer = await asyncio.to_thread(function, *given, **named)
-    if not details.app.is_running:
-        raise asyncio.CancelledError
-    return answer
+    async def _read_all(self, history: tuple[RunSummary, ...]) -> list[RecordedRun]:
+        """Read run after run; those that cannot be read are passed over."""
+        runs = []
+        for count, summary in enumerate(history, 1):
+            self._views.show_reading(f"reading {count} of {len(history)} runs…")
+            try:
+                runs.append(await self._aside(self._library.load, summary.folder))
+            except SpbenchError:
+                continue
+        return runs
+
+    async def _aside(
+        self,
+        function: Callable[_Given, _Answer],
+        *given: _Given.args,
+        **named: _Given.kwargs,
+    ) -> _Answer:
+        """Call a function in a thread; what comes back once the console closes finds no view."""
+        answer = await asyncio.to_thread(function, *given, **named)
+        if not self._views.app.is_running:
+            raise asyncio.CancelledError
+        return answer

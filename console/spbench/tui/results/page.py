@@ -10,21 +10,24 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Container
-from textual.widgets import Input
 from textual.worker import Worker
 
+from spbench.errors import SpbenchError
+from spbench.record.runs.folder import write_whole
 from spbench.record.runs.history import RUNNING, RunSummary
-from spbench.tui.page import Page
-from spbench.tui.results import keys
+from spbench.report.compare import RunComparison
+from spbench.report.recorded import RecordedRun
+from spbench.tui.context import ConsoleContext
+from spbench.tui.page import Page, key
 from spbench.tui.results.case_screen import CaseScreen
 from spbench.tui.results.counting import Counting
-from spbench.tui.results.details import Details
-from spbench.tui.results.exporting import export
-from spbench.tui.results.filling import Wanted, fill, of_suite
+from spbench.tui.results.export_dialog import ExportDialog
+from spbench.tui.results.exporting import exported, named
+from spbench.tui.results.filling import ViewFiller, Wanted, of_suite
 from spbench.tui.results.library import Library, run_before
 from spbench.tui.results.runs_pane import RunsPane
 from spbench.tui.results.views import View, ViewTab
-from spbench.tui.results.watching import attach, replay
+from spbench.tui.results.views_pane import ViewsPane
 from spbench.tui.widgets.line_table import LineTable
 
 LOOK = 2.0
@@ -45,12 +48,29 @@ class ResultsPage(Page):
     """Runs with a filter, one run's cases, two runs side by side, plots, export."""
 
     NAME = "results"
-    HELP = keys.HELP
+    HELP = """\
+Recorded runs and what they measured. Tab goes from the runs to the view at the right, v to the
+next view: the cases of the run under the cursor, two runs side by side, a metric over runs, a
+metric over a swept parameter."""
     CHANGES = frozenset({"export"})
     AUTO_FOCUS = "#runs"
     HORIZONTAL_BREAKPOINTS = _WIDTHS
     VERTICAL_BREAKPOINTS = _HEIGHTS
-    BINDINGS: ClassVar[list[BindingType]] = keys.KEYS
+    BINDINGS: ClassVar[list[BindingType]] = [
+        key("results.open", "o", "open", "Open", "Show the run on the Run page", show=True),
+        key("results.mark", "space", "mark", "Mark", "Mark the run to compare with", show=True),
+        key("results.view", "v", "view", "View", "Show the next view", show=True),
+        key("results.filter", "slash", "filter", "Filter", "Filter the runs", show=True),
+        key("results.export", "e", "export", "Export", "Write what is shown to a file", show=True),
+        key("results.compare", "c", "compare", "Compare", "Compare the marked run with this one"),
+        key("results.metric", "m", "metric", "Metric", "Plot the next metric"),
+        key("results.parameter", "p", "parameter", "Parameter", "Plot over the next parameter"),
+        key("results.next-case", "n", "case(1)", "Next case", "Show the next case"),
+        key("results.last-case", "N", "case(-1)", "Last case", "Show the case before"),
+        key("results.replay", "r", "replay", "Replay", "Play the recorded run again"),
+        key("results.attach", "a", "attach", "Attach", "Watch a run that still goes on"),
+        key("results.copy", "y", "copy", "Copy id", "Copy the run's id"),
+    ]
     # not DEFAULT_CSS: the console's own rule gives lines of text a border
     CSS = "RunsPane Input, RunsPane Input:focus { border: none; height: 1; padding: 0; }"
     DEFAULT_CSS = """
@@ -58,12 +78,12 @@ class ResultsPage(Page):
     ResultsPage.-narrow #body { layout: vertical; }
     ResultsPage.-narrow RunsPane { width: 100%; height: 9; }
     ResultsPage.-narrow.-tall RunsPane { height: 18; }
-    ResultsPage.-narrow Details { width: 100%; height: 1fr; }
+    ResultsPage.-narrow ViewsPane { width: 100%; height: 1fr; }
     """
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._library = Library(self.console_app.opening.home)
+    def __init__(self, context: ConsoleContext) -> None:
+        super().__init__(context)
+        self._library = Library(context.opening.home)
         self._counting = Counting(self._library)
         self._runs: list[RunSummary] = []
         self._view = View.CASES
@@ -75,15 +95,15 @@ class ResultsPage(Page):
         """Return the runs and the views."""
         with Container(id="body"):
             yield RunsPane(self._library.passed, str(self._library.home))
-            yield Details()
+            yield ViewsPane()
 
     @property
     def _pane(self) -> RunsPane:
         return self.query_one(RunsPane)
 
     @property
-    def _details(self) -> Details:
-        return self.query_one(Details)
+    def _views(self) -> ViewsPane:
+        return self.query_one(ViewsPane)
 
     # The runs
 
@@ -123,7 +143,7 @@ class ResultsPage(Page):
         if event.table is self._pane.table:
             self.action_open()
             return
-        case = self._details.case_of(event)
+        case = self._views.case_of(event)
         if case is not None:
             self.app.push_screen(CaseScreen(case))
 
@@ -139,15 +159,15 @@ class ResultsPage(Page):
         await asyncio.sleep(_SETTLED)
         if not self.app.is_running:
             return
-        run, details = self._pane.highlighted(), self._details
+        run, views = self._pane.highlighted(), self._views
         self._filled = run
         if run is None:
-            details.show_nothing("no run is chosen")
+            views.show_nothing("no run is chosen")
             return
         began = time.monotonic()
-        details.show_reading("reading…")
-        await fill(details, self._library, self._wanted(run))
-        details.show_reading("")
+        views.show_reading("reading…")
+        await ViewFiller(views, self._library).fill(self._wanted(run))
+        views.show_reading("")
         self._pane.table.update_rows()
         self._filled_at = time.monotonic()
         self._cost = self._filled_at - began
@@ -159,7 +179,7 @@ class ResultsPage(Page):
 
     def _show(self, view: View) -> None:
         self._view = view
-        self._details.show_view(view)
+        self._views.show_view(view)
         self._fill()
 
     def on_view_tab_clicked(self, event: ViewTab.Clicked) -> None:
@@ -177,28 +197,22 @@ class ResultsPage(Page):
     def action_metric(self) -> None:
         """Plot the next metric; the first time, plot one."""
         if self._view in (View.RUNS, View.PARAMETER):
-            self._details.plot.next_metric()
+            self._views.plot.next_metric()
         else:
             self._show(View.RUNS)
 
     def action_parameter(self) -> None:
         """Plot over the next swept parameter; the first time, over one."""
         if self._view is View.PARAMETER:
-            self._details.plot.next_parameter()
+            self._views.plot.next_parameter()
         else:
             self._show(View.PARAMETER)
 
     def action_case(self, way: int) -> None:
         """Go to another case of the run."""
-        self._details.cases.table.action_move(way)
+        self._views.cases.table.action_move(way)
 
     # What is done with a run
-
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Leave the filter's key to the filter where that is open."""
-        if action == "filter" and isinstance(self.focused, Input):
-            return False
-        return super().check_action(action, parameters)
 
     def _chosen(self) -> RunSummary | None:
         run = self._pane.highlighted()
@@ -221,25 +235,47 @@ class ResultsPage(Page):
         """Show the run on the Run page; one that goes on is followed there."""
         run = self._chosen()
         if run:
-            self.console_app.watch_run(run.folder)
+            self.context.watch_run(run.folder)
 
     def action_attach(self) -> None:
         """Follow the run under the cursor if it goes on, else the newest that does."""
-        attach(self.console_app, self._runs, self._pane.highlighted())
+        going, run = [run for run in self._runs if run.verdict == RUNNING], self._pane.highlighted()
+        if going:
+            self.context.watch_run((run if run in going else going[0]).folder)
+        else:
+            self.app.notify("no run is going on", severity="warning")
 
     def action_replay(self) -> None:
         """Play the run again, as fast as it was."""
         run = self._chosen()
-        if run:
-            replay(self.console_app, run)
+        if run and run.verdict == RUNNING:
+            self.app.notify("this run still goes on; o shows it", severity="warning")
+        elif run:
+            self.context.replay_run(run.folder, 1.0)
 
     def action_export(self) -> None:
         """Write the run, or the comparison where that is shown, to a file."""
-        what = self._details.recorded(self._view)
+        what = self._views.recorded(self._view)
         if what:
-            self.run_worker(export(self.console_app, what), group="export")
+            self.run_worker(self._export(what), group="export")
         else:
             self._chosen()
+
+    async def _export(self, what: RecordedRun | RunComparison) -> None:
+        """Ask for format and file, and write; a file that is there is replaced only after a yes."""
+        name, stem = named(what)
+        dialog = ExportDialog(name, self.context.opening.folder / stem)
+        chosen = await self.app.push_screen_wait(dialog)
+        if chosen is None or not await self.may_write(chosen.path):
+            return
+        try:
+            text = await asyncio.to_thread(exported, what, chosen.kind)
+            await asyncio.to_thread(write_whole, chosen.path, text)
+        except SpbenchError as error:
+            title, why = "not exported", str(error)
+            self.app.notify(why, title=title, severity="error", timeout=10, markup=False)
+        else:
+            self.app.notify(f"written to {chosen.path}", title="exported", markup=False)
 
     def action_copy(self) -> None:
         """Copy the run's id."""

@@ -8,7 +8,7 @@ from typing import Any
 from spbench.record.runs.history import RUNNING, RunSummary
 from spbench.tui.results.cells import duration, moment
 from spbench.tui.signs import status_cell
-from spbench.tui.widgets.table_columns import Cell, Column
+from spbench.tui.widgets.table_columns import Column, TableCell
 
 COLUMNS = (
     Column("mark", "", 1),
@@ -49,18 +49,18 @@ class RunRows:
         run = self._runs[key]
         return run.verdict, self._took(run), self._passed(run.id), run.id == self.marked
 
-    def cells(self, key: Hashable) -> Sequence[Cell | str]:
+    def cells(self, key: Hashable) -> Sequence[TableCell | str]:
         """Return the run's cells."""
         run = self._runs[key]
         return (
-            Cell("a" if run.id == self.marked else "", "accent"),
+            TableCell("a" if run.id == self.marked else "", "accent"),
             moment(run.started, self._now),
             run.suite,
             status_cell(run.verdict),
             self._passed(run.id),
             self._took(run),
             run.host or "",
-            Cell(run.id, "muted"),
+            TableCell(run.id, "muted"),
         )
 
     def sort_value(self, key: Hashable, column: str) -> Any:

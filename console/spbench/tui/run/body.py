@@ -7,12 +7,13 @@ from textual.containers import Container, Horizontal, Vertical
 from textual.geometry import Size
 from textual.widgets import Input, Static
 
-from spbench.tui.run import case_rows, rank_cells
+from spbench.tui.run.case_rows import COLUMNS
 from spbench.tui.run.charts import HistogramPane, TimeLinePane
 from spbench.tui.run.log_view import LogView
-from spbench.tui.run.no_rows import NoRows
 from spbench.tui.run.pane import Pane
+from spbench.tui.run.rank_cells import rank_columns
 from spbench.tui.run.words import WordsPanel
+from spbench.tui.widgets.fixed_rows import FixedRows
 from spbench.tui.widgets.line_table import LineTable
 from spbench.tui.widgets.rank_strip import RankStrip
 
@@ -84,15 +85,16 @@ class Body(Container):
         with Vertical(id="left"):
             yield Pane(
                 "cases",
-                LineTable(case_rows.COLUMNS, NoRows(), id="cases", empty=NO_CASES),
+                LineTable(COLUMNS, FixedRows(COLUMNS), id="cases", empty=NO_CASES),
                 id="cases-pane",
             )
             yield Pane("words", WordsPanel(id="words"), id="words-pane")
+        columns = rank_columns(())
         with Vertical(id="right"):
             yield RankStrip(id="strip")
             yield Pane(
                 "ranks",
-                LineTable(rank_cells.rank_columns(()), NoRows(), id="ranks", empty=NO_RANKS),
+                LineTable(columns, FixedRows(columns), id="ranks", empty=NO_RANKS),
                 id="ranks-pane",
             )
             with Horizontal(id="filter"):

@@ -11,7 +11,7 @@ from spbench.record.case_state import CaseState
 from spbench.tui.feed import Feed
 from spbench.tui.run.cells import GOING_ON, figure
 from spbench.tui.signs import status_cell, without_keys
-from spbench.tui.widgets.table_columns import Cell, Column
+from spbench.tui.widgets.table_columns import Column, TableCell
 
 COLUMNS = (
     Column("status", "status", 12),
@@ -46,7 +46,7 @@ class CaseRow:
     limit: float | None
     checks: tuple[int, int]
 
-    def cells(self) -> list[Cell | str]:
+    def cells(self) -> list[TableCell | str]:
         """Return its cells, in the columns' order."""
         passed, told = self.checks
         about = "~" if self.so_far and self.p50 is not None else ""
@@ -56,8 +56,8 @@ class CaseRow:
             str(self.ranks),
             "" if self.done is None else f"{self.done:.0%}",
             about + figure(self.p50),
-            Cell(figure(self.limit), "muted"),
-            Cell(f"{passed}/{told}", "failed" if passed < told else "passed") if told else "",
+            TableCell(figure(self.limit), "muted"),
+            TableCell(f"{passed}/{told}", "failed" if passed < told else "passed") if told else "",
         ]
 
     def value(self, column: str) -> Any:
@@ -69,7 +69,7 @@ class CaseRow:
         return getattr(self, names.get(column, column))
 
 
-class CaseRows:
+class RunCaseRows:
     """The rows of all cases; those that are judged are made once.
 
     Attributes:
@@ -142,7 +142,7 @@ class CaseRows:
         """Return the row itself: it is equal as long as its cells are."""
         return self._rows[str(key)]
 
-    def cells(self, key: Hashable) -> Sequence[Cell | str]:
+    def cells(self, key: Hashable) -> Sequence[TableCell | str]:
         """Return the cells of a case."""
         return self._rows[str(key)].cells()
 

@@ -6,11 +6,10 @@ from abc import abstractmethod
 from collections import OrderedDict
 
 from spbench.record.case_state import CaseState
-from spbench.record.histogram import Histogram as Samples
-from spbench.record.histogram import bins
+from spbench.record.histogram import Histogram, bins
 from spbench.record.timeline import MetricTimeline
 from spbench.tui.run.pane import Pane
-from spbench.tui.widgets.histogram import Histogram
+from spbench.tui.widgets.histogram import HistogramChart
 from spbench.tui.widgets.timeline import TimeLine
 
 KEPT = 8
@@ -24,7 +23,7 @@ class Counted:
 
     def __init__(self, case: CaseState, metric: str, rank: int | None) -> None:
         self.case = case
-        self.samples = Samples(case, metric, rank)
+        self.samples = Histogram(case, metric, rank)
         self.timeline = MetricTimeline(case, metric, rank)
 
 
@@ -61,11 +60,11 @@ class HistogramPane(ChartPane):
     """The histogram in its frame."""
 
     def __init__(self) -> None:
-        super().__init__("samples", Histogram(id="histogram"), id="histogram-pane")
+        super().__init__("samples", HistogramChart(id="histogram"), id="histogram-pane")
 
     def show(self, counted: Counted, metric: str, whose: str) -> None:
         """Show a metric's samples."""
-        chart, samples = self.query_one(Histogram), counted.samples
+        chart, samples = self.query_one(HistogramChart), counted.samples
         samples.update()
         if not samples:
             self.clear()
@@ -78,7 +77,7 @@ class HistogramPane(ChartPane):
 
     def clear(self) -> None:
         self.say("samples")
-        self.query_one(Histogram).update((), (), "")
+        self.query_one(HistogramChart).update((), (), "")
 
 
 class TimeLinePane(ChartPane):

@@ -23,7 +23,7 @@ from spbench.record.shares import shares
 from spbench.record.state import RankState
 from spbench.tui.feed import Feed
 from spbench.tui.run.bars import case_bars, rank_bars, without_bars
-from spbench.tui.run.watched import Watched
+from spbench.tui.run.selection import RunSelection
 from spbench.tui.signs import signed
 from spbench.tui.widgets.stacked_bars import StackedBars
 
@@ -31,7 +31,7 @@ Line = tuple[str, str]
 """What it is, and its text."""
 
 
-class Details(ModalScreen[None]):
+class DetailsScreen(ModalScreen[None]):
     """Names and texts below each other, then bars; a traceback stands last, as it came."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -39,14 +39,14 @@ class Details(ModalScreen[None]):
         Binding("y", "copy", "Copy", id="details.copy", tooltip="Copy it all"),
     ]
     DEFAULT_CSS = """
-    Details { align: center middle; }
-    Details > Vertical {
+    DetailsScreen { align: center middle; }
+    DetailsScreen > Vertical {
         width: 110; max-width: 96%; height: auto; max-height: 90%; padding: 0 1;
         background: $panel; border: round $primary; border-subtitle-color: $text-muted;
     }
-    Details VerticalScroll { height: auto; max-height: 100%; }
-    Details Static { height: auto; }
-    Details StackedBars { height: auto; margin-top: 1; background: $panel; }
+    DetailsScreen VerticalScroll { height: auto; max-height: 100%; }
+    DetailsScreen Static { height: auto; }
+    DetailsScreen StackedBars { height: auto; margin-top: 1; background: $panel; }
     """
 
     def __init__(
@@ -78,11 +78,11 @@ class Details(ModalScreen[None]):
         self.notify("copied", timeout=2)
 
 
-def case_details(feed: Feed, case_id: str) -> Details:
+def case_details(feed: Feed, case_id: str) -> DetailsScreen:
     """Return what is known of a case, its traceback where it ended in an error."""
     case = feed.state.cases[case_id]
     lines = list(_case_lines(case, feed.status_of(case)))
-    return Details(case_id, lines, case_bars(case), case.verdict.traceback or "")
+    return DetailsScreen(case_id, lines, case_bars(case), case.verdict.traceback or "")
 
 
 def _case_lines(case: CaseState, status: str) -> Iterator[Line]:
@@ -118,12 +118,12 @@ def _all_passed(case: CaseState, check: str) -> bool:
     return all(result.passed for result in case.measured.checks[check].values())
 
 
-def rank_details(watched: Watched, rank: int) -> Details:
+def rank_details(selection: RunSelection, rank: int) -> DetailsScreen:
     """Return where a rank runs, and how its checks came out in the case that is shown."""
-    case = watched.case
-    live = watched.feed.state.ranks.get(rank) if case is watched.running else None
+    case = selection.case
+    live = selection.feed.state.ranks.get(rank) if case is selection.running else None
     bars = rank_bars(case, rank) if case else []
-    return Details(f"rank {rank}", list(_rank_lines(case, rank, live)), bars)
+    return DetailsScreen(f"rank {rank}", list(_rank_lines(case, rank, live)), bars)
 
 
 def _rank_lines(case: CaseState | None, rank: int, live: RankState | None) -> Iterator[Line]:

@@ -20,7 +20,7 @@ from spbench.tui.widgets.fitting import cells, fit
 BAR = 16
 
 
-class Part(NamedTuple):
+class HeadlinePart(NamedTuple):
     """A piece of a line; where there is no room for it, it is cut or else left out."""
 
     text: str
@@ -28,7 +28,7 @@ class Part(NamedTuple):
     cut: bool = False
 
 
-class Rate:
+class EventRate:
     """Events a second, over the last second or longer."""
 
     def __init__(self) -> None:
@@ -56,7 +56,7 @@ class Headline(Static):
     def __init__(self) -> None:
         super().__init__("", id="headline", markup=False)
         self._feed: Feed | None = None
-        self._rate = Rate()
+        self._rate = EventRate()
         self._shown: object = None
 
     def show(self, feed: Feed, paused: bool, worst: Word | None) -> None:
@@ -68,7 +68,7 @@ class Headline(Static):
             worst: The most pressing sentence, where the page has no room for words.
         """
         if feed is not self._feed:
-            self._feed, self._rate = feed, Rate()
+            self._feed, self._rate = feed, EventRate()
         self._rate.look(feed.events)
         lines = (_first(feed, self._rate.value), _second(feed, paused, worst))
         width = max(1, self.content_size.width)
@@ -78,48 +78,51 @@ class Headline(Static):
             self.update(text, layout=False)
 
 
-def _first(feed: Feed, rate: float) -> list[Part]:
+def _first(feed: Feed, rate: float) -> list[HeadlinePart]:
     run, cases = feed.state.run, feed.state.cases.values()
     if run is None:
         why = feed.failure or "waiting for the run's first events ..."
-        return [Part(why, "$text-error" if feed.failure else MUTED, cut=True)]
+        return [HeadlinePart(why, "$text-error" if feed.failure else MUTED, cut=True)]
     done, total = sum(case.status not in GOING_ON for case in cases), len(cases)
     filled = BAR * done // max(1, total)
     return [
-        Part(run.suite, "bold", cut=True),
-        Part(signed(feed.status) + _elsewhere(feed), f"bold {colour(feed.status)}"),
-        Part(f"{'█' * filled}{'░' * (BAR - filled)} {done}/{total} cases", "$text-primary"),
-        Part(_duration(max(0.0, (run.finished or feed.now) - run.started))),
-        Part("" if feed.ended else f"{rate:,.0f} events/s", MUTED),
-        Part(run.id, MUTED),
+        HeadlinePart(run.suite, "bold", cut=True),
+        HeadlinePart(signed(feed.status) + _elsewhere(feed), f"bold {colour(feed.status)}"),
+        HeadlinePart(f"{'█' * filled}{'░' * (BAR - filled)} {done}/{total} cases", "$text-primary"),
+        HeadlinePart(_duration(max(0.0, (run.finished or feed.now) - run.started))),
+        HeadlinePart("" if feed.ended else f"{rate:,.0f} events/s", MUTED),
+        HeadlinePart(run.id, MUTED),
     ]
 
 
-def _second(feed: Feed, paused: bool, worst: Word | None) -> list[Part]:
+def _second(feed: Feed, paused: bool, worst: Word | None) -> list[HeadlinePart]:
     replay = replay_words(feed) if isinstance(feed.source, ReplaySource) else ""
-    parts = [Part("PAUSED" if paused else "", "bold reverse"), Part(replay, "$text-accent")]
+    parts = [
+        HeadlinePart("PAUSED" if paused else "", "bold reverse"),
+        HeadlinePart(replay, "$text-accent"),
+    ]
     if worst is not None:
-        return [*parts, Part(worst.line, colour(worst.kind), cut=True)]
+        return [*parts, HeadlinePart(worst.line, colour(worst.kind), cut=True)]
     return [*parts, *_launched(feed.state)]
 
 
-def _launched(state: RunState) -> Iterator[Part]:
+def _launched(state: RunState) -> Iterator[HeadlinePart]:
     if not state.jobs:
         return
     job = state.jobs[max(state.jobs)]
     hosts = len({rank.host for rank in state.ranks.values()})
     where = f" on {hosts} host{'s' * (hosts != 1)}" if hosts else ""
-    yield Part(f"job {job.number}: {job.np} ranks{where}")
+    yield HeadlinePart(f"job {job.number}: {job.np} ranks{where}")
     if job.oversubscribed:
-        yield Part("more ranks than cores: times are not the hardware's", "$text-warning")
-    yield Part(f"{job.launcher}, {job.version}", MUTED)
+        yield HeadlinePart("more ranks than cores: times are not the hardware's", "$text-warning")
+    yield HeadlinePart(f"{job.launcher}, {job.version}", MUTED)
 
 
 def _elsewhere(feed: Feed) -> str:
     return f" on {feed.elsewhere}" if feed.elsewhere and not feed.ended else ""
 
 
-def _fitting(parts: Iterable[Part], width: int) -> Content:
+def _fitting(parts: Iterable[HeadlinePart], width: int) -> Content:
     """As many of the parts as fit in a line, the first ones first."""
     chosen: list[tuple[str, str]] = []
     room = width

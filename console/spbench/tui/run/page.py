@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -10,18 +11,37 @@ from textual.binding import BindingType
 from textual.events import Resize
 from textual.widgets import Input, Static
 
-from spbench.tui.feed import Feed
-from spbench.tui.page import Page
-from spbench.tui.run import changing, keys, replaying
+from spbench.engine import background
+from spbench.errors import SpbenchError
+from spbench.record.runs.folder import RunFolder
+from spbench.tui.context import ConsoleContext
+from spbench.tui.feed import Feed, ReplaySource
+from spbench.tui.page import Page, key
+from spbench.tui.run import replaying
 from spbench.tui.run.body import Body
 from spbench.tui.run.details import case_details, rank_details
 from spbench.tui.run.headline import Headline
-from spbench.tui.run.offering import offered
-from spbench.tui.run.pane import zoom
-from spbench.tui.run.showing import Showing
-from spbench.tui.run.watched import Watched
+from spbench.tui.run.pane import Pane
+from spbench.tui.run.presenter import RunPresenter
+from spbench.tui.run.selection import RunSelection
 from spbench.tui.widgets.line_table import LineTable
 from spbench.tui.widgets.rank_strip import RankStrip
+
+NO_RUN = """\
+No run is watched.
+
+1  compose a suite and run it
+3  look at a recorded run, or play it again
+
+A run that is started in a shell is found too: `spbench run SUITE` there, then open the console.
+`spbench tui --demo` plays a recorded run and needs no MPI."""
+STARTING = "… starting the run"
+_OF_A_REPLAY = frozenset({"play", "speed"})
+_OF_A_RUN = _OF_A_REPLAY | {
+    *("pause", "filter", "panel", "cancel", "again", "follow", "slowest"),
+    *("metric", "logs", "next_failed", "copy", "back"),
+}
+"""The actions that there is nothing to do for without a replay, or without a run."""
 
 
 class RunPage(Page):
@@ -33,35 +53,65 @@ class RunPage(Page):
     """
 
     NAME = "run"
-    HELP = keys.HELP
+    HELP = """\
+The run that is watched: its cases, and the ranks of the case that runs.
+Choose a case to see the ranks that it has left, f follows the running one again.
+Choose a rank for its charts and logs, Escape goes back to all ranks. Tab and a click change panes.
+~ marks the time of a case that still runs: it is the typical rank's so far."""
     CHANGES = frozenset({"cancel", "again"})
-    BINDINGS: ClassVar[list[BindingType]] = keys.KEYS
+    BINDINGS: ClassVar[list[BindingType]] = [
+        key(
+            "run.pause",
+            "space",
+            "pause",
+            "Pause",
+            "Hold table and charts; counters go on",
+            show=True,
+        ),
+        key(
+            "run.filter", "slash", "filter", "Filter", "Show the ranks that match words", show=True
+        ),
+        key("run.panel", "v", "panel", "Panel", "The next panel below the ranks", show=True),
+        key("run.cancel", "x", "cancel", "Cancel", "Cancel the run; asks first", show=True),
+        key("run.again", "r", "again", "Again", "Start the same run again; asks first", show=True),
+        key("run.follow", "f", "follow", "Follow", "Show the running case, from now on"),
+        key("run.slowest", "o", "slowest", "Slowest", "Slowest ranks first, or by number again"),
+        key("run.metric", "m", "metric", "Metric", "The next metric in the charts"),
+        key("run.logs", "l", "logs", "Logs", "What the chosen rank has said, or all"),
+        key("run.next-failed", "n", "next_failed", "Next failed", "The next rank that failed"),
+        key("run.copy", "y", "copy", "Copy", "Copy the chosen rank's row, or the words"),
+        key("run.zoom", "z", "zoom", "Zoom", "Let the focused pane fill the page, or not"),
+        key("run.play", "p", "play", "Play", "Stop a replay, or go on"),
+        key("run.faster", "plus,equals_sign", "speed(True)", "Faster", "Play a replay faster"),
+        key("run.slower", "minus", "speed(False)", "Slower", "Play a replay slower"),
+        key("run.back", "escape", "back", "All ranks", "Leave filter, then the chosen rank"),
+    ]
     ALLOW_IN_MAXIMIZED_VIEW = "TabBar,Headline,Footer"
     DEFAULT_CSS = """
     RunPage #no-run { width: 100%; height: 1fr; content-align: center middle; }
     RunPage Headline, RunPage Body { display: none; }
     """
 
-    def __init__(self) -> None:
-        self._showing: Showing | None = None
+    def __init__(self, context: ConsoleContext) -> None:
+        self._presenter: RunPresenter | None = None
         self.opened: Feed | None = None
         self.startable = False
         self._keys_for: object = None
-        super().__init__()
+        super().__init__(context)
 
     @property
-    def showing(self) -> Showing:
-        """What is shown of the run; there must be one."""
-        assert self._showing is not None
-        return self._showing
+    def presenter(self) -> RunPresenter:
+        """The presenter of the run that is shown; there must be one."""
+        assert self._presenter is not None
+        return self._presenter
 
     @property
-    def _watched(self) -> Watched:
-        return self.showing.watched
+    def _selection(self) -> RunSelection:
+        return self.presenter.selection
 
     def compose_body(self) -> ComposeResult:
         """Return what stands here while no run is watched, and the panes of one, not shown yet."""
-        yield Static(keys.NO_RUN, id="no-run", markup=False)
+        yield Static(NO_RUN, id="no-run", markup=False)
         yield Headline()
         yield Body()
 
@@ -69,17 +119,17 @@ class RunPage(Page):
 
     def refresh_page(self) -> None:
         """Take in what the feed has by now."""
-        feed = self.console_app.feed
+        feed = self.context.feed
         if feed is None:
-            starting = self.console_app.starting
-            self.query_one("#no-run", Static).update(keys.STARTING if starting else keys.NO_RUN)
+            words = STARTING if self.context.starting else NO_RUN
+            self.query_one("#no-run", Static).update(words)
             return
         if self.opened is not feed:
             self._open(feed)
-        self.showing.tick()
+        self.presenter.tick()
         self._show_headline()
         self._find_medians()
-        keys_for = (self.console_app.run_goes_on(), feed, feed.elsewhere, self.startable)
+        keys_for = (self.context.run_goes_on(), feed, feed.elsewhere, self.startable)
         if keys_for != self._keys_for:
             self._keys_for = keys_for
             self.refresh_bindings()
@@ -91,92 +141,102 @@ class RunPage(Page):
         self.query_one(Headline).display = body.display = True
         body.fit(self.size)
         body.close_filter()
-        self.opened, self._showing = feed, Showing(body, Watched(feed))
-        self._showing.ranks.focus()
-        self.call_after_refresh(self._showing.all)
+        self.opened, self._presenter = feed, RunPresenter(body, RunSelection(feed))
+        self._presenter.ranks.focus()
+        self.call_after_refresh(self._presenter.all)
         self.startable = False
         self.run_worker(self._find_suite(feed), group="suite", exclusive=True)
 
     async def _find_suite(self, feed: Feed) -> None:
         """Offer to start the run again where its suite is there."""
-        here = self.console_app.opening.folder
-        self.startable = await asyncio.to_thread(changing.startable, feed.folder, here)
+        here = self.context.opening.folder
+        self.startable = await asyncio.to_thread(_startable, feed.folder, here)
 
     def _show_headline(self) -> None:
-        body, words = self.query_one(Body), self.showing.words
+        body, words = self.query_one(Body), self.presenter.words
         seen = body.has_class("-wide") or body.panel == "words"
         worst = words[0] if words and words[0].kind != "note" and not seen else None
-        self.query_one(Headline).show(self._watched.feed, self.showing.paused, worst)
+        self.query_one(Headline).show(self._selection.feed, self.presenter.paused, worst)
 
     def _find_medians(self) -> None:
-        cases = self._watched.cases
+        cases = self._selection.cases
         if cases.behind and not any(worker.group == "medians" for worker in self.workers):
             self.run_worker(cases.find_medians(), group="medians")
 
     def on_resize(self, event: Resize) -> None:
         """Lay the panes out for the new size."""
-        if self._showing is not None:
+        if self._presenter is not None:
             self.query_one(Body).fit(event.size)
-            self.call_after_refresh(self._showing.all)
+            self.call_after_refresh(self._presenter.all)
 
     def watch_maximized(self) -> None:
         """Give a pane that fills the page all its lines, and the others theirs again."""
-        if self._showing is not None:
-            self.call_after_refresh(self._showing.all)
+        if self._presenter is not None:
+            self.call_after_refresh(self._presenter.all)
 
     # What the reader chooses
 
     def on_line_table_highlighted(self, message: LineTable.Highlighted) -> None:
         """Show the case, or the rank in charts and logs, that the reader has chosen."""
-        if self._showing is None or not self._showing.chosen_by_reader(message):
+        if self._presenter is None or not self._presenter.chosen_by_reader(message):
             return
-        if message.table is self._showing.cases:
-            self._watched.choose(str(message.key))
+        if message.table is self._presenter.cases:
+            self._selection.choose(str(message.key))
             self._show_case()
         elif isinstance(message.key, int):
-            self._watched.rank = message.key
-            self._showing.soon()
+            self._selection.rank = message.key
+            self._presenter.soon()
 
     def _show_case(self) -> None:
         """Show the chosen case with all its ranks; what stood still goes on."""
-        self._watched.rank = None
-        self.showing.pause(False)
-        self.showing.soon()
+        self._selection.rank = None
+        self.presenter.pause(False)
+        self.presenter.soon()
 
     def on_line_table_chosen(self, message: LineTable.Chosen) -> None:
         """Tell all that is known of a case or a rank."""
-        if message.table is self.showing.cases:
-            self.app.push_screen(case_details(self._watched.feed, str(message.key)))
+        if message.table is self.presenter.cases:
+            self.app.push_screen(case_details(self._selection.feed, str(message.key)))
         elif isinstance(message.key, int):
-            self.app.push_screen(rank_details(self._watched, message.key))
+            self.app.push_screen(rank_details(self._selection, message.key))
 
     def on_rank_strip_chosen(self, message: RankStrip.Chosen) -> None:
         """Show the rank everywhere."""
         self._choose_rank(message.rank)
 
     def _choose_rank(self, rank: int | None) -> None:
-        self._watched.rank = rank
+        self._selection.rank = rank
         if rank is not None:
-            self.showing.put(self.showing.ranks, rank)
-        self.showing.soon()
+            self.presenter.put(self.presenter.ranks, rank)
+        self.presenter.soon()
 
     def on_input_changed(self, message: Input.Changed) -> None:
         """Filter as the words are typed."""
-        self.showing.filter(message.value)
+        self.presenter.filter(message.value)
 
     def on_input_submitted(self, message: Input.Submitted) -> None:
         """Go back to the ranks that match."""
-        self.showing.ranks.focus()
+        self.presenter.ranks.focus()
 
     # Actions
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Leave out what there is no run for, and what is only for runs of another kind."""
-        return offered(self, action) and super().check_action(action, parameters)
+        return self._offers(action) and super().check_action(action, parameters)
+
+    def _offers(self, action: str) -> bool:
+        feed = self.opened
+        if feed is None:
+            return action not in _OF_A_RUN
+        if action in _OF_A_REPLAY:
+            return isinstance(feed.source, ReplaySource)
+        if action == "cancel":
+            return self.context.run_goes_on() and feed.elsewhere is None
+        return action != "again" or self.startable
 
     def action_pause(self) -> None:
         """Hold what is shown of the ranks, or let it go on."""
-        self.showing.pause(not self.showing.paused)
+        self.presenter.pause(not self.presenter.paused)
 
     def action_filter(self) -> None:
         """Ask for words that a rank's row must have."""
@@ -185,67 +245,100 @@ class RunPage(Page):
     def action_panel(self) -> None:
         """Show the next panel below the ranks."""
         self.query_one(Body).next_panel()
-        self.call_after_refresh(self.showing.all)
+        self.call_after_refresh(self.presenter.all)
 
     def action_logs(self) -> None:
         """Show the logs below the ranks, or what was there before."""
         self.query_one(Body).show_panel("logs")
-        self.call_after_refresh(self.showing.all)
+        self.call_after_refresh(self.presenter.all)
 
     def action_cancel(self) -> None:
-        """Ask whether to cancel the run."""
-        changing.cancel(self.console_app, self._watched.feed.folder)
+        """Ask whether to cancel the run, and let it end as by Ctrl-C."""
+        self.begin(self._cancel, self._selection.feed.folder)
+
+    async def _cancel(self, folder: RunFolder) -> None:
+        question = f"Cancel the run {folder.id}? Its ranks are ended; what was measured is kept."
+        if await self.asked(question, "Cancel it", "Let it run"):
+            try:
+                await asyncio.to_thread(background.cancel, folder)
+                self.app.notify("the run is being cancelled", timeout=4)
+            except SpbenchError as error:
+                self.complain(str(error), timeout=10)
 
     def action_again(self) -> None:
-        """Ask whether to start the run again."""
-        changing.again(self.console_app, self._watched.feed.folder)
+        """Ask whether to start a run with the same words."""
+        self.begin(self._again, self._selection.feed.folder)
+
+    async def _again(self, folder: RunFolder) -> None:
+        more = " The one that is watched goes on." if self.context.run_goes_on() else ""
+        question = f"Start {folder.id} again, as a new run?{more}"
+        if await self.asked(question, "Start", "Leave it"):
+            try:
+                words = await asyncio.to_thread(background.again, folder)
+                where = await asyncio.to_thread(background.started_in, folder)
+                self.context.start_run(words, where)
+            except SpbenchError as error:
+                self.complain(str(error), timeout=10)
 
     def action_follow(self) -> None:
         """Show the running case, and each that comes after it."""
-        self._watched.following = True
+        self._selection.following = True
         self._show_case()
-        self.showing.all()
+        self.presenter.all()
 
     def action_slowest(self) -> None:
         """Sort by slowness, or by number again."""
-        self.showing.sort_by_slowness()
+        self.presenter.sort_by_slowness()
 
     def action_metric(self) -> None:
         """Show the next metric in the charts."""
-        self._watched.next_metric()
-        self.showing.soon()
+        self._selection.next_metric()
+        self.presenter.soon()
 
     def action_next_failed(self) -> None:
         """Choose the next rank that failed."""
-        rank = self._watched.next_failed()
+        rank = self._selection.next_failed()
         if rank is None:
             self.notify("no rank has failed in this case", timeout=3)
         else:
-            self.showing.ranks.focus()
+            self.presenter.ranks.focus()
             self._choose_rank(rank)
 
     def action_copy(self) -> None:
         """Copy the words where they have the focus, else the row under the cursor."""
-        text = self.showing.text_of(self.focused)
+        text = self.presenter.text_of(self.focused)
         if text:
             self.app.copy_to_clipboard(text)
             self.notify("copied", timeout=2)
 
     def action_zoom(self) -> None:
         """Let the pane that has the focus fill the page, or give the others room again."""
-        zoom(self)
+        nodes = self.focused.ancestors_with_self if self.focused is not None else ()
+        pane = next((node for node in nodes if isinstance(node, Pane)), None)
+        if self.maximized is not None:
+            self.minimize()
+        elif pane is not None:
+            # Set before: a page that one pane fills does not notice its new height.
+            pane.styles.height = "1fr"
+            self.maximize(pane, container=False)
 
     def action_play(self) -> None:
         """Stop a replay, or let it go on."""
-        replaying.toggle(self._watched.feed)
+        replaying.toggle(self._selection.feed)
 
     def action_speed(self, faster: bool) -> None:
         """Play a replay faster or slower."""
-        replaying.change_speed(self._watched.feed, faster)
+        replaying.change_speed(self._selection.feed, faster)
 
     def action_back(self) -> None:
         """Leave the filter, and then the chosen rank."""
         if self.query_one(Body).close_filter():
-            self.showing.ranks.focus()
+            self.presenter.ranks.focus()
         else:
             self._choose_rank(None)
+
+
+def _startable(folder: RunFolder, here: Path) -> bool:
+    """Whether the suite of a run is there, so that it can be started again; looks at files."""
+    file = folder.read_json("run.json").get("file")
+    return isinstance(file, str) and ((background.started_in(folder) or here) / file).is_file()

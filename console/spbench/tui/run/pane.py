@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from textual.containers import Vertical
 from textual.content import Content
-from textual.screen import Screen
 from textual.widget import Widget
 
 
@@ -28,15 +27,3 @@ class Pane(Vertical):
     def frame(self, lines: bool) -> None:
         """Draw the frame's lines, or leave them out."""
         self.set_class(lines, "pane")
-
-
-def zoom(page: Screen[None]) -> None:
-    """Let the pane that has the focus fill the page, or give the others room again."""
-    nodes = page.focused.ancestors_with_self if page.focused is not None else ()
-    pane = next((node for node in nodes if isinstance(node, Pane)), None)
-    if page.maximized is not None:
-        page.minimize()
-    elif pane is not None:
-        # Set before: a page that one pane fills does not notice its new height.
-        pane.styles.height = "1fr"
-        page.maximize(pane, container=False)

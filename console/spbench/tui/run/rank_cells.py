@@ -12,7 +12,7 @@ from spbench.record.places import PlaceName, place_words
 from spbench.record.rank_rows import RankRow
 from spbench.tui.run.cells import figure
 from spbench.tui.signs import status_cell
-from spbench.tui.widgets.table_columns import Cell, Column
+from spbench.tui.widgets.table_columns import Column, TableCell
 
 _RANK = Column("rank", "rank", 5, "right")
 _HOST = Column("host", "host", 9, rank=2)
@@ -52,18 +52,18 @@ def _place_column(place: PlaceName) -> Column:
     return Column(PLACE + place.name, place.name, width, rank=4 if place.differs else 7)
 
 
-def no_cells(places: Sequence[PlaceName]) -> list[Cell | str]:
+def no_cells(places: Sequence[PlaceName]) -> list[TableCell | str]:
     """Return the cells of a rank that is not there."""
     return [""] * len(rank_columns(places))
 
 
-def rank_cells(row: RankRow, places: Sequence[PlaceName]) -> list[Cell | str]:
+def rank_cells(row: RankRow, places: Sequence[PlaceName]) -> list[TableCell | str]:
     """Return the cells of a row, in the order of `rank_columns`."""
     return [
         str(row.rank),
         row.host,
         *(row.place.get(place.name, "") for place in places),
-        Cell(row.phase, _PHASES.get(row.phase, "")),
+        TableCell(row.phase, _PHASES.get(row.phase, "")),
         str(row.iterations or ""),
         *(figure(value) for value in (row.last, row.p50, row.p95, row.p99)),
         _skew(row.skew),
@@ -72,11 +72,11 @@ def rank_cells(row: RankRow, places: Sequence[PlaceName]) -> list[Cell | str]:
     ]
 
 
-def _skew(skew: float | None) -> Cell | str:
+def _skew(skew: float | None) -> TableCell | str:
     if skew is None:
         return ""
     if is_slow(skew):
-        return Cell(f"{skew:.2f}x slow", "slow")
+        return TableCell(f"{skew:.2f}x slow", "slow")
     return f"{skew:.2f}x"
 
 

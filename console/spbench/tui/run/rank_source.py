@@ -19,7 +19,7 @@ from spbench.tui.run.rank_cells import (
     rank_columns,
     row_text,
 )
-from spbench.tui.widgets.table_columns import Cell, Column
+from spbench.tui.widgets.table_columns import Column, TableCell
 
 _BROKEN = ("error", "lost")
 
@@ -33,7 +33,7 @@ LOOKS = 10
 class _Drawn(NamedTuple):
     stamp: int
     version: int
-    cells: list[Cell | str]
+    cells: list[TableCell | str]
 
 
 class RankSource(ABC):
@@ -141,7 +141,7 @@ class RankSource(ABC):
         """Return what changes with the cells: a row that only differs unseen is not drawn again."""
         return self._draw(_rank(key)).version
 
-    def cells(self, key: Hashable) -> Sequence[Cell | str]:
+    def cells(self, key: Hashable) -> Sequence[TableCell | str]:
         """Return a rank's cells."""
         return self._draw(_rank(key)).cells
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from spbench.suites.case import Case
 from spbench.suites.edit.outline import EntryLines
-from spbench.tui.widgets.table_columns import Cell, Column
+from spbench.tui.widgets.table_columns import Column, TableCell
 
 COLUMNS = (
     Column("case", "case", 16, flexible=True),
@@ -22,7 +22,7 @@ ALL_SLOTS = "all"
 
 
 @dataclass(frozen=True, slots=True)
-class CaseRows:
+class SuiteCaseRows:
     """The rows; equal cases have equal rows, so that only changed ones are drawn again."""
 
     cases: Sequence[Case] = ()
@@ -46,16 +46,16 @@ class CaseRows:
         case = self._by_id[key]
         return case.benchmark, case.np, self.line(case), self.current
 
-    def cells(self, key: Hashable) -> Sequence[Cell | str]:
+    def cells(self, key: Hashable) -> Sequence[TableCell | str]:
         """Return id, benchmark, ranks and line."""
         case = self._by_id[key]
         ranks = ALL_SLOTS if case.np is None else str(case.np)
         style = "" if self.current else "muted"
         return [
-            Cell(case.id, style),
-            Cell(case.benchmark, style or "accent"),
-            Cell(ranks, style),
-            Cell(str(self.line(case)), "muted"),
+            TableCell(case.id, style),
+            TableCell(case.benchmark, style or "accent"),
+            TableCell(ranks, style),
+            TableCell(str(self.line(case)), "muted"),
         ]
 
     def sort_value(self, key: Hashable, column: str) -> Any:

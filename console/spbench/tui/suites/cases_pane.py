@@ -12,7 +12,7 @@ from textual.message import Message
 from textual.timer import Timer
 
 from spbench.suites.case import Case
-from spbench.tui.suites.case_rows import COLUMNS, CaseRows
+from spbench.tui.suites.case_rows import COLUMNS, SuiteCaseRows
 from spbench.tui.suites.command import NO_CASE, CommandPane
 from spbench.tui.suites.problems import counted
 from spbench.tui.suites.reading import Reading, command_of
@@ -39,7 +39,7 @@ class CasesPane(Vertical):
 
     def __init__(self, id: str) -> None:
         super().__init__(id=id)
-        self._rows = CaseRows()
+        self._rows = SuiteCaseRows()
         self._reading: Reading | None = None
         self._pause: Timer | None = None
         self._placed: object = None  # the row that the page, not the user, went to
@@ -61,9 +61,9 @@ class CasesPane(Vertical):
     def show(self, reading: Reading, line: int) -> None:
         """Show the cases of a text; where it has errors, those of before stay, and say so."""
         if reading.problems:
-            self._rows = CaseRows(self._rows.cases, self._rows.spans, current=False)
+            self._rows = SuiteCaseRows(self._rows.cases, self._rows.spans, current=False)
         else:
-            self._rows = CaseRows(reading.cases, reading.spans)
+            self._rows = SuiteCaseRows(reading.cases, reading.spans)
             self._reading = reading
         self.query_one(LineTable).set_rows(self._rows)
         self._entitle()
@@ -72,7 +72,7 @@ class CasesPane(Vertical):
 
     def forget(self) -> None:
         """Show no cases: another file was opened."""
-        self._rows, self._reading = CaseRows(), None
+        self._rows, self._reading = SuiteCaseRows(), None
         self.query_one(LineTable).set_rows(self._rows)
         self.query_one(CommandPane).show(NO_CASE)
 

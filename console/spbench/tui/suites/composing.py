@@ -1,12 +1,8 @@
-"""Cases of the Suites page: composed and edited in a form, and removed.
-
-Each function is a step of an action and may ask the user; a worker runs it.
-"""
+"""Cases of the Suites page: composed and edited in a form, and removed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
 
 from spbench.errors import SpbenchError, UsageError, did_you_mean
 from spbench.suites.edit.compose import (
@@ -19,39 +15,105 @@ from spbench.suites.edit.compose import (
     replace_case,
 )
 from spbench.suites.edit.outline import Outline
+from spbench.tui.chooser import Choice, Chooser
 from spbench.tui.dialogs import Confirm
-from spbench.tui.suites.chooser import Choice, Chooser
-from spbench.tui.suites.form import CaseForm
-from spbench.tui.suites.preview import Write
+from spbench.tui.suites.form.case_form import CaseForm
+from spbench.tui.suites.form.preview import Write
+from spbench.tui.suites.text_pane import TextPane
 from spbench_core.catalog import BENCHMARKS
 from spbench_core.catalog.benchmark import Benchmark
 
-if TYPE_CHECKING:
-    from spbench.tui.suites.page import SuitesPage
 
+class CaseComposer:
+    """Changes the cases of a text as the user asks; each of its actions runs in a worker.
 
-async def compose_case(page: SuitesPage) -> None:
-    """Ask for a benchmark, show its form, and write the case below the one at the cursor."""
-    pane = page.text_pane
-    if pane.document is None:
-        page.complain("no suite is open: choose one of the files, or make one with Ctrl+N")
-        return
-    text, line, suite = pane.editor.text, pane.editor.cursor_line, pane.document.path.stem
+    Args:
+        pane: The text.
+        complain: Says what is wrong.
+    """
 
-    def write(draft: CaseDraft) -> Edited:
-        return insert_case(text, draft, line, suite)
+    def __init__(self, pane: TextPane, complain: Callable[[str], None]) -> None:
+        self._pane, self._complain = pane, complain
 
-    try:
-        names = [str(item.data.get("name")) for item in Outline(text).items]
-    except UsageError as error:
-        page.complain(str(error))
-        return
-    choices = [Choice(entry.name, entry.summary) for entry in BENCHMARKS.values()]
-    chosen = await page.app.push_screen_wait(Chooser("Benchmark of the new case", choices))
-    if chosen is not None:
-        benchmark = BENCHMARKS[chosen]
-        draft = CaseDraft(_unlike(names, chosen.rpartition(".")[2]), chosen)
-        await _edit(page, benchmark, draft, write, "Insert")
+    async def compose(self) -> None:
+        """Ask for a benchmark, show its form, and write the case below the one at the cursor."""
+        document, editor = self._pane.document, self._pane.editor
+        if document is None:
+            self._complain("no suite is open: choose one of the files, or make one with Ctrl+N")
+            return
+        text, line, suite = editor.text, editor.cursor_line, document.path.stem
+
+        def write(draft: CaseDraft) -> Edited:
+            return insert_case(text, draft, line, suite)
+
+        try:
+            names = [str(item.data.get("name")) for item in Outline(text).items]
+        except UsageError as error:
+            self._complain(str(error))
+            return
+        choices = [Choice(entry.name, entry.summary) for entry in BENCHMARKS.values()]
+        chooser = Chooser("Benchmark of the new case", choices)
+        chosen = await self._pane.app.push_screen_wait(chooser)
+        if chosen is not None:
+            draft = CaseDraft(_unlike(names, chosen.rpartition(".")[2]), chosen)
+            await self._fill_in(BENCHMARKS[chosen], draft, write, "Insert")
+
+    async def edit(self) -> None:
+        """Show the case at the cursor in its form, and change its text."""
+        text = self._pane.editor.text
+        try:
+            index = self._entry()
+            draft = draft_of(text, index)
+            benchmark = _benchmark(draft)
+        except SpbenchError as error:
+            self._complain(str(error))
+            return
+
+        def write(changed: CaseDraft) -> Edited:
+            return replace_case(text, index, changed)
+
+        await self._fill_in(benchmark, draft, write, "Change")
+
+    async def _fill_in(
+        self, benchmark: Benchmark, draft: CaseDraft, write: Write, verb: str
+    ) -> None:
+        document = self._pane.document
+        assert document is not None  # the case is in it
+        form = CaseForm(benchmark, draft, write, document.path, verb)
+        edited = await self._pane.app.push_screen_wait(form)
+        if edited is not None:
+            self._pane.editor.change(edited.text, edited.line)
+
+    async def remove(self) -> None:
+        """Take the case at the cursor out of the text, after a question."""
+        editor = self._pane.editor
+        text = editor.text
+        try:
+            index = self._entry()
+            edited = remove_case(text, index)
+        except SpbenchError as error:
+            self._complain(str(error))
+            return
+        name = Outline(text).items[index].children().get("name")
+        told = f"the case {name[1].text}" if name else f"case entry {index + 1}"
+        question = f"Remove {told} from the text? (Ctrl+Z takes it back.)"
+        if await self._pane.app.push_screen_wait(Confirm(question, "Remove", "Keep")):
+            editor.change(edited.text, edited.line)
+
+    def _entry(self) -> int:
+        """Return the entry at the cursor, from 0.
+
+        Raises:
+            UsageError: There is none.
+        """
+        editor = self._pane.editor
+        Outline(editor.text)  # says what is wrong where the text is no YAML
+        index = entry_at(editor.text, editor.cursor_line)
+        if index is None:
+            raise UsageError(
+                "no case is at the cursor: go to a line of one, or choose it in the table"
+            )
+        return index
 
 
 def _unlike(names: Iterable[str], name: str) -> str:
@@ -62,68 +124,9 @@ def _unlike(names: Iterable[str], name: str) -> str:
     return free
 
 
-async def edit_case(page: SuitesPage) -> None:
-    """Show the case at the cursor in its form, and change its text."""
-    text = page.text_pane.editor.text
-    try:
-        index = _entry(page)
-        draft = draft_of(text, index)
-        benchmark = _benchmark(draft)
-    except SpbenchError as error:
-        page.complain(str(error))
-        return
-
-    def write(changed: CaseDraft) -> Edited:
-        return replace_case(text, index, changed)
-
-    await _edit(page, benchmark, draft, write, "Change")
-
-
 def _benchmark(draft: CaseDraft) -> Benchmark:
     entry = BENCHMARKS.get(draft.benchmark)
     if entry is None:
         near = did_you_mean(draft.benchmark, BENCHMARKS)
         raise UsageError(f"unknown benchmark {draft.benchmark!r}{near}; mend its name in the text")
     return entry
-
-
-async def _edit(
-    page: SuitesPage, benchmark: Benchmark, draft: CaseDraft, write: Write, verb: str
-) -> None:
-    document = page.text_pane.document
-    assert document is not None  # the case is in it
-    form = CaseForm(benchmark, draft, write, document.path, verb)
-    edited = await page.app.push_screen_wait(form)
-    if edited is not None:
-        page.text_pane.editor.change(edited.text, edited.line)
-
-
-async def remove(page: SuitesPage) -> None:
-    """Take the case at the cursor out of the text, after a question."""
-    editor = page.text_pane.editor
-    text = editor.text
-    try:
-        index = _entry(page)
-        edited = remove_case(text, index)
-    except SpbenchError as error:
-        page.complain(str(error))
-        return
-    name = Outline(text).items[index].children().get("name")
-    told = f"the case {name[1].text}" if name else f"case entry {index + 1}"
-    question = f"Remove {told} from the text? (Ctrl+Z takes it back.)"
-    if await page.app.push_screen_wait(Confirm(question, "Remove", "Keep")):
-        editor.change(edited.text, edited.line)
-
-
-def _entry(page: SuitesPage) -> int:
-    """Return the entry at the cursor, from 0.
-
-    Raises:
-        UsageError: There is none.
-    """
-    editor = page.text_pane.editor
-    Outline(editor.text)  # says what is wrong where the text is no YAML
-    index = entry_at(editor.text, editor.cursor_line)
-    if index is None:
-        raise UsageError("no case is at the cursor: go to a line of one, or choose it in the table")
-    return index

@@ -2,63 +2,134 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from functools import partial
+import asyncio
 from pathlib import Path
+from typing import ClassVar
 
 from textual.app import ComposeResult
+from textual.binding import BindingType
 from textual.containers import Container, Horizontal
 from textual.content import Content
 from textual.widgets import Tree
 
 from spbench.engine.plan import Request
-from spbench.tui.page import Page
-from spbench.tui.suites import composing, look, saving, starting
+from spbench.errors import SpbenchError
+from spbench.suites.case import Case
+from spbench.suites.inject import faults_of
+from spbench.tui.chooser import Choice, Chooser
+from spbench.tui.dialogs import AskLine
+from spbench.tui.page import Page, key
 from spbench.tui.suites.cases_pane import CasesPane
 from spbench.tui.suites.command import CommandPane
-from spbench.tui.suites.document import SuiteDocument
+from spbench.tui.suites.composing import CaseComposer
+from spbench.tui.suites.document import SuiteDocument, new_document, open_document
+from spbench.tui.suites.problems import counted
 from spbench.tui.suites.text_pane import TextPane
 from spbench.tui.suites.tree import SuiteTree
+from spbench_core.catalog import COMMON_FAULTS
+
+_SIZES: list[tuple[int, str]] | None = [(0, "-narrow"), (100, "-normal"), (160, "-wide")]
+"""From how many columns on the files are shown unasked, and all stands side by side."""
 
 
 class SuitesPage(Page):
     """Suite files, a text, its cases and their commands."""
 
     NAME = "suites"
-    HELP = look.HELP
-    CHANGES = look.CHANGES
-    BINDINGS = look.KEYS
-    DEFAULT_CSS = look.CSS
+    HELP = """\
+Compose a suite, see the cases that it expands to and the exact launch command of each, and run
+it. On the left the suite files, then the text with its problems, then the cases and the command
+of the chosen one: the case at the cursor is chosen, and choosing a case goes to its line.
+Letters work wherever no text is typed; in the editor use the function keys, or Escape first.
+What starts a run at once has no letter: F5 and F6."""
+    CHANGES = frozenset(
+        {"compose", "run_all", "run_case", "save", "edit", "inject", "remove", "new"}
+    )
+    BINDINGS: ClassVar[list[BindingType]] = [
+        key(
+            "suites.files",
+            "f2,t",
+            "toggle_files",
+            "Files",
+            "Show or hide the suite files",
+            show=True,
+        ),
+        key("suites.compose", "f4,c", "compose", "Compose", "Add a case with a form", show=True),
+        key(
+            "suites.run-all", "f5", "run_all", "Run all", "Save, and run the whole suite", show=True
+        ),
+        key(
+            "suites.run-case",
+            "f6",
+            "run_case",
+            "Run case",
+            "Save, and run the chosen case",
+            show=True,
+        ),
+        key("suites.save", "ctrl+s", "save", "Save", "Write the text into its file"),
+        key("suites.edit", "f3,e", "edit", "Edit case", "Edit the case at the cursor in a form"),
+        key(
+            "suites.inject",
+            "f7,i",
+            "inject",
+            "Plant a fault",
+            "Run the chosen case with a planted fault",
+        ),
+        key(
+            "suites.remove", "f8,delete", "remove", "Remove case", "Take the case at the cursor out"
+        ),
+        key("suites.new", "ctrl+n,n", "new", "New suite", "Begin a suite in a new file"),
+        key("suites.copy", "y", "copy", "Copy command", "Copy the launch line of the chosen case"),
+    ]
+    DEFAULT_CSS = """
+    SuitesPage #desk { height: 1fr; }
+    SuitesPage #files { width: 32; }
+    SuitesPage #work { width: 1fr; layout: vertical; }
+    SuitesPage #text { width: 1fr; height: 5fr; min-height: 7; }
+    SuitesPage #made { width: 1fr; height: 4fr; }
+    SuitesPage.-narrow #files { display: none; }
+    SuitesPage.-narrow.files #files { display: block; }
+    SuitesPage.no-files #files { display: none; }
+    SuitesPage.-wide #work { layout: horizontal; }
+    SuitesPage.-wide #text { height: 1fr; width: 5fr; }
+    SuitesPage.-wide #made { height: 1fr; width: 4fr; }
+    SuitesPage.-narrow SuiteEditor { scrollbar-size: 0 1; }
+    SuitesPage .pane { background: $surface; }
+    """
     AUTO_FOCUS = "#cases"
-    HORIZONTAL_BREAKPOINTS = look.SIZES
+    HORIZONTAL_BREAKPOINTS = _SIZES
 
     _led_to = 0
     """The line that the editor was sent to from the table, until it says so."""
 
     def compose_body(self) -> ComposeResult:
         """Return files, text, cases and command."""
-        app = self.console_app
+        context = self.context
         with Horizontal(id="desk"):
-            yield SuiteTree(app.opening.folder, id="files", classes="pane")
+            yield SuiteTree(context.opening.folder, id="files", classes="pane")
             with Container(id="work"):
-                yield TextPane(self.request_of, app.readonly, id="text", classes="pane")
+                yield TextPane(self.request_of, context.readonly, id="text", classes="pane")
                 yield CasesPane(id="made")
 
     def on_mount(self) -> None:
         """Open the suite that the console was started with; without one show the files."""
-        self._hosts = self.console_app.hosts
+        self._hosts = self.context.hosts
         self.query_one("#files").border_title = Content("Files")
-        suite = self.console_app.opening.suite
-        if suite is not None:
-            self.open(suite)
-        else:
+        if not self._open_asked():
             self.add_class("files")
             self.query_one(SuiteTree).focus()
             self.look_for_files()
 
     def on_screen_resume(self) -> None:
-        """See what has become of the files."""
+        """Open the suite that was asked for meanwhile, and see what has become of the files."""
+        self._open_asked()
         self.look_for_files()
+
+    def _open_asked(self) -> bool:
+        path, self.context.suite = self.context.suite, None
+        if path is not None:
+            self.open(path)
+        return path is not None
 
     # Parts
 
@@ -74,24 +145,20 @@ class SuitesPage(Page):
 
     def request_of(self, path: Path) -> Request:
         """Return what a run of a file from here asks for."""
-        app = self.console_app
+        opening = self.context.opening
         return Request(
             suite=path,
-            home=app.opening.home,
-            environ=app.opening.environ,
-            chosen=app.hosts,
+            home=opening.home,
+            environ=opening.environ,
+            chosen=self.context.hosts,
         )
 
     def unsaved(self) -> str | None:
         """Return in one sentence what would be lost if the console ended; None: nothing."""
-        pane = self.text_pane
-        if pane.document is None or not pane.changed:
+        document = self.text_pane.document
+        if document is None or not self.text_pane.changed:
             return None
-        return f"{pane.document.path.name} is not saved."
-
-    def complain(self, sentence: str) -> None:
-        """Say what is wrong."""
-        self.app.notify(sentence, severity="error", timeout=8, markup=False)
+        return f"{document.path.name} is not saved."
 
     # Files
 
@@ -101,8 +168,64 @@ class SuitesPage(Page):
         self.query_one(SuiteTree).look(document.path if document else None)
 
     def open(self, path: Path) -> None:
-        """Open a suite."""
-        self._begin(saving.open_suite, path)
+        """Open a suite, once the user agrees to lose changes of the one that is open."""
+        self.begin(self._open, path)
+
+    async def _open(self, path: Path) -> None:
+        document = self.text_pane.document
+        if document is not None and await asyncio.to_thread(document.holds, path):
+            self.text_pane.editor.focus()
+        elif await self._may_drop_changes():
+            try:
+                self.edit(await asyncio.to_thread(open_document, path))
+            except SpbenchError as error:
+                self.complain(str(error))
+
+    def action_new(self) -> None:
+        """Ask for a file's name, and begin a suite in it."""
+        self.begin(self._new)
+
+    async def _new(self) -> None:
+        if not await self._may_drop_changes():
+            return
+        folder = self.context.opening.folder
+        start = "suites/" if (folder / "suites").is_dir() else ""
+        name = await self.app.push_screen_wait(AskLine("File of the new suite:", start))
+        if name is None:
+            return
+        path = folder / Path(name).expanduser()
+        path = path.with_suffix(path.suffix or ".yaml")
+        try:
+            self.edit(await asyncio.to_thread(new_document, path))
+        except SpbenchError as error:
+            self.complain(str(error))
+
+    async def _may_drop_changes(self) -> bool:
+        unsaved = self.unsaved()
+        return unsaved is None or await self.asked(
+            f"{unsaved} Drop its changes?", "Drop them", "Stay"
+        )
+
+    def action_save(self) -> None:
+        """Write the text into its file."""
+        self.begin(self._save)
+
+    async def _save(self) -> bool:
+        """Write the text into its file, over changes of others only after a yes; say if it is."""
+        document, text = self.text_pane.document, self.text_pane.editor.text
+        if document is None:
+            return False
+        question = f"{document.path.name} has changed on disk since it was read. Write over it?"
+        stale = await asyncio.to_thread(document.is_stale)
+        if stale and not await self.asked(question, "Write over", "Keep it"):
+            return False
+        try:
+            self.text_pane.written(await asyncio.to_thread(document.save, text))
+        except SpbenchError as error:
+            self.complain(str(error))
+            return False
+        self.look_for_files()
+        return True
 
     def edit(self, document: SuiteDocument) -> None:
         """Show a file to be edited."""
@@ -141,46 +264,95 @@ class SuitesPage(Page):
 
     def refresh_page(self) -> None:
         """Plan again where the hosts were chosen anew."""
-        if self._hosts != self.console_app.hosts:
-            self._hosts = self.console_app.hosts
+        if self._hosts != self.context.hosts:
+            self._hosts = self.context.hosts
             self.text_pane.read_soon(0)
 
-    # Actions
+    # Cases in the form
 
-    def _begin(self, action: Callable[..., Awaitable[object]], *more: object) -> None:
-        self.run_worker(partial(action, self, *more), group="action")
-
-    def action_save(self) -> None:
-        """Write the text into its file."""
-        self._begin(saving.save)
-
-    def action_new(self) -> None:
-        """Begin a suite."""
-        self._begin(saving.new_suite)
+    @property
+    def _composer(self) -> CaseComposer:
+        return CaseComposer(self.text_pane, self.complain)
 
     def action_compose(self) -> None:
         """Add a case."""
-        self._begin(composing.compose_case)
+        self.begin(self._composer.compose)
 
     def action_edit(self) -> None:
         """Edit the case at the cursor."""
-        self._begin(composing.edit_case)
+        self.begin(self._composer.edit)
 
     def action_remove(self) -> None:
         """Remove the case at the cursor."""
-        self._begin(composing.remove)
+        self.begin(self._composer.remove)
+
+    # Runs
 
     def action_run_all(self) -> None:
         """Run the suite."""
-        self._begin(starting.run_all)
+        self.begin(self._run_all)
+
+    async def _run_all(self) -> None:
+        if await self._ready():
+            self._start()
 
     def action_run_case(self) -> None:
         """Run the chosen case."""
-        self._begin(starting.run_case)
+        self.begin(self._run_case)
+
+    async def _run_case(self) -> None:
+        if await self._ready() and (case := self._chosen_case()):
+            self._start(case)
 
     def action_inject(self) -> None:
         """Run the chosen case with a fault."""
-        self._begin(starting.run_with_fault)
+        self.begin(self._run_with_fault)
+
+    async def _run_with_fault(self) -> None:
+        """Ask for a fault, and run the chosen case with it: the run must find it."""
+        case = self._chosen_case()
+        if case is None:
+            return
+        own = f"the last rank does so in {case.benchmark}; a check must find it"
+        choices = [Choice(name, COMMON_FAULTS.get(name, own)) for name in faults_of(case)]
+        title = f"Fault to plant in {case.id}; the run must find it"
+        fault = await self.app.push_screen_wait(Chooser(title, choices))
+        if fault is not None and await self._ready():
+            self._start(case, fault)
+
+    def _chosen_case(self) -> Case | None:
+        """Return the chosen case; where there is none, say so."""
+        case = self.cases_pane.case
+        if case is None:
+            self.complain("no case is chosen: open a suite, or mend its errors")
+        return case
+
+    async def _ready(self) -> bool:
+        """Save the text, and return whether it can be run; one with errors cannot."""
+        pane = self.text_pane
+        if pane.document is None:
+            self.complain("no suite is open to be run")
+            return False
+        problems = (await pane.reading()).problems
+        if problems:
+            errors = counted(len(problems), "error")
+            self.complain(f"not started: {errors} to mend in the text first")
+            return False
+        if pane.changed:
+            return await self._save()
+        if await asyncio.to_thread(pane.document.is_stale):
+            self.complain(
+                "not started: the file has changed on disk; open it again, or save over it"
+            )
+            return False
+        return True
+
+    def _start(self, case: Case | None = None, fault: str | None = None) -> None:
+        document = self.text_pane.document
+        assert document is not None  # else it was not ready
+        self.context.start_suite(document.path, case.id if case else None, fault)
+
+    # Actions
 
     def action_copy(self) -> None:
         """Copy the launch line."""

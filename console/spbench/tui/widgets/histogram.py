@@ -17,7 +17,7 @@ from spbench.tui.widgets.scale import amount
 _BLOCKS, _ASCII = " ▁▂▃▄▅▆▇█", " .#"
 
 
-class Histogram(Chart):
+class HistogramChart(Chart):
     """Bars of the samples' counts, an axis with marks, and the figures in words."""
 
     HELP: ClassVar[str] = (

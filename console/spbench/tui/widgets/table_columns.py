@@ -30,7 +30,7 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class TableCell:
     """A cell's text and its style: ``passed``, ``failed``, ``slow``, ``muted``, or none."""
 
     text: str
@@ -46,7 +46,7 @@ class Rows(Protocol):
     def version(self, key: Hashable) -> Hashable:
         """Return what changes when the row's cells do."""
 
-    def cells(self, key: Hashable) -> Sequence[Cell | str]:
+    def cells(self, key: Hashable) -> Sequence[TableCell | str]:
         """Return the row's cells, one a column, in the columns' order."""
 
     def sort_value(self, key: Hashable, column: str) -> Any:
@@ -77,7 +77,7 @@ class FrozenRows:
         """Return the version of that moment."""
         return self._versions[key]
 
-    def cells(self, key: Hashable) -> Sequence[Cell | str]:
+    def cells(self, key: Hashable) -> Sequence[TableCell | str]:
         """Return the cells of that moment."""
         return self._cells[key]
 
@@ -91,7 +91,7 @@ class FrozenRows:
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class PlacedColumn:
     """A column that is shown: its place in the row's cells, its first cell and its width."""
 
     column: Column
@@ -104,7 +104,7 @@ class Placed:
 class Layout:
     """The columns that are shown, the cells they take together, and how many are left out."""
 
-    placed: tuple[Placed, ...] = ()
+    placed: tuple[PlacedColumn, ...] = ()
     width: int = 0
     left_out: int = 0
 
@@ -132,7 +132,7 @@ def lay_out(columns: Sequence[Column], room: int, every: bool = False) -> Layout
         width = column.width
         if column.flexible:
             width, spare = width + spare, 0
-        placed.append(Placed(column, index, x, width))
+        placed.append(PlacedColumn(column, index, x, width))
         x += width + _GAP
     return Layout(tuple(placed), max(MARGIN, x - _GAP), len(columns) - len(shown))
 

@@ -10,14 +10,14 @@ from textual.strip import Strip
 
 from spbench.tui.widgets.component_styles import ComponentStyles, merged
 from spbench.tui.widgets.fitting import fit
-from spbench.tui.widgets.table_columns import MARGIN, Cell, Layout, Placed
+from spbench.tui.widgets.table_columns import MARGIN, Layout, PlacedColumn, TableCell
 
 _CURSOR = "▸"
 _PAUSED = " paused "
 
 
 def row_strip(
-    cells: Sequence[Cell | str],
+    cells: Sequence[TableCell | str],
     layout: Layout,
     styles: ComponentStyles,
     *,
@@ -63,7 +63,7 @@ def heading_strip(
     return Strip(merged(pieces), x)
 
 
-def _title(place: Placed, arrow: str) -> str:
+def _title(place: PlacedColumn, arrow: str) -> str:
     """A title whose arrow is seen even if the title has to be cut."""
     title = place.column.title
     text = fit(title, min(len(title), place.width - len(arrow))) + arrow

@@ -15,7 +15,7 @@ from spbench.tui.run.log_view import LogView
 from spbench.tui.run.pane import Pane
 from spbench.tui.run.rank_cells import told
 from spbench.tui.run.rank_source import RankSource
-from spbench.tui.run.watched import Watched
+from spbench.tui.run.selection import RunSelection
 from spbench.tui.run.words import Word, WordsPanel
 from spbench.tui.signs import ROOMY
 from spbench.tui.widgets.line_table import LineTable
@@ -27,21 +27,21 @@ SLOWLY = 0.5
 AFTER = 1.2
 """Seconds for which the panes are looked at after the last change: each has its own pace."""
 
-Part = Callable[[], None]
+_Update = Callable[[], None]
 
 
-class Showing:
+class RunPresenter:
     """What the panes show of a run.
 
     Attributes:
-        watched: The run, and what was chosen in it.
+        selection: The run, and what was chosen in it.
         paused: Whether ranks, strip, charts, words and logs stand still.
         words: The words that are shown.
     """
 
-    def __init__(self, body: Body, watched: Watched) -> None:
+    def __init__(self, body: Body, selection: RunSelection) -> None:
         self._body = body
-        self.watched = watched
+        self.selection = selection
         self.cases = body.query_one("#cases", LineTable)
         self.ranks = body.query_one("#ranks", LineTable)
         self.strip = body.query_one(RankStrip)
@@ -53,26 +53,26 @@ class Showing:
         self._ticked = 0.0
         panes = (pane for pane in body.query(Pane) if isinstance(pane, ChartPane))
         charts = [partial(self._show_chart, pane) for pane in panes]
-        self._of_rank: list[Part] = [*charts, self._show_strip]
+        self._of_rank: list[_Update] = [*charts, self._show_strip]
         self._parts = deque([*self._of_rank, self._show_cases, self._show_words])
-        self._asked: set[Part] = set()
-        self._source: RankSource = watched.ranks
+        self._asked: set[_Update] = set()
+        self._source: RankSource = selection.ranks
         self._put: dict[LineTable, Hashable] = {}
         self._strip_shows: object = None
         self._ended = False
         self.ranks.paused, self.ranks.filter = False, ""
-        self._set_rows(self.cases, watched.cases)
+        self._set_rows(self.cases, selection.cases)
         self._set_rows(self.ranks, self._source, self._source.columns)
 
     def tick(self) -> None:
         """Bring up to date what is due: the ranks each time, of the other parts one or two."""
         now = monotonic()
         passed, self._ticked = now - self._ticked, now
-        if self.watched.feed.ended and not self._ended:
+        if self.selection.feed.ended and not self._ended:
             self._ended = True
             self.pause(False)  # nothing moves any more, and what came while it was held is shown
-        if self._version != self.watched.feed.version or self.watched.ranks.busy:
-            self._version = self.watched.feed.version
+        if self._version != self.selection.feed.version or self.selection.ranks.busy:
+            self._version = self.selection.feed.version
             self._go_on(now)
         if now <= self._until:
             # One after another, so that no tick has to do them all.
@@ -133,7 +133,7 @@ class Showing:
         if isinstance(focused, WordsPanel):
             return "\n".join(word.text for word in self.words)
         rank = self.ranks.cursor_key
-        row = self.watched.ranks.row(rank) if isinstance(rank, int) else None
+        row = self.selection.ranks.row(rank) if isinstance(rank, int) else None
         return told(row) if row else ""
 
     def chosen_by_reader(self, message: LineTable.Highlighted) -> bool:
@@ -167,16 +167,16 @@ class Showing:
         self._note(table, before)
 
     def _show_cases(self) -> None:
-        watched = self.watched
-        watched.cases.short = self.cases.size.width < ROOMY
-        watched.cases.look()
+        selection = self.selection
+        selection.cases.short = self.cases.size.width < ROOMY
+        selection.cases.look()
         self._update(self.cases)
         self._body.make_room(self.cases.total, self.ranks.total)
-        if watched.following and watched.running is not None:
-            self.put(self.cases, watched.running.id)
+        if selection.following and selection.running is not None:
+            self.put(self.cases, selection.running.id)
 
     def _show_ranks(self) -> None:
-        source = self.watched.ranks
+        source = self.selection.ranks
         source.look()
         if source is self._source and source.columns == self.ranks.columns:
             self._update(self.ranks)
@@ -189,30 +189,30 @@ class Showing:
         self._body.query_one("#ranks-pane", Pane).say(title)
 
     def _show_words(self) -> None:
-        self.words = self.watched.words.all()
+        self.words = self.selection.words.all()
         for panel in self._body.query(WordsPanel):
             if panel.is_on_screen:
                 panel.show(self.words)
 
     def _show_strip(self) -> None:
-        source, rank = self._source, self.watched.rank
+        source, rank = self._source, self.selection.rank
         shows = (source.ratios(), source.failed(), rank)
         if shows != self._strip_shows:
             self._strip_shows = shows
             self.strip.update(*shows)
 
     def _show_chart(self, pane: ChartPane) -> None:
-        counted, metric = self.watched.samples(), self.watched.metric
+        counted, metric = self.selection.samples(), self.selection.metric
         if not pane.is_on_screen:
             return
         if counted is None or metric is None:
             pane.clear()
         else:
-            pane.show(counted, metric, self.watched.whose())
+            pane.show(counted, metric, self.selection.whose())
 
     def _show_logs(self) -> None:
-        view, rank = self._body.query_one(LogView), self.watched.rank
+        view, rank = self._body.query_one(LogView), self.selection.rank
         if view.is_on_screen:
-            view.show(self.watched.feed, rank)
+            view.show(self.selection.feed, rank)
             whose = "all ranks" if rank is None else f"rank {rank}"
             self._body.query_one("#logs-pane", Pane).say(f"logs of {whose}")

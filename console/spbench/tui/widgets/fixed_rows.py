@@ -6,7 +6,7 @@ from collections.abc import Hashable, Sequence
 from typing import Any
 
 from spbench.tui.widgets.line_table import LineTable
-from spbench.tui.widgets.table_columns import Cell, Column
+from spbench.tui.widgets.table_columns import Column, TableCell
 
 MOST_LINES = 20
 """Rows that a table shows without scrolling."""
@@ -20,7 +20,9 @@ class FixedRows:
         rows: The cells of each row; figures are sorted as numbers.
     """
 
-    def __init__(self, columns: Sequence[Column], rows: Sequence[Sequence[Cell | str]]) -> None:
+    def __init__(
+        self, columns: Sequence[Column], rows: Sequence[Sequence[TableCell | str]] = ()
+    ) -> None:
         self._places = {column.key: at for at, column in enumerate(columns)}
         self._rows = rows
 
@@ -32,7 +34,7 @@ class FixedRows:
         """Return the same always."""
         return 0
 
-    def cells(self, key: Hashable) -> Sequence[Cell | str]:
+    def cells(self, key: Hashable) -> Sequence[TableCell | str]:
         """Return a row's cells."""
         return self._rows[self._at(key)]
 
@@ -56,11 +58,13 @@ class FixedRows:
         return key
 
 
-def fill(table: LineTable, columns: Sequence[Column], rows: Sequence[Sequence[Cell | str]]) -> None:
+def fill(
+    table: LineTable, columns: Sequence[Column], rows: Sequence[Sequence[TableCell | str]]
+) -> None:
     """Show rows in a table that is as high as they are, up to `MOST_LINES`."""
     table.styles.height = min(len(rows), MOST_LINES) + 1
     table.set_rows(FixedRows(columns, rows))
 
 
-def _text(cell: Cell | str) -> str:
-    return cell.text if isinstance(cell, Cell) else cell
+def _text(cell: TableCell | str) -> str:
+    return cell.text if isinstance(cell, TableCell) else cell

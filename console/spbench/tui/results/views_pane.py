@@ -24,13 +24,13 @@ _CONTENT = {
 }
 
 
-class Details(Vertical):
+class ViewsPane(Vertical):
     """The views, of which one is shown."""
 
     DEFAULT_CSS = """
-    Details { width: 1fr; height: 1fr; border-subtitle-color: $text-muted; }
-    Details ContentSwitcher { height: 1fr; }
-    Details ContentSwitcher > * { height: 1fr; }
+    ViewsPane { width: 1fr; height: 1fr; border-subtitle-color: $text-muted; }
+    ViewsPane ContentSwitcher { height: 1fr; }
+    ViewsPane ContentSwitcher > * { height: 1fr; }
     """
 
     def __init__(self) -> None:

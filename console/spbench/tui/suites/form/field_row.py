@@ -13,7 +13,7 @@ from textual.widgets import Input
 
 from spbench.suites.edit.fields import Field
 from spbench.tui.suites.editor import SIGN
-from spbench.tui.suites.typed_case import Expected, complaint_of
+from spbench.tui.suites.form.typed_case import Expected, complaint_of
 from spbench.tui.widgets.fitting import fit
 from spbench.tui.widgets.text_box import TextBox
 
@@ -25,7 +25,7 @@ _EXPECT = (
 )
 
 
-class Lines(TextBox):
+class LinesBox(TextBox):
     """A box of several lines; up at its first and down at its last go to the next field."""
 
     def __init__(self, text: str, placeholder: str = "") -> None:
@@ -101,7 +101,7 @@ class TextRow(FormRow):
         self._text, self._lines = text, lines
 
     def compose(self) -> ComposeResult:
-        yield Lines(self._text) if self._lines else Input(self._text, compact=True)
+        yield LinesBox(self._text) if self._lines else Input(self._text, compact=True)
 
     @property
     def text(self) -> str:
@@ -124,7 +124,7 @@ class FieldRow(TextRow):
     def compose(self) -> ComposeResult:
         field = self.field
         if field.kind in ("lines", "env"):
-            yield Lines(self._text, field.accepts)
+            yield LinesBox(self._text, field.accepts)
             return
         known = SuggestFromList(field.choices, case_sensitive=False) if field.choices else None
         placeholder = field.default or ("derived" if field.can_sweep else "")

@@ -13,7 +13,7 @@ from spbench.errors import SpbenchError
 from spbench.suites.edit.compose import CaseDraft
 from spbench.suites.edit.fields import Field, bound_fields, read_sweep, read_text
 from spbench.suites.yaml_nodes import YamlError, compose
-from spbench.tui.suites.typed_case import (
+from spbench.tui.suites.form.typed_case import (
     COMMENT,
     EXCLUDE,
     EXPECT,

@@ -19,12 +19,11 @@ from textual.widgets import Button, Input, Static, TextArea
 from spbench.suites.case import STATISTICS
 from spbench.suites.edit.compose import CaseDraft, Edited
 from spbench.suites.edit.fields import Field, metrics_of
-from spbench.tui.suites import form_look
-from spbench.tui.suites.case_reader import Read, read_texts
 from spbench.tui.suites.editor import SIGN, SuiteEditor
-from spbench.tui.suites.field_row import ExpectRow, FieldRow, FormRow, TextRow
-from spbench.tui.suites.preview import Preview, Write, preview
-from spbench.tui.suites.typed_case import (
+from spbench.tui.suites.form.case_reader import Read, read_texts
+from spbench.tui.suites.form.field_row import ExpectRow, FieldRow, FormRow, TextRow
+from spbench.tui.suites.form.preview import Preview, Write, preview
+from spbench.tui.suites.form.typed_case import (
     COMMENT,
     EXCLUDE,
     EXPECT,
@@ -38,6 +37,8 @@ from spbench_core.catalog.benchmark import Benchmark
 PAUSE = 0.12
 """Seconds without a key until the preview is made again."""
 NOTHING_EXPECTED = ("", "", "")
+_SIZES: list[tuple[int, str]] | None = [(0, "-narrow"), (140, "-wide")]
+"""From how many columns on the text stands beside the fields."""
 
 
 class Fields(VerticalScroll, can_focus=False, inherit_bindings=False):
@@ -60,15 +61,44 @@ class CaseForm(ModalScreen[Edited | None]):
         verb: What the button says: ``Insert`` or ``Change``.
     """
 
-    HELP = form_look.HELP
-    HORIZONTAL_BREAKPOINTS = form_look.SIZES
+    HELP = """\
+A case of a benchmark. An empty field has the default that it shows; one with several values is
+swept: 64, 128, 256 or 64..1024 *2 or 1..9 +2. What is typed is checked at once, and beside it
+stands the YAML that will be written. Up and down go from field to field, → takes a suggestion;
+Ctrl+S writes the case into the text, where Ctrl+Z takes it back."""
+    HORIZONTAL_BREAKPOINTS = _SIZES
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding(
             "ctrl+s", "write", "Write", id="form.write", tooltip="Write the case", priority=True
         ),
         Binding("escape", "leave", "Leave", id="form.leave", tooltip="Leave without a change"),
     ]
-    CSS = form_look.CSS
+    CSS = """
+    CaseForm { background: $panel; }
+    CaseForm > #form {
+        padding: 0 1; background: $panel;
+        border: round $primary; border-title-color: $primary;
+    }
+    CaseForm #sides { height: 1fr; }
+    CaseForm.-narrow #sides { layout: vertical; }
+    CaseForm #fields { width: 3fr; height: 1fr; background: $panel; scrollbar-size: 0 1; }
+    CaseForm #outcome { width: 2fr; height: 1fr; }
+    CaseForm.-wide #outcome { border-left: solid $surface; padding-left: 1; }
+    CaseForm.-narrow #fields, CaseForm.-narrow #outcome { width: 1fr; }
+    CaseForm.-narrow #fields { height: 3fr; }
+    CaseForm.-narrow #outcome { height: 2fr; border-top: solid $surface; }
+    CaseForm .heading { color: $text-accent; text-style: bold; margin-top: 1; }
+    CaseForm .heading.first { margin-top: 0; }
+    CaseForm #hint { height: 2; color: $text-muted; }
+    CaseForm #words { height: auto; max-height: 6; text-style: bold; }
+    CaseForm #words.wrong { color: $text-error; }
+    CaseForm #buttons { height: 1; align-horizontal: right; }
+    CaseForm Button { margin-left: 2; }
+    CaseForm FormRow Input, CaseForm FormRow TextArea { border: none; background: $surface; }
+    CaseForm FormRow Input:focus, CaseForm FormRow TextArea:focus {
+        border: none; background: $primary 25%;
+    }
+    """
 
     def __init__(
         self, benchmark: Benchmark, draft: CaseDraft, write: Write, path: Path, verb: str

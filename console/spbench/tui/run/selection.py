@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from spbench.record.case_state import CaseState
 from spbench.tui.feed import Feed
-from spbench.tui.run.case_rows import CaseRows
+from spbench.tui.run.case_rows import RunCaseRows
 from spbench.tui.run.charts import Counted, CountedSamples, metrics_of
 from spbench.tui.run.live_ranks import LiveRanks
 from spbench.tui.run.rank_source import RankSource
@@ -12,7 +12,7 @@ from spbench.tui.run.recorded_ranks import RecordedRanks
 from spbench.tui.run.words import Words
 
 
-class Watched:
+class RunSelection:
     """A run and what was chosen in it.
 
     Attributes:
@@ -22,7 +22,7 @@ class Watched:
 
     def __init__(self, feed: Feed) -> None:
         self.feed = feed
-        self.cases = CaseRows(feed)
+        self.cases = RunCaseRows(feed)
         self.words = Words(feed)
         self.rank: int | None = None
         self.following = True

@@ -1,0 +1,188 @@
+"""The state that all pages share, and what a page may ask of the console around it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from spbench.errors import FailedRunError, SpbenchError
+from spbench.launch.choice import NOTHING_CHOSEN, LaunchChoice
+
+if TYPE_CHECKING:
+    from textual.app import App
+
+    from spbench.engine.background import Launched
+    from spbench.record.runs.folder import RunFolder
+    from spbench.tui.feed import EventSource, Feed
+
+LOOK = 0.05
+"""Seconds between two looks for the folder of a run that was started."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """The options with which the console is opened.
+
+    Attributes:
+        home: The folder of the runs.
+        environ: The environment that runs are started in.
+        folder: The absolute path in which suites and hostfiles are looked for and runs started.
+        suite: A suite to open.
+        page: The page to show first.
+        recorded: A recorded run to play again, and how fast; None: as fast as it can be read.
+    """
+
+    home: Path
+    environ: Mapping[str, str]
+    folder: Path = field(default_factory=Path.cwd)
+    suite: Path | None = None
+    page: str = "suites"
+    hosts: LaunchChoice = NOTHING_CHOSEN
+    recorded: RunFolder | None = None
+    speed: float | None = 1.0
+    readonly: bool = False
+
+
+class ConsoleContext:
+    """The hosts in use, the watched run, and the start of runs.
+
+    Args:
+        opening: The options with which the console was opened.
+        app: The application that shows messages and runs tasks.
+        titles: Name and title of each page, in the order of their digits.
+        refresh_hz: Drawings a second of a page, at most.
+
+    Attributes:
+        hosts: The hosts that runs started here use.
+        feed: The run that is watched, None before there is one.
+        starting: Whether a run is being started that has no folder yet.
+        suite: A suite that the Suites page opens when it is shown next.
+    """
+
+    def __init__(
+        self,
+        opening: Opening,
+        app: App[int],
+        titles: Sequence[tuple[str, str]],
+        refresh_hz: float,
+    ) -> None:
+        self.opening = opening
+        self.titles = titles
+        self.refresh_hz = refresh_hz
+        self.hosts = opening.hosts
+        self.feed: Feed | None = None
+        self.starting = False
+        self.suite = opening.suite
+        self._app = app
+        self._following: asyncio.Task[None] | None = None
+
+    @property
+    def readonly(self) -> bool:
+        """Whether nothing may be started, cancelled or written."""
+        return self.opening.readonly
+
+    def show_page(self, name: str) -> None:
+        """Show a page."""
+        if self._app.current_mode != name:
+            self._app.switch_mode(name)
+
+    def open_suite(self, path: Path) -> None:
+        """Open a suite on the Suites page, and show that."""
+        self.suite = path
+        self.show_page("suites")
+
+    # The watched run
+
+    def watch_run(
+        self, folder: RunFolder, source: EventSource | None = None, show: bool = True
+    ) -> None:
+        """Follow a run from its folder, or from another source of its events; show its page too."""
+        from spbench.tui.feed import Feed, LiveSource
+
+        if self._following is not None:
+            self._following.cancel()
+        self.feed = Feed(folder, source or LiveSource(folder))
+        self._following = asyncio.create_task(self.feed.follow())
+        if show:
+            self.show_page("run")
+
+    def replay_run(self, folder: RunFolder, speed: float | None) -> None:
+        """Play a recorded run again; ``speed`` 1 is as fast as it was, None as fast as can be."""
+        from spbench.record.runs.follow import recorded_events
+        from spbench.tui.feed import ReplaySource
+
+        self.watch_run(folder, ReplaySource(recorded_events(folder.events), speed))
+
+    def run_goes_on(self) -> bool:
+        """Whether the watched run is one that still runs."""
+        from spbench.tui.feed import LiveSource
+
+        feed = self.feed
+        return feed is not None and not feed.ended and isinstance(feed.source, LiveSource)
+
+    async def offer_to_watch(self) -> None:
+        """Ask whether to watch a run that is still going on, where there is one."""
+        from spbench.engine import background
+        from spbench.tui.dialogs import Confirm
+
+        runs = await asyncio.to_thread(background.running, self.opening.home)
+        if not runs:
+            return
+        question = f"The run {runs[-1].id} is still going on. Watch it?"
+        if len(runs) > 1:
+            question += f" ({len(runs)} runs are going on; the Results page has them all)"
+        if await self._app.push_screen_wait(Confirm(question, "Watch", "Not now")):
+            self.watch_run(runs[-1])
+
+    # Starting
+
+    def start_run(self, words: Sequence[str], folder: Path | None = None) -> None:
+        """Start a run in a session of its own and watch it; another has to wait for that.
+
+        Args:
+            words: The words that follow ``spbench run``.
+            folder: The folder in which it starts; None: the console's own.
+        """
+        if self.starting:
+            self._app.notify("not started: another run is just being started", severity="warning")
+            return
+        self.starting = True
+        self.show_page("run")
+        self._app.run_worker(
+            self._launch(tuple(words), folder or self.opening.folder), group="launch"
+        )
+
+    def start_suite(self, path: Path, case: str | None = None, inject: str | None = None) -> None:
+        """Start a run of a suite, or of one of its cases, on the hosts in use."""
+        from spbench.engine.background import run_words
+
+        self.start_run(run_words(path, self.hosts, case=case, inject=inject))
+
+    async def _launch(self, words: tuple[str, ...], where: Path) -> None:
+        """Start a run and watch it as soon as it has a folder; say why where it gets none."""
+        from spbench.engine import background
+
+        home, environ = self.opening.home, self.opening.environ
+        try:
+            launched = await asyncio.to_thread(background.start, words, home, environ, where)
+            self.watch_run(await _folder_of(launched), show=False)
+        except SpbenchError as error:
+            self._app.notify(
+                str(error), title="not started", severity="error", timeout=15, markup=False
+            )
+        finally:
+            self.starting = False
+
+
+async def _folder_of(launched: Launched) -> RunFolder:
+    while True:
+        ended = launched.ended() is not None
+        folder = await asyncio.to_thread(launched.folder)
+        if folder is not None:
+            return folder
+        if ended:
+            raise FailedRunError(launched.complaint() or "the run ended before it had begun")
+        await asyncio.sleep(LOOK)
