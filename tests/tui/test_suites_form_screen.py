@@ -120,6 +120,14 @@ async def test_up_and_down_leave_a_box_of_lines_at_its_ends(suite):
         assert app.focused is not box
 
 
+async def exchange_form(pilot):
+    """The form of a new case of halo.exchange."""
+    await ready(pilot)
+    await pilot.press("f4")
+    await choose(pilot, "o.exch")
+    return await in_form(pilot)
+
+
 @pytest.mark.parametrize(
     ("keys", "key"),
     [
@@ -134,10 +142,7 @@ async def test_keys_that_come_at_once_land_in_the_field_to_which_those_before_we
 ):
     app = opened(suite)
     async with app.run_test(size=SIZE) as pilot:
-        await ready(pilot)
-        await pilot.press("f4")
-        await choose(pilot, "o.exch")
-        form = await in_form(pilot)
+        form = await exchange_form(pilot)
         first = form.typed.texts
         in_one_write(app, [*keys, "s", "p"])
         await until(pilot, lambda: form.typed.texts[key].endswith("sp"))
@@ -148,10 +153,7 @@ async def test_keys_that_come_at_once_land_in_the_field_to_which_those_before_we
 async def test_a_box_of_lines_takes_back_more_lines_than_it_shows(suite):
     app = opened(suite)
     async with app.run_test(size=SIZE) as pilot:
-        await ready(pilot)
-        await pilot.press("f4")
-        await choose(pilot, "o.exch")
-        form = await in_form(pilot)
+        form = await exchange_form(pilot)
         box = form.query(LinesBox).first()
         box.focus()
         box.insert("one\n" * 9)

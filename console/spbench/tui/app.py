@@ -126,7 +126,7 @@ class ConsoleApp(App[int]):
     async def _give_typed(self) -> None:
         """Give keys to what has the focus, up to the first that has to be waited for."""
         self._held_until = 0.0
-        while self._typed and not self._held_until:
+        while self._typed and not self._held_until and self.is_running:
             event, target = self._typed.popleft(), self.focused or self.screen
             await super().on_event(event)
             if event.is_forwarded:

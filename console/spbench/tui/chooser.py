@@ -19,7 +19,7 @@ from textual.widgets.option_list import Option
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Something to choose, and what it is in a few words."""
+    """An item of a list: its name, and a summary in a few words."""
 
     name: str
     summary: str

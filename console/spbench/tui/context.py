@@ -1,4 +1,4 @@
-"""The state that all pages share, and what a page may ask of the console around it."""
+"""The state that all pages share, and the runs that they start and watch."""
 
 from __future__ import annotations
 

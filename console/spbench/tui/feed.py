@@ -29,7 +29,7 @@ MOST_LOGS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """Something that a rank said."""
+    """A log line of a rank."""
 
     time: float
     rank: int
@@ -38,7 +38,7 @@ class LogLine:
 
 
 class EventSource(Protocol):
-    """Where a feed has its events from."""
+    """A source of a feed's events."""
 
     def batches(self) -> AsyncIterator[Sequence[Event]]:
         """Yield events in order, in batches; it ends when no more can come."""
@@ -95,14 +95,14 @@ class ReplaySource:
         """Yield the events that are due, until all are played."""
         done = False
         while not done:
-            self._obey(time.monotonic())
+            self._apply_controls(time.monotonic())
             due, done = await asyncio.to_thread(self._step, time.monotonic())
             if due:
                 yield due
             await asyncio.sleep(0 if len(due) == BATCH_EVENTS else INTERVAL)
 
-    def _obey(self, now: float) -> None:
-        """Do what was asked for since the last step, while no thread reads the events."""
+    def _apply_controls(self, now: float) -> None:
+        """Apply a change of pause or speed, while no thread reads the events."""
         if self.playing == self._playback.paused:
             (self._playback.resume if self.playing else self._playback.pause)(now)
         if self.speed != self._set_speed:
@@ -116,7 +116,7 @@ class ReplaySource:
 
 
 class Feed:
-    """One watched run.
+    """A watched run: its state, kept up to date with the events of a source.
 
     Attributes:
         version: Grows with every change of the state.

@@ -14,7 +14,7 @@ from textual.widgets import Static
 
 
 class HelpScreen(ModalScreen[None]):
-    """What the focused widget is for, and the keys that work there."""
+    """The help of the focused widget, and the keys that work there."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,f1,q,question_mark", "app.pop_screen", "Close", id="help.close"),

@@ -1,4 +1,4 @@
-"""What the console remembers in a YAML file: theme, keys, how often it draws."""
+"""Settings of the console in a YAML file: theme, keys, drawings a second."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What is right in a file of settings; and in sentences what is wrong, which is left out."""
+    """The valid settings of a file, and a sentence for each of the others, which are left out."""
 
     settings: Settings
     complaints: tuple[str, ...] = ()
@@ -68,7 +68,7 @@ def load_settings(path: Path, themes: Collection[str]) -> Loaded:
 
 
 def unknown_actions(path: Path, settings: Settings, ids: Collection[str]) -> tuple[str, ...]:
-    """Return in a sentence each what has keys in the file and is none of the actions' ids."""
+    """Return a sentence for each id in the file's ``keys`` that no action has."""
     told = []
     for action in settings.keys:
         if action not in ids:

@@ -1,4 +1,4 @@
-"""Hosts that are asked what they have, and what they have answered."""
+"""The survey of hosts over ssh: those that are being asked, and the facts that they gave."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _RANKS = 1
 
 
 class Asking:
-    """What is known of hosts by name, and which of them are being asked.
+    """Facts of hosts by name, and the names of those that are being asked.
 
     Args:
         env: The environment of ssh, and of the question to this machine.

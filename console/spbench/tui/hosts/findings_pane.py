@@ -1,4 +1,4 @@
-"""What was found on one host, what mends it, and in what the hosts differ."""
+"""Findings on one host with their remedies, and the differences between hosts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from spbench.tui.hosts.host_rows import finding_span
 
 
 class FindingsPane(VerticalScroll, can_focus=True):
-    """Findings in lines, each with what mends it."""
+    """Findings in lines, each with its remedy."""
 
     HELP = """\
 What was found on the host under the cursor: ✓ there, ! a note, ✗ missing; a line that begins with

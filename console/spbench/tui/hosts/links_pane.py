@@ -26,7 +26,7 @@ NONE_YET = "No run here measured links between ranks yet; suites/links.yaml does
 
 @dataclass(frozen=True, slots=True)
 class LabelledMatrix:
-    """A matrix as the heat map takes it."""
+    """The labels of a heat map, and its square matrices of values and of slowness."""
 
     labels: list[str]
     values: Matrix

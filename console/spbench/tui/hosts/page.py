@@ -1,4 +1,4 @@
-"""The Hosts page: what hosts there are, what each has, and how fast the links between them are."""
+"""The Hosts page: hostfiles, the facts of each host, and the speed of the links between them."""
 
 from __future__ import annotations
 
@@ -217,7 +217,7 @@ the links that were measured last."""
 def _last_links(
     home: Path, before: Measured | None
 ) -> tuple[Measured, tuple[RunSummary, LinkMatrix] | None]:
-    """Return what tells that there may be other links than before, and those where it is so."""
+    """Return the newest run, and the links measured last where that is another than before."""
     runs = list_runs(home)[-1:]
     measured = tuple((run.id, run.report.exists()) for run in runs)
     return measured, None if measured == before else last_link_matrix(home)

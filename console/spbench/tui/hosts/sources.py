@@ -1,4 +1,4 @@
-"""Where hosts come from: this machine, the command line, and the hostfiles near."""
+"""Sources of hosts: this machine, the command line, and the hostfiles near."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class HostSource:
-    """Some hosts, or why there are none, and the choice that uses them.
+    """Hosts of one origin, or the reason why there are none, and the choice that uses them.
 
     ``name`` tells it from all others, ``title`` is short.
     """
@@ -71,7 +71,7 @@ def _given(choice: LaunchChoice) -> HostSource:
 
 
 class SourceRows:
-    """Rows of what there is to choose from."""
+    """Rows of the sources to choose from."""
 
     def __init__(self) -> None:
         self.sources: dict[Hashable, HostSource] = {}

@@ -27,7 +27,7 @@ class NameOrPath(Suggester):
         self.known: Sequence[str] = ()
 
     async def get_suggestion(self, value: str) -> str | None:
-        """Return the whole of what may be meant."""
+        """Return the completed text; None where no name and no path begins so."""
         for name in self.known:
             if name.startswith(value):
                 return name

@@ -23,7 +23,7 @@ _FIRST_BATCH = "32"
 
 
 class PlanForm(Vertical):
-    """What to plan.
+    """The profile, the cluster, the batch and the mode of a plan.
 
     Args:
         folder: Where relative paths begin.

@@ -1,4 +1,4 @@
-"""The Plan page: how to cut a model over a cluster, and whether the prediction holds."""
+"""The Plan page: the stages of a model over a cluster, predicted and measured."""
 
 from __future__ import annotations
 

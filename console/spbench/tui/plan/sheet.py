@@ -1,4 +1,4 @@
-"""What was planned: stages, other ways, memory, a step, and what was measured."""
+"""The pane of a plan: stages, other ways, memory, a step, and what was measured."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _WHOLE = {
 
 
 class Sheet(VerticalScroll, can_focus=True):
-    """The plan, as high as it is; it scrolls."""
+    """The pane of a plan; it scrolls."""
 
     HELP: ClassVar[str] = """\
 The plan. Stages: the layers of each, its devices, the times of one micro-batch and the peak memory

@@ -95,7 +95,7 @@ def _checks(case: CasePart) -> TableCell:
 
 
 class CasesView(Vertical):
-    """What a run measured, case by case."""
+    """The cases of a run with their times, limits and checks."""
 
     HELP: ClassVar[str] = """\
 The cases of the run under the cursor: verdict, ranks, the median time of an iteration beside the

@@ -14,7 +14,7 @@ MOST_BYTES = 1 << 20
 
 
 class Counting:
-    """Knows which runs were tried: one that cannot be read is not tried again and again."""
+    """Reads each run at most once, also one that cannot be read."""
 
     def __init__(self, library: Library) -> None:
         self._library = library

@@ -1,4 +1,4 @@
-"""Where an export goes, and in which format."""
+"""The dialog that asks for the file and the format of an export."""
 
 from __future__ import annotations
 

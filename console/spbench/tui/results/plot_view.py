@@ -24,7 +24,7 @@ from spbench.tui.widgets.plot import Plot, PlotSeries
 
 
 class PlotView(Vertical):
-    """A plot, the same figures in words, and which metric of which case it shows."""
+    """A plot of a metric of a case, with a title and the same figures in words."""
 
     HELP: ClassVar[str] = """\
 A metric of the case under the cursor of the cases: over the runs that the filter shows, or, within

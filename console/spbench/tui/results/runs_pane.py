@@ -19,7 +19,7 @@ from spbench.tui.widgets.line_table import LineTable
 
 
 class RunsPane(Vertical):
-    """Those of the runs that fit the filter.
+    """The table of the runs that match the filter.
 
     Args:
         passed: Says of a run's id how many of its cases passed, where that is known.

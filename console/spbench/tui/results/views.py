@@ -12,7 +12,7 @@ from textual.widgets import Static
 
 
 class View(StrEnum):
-    """What the right side shows, in the order in which a key goes through them."""
+    """A view of the right side; a key goes through them in this order."""
 
     CASES = "cases"
     COMPARE = "compare"

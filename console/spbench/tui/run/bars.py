@@ -1,4 +1,4 @@
-"""Where the time of a case or of a rank went, as bars."""
+"""The shares of the time of a case or of a rank, as bars."""
 
 from __future__ import annotations
 

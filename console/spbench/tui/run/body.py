@@ -1,4 +1,4 @@
-"""The panes of the Run page, and how they share the screen at each size."""
+"""The panes of the Run page, and their layout at each size of the screen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What cells of both tables have in common: figures."""
+"""Figures as the cells of both tables write them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The charts of the page: how a metric's samples are spread, and how they came."""
+"""The charts of the page: the distribution of a metric's samples, and their course."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All that is known of one case or rank, in a panel over the page."""
+"""The details of one case or rank, in a panel over the page."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def _rank_lines(case: CaseState | None, rank: int, live: RankState | None) -> It
 
 
 def _places(place: Mapping[str, Any]) -> Iterator[Line]:
-    """Where it stands, and where in a mirrored pipeline."""
+    """The place of the rank, and its place in a mirrored pipeline."""
     first = {name: text for name, text in place.items() if not name.startswith(MIRRORED)}
     second = {name: text for name, text in place.items() if name.startswith(MIRRORED)}
     if first:

@@ -1,4 +1,4 @@
-"""The two lines above all: which run, how it stands, how far it is, and how it is played."""
+"""The two lines at the top: the run, its status and progress, and the speed of a replay."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class EventRate:
 
 
 class Headline(Static):
-    """What is always seen of the run, even while the page is paused."""
+    """The two lines about the run that go on even while the page is paused."""
 
     DEFAULT_CSS = (
         "Headline { dock: top; height: 2; margin-top: 1; padding: 0 1; background: $boost; }"

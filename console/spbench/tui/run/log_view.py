@@ -1,4 +1,4 @@
-"""What ranks have said: the newest lines that fit, of one rank or of all."""
+"""The log of the ranks: the newest lines that fit, of one rank or of all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Brings the panes up to date: each as often as it needs, and only where it is seen."""
+"""The presenter of a run: it updates each pane as often as needed, and only where it is seen."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _Update = Callable[[], None]
 
 
 class RunPresenter:
-    """What the panes show of a run.
+    """Presents a run in the panes.
 
     Attributes:
         selection: The run, and what was chosen in it.

@@ -37,7 +37,7 @@ class _Drawn(NamedTuple):
 
 
 class RankSource(ABC):
-    """What table, strip and charts show; a rank that is not there any more has empty cells.
+    """Ranks for table, strip and charts; a rank that is not there any more has empty cells.
 
     Attributes:
         columns: The table's columns; they change when ranks are looked at, never in between.

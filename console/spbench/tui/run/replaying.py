@@ -1,4 +1,4 @@
-"""How fast a recorded run is played again."""
+"""The speed at which a recorded run is played again."""
 
 from __future__ import annotations
 

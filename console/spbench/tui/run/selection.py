@@ -1,4 +1,4 @@
-"""What the page shows of a run: which case, which rank, which metric, and from where."""
+"""The case, the rank and the metric of a run that the page shows, and their samples."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from spbench.tui.run.words import Words
 
 
 class RunSelection:
-    """A run and what was chosen in it.
+    """A run, and the case, rank and metric that were chosen in it.
 
     Attributes:
         rank: The rank that charts and logs are of; None for all.

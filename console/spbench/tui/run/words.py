@@ -1,4 +1,4 @@
-"""What there is to say of a run, in sentences: who lags, what failed and why, what was found."""
+"""Sentences about a run: stragglers, failed checks and cases with their reasons, findings."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _SIGNS = {"slow": "▲ slow", "note": "•"}
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A sentence, and what it is about: ``failed`` and other verdicts, ``slow`` or ``note``."""
+    """A sentence, its subject, and its kind: a verdict as ``failed``, ``slow`` or ``note``."""
 
     kind: str
     about: str
@@ -43,7 +43,7 @@ class Word:
 
     @property
     def sign(self) -> str:
-        """What kind of sentence it is, as glyph and word."""
+        """The kind of the sentence, as glyph and word."""
         return _SIGNS.get(self.kind) or signed(self.kind)
 
     @property
@@ -67,7 +67,7 @@ def colour(kind: str) -> str:
 
 
 class Words:
-    """Finds the words of a run; those of a judged case once."""
+    """Makes the sentences about a run; those about a judged case once."""
 
     def __init__(self, feed: Feed) -> None:
         self._feed = feed
@@ -148,7 +148,7 @@ def _judged(case: CaseState) -> tuple[Word, ...]:
 
 
 class WordsPanel(VerticalScroll):
-    """The words, one below the other."""
+    """The sentences, one below the other."""
 
     HELP = """\
 What there is to say of the run: who lags behind and for how long, which checks failed on which

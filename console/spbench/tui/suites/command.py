@@ -1,4 +1,4 @@
-"""How the chosen case is launched, and how it is run by hand."""
+"""The launch line of the chosen case, and the line that runs it without the console."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ _BEGINS = re.compile(rb"^\s*schema\s*:\s*['\"]?spbench\.suite/", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What the loader said of a file: how many cases it makes, or how many errors it has."""
+    """The loader's result for a file: the number of its cases, or of its errors."""
 
     cases: int
     errors: int

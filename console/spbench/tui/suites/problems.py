@@ -1,4 +1,4 @@
-"""What is wrong in the text, each with its place; choosing one goes there."""
+"""The problems of the text, each with its place; choosing one goes there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the text in the editor comes to: its errors, or its cases and the plan of their jobs."""
+"""The text in the editor as the loader reads it: errors, or cases and the plan of their jobs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The text of a suite, and below it what is wrong with it; read again after each change."""
+"""The text of a suite, and below it its problems; it is read again after each change."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class TextPane(Vertical):
         self.read_soon(0)
 
     def written(self, document: SuiteDocument) -> None:
-        """Take note that the text is in its file now."""
+        """Note that the text was saved."""
         self.document, self._saved = document, document.text
         self._entitle()
 

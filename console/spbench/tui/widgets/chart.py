@@ -1,4 +1,4 @@
-"""What all charts have: lines drawn once for a size, a cursor, and its words."""
+"""The base of all charts: lines drawn once for a size, a cursor, and its words."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ Matrix = Sequence[Sequence[float | None]]
 
 @dataclass(frozen=True, slots=True)
 class _Frame:
-    """Which rows and columns are in view, and the cells that labels and columns take."""
+    """The rows and columns in view, and the cells that labels and columns take."""
 
     rows: range
     columns: range
@@ -157,7 +157,7 @@ class HeatMap(Chart):
         return [self._heading(frame), *(self._line(row, frame) for row in frame.rows), words]
 
     def _frame(self, width: int, height: int) -> _Frame:
-        """What is in view from the place that was scrolled to, or from the last that there is."""
+        """The part in view from the place that was scrolled to, or from the last that there is."""
         widest = max(map(cells, self._rows), default=0)
         margin = min(widest, _WIDEST_LABEL, width // 3) + 1
         room, many = max(1, width - margin), len(self._columns)
@@ -195,7 +195,7 @@ class HeatMap(Chart):
         return fit(figure + glyph, wide - 1, "right") + end, style
 
     def _slower(self, value: float | None) -> float | None:
-        """How many times worse than the usual the value is; 1 where neither way is better."""
+        """The factor by which the value is worse than the usual; 1 where neither way is better."""
         if value is None or self._usual is None:
             return None
         worse, better = (value, self._usual) if self._better == "lower" else (self._usual, value)

@@ -1,4 +1,4 @@
-"""How samples are spread, as upright bars."""
+"""The distribution of samples, as upright bars."""
 
 from __future__ import annotations
 

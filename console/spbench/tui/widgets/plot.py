@@ -39,7 +39,7 @@ class PlotSeries:
 
 @dataclass(frozen=True, slots=True)
 class _Spot:
-    """A point as it is drawn: which series it is of, where it lies, and what it stands for."""
+    """A point as it is drawn: its series, its place, and its value."""
 
     series: int
     x: float

@@ -24,7 +24,7 @@ _WIDEST = 3
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """How ranks are put in cells: ``each`` ranks in one, ``wide`` columns of the terminal."""
+    """The layout of ranks in cells: ``each`` ranks in one, ``wide`` columns of the terminal."""
 
     ranks: int
     each: int

@@ -25,7 +25,7 @@ def amount(value: float, unit: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """Where values lie between ``low`` and ``high``, both finite; positive where ``log``."""
+    """A scale from ``low`` to ``high``, both finite; positive where ``log``."""
 
     low: float
     high: float

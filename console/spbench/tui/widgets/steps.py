@@ -1,4 +1,4 @@
-"""How much slower something is than is usual of its kind, in four steps."""
+"""Slowness against the usual of the same kind, in four steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a line table is made of: columns, cells, rows, and where the columns stand."""
+"""Columns, cells and rows of a line table, and the layout of its columns."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class TableCell:
 
 
 class Rows(Protocol):
-    """Where a table has its rows from: asked again at every update."""
+    """A source of a table's rows: asked again at every update."""
 
     def keys(self) -> Sequence[Hashable]:
         """Return the keys of all rows in their natural order."""

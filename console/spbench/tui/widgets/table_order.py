@@ -1,4 +1,4 @@
-"""Which rows a table shows, and in which order."""
+"""The rows that a table shows, and their order."""
 
 from __future__ import annotations
 

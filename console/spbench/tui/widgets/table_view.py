@@ -1,4 +1,4 @@
-"""How a line table is drawn: the lines in view, each again only when it has changed."""
+"""The drawing of a line table: the lines in view, each again only when it has changed."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ class TableView(ScrollView):
         return Strip([Segment(fit(words, width), self._style("muted"))], width)
 
     def _state(self, place: int) -> object:
-        """What a line shows: it is drawn again where this differs from what was drawn."""
+        """The content of a line, which is drawn again where this has changed."""
         keys = self._order.keys
         if place >= len(keys):
             return place == 0, self._order.total > 0

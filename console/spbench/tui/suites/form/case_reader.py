@@ -1,4 +1,4 @@
-"""The draft of a case that the texts of its form come to.
+"""Reads the draft of a case from the texts of its form.
 
 What the user leaves as it was stays as it stands in the file, however it is written there.
 """
@@ -29,7 +29,7 @@ _NP = "np"
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """What the texts come to.
+    """The result of reading a form's texts.
 
     Attributes:
         draft: The case; None where there are complaints.
@@ -41,7 +41,7 @@ class Read:
 
 
 def read_texts(form: CaseTexts, typed: Typed) -> Read:
-    """Return what the texts of a form come to."""
+    """Return the case that the texts of a form make, or the reasons why they make none."""
     return _Reader(form, typed).read()
 
 

@@ -1,4 +1,4 @@
-"""One line of the form: a name, what is typed, what it is for; and what is wrong with it."""
+"""A line of the form: a name, an input, its description, and a complaint about it."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class TextRow(FormRow):
 
     @property
     def text(self) -> str:
-        """What is typed."""
+        """The text as typed."""
         box = self.query_one("Input, TextArea")
         return box.value if isinstance(box, Input) else str(getattr(box, "text", ""))
 
@@ -131,7 +131,7 @@ class FieldRow(TextRow):
         yield Input(self._text, placeholder, suggester=known, compact=True)
 
     def check(self) -> None:
-        """Say what the loader would."""
+        """Show the loader's complaint about the text."""
         self.complain(complaint_of(self.field, self.text))
 
 
@@ -155,6 +155,6 @@ class ExpectRow(FormRow):
 
     @property
     def expected(self) -> Expected:
-        """What is typed: metric, greatest and least value."""
+        """Metric, greatest and least value as typed."""
         metric, most, least = (box.value.strip() for box in self.query(Input))
         return metric, most, least

@@ -1,4 +1,4 @@
-"""What a form's draft would write, and what the loader makes of it there."""
+"""The text that a form's draft would write, and the loader's problems and cases of it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Preview:
 
     @property
     def words(self) -> str:
-        """How many cases the entry makes, on how many ranks."""
+        """The number of cases that the entry makes, and of their ranks."""
         ranks = {case.np for case in self.cases}
         if not ranks or self.problems:
             return ""
