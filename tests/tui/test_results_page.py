@@ -321,7 +321,7 @@ async def test_a_case_opens_from_what_was_loaded_and_reads_no_file(tmp_path, hom
         await pilot.press("tab", "down")
         await until(pilot, lambda: "check sum failed on rank 1" in words_of(app, "#case-words"))
         await until(pilot, lambda: settled(page))
-        page._details.cases.run.summary.folder.events.unlink()
+        page._views.cases.run.summary.folder.events.unlink()
         await pilot.press("enter")
         await until(pilot, lambda: isinstance(app.screen, CaseScreen))
         await until(pilot, lambda: "max 5" in row_of(app, "time_ms.p50"))

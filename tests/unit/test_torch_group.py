@@ -146,7 +146,7 @@ def test_all_transports_of_a_device_share_one_copy_stream(monkeypatch):
             made.append(device)
 
     monkeypatch.setattr(torch.cuda, "Stream", Stream)
-    monkeypatch.setattr(torch.cuda, "DeviceEvent", lambda enable_timing=False: None)
+    monkeypatch.setattr(torch.cuda, "Event", lambda enable_timing=False: None)
     device = torch.device("cuda", 3)
     streams.streams_of.cache_clear()
     wiring = Wiring(Comm(), 1, [], [], [], [], None, torch.float32, device)

@@ -6,9 +6,9 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.nn import functional
 
 from spbench_core.layout.window import Window, Window2d
+from spbench_workers.device.convolution import convolve
 from spbench_workers.spatial.gradients import shared_by_tiles
 from spbench_workers.spatial.operator import TiledWindow
 from spbench_workers.spatial.tiling import Tiling
@@ -109,23 +109,7 @@ class SpatialConv2d(nn.Conv2d):
         bias: torch.Tensor | None = None,
     ) -> torch.Tensor:
         """Convolve pixels that are all there."""
-        spare = self._spare_columns(pixels, padding[1])
-        if spare:
-            pixels = functional.pad(pixels, (0, spare))
-        made = functional.conv2d(
-            pixels, weight, bias, self.stride, padding, self.dilation, self.groups
-        )
-        return made[..., :1] if spare else made
-
-    def _spare_columns(self, pixels: torch.Tensor, padding: int) -> int:
-        """Return the columns of zeros behind pixels with which a column of outputs is not alone.
-
-        oneDNN's kernels for AMX (torch 2.13, bf16) compute a lone column wrong where the stride
-        across it is above 1; with a second one, which is dropped, it is right.
-        """
-        stride = self.window.cols.stride
-        alone = pixels.shape[-1] + 2 * padding - self.window.cols.span < stride
-        return stride if alone and stride > 1 and pixels.device.type == "cpu" else 0
+        return convolve(pixels, weight, bias, self.stride, padding, self.dilation, self.groups)
 
 
 def window_of(kernel: Pair, stride: Pair, padding: Pair, dilation: Pair = 1) -> Window2d:

@@ -34,6 +34,7 @@ from torch import nn
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
+from spbench_workers.device.convolution import convolve
 from spbench_workers.spatial.conv import Pair
 
 
@@ -152,7 +153,7 @@ class MixedProducts(Products):
         """Convolve 16-bit numbers; gradients are rounded to 16 bits too."""
         pixels, weight = self._rounded(pixels), self._rounded(weight)
         bias = None if bias is None else self._rounded(bias)
-        made = torch.conv2d(pixels, weight, bias, stride, padding, dilation, groups)
+        made = convolve(pixels, weight, bias, stride, padding, dilation, groups)
         return made.to(self._work)
 
     def linear(
