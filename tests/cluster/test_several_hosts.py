@@ -119,6 +119,7 @@ def test_a_halo_exchange_passes_over_hosts_that_only_ssh_knows_by_name(
     assert [rank["local_rank"] for rank in case["ranks"]] == [0, 1, 0, 1]
 
 
+@pytest.mark.alone
 def test_the_link_of_a_slow_host_is_named(hosts: NetHosts, start) -> None:
     slow = hosts.hosts[2]
     with hosts.slowed(slow, "10mbit"):

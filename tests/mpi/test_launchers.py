@@ -11,6 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -70,9 +71,12 @@ def venv_first(monkeypatch):
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
 
 
-@pytest.fixture(scope="module")
+library_here = cache(mpi_library)
+
+
+@pytest.fixture
 def library() -> MpiLibrary:
-    found = mpi_library(sys.executable)
+    found = library_here(sys.executable)
     if found.name != "openmpi":
         pytest.skip("the stand-ins start their ranks with Open MPI; this interpreter has another")
     return found

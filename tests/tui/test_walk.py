@@ -118,3 +118,5 @@ async def test_compose_run_plant_cancel_and_compare(tmp_path, monkeypatch):
         await walker.until(lambda: shown(app).count("walk") >= 3)
         await pilot.press("down", "down", "space", "up", "c")
         await walker.until(lambda: "b/a" in shown(app) and "failed on" in shown(app))
+        # Their reports come before their ends: none is left to be waited for by nobody.
+        await walker.until(lambda: not background.any_started())
