@@ -112,7 +112,6 @@ def cases(count):
     """The same cases every time: a run that fails can be run again."""
     return settings(
         max_examples=count,
-        deadline=None,
         derandomize=True,
         database=None,
         suppress_health_check=list(HealthCheck),

@@ -413,7 +413,7 @@ def test_every_widget_says_what_it_is_for_and_every_key_can_be_remapped(kind):
 figures = st.floats(allow_nan=False, allow_infinity=False)
 maybe = st.none() | figures
 width, height = st.integers(1, 90), st.integers(1, 12)
-SLOW = settings(deadline=None, max_examples=60)
+SLOW = settings(max_examples=60)
 
 
 def drawn(kind, columns, rows, *data, cursor=None, ascii=False):

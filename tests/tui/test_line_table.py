@@ -1,7 +1,7 @@
 import time
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from textual.app import App
 
@@ -397,7 +397,6 @@ async def test_a_new_theme_is_drawn_in_its_colours():
     st.integers(0, 100),
     st.booleans(),
 )
-@settings(deadline=None)
 def test_a_layout_leaves_out_the_most_dispensable_columns_alone(shapes, room, every):
     columns = [
         Column(str(at), str(at), width, rank=rank, flexible=flexible)

@@ -5,7 +5,7 @@ import math
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from spbench_core.catalog.sweep_sizes import (
@@ -147,7 +147,6 @@ SIZES = [8 << (2 * step) for step in range(12)]
 
 
 @given(st.floats(1e-8, 1e-3), st.floats(1e-12, 1e-8), st.floats(1e-12, 1e-8))
-@settings(deadline=None)
 def test_exact_times_give_the_numbers_they_were_made_of(alpha, beta, gamma):
     found = fit(line(SIZES, alpha, beta), line(SIZES, 1e-7, gamma)).link
     assert found.alpha == pytest.approx(alpha, rel=1e-6)

@@ -146,14 +146,14 @@ def runs(draw):
 
 
 @given(runs())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_any_order_group_and_chunks_come_out_right(run):
     algorithm, ranks, count, options = run
     prove(plan(algorithm, ranks, count, **options), count)
 
 
 @given(runs())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_counts_are_those_of_the_formulas(run):
     algorithm, ranks, count, options = run
     work = work_of(plan(algorithm, ranks, count, **options))
@@ -307,7 +307,6 @@ def wrong(schedules, count):
 
 
 @given(one_message())
-@settings(deadline=None)
 def test_a_message_left_out_is_seen(case):
     schedules, count, message = case
     assert not wrong(schedules, count)
@@ -315,7 +314,6 @@ def test_a_message_left_out_is_seen(case):
 
 
 @given(one_message())
-@settings(deadline=None)
 def test_a_message_that_only_leaves_or_only_comes_is_seen(case):
     schedules, count, message = case
     with pytest.raises(AssertionError, match="stuck"):
@@ -323,7 +321,6 @@ def test_a_message_that_only_leaves_or_only_comes_is_seen(case):
 
 
 @given(one_message())
-@settings(deadline=None)
 def test_a_message_that_is_added_twice_is_seen(case):
     schedules, count, (rank, at, number) = case
     step = schedules[rank][at]

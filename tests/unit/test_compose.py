@@ -183,7 +183,7 @@ def test_the_shipped_entries_are_written_as_they_stand(name):
     assert again.partition("cases:\n")[2] == text.partition("cases:\n")[2]
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.sampled_from(sorted(SHIPPED)), DRAFTS, st.none() | st.integers(1, 60))
 def test_a_new_entry_reads_back_and_goes_again_without_a_trace(name, draft, after):
     text = SHIPPED[name]
@@ -445,7 +445,7 @@ def test_an_entry_in_braces_is_changed():
     assert "  - name: b\n    benchmark: memory.copy\n    params: {size: 64KiB," in added
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.sampled_from([*SHIPPED.values(), COMMENTED]), st.data())
 def test_a_changed_entry_reads_back_and_all_else_stays(text, data):
     index = data.draw(st.integers(0, text.count("name: ") - 2))

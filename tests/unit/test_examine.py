@@ -39,7 +39,7 @@ def test_what_has_no_place_stands_at_the_first_line():
     assert "did you mean halo_len?" in error.message
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.integers(0, len(HALO.read_text())), st.text(max_size=6))
 def test_no_state_of_typing_raises(at, typed):
     text = HALO.read_text()

@@ -15,7 +15,7 @@ from spbench_workers.spatial.interior_split import (
     interior_split_of,
 )
 
-brute_force = settings(max_examples=80, deadline=None)
+brute_force = settings(max_examples=80)
 
 
 @st.composite
@@ -213,7 +213,7 @@ def test_a_single_tile_needs_no_strip():
     assert frame.strips == ()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(20, 300), st.integers(20, 300), st.integers(1, 3), st.integers(1, 3))
 def test_bands_are_the_inner_outputs_each_once_and_read_what_they_need(height, width, rows, cols):
     window = Window2d(Window(3, padding=1), Window(5, stride=2, padding=2))

@@ -16,7 +16,7 @@ from spbench_workers.spatial.fused.graph import (
     last_uses,
 )
 
-brute_force = settings(max_examples=40, deadline=None)
+brute_force = settings(max_examples=40)
 NAMES = ("rows", "cols")
 
 

@@ -2,7 +2,7 @@ import random
 
 import pytest
 from events import TIME, described, metric, rank_event, started, state_of
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from spbench.record.histogram import Histogram, bins
@@ -37,7 +37,6 @@ def made(n, spread):
 
 
 @pytest.mark.parametrize("kind", [Ordered, all_ranks])
-@settings(deadline=None)
 @given(values=some, count=st.integers(1, 50))
 def test_every_sample_is_in_a_bin_or_beyond(kind, values, count):
     found = bins(kind(values), count)
@@ -90,7 +89,6 @@ def test_samples_that_are_all_alike_share_the_first_bin(kind, alike):
     assert found.edges[0] == alike < found.edges[1]
 
 
-@settings(deadline=None)
 @given(st.lists(st.floats(1e-6, 1e6), min_size=1, max_size=80), st.floats(0, 1))
 def test_a_percentile_of_all_ranks_is_near(values, fraction):
     found = all_ranks(values).percentile(fraction)

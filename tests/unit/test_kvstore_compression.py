@@ -80,7 +80,7 @@ def deliveries(kind, gradient, times):
     return [float(decoded(kind, encoded(kind, given, residual), 1)[0]) for _ in range(times)]
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(kinds, thresholds, rounds())
 def test_every_bit_is_as_the_plain_rules_have_it(name, threshold, gradients):
     kind, count = make(name, threshold), gradients.shape[1]
@@ -102,7 +102,7 @@ def conserved(delivered, residual, given_sums, scale):
     return all(abs(Fraction(float(d)) + Fraction(float(r)) - g) <= room for d, r, g in parts)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(kinds, thresholds, rounds(), st.data())
 def test_what_is_delivered_and_owed_is_what_was_given(name, threshold, gradients, data):
     kind, count = make(name, threshold), gradients.shape[1]
@@ -195,7 +195,6 @@ def test_saturation_begins_where_gradients_of_a_step_cannot_lead(name, within, b
     assert kind.saturated(np.array(beyond + within, np.float32)) == len(beyond)
 
 
-@settings(deadline=None)
 @given(kinds, st.lists(st.floats(-1, 1, width=32), min_size=1, max_size=40))
 def test_gradients_within_the_step_never_saturate(name, gradients):
     kind = make(name, 0.5)

@@ -39,7 +39,7 @@ def draws(seed, rounds, ranks, scale=1.0, same=False):
 
 
 @pytest.mark.parametrize("name", optimizers.OPTIMIZERS)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     seed=st.integers(0, 1 << 30),
     rounds=st.integers(1, 12),

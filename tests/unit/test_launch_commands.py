@@ -246,7 +246,7 @@ TEXT = st.text(
 ) | st.text("'\"$`\\ \n\t;&|*?~#{}!()<>=a", max_size=12)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(TEXT, min_size=1, max_size=5), st.lists(TEXT, min_size=1, max_size=5))
 def test_mpirun_rsh_quoting_survives_its_shell_line(arguments, values):
     names = [f"V{index}" for index in range(len(values))]

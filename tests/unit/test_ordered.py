@@ -2,7 +2,7 @@ import random
 from array import array
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from spbench.record import ordered
@@ -29,7 +29,6 @@ def of(batches):
     return samples
 
 
-@settings(deadline=None)
 @given(batches)
 def test_samples_are_in_order_however_they_come(batches):
     expected = sorted(value for batch in batches for value in batch)
@@ -40,7 +39,6 @@ def test_samples_are_in_order_however_they_come(batches):
     assert all(0 < len(block) <= 2 * ordered.BLOCK for block in samples._blocks)
 
 
-@settings(deadline=None)
 @given(batches.filter(any), value)
 def test_what_is_told_of_them_is_exact(batches, limit):
     values = [value for batch in batches for value in batch]

@@ -3,7 +3,7 @@
 from itertools import combinations, pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from spbench_core.layout.balance import balanced, layer_ranges, read_balance
@@ -24,7 +24,6 @@ def times(costs, balance, ranks):
     ]
 
 
-@settings(deadline=None)
 @given(COSTS, st.lists(st.integers(1, 4), min_size=1, max_size=5))
 def test_no_balance_is_better(costs, ranks):
     ranks = ranks[: len(costs)]

@@ -98,7 +98,7 @@ def test_one_pipeline_with_more_ahead(stages, parts):
         )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(GRIDS, st.integers(0, 4), PARTS, TIMES, SCHEDULE, st.booleans())
 def test_two_mirrored_pipelines(grids, more, parts, times, schedule, forward_only):
     layout = model_layout(max(1, len(grids) + more), grids, mirrored=True)
@@ -110,7 +110,7 @@ def test_two_mirrored_pipelines(grids, more, parts, times, schedule, forward_onl
         assert play(layout, orders, pending=pending).length > 0
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(GRIDS, st.integers(0, 3), st.integers(1, 3), PARTS, SCHEDULE)
 def test_tiles_and_members_work_together(grids, more, members, parts, schedule):
     layout = model_layout(max(1, len(grids) + more), grids, members=members)

@@ -15,7 +15,7 @@ from spbench_core.layout.partition import (
 )
 from spbench_core.layout.tiles import Box, Grid
 
-brute_force = settings(max_examples=60, deadline=None)
+brute_force = settings(max_examples=60)
 
 
 @st.composite

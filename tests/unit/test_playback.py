@@ -2,7 +2,7 @@ import math
 from itertools import islice
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from spbench.record.runs.playback import Playback, paced
@@ -152,7 +152,6 @@ def test_a_speed_is_above_0(speed):
         Playback([]).set_speed(speed, 0.0)
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.floats(0, 100), max_size=30),
     st.lists(st.tuples(st.floats(0, 50), st.integers(1, 5)), max_size=30),

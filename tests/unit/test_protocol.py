@@ -2,7 +2,7 @@ import json
 
 import pytest
 from events import BY_KIND, rank_event
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from spbench_core.events.fields import EventError
@@ -29,7 +29,6 @@ def any_event(draw):
     return {**extra, **event}
 
 
-@settings(deadline=None)
 @given(any_event())
 def test_an_event_comes_back_as_it_went(event):
     line = encode(event)
@@ -38,7 +37,6 @@ def test_an_event_comes_back_as_it_went(event):
     assert decode(line) == event
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=60) | anything.map(lambda value: json.dumps(value).encode()))
 def test_garbage_is_refused_and_nothing_else_is_raised(line):
     with pytest.raises(EventError):

@@ -1,6 +1,6 @@
 import pytest
 from events import TIME, described, job_start, metric, rank_event, run_start, started
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from spbench.record.rank_rows import RankRow, RankRows
@@ -104,7 +104,6 @@ batches = st.lists(
 )
 
 
-@settings(deadline=None)
 @given(batches)
 def test_figures_are_those_of_all_times_whenever_they_are_asked_for(batches):
     watched = Watched(*started(described(np=4, repeat=2), hosts=["node01"] * 4))

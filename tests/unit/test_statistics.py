@@ -3,7 +3,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from spbench.record.statistics import median, percentile, summarize, typical
@@ -13,20 +13,17 @@ samples = st.lists(times, min_size=1, max_size=60)
 CLOSE = {"rel": 1e-9, "abs": 1e-9}
 
 
-@settings(deadline=None)
 @given(samples, st.floats(0, 1))
 def test_a_percentile_is_numpys(values, fraction):
     expected = float(np.percentile(values, 100 * fraction))
     assert percentile(sorted(values), fraction) == pytest.approx(expected, **CLOSE)
 
 
-@settings(deadline=None)
 @given(samples)
 def test_the_median_is_numpys(values):
     assert median(values) == pytest.approx(float(np.median(values)), **CLOSE)
 
 
-@settings(deadline=None)
 @given(samples)
 def test_a_summary_is_numpys(values):
     summary = summarize(iter(values))
@@ -40,7 +37,6 @@ def test_a_summary_is_numpys(values):
     assert summary.stdev == pytest.approx(stdev, rel=1e-6, abs=1e-9 * max(values))
 
 
-@settings(deadline=None)
 @given(samples)
 def test_a_summary_is_in_order(values):
     found = summarize(values)

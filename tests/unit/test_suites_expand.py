@@ -38,7 +38,7 @@ def sweeps(draw):
 
 
 @given(sweeps())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_points_are_the_product_in_file_order(sweep):
     points = list(sweep.points())
     assert len(points) == sweep.size

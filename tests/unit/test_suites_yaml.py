@@ -93,7 +93,7 @@ def test_quoted_text_stays_text(text):
     assert value(yaml.safe_dump(text, default_style='"', allow_unicode=True)) == text
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.text("ab:- []{},&*!|>%@#'\"\n\t\0\x85\ud800\U0001f600?<1.", max_size=40))
 def test_any_text_gives_a_document_or_an_error_with_its_place(text):
     try:

@@ -2,7 +2,7 @@ import random
 
 import pytest
 from events import TIME, described, metric, rank_event, started, state_of
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from spbench.record.timeline import MetricTimeline, timeline
@@ -113,7 +113,6 @@ def test_a_rank_that_comes_later_is_folded_in_from_the_start():
     assert seen.points(10) == [1.0, 3.0]
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.lists(st.floats(0, 1e6), max_size=20), min_size=2, max_size=2),
     st.integers(1, 30),

@@ -9,7 +9,7 @@ from torch.nn import functional
 from spbench_core.layout.tiles import Box
 from spbench_core.layout.window import Window, Window2d
 
-brute_force = settings(max_examples=80, deadline=None)
+brute_force = settings(max_examples=80)
 
 windows = st.builds(
     Window,

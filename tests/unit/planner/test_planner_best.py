@@ -65,7 +65,7 @@ def found(states, place, training, choose=True):
         return None
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(problems())
 def test_the_best_plan_is_that_of_brute_force(problem):
     profile, place, batch = problem
@@ -82,7 +82,7 @@ def test_the_best_plan_is_that_of_brute_force(problem):
     assert memory is None or max(again.peak_bytes) <= memory
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(problems(), st.integers(1, 3))
 def test_a_given_micro_batch_is_kept(problem, micro_batch):
     profile, place, batch = problem
@@ -94,7 +94,7 @@ def test_a_given_micro_batch_is_kept(problem, micro_batch):
     assert best is None or best.micro_batch_size == micro_batch
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(problems())
 def test_the_search_for_large_problems_is_never_below_and_rarely_above_the_best(problem):
     profile, place, batch = problem

@@ -191,7 +191,7 @@ def test_what_is_no_mapping_is_told_how_a_cluster_begins(text):
     assert errors_of(text) == told
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(0, len(TEXT) - 1), st.text(max_size=4))
 def test_a_damaged_cluster_is_read_or_told(at, damage):
     with suppress(ClusterError):

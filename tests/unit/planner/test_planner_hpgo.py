@@ -119,7 +119,7 @@ def problems(draw, most_devices=6):
     return times, activations, parameters, list(accumulate(sizes)), draw(st.integers(1, 40))
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 # Where the last stage's place decides what its message costs, an earlier cheap message misleads.
 @example(
     ([1.0, 1.0, 1.0, 1.0, 2.0], [1e5, 0.0, 0.0, 2e5, 0.0], [0.0, 0.0, 5e7, 0.0, 0.0], [3, 4, 5], 2)
@@ -153,7 +153,7 @@ def test_no_plan_is_worse_than_the_one_of_the_search_by_hand(problem):
     assert plan.step_s <= told * (1 + 1e-9)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(problems(most_devices=4))
 def test_a_straight_pipeline_has_the_least_block_of_all(problem):
     times, activations, parameters, ends, batch = problem

@@ -47,7 +47,7 @@ def dealt(used, need, sizes):
     return tuple(after)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.data())
 def test_scattering_in_rounds_is_dealing_one_by_one(data):
     sizes = tuple(data.draw(st.lists(st.integers(1, 6), min_size=1, max_size=5)))

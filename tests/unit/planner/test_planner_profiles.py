@@ -328,13 +328,13 @@ def profiles(draw):
     return Profile("p", sizes[0], made(parameters), tuple(edges), also)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(profiles())
 def test_json_reads_back_to_the_same(profile):
     assert read_profile_json(write_profile_json(profile), "p.json", "other") == profile
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(profiles())
 def test_torchgraph_reads_back_to_what_it_can_hold(profile):
     again = read_torchgraph(write_torchgraph(profile), "p.txt", "p", profile.batch_size)
@@ -343,7 +343,7 @@ def test_torchgraph_reads_back_to_what_it_can_hold(profile):
     assert again.edges == profile.edges
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.text(max_size=200) | st.binary(max_size=200).map(lambda raw: raw.decode("latin-1")))
 def test_garbage_is_an_error_and_no_traceback(text):
     for reader in (lambda: read(text), lambda: read_profile_json(text, "p.json", "p")):

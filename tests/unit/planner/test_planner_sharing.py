@@ -21,7 +21,7 @@ def slowest(speeds, shares):
     return max(held / speed for (speed, _), held in zip(speeds, shares, strict=True))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(kinds, st.integers(1, 40))
 def test_no_time_below_that_of_the_shares_is_enough(speeds, samples):
     shares = share(speeds, samples)

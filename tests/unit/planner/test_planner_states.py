@@ -135,7 +135,7 @@ def graphs(draw):
     return Profile("p", 1, layers, tuple(edges))
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(graphs())
 def test_the_chain_has_every_layer_once_and_after_its_inputs(profile):
     states = linear_states(profile)
@@ -146,7 +146,7 @@ def test_the_chain_has_every_layer_once_and_after_its_inputs(profile):
         assert all(not graph.before[node] & ~mask for node in bits(mask))
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(graphs())
 def test_states_are_downsets_in_an_order(profile):
     graph = build(len(profile.layers), profile.edges)
@@ -164,7 +164,7 @@ def test_states_are_downsets_in_an_order(profile):
         assert all(not graph.before[node] & ~mask for node in bits(mask))
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=12))
 def test_a_cycle_is_found_exactly_where_no_order_is(edges):
     cycle = find_cycle(6, edges)
