@@ -1,0 +1,55 @@
+"""The comparison of test ids before and after a change."""
+
+import pytest
+
+from ids import compare, main, read_moves
+
+BEFORE = ["tests/a.py::one", "tests/a.py::two[x|y]", "tests/b.py::three", "tests/c.py::four"]
+
+
+def moves_of(tmp_path, text):
+    path = tmp_path / "moved"
+    path.write_text(text)
+    return read_moves(path)
+
+
+def test_an_id_that_has_gone_without_a_reason_is_lost(tmp_path):
+    moves = moves_of(tmp_path, "tests/a.py|tests/room/a.py|mirrors the code\n# a comment\n")
+    after = ["tests/room/a.py::one", "tests/c.py::four", "tests/c.py::five"]
+    lines, lost = compare(BEFORE, after, moves)
+    assert lines == [
+        "tests/a.py::one -> tests/room/a.py::one  (mirrors the code)",
+        "tests/a.py::two[x|y] -> LOST: there is no tests/room/a.py::two[x|y]",
+        "tests/b.py::three -> LOST",
+        "new: tests/c.py::five",
+    ]
+    assert lost == 2
+
+
+def test_the_most_exact_line_says_where_a_test_went(tmp_path):
+    text = "tests|all|moved\ntests/a.py::two[x|y]|all/a.py::one|merged\ntests/b.py||covered\n"
+    after = ["all/a.py::one", "all/c.py::four"]
+    lines, lost = compare(BEFORE, after, moves_of(tmp_path, text))
+    assert lines == [
+        "tests/a.py::one -> all/a.py::one  (moved)",
+        "tests/a.py::two[x|y] -> all/a.py::one  (merged)",
+        "tests/b.py::three -> dropped  (covered)",
+        "tests/c.py::four -> all/c.py::four  (moved)",
+    ]
+    assert lost == 0
+
+
+def test_a_line_without_a_reason_is_refused(tmp_path):
+    with pytest.raises(SystemExit, match=r"moved:2: write old\|new\|reason"):
+        moves_of(tmp_path, "a|b|c\na|b|\n")
+
+
+def test_the_exit_status_tells_of_lost_ids(tmp_path, capsys):
+    for name, text in (("before", "a.py::x\na.py::y\n\n2 tests collected\n"), ("after", "a.py::x")):
+        (tmp_path / name).write_text(text)
+    (tmp_path / "moved").write_text("")
+    words = [str(tmp_path / name) for name in ("before", "after", "moved")]
+    assert main(words) == 1
+    assert capsys.readouterr().out == "a.py::y -> LOST\n2 before, 1 after, 1 without a reason\n"
+    (tmp_path / "moved").write_text("a.py::y||no use\n")
+    assert main(words) == 0
