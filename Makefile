@@ -4,9 +4,10 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-# Tests with ranks mostly wait: for launches, for messages, for a deadline. tests/conftest.py says
-# how many processes share them.
-TOGETHER := --numprocesses auto --dist loadscope
+# Tests that start no ranks share the cores. Of those that do, one process runs the launches that
+# many tests share, one at a time, and the other what mostly waits: see tests/conftest.py.
+TOGETHER := --numprocesses auto --maxprocesses 4 --dist worksteal
+BESIDE := --numprocesses 2 --dist loadscope
 
 .PHONY: help run test lint types unit bundle clean
 
@@ -17,7 +18,8 @@ run: $(VENV)/.run ## Install, and run suites/halo.yaml on 4 ranks of the embedde
 	$(BIN)/spbench run suites/halo.yaml
 
 test: lint types ## Install what tests need; lint, types, arrows and all tests that this machine can run
-	$(BIN)/python -m pytest -m "not alone" $(TOGETHER)
+	$(BIN)/python -m pytest -m "not mpi and not cluster" $(TOGETHER)
+	$(BIN)/python -m pytest -m "(mpi or cluster) and not alone" $(BESIDE)
 	$(BIN)/python -m pytest -m alone
 
 unit: $(VENV)/.test ## The fast tests only

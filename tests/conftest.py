@@ -6,8 +6,9 @@ import gc
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -20,20 +21,17 @@ from running import kill_leftovers
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
 
+ABSENT = [name for name in ("torch", "mpi4py") if find_spec(name) is None]
+"""What workers need and is not installed: .ci/run tries the console on other Pythons."""
+
 
 def pytest_configure() -> None:
     """Forget the size of a terminal that xdist's workers do not have: programs would believe it."""
     for name in ("COLUMNS", "LINES"):
         os.environ.pop(name, None)
     if "PYTEST_XDIST_WORKER" in os.environ:
-        # Ranks of other tests are on the same cores: who waits for a message must give way.
+        # Ranks of other tests are on the same cores: those that wait for a message give way.
         os.environ.update(OMPI_MCA_mpi_yield_when_idle="1")
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_auto_num_workers() -> int:
-    """One process more than cores: tests with ranks wait for a launch half of their time."""
-    return min(4, len(os.sched_getaffinity(0)) + 1)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -53,19 +51,22 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
 def sharing(nodeid: str) -> str:
     """Return the name that is the same for all tests that run in one process.
 
-    It is the file; of tests that start ranks and share nothing it is the test alone, and of the
-    commands of the docs their page.
+    It is the file, and of the commands of the docs their page. Launches that many tests share are
+    of many ranks, which wait for each other at every step: one at a time. A test that starts a few
+    ranks for itself mostly waits, and goes beside any other.
     """
     path = nodeid.partition("::")[0]
     if page := re.search(r"-\w+\.md\]$", nodeid):
         return f"{path}{page[0]}"
-    return nodeid if _shares_nothing(path) else path
+    text = _text(path)
+    if "mark.mpi" not in text:
+        return path
+    return "ranks" if 'scope="module"' in text else nodeid
 
 
 @cache
-def _shares_nothing(path: str) -> bool:
-    text = (Path(__file__).parents[1] / path).read_text()
-    return "mark.mpi" in text and 'scope="module"' not in text
+def _text(path: str) -> str:
+    return (Path(__file__).parents[1] / path).read_text()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -80,6 +81,31 @@ def pytest_collection() -> Iterator[None]:
         if "torch" in sys.modules:
             # Tests have small tensors, and run beside each other.
             sys.modules["torch"].set_num_threads(1)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Skip the files that need what this Python has not."""
+    report = yield
+    for name in ABSENT if report.failed else ():
+        if f"No module named '{name}'" in report.longreprtext:
+            report.outcome = "skipped"
+            words = f"Skipped: needs {name}, which is not installed"
+            report.longrepr = (str(collector.path), 0, words)
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Generator[None, None, None]:
+    """Skip the tests that need what this Python has not."""
+    try:
+        return (yield)
+    except ModuleNotFoundError as error:
+        if error.name in ABSENT:
+            pytest.skip(f"needs {error.name}, which is not installed")
+        raise
 
 
 @pytest.fixture(autouse=True)
