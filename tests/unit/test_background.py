@@ -107,6 +107,7 @@ def test_the_errors_of_a_suite_are_the_complaint(begin, home, tmp_path):
 
 
 def test_a_missing_launcher_is_the_complaint(begin):
+    pytest.importorskip("mpi4py")
     launched = begin(*run_words(HALO, LaunchChoice(launcher="mpirun_rsh")), PATH="")
     assert until(launched.ended) is ExitCode.MISSING
     assert launched.complaint().startswith("launcher mpirun_rsh is not installed")

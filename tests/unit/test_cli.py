@@ -342,6 +342,7 @@ def test_a_bad_line_of_a_hostfile_is_named(spbench, tmp_path):
 
 
 def test_a_launcher_that_is_not_installed_is_3(spbench, home, tmp_path, monkeypatch):
+    pytest.importorskip("mpi4py")
     path = tmp_path / "report.json"
     monkeypatch.setenv("PATH", "")
     done = spbench("run", HALO, "--launcher", "mpirun_rsh", "--json", str(path))
