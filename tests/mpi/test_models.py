@@ -1,17 +1,15 @@
 """Networks over tiles on real ranks are the networks on the whole image.
 
 Logits, gradients of the image and of all parameters, running statistics and an evaluation are held
-against those of torch's own modules in float64. One launch for each number of ranks does all.
+against those of torch's own modules in float64. One launch does all.
 """
 
 import json
-import os
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from running import on_ranks
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(300)]
 
@@ -51,7 +49,7 @@ FAULTS = {
     "own-gradients": {"gradients"},
 }
 WRONG = [V1 | {"grid": "2x2", "fault": fault} for fault in FAULTS]
-CASES = {4: RIGHT[4] + WRONG, 6: RIGHT[6]}
+CASES = [*RIGHT[4], *RIGHT[6], *WRONG]
 
 
 def name_of(case):
@@ -62,40 +60,11 @@ def name_of(case):
 
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory):
-    """Starts MPI and torch once for each number of ranks; returns a function."""
-    mpirun = shutil.which("mpirun", path=str(Path(sys.executable).parent))
-    mpirun = mpirun or shutil.which("mpirun")
-    if mpirun is None:
-        pytest.skip("no mpirun")
-    known = {}
-
-    def answers_of(ranks, case):
-        if ranks not in known:
-            known[ranks] = launch(mpirun, ranks, tmp_path_factory.mktemp(f"models{ranks}"))
-        return known[ranks][CASES[ranks].index(case)]
-
-    return answers_of
-
-
-def launch(mpirun, ranks, folder):
+    """Starts MPI and torch once."""
+    folder = tmp_path_factory.mktemp("models")
     wanted, said = folder / "cases.json", folder / "results.json"
-    wanted.write_text(json.dumps(CASES[ranks]))
-    command = [mpirun, "--oversubscribe", "-n", str(ranks), sys.executable, "-m", "mpi4py"]
-    ended = subprocess.run(
-        [*command, str(PROGRAM), str(wanted), str(said)],
-        env=os.environ
-        | {
-            "OMPI_ALLOW_RUN_AS_ROOT": "1",
-            "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-            "OMPI_MCA_osc": "^ucx",
-            "OMPI_MCA_mpi_yield_when_idle": "1",
-            "OMP_NUM_THREADS": "1",
-        },
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
+    wanted.write_text(json.dumps(CASES))
+    ended = on_ranks(6, str(PROGRAM), str(wanted), str(said), OMPI_MCA_mpi_yield_when_idle="1")
     assert ended.returncode == 0, ended.stderr
     return json.loads(said.read_text())
 
@@ -105,7 +74,7 @@ def launch(mpirun, ranks, folder):
     [pytest.param(ranks, case, id=name_of(case)) for ranks in RIGHT for case in RIGHT[ranks]],
 )
 def test_a_network_over_tiles_is_the_network_on_the_whole_image(answers, ranks, case):
-    found = answers(ranks, case)
+    found = answers[CASES.index(case)]
     assert len(found) == ranks
     for errors in found:
         assert errors.keys() == KINDS, errors
@@ -114,6 +83,6 @@ def test_a_network_over_tiles_is_the_network_on_the_whole_image(answers, ranks, 
 
 @pytest.mark.parametrize("case", WRONG, ids=lambda case: case["fault"])
 def test_a_network_that_does_something_wrong_over_tiles_is_found_out(answers, case):
-    for errors in answers(4, case):
+    for errors in answers[CASES.index(case)]:
         assert errors.keys() == KINDS, errors
         assert {kind for kind, error in errors.items() if error > FAR} >= FAULTS[case["fault"]]

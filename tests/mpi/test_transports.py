@@ -6,13 +6,11 @@ they ask of CUDA and NCCL is not.
 """
 
 import json
-import os
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from running import on_ranks
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(240)]
 
@@ -130,25 +128,7 @@ def results(tmp_path_factory):
     folder = tmp_path_factory.mktemp("exchanges")
     wanted, said = folder / "cases.json", folder / "results.json"
     wanted.write_text(json.dumps(CASES))
-    beside = Path(sys.executable).parent
-    mpirun = shutil.which("mpirun", path=str(beside)) or shutil.which("mpirun")
-    if mpirun is None:
-        pytest.skip("no mpirun")
-    environment = os.environ | {
-        "OMPI_ALLOW_RUN_AS_ROOT": "1",
-        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-        "OMPI_MCA_osc": "^ucx",
-        "OMP_NUM_THREADS": "1",
-    }
-    command = [mpirun, "--oversubscribe", "-n", str(RANKS), sys.executable, "-m", "mpi4py"]
-    ended = subprocess.run(
-        [*command, str(PROGRAM), str(wanted), str(said)],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=220,
-        check=False,
-    )
+    ended = on_ranks(RANKS, str(PROGRAM), str(wanted), str(said), seconds=220)
     assert ended.returncode == 0, ended.stderr
     return dict(zip(map(name_of, CASES), json.loads(said.read_text()), strict=True))
 

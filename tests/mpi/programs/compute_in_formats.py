@@ -8,14 +8,12 @@ errors by kind of tensor, each the length of the difference over that of what is
 """
 
 import json
-import sys
-import time
 from contextlib import nullcontext
 from functools import cache
-from pathlib import Path
 from unittest.mock import patch
 
 import torch
+from each_case import answer_each, made_by_first
 from mpi4py import MPI
 from torch import nn
 
@@ -143,8 +141,7 @@ def compare(case, comm):
     plan = plan_of(case)
     words = json.dumps({key: case[key] for key in ("model", "image", "config", "learns")})
     formats = (case["precision"], "fp64")
-    alone = [on_one_rank(words, one) for one in formats] if comm.rank == 0 else None
-    same, exact = comm.bcast(alone)
+    same, exact = made_by_first(comm, lambda: [on_one_rank(words, one) for one in formats])
     with planted(case["fault"], comm):
         engine, found = run(comm, plan, case["learns"])
     answer = {
@@ -208,20 +205,7 @@ def answer_of(case, comm):
 
 def main():
     torch.set_num_threads(1)
-    world = MPI.COMM_WORLD
-    said = []
-    for case in json.loads(Path(sys.argv[1]).read_text()):
-        ranks, start = layout_of(case).ranks, time.monotonic()
-        comm = world.Split(0 if world.rank < ranks else MPI.UNDEFINED)
-        answer = answer_of(case, comm) if comm != MPI.COMM_NULL else None
-        answers = world.gather(answer)
-        if world.rank == 0:
-            said.append(answers[:ranks])
-            print(f"{time.monotonic() - start:.2f} s", case, said[-1], flush=True)
-        if comm != MPI.COMM_NULL:
-            comm.Free()
-    if world.rank == 0:
-        Path(sys.argv[2]).write_text(json.dumps(said))
+    answer_each(lambda case: layout_of(case).ranks, answer_of)
 
 
 main()

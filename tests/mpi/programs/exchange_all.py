@@ -30,7 +30,7 @@ from mpi4py import MPI
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from spbench_core.layout.partition import Partition, halo_transfers
 from spbench_core.layout.tiles import Box, Grid, parse_pair
-from spbench_workers.comm import DisagreementError
+from spbench_workers.comm import DisagreementError, rest
 from spbench_workers.device.formats import TORCH_DTYPES
 from spbench_workers.device.mpi_memory import OVERRULING, cuda_aware
 from spbench_workers.halo.faults import plant_in_halo
@@ -431,6 +431,7 @@ def main():
             except Exception as error:
                 error.add_note(f"in {check.__name__} {case} on rank {world.rank}")
                 raise
+        rest(world)  # ranks without a part in it sleep
         results.append(world.gather(problem))
     if world.rank == 0:
         Path(sys.argv[2]).write_text(json.dumps(results))

@@ -10,15 +10,13 @@ makes something wrong on all ranks.
 
 import json
 import sys
-import time
 import traceback
 from contextlib import nullcontext
 from functools import cache
-from pathlib import Path
 from unittest.mock import patch
 
 import torch
-from mpi4py import MPI
+from each_case import answer_each, made_by_first
 from torch.nn import functional
 
 from spbench_core.layout.micro_batches import micro_batches
@@ -117,7 +115,7 @@ def compare(case, comm):
     run.step()
     messages = SPENT.messages - before
     words = json.dumps({key: case[key] for key in KEYS})
-    expected = dict(comm.bcast(whole(words, plan.batches) if comm.rank == 0 else None))
+    expected = dict(made_by_first(comm, lambda: whole(words, plan.batches)))
     loss = expected.pop("loss")
     errors = {"loss": abs(run.loss() - loss) / loss} | dict.fromkeys(expected, 0.0)
 
@@ -181,20 +179,7 @@ def answer_of(case, comm):
 
 def main():
     torch.set_num_threads(1)
-    world = MPI.COMM_WORLD
-    said = []
-    for case in json.loads(Path(sys.argv[1]).read_text()):
-        ranks, start = layout_of(case).ranks, time.monotonic()
-        comm = world.Split(0 if world.rank < ranks else MPI.UNDEFINED)
-        answer = answer_of(case, comm) if comm != MPI.COMM_NULL else None
-        answers = world.gather(answer)
-        if world.rank == 0:
-            said.append(answers[:ranks])
-            print(f"{time.monotonic() - start:.2f} s", case, said[-1][0], flush=True)
-        if comm != MPI.COMM_NULL:
-            comm.Free()
-    if world.rank == 0:
-        Path(sys.argv[2]).write_text(json.dumps(said))
+    answer_each(lambda case: layout_of(case).ranks, answer_of)
 
 
 main()

@@ -9,15 +9,12 @@ first time, since loading it may wait for the whole device. And a model must lea
 learns over MPI, bit by bit.
 """
 
-import json
 import os
-import sys
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from unittest.mock import patch
 
 import torch
-from mpi4py import MPI
+from each_case import answer_each
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -194,17 +191,11 @@ def ranks_of(case):
 
 def main():
     torch.set_num_threads(1)
-    world, said = MPI.COMM_WORLD, []
-    for case in json.loads(Path(sys.argv[1]).read_text()):
-        check = refused if "words" in case else compare
-        ranks = 2 if check is refused else ranks_of(case)
-        comm = world.Split(0 if world.rank < ranks else MPI.UNDEFINED)
-        problem = check(comm, **case) if comm != MPI.COMM_NULL else ""
-        said.append(world.gather(problem))
-        if comm != MPI.COMM_NULL:
-            comm.Free()
-    if world.rank == 0:
-        Path(sys.argv[2]).write_text(json.dumps(said))
+    answer_each(
+        lambda case: 2 if "words" in case else ranks_of(case),
+        lambda case, comm: (refused if "words" in case else compare)(comm, **case),
+        idle="",
+    )
 
 
 main()

@@ -6,14 +6,13 @@ A case is ``{"ranks", "elements", "params", "inject"}``; it runs on the first ``
 ``elements`` takes the place of the network's arrays. A result is one list of events a rank.
 """
 
-import json
-import sys
 from dataclasses import replace
-from pathlib import Path
 from unittest import mock
 
+from each_case import answer_each
+
 from spbench_core.catalog import BENCHMARKS
-from spbench_workers.comm import open_world, rest
+from spbench_workers.comm import open_world
 from spbench_workers.context import Context
 from spbench_workers.kvstore import case as cases_of_kvstore
 from spbench_workers.session import load_runners
@@ -45,20 +44,12 @@ def run_case(world, case, runner):
 
 
 def main():
-    world = open_world()
-    runner = load_runners([NAME])[NAME]
-    results = []
-    for case in json.loads(Path(sys.argv[1]).read_text()):
-        takes_part = world.rank < case["ranks"]
-        comm = world.comm.Split(0 if takes_part else 1, world.rank)
-        events = []
-        if takes_part:
-            events = run_case(replace(world, comm=comm, size=comm.size), case, runner)
-        rest(world.comm)
-        comm.Free()
-        results.append(world.comm.gather(events))
-    if world.rank == 0:
-        Path(sys.argv[2]).write_text(json.dumps(results))
+    world, runner = open_world(), load_runners([NAME])[NAME]
+
+    def answer_of(case, comm):
+        return run_case(replace(world, comm=comm, size=comm.size), case, runner)
+
+    answer_each(lambda case: case["ranks"], answer_of, idle=[])
 
 
 main()

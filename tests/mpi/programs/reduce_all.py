@@ -1,18 +1,19 @@
 """Reduces with every algorithm, format, operation and mode, and writes what went wrong.
 
-    mpirun -n 4 python -m mpi4py reduce_all.py RESULTS.json
+    mpirun -n 6 python -m mpi4py reduce_all.py CASES.json RESULTS.json
 
-A result is a list of sentences: the ranks' complaints, none where all was right. What must come is
+A case is a number of ranks. A result has a list of sentences for each: its complaints, none where
+all was right. What must come is
 computed here from what all ranks give, in whole numbers that every format holds.
 """
 
-import json
 import sys
 from functools import partial
 from itertools import product
 from pathlib import Path
 
 import torch
+from each_case import answer_each
 from mpi4py import MPI
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
@@ -238,9 +239,11 @@ def wrong_element():
     reduction.free()
 
 
-def main():
-    torch.set_num_threads(1)
-    install()
+def problems_of(_, among):
+    """What this rank complains of where the others are these."""
+    global comm, ranks, rank
+    comm, ranks, rank = among, among.size, among.rank
+    problems.clear()
     for algorithm in ("native", *able()):
         every_way(algorithm)
     for algorithm in able():
@@ -251,10 +254,13 @@ def main():
         by_way_of_the_host(*case)
     if install().device_wide:
         complain("waits for all streams of the device")
-    told = comm.gather(problems)
-    if rank == 0:
-        sentences = [sentence for of_rank in told for sentence in of_rank]
-        Path(sys.argv[1]).write_text(json.dumps(sentences[:50]))
+    return problems[:50]
+
+
+def main():
+    torch.set_num_threads(1)
+    install()
+    answer_each(lambda size: size, problems_of)
 
 
 main()

@@ -22,6 +22,7 @@ from spbench_core.layout.micro_batches import micro_batches
 from spbench_core.layout.stages import model_layout
 from spbench_core.layout.tiles import Grid, parse_pair
 from spbench_core.models.registry import model
+from spbench_workers.comm import rest
 from spbench_workers.errors import CannotRunError
 from spbench_workers.images.opening import open_images
 from spbench_workers.parallel.checkpoints.checkpoint import load, save
@@ -105,7 +106,7 @@ def resumed(world, case, folder):
         save(broken, first.engine, BREAK)
         losses["one"] = first.learn(BREAK, STEPS)
         save(one, first.engine, STEPS)
-    world.barrier()
+    rest(world)
     # Of another seed: what is not loaded shows.
     second = Trained(world, case | {"seed": 2}, case["after"])
     if second.takes_part:
@@ -152,7 +153,7 @@ def evaluated(world, case, folder):
         first.learn(0, BREAK)
         save(folder / "learnt", first.engine, BREAK)
         logits["one"] = first.comm.gather(first.engine.evaluate())
-    world.barrier()
+    rest(world)
     second = Trained(world, case | {"seed": 2}, case["after"], learns=False)
     if second.takes_part:
         second.images.turn_to(BREAK - 1)
@@ -179,7 +180,7 @@ def refused(world, case, folder):
         save(path, first.engine, 1)
     if world.rank == 0:
         damage(path, case["damage"])
-    world.barrier()
+    rest(world)
     second = Trained(world, case | case.get("other", {}), case["after"])
     said = None
     if second.takes_part:
@@ -237,7 +238,7 @@ def main():
         start, folder = time.monotonic(), Path(sys.argv[2]).parent / str(index)
         if world.rank == 0:
             folder.mkdir()
-        world.barrier()
+        rest(world)
         try:
             said.append(ACTIONS[case["action"]](world, case, folder))
         except Exception:

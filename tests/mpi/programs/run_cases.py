@@ -7,15 +7,14 @@ ranks, and its tiles count as large where ``sampled`` is true. A result is one l
 rank, an exception as ``{"event": "exception", "message": ...}``.
 """
 
-import json
-import sys
 from contextlib import ExitStack
 from dataclasses import replace
-from pathlib import Path
 from unittest.mock import patch
 
+from each_case import answer_each, cases
+
 from spbench_core.catalog import BENCHMARKS
-from spbench_workers.comm import open_world, rest
+from spbench_workers.comm import open_world
 from spbench_workers.context import Context
 from spbench_workers.halo import sampling
 from spbench_workers.session import load_runners
@@ -55,21 +54,12 @@ def run_case(world, case, runners):
 
 
 def main():
-    world = open_world()
-    cases = json.loads(Path(sys.argv[1]).read_text())
-    runners = load_runners({case["benchmark"] for case in cases})
-    results = []
-    for case in cases:
-        takes_part = world.rank < case["ranks"]
-        comm = world.comm.Split(0 if takes_part else 1, world.rank)
-        events = []
-        if takes_part:
-            events = run_case(replace(world, comm=comm, size=comm.size), case, runners)
-        rest(world.comm)
-        comm.Free()
-        results.append(world.comm.gather(events))
-    if world.rank == 0:
-        Path(sys.argv[2]).write_text(json.dumps(results))
+    world, runners = open_world(), load_runners({case["benchmark"] for case in cases()})
+
+    def answer_of(case, comm):
+        return run_case(replace(world, comm=comm, size=comm.size), case, runners)
+
+    answer_each(lambda case: case["ranks"], answer_of, idle=[])
 
 
 main()

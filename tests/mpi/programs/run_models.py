@@ -12,10 +12,9 @@ import json
 import sys
 import traceback
 from functools import cache
-from pathlib import Path
 
 import torch
-from mpi4py import MPI
+from each_case import answer_each, made_by_first
 from torch import nn
 
 from spbench_core.layout.tiles import Grid, parse_pair
@@ -119,7 +118,8 @@ def compare(case, comm):
     builder = KITS[case["fault"]](tiling)
     tiled = build_stage(network, 0, len(network.layers), builder, **WORDS)
     words = {key: case[key] for key in ("model", "config", "image")}
-    initial, (image, gradient), expected = whole(json.dumps(words))
+    made = made_by_first(comm, lambda: whole(json.dumps(words)))
+    initial, (image, gradient), expected = made
     state = tiled.state_dict()
     if list(state) != list(initial) or not all(torch.equal(state[k], initial[k]) for k in state):
         raise AssertionError("the initial states differ")
@@ -141,11 +141,7 @@ def answer_of(case, comm):
 
 def main():
     torch.set_num_threads(1)
-    world = MPI.COMM_WORLD
-    cases = json.loads(Path(sys.argv[1]).read_text())
-    said = [world.gather(answer_of(case, world)) for case in cases]
-    if world.rank == 0:
-        Path(sys.argv[2]).write_text(json.dumps(said))
+    answer_each(lambda case: Grid(*parse_pair(case["grid"])).size, answer_of)
 
 
 main()

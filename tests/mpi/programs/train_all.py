@@ -10,16 +10,14 @@ makes something wrong on the last rank.
 
 import json
 import sys
-import time
 import traceback
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cache, partial
-from pathlib import Path
 from unittest.mock import patch
 
 import torch
-from mpi4py import MPI
+from each_case import answer_each, made_by_first
 from torch.nn import functional
 
 from spbench_core.layout.balance import balanced
@@ -206,7 +204,7 @@ def compare(case, comm):
             run.end_epoch()
             losses.append(run.loss())
     words = json.dumps({key: case[key] for key in KEYS})
-    expected = sequential(words, plan.batches, case["replicas"])
+    expected = made_by_first(comm, lambda: sequential(words, plan.batches, case["replicas"]))
     errors = {
         "loss": max(abs(a - b) / b for a, b in zip(losses, expected["loss"], strict=True)),
         **dict.fromkeys(("input", "gradients", "statistics", "weights", "logits"), 0.0),
@@ -315,20 +313,7 @@ def main():
     torch.set_num_threads(1)
     # So small that a stage has several, the last of them not full.
     gradients.BUCKET = master_comm.BUCKET = 1000
-    world = MPI.COMM_WORLD
-    said = []
-    for case in json.loads(Path(sys.argv[1]).read_text()):
-        ranks, start = layout_of(case).ranks, time.monotonic()
-        comm = world.Split(0 if world.rank < ranks else MPI.UNDEFINED)
-        answer = answer_of(case, comm) if comm != MPI.COMM_NULL else None
-        answers = world.gather(answer)
-        if world.rank == 0:
-            said.append(answers[:ranks])
-            print(f"{time.monotonic() - start:.2f} s", case, said[-1][0], flush=True)
-        if comm != MPI.COMM_NULL:
-            comm.Free()
-    if world.rank == 0:
-        Path(sys.argv[2]).write_text(json.dumps(said))
+    answer_each(lambda case: layout_of(case).ranks, answer_of)
 
 
 main()

@@ -1,0 +1,48 @@
+"""The cases of a test on the first ranks of one job, one after the other.
+
+    mpirun -n 6 python -m mpi4py PROGRAM.py CASES.json RESULTS.json
+
+Ranks are more than cores here: those that wait for others sleep.
+"""
+
+import json
+import sys
+import time
+from pathlib import Path
+
+from mpi4py import MPI
+
+from spbench_workers.comm import rest
+
+
+def cases():
+    """The cases in the file that the first word names."""
+    return json.loads(Path(sys.argv[1]).read_text())
+
+
+def answer_each(ranks_of, answer_of, idle=None):
+    """Write to the file of the second word, for each case, what its ranks answer, by rank.
+
+    A rank without a part in a case answers ``idle``, and nothing where that is None.
+    """
+    world, said = MPI.COMM_WORLD, []
+    for case in cases():
+        start, takes_part = time.monotonic(), world.rank < ranks_of(case)
+        comm = world.Split(0 if takes_part else MPI.UNDEFINED)
+        answer = answer_of(case, comm) if takes_part else idle
+        rest(world)
+        if takes_part:
+            comm.Free()
+        answers = world.gather(answer)
+        if world.rank == 0:
+            said.append([one for one in answers if one is not None])
+            print(f"{time.monotonic() - start:.2f} s", case, flush=True)
+    if world.rank == 0:
+        Path(sys.argv[2]).write_text(json.dumps(said))
+
+
+def made_by_first(comm, make):
+    """Return what the first rank makes, and leaves to the others."""
+    made = make() if comm.rank == 0 else None
+    rest(comm)
+    return comm.bcast(made)
