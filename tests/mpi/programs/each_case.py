@@ -8,6 +8,7 @@ Ranks are more than cores here: those that wait for others sleep.
 import json
 import sys
 import time
+import traceback
 from pathlib import Path
 
 from mpi4py import MPI
@@ -39,6 +40,21 @@ def answer_each(ranks_of, answer_of, idle=None):
             print(f"{time.monotonic() - start:.2f} s", case, flush=True)
     if world.rank == 0:
         Path(sys.argv[2]).write_text(json.dumps(said))
+
+
+def or_exception(compare):
+    """Return ``compare``, which answers with its exception where it raises one."""
+
+    def answer_of(case, comm):
+        try:
+            return compare(case, comm)
+        except Exception as error:
+            # At once: where the others go on, they wait for this rank and nobody answers.
+            traceback.print_exc()
+            sys.stderr.flush()
+            return {"exception": f"{type(error).__name__}: {error}"}
+
+    return answer_of
 
 
 def made_by_first(comm, make):

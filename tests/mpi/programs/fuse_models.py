@@ -9,14 +9,12 @@ makes something wrong on all ranks.
 """
 
 import json
-import sys
-import traceback
 from contextlib import nullcontext
 from functools import cache
 from unittest.mock import patch
 
 import torch
-from each_case import answer_each, made_by_first
+from each_case import answer_each, made_by_first, or_exception
 from torch.nn import functional
 
 from spbench_core.layout.micro_batches import micro_batches
@@ -166,20 +164,14 @@ FAULTS = {
 }
 
 
-def answer_of(case, comm):
-    try:
-        with FAULTS[case["fault"]]():
-            return compare(case, comm)
-    except Exception as error:
-        # At once: where the others go on, they wait for this rank and nobody answers.
-        traceback.print_exc()
-        sys.stderr.flush()
-        return {"exception": f"{type(error).__name__}: {error}"}
+def with_fault(case, comm):
+    with FAULTS[case["fault"]]():
+        return compare(case, comm)
 
 
 def main():
     torch.set_num_threads(1)
-    answer_each(lambda case: layout_of(case).ranks, answer_of)
+    answer_each(lambda case: layout_of(case).ranks, or_exception(with_fault))
 
 
 main()

@@ -9,12 +9,10 @@ in float64. A fault is a builder that does something wrong.
 
 import copy
 import json
-import sys
-import traceback
 from functools import cache
 
 import torch
-from each_case import answer_each, made_by_first
+from each_case import answer_each, made_by_first, or_exception
 from torch import nn
 
 from spbench_core.layout.tiles import Grid, parse_pair
@@ -129,19 +127,9 @@ def compare(case, comm):
     return {kind: relative(found[kind], expected[kind]) for kind in expected}
 
 
-def answer_of(case, comm):
-    try:
-        return compare(case, comm)
-    except Exception as error:
-        # At once: where the others go on, they wait for this rank and nobody answers.
-        traceback.print_exc()
-        sys.stderr.flush()
-        return {"exception": f"{type(error).__name__}: {error}"}
-
-
 def main():
     torch.set_num_threads(1)
-    answer_each(lambda case: Grid(*parse_pair(case["grid"])).size, answer_of)
+    answer_each(lambda case: Grid(*parse_pair(case["grid"])).size, or_exception(compare))
 
 
 main()

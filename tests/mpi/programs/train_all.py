@@ -9,15 +9,13 @@ makes something wrong on the last rank.
 """
 
 import json
-import sys
-import traceback
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cache, partial
 from unittest.mock import patch
 
 import torch
-from each_case import answer_each, made_by_first
+from each_case import answer_each, made_by_first, or_exception
 from torch.nn import functional
 
 from spbench_core.layout.balance import balanced
@@ -299,21 +297,11 @@ def forgetful():
     return send
 
 
-def answer_of(case, comm):
-    try:
-        return compare(case, comm)
-    except Exception as error:
-        # At once: where the others go on, they wait for this rank and nobody answers.
-        traceback.print_exc()
-        sys.stderr.flush()
-        return {"exception": f"{type(error).__name__}: {error}"}
-
-
 def main():
     torch.set_num_threads(1)
     # So small that a stage has several, the last of them not full.
     gradients.BUCKET = master_comm.BUCKET = 1000
-    answer_each(lambda case: layout_of(case).ranks, answer_of)
+    answer_each(lambda case: layout_of(case).ranks, or_exception(compare))
 
 
 main()
