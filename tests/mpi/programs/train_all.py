@@ -87,7 +87,7 @@ def plan_of(case):
         precision=Precision(case["dtype"], dtype_of(case), dtype_of(case)),
         transport="packed",
         backend=case["backend"],
-        master_comm=case["one_way"],
+        one_way=case["one_way"],
     )
 
 

@@ -10,7 +10,7 @@ from spbench.suites.loader import load, load_text
 from spbench.suites.model import CaseEntry
 from spbench.suites.settings import LaunchSettings
 
-DATA = Path(__file__).parents[1] / "data" / "suites"
+DATA = Path(__file__).parents[3] / "data" / "suites"
 HEAD = "schema: spbench.suite/1\nname: s\n"
 
 

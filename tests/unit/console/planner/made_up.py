@@ -9,7 +9,7 @@ import pytest
 
 from spbench.planner.profile.layers import LayerProfile, Profile
 
-SHARED = Path(__file__).parents[4] / "shared" / "data"
+SHARED = Path(__file__).parents[5] / "shared" / "data"
 
 
 def shared(name: str) -> Path:

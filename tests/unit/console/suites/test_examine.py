@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from spbench.suites.edit.check import examine
 from spbench.suites.loader import load
 
-SUITES = Path(__file__).parents[2] / "suites"
+SUITES = Path(__file__).parents[4] / "suites"
 HALO = SUITES / "halo.yaml"
 PATH = Path("mine.yaml")
 

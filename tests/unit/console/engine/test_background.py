@@ -25,7 +25,7 @@ from spbench.engine.background import (
 from spbench.errors import ExitCode, FailedRunError, UsageError
 from spbench.launch.choice import LaunchChoice
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[4]
 HALO = ROOT / "suites" / "halo.yaml"
 PATIENCE = 30.0
 

@@ -10,7 +10,7 @@ import pytest
 from spbench.errors import UsageError
 from spbench.launch.hosts.hostfiles import given_hosts, hostfiles_near, read_near
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[4]
 
 
 def names(folder: Path) -> list[str]:

@@ -16,7 +16,7 @@ from spbench.suites.select import select
 from spbench_core.catalog import BENCHMARKS
 from spbench_core.catalog.allreduce import COLLECTIVES, LIBRARIES, SCHEDULED
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[4]
 SHIPPED = sorted((ROOT / "suites").glob("*.yaml"))
 SCHEMA = suite_schema()
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)

@@ -16,7 +16,7 @@ from spbench.errors import UsageError
 from spbench.report.model import report_schema
 from spbench_core.catalog import BENCHMARKS, COMMON_FAULTS
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[4]
 HALO = str(ROOT / "suites" / "halo.yaml")
 
 

@@ -14,7 +14,7 @@ from spbench.launch.hosts.hosts import Host, Hosts, parse_hosts, read_hostfile
 from spbench.launch.hosts.names import fold
 from spbench.launch.launcher import Placed
 
-REPO = Path(__file__).parents[2]
+REPO = Path(__file__).parents[4]
 
 
 def read(tmp_path: Path, text: str | bytes) -> tuple[Host, ...]:

@@ -144,7 +144,7 @@ VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
 
 def test_the_schema_takes_what_is_read():
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
-    examples = Path(__file__).parents[3] / "docs" / "examples"
+    examples = Path(__file__).parents[4] / "docs" / "examples"
     texts = [TEXT, *(path.read_text() for path in examples.glob("*.yaml"))]
     assert len(texts) == 2
     for text in texts:

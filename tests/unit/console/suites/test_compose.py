@@ -24,7 +24,7 @@ from spbench.suites.edit.rewrite import comments
 from spbench.suites.edit.writing import WIDTH, flow, key_lines, scalar
 from spbench.suites.loader import load_text
 
-SUITES = Path(__file__).parents[2] / "suites"
+SUITES = Path(__file__).parents[4] / "suites"
 SHIPPED = {path.stem: path.read_text() for path in sorted(SUITES.glob("*.yaml"))}
 HALO = SHIPPED["halo"]
 

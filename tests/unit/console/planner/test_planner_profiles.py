@@ -252,7 +252,7 @@ def test_all_errors_of_a_profile_come_at_once():
 SCHEMA = json_schema(ProfileFile)
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
 EXAMPLE = json.loads(
-    (Path(__file__).parents[3] / "docs" / "examples" / "resnet-20.json").read_text()
+    (Path(__file__).parents[4] / "docs" / "examples" / "resnet-20.json").read_text()
 )
 
 

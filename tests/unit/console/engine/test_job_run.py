@@ -71,7 +71,7 @@ def play(tmp_path):
         return fault, {name: case.status for name, case in state.cases.items()}
 
     def launch(deeds):
-        path = f"{Path(__file__).parent}:{os.environ.get('PYTHONPATH', '')}"
+        path = f"{Path(__file__).parents[2]}:{os.environ.get('PYTHONPATH', '')}"
         command = Command((sys.executable, "-c", RANKS + deeds), os.environ | {"PYTHONPATH": path})
         return SimpleNamespace(
             command=command,
