@@ -14,13 +14,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final, Literal, get_args
+from typing import Final, Literal
 
 Kind = Literal["forward", "backward"]
-StageSchedule = Literal["1f1b", "gpipe", "1f1b-deep"]
+StageSchedule = Literal["gpipe", "1f1b", "1f1b-deep"]
 """The schedules in which each rank has one stage."""
 Schedule = Literal[StageSchedule, "interleaved"]
-STAGE_SCHEDULES: tuple[StageSchedule, ...] = get_args(StageSchedule)
+STAGE_SCHEDULES: tuple[StageSchedule, ...] = ("1f1b", "gpipe", "1f1b-deep")
 INTERLEAVED: Final = "interleaved"
 SCHEDULES: tuple[Schedule, ...] = (*STAGE_SCHEDULES, INTERLEAVED)
 
