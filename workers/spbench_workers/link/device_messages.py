@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterator
 from contextlib import contextmanager
-from statistics import median
 from typing import cast
 
 import torch
@@ -16,10 +14,10 @@ from spbench_workers.device.choice import device_of
 from spbench_workers.device.streams import finish, seconds_of
 from spbench_workers.errors import CannotRunError, allocating
 from spbench_workers.link.device_pair import DevicePair, Path, open_pair, path_open
-from spbench_workers.link.messages import LIMIT_COPIES
+from spbench_workers.link.limits import copy_seconds
 from spbench_workers.link.payload import poison
 from spbench_workers.spatial.transports.staged import device_pointers
-from spbench_workers.timing import calls_of, repeated, time_batch
+from spbench_workers.timing import calls_of, repeated
 
 
 class DeviceMessages:
@@ -73,9 +71,7 @@ class DeviceMessages:
             copies()
             finish(self._device)
 
-        times = array("d", bytes(8 * LIMIT_COPIES))
-        time_batch(copy_and_wait, times, 0, LIMIT_COPIES, 1.0 / repeats)
-        return median(times)
+        return copy_seconds(copy_and_wait, repeats)
 
     def free(self) -> None:
         """Nothing to do: torch takes the memory back."""

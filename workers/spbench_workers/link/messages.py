@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import ctypes
-from array import array
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from statistics import median
 from time import perf_counter
 from typing import Protocol
 
 from mpi4py import MPI
 
 from spbench_workers.context import Context
+from spbench_workers.link.limits import copy_seconds
 from spbench_workers.link.pair import Pair
 from spbench_workers.link.payload import poison
-from spbench_workers.timing import calls_of, repeated, time_batch
-
-LIMIT_COPIES = 20
+from spbench_workers.timing import calls_of, repeated
 
 
 class Trips(Protocol):
@@ -120,9 +117,7 @@ class HostMessages:
         start = perf_counter()
         copy()
         repeats = calls_of(perf_counter() - start)
-        times = array("d", bytes(8 * LIMIT_COPIES))
-        time_batch(repeated(copy, repeats), times, 0, LIMIT_COPIES, 1.0 / repeats)
-        return median(times)
+        return copy_seconds(repeated(copy, repeats), repeats)
 
     def free(self) -> None:
         MPI.Free_mem(self._outgoing)
