@@ -6,6 +6,7 @@ import json
 import os
 import shlex
 import subprocess
+import sys
 from pathlib import Path
 
 import jsonschema
@@ -136,3 +137,28 @@ def test_json_on_stdout_stands_alone(tmp_path: Path) -> None:
     jsonschema.validate(report, report_schema())
     assert report["cases"][0]["samples"] == {}
     assert "passed" in done.stderr
+
+
+IMPORTED = """
+import json, sys
+from spbench.__main__ import main
+sys.argv = ["spbench", *sys.argv[1:]]
+try:
+    main()
+finally:
+    print("\\n" + json.dumps(sorted({"torch", "mpi4py", "numpy", "textual"} & set(sys.modules))))
+"""
+
+
+def test_a_console_that_runs_ranks_imports_neither_torch_nor_mpi(tmp_path: Path) -> None:
+    words = ["run", "suites/smoke.yaml", "--case", "link", "--headless", "--home", str(tmp_path)]
+    done = subprocess.run(
+        [sys.executable, "-c", IMPORTED, *words],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=100,
+    )
+    assert "passed: 1 passed" in done.stdout
+    assert json.loads(done.stdout.splitlines()[-1]) == []
