@@ -17,8 +17,9 @@ from typing import Any
 
 import pytest
 
-from spbench.launch.detect import Found, MpiLibrary, find_launcher, launcher_named, mpi_library
+from spbench.launch.detect import Found, find_launcher, launcher_named, mpi_library
 from spbench.launch.launcher import JobSpec, Placed
+from spbench.launch.mpi_probe import MpiLibrary
 from spbench.launch.program import wrapped
 from spbench.suites.settings import LaunchSettings
 

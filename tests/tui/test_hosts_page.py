@@ -12,7 +12,7 @@ from spbench.launch import doctor
 from spbench.launch.choice import LaunchChoice
 from spbench.launch.finding import Finding
 from spbench.launch.gpus.facts import Card, HostGpus
-from spbench.launch.survey.survey import HostFacts
+from spbench.launch.survey.facts import HostFacts
 from spbench.report.links import link_matrices
 from spbench.report.recorded import load_run
 from spbench.tui.hosts import asking as asking_module

@@ -17,7 +17,7 @@ from driving import SIZES, console, shown, until
 from spbench.engine.commands import JobCommand
 from spbench.launch.finding import Finding
 from spbench.launch.gpus.facts import Card, HostGpus
-from spbench.launch.survey.survey import HostFacts
+from spbench.launch.survey.facts import HostFacts
 from spbench.record.runs.playback import demo_run
 from spbench.tui.dialogs import Confirm
 from spbench.tui.hosts import asking, sources

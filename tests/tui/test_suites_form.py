@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from spbench.suites.edit.check import examine
-from spbench.suites.edit.compose import CaseDraft, insert_case
+from spbench.suites.edit.compose import insert_case
+from spbench.suites.edit.draft import CaseDraft
 from spbench.tui.suites.form.case_reader import read_texts
 from spbench.tui.suites.form.typed_case import CaseTexts, Typed
 from spbench_core.catalog import BENCHMARKS

@@ -16,7 +16,7 @@ from spbench.errors import ExitCode, UsageError
 if TYPE_CHECKING:
     from spbench.launch.finding import Finding
     from spbench.launch.hosts.hosts import Hosts
-    from spbench.launch.survey.survey import HostFacts
+    from spbench.launch.survey.facts import HostFacts
 
 WIDTH = 12
 RANKS = 4

@@ -7,7 +7,7 @@ import socket
 import struct
 from collections.abc import Iterable, Iterator
 
-from spbench.launch.placement import is_local
+from spbench.launch.hosts.names import is_local
 
 MOST = 8
 """Addresses that ranks try, at most."""

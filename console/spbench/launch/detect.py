@@ -20,17 +20,6 @@ from spbench.launch.mpi_probe import PROBE, MpiLibrary, library_in, probed_in
 from spbench.launch.program import interpreter, wrapped
 from spbench.suites.settings import LAUNCHERS, LaunchSettings
 
-__all__ = [
-    "PREFERENCE",
-    "Found",
-    "MpiLibrary",
-    "abandon_probes",
-    "find_launcher",
-    "launcher_named",
-    "mismatch",
-    "mpi_library",
-]
-
 PREFERENCE: Mapping[str, tuple[str, ...]] = {
     "openmpi": ("openmpi",),
     "mpich": ("hydra",),

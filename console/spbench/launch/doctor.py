@@ -6,11 +6,11 @@ import os
 from collections.abc import Iterator, Mapping
 
 from spbench.errors import MissingError
-from spbench.launch.detect import MpiLibrary, find_launcher, mismatch, mpi_library
+from spbench.launch.detect import find_launcher, mismatch, mpi_library
 from spbench.launch.finding import Finding
 from spbench.launch.gpus.facts import HostGpus
 from spbench.launch.gpus.findings import amiss, in_order, messages, torch_words
-from spbench.launch.mpi_probe import INSTALL
+from spbench.launch.mpi_probe import INSTALL, MpiLibrary
 from spbench.launch.placement import cores
 from spbench.launch.program import interpreter
 from spbench.suites.settings import LAUNCHERS, LaunchSettings

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from spbench.errors import FailedRunError, MissingError, UsageError
-from spbench.launch.detect import Found, MpiLibrary, find_launcher, mpi_library
+from spbench.launch.detect import Found, find_launcher, mpi_library
 from spbench.launch.hosts.hosts import Hosts, read_hostfile
 from spbench.launch.launcher import (
     ALLOCATIONS,
@@ -20,6 +20,7 @@ from spbench.launch.launcher import (
     Placed,
     names_hosts,
 )
+from spbench.launch.mpi_probe import MpiLibrary
 from spbench.launch.placement import available_slots, cores, oversubscribed, place
 from spbench.launch.program import interpreter, worker_program
 from spbench.suites.case import Case

@@ -11,8 +11,6 @@ from spbench.launch.hosts.hosts import Host, Hosts
 from spbench.launch.hosts.names import is_local
 from spbench.launch.launcher import Placed
 
-__all__ = ["available_slots", "cores", "is_local", "oversubscribed", "place"]
-
 
 def cores() -> int:
     """Return how many cores this process may run on."""

@@ -20,7 +20,7 @@ from itertools import groupby
 
 from spbench_core.layout.micro_batches import MicroBatch
 from spbench_core.layout.stages import ModelLayout
-from spbench_core.schedule.list_scheduling import PENDING, listed_orders
+from spbench_core.schedule.list_scheduling import listed_orders
 from spbench_core.schedule.orders import (
     INTERLEAVED,
     Order,
@@ -30,8 +30,6 @@ from spbench_core.schedule.orders import (
     stage_order,
 )
 from spbench_core.schedule.simulation import play
-
-__all__ = ["PENDING", "halves_bubble", "step_orders"]
 
 
 def step_orders(

@@ -19,8 +19,6 @@ from spbench_workers.allreduce.staged import Opener, StagedReduction
 from spbench_workers.allreduce.stepped import open_stepped
 from spbench_workers.errors import CannotRunError
 
-__all__ = ["Mode", "Reduction", "open_collective", "open_reduction"]
-
 
 def open_reduction(
     comm: MPI.Intracomm,

@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from spbench.launch.hosts.names import is_local
 from spbench.launch.launcher import ALLOCATIONS, Command, JobSpec, Placed, counts
 from spbench.launch.launchers.failures import SSH_FAILURES, failure, first_sentence, killed
 from spbench.launch.launchers.search import output_of, search
-from spbench.launch.placement import is_local
 
 # prted gives ranks elsewhere none of mpirun's environment but OMPI_ and PMIX_ names
 FORWARDED = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "VIRTUAL_ENV")

@@ -7,7 +7,7 @@ import contextlib
 import socket
 from collections.abc import Iterable
 
-from spbench.launch.placement import is_local
+from spbench.launch.hosts.names import is_local
 
 DEADLINE = 8.0
 """Seconds that a host has for its answer."""

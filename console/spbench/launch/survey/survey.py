@@ -14,13 +14,11 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import IO, Any
 
-from spbench.launch.placement import is_local
+from spbench.launch.hosts.names import is_local
 from spbench.launch.survey.facts import HostFacts, facts_of, mute, unreached
 from spbench.launch.survey.question import MARK, asked_interpreter, program, question
 from spbench.launch.survey.reach import AT_ONCE, DEADLINE, SSH, reason
 from spbench.suites.settings import LaunchSettings
-
-__all__ = ["HostFacts", "survey"]
 
 _LONGEST = 2**20
 _SSH_FAILED = 255

@@ -17,16 +17,6 @@ from spbench.suites.edit.rewrite import aligned, rewritten, same
 from spbench.suites.wording import complaint
 from spbench.suites.yaml_nodes import Node
 
-__all__ = [
-    "CaseDraft",
-    "Edited",
-    "draft_of",
-    "entry_at",
-    "insert_case",
-    "remove_case",
-    "replace_case",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Edited:

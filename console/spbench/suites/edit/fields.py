@@ -10,25 +10,10 @@ from pydantic import BaseModel
 
 from spbench.suites.edit.field import Field, FieldKind, accepted, between
 from spbench.suites.edit.ranges import bytes_text
-from spbench.suites.edit.typed import read_sweep, read_text, sweep_text, text_of
-from spbench.suites.expectations import metrics_of
 from spbench.suites.model import Bound, CaseEntry
 from spbench.suites.settings import LaunchSettings
 from spbench_core.catalog.benchmark import Benchmark
 from spbench_core.catalog.parameters import Param
-
-__all__ = [
-    "Field",
-    "bound_fields",
-    "case_fields",
-    "fields_of",
-    "launch_fields",
-    "metrics_of",
-    "read_sweep",
-    "read_text",
-    "sweep_text",
-    "text_of",
-]
 
 _TYPES: dict[str, FieldKind] = {
     "integer": "int",

@@ -9,7 +9,8 @@ from typing import cast
 
 from spbench.launch.doctor import examine
 from spbench.launch.finding import Finding
-from spbench.launch.survey.survey import HostFacts, survey
+from spbench.launch.survey.facts import HostFacts
+from spbench.launch.survey.survey import survey
 from spbench.suites.settings import LaunchSettings
 
 _RANKS = 1

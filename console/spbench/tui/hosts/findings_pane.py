@@ -11,7 +11,7 @@ from textual.widgets import Static
 
 from spbench.launch.finding import Finding
 from spbench.launch.survey.differences import differences
-from spbench.launch.survey.survey import HostFacts
+from spbench.launch.survey.facts import HostFacts
 from spbench.tui.hosts.host_rows import finding_span
 
 

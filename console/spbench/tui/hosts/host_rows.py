@@ -6,7 +6,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 from spbench.launch.hosts.hosts import Hosts
-from spbench.launch.survey.survey import HostFacts
+from spbench.launch.survey.facts import HostFacts
 from spbench.record.number_formatting import number
 from spbench.tui.widgets.table_columns import Column, TableCell
 

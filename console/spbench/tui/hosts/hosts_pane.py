@@ -11,7 +11,7 @@ from textual.containers import Vertical
 from textual.content import Content
 from textual.widgets import Input, Static
 
-from spbench.launch.survey.survey import HostFacts
+from spbench.launch.survey.facts import HostFacts
 from spbench.tui.hosts.host_rows import COLUMNS, HostRows
 from spbench.tui.hosts.sources import HostSource
 from spbench.tui.widgets.line_table import LineTable

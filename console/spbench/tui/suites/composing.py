@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable
 
 from spbench.errors import SpbenchError, UsageError, did_you_mean
 from spbench.suites.edit.compose import (
-    CaseDraft,
     Edited,
     draft_of,
     entry_at,
@@ -14,6 +13,7 @@ from spbench.suites.edit.compose import (
     remove_case,
     replace_case,
 )
+from spbench.suites.edit.draft import CaseDraft
 from spbench.suites.edit.outline import Outline
 from spbench.tui.chooser import Choice, Chooser
 from spbench.tui.dialogs import Confirm

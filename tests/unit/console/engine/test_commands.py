@@ -12,7 +12,7 @@ from spbench.engine.plan import Request, plan
 from spbench.engine.run import Run
 from spbench.errors import MissingError
 from spbench.launch import jobs
-from spbench.launch.detect import MpiLibrary
+from spbench.launch.mpi_probe import MpiLibrary
 from spbench.record.state import RunState
 
 SUITE = """\

@@ -9,10 +9,10 @@ import pytest
 
 from spbench.errors import FailedRunError, MissingError, UsageError
 from spbench.launch import jobs
-from spbench.launch.detect import MpiLibrary
 from spbench.launch.hosts.hosts import parse_hosts
 from spbench.launch.jobs import Job, Launch, group, hosts_for, prepare
 from spbench.launch.launcher import Placed
+from spbench.launch.mpi_probe import MpiLibrary
 from spbench.suites.case import Case
 from spbench.suites.settings import LaunchSettings
 from spbench_core.catalog import BENCHMARKS

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from spbench.errors import MissingError
 from spbench.launch.hosts.hosts import Host, Hosts, parse_hosts
+from spbench.launch.hosts.names import is_local
 from spbench.launch.launcher import Placed
-from spbench.launch.placement import available_slots, is_local, oversubscribed, place
+from spbench.launch.placement import available_slots, oversubscribed, place
 
 
 def test_hosts_fill_in_file_order():

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from spbench.errors import UsageError
 from spbench.suites import yaml_nodes
 from spbench.suites.edit.compose import (
-    CaseDraft,
     Edited,
     draft_of,
     entry_at,
@@ -18,7 +17,7 @@ from spbench.suites.edit.compose import (
     remove_case,
     replace_case,
 )
-from spbench.suites.edit.draft import draft_at
+from spbench.suites.edit.draft import CaseDraft, draft_at
 from spbench.suites.edit.outline import Outline
 from spbench.suites.edit.rewrite import comments
 from spbench.suites.edit.writing import WIDTH, flow, key_lines, scalar

@@ -5,18 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spbench.errors import UsageError
-from spbench.suites.edit.compose import CaseDraft, insert_case
-from spbench.suites.edit.fields import (
-    bound_fields,
-    case_fields,
-    fields_of,
-    launch_fields,
-    metrics_of,
-    read_sweep,
-    read_text,
-    sweep_text,
-    text_of,
-)
+from spbench.suites.edit.compose import insert_case
+from spbench.suites.edit.draft import CaseDraft
+from spbench.suites.edit.fields import bound_fields, case_fields, fields_of, launch_fields
+from spbench.suites.edit.typed import read_sweep, read_text, sweep_text, text_of
+from spbench.suites.expectations import metrics_of
 from spbench.suites.loader import load_text
 from spbench.suites.settings import LAUNCHERS, LaunchSettings
 from spbench_core.catalog import BENCHMARKS

@@ -8,9 +8,10 @@ from spbench_core.layout.groups import groups_of
 from spbench_core.layout.micro_batches import micro_batches
 from spbench_core.layout.stages import ModelLayout, Place, Stage, model_layout
 from spbench_core.layout.tiles import Grid
+from spbench_core.schedule.list_scheduling import PENDING
 from spbench_core.schedule.orders import Task, ideal_bubble, in_flight, interleaved_order
 from spbench_core.schedule.simulation import DeadlockError, play
-from spbench_core.schedule.step import PENDING, step_orders
+from spbench_core.schedule.step import step_orders
 
 STAGES = st.integers(2, 5)
 ROUNDS = st.integers(2, 4)

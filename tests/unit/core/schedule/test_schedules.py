@@ -7,9 +7,10 @@ from hypothesis import strategies as st
 from spbench_core.layout.micro_batches import micro_batches
 from spbench_core.layout.stages import model_layout
 from spbench_core.layout.tiles import Grid
+from spbench_core.schedule.list_scheduling import PENDING
 from spbench_core.schedule.orders import Task, ideal_bubble, in_flight, stage_order
 from spbench_core.schedule.simulation import DeadlockError, after, before, play
-from spbench_core.schedule.step import PENDING, halves_bubble, step_orders
+from spbench_core.schedule.step import halves_bubble, step_orders
 
 STAGES = st.integers(1, 6)
 PARTS = st.integers(1, 8)

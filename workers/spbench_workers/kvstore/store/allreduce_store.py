@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from spbench_workers.allreduce.reduction import Reduction
+from spbench_workers.allreduce.base import Reduction
 from spbench_workers.kvstore import optimizers
 from spbench_workers.kvstore.keys.arena import Array
 from spbench_workers.kvstore.keys.buckets import Bucket

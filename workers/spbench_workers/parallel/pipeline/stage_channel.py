@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import torch
 
-from spbench_core.schedule.step import PENDING
+from spbench_core.schedule.list_scheduling import PENDING
 from spbench_workers.p2p import P2P, Message, Pending
 from spbench_workers.parallel.pipeline.reshard import LocalShard, Reshard, Shape, reshards
 

@@ -17,8 +17,10 @@ from textual.timer import Timer
 from textual.widgets import Button, Input, Static, TextArea
 
 from spbench.suites.case import STATISTICS
-from spbench.suites.edit.compose import CaseDraft, Edited
-from spbench.suites.edit.fields import Field, metrics_of
+from spbench.suites.edit.compose import Edited
+from spbench.suites.edit.draft import CaseDraft
+from spbench.suites.edit.field import Field
+from spbench.suites.expectations import metrics_of
 from spbench.tui.suites.editor import SIGN, SuiteEditor
 from spbench.tui.suites.form.case_reader import Read, read_texts
 from spbench.tui.suites.form.field_row import ExpectRow, FieldRow, FormRow, TextRow

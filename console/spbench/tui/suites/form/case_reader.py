@@ -10,8 +10,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from spbench.errors import SpbenchError
-from spbench.suites.edit.compose import CaseDraft
-from spbench.suites.edit.fields import Field, bound_fields, read_sweep, read_text
+from spbench.suites.edit.draft import CaseDraft
+from spbench.suites.edit.field import Field
+from spbench.suites.edit.fields import bound_fields
+from spbench.suites.edit.typed import read_sweep, read_text
 from spbench.suites.yaml_nodes import YamlError, compose
 from spbench.tui.suites.form.typed_case import (
     COMMENT,

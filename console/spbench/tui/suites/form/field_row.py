@@ -11,7 +11,7 @@ from textual.visual import VisualType
 from textual.widget import Widget
 from textual.widgets import Input
 
-from spbench.suites.edit.fields import Field
+from spbench.suites.edit.field import Field
 from spbench.tui.suites.editor import SIGN
 from spbench.tui.suites.form.typed_case import Expected, complaint_of
 from spbench.tui.widgets.fitting import fit

@@ -9,7 +9,8 @@ from pathlib import Path
 from spbench.errors import SpbenchError
 from spbench.suites.case import Case
 from spbench.suites.edit.check import Examined, examine
-from spbench.suites.edit.compose import CaseDraft, Edited, insert_case
+from spbench.suites.edit.compose import Edited, insert_case
+from spbench.suites.edit.draft import CaseDraft
 from spbench.suites.edit.outline import EntryLines, Outline
 from spbench.tui.suites.problems import counted
 

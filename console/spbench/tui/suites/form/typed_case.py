@@ -8,17 +8,10 @@ from functools import cached_property
 from typing import Any
 
 from spbench.errors import SpbenchError
-from spbench.suites.edit.compose import CaseDraft
-from spbench.suites.edit.fields import (
-    Field,
-    case_fields,
-    fields_of,
-    launch_fields,
-    read_sweep,
-    read_text,
-    sweep_text,
-    text_of,
-)
+from spbench.suites.edit.draft import CaseDraft
+from spbench.suites.edit.field import Field
+from spbench.suites.edit.fields import case_fields, fields_of, launch_fields
+from spbench.suites.edit.typed import read_sweep, read_text, sweep_text, text_of
 from spbench.suites.edit.writing import flow
 from spbench_core.catalog.benchmark import Benchmark
 from spbench_core.catalog.parameters import LISTS
