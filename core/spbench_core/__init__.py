@@ -1,4 +1,5 @@
-"""What both sides of spbench know: events, benchmarks, layouts, schedules, models and networks.
+"""The core of spbench: events, benchmarks, layouts, schedules, models and networks.
 
-Standard library only: the console imports it without torch, the ranks without the console.
+Console and workers both stand on it. Standard library only: the console imports it without torch,
+the ranks without the console.
 """

@@ -1,4 +1,4 @@
-"""What this host has, found without loading torch: accelerators, adapters, cores and memory.
+"""Facts of this host, found without loading torch: accelerators, adapters, cores and memory.
 
 `doctor` sends this module's text to the hosts and runs it there under whatever Python they have:
 standard library only, and words that Python 3.6 knows.

@@ -1,4 +1,4 @@
-"""How an MPI library was built, from the words of its configure."""
+"""Build options of an MPI library, read from the words of its configure."""
 
 from __future__ import annotations
 

@@ -165,7 +165,7 @@ def _sizes(params: Params) -> Params:
 
 
 def _points(params: Params) -> list[Params]:
-    """One point an algorithm and size; both only where there are several."""
+    """Return one point for each algorithm and size; each is named only where there are several."""
     names, size = params["algorithm"], params["size"]
     sizes: list[Params] = [{}]
     if size is None:
@@ -180,7 +180,7 @@ def _points(params: Params) -> list[Params]:
 
 
 def _without(name: str) -> Params:
-    """Take away what does something for other algorithms of the list alone."""
+    """Return the removal of parameters that serve only other algorithms of the list."""
     return dict.fromkeys(param for param, users in _USED_BY.items() if name not in users)
 
 

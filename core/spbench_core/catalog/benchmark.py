@@ -1,4 +1,4 @@
-"""What the console knows of a benchmark without running it."""
+"""Entries of the catalog: a benchmark's parameters, metrics, checks and rank counts as data."""
 
 from __future__ import annotations
 
@@ -76,8 +76,9 @@ class Benchmark:
     Attributes:
         name: ``family.kind``.
         module: The worker module whose ``run(context)`` runs it.
-        measures: What a slow result speaks of: a rank's own speed, a link, or the whole job.
-        resolve: Fills in derived parameters and refuses contradictions (ParamError).
+        measures: The cause that a slow result points to: a rank's own speed, a link, or the whole
+            job.
+        resolve: Fills in derived parameters and refuses contradictions with a ParamError.
         ranks: Says from complete parameters how many ranks there must be.
         points: Says from complete parameters which cases they make, for a benchmark that sweeps by
             itself: of each the parameters that differ, where None takes a parameter away.
@@ -85,7 +86,7 @@ class Benchmark:
         own_lines: Whether by hand it prints lines of its own (`Context.say`) instead of the
             reference scripts'.
         place: Says where a rank stands, ``{"tile": ...}``, for the views.
-        faults: What ``--inject`` may plant in it beside the faults that every benchmark has.
+        faults: Faults that ``--inject`` may plant in it, beside those that every benchmark has.
     """
 
     name: str

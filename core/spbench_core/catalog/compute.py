@@ -1,4 +1,4 @@
-"""Catalog of compute speed."""
+"""Catalog of the benchmarks of compute speed: matrix products and convolutions."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _METRICS = (
 
 
 def _resolve_format(params: Params) -> Params:
-    """Refuse a format that the device has not.
+    """Refuse a number format that the device does not have.
 
     Raises:
-        ParamError: tf32 on the CPU.
+        ParamError: It is tf32 on the CPU.
     """
     if params["dtype"] == "tf32" and params["device"] == "cpu":
         raise ParamError("dtype", "tf32 needs a GPU, and device is cpu; take fp32, or device cuda")

@@ -1,4 +1,4 @@
-"""Catalog of what an image in tiles costs: its halo exchange, and convolution over tiles."""
+"""Catalog of the halo benchmarks: the halo exchange of tiles, and convolution over tiles."""
 
 from __future__ import annotations
 

@@ -105,20 +105,20 @@ _DEFAULTS: Mapping[str, tuple[str, Any]] = {
 
 
 def devices_of(params: Params) -> tuple[int, ...]:
-    """Return the devices of a worker: a number alone says how many, several which.
+    """Return the devices of a worker: a single number is their count, several are their indices.
 
     Raises:
-        ValueError: There is none, or one stands there twice.
+        ValueError: There is none, or one is named twice.
     """
     gpus = params["gpus"]
     return parse_devices(gpus[0] if len(gpus) == 1 else gpus)
 
 
 def roles_of_params(params: Params) -> Roles:
-    """Return who is who with complete parameters.
+    """Return the roles of the ranks, devices and servers, from complete parameters.
 
     Raises:
-        ParamError: A number that the store cannot use.
+        ParamError: The store cannot use one of the numbers.
     """
     try:
         devices = devices_of(params)
@@ -144,7 +144,7 @@ def _resolve(params: Params) -> Params:
 
 
 def _with_defaults(params: Params, store: StoreKind) -> Params:
-    """Fill in what serves this case, and refuse what would do nothing."""
+    """Fill in the defaults that this case uses, and refuse parameters that would do nothing."""
     bucket = params["bucket"] or "fused"
     allreduce = store.name == "allreduce"
     serves = {

@@ -1,4 +1,4 @@
-"""Catalog of memory speed."""
+"""Catalog of the benchmarks of memory bandwidth."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _resolve(params: Params) -> Params:
     """Fill in ``pinned``.
 
     Raises:
-        ParamError: A parameter that does nothing on this path, or needs a GPU.
+        ParamError: A parameter does nothing on this path, or needs a GPU.
     """
     path, crosses = params["path"], params["path"] in ("to_device", "to_host")
     if params["device"] == "cpu" and path != "device":

@@ -48,7 +48,7 @@ def resolve_members(params: Params) -> Params:
     """Read local_DP, and write it as one number where all stages without tiles have the same.
 
     Raises:
-        ParamError: It is not one number for all of them, or one for each, or there are none.
+        ParamError: It is neither one number for all of them nor one for each, or there are none.
     """
     tiled = params["spatial_size"] or 0
     count = params["split_size"] - tiled
@@ -177,7 +177,7 @@ def check_tiles(stage: int, grid: Grid, model: Model, first: int) -> None:
     """Refuse a stage whose input, that of layer ``first``, has fewer pixels than tiles.
 
     Raises:
-        ParamError: It has.
+        ParamError: The stage has fewer pixels than tiles.
     """
     height = min(data.height for data in model.flows[first])
     width = min(data.width for data in model.flows[first])
@@ -194,7 +194,7 @@ def check_fused(params: Params, model: Model) -> None:
     """Refuse more fused_layers than a spatial stage of complete parameters has.
 
     Raises:
-        ParamError: There are more.
+        ParamError: fused_layers is more than the largest spatial stage has.
     """
     from spbench_core.layout.balance import layer_ranges, read_balance
     from spbench_core.models.halo_groups import check_fused_layers
@@ -225,7 +225,7 @@ def model_ranks(params: Params) -> Ranks:
 
 
 def model_place(params: Params, rank: int) -> dict[str, Any]:
-    """The replica, stage and tile of a rank, and in mirrored layouts those of the other way.
+    """Return the replica, stage and tile of a rank, and in mirrored layouts those of direction 1.
 
     Of a rank with a stage in each of several rounds, ``stage`` is the first of its ``stages``.
     """

@@ -226,7 +226,7 @@ def check_tf32(params: Params) -> None:
     """Refuse tf32 on the host, which has no such products.
 
     Raises:
-        ParamError: It is asked for there.
+        ParamError: tf32 is asked for on the host.
     """
     if params["precision"] == "tf32" and params["device"] == "cpu":
         raise ParamError("precision", "tf32 is a format of GPUs; take fp32, or device cuda")

@@ -1,4 +1,4 @@
-"""Catalog of a model's layers, measured one by one: what a plan is made from."""
+"""Catalog of the layer profile: a model's layers measured one by one, which plans are made from."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _refuse(params: Params, names: list[str], why: str) -> None:
 
 
 def _checks(checks: tuple[str, ...], params: Params) -> tuple[str, ...]:
-    """Products are compared on GPUs alone: with ``auto`` they are not counted upon."""
+    """Return the checks; products are compared on GPUs alone, so ``auto`` does not promise them."""
     return checks if multiplies_either_way(params) else checks[:-1]
 
 

@@ -41,7 +41,7 @@ def check_round_members(params: Params) -> None:
     """Refuse a complete local_DP that gives the stages of one round other ranks than another's.
 
     Raises:
-        ParamError: It does.
+        ParamError: It gives them other ranks.
     """
     rounds, members = params["rounds"] or 1, members_of(params["local_DP"])
     if isinstance(members, int):

@@ -213,7 +213,7 @@ def _check_shares(params: Params) -> None:
 
 
 def with_model(name: str, params: Params) -> Params:
-    """Fill in which model it is; complete parameters of the others make sure that there is one.
+    """Fill in the model's own parameters, and refuse a model that cannot be built.
 
     Raises:
         ParamError: There is no such model, or not for such images.
@@ -225,7 +225,7 @@ def with_model(name: str, params: Params) -> Params:
 
 
 def _phase(name: str, what: str) -> Metric:
-    """A part of a rank's step."""
+    """Return the metric of a phase of a rank's step."""
     return Metric(f"{name}_ms", "ms", "lower", what, part_of=TIME_MS.name)
 
 
@@ -265,9 +265,10 @@ _FAULTS = (
 
 
 def _checks(checks: tuple[str, ...], params: Params) -> tuple[str, ...]:
-    """Inference has outputs alone; slopes of the loss need the whole model on one process.
+    """Return the checks of these parameters.
 
-    Products are compared on GPUs alone: with ``auto`` they are not counted upon.
+    Inference has outputs alone; slopes of the loss need the whole model on one process. Products
+    are compared on GPUs alone, so ``auto`` does not promise them.
     """
     if not params["validate"]:
         return ()

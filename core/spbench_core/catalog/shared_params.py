@@ -8,12 +8,12 @@ DTYPES = ("fp32", "fp64", "fp16", "bf16")
 
 
 def warmup(default: int) -> Param:
-    """Iterations that are run and dropped before the timed ones."""
+    """Return the parameter ``warmup``: iterations that are dropped before the timed ones."""
     return Param("warmup", "int", default, "iterations run and dropped first", minimum=0)
 
 
 def iterations(default: int) -> Param:
-    """Timed iterations."""
+    """Return the parameter ``iterations``: the timed iterations."""
     return Param("iterations", "int", default, "timed iterations", minimum=1, maximum=10**7)
 
 

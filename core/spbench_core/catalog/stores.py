@@ -1,7 +1,8 @@
-"""Names of key-value stores, and which rank is what in them.
+"""Key-value stores: their names, and the roles of ranks in them: devices and servers.
 
 The names are MXNet's, which reads them by the words in them: ``dist``, ``device`` and ``_async``,
-in any order. ``allreduce`` is a store without any server or home: every device has the sum.
+in any order. ``allreduce`` is a store without any server or merge device: every device has
+the sum.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ class StoreKind:
     Attributes:
         name: Its name, as results bear it.
         dist: Whether server ranks keep the values.
-        on_device: Whether a worker's devices sum among themselves, key by key on the key's home;
+        on_device: Whether a worker's devices sum among themselves, each key on its merge device;
             otherwise all of a worker's gradients are summed in one place.
         asynchronous: Whether a server takes each push for itself instead of one round of all
             workers' pushes.
@@ -101,7 +102,7 @@ def parse_devices(value: int | str | Sequence[int]) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """What a rank is that has gradients: the device ``index`` of a ``worker``, both from 0."""
+    """The role of a rank that has gradients: device ``index`` of a ``worker``, both from 0."""
 
     worker: int
     index: int
@@ -109,14 +110,14 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """What a rank is that keeps values: the server ``index``, from 0."""
+    """The role of a rank that keeps values: server ``index``, from 0."""
 
     index: int
 
 
 @dataclass(frozen=True, slots=True)
 class Roles:
-    """Which rank is what: the devices of worker 0, of worker 1, ..., and the servers last.
+    """The roles of all ranks: the devices of worker 0, of worker 1, ..., and the servers last.
 
     Attributes:
         workers: Workers, each with as many devices.
@@ -148,7 +149,7 @@ class Roles:
         return range(worker * self.devices, (worker + 1) * self.devices)
 
     def role(self, rank: int) -> Device | Server:
-        """Return what a rank is.
+        """Return the role of a rank.
 
         Raises:
             ValueError: There is no such rank.
@@ -163,7 +164,7 @@ class Roles:
 def roles_of(
     store: StoreKind, devices: int, num_workers: int | None = None, num_servers: int | None = None
 ) -> Roles:
-    """Return who is who in a store with so many devices a worker.
+    """Return the roles of the ranks of a store with so many devices a worker.
 
     Args:
         store: The kind of store.
@@ -172,7 +173,7 @@ def roles_of(
         num_servers: Servers; None means as many as workers in a dist store, else none.
 
     Raises:
-        ParamError: A number that the store cannot use.
+        ParamError: The store cannot use one of the numbers.
     """
     workers = 1 if num_workers is None else num_workers
     if workers < 1:

@@ -29,14 +29,14 @@ def sweep_sizes(min_bytes: int, max_bytes: int, factor: float) -> list[int]:
 
 
 def bus_factor(collective: str, ranks: int) -> float:
-    """Return what makes the algorithm's bandwidth the bus bandwidth, as nccl-tests defines it.
+    """Return the factor from algorithm bandwidth to bus bandwidth, as nccl-tests defines it.
 
     A perfect algorithm on point-to-point links then shows the links' own bandwidth, for any number
     of ranks (nccl-tests, doc/PERFORMANCE.md). Bytes are the buffer's for ``allreduce`` and
     ``broadcast``, and those of all ranks together for the others.
 
     Raises:
-        ValueError: It is none of the collectives.
+        ValueError: There is no such collective.
     """
     share = (ranks - 1) / ranks
     factors = {

@@ -187,11 +187,11 @@ def _kernel(params: Params) -> tuple[int, int]:
 
 
 def tile_ranks(params: Params) -> Ranks:
-    """One rank a tile."""
+    """Return the number of ranks: one a tile."""
     return Ranks(exact=int(params["num_spatial_parts"]))
 
 
 def tile_place(params: Params, rank: int) -> dict[str, Any]:
-    """The tile of a rank, as row and column of the grid."""
+    """Return the tile of a rank, as row and column of the grid."""
     row, col = divmod(rank, grid_of_params(params).cols)
     return {"tile": f"{row},{col}"}

@@ -100,7 +100,7 @@ def run_event(kind: str, **fields: Any) -> dict[str, Any]:
     """Return an event of the console's own, said now.
 
     Raises:
-        EventError: There is no such kind, or it has a field too few, too many or of a wrong type.
+        EventError: There is no such kind, or a field is missing, unknown or of a wrong type.
     """
     event = {"event": kind, "time": round(time.time(), 6), **fields}
     known = FIELDS.get(kind)

@@ -1,4 +1,4 @@
-"""Which layers make up a stage: as the user says, or so that no stage takes much longer."""
+"""Balance of a pipeline: the layers of each stage, as the user says or by their costs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ def read_balance(text: str, stages: int, layers: int) -> Balance:
     """Read ``a,b,c``: the number of layers of each stage.
 
     Raises:
-        ValueError: It has not one number a stage, or not the model's layers in all.
+        ValueError: It is not one number for each stage, or they do not add up to the model's
+            layers.
     """
     try:
         balance = tuple(int(word) for word in text.split(","))
@@ -38,7 +39,7 @@ def check_stages(stages: int, layers: int) -> None:
     """Refuse more stages than layers.
 
     Raises:
-        ValueError: There are.
+        ValueError: There are more stages than layers.
     """
     if stages > layers:
         raise ValueError(
@@ -76,7 +77,7 @@ Best = list[list[tuple[float, int]]]
 
 
 def _least(sums: list[float], ranks: Sequence[int], limit: float, *, squares: bool) -> Best:
-    """Dynamic programming over the first stages and layers.
+    """Return the best values by dynamic programming over the first stages and layers.
 
     The value is the largest stage's time, or the sum of squares where no stage is over ``limit``.
     """

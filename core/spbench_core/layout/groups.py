@@ -1,4 +1,4 @@
-"""Whom a rank works with: the groups that its place makes it a member of."""
+"""Groups of ranks: the ranks that a rank shares images or weights with, by its place."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Groups:
     be made of it; `previous` and `next` alone are a rank's own.
 
     Attributes:
-        place: Where the rank stands.
+        place: The rank's place.
         tiles: The ranks that hold the other tiles of its images, itself among them, tile by tile;
             itself alone where it holds whole images.
         members: The ranks that share its micro-batches' images, itself among them; itself alone
@@ -26,9 +26,9 @@ class Groups:
         holders: All ranks that hold weights of this stage, over tiles, members, replicas and both
             directions, ascending: whose gradients belong to one update. A rank that holds the
             stage in both directions is in it once.
-        mirror: In a mirrored layout, the ranks at the two ends of the weights' and gradients' way
-            between the directions: this place's rank in direction 0, then in direction 1. One rank
-            where it is its own mirror; none in other layouts.
+        mirror: In a mirrored layout, the two ranks that exchange the weights and gradients of this
+            place: that of direction 0, then that of direction 1. One rank where it is its own
+            mirror; none in other layouts.
         previous: The ranks whose outputs are this one's input; none in the first stage.
         next: The ranks whose input is this one's output; none in the last stage.
     """
@@ -81,15 +81,15 @@ def _holders(layout: ModelLayout, stage: int) -> RankTuple:
 def _mirror(layout: ModelLayout, place: Place, index: int) -> RankTuple:
     if not layout.mirrored:
         return ()
-    pair = (layout.ranks_of(place.stage, place.replica, way)[index] for way in (0, 1))
+    pair = (layout.ranks_of(place.stage, place.replica, direction)[index] for direction in (0, 1))
     return tuple(dict.fromkeys(pair))
 
 
 def _beside(layout: ModelLayout, place: Place, other: int) -> RankTuple:
-    """The ranks of a stage that this place exchanges images with.
+    """Return the ranks of a stage that this place exchanges images with.
 
-    Between two stages of members each keeps its share of the images; every other way each rank of
-    the one stage may hold pixels that any rank of the other needs.
+    Between two stages of equally many members each keeps its share of the images; between others
+    each rank of the one stage may hold pixels that any rank of the other needs.
     """
     if not 0 <= other < len(layout.stages):
         return ()

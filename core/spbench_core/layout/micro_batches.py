@@ -1,4 +1,4 @@
-"""How the images of a step are cut into micro-batches, and these into shares.
+"""Micro-batches: a step's images cut into parts for the pipeline, and these into shares.
 
 No image is dropped: where a number does not divide, the first parts have one image more.
 """
@@ -19,7 +19,7 @@ class MicroBatch:
     Attributes:
         images: Half-open, counted from a replica's first image of the step.
         direction: The pipeline that it runs through; 1 only where layouts are mirrored.
-        pair: Which of a mirrored step's ``times`` pairs it belongs to; 0 elsewhere.
+        pair: The pair of a mirrored step's ``times`` pairs that it belongs to; 0 elsewhere.
     """
 
     images: Interval
@@ -64,7 +64,7 @@ def check_images(batch_size: int, parts: int, *, mirrored: bool = False, members
     """Refuse a batch that leaves a rank of the pipeline without an image.
 
     Raises:
-        ValueError: It does; the text names the least batch_size.
+        ValueError: A rank would have no image; the text names the least batch_size.
     """
     least = parts * members * (2 if mirrored else 1)
     if batch_size < least:

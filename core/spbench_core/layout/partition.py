@@ -1,7 +1,7 @@
-"""Who owns which pixels of an image, and which pixels go from whom to whom.
+"""Partitions of an image: the pixels that each rank owns, and those that ranks send each other.
 
-One table, `Transfers`, describes halos, joins and redistribution alike. Every rank computes it from
-the same few numbers, so that no size is ever asked of another rank.
+One table, `Transfers`, describes halo exchange, gathering of tiles and redistribution alike. Every
+rank computes it from the same few numbers, so that no size is ever asked of another rank.
 """
 
 from __future__ import annotations
@@ -80,10 +80,10 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Transfers:
-    """Which pixels each rank needs, and hence who sends what to whom.
+    """Transfers of pixels: the box that each rank needs, and hence the messages between ranks.
 
     Attributes:
-        owned: Who has the pixels.
+        owned: The owners of the pixels.
         needed: By rank, a box of pixels inside the image.
     """
 
@@ -95,7 +95,7 @@ class Transfers:
         return self._pieces(rank, lambda peer: self._piece(peer, rank))
 
     def sent_by(self, rank: int) -> tuple[Piece, ...]:
-        """Return the pieces that a rank owes others, in the order of those who need them."""
+        """Return the pieces that a rank sends to others, in the order of the receivers."""
         return self._pieces(rank, lambda peer: self._piece(rank, peer))
 
     def kept_by(self, rank: int) -> Box:

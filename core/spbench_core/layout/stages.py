@@ -1,4 +1,4 @@
-"""Places of a model's ranks: replica x stage x tile.
+"""Layout of a model's ranks: replica x stage x tile, as in MPI4DL and GEMS.
 
 A model is cut into stages. A stage's ranks each hold one tile of every image (a *spatial* stage),
 or whole images and a share of each micro-batch (its *members*; one, unless ``local_DP`` says more).
@@ -40,7 +40,7 @@ class Stage:
 
     @property
     def ranks(self) -> int:
-        """How many ranks the stage has."""
+        """The number of ranks of the stage."""
         return self.grid.size * self.members
 
     @property
@@ -51,13 +51,13 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a rank stands in one direction, and one round, of the model.
+    """The place of a rank in one direction, and one round, of the model.
 
     Attributes:
-        replica: Which copy of the model, each with images of its own.
-        stage: Which stage of it.
-        tile: Which tile of an image, row by row; 0 where it holds whole images.
-        member: Which share of a micro-batch's images; 0 where it holds a tile of each.
+        replica: The copy of the model; each has images of its own.
+        stage: The stage of it, over all rounds.
+        tile: The tile of an image, row by row; 0 where it holds whole images.
+        member: The share of a micro-batch's images; 0 where it holds a tile of each.
         direction: 0, or 1 in the mirrored pipeline.
     """
 
@@ -102,7 +102,7 @@ class ModelLayout:
 
     @property
     def ranks(self) -> int:
-        """Ranks of all replicas: what the job must have."""
+        """Ranks of all replicas: the number of ranks that the job must have."""
         return self.replicas * self.ranks_a_replica
 
     @property
@@ -111,11 +111,11 @@ class ModelLayout:
         return (0, 1) if self.mirrored else (0,)
 
     def round_of(self, stage: int) -> int:
-        """Return in which round a stage is."""
+        """Return the round that a stage is in."""
         return stage // self.stages_a_round
 
     def place(self, rank: int, direction: int = 0, round: int = 0) -> Place:
-        """Return where a rank stands in a direction and a round.
+        """Return the place of a rank in a direction and a round.
 
         Raises:
             ValueError: There is no such rank, no such direction or no such round.
@@ -136,9 +136,9 @@ class ModelLayout:
         raise AssertionError("a replica's ranks are those of its stages")
 
     def places(self, rank: int) -> tuple[Place, ...]:
-        """Return where a rank stands, one place a direction or a round."""
-        ways = product(self.directions, range(self.rounds))
-        return tuple(self.place(rank, direction, round) for direction, round in ways)
+        """Return the places of a rank, one for each direction or round."""
+        turns = product(self.directions, range(self.rounds))
+        return tuple(self.place(rank, direction, round) for direction, round in turns)
 
     def ranks_of(self, stage: int, replica: int = 0, direction: int = 0) -> tuple[int, ...]:
         """Return the ranks of a stage, in the order of its tiles or members.

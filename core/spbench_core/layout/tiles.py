@@ -1,4 +1,4 @@
-"""Places of tiles: which rank holds which part of an image.
+"""Grids of tiles: the part of an image that each rank of a spatial stage holds.
 
 A grid cuts an image into ``rows x cols`` tiles, numbered row by row. Bounds along an axis are
 balanced: tile ``i`` of ``p`` over ``n`` pixels is ``[i*n//p, (i+1)*n//p)``, so that sizes differ
@@ -86,7 +86,7 @@ def parse_pair(text: int | str, least: int = 1) -> tuple[int, int]:
     """Read ``N`` (meaning NxN) or ``RxC``.
 
     Raises:
-        ValueError: It is neither, or a number is below ``least``.
+        ValueError: The text is neither, or a number is below ``least``.
     """
     first, cross, second = str(text).strip().lower().partition("x")
     try:

@@ -1,4 +1,4 @@
-"""Sliding windows along an axis: which inputs an output needs.
+"""Sliding windows of convolutions and pools: the inputs that an output reads.
 
 A window of ``kernel`` taps, ``dilation`` apart, moves by ``stride`` over an axis that is padded by
 ``padding`` on both sides. Output ``o`` reads the inputs from ``o * stride - padding`` to
@@ -49,7 +49,7 @@ class Window:
         return start, last * self.stride - self.padding + self.span
 
     def inside(self, inputs: Interval) -> Interval:
-        """Return the outputs that read none but these inputs; empty where there are none."""
+        """Return the outputs that read no other inputs than these; empty where there are none."""
         first = -(-(inputs[0] + self.padding) // self.stride)
         last = (inputs[1] + self.padding - self.span) // self.stride
         return (first, last + 1) if last >= first else (first, first)
@@ -63,7 +63,7 @@ class Window2d:
     cols: Window
 
     def outputs(self, height: int, width: int) -> tuple[int, int]:
-        """Return height and width of what an image becomes.
+        """Return height and width of the output for an image of this size.
 
         Raises:
             ValueError: The window is larger than the padded image.

@@ -1,4 +1,4 @@
-"""AmoebaNet-D, a network that evolution found.
+"""AmoebaNet-D, a network found by evolutionary search.
 
 Cells, operations and names are those of torchgpipe, whose version MPI4DL's benchmarks use too. Two
 of its choices can be undone: where the published network has a maximum pool of 3x3, it has a mean
@@ -44,7 +44,7 @@ REDUCTION = (
     *((3, "none"), (1, "max2")),
     *((2, "avg3"), (3, "conv1x1")),
 )
-"""Likewise of a cell that halves height and width: what reads states 0 and 1 has a stride of 2."""
+"""Those of a reduction cell: operations that read states 0 and 1 have a stride of 2."""
 REDUCTION_CONCAT = (4, 5, 6)
 HALVINGS = 32
 """The image is halved five times."""
@@ -68,11 +68,12 @@ def amoebanet(
         num_classes: What the last layer tells apart.
         num_layers: Normal cells, a multiple of 3; there are four reduction cells besides.
         num_filters: Four times the filters of the first convolution; 8 or more.
-        pool3: What a pool of 3x3 in the published network's maximum's place takes.
-        shift: Whether the second half of what halves a map reads the odd pixels.
+        pool3: The kind of the 3x3 pools that are maximum pools in the published network.
+        shift: Whether the second half of a factorized reduce, which halves a map, reads the odd
+            pixels.
 
     Raises:
-        ModelError: A number is none of these.
+        ModelError: An argument is none of these.
     """
     if num_layers < 3 or num_layers % 3:
         raise ModelError("num_layers", f"num_layers is {num_layers}; it must be a multiple of 3")
@@ -152,7 +153,7 @@ class _Cells:
         return Cell(name, prepare, operations, CellPlaces(concat, keeps=not last))
 
     def _prepare_older(self) -> Part:
-        """Return what fits the output of the cell before the last to this cell."""
+        """Return the part that fits the output of the cell before the last to this cell's shape."""
         if self.reduced:
             return _halving(self.channels, self.shift)
         if self.before[1] != self.channels:
@@ -192,7 +193,7 @@ def _narrowed(channels: int, *inner: tuple[tuple[int, int], int]) -> Chain:
 
 
 def _halving(filters: int, shift: bool) -> Chain:
-    """Return what halves height and width: two convolutions of every other pixel."""
+    """Return a factorized reduce: two convolutions of every other pixel halve height and width."""
     half = filters // 2
     halves = (("first", Conv(half, stride=2)), ("second", Conv(half, stride=2, shifted=shift)))
     return chain(relu=Relu(), conv=Concat(halves), norm=Norm())

@@ -1,11 +1,11 @@
-"""Parts made of other parts."""
+"""Parts made of other parts: chains, residual blocks and concatenations."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from spbench_core.models.parts import Kit, M, Map, Part
+from spbench_core.models.parts import Builder, M, Map, Part
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,12 +19,12 @@ class Chain(Part):
             data = part.output(data)
         return data
 
-    def build(self, kit: Kit[M], data: Map) -> M:
+    def build(self, builder: Builder[M], data: Map) -> M:
         made = {}
         for name, part in self.steps:
-            made[name] = part.build(kit, data)
+            made[name] = part.build(builder, data)
             data = part.output(data)
-        return kit.chain(made)
+        return builder.chain(made)
 
 
 def chain(**steps: Part) -> Chain:
@@ -34,12 +34,12 @@ def chain(**steps: Part) -> Chain:
 
 @dataclass(frozen=True, slots=True)
 class Residual(Part):
-    """The sum of two ways from one map.
+    """A residual block: the sum of two branches from one map.
 
     Attributes:
-        main: The longer way.
-        shortcut: The shorter one.
-        relu: Whether what is negative in the sum becomes 0.
+        main: The longer branch.
+        shortcut: The shorter one, often the identity.
+        relu: Whether a ReLU follows the sum.
     """
 
     main: Part
@@ -49,29 +49,29 @@ class Residual(Part):
     def output(self, data: Map) -> Map:
         return same_shape(self.main.output(data), self.shortcut.output(data))
 
-    def build(self, kit: Kit[M], data: Map) -> M:
-        main, shortcut = self.main.build(kit, data), self.shortcut.build(kit, data)
-        return kit.residual(main, shortcut, self.relu)
+    def build(self, builder: Builder[M], data: Map) -> M:
+        main, shortcut = self.main.build(builder, data), self.shortcut.build(builder, data)
+        return builder.residual(main, shortcut, self.relu)
 
 
 @dataclass(frozen=True, slots=True)
 class Concat(Part):
-    """Several ways from one map, one's channels after the other's, each under its name."""
+    """Branches from one map whose channels are concatenated, each under its name."""
 
     branches: tuple[tuple[str, Part], ...]
 
     def output(self, data: Map) -> Map:
         return concatenated(branch.output(data) for _, branch in self.branches)
 
-    def build(self, kit: Kit[M], data: Map) -> M:
-        return kit.concat({name: branch.build(kit, data) for name, branch in self.branches})
+    def build(self, builder: Builder[M], data: Map) -> M:
+        return builder.concat({name: branch.build(builder, data) for name, branch in self.branches})
 
 
 def same_shape(one: Map, other: Map) -> Map:
     """Return the shape of the sum of two maps.
 
     Raises:
-        ValueError: They differ.
+        ValueError: The two shapes differ.
     """
     if one != other:
         raise ValueError(f"maps of {one} and {other} cannot be added")
@@ -82,7 +82,7 @@ def concatenated(maps: Iterator[Map]) -> Map:
     """Return the shape of maps with one's channels after the other's.
 
     Raises:
-        ValueError: They differ in height or width.
+        ValueError: The maps differ in height or width.
     """
     found = tuple(maps)
     sizes = {(one.height, one.width) for one in found}

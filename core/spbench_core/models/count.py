@@ -1,4 +1,4 @@
-"""How much there is to learn and to compute, counted without building."""
+"""Parameters and multiply-adds of a network, counted without building it."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from spbench_core.models.parts import CellPlaces, Conv, Kit, Map, Pool
+from spbench_core.models.parts import Builder, CellPlaces, Conv, Map, Pool
 
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """What a part has.
+    """The size of a part: its parameters and multiply-adds.
 
     Attributes:
         parameters: Trainable parameters.
@@ -23,8 +23,8 @@ class Count:
     multiply_adds: int = 0
 
 
-class CountKit:
-    """A kit that makes nothing, and counts what there would be."""
+class CountingBuilder:
+    """A builder that makes no modules, and counts parameters and multiply-adds."""
 
     def conv(self, conv: Conv, data: Map) -> Count:
         weights = conv.filters * data.channels * conv.taps
@@ -72,7 +72,7 @@ class CountKit:
         return _sum((*prepare, *(count for _, count in operations)))
 
 
-COUNTS: Final[Kit[Count]] = CountKit()
+COUNTS: Final[Builder[Count]] = CountingBuilder()
 
 
 def _sum(counts: Iterable[Count]) -> Count:

@@ -1,4 +1,4 @@
-"""Which layers share a halo exchange (halo_D2, fused_layers)."""
+"""Groups of layers that share a halo exchange (halo_D2 of MPI4DL, ``fused_layers``)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def check_fused_layers(model: Model, stages: Sequence[tuple[int, int]], fused_la
         fused_layers: Layers that share an exchange.
 
     Raises:
-        ModelError: There are not as many.
+        ModelError: No stage has so many layers to fuse.
     """
     most = max(len(range(first, min(last, len(model.layers) - 1))) for first, last in stages)
     if fused_layers > most:

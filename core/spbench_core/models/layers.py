@@ -1,4 +1,4 @@
-"""Layers: what a pipeline may cut a network between."""
+"""Layers of a network, between which a pipeline may cut it into stages."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from functools import cached_property
 
 from spbench_core.models.compose import concatenated, same_shape
 from spbench_core.models.count import COUNTS, Count
-from spbench_core.models.parts import CellPlaces, Kit, M, Map, Part
+from spbench_core.models.parts import Builder, CellPlaces, M, Map, Part
 
 Flow = tuple[Map, ...]
-"""What goes from one layer to the next: one tensor, or the two that a cell gives on."""
+"""The shapes between two layers: of one tensor, or of the two that a cell passes on."""
 
 
 class ModelError(ValueError):
@@ -30,11 +30,11 @@ class Layer(ABC):
 
     @abstractmethod
     def output(self, flow: Flow) -> Flow:
-        """Return the shapes of what it gives on."""
+        """Return the shapes of its outputs."""
 
     @abstractmethod
-    def build(self, kit: Kit[M], flow: Flow) -> M:
-        """Return what the kit makes of it, for tensors of these shapes.
+    def build(self, builder: Builder[M], flow: Flow) -> M:
+        """Return the module, or count, that the builder makes of it, for inputs of these shapes.
 
         A module takes and gives a tensor where the flow is of one, and a tuple where it is of two.
         """
@@ -55,9 +55,9 @@ class Plain(Layer):
         (data,) = flow
         return (self.part.output(data),)
 
-    def build(self, kit: Kit[M], flow: Flow) -> M:
+    def build(self, builder: Builder[M], flow: Flow) -> M:
         (data,) = flow
-        return self.part.build(kit, data)
+        return self.part.build(builder, data)
 
 
 @dataclass(frozen=True)
@@ -69,9 +69,9 @@ class Cell(Layer):
 
     Attributes:
         name: Its name.
-        prepare: What is done to the previous cell's output, and to that of the one before.
-        operations: For each the state that it reads, and what it does.
-        places: What becomes of the states.
+        prepare: Applied to the previous cell's output, and to that of the one before.
+        operations: Each with the state that it reads.
+        places: The states that are its output.
     """
 
     name: str
@@ -84,12 +84,14 @@ class Cell(Layer):
         made = concatenated(states[index] for index in self.places.concat)
         return (made, flow[0]) if self.places.keeps else (made,)
 
-    def build(self, kit: Kit[M], flow: Flow) -> M:
+    def build(self, builder: Builder[M], flow: Flow) -> M:
         states = self._states(flow)
         inputs = zip(self.prepare, (flow[0], flow[-1]), strict=True)
-        prepare = [part.build(kit, data) for part, data in inputs]
-        operations = [(index, part.build(kit, states[index])) for index, part in self.operations]
-        return kit.cell(prepare, operations, self.places)
+        prepare = [part.build(builder, data) for part, data in inputs]
+        operations = [
+            (index, part.build(builder, states[index])) for index, part in self.operations
+        ]
+        return builder.cell(prepare, operations, self.places)
 
     def _states(self, flow: Flow) -> list[Map]:
         inputs = zip(self.prepare, (flow[0], flow[-1]), strict=True)
@@ -105,7 +107,7 @@ class Model:
     """A network for images of one size.
 
     Attributes:
-        name: What it is called.
+        name: Its name, for people.
         image: The shape of an image.
         layers: The layers, in their order. The last one gives logits, ``batch x classes``.
     """
@@ -124,7 +126,7 @@ class Model:
 
     @cached_property
     def counts(self) -> tuple[Count, ...]:
-        """What each layer has to learn, and to compute."""
+        """Parameters and multiply-adds of each layer."""
         return tuple(
             layer.count(flow) for layer, flow in zip(self.layers, self.flows, strict=False)
         )

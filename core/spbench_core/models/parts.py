@@ -1,8 +1,8 @@
-"""What networks are made of, as data: shapes by arithmetic.
+"""Parts of networks as data: operators, and the shapes that they give, by arithmetic.
 
-A part takes one map and gives one. It says what becomes of a map's shape, and asks a kit for the
-operators that do it: one kit makes modules for whole images, another for tiles, a third only counts
-what there would be. Thus each network is written down once.
+A part takes one map and gives one. It says what becomes of a map's shape, and asks a builder for
+the operators that do it: one builder makes modules for whole images, another for tiles, a third
+only counts parameters and multiply-adds. Thus each network is written down once.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Literal, Protocol, TypeVar
 from spbench_core.layout.window import Window, Window2d
 
 M = TypeVar("M")
-"""What a kit makes of a part."""
+"""The result of a builder for a part: a module, or a count."""
 Pair = int | tuple[int, int]
 """Rows and columns, or one number for both."""
 
@@ -42,7 +42,7 @@ class Map:
         return f"{self.channels} channels of {self.height}x{self.width}"
 
 
-class Kit(Protocol[M]):
+class Builder(Protocol[M]):
     """Makes operators for maps of a known shape, and puts them together."""
 
     def conv(self, conv: Conv, data: Map) -> M: ...
@@ -63,11 +63,11 @@ class Kit(Protocol[M]):
 
 @dataclass(frozen=True, slots=True)
 class CellPlaces:
-    """What of a cell is put together, and what it gives on.
+    """The output of a cell: which of its states are concatenated, and what else it passes on.
 
     Attributes:
         concat: The states whose channels are its output, by their index.
-        keeps: Whether it gives on the output of the cell before it too.
+        keeps: Whether it passes on the output of the cell before it too, as a second tensor.
     """
 
     concat: tuple[int, ...]
@@ -75,7 +75,7 @@ class CellPlaces:
 
 
 class Part(ABC):
-    """Takes one map, gives one map."""
+    """An operator of a network, or several of them, from one map to one map."""
 
     __slots__ = ()
 
@@ -88,8 +88,8 @@ class Part(ABC):
         """
 
     @abstractmethod
-    def build(self, kit: Kit[M], data: Map) -> M:
-        """Return what the kit makes of it, for a map of this shape."""
+    def build(self, builder: Builder[M], data: Map) -> M:
+        """Return the operator that the builder makes of this part, for a map of this shape."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,13 +127,13 @@ class Conv(Part):
         kernel, padding = (2, (0, 0)) if self.shifted else (self.kernel, self.padding)
         return Map(self.filters, *_outputs(data, kernel, self.stride, padding))
 
-    def build(self, kit: Kit[M], data: Map) -> M:
-        return kit.conv(self, data)
+    def build(self, builder: Builder[M], data: Map) -> M:
+        return builder.conv(self, data)
 
 
 @dataclass(frozen=True, slots=True)
 class Pool(Part):
-    """The maximum or the mean of each window; padding does not count.
+    """Max or average pooling: the maximum or mean of each window; padding does not count.
 
     Attributes:
         kind: ``max`` or ``avg``.
@@ -151,8 +151,8 @@ class Pool(Part):
         size = _outputs(data, self.kernel, self.stride, (self.padding, self.padding))
         return Map(data.channels, *size)
 
-    def build(self, kit: Kit[M], data: Map) -> M:
-        return kit.pool(self, data)
+    def build(self, builder: Builder[M], data: Map) -> M:
+        return builder.pool(self, data)
 
 
 class _SameShape(Part):
@@ -166,35 +166,35 @@ class _SameShape(Part):
 class Norm(_SameShape):
     """Batch normalisation."""
 
-    def build(self, kit: Kit[M], data: Map) -> M:
-        return kit.norm(data)
+    def build(self, builder: Builder[M], data: Map) -> M:
+        return builder.norm(data)
 
 
 @dataclass(frozen=True, slots=True)
 class Relu(_SameShape):
-    """What is positive stays, the rest becomes 0."""
+    """A ReLU: positive values stay, the others become 0."""
 
-    def build(self, kit: Kit[M], data: Map) -> M:
-        return kit.relu()
+    def build(self, builder: Builder[M], data: Map) -> M:
+        return builder.relu()
 
 
 @dataclass(frozen=True, slots=True)
 class Identity(_SameShape):
-    """Leaves a map as it is."""
+    """The identity: a map stays as it is."""
 
-    def build(self, kit: Kit[M], data: Map) -> M:
-        return kit.identity()
+    def build(self, builder: Builder[M], data: Map) -> M:
+        return builder.identity()
 
 
 @dataclass(frozen=True, slots=True)
 class Mean(Part):
-    """The mean of each channel, as a vector."""
+    """Global average pooling: the mean of each channel, as a vector."""
 
     def output(self, data: Map) -> Map:
         return Map(data.channels, 1, 1)
 
-    def build(self, kit: Kit[M], data: Map) -> M:
-        return kit.mean(data)
+    def build(self, builder: Builder[M], data: Map) -> M:
+        return builder.mean(data)
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,8 +204,8 @@ class Flatten(Part):
     def output(self, data: Map) -> Map:
         return Map(data.values, 1, 1)
 
-    def build(self, kit: Kit[M], data: Map) -> M:
-        return kit.flatten(data)
+    def build(self, builder: Builder[M], data: Map) -> M:
+        return builder.flatten(data)
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,8 +217,8 @@ class Linear(Part):
     def output(self, data: Map) -> Map:
         return Map(self.outputs, 1, 1)
 
-    def build(self, kit: Kit[M], data: Map) -> M:
-        return kit.linear(self.outputs, data)
+    def build(self, builder: Builder[M], data: Map) -> M:
+        return builder.linear(self.outputs, data)
 
 
 def _outputs(data: Map, kernel: Pair, stride: Pair, padding: tuple[int, int]) -> tuple[int, int]:

@@ -40,7 +40,7 @@ def resnet(
         image: The shape of an image.
         num_classes: What the last layer tells apart.
         version: 1: as first published; 2: activation first.
-        depth: Layers with weights on the longest way: 6n+2 of version 1, 9n+2 of version 2.
+        depth: Layers with weights on the longest path: 6n+2 of version 1, 9n+2 of version 2.
         width: Filters of the first convolution.
 
     Raises:
@@ -117,7 +117,7 @@ def _v2(blocks: int, width: int, num_classes: int) -> list[Layer]:
 
 
 def _bottleneck(narrow: int, wide: int, stride: int, activated: bool) -> Chain:
-    """Return a block's main way; what is ``activated`` already is not normalised again."""
+    """Return a block's main branch; an input ``activated`` already is not normalised again."""
     before = () if activated else (("norm1", Norm()), ("relu1", Relu()))
     after = chain(
         conv1=Conv(narrow, 3, stride, bias=True),

@@ -1,7 +1,8 @@
 """Layers that follow the shape of one image through a network and collect its parameters.
 
-No data and no sums, only shapes. The rules are MXNet's, whose networks these are: convolutions and
-pools round down, and a layer without a name is called after its kind and counted from 0.
+There are no data and no sums, only shapes. The rules are MXNet's, whose networks these are:
+convolutions and pools round down, and a layer without a name is called after its kind and counted
+from 0.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ class NetworkGraph:
     def pool(
         self, data: Map, kernel: int, *, stride: int = 1, pad: int = 0, name: str | None = None
     ) -> Map:
-        """Return what a pool leaves of a map.
+        """Return the map that a pool gives.
 
         Raises:
             TooSmallError: The window is larger than the padded map.
@@ -107,7 +108,7 @@ class NetworkGraph:
 
 
 def global_pool(data: Map) -> Map:
-    """Return what a pool over the whole map leaves."""
+    """Return the map that a pool over the whole map gives."""
     return data[0], 1, 1
 
 

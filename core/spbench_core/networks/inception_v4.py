@@ -45,7 +45,7 @@ class _Block:
         return data
 
     def halved(self, data: Map) -> Map:
-        """Return what a pool leaves that halves height and width."""
+        """Return the map that a pool gives which halves height and width."""
         return self.graph.pool(data, 3, stride=2, name=f"{self.name}_maxpool")
 
     def pooled(self, data: Map, filters: int) -> Map:

@@ -30,7 +30,7 @@ SMALL_DEPTHS = "6n+2 below 164 (8, 14, 20, ..., 158) and 9n+2 from 164 on (164, 
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """In what the families differ.
+    """The differences between the families of residual networks.
 
     Attributes:
         small: Images up to this height get the network of three stages.

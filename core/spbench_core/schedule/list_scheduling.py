@@ -1,4 +1,4 @@
-"""List scheduling: a step of two pipelines played, each free rank taking the most urgent task."""
+"""List scheduling of two pipelines: each free rank takes the most urgent task in a simulation."""
 
 from __future__ import annotations
 
@@ -10,62 +10,63 @@ from spbench_core.schedule.orders import Kind, Order, Task
 from spbench_core.schedule.simulation import after, before, unit_cost
 
 PENDING = 2
-"""Sends of one way from stage to stage that may be left unwaited for.
+"""Sends from stage to stage, in one direction, that may be left unwaited for.
 
 A rank waits for the last but one before it sends the next. One would be too few: both directions
 then wait for each other so often that they are slower than one pipeline."""
 
 Urgency = Callable[[bool, int, int], tuple[int, ...]]
-"""From whether it is forward, its turn in its direction, and its stage; the least goes first."""
+"""The priority of a task, from whether it is forward, its turn in its direction, and its stage; the
+least goes first."""
 
 Line = tuple[Kind, int, int]
 """A stage's tasks of one kind and direction, which it does in their order."""
 
 
 def _by_stage(forward: bool, turn: int, stage: int) -> tuple[int, ...]:
-    """Backward, since it frees memory; then what is nearest to the images."""
+    """Return a priority: backward first, as it frees memory; then the stage nearest the images."""
     return int(forward), stage, turn
 
 
 def _by_turn(forward: bool, turn: int, stage: int) -> tuple[int, ...]:
-    """What has waited longest; then backward; then what is nearest to the loss."""
+    """Return a priority: the earliest turn first, then backward, then the last stage."""
     return turn, int(forward), -stage
 
 
 def listed_orders(
     layout: ModelLayout, batches: Sequence[MicroBatch], *, forward_only: bool = False
 ) -> list[tuple[Order, ...]]:
-    """Return what each rank of a replica does, in several ways to choose from.
+    """Return several orders of each rank of a replica, to choose from.
 
-    They differ in what is urgent, and in how many micro-batches of a direction a stage may keep
-    what backward needs for. Found by trial over 2 to 7 stages and 2 to 32 micro-batches: one of
+    They differ in which task is urgent, and in the limit on micro-batches in flight of a direction
+    on a stage. Found by trial over 2 to 7 stages and 2 to 32 micro-batches: one of
     the first three is never slower than 1f1b of one pipeline with as many micro-batches; the
     fourth holds less, and is the quickest for some layouts in tiles.
 
     Args:
         layout: Two mirrored pipelines.
         batches: The step's micro-batches.
-        forward_only: Whether nothing is to be learnt; nothing is then kept.
+        forward_only: Whether the step is inference; nothing is then kept for backward.
     """
     stages = len(layout.stages)
-    ways: tuple[tuple[Urgency, list[int]], ...] = (
+    policies: tuple[tuple[Urgency, list[int]], ...] = (
         (_by_stage, [stages] * stages),
         (_by_stage, [stages + 1] * stages),
         (_by_turn, [stages] * stages),
         (_by_stage, [stages - stage for stage in range(stages)]),
     )
-    return [_Lister(layout, batches, *way, forward_only).orders() for way in ways]
+    return [_Lister(layout, batches, *policy, forward_only).orders() for policy in policies]
 
 
 class _Lister:
-    """One play of a step.
+    """One simulation of a step.
 
     Args:
         layout: Two mirrored pipelines.
         batches: The step's micro-batches.
-        urgency: Which of the tasks that could start does.
-        limits: By stage, of how many micro-batches of a direction it may keep what backward needs.
-        forward_only: Whether nothing is to be learnt.
+        urgency: The priority by which one of the tasks that could start is taken.
+        limits: By stage, the most micro-batches of a direction in flight.
+        forward_only: Whether the step is inference.
     """
 
     def __init__(
@@ -101,7 +102,7 @@ class _Lister:
         self.free_at = [0.0] * layout.ranks_a_replica
 
     def orders(self) -> tuple[Order, ...]:
-        """Play it. It ends: a direction's oldest backward can always start, and frees others."""
+        """Return the orders. It ends: a direction's oldest backward can always start."""
         orders: list[list[Task]] = [[] for _ in self.free_at]
         now = 0.0
         to_do = sum(map(len, self.numbers.values()))
@@ -135,7 +136,7 @@ class _Lister:
         return self._has_room(line, turn)
 
     def _has_room(self, line: Line, turn: int) -> bool:
-        """Whether the receiver of the result and memory have room for it."""
+        """Whether the receiver of the result, and memory, have room for the task."""
         receiver = self.receiver[line]
         if receiver is not None and turn - len(self.ends[receiver]) >= PENDING:
             return False

@@ -1,12 +1,12 @@
-"""In which order a rank works: gpipe, 1f1b and 1f1b-deep of one stage, interleaved of several.
+"""Pipeline schedules: gpipe, 1f1b and 1f1b-deep for one stage a rank, interleaved for several.
 
-All do the same sums in the same order, leave ranks idle equally long, and differ in memory: in
-gpipe a stage holds what it needs for backward of all micro-batches, in 1f1b of at most as many as
+All add up the same numbers in the same order, have the same bubble, and differ in memory: in gpipe
+a stage keeps the activations of all micro-batches until backward, in 1f1b of at most as many as
 there are stages from it to the last. 1f1b-deep (DAPPLE's second warm-up policy) takes nearly twice
 as many ahead, so that messages between stages have a round trip's time to come.
 
-interleaved is for ranks with a stage in each of several rounds over them: stages are the shorter,
-and so is the time that the first and the last wait for each other; there are more messages for it.
+interleaved (Megatron-LM's) is for ranks with a stage in each of several rounds over them: stages
+are shorter, and so is the bubble; there are more messages for it.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class Task:
     """A stage's work on one micro-batch, in one direction of the model.
 
     Attributes:
-        kind: Whether it goes to the loss or comes from it.
-        micro_batch: Which one, counted over the whole step and both directions.
-        stage: Which stage of its direction.
+        kind: The forward pass, to the loss, or the backward pass, from it.
+        micro_batch: Its number, counted over the whole step and both directions.
+        stage: The stage of its direction.
         direction: 1 in the mirrored pipeline.
     """
 
@@ -43,7 +43,7 @@ class Task:
 
 
 Order = tuple[Task, ...]
-"""What a rank does in a step, from first to last."""
+"""A rank's tasks of a step, from first to last."""
 
 
 def stage_order(
@@ -55,15 +55,15 @@ def stage_order(
     direction: int = 0,
     forward_only: bool = False,
 ) -> Order:
-    """Return what a stage does with micro-batches that pass through one pipeline.
+    """Return the order of a stage's tasks, for micro-batches that pass through one pipeline.
 
     Args:
         schedule: One of `STAGE_SCHEDULES`.
-        stage: Which stage.
+        stage: The stage.
         stages: How many there are.
         micro_batches: Their numbers, in the order in which they come.
-        direction: What the tasks say of it.
-        forward_only: Whether nothing is to be learnt.
+        direction: Of the tasks.
+        forward_only: Whether the step is inference.
 
     Raises:
         ValueError: There is no such schedule.
@@ -77,7 +77,7 @@ def stage_order(
 
 
 def stage_in_flight(schedule: str, stage: int, stages: int, micro_batches: int) -> int:
-    """Return how many micro-batches a stage keeps at most between forward and backward.
+    """Return the most micro-batches in flight on a stage: between their forward and backward.
 
     Raises:
         ValueError: There is no such schedule.
@@ -97,7 +97,7 @@ def interleaved_order(
     *,
     forward_only: bool = False,
 ) -> Order:
-    """Return what a rank does that has a stage in each of several rounds over the ranks.
+    """Return the order of a rank that has a stage in each of several rounds over the ranks.
 
     Interleaved 1F1B of Narayanan et al., "Efficient large-scale language model training on GPU
     clusters using Megatron-LM" (SC21), section 2.2. Micro-batches go in groups, of as many as a
@@ -106,15 +106,15 @@ def interleaved_order(
     rounds but the last.
 
     Args:
-        position: Which stage of a round.
+        position: The rank's stage in a round.
         stages: How many a round has.
         rounds: How often micro-batches come by.
         micro_batches: Their numbers, in the order in which they come.
-        forward_only: Whether nothing is to be learnt: then they may be any number.
+        forward_only: Whether the step is inference: then micro-batches may be any number.
 
     Raises:
         ValueError: Their number is no multiple of ``stages``. With a smaller last group ranks may
-            wait for each other for ever.
+            deadlock.
     """
     if not forward_only and not can_interleave(len(micro_batches), stages):
         raise ValueError(f"{len(micro_batches)} micro-batches are no multiple of {stages} stages")
@@ -146,7 +146,7 @@ def can_interleave(micro_batches: int, stages: int) -> bool:
 def interleaved_in_flight(
     position: int, stages: int, rounds: int, micro_batches: int
 ) -> tuple[tuple[int, ...], ...]:
-    """Return what a rank of `interleaved_order` keeps at once: micro-batches in flight, by round.
+    """Return the micro-batches in flight on a rank of `interleaved_order`, by round.
 
     Of all combinations that a step comes to, those that no other exceeds in every round.
     """
@@ -164,7 +164,7 @@ def _exceeds(one: Sequence[int], other: Sequence[int]) -> bool:
 
 
 def _one_forward_one_backward(forward: list[Task], backward: list[Task], ahead: int) -> Order:
-    """A forward before each backward, ``ahead`` tasks later."""
+    """Return 1F1B: ``ahead`` forwards as warm-up, then a forward before each backward."""
     ahead = min(ahead, len(forward))
     steady = zip(forward[ahead:], backward, strict=False)
     alternating = [task for both in steady for task in both]
@@ -172,7 +172,7 @@ def _one_forward_one_backward(forward: list[Task], backward: list[Task], ahead: 
 
 
 def ideal_bubble(stages: int, micro_batches: int, rounds: int = 1) -> float:
-    """Return the share of time that ranks are idle whose stages all have equal work.
+    """Return the ideal bubble: the share of time that ranks idle where stages have equal work.
 
     It is that of every schedule here, with ``stages`` of a round. It holds for any ratio of
     backward to forward, and for forward alone: the last rank waits ``stages - 1`` forwards for its
@@ -182,7 +182,7 @@ def ideal_bubble(stages: int, micro_batches: int, rounds: int = 1) -> float:
 
 
 def in_flight(order: Sequence[Task]) -> int:
-    """Return for how many micro-batches a rank keeps what backward needs, at the most."""
+    """Return the most micro-batches in flight on a rank: between their forward and backward."""
     held = most = 0
     for task in order:
         held += 1 if task.kind == "forward" else -1

@@ -1,8 +1,9 @@
-"""A step played on paper: when each task starts and ends, and whether any rank waits for ever.
+"""Simulation of a step: the start and end of each task, the bubble, and deadlocks.
 
 Receives block: a task starts when what it takes has come. Sends are of two kinds. A buffered send
 is never waited for. A rendezvous send is over when its receiver has come to it; how many of them a
-rank may leave behind on one way before it waits is ``pending``, and 0 is MPI's blocking ``Ssend``.
+rank may leave behind on one channel before it waits is ``pending``, and 0 is MPI's blocking
+``Ssend``.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ Cost = Callable[[Task], float]
 
 
 def unit_cost(task: Task) -> float:
-    """Return a forward's time as 1 and a backward's as 2, the gradients of input and weights."""
+    """Return 1 for a forward and 2 for a backward, which has gradients of input and weights."""
     return 1.0 if task.kind == "forward" else 2.0
 
 
@@ -27,7 +28,7 @@ class DeadlockError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """When the tasks of a step start and end; in the unit of their costs.
+    """The timeline of a step: start and end of each task, in the unit of their costs.
 
     Attributes:
         spans: Start and end of each task.
@@ -39,12 +40,12 @@ class Timeline:
 
     @property
     def length(self) -> float:
-        """From the start of the first task to the end of the last."""
+        """The time from the start of the first task to the end of the last."""
         return max((end for _, end in self.spans.values()), default=0.0)
 
     @property
     def bubble(self) -> float:
-        """Share of the ranks' time in which they wait."""
+        """The bubble: the share of the ranks' time in which they wait."""
         whole = self.length * len(self.busy)
         return 1 - sum(self.busy) / whole if whole else 0.0
 
@@ -74,25 +75,25 @@ def play(
     *,
     pending: int | None = None,
 ) -> Timeline:
-    """Play one replica's step.
+    """Simulate one replica's step.
 
     Args:
-        layout: Whose ranks do a stage's tasks; those of one stage start each task together.
-        orders: By rank of the replica, what it does.
-        cost: How long a task takes.
-        pending: How many sends of a way from stage to stage may wait for their receiver while the
-            sender goes on; None: sends are buffered.
+        layout: The ranks; those of one stage start each of its tasks together.
+        orders: By rank of the replica, its tasks.
+        cost: Returns the time of a task.
+        pending: How many sends of a channel from stage to stage may wait for their receiver while
+            the sender goes on; None: sends are buffered.
 
     Raises:
-        DeadlockError: It never ends; the text names a rank that waits.
+        DeadlockError: The step never ends; the text names a rank that waits.
     """
     player = _Player(layout, orders, cost, pending)
     player.run()
     return Timeline(player.spans, tuple(sum(map(cost, order)) for order in orders))
 
 
-Way = tuple[str, int, int]
-"""Messages that follow each other: kind, sending stage and direction."""
+Channel = tuple[str, int, int]
+"""Messages that follow each other, named by kind, sending stage and direction."""
 
 
 @dataclass(slots=True)
@@ -103,7 +104,7 @@ class _Player:
     pending: int | None
     spans: dict[Task, tuple[float, float]] = field(default_factory=dict)
     _reached: dict[Task, float] = field(default_factory=dict)
-    _sent: dict[Way, list[Task]] = field(default_factory=dict)
+    _sent: dict[Channel, list[Task]] = field(default_factory=dict)
     _next: list[int] = field(init=False)
     _clock: list[float] = field(init=False)
 
@@ -119,7 +120,7 @@ class _Player:
                 raise DeadlockError(f"rank {rank} waits for ever at {order[self._next[rank]]}")
 
     def _advance(self, rank: int) -> int:
-        """Do what a rank can do for now; return how many tasks that was."""
+        """Do all tasks that a rank can do for now; return their number."""
         done = 0
         while (task := self._task_of(rank)) is not None and self._do(task):
             done += 1
@@ -151,7 +152,7 @@ class _Player:
         return True
 
     def _sent_at(self, task: Task) -> float | None:
-        """When the ranks are free to go on after sending the result; None: not yet."""
+        """Return when the ranks are free to go on after sending the result; None: not yet."""
         end = self.spans[task][1]
         receiver = after(task, len(self.layout.stages))
         if receiver is None or self.pending is None:

@@ -1,16 +1,16 @@
-"""What each rank does in a step, of one pipeline or of two mirrored ones on the same ranks (GEMS).
+"""Orders of work in a step, for one pipeline or two mirrored ones on the same ranks (GEMS).
 
 Mirrored gpipe takes one half of a pair after the other, as GEMS-MASTER does (Jain et al., SC20):
 the forward wave of a direction starts on the rank where the backward wave of the other has begun,
 and follows it over the ranks as it drains. A rank never holds more than one half's micro-batches.
 Mirrored 1f1b lets both directions run at once: the idle times of one pipeline's ends are filled by
-the other's. There is no short rule for it, so a step is played in a few ways, and the quickest is
-taken; that may be one half after the other, where tiles bind many ranks together.
+the other's. There is no short rule for it, so a step is simulated in a few orders, and the quickest
+is taken; that may be one half after the other, where tiles bind many ranks together.
 
 In all, weights change after the step alone, so that a rank holds the weights of its stages once,
 and no older version. Every rank's order is a part of one order of all tasks in which each comes
-after what it needs, and after the receiver has taken the last but one message of its way: ranks
-that follow it cannot wait for each other, if they leave `PENDING` sends unwaited for.
+after those that it needs, and after the receiver has taken the last but one message of its channel:
+ranks that follow it cannot deadlock, if they leave `PENDING` sends unwaited for.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ def step_orders(
     *,
     forward_only: bool = False,
 ) -> tuple[Order, ...]:
-    """Return what each rank of a replica does in a step.
+    """Return the order of tasks of each rank of a replica in a step.
 
     Args:
         layout: The ranks, of one pipeline, in one round or several, or of two mirrored ones.
         batches: The step's micro-batches, whose places in this list the tasks name.
         schedule: ``gpipe`` or ``1f1b``, and of one pipeline ``1f1b-deep``; of several rounds
             ``interleaved``.
-        forward_only: Whether nothing is to be learnt.
+        forward_only: Whether the step is inference, without backward passes.
 
     Raises:
         ValueError: There is no such schedule of the layout, or not of so many micro-batches.
@@ -63,14 +63,14 @@ def step_orders(
 
 
 def _cost(layout: ModelLayout, orders: Sequence[Order]) -> tuple[float, int]:
-    """The time of a step; of equally quick ones that which holds least in memory is the better."""
+    """Return the time of a step, and the micro-batches in flight, by which ties are broken."""
     return play(layout, orders).length, max(map(in_flight, orders))
 
 
 def _by_runs(
     layout: ModelLayout, batches: Sequence[MicroBatch], schedule: str, forward_only: bool
 ) -> tuple[Order, ...]:
-    """One pipeline's micro-batches after the other's, as they are listed."""
+    """Return orders in which one pipeline's micro-batches follow the other's, as listed."""
     orders: list[list[Task]] = [[] for _ in range(layout.ranks_a_replica)]
     runs = groupby(enumerate(batches), lambda item: (item[1].pair, item[1].direction))
     for (_, direction), run in runs:
@@ -88,7 +88,7 @@ def _by_runs(
 
 
 def _in_rounds(layout: ModelLayout, batches: int, forward_only: bool) -> tuple[Order, ...]:
-    """One pipeline's micro-batches, over the ranks again and again."""
+    """Return the orders of an interleaved pipeline."""
     return tuple(
         interleaved_order(
             layout.place(rank).stage,
@@ -104,7 +104,7 @@ def _in_rounds(layout: ModelLayout, batches: int, forward_only: bool) -> tuple[O
 def halves_bubble(
     stages: int, parts: int, times: int, forward: float = 1.0, backward: float = 2.0
 ) -> float:
-    """Return the share of time that ranks wait in mirrored gpipe, each stage taking equally long.
+    """Return the bubble of mirrored gpipe, each stage taking equally long: the share of waiting.
 
     ``2 * times`` halves of ``parts`` micro-batches follow each other; each but the first starts
     ``stages - 1`` times the longer of forward and backward after the last stage is done with the

@@ -11,7 +11,7 @@ from spbench_core.schedule.orders import StageSchedule, Task, interleaved_order,
 
 
 class Timed(Protocol):
-    """The times of a stage that a timetable needs; `plans.Stage` says what they mean."""
+    """The times of a stage that a timetable needs, in seconds, as a plan's stage has them."""
 
     @property
     def forward_s(self) -> float: ...
@@ -47,10 +47,10 @@ class Timetable:
 
 
 def timetable(stages: Sequence[Timed], schedule: StageSchedule, micro_batches: int) -> Timetable:
-    """Return when everything runs in a step.
+    """Return the timetable of a step, of one stage a group of devices.
 
     A stage runs forward passes until it has as many micro-batches in flight as the schedule
-    allows, and from then on a backward and a forward pass in task.
+    allows, and from then on a backward and a forward pass in turn.
     """
     count = len(stages)
     rows = [
@@ -139,7 +139,7 @@ class _Row:
 
 
 def rounds_timetable(stages: Sequence[Timed], rounds: int, micro_batches: int) -> Timetable:
-    """Return when everything runs in a step in which each group of devices has several stages.
+    """Return the timetable of an interleaved step: each group of devices has several stages.
 
     A link carries what a group sends to another in the order of the group's passes, outputs and
     gradients alike. After its last pass a group sums the gradients of its stages, one by one.
@@ -229,7 +229,7 @@ class _Step:
         arrivals.append(start + seconds)
 
     def timetable(self) -> Timetable:
-        """Return when all ran, once no group can advance."""
+        """Return the timetable, once no group can advance."""
         reduce, ends = [], list(self._free)
         for at, stage in enumerate(self._stages):
             group = at % self.groups

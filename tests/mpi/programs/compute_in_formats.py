@@ -192,7 +192,7 @@ def planted(fault, comm):
         right = stage_runner.StageRunner._send
 
         def send(self, end, tensors):
-            back = end is not None and end is self.ends.input_gradients
+            back = end is not None and end is self.io.input_gradients
             right(self, end, [torch.zeros_like(one) for one in tensors] if back else tensors)
 
         return patch.object(stage_runner.StageRunner, "_send", send)

@@ -27,7 +27,7 @@ from spbench_workers.parallel.engine import Engine
 from spbench_workers.parallel.plan import ModelPlan, TrainingConfig
 from spbench_workers.parallel.precision.formats import FP64
 from spbench_workers.spatial import norm
-from spbench_workers.spatial.comm_stats import SPENT
+from spbench_workers.spatial.comm_stats import COMM_STATS
 from spbench_workers.spatial.fused import graph_blocks
 from spbench_workers.spatial.gather import Gather
 from spbench_workers.spatial.moments import Moments
@@ -105,13 +105,13 @@ def state_of(stage):
 
 
 def compare(case, comm):
-    plan, before = plan_of(case), SPENT.messages
+    plan, before = plan_of(case), COMM_STATS.messages
     # At a rate of zero nothing is learnt: what is inferred afterwards is of the same weights.
     learning = TrainingConfig("sgd", learning_rate=0.0)
     source = RandomImages(plan.model.image.shape)
     run = Engine(comm, plan, source, learning, keeps_input_gradients=True)
     run.step()
-    messages = SPENT.messages - before
+    messages = COMM_STATS.messages - before
     words = json.dumps({key: case[key] for key in KEYS})
     expected = dict(made_by_first(comm, lambda: whole(words, plan.batches)))
     loss = expected.pop("loss")

@@ -114,7 +114,7 @@ def resumed(world, case, folder):
         if "unread" not in case:
             weights_only = case.get("weights_only", False)
             given["steps"] = load(broken, second.engine, weights_only=weights_only)
-        given["rate"] = second.engine.learner.learning_rate
+        given["rate"] = second.engine.trainer.learning_rate
         given["scale"] = second.engine.arithmetic.scale
         losses["other"] = second.learn(given["steps"], STEPS)
         save(other, second.engine, STEPS)

@@ -25,14 +25,14 @@ BATCH, CLASSES = 2, 5
 WORDS = {"seed": 1, "dtype": torch.float64}
 
 
-class TileNormKit(SpatialBuilder):
+class TileNormBuilder(SpatialBuilder):
     """Statistics of each tile alone."""
 
     def norm(self, data):
         return nn.BatchNorm2d(data.channels)
 
 
-class NoHaloKit(SpatialBuilder):
+class NoHaloBuilder(SpatialBuilder):
     """Convolutions that see zeros where a neighbour's pixels should be."""
 
     def conv(self, conv, data):
@@ -40,7 +40,7 @@ class NoHaloKit(SpatialBuilder):
         return super().conv(conv, data) if halves else DenseBuilder().conv(conv, data)
 
 
-class OwnGradientKit(SpatialBuilder):
+class OwnGradientBuilder(SpatialBuilder):
     """Gradients of the weights that are this tile's share only."""
 
     def conv(self, conv, data):
@@ -51,9 +51,9 @@ class OwnGradientKit(SpatialBuilder):
 
 KITS = {
     None: SpatialBuilder,
-    "tile-batchnorm": TileNormKit,
-    "no-halo": NoHaloKit,
-    "own-gradients": OwnGradientKit,
+    "tile-batchnorm": TileNormBuilder,
+    "no-halo": NoHaloBuilder,
+    "own-gradients": OwnGradientBuilder,
 }
 
 

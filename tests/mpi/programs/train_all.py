@@ -258,14 +258,14 @@ def check_owners(run, owners, rank):
     plan, sent = run.plan, 0
     for place, stage in zip(run.places, run.stages, strict=True):
         parameters = list(stage.parameters())
-        kept = {bool(run.learner.state_of(parameter)) for parameter in parameters}
+        kept = {bool(run.trainer.state_of(parameter)) for parameter in parameters}
         assert kept == {place.direction in owners}, (place, kept)
         if not plan.one_way:
             continue
         holders = [plan.layout.ranks_of(place.stage, place.replica, way) for way in (0, 1)]
         if not all(rank in ranks for ranks in holders):
             sent += STEPS * sum(parameter.nbytes for parameter in parameters)
-    assert run.learner.traffic.one_way_bytes == sent, (run.learner.traffic, sent)
+    assert run.trainer.traffic.one_way_bytes == sent, (run.trainer.traffic, sent)
 
 
 def planted(fault, comm):
@@ -291,7 +291,7 @@ def forgetful():
     right = stage_runner.StageRunner._send
 
     def send(self, end, tensors):
-        back = end is not None and end is self.ends.input_gradients
+        back = end is not None and end is self.io.input_gradients
         right(self, end, [torch.zeros_like(one) for one in tensors] if back else tensors)
 
     return send

@@ -77,7 +77,7 @@ def _compute_ms(context: Context, convolution: TiledConvolution) -> float:
         return module.local(pixels, padding, *parameters)
 
     def compute() -> None:
-        if module.tiled.frame.outputs.empty:
+        if module.tiled.split.outputs.empty:
             return
         module.tiled.join(module.tiled.inner(convolution.tile, local), parts, local)
         finish(convolution.place)

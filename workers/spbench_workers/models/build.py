@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from spbench_core.models.layers import Layer, Model
-from spbench_core.models.parts import Kit
+from spbench_core.models.parts import Builder
 from spbench_workers.models.builders import ModuleBuilder
 from spbench_workers.models.modules import sequential
 
@@ -71,7 +71,7 @@ def free(stage: nn.Module) -> None:
             give_back()
 
 
-def _seeded(model: Model, index: int, builder: Kit[nn.Module], seed: int) -> nn.Module:
+def _seeded(model: Model, index: int, builder: Builder[nn.Module], seed: int) -> nn.Module:
     layer: Layer = model.layers[index]
     text = repr((seed, layer.name)).encode()
     drawn = int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big") >> 1

@@ -34,7 +34,7 @@ def run(context: Context) -> None:
     if context.params["validate"]:
         small = case.small(context.params["batch_size"])
         for plan in plans_of(small):
-            Validation(context, plan, case.learning, fault_injection.plant, _make_ready).run()
+            Validation(context, plan, case.training, fault_injection.plant, _make_ready).run()
         fault_injection.remove()
         check_products(context, small)
     elif context.world.rank == 0:
@@ -53,7 +53,7 @@ def _refuse_faults(case: ModelCase) -> None:
         raise CannotRunError(
             "tile-batchnorm: every rank has whole images here; take scheme sp, or local_DP 2"
         )
-    if case.plan.statistics == "tile" and case.learning is None:
+    if case.plan.statistics == "tile" and case.training is None:
         raise CannotRunError("tile-batchnorm: inference takes no statistics; leave it learn")
 
 
@@ -67,7 +67,7 @@ def _time(context: Context, case: ModelCase, images: Images) -> array[float]:
     """Time the steps, and give their figures; return this rank's times in ms."""
     params, plan = context.params, case.plan
     peak = PeakMemory(plan.device)
-    engine = Engine(context.world.comm, plan, images, case.learning)
+    engine = Engine(context.world.comm, plan, images, case.training)
     begun = _take_up(context, engine)
     _make_ready(engine)
     steps = Steps(engine, images, begun)
@@ -103,7 +103,7 @@ def _images(context: Context, case: ModelCase) -> Images:
 
 def _take_up(context: Context, engine: Engine) -> int:
     """Load the checkpoint, if there is one; return how many steps were learnt before."""
-    path, learns = context.params["checkpoint"], engine.learner is not None
+    path, learns = context.params["checkpoint"], engine.trainer is not None
     if path is not None and (not learns or context.world.comm.bcast(Path(path).exists())):
         return checkpoint.load(Path(path), engine, weights_only=not learns)
     if not learns and context.world.rank == 0:

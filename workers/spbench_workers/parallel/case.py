@@ -23,11 +23,11 @@ class ModelCase:
 
     Attributes:
         plan: What is computed, and where.
-        learning: None, where nothing is learnt.
+        training: None, where nothing is learnt.
     """
 
     plan: ModelPlan
-    learning: TrainingConfig | None
+    training: TrainingConfig | None
 
     @property
     def images(self) -> int:
@@ -81,7 +81,7 @@ def case_of(context: Context) -> ModelCase:
     )
     if len(layout.stages) > 1:
         plan = replace(plan, balance=_balance(context, plan))
-    return ModelCase(plan, None if params["enable_evaluation"] else _learning(context))
+    return ModelCase(plan, None if params["enable_evaluation"] else _training(context))
 
 
 def _statistics(context: Context) -> str:
@@ -90,7 +90,7 @@ def _statistics(context: Context) -> str:
     return "replicas" if context.params["sync_batchnorm"] == "replicas" else "image"
 
 
-def _learning(context: Context) -> TrainingConfig:
+def _training(context: Context) -> TrainingConfig:
     params = context.params
     return TrainingConfig(
         params["optimizer"],

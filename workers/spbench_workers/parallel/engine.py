@@ -33,7 +33,7 @@ class Engine:
         world: The ranks of the layout, and no others.
         plan: What is computed, and where.
         source: Where images and classes come from.
-        learning: None, where nothing is to be learnt.
+        training: None, where nothing is to be learnt.
         keeps_input_gradients: Whether gradients of the images are computed and kept.
 
     Attributes:
@@ -53,7 +53,7 @@ class Engine:
         world: MPI.Intracomm,
         plan: ModelPlan,
         source: ImageSource,
-        learning: TrainingConfig | None = None,
+        training: TrainingConfig | None = None,
         *,
         keeps_input_gradients: bool = False,
     ) -> None:
@@ -63,12 +63,12 @@ class Engine:
         self.plan, self._world = plan, world
         self.phases = phases_of(plan.device)
         self.places = plan.layout.places(world.rank)
-        self._joints = world.Dup()
-        self._p2p = open_p2p(plan.backend, self._joints, plan.device, tags_of(plan.layout))
+        self._stage_comm = world.Dup()
+        self._p2p = open_p2p(plan.backend, self._stage_comm, plan.device, tags_of(plan.layout))
         self._built = [build(world, plan, place) for place in self.places]
         self.stages = tuple(built.module for built in self._built)
         self.arithmetic = Arithmetic(
-            world, plan.precision, self.stages, plan.device, learns=learning is not None
+            world, plan.precision, self.stages, plan.device, learns=training is not None
         )
         self.runners = tuple(
             self._runner(place, stage, source, keeps_input_gradients)
@@ -78,13 +78,13 @@ class Engine:
             (place.stage, place.direction): runner
             for place, runner in zip(self.places, self.runners, strict=True)
         }
-        self._learner = None
-        if learning is not None:
+        self._trainer = None
+        if training is not None:
             pairs = list(zip(self.places, self.stages, strict=True))
-            self._learner = Trainer(
+            self._trainer = Trainer(
                 world,
                 plan.layout,
-                learning,
+                training,
                 pairs,
                 plan.batches,
                 self.arithmetic.loss_scale,
@@ -93,7 +93,7 @@ class Engine:
             )
         self._orders = {
             learns: self._order(learns)
-            for learns in ((False, True) if learning is not None else (False,))
+            for learns in ((False, True) if training is not None else (False,))
         }
         if plan.backend == "nccl":
             self._warm_up(source, keeps_input_gradients)
@@ -104,9 +104,9 @@ class Engine:
         return self._world
 
     @property
-    def learner(self) -> Trainer | None:
+    def trainer(self) -> Trainer | None:
         """What lets it learn; None, where nothing is to be learnt."""
-        return self._learner
+        return self._trainer
 
     @property
     def bytes_sent(self) -> int:
@@ -132,18 +132,18 @@ class Engine:
         Raises:
             ValueError: The engine was made to learn nothing.
         """
-        learner = self._learner
-        if learner is None:
-            raise ValueError("this engine learns nothing; give it a Learning")
+        trainer = self._trainer
+        if trainer is None:
+            raise ValueError("this engine learns nothing; give it a TrainingConfig")
         with self.phases.step():
-            learner.begin()
-            self._work(self._orders[True], learner)
+            trainer.begin()
+            self._work(self._orders[True], trainer)
             with self.phases.of("allreduce"):
-                learner.sum()
+                trainer.sum()
             with self.phases.of("optimizer"):
-                learner.update()
+                trainer.update()
             with self.phases.of("allreduce"):
-                learner.share()
+                trainer.share()
 
     def evaluate(self) -> Mapping[int, torch.Tensor]:
         """Infer a step's images; return logits by micro-batch, on ranks of the last stage."""
@@ -161,9 +161,9 @@ class Engine:
         return ranges
 
     def end_epoch(self) -> None:
-        """Let the learning rate decay."""
-        if self._learner is not None:
-            self._learner.end_epoch()
+        """Let the training rate decay."""
+        if self._trainer is not None:
+            self._trainer.end_epoch()
 
     def loss(self) -> float:
         """Return the last step's loss: the mean over the images of all replicas."""
@@ -189,16 +189,16 @@ class Engine:
         for built in self._built:
             built.free()
         self._p2p.free()
-        self._joints.Free()
-        if self._learner is not None:
-            self._learner.free()
+        self._stage_comm.Free()
+        if self._trainer is not None:
+            self._trainer.free()
 
     def _warm_up(self, source: ImageSource, keeps_input_gradients: bool) -> None:
         """Go through the stages place by place, as they were built, before anything is posted."""
         for place, stage in zip(self.places, self.stages, strict=True):
             words = place, stage, source, keeps_input_gradients
             make = partial(self._runner, *words, silent=True)
-            learns = self._learner is not None
+            learns = self._trainer is not None
             warm_up(stage, make, place.direction, self.plan.batches, learns=learns)
 
     def _runner(
@@ -235,18 +235,18 @@ class Engine:
         orders = step_orders(plan.layout, plan.batches, plan.schedule, forward_only=not learns)
         return orders[self._world.rank % plan.layout.ranks_a_replica]
 
-    def _work(self, order: tuple[Task, ...], learner: Trainer | None) -> None:
+    def _work(self, order: tuple[Task, ...], trainer: Trainer | None) -> None:
         for runner in self.runners:
-            runner.begin(learns=learner is not None)
+            runner.begin(learns=trainer is not None)
         for task in order:
             runner = self._by_stage[task.stage, task.direction]
-            if learner is None:
+            if trainer is None:
                 runner.infer(task.micro_batch)
             elif task.kind == "forward":
-                learner.pass_others(task.direction, task.micro_batch)
+                trainer.pass_others(task.direction, task.micro_batch)
                 runner.forward(task.micro_batch)
             else:
                 runner.backward(task.micro_batch)
-                learner.end_backward(task.direction, task.micro_batch)
+                trainer.end_backward(task.direction, task.micro_batch)
         for runner in self.runners:
             runner.finish()

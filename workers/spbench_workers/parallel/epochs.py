@@ -28,7 +28,7 @@ class Epochs:
         self._context, self._engine, self._images = context, engine, images
         self._steps, self._count = params["iterations"], params["num_epochs"]
         self._learnt = begun + params["warmup"]
-        self._path = None if engine.learner is None else params["checkpoint"]
+        self._path = None if engine.trainer is None else params["checkpoint"]
         self._every = params["checkpoint_every"] or self._steps * self._count
         self._said: list[tuple[float, float]] = []
 
@@ -54,7 +54,7 @@ class Epochs:
 
     def _pause(self, done: int) -> None:
         engine = self._engine
-        if done % self._steps == 0 and engine.learner is not None:
+        if done % self._steps == 0 and engine.trainer is not None:
             self._said.append((engine.loss(), engine.accuracy()))
             engine.end_epoch()
         if self._path and (done % self._every == 0 or done == self._steps * self._count):

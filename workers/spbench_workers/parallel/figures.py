@@ -28,8 +28,8 @@ def give_figures(context: Context, case: ModelCase, engine: Engine, times: array
     """Give what follows from the timed steps. All ranks must call it."""
     context.samples("images_per_second", [case.images / (time / 1000.0) for time in times])
     context.metric("parameters", case.plan.model.parameters)
-    context.metric("ideal_bubble", ideal_bubble(case.plan, learns=case.learning is not None))
-    if case.learning is not None:
+    context.metric("ideal_bubble", ideal_bubble(case.plan, learns=case.training is not None))
+    if case.training is not None:
         context.metric("loss", engine.loss())
         context.metric("skipped_steps", engine.arithmetic.skipped_steps)
     if case.plan.precision.int8:
@@ -81,9 +81,9 @@ def _seconds_alone(context: Context, case: ModelCase, ready: Callable[[Engine], 
         dtype=plan.dtype,
         device=plan.device,
     )
-    engine = Engine(MPI.COMM_SELF, plan, images, case.learning)
+    engine = Engine(MPI.COMM_SELF, plan, images, case.training)
     ready(engine)
-    work = engine.evaluate if case.learning is None else engine.step
+    work = engine.evaluate if case.training is None else engine.step
     count = 1 + min(MOST_STEPS, context.params["iterations"])
     seconds = [seconds_of(plan.device, work) for _ in range(count)]
     engine.free()

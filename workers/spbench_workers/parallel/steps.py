@@ -9,7 +9,7 @@ from spbench_workers.parallel.engine import Engine
 from spbench_workers.parallel.pipeline.phases import PHASES
 from spbench_workers.parallel.plan import ModelPlan
 from spbench_workers.parallel.training.gradients import sums_gradients
-from spbench_workers.spatial.comm_stats import SPENT
+from spbench_workers.spatial.comm_stats import COMM_STATS
 
 SAMPLED = ("forward", "backward", "exchange", "join", "allreduce", "optimizer")
 """Phases that are reported under their names; waits are the bubble."""
@@ -37,7 +37,7 @@ class Steps:
         with phases.step(), phases.of("wait"):
             engine.world.Barrier()
         self._images.turn_to(self._next)
-        if engine.learner is None:
+        if engine.trainer is None:
             engine.evaluate()
         else:
             engine.step()
@@ -50,9 +50,12 @@ class Steps:
     def _sent(self) -> tuple[int, int]:
         """Bytes and messages of this rank, of all kinds, so far."""
         engine = self._engine
-        count, messages = engine.bytes_sent + SPENT.bytes, engine.messages_sent + SPENT.messages
-        if engine.learner is not None:
-            learnt = engine.learner.traffic
+        count, messages = (
+            engine.bytes_sent + COMM_STATS.bytes,
+            engine.messages_sent + COMM_STATS.messages,
+        )
+        if engine.trainer is not None:
+            learnt = engine.trainer.traffic
             count += learnt.sum_bytes + learnt.one_way_bytes
             messages += learnt.sums + learnt.one_way_messages
         return count, messages
@@ -67,12 +70,12 @@ class Steps:
         context.samples("bubble", [step["wait"] / total for step, total in shares])
         context.metric("bytes_sent", self._traffic[-1][0])
         context.metric("messages_sent", self._traffic[-1][1])
-        way = way_of_sums(self._engine.plan) if self._engine.learner is not None else ""
-        if way and context.world.rank == 0:
-            context.choice("gradient_sum", way, f"backend {self._engine.plan.backend}")
+        summing = summed_by(self._engine.plan) if self._engine.trainer is not None else ""
+        if summing and context.world.rank == 0:
+            context.choice("gradient_sum", summing, f"backend {self._engine.plan.backend}")
 
 
-def way_of_sums(plan: ModelPlan) -> str:
+def summed_by(plan: ModelPlan) -> str:
     """Return how a GPU's gradients are summed over ranks; nothing on the host, or without sums."""
     directions = (plan.owner,) if plan.one_way else plan.layout.directions
     if not is_gpu(plan.device) or not sums_gradients(plan.layout, directions):

@@ -46,17 +46,17 @@ class CommStats:
 class _Timed:
     """A block that the host's clock times."""
 
-    __slots__ = ("_spent", "_start")
+    __slots__ = ("_start", "_stats")
 
-    def __init__(self, spent: CommStats) -> None:
-        self._spent = spent
+    def __init__(self, stats: CommStats) -> None:
+        self._stats = stats
 
     def __enter__(self) -> None:
         self._start = perf_counter()
 
     def __exit__(self, *_: object) -> None:
-        self._spent.seconds += perf_counter() - self._start
+        self._stats.seconds += perf_counter() - self._start
 
 
-SPENT = CommStats()
+COMM_STATS = CommStats()
 """Of this process since it started: take the difference of two readings."""

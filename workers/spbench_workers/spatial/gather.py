@@ -25,7 +25,7 @@ from torch.autograd.function import once_differentiable
 
 from spbench_core.layout.partition import Transfers
 from spbench_core.layout.tiles import Box
-from spbench_workers.spatial.comm_stats import SPENT
+from spbench_workers.spatial.comm_stats import COMM_STATS
 from spbench_workers.spatial.exchange import Exchange, add_shared, is_channels_last, view
 
 
@@ -122,13 +122,13 @@ class Gather:
 
     def send(self, tile: torch.Tensor) -> None:
         """Start the exchange of this tile."""
-        with SPENT.timed():
+        with COMM_STATS.timed():
             self.forward.bind([view(tile, self.tile, piece.box) for piece in self.forward.sent])
             self._start(self.forward)
 
     def assemble(self, tile: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """Wait for the pieces and put the parts together."""
-        with SPENT.timed():
+        with COMM_STATS.timed():
             self.forward.wait()
             if Gather.spoil is not None:
                 Gather.spoil(self.forward.received)
@@ -139,7 +139,7 @@ class Gather:
     def send_gradients(self, gradients: Sequence[torch.Tensor | None]) -> None:
         """Start to send the gradients of received pixels back to their owners."""
         exchange = self.backward
-        with SPENT.timed():
+        with COMM_STATS.timed():
             for piece, total in zip(exchange.sent, self._gradients, strict=True):
                 total.zero_()
                 for box, gradient in zip(self.parts, gradients, strict=True):
@@ -150,7 +150,7 @@ class Gather:
         self, total: torch.Tensor, gradients: Sequence[torch.Tensor | None]
     ) -> torch.Tensor:
         """Add the gradients of the parts, and those that others send, to that of the tile."""
-        with SPENT.timed():
+        with COMM_STATS.timed():
             for box, gradient in zip(self.parts, gradients, strict=True):
                 add_shared(total, self.tile, gradient, box)
             self.backward.wait()
@@ -162,8 +162,8 @@ class Gather:
     def _start(self, exchange: Exchange) -> None:
         exchange.start()
         traffic = exchange.traffic
-        SPENT.messages += traffic.messages
-        SPENT.bytes += traffic.bytes
+        COMM_STATS.messages += traffic.messages
+        COMM_STATS.bytes += traffic.bytes
 
     def _assembled(self, box: Box, tile: torch.Tensor) -> torch.Tensor:
         part = self.new(box)

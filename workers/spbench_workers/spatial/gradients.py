@@ -18,7 +18,7 @@ from torch.autograd.function import once_differentiable
 
 from spbench_workers.device.host_memory import host_memory_of
 from spbench_workers.device.streams import is_gpu
-from spbench_workers.spatial.comm_stats import SPENT
+from spbench_workers.spatial.comm_stats import COMM_STATS
 
 _SUMMED = {torch.float32: MPI.FLOAT, torch.float64: MPI.DOUBLE}
 """What MPI itself can add. It knows no 16-bit numbers."""
@@ -42,7 +42,7 @@ def sum_over(comm: MPI.Intracomm, tensor: torch.Tensor, wire: torch.dtype | None
     """Sum a tensor over the ranks, in place and in one message; all get the same values."""
     if comm.size == 1 and wire in (None, tensor.dtype):
         return
-    with SPENT.timed():
+    with COMM_STATS.timed():
         if is_gpu(tensor.device):
             memory = host_memory_of(tensor.device)
             memory.put(_sum(comm, memory.fetch(tensor, wire)), tensor)

@@ -11,7 +11,7 @@ from spbench_core.layout.tiles import Box
 from spbench_workers.device.host_memory import host_memory_of, sent
 from spbench_workers.device.streams import is_gpu
 from spbench_workers.p2p.memory import memory_of
-from spbench_workers.spatial.comm_stats import SPENT
+from spbench_workers.spatial.comm_stats import COMM_STATS
 from spbench_workers.spatial.exchange import view
 from spbench_workers.spatial.tiling import Tiling
 
@@ -82,7 +82,7 @@ def _own(pixels: torch.Tensor) -> torch.Tensor:
 
 def _everyones(comm: MPI.Intracomm, values: torch.Tensor) -> torch.Tensor:
     """Return the values of all ranks, ``ranks x ...``, in fp64 on the host."""
-    with SPENT.timed():
+    with COMM_STATS.timed():
         on_gpu = is_gpu(values.device)
         own = host_memory_of(values.device).fetch(values) if on_gpu else values
         received = own.new_empty((comm.size, *own.shape))

@@ -38,8 +38,8 @@ class TiledWindow:
         owned = tiling.partition
         self.output = tiling.resized(*window.outputs(owned.height, owned.width))
         produced = self.output.partition
-        self.frame = interior_split_of(window, owned, produced, tiling.comm.rank)
-        self._bands = self.frame.bands(window)
+        self.split = interior_split_of(window, owned, produced, tiling.comm.rank)
+        self._bands = self.split.bands(window)
         self.table = halo_of(window, owned, produced)
         self._gathers: dict[Any, Gather] = {}
 
@@ -60,8 +60,8 @@ class TiledWindow:
         """
         check_tile(self.tiling, tile)
         inner, parts = self._inner_and_parts(tile, local)
-        if self.frame.outputs.empty:
-            shape = (tile.shape[0], channels, *self.frame.outputs.shape)
+        if self.split.outputs.empty:
+            shape = (tile.shape[0], channels, *self.split.outputs.shape)
             return no_outputs(shape, tile, *parts, *parameters)
         return self.join(inner, parts, local)
 
@@ -88,7 +88,7 @@ class TiledWindow:
         pieces = []
         for band in self._bands:
             crop = view(tile, self.tiling.tile, band.crop)
-            pieces.append(local(crop, self.frame.padding, band.outputs))
+            pieces.append(local(crop, self.split.padding, band.outputs))
             progress()
         return pieces
 
@@ -96,10 +96,10 @@ class TiledWindow:
         self, inner: Sequence[torch.Tensor], parts: Sequence[torch.Tensor], local: Local
     ) -> torch.Tensor:
         """Return all outputs: the inner ones, and those in strips, computed from the parts."""
-        strips = self.frame.strips
+        strips = self.split.strips
         outer = [local(part, (0, 0), strip) for part, strip in zip(parts, strips, strict=True)]
         boxes = [*(band.outputs for band in self._bands), *strips]
-        return _join(self.frame.outputs, boxes, [*inner, *outer])
+        return _join(self.split.outputs, boxes, [*inner, *outer])
 
     def gather_for(self, tile: torch.Tensor) -> Gather:
         """Return what gathers halos for tiles like this one; all ranks must ask together."""
@@ -108,7 +108,7 @@ class TiledWindow:
             self._gathers[key] = Gather(
                 self.tiling.comm,
                 self.table,
-                [self.window.need(strip) for strip in self.frame.strips],
+                [self.window.need(strip) for strip in self.split.strips],
                 sample=tile,
                 fill=self.fill,
                 transport=self.tiling.transport,

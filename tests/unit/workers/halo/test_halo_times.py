@@ -74,9 +74,9 @@ def test_a_forward_of_a_convolution_ends_when_it_is_done():
 
 def test_computing_is_timed_without_what_was_queued_before(context, monkeypatch):
     LATE.work(0.5)
-    frame = SimpleNamespace(outputs=Box((0, 2), (0, 2)))
+    split = SimpleNamespace(outputs=Box((0, 2), (0, 2)))
     tiled = SimpleNamespace(
-        frame=frame, inner=lambda tile, local: [], join=lambda *_: LATE.work(0.003)
+        split=split, inner=lambda tile, local: [], join=lambda *_: LATE.work(0.003)
     )
     module = SimpleNamespace(tiled=tiled, shared_parameters=tuple)
     gather = SimpleNamespace(start=lambda tile: LATE.work(0.2), finish=lambda flight: ())

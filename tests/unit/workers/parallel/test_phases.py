@@ -20,9 +20,9 @@ from spbench_workers.parallel.pipeline import phases as phases_module
 from spbench_workers.parallel.pipeline.phases import PHASES, Phases, StreamPhases, phases_of
 from spbench_workers.parallel.plan import ModelPlan, TrainingConfig
 from spbench_workers.parallel.precision.formats import PRECISIONS
-from spbench_workers.parallel.steps import way_of_sums
+from spbench_workers.parallel.steps import summed_by
 from spbench_workers.spatial import comm_stats
-from spbench_workers.spatial.comm_stats import SPENT
+from spbench_workers.spatial.comm_stats import COMM_STATS
 from spbench_workers.spatial.norm import SpatialBatchNorm2d
 from spbench_workers.spatial.tiling import Tiling
 from standins.late_device import install
@@ -41,7 +41,7 @@ def _idle():
     torch.manual_seed(0)
     yield
     LATE.streams.synchronize()
-    assert SPENT.watch is None
+    assert COMM_STATS.watch is None
 
 
 class Work(Function):
@@ -152,7 +152,7 @@ def test_a_wait_for_other_ranks_costs_what_the_device_has_nothing_to_do():
 
 def test_sums_over_tiles_in_other_phases_are_a_part_of_those():
     phases = phases_of(DEVICE)
-    with phases.step(), phases.of("allreduce"), SPENT.timed():
+    with phases.step(), phases.of("allreduce"), COMM_STATS.timed():
         LATE.work(LAYER)
     assert phases.seconds["allreduce"] == pytest.approx(LAYER)
     assert phases.seconds["exchange"] == 0.0
@@ -174,7 +174,7 @@ def test_an_error_in_a_step_leaves_no_watch_behind():
     phases = phases_of(DEVICE)
     with pytest.raises(RuntimeError, match="lost"), phases.step(), phases.of("forward"):
         raise RuntimeError("the device is lost")
-    assert SPENT.watch is None
+    assert COMM_STATS.watch is None
     with phases.step(), phases.of("backward"):
         LATE.work(LAYER)
     assert (phases.seconds["backward"], phases.total) == pytest.approx((LAYER, LAYER))
@@ -188,9 +188,9 @@ def test_the_host_is_timed_by_its_own_clock(monkeypatch):
     with phases.step():
         with phases.of("forward"):
             LATE.host(LAYER)
-            with SPENT.timed():
+            with COMM_STATS.timed():
                 LATE.host(MESSAGE)
-        with phases.of("allreduce"), SPENT.timed():
+        with phases.of("allreduce"), COMM_STATS.timed():
             LATE.host(MESSAGE)
     assert phases.seconds["forward"] == pytest.approx(LAYER)
     sums = [phases.seconds[name] for name in ("exchange", "allreduce")]
@@ -296,10 +296,10 @@ def test_how_gradients_are_summed_is_said_of_gpus_alone():
             one_way=one_way,
         )
 
-    assert way_of_sums(plan_of("cpu", replicas=2)) == ""
-    assert way_of_sums(plan_of("late")) == ""
+    assert summed_by(plan_of("cpu", replicas=2)) == ""
+    assert summed_by(plan_of("late")) == ""
     for layout in ({"replicas": 2}, {"members": 2}, {"mirrored": True}):
-        assert way_of_sums(plan_of("late", **layout)) == "pinned memory and MPI"
-        assert way_of_sums(plan_of("late", "nccl", **layout)) == "NCCL"
-    assert way_of_sums(plan_of("late", one_way=True, mirrored=True)) == ""
+        assert summed_by(plan_of("late", **layout)) == "pinned memory and MPI"
+        assert summed_by(plan_of("late", "nccl", **layout)) == "NCCL"
+    assert summed_by(plan_of("late", one_way=True, mirrored=True)) == ""
     assert type(phases_of(DEVICE)) is StreamPhases

@@ -77,8 +77,8 @@ def load(path: Path, engine: Engine, *, weights_only: bool = False) -> int:
             optimizer; on all ranks.
         ValueError: The engine learns nothing, and more than weights is asked for.
     """
-    learner = None if weights_only else engine.learner
-    if learner is None and not weights_only:
+    trainer = None if weights_only else engine.trainer
+    if trainer is None and not weights_only:
         raise ValueError("this engine learns nothing: load its weights only")
 
     def checked() -> Checkpoint:
@@ -86,9 +86,9 @@ def load(path: Path, engine: Engine, *, weights_only: bool = False) -> int:
         check_model(path, checkpoint, engine.plan.model)
         for stage in engine.stages:
             check_tensors(path, checkpoint.weights, stage.state_dict())
-            if learner is not None:
+            if trainer is not None:
                 parameters = dict(stage.named_parameters())
-                check_states(path, checkpoint, learner.optimizer, parameters)
+                check_states(path, checkpoint, trainer.optimizer, parameters)
         return checkpoint
 
     checkpoint = _agreed(engine.world, checked)
@@ -98,26 +98,26 @@ def load(path: Path, engine: Engine, *, weights_only: bool = False) -> int:
             f"{path} is another file on other hosts (of steps {min(steps)} and {max(steps)}): "
             "put it where all hosts see the same"
         )
-    _take_up(engine, checkpoint, learner)
+    _take_up(engine, checkpoint, trainer)
     return checkpoint.step
 
 
-def _take_up(engine: Engine, checkpoint: Checkpoint, learner: Trainer | None) -> None:
+def _take_up(engine: Engine, checkpoint: Checkpoint, trainer: Trainer | None) -> None:
     for stage in engine.stages:
         for name, tensor in stage.state_dict().items():
             tensor.copy_(checkpoint.weights[name])
-        if learner is not None:
+        if trainer is not None:
             for name, parameter in stage.named_parameters():
-                learner.set_state(parameter, checkpoint.states.get(name, {}))
-    if learner is not None and checkpoint.learning_rate is not None:
-        learner.learning_rate = checkpoint.learning_rate
+                trainer.set_state(parameter, checkpoint.states.get(name, {}))
+    if trainer is not None and checkpoint.learning_rate is not None:
+        trainer.learning_rate = checkpoint.learning_rate
     scale = engine.arithmetic.loss_scale
-    if learner is not None and scale is not None and checkpoint.loss_scale is not None:
+    if trainer is not None and scale is not None and checkpoint.loss_scale is not None:
         scale.value, scale.good_steps = checkpoint.loss_scale
 
 
 def _checkpoint(engine: Engine, step: int, tensors: Tensors) -> Checkpoint:
-    learner, model, scale = engine.learner, engine.plan.model, engine.arithmetic.loss_scale
+    trainer, model, scale = engine.trainer, engine.plan.model, engine.arithmetic.loss_scale
     weights: dict[str, torch.Tensor] = {}
     states: dict[str, dict[str, torch.Tensor]] = {}
     for (name, word), tensor in tensors.items():
@@ -130,8 +130,8 @@ def _checkpoint(engine: Engine, step: int, tensors: Tensors) -> Checkpoint:
         model=model.name,
         layers=digests(model),
         step=step,
-        optimizer=None if learner is None else learner.optimizer,
-        learning_rate=None if learner is None else learner.learning_rate,
+        optimizer=None if trainer is None else trainer.optimizer,
+        learning_rate=None if trainer is None else trainer.learning_rate,
         loss_scale=None if scale is None else (scale.value, scale.good_steps),
         weights=weights,
         states=states,
@@ -153,11 +153,11 @@ def _gathered(engine: Engine) -> Tensors:
 
 def _held(engine: Engine, stage: int) -> Tensors:
     """Return the tensors of a stage, on the CPU, sharing no memory with the model's."""
-    module, learner = engine.stage(stage, engine.plan.owner), engine.learner
+    module, trainer = engine.stage(stage, engine.plan.owner), engine.trainer
     found = {(name, ""): tensor for name, tensor in module.state_dict().items()}
-    if learner is not None:
+    if trainer is not None:
         for name, parameter in module.named_parameters():
-            found |= {(name, word): one for word, one in learner.state_of(parameter).items()}
+            found |= {(name, word): one for word, one in trainer.state_of(parameter).items()}
     return {
         key: torch.empty(one.shape, dtype=one.dtype).copy_(one.detach())
         for key, one in found.items()

@@ -53,7 +53,7 @@ def build(world: MPI.Intracomm, plan: ModelPlan, place: Place) -> Built:
     if plan.statistics == "replicas":
         comms.append(_group(world, _of_all_replicas(plan.layout, place)))
     first, last = layer_ranges(plan.balance)[place.stage]
-    builder = _kit(plan, place, beside, comms[-1])
+    builder = _builder_of(plan, place, beside, comms[-1])
     with while_doing(f"stage {place.stage} was built, layers {first} to {last - 1}"):
         stage = build_stage(
             plan.model,
@@ -82,27 +82,27 @@ def check_fused(plan: ModelPlan) -> None:
         check_fused_layers(plan.model, ranges, plan.fused_layers)
 
 
-def _kit(
+def _builder_of(
     plan: ModelPlan, place: Place, beside: MPI.Intracomm, normed: MPI.Intracomm
 ) -> ModuleBuilder:
     """What makes the stage's operators; ``normed`` are the ranks whose images are one batch."""
     own, image = plan.layout.stages[place.stage], plan.model.image
-    apart = plan.statistics == "tile"
+    by_tile = plan.statistics == "tile"
     if own.spatial:
         tiling = Tiling.of_grid(
             beside, own.grid, image.height, image.width, transport=plan.transport
         )
-        if apart:
-            return _ApartKit(tiling)
+        if by_tile:
+            return _TileNormBuilder(tiling)
         return (
             SyncSpatialBuilder(tiling, normed)
             if plan.statistics == "replicas"
             else SpatialBuilder(tiling)
         )
-    return DenseBuilder() if apart or normed.size == 1 else SyncDenseBuilder(normed)
+    return DenseBuilder() if by_tile or normed.size == 1 else SyncDenseBuilder(normed)
 
 
-class _ApartKit(SpatialBuilder):
+class _TileNormBuilder(SpatialBuilder):
     """Normalises each tile by itself: the fault ``tile-batchnorm``."""
 
     def norm(self, data: Map) -> nn.Module:

@@ -10,7 +10,7 @@ import torch
 
 from spbench_workers.device.stream_times import StreamTimes
 from spbench_workers.device.streams import is_gpu
-from spbench_workers.spatial.comm_stats import SPENT
+from spbench_workers.spatial.comm_stats import COMM_STATS
 
 PHASES = ("forward", "backward", "exchange", "wait", "join", "allreduce", "optimizer")
 """Work of the stages, what goes among the tiles of one, waits for other stages, what goes between
@@ -40,10 +40,10 @@ class Phases:
     @contextmanager
     def of(self, phase: str) -> Iterator[None]:
         """Count the time of what is done inside to a phase; of work, the exchange by itself."""
-        start, spent = perf_counter(), SPENT.seconds
+        start, before = perf_counter(), COMM_STATS.seconds
         yield
         elapsed = perf_counter() - start
-        exchange = SPENT.seconds - spent if phase in _WORK else 0.0
+        exchange = COMM_STATS.seconds - before if phase in _WORK else 0.0
         self.seconds[phase] += elapsed - exchange
         self.seconds["exchange"] += exchange
 
@@ -85,7 +85,7 @@ class StreamPhases(Phases):
     def step(self) -> Iterator[None]:
         """Count the time of what is done inside to the steps."""
         self._phase = _IDLE
-        with SPENT.watched(self._exchange):
+        with COMM_STATS.watched(self._exchange):
             self._times.begin(_IDLE)
             yield
             for phase, seconds in self._times.read():

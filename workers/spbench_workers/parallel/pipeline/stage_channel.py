@@ -112,16 +112,16 @@ class _Slot:
 
 
 class Sender:
-    """The sending end of a way.
+    """The sending end of a channel.
 
     Attributes:
         bytes: Sent since the start.
         messages: Likewise.
     """
 
-    def __init__(self, way: StageChannel) -> None:
-        self._way = way
-        self._slots = way.slots()
+    def __init__(self, channel: StageChannel) -> None:
+        self._channel = channel
+        self._slots = channel.slots()
         self._turn = 0
         self.bytes = self.messages = 0
 
@@ -131,15 +131,15 @@ class Sender:
 
     def send(self, tensors: Sequence[torch.Tensor]) -> None:
         """Send a micro-batch's tensors, of this rank's shapes; they may change at once."""
-        way, slot = self._way, self._slots[self._turn % PENDING]
-        size = way.sizes[self._turn % len(way.sizes)]
+        channel, slot = self._channel, self._slots[self._turn % PENDING]
+        size = channel.sizes[self._turn % len(channel.sizes)]
         slot.wait()
-        for reshard in way.reshards[size]:
+        for reshard in channel.reshards[size]:
             views = reshard.views(slot.memory[reshard.peer])
             for part, tensor, cut in zip(views, tensors, reshard.cuts, strict=True):
                 part.copy_(tensor[cut])
-        messages = [slot.message(reshard) for reshard in way.reshards[size]]
-        slot.pending = way.p2p.send(messages, way.tag)
+        messages = [slot.message(reshard) for reshard in channel.reshards[size]]
+        slot.pending = channel.p2p.send(messages, channel.tag)
         self.bytes += sum(vector.numel() for vector, _ in messages)
         self.messages += len(messages)
         self._turn += 1
@@ -151,11 +151,11 @@ class Sender:
 
 
 class Receiver:
-    """The receiving end of a way."""
+    """The receiving end of a channel."""
 
-    def __init__(self, way: StageChannel) -> None:
-        self._way = way
-        self._slots = way.slots()
+    def __init__(self, channel: StageChannel) -> None:
+        self._channel = channel
+        self._slots = channel.slots()
         self._posted = self._taken = 0
 
     def begin(self) -> None:
@@ -170,13 +170,14 @@ class Receiver:
 
     def take(self) -> tuple[torch.Tensor, ...]:
         """Return the next micro-batch's tensors, in memory of their own."""
-        way, slot = self._way, self._slots[self._taken % PENDING]
-        size = way.sizes[self._taken]
+        channel, slot = self._channel, self._slots[self._taken % PENDING]
+        size = channel.sizes[self._taken]
         slot.wait()
         tensors = tuple(
-            torch.empty(shape, dtype=way.dtype, device=way.device) for shape in way.shapes[size]
+            torch.empty(shape, dtype=channel.dtype, device=channel.device)
+            for shape in channel.shapes[size]
         )
-        for reshard in way.reshards[size]:
+        for reshard in channel.reshards[size]:
             parts = zip(
                 reshard.views(slot.memory[reshard.peer]), tensors, reshard.cuts, strict=True
             )
@@ -187,10 +188,10 @@ class Receiver:
         return tensors
 
     def _post(self) -> None:
-        way = self._way
-        if self._posted == len(way.sizes):
+        channel = self._channel
+        if self._posted == len(channel.sizes):
             return
         slot = self._slots[self._posted % PENDING]
-        reshards_of = way.reshards[way.sizes[self._posted]]
-        slot.pending = way.p2p.receive(list(map(slot.message, reshards_of)), way.tag)
+        reshards_of = channel.reshards[channel.sizes[self._posted]]
+        slot.pending = channel.p2p.receive(list(map(slot.message, reshards_of)), channel.tag)
         self._posted += 1

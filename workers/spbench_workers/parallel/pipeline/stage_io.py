@@ -1,4 +1,4 @@
-"""The joints of a stage: the ways of messages to and from the stages beside it."""
+"""Stage I/O: the channels of messages between a stage and the stages before and after it."""
 
 from __future__ import annotations
 
@@ -15,32 +15,39 @@ from spbench_workers.parallel.pipeline.stage_runner import StageIO
 from spbench_workers.parallel.plan import ModelPlan
 
 
-def tag_of(layout: ModelLayout, direction: int, joint: int, *, backward: bool) -> int:
-    """Return the tag of what goes between two stages, one way.
+def tag_of(layout: ModelLayout, direction: int, boundary: int, *, backward: bool) -> int:
+    """Return the tag of the messages over a stage boundary, in one of its two directions.
 
-    In one round a rank has at most one stage of each direction, and a stage's two joints differ in
-    parity: so of each tag a rank only sends, or only receives. In several rounds the same two ranks
-    may have many joints between them: each has tags of its own.
+    In one round a rank has at most one stage of each direction, and the boundaries before and after
+    a stage differ in parity: so of each tag a rank only sends, or only receives. In several rounds
+    the same two ranks may have many stage boundaries between them: each has tags of its own.
 
     Args:
         layout: The ranks.
         direction: Of the model.
-        joint: The stage before it.
-        backward: Whether gradients go, to the stage before.
+        boundary: The stage boundary, by the index of the stage before it.
+        backward: True for gradients, which go to the stage before; False for outputs.
     """
-    number = joint if layout.rounds > 1 else joint % 2
+    number = boundary if layout.rounds > 1 else boundary % 2
     return 4 * direction + 2 * number + backward
 
 
 def tags_of(layout: ModelLayout) -> tuple[int, ...]:
     """Return the tags of all messages between stages, ascending."""
-    joints = range(len(layout.stages) - 1)
-    ways = product(layout.directions, joints, (False, True))
-    return tuple(sorted({tag_of(layout, way, joint, backward=back) for way, joint, back in ways}))
+    boundaries = range(len(layout.stages) - 1)
+    channels = product(layout.directions, boundaries, (False, True))
+    return tuple(
+        sorted(
+            {
+                tag_of(layout, direction, boundary, backward=back)
+                for direction, boundary, back in channels
+            }
+        )
+    )
 
 
 def stage_io_of(p2p: P2P, rank: int, plan: ModelPlan, place: Place) -> StageIO:
-    """Return how a rank's stage is joined to those beside it.
+    """Return the senders and receivers of a rank's stage; None where no stage is beside it.
 
     Args:
         p2p: What carries messages among all ranks of the layout.
@@ -52,9 +59,9 @@ def stage_io_of(p2p: P2P, rank: int, plan: ModelPlan, place: Place) -> StageIO:
     groups = groups_of(plan.layout, rank, place.direction, round)
     before = after = None
     if groups.previous:
-        before = _ways(p2p, plan, place, place.stage - 1, groups.previous)
+        before = _channels_to(p2p, plan, place, place.stage - 1, groups.previous)
     if groups.next:
-        after = _ways(p2p, plan, place, place.stage + 1, groups.next)
+        after = _channels_to(p2p, plan, place, place.stage + 1, groups.next)
     return StageIO(
         inputs=Receiver(before(False)) if before else None,
         outputs=Sender(after(False)) if after else None,
@@ -63,12 +70,12 @@ def stage_io_of(p2p: P2P, rank: int, plan: ModelPlan, place: Place) -> StageIO:
     )
 
 
-def _ways(
+def _channels_to(
     p2p: P2P, plan: ModelPlan, place: Place, other: int, ranks: tuple[int, ...]
 ) -> Callable[[bool], StageChannel]:
-    """Return what makes the way of maps, or of their gradients, to or from a stage beside."""
-    layout, joint = plan.layout, min(place.stage, other)
-    flow = plan.model.flows[layer_ranges(plan.balance)[joint + 1][0]]
+    """Return a function that opens the channel of outputs, or of their gradients (``backward``)."""
+    layout, boundary = plan.layout, min(place.stage, other)
+    flow = plan.model.flows[layer_ranges(plan.balance)[boundary + 1][0]]
     sizes = [batch.size for batch in plan.batches if batch.direction == place.direction]
 
     def held(by: Place) -> dict[int, LocalShard]:
@@ -79,10 +86,10 @@ def _ways(
     theirs = {rank: held(there) for rank, there in places.items()}
     peers = {size: {rank: one[size] for rank, one in theirs.items()} for size in mine}
 
-    def way(backward: bool) -> StageChannel:
-        tag = tag_of(layout, place.direction, joint, backward=backward)
+    def channel(backward: bool) -> StageChannel:
+        tag = tag_of(layout, place.direction, boundary, backward=backward)
         return StageChannel.between(
             p2p, tag, sizes, mine, peers, dtype=plan.dtype, device=plan.device
         )
 
-    return way
+    return channel

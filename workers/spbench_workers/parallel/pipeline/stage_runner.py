@@ -57,9 +57,9 @@ class StageIO:
 
     def finish(self) -> None:
         """Wait until all has gone."""
-        for end in (self.outputs, self.input_gradients):
-            if end is not None:
-                end.finish()
+        for sender in (self.outputs, self.input_gradients):
+            if sender is not None:
+                sender.finish()
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class StageRunner:
 
     Args:
         module: The stage.
-        ends: How it is joined to others.
+        io: Its messages from and to the stages beside it.
         part: Its part of the images.
         source: Where images and classes come from.
         phases: Where the time is counted.
@@ -92,7 +92,7 @@ class StageRunner:
         keeps_input_gradients: Whether the gradients of the images are kept.
 
     Attributes:
-        ends: How it is joined to others.
+        io: Its messages from and to the stages beside it.
         logits: Of an evaluation, by micro-batch; on the last stage alone.
         image_gradients: By micro-batch, where they are kept; on the first stage alone.
     """
@@ -100,7 +100,7 @@ class StageRunner:
     def __init__(
         self,
         module: nn.Module,
-        ends: StageIO,
+        io: StageIO,
         part: StepImages,
         source: ImageSource,
         phases: Phases,
@@ -114,7 +114,7 @@ class StageRunner:
         self._correct: list[torch.Tensor] = []
         self.logits: dict[int, torch.Tensor] = {}
         self.image_gradients: dict[int, torch.Tensor] = {}
-        self.ends, self._part, self._source, self._phases = ends, part, source, phases
+        self.io, self._part, self._source, self._phases = io, part, source, phases
         self._arithmetic, self._keeps_input_gradients = arithmetic, keeps_input_gradients
         self._kept: dict[int, tuple[Tensors, Tensors]] = {}
 
@@ -137,9 +137,9 @@ class StageRunner:
     @property
     def traffic(self) -> tuple[int, int]:
         """Bytes and messages that this rank has sent to other stages."""
-        ends = [self.ends.outputs, self.ends.input_gradients]
-        sending = [end for end in ends if end is not None]
-        return sum(end.bytes for end in sending), sum(end.messages for end in sending)
+        both = self.io.outputs, self.io.input_gradients
+        senders = [sender for sender in both if sender is not None]
+        return sum(one.bytes for one in senders), sum(one.messages for one in senders)
 
     def begin(self, *, learns: bool) -> None:
         """Make ready for a step."""
@@ -148,39 +148,39 @@ class StageRunner:
         self.logits.clear()
         self.image_gradients.clear()
         self.module.train(learns)
-        self.ends.begin(learns)
+        self.io.begin(learns)
 
     def finish(self) -> None:
         """Wait until other stages have what they need."""
         with self._phases.of("wait"):
-            self.ends.finish()
+            self.io.finish()
 
     def forward(self, micro_batch: int) -> None:
         """Take a micro-batch from the stage before, and give it on; keep what backward needs."""
         inputs = self._inputs(micro_batch)
-        if self.ends.inputs is not None or self._keeps_input_gradients:
+        if self.io.inputs is not None or self._keeps_input_gradients:
             # Detached: a source may give the same tensor again, whose gradient is not to add up.
             inputs = tuple(tensor.detach().requires_grad_() for tensor in inputs)
         with self._phases.of("forward"):
             outputs = self._run(inputs)
-            if self.ends.outputs is None:
+            if self.io.outputs is None:
                 outputs = (self._loss(outputs[0], micro_batch),)
         self._kept[micro_batch] = inputs, outputs
-        self._send(self.ends.outputs, outputs)
+        self._send(self.io.outputs, outputs)
 
     def infer(self, micro_batch: int) -> None:
         """Take a micro-batch from the stage before, and give it on; nothing is kept."""
         inputs = self._inputs(micro_batch)
         with torch.no_grad(), self._phases.of("forward"):
             outputs = self._run(inputs)
-        if self.ends.outputs is None:
+        if self.io.outputs is None:
             self.logits[micro_batch] = outputs[0]
-        self._send(self.ends.outputs, outputs)
+        self._send(self.io.outputs, outputs)
 
     def backward(self, micro_batch: int) -> None:
         """Take gradients from the stage after, and give those of the input on."""
         inputs, outputs = self._kept.pop(micro_batch)
-        gradients = self._take(self.ends.output_gradients)
+        gradients = self._take(self.io.output_gradients)
         with self._phases.of("backward"):
             torch.autograd.backward(outputs, gradients)
         if not inputs[0].requires_grad:
@@ -188,12 +188,12 @@ class StageRunner:
         found = [
             torch.zeros_like(tensor) if tensor.grad is None else tensor.grad for tensor in inputs
         ]
-        if self.ends.inputs is None:
+        if self.io.inputs is None:
             self.image_gradients[micro_batch] = _wide(found[0]) / self._arithmetic.scale
-        self._send(self.ends.input_gradients, found)
+        self._send(self.io.input_gradients, found)
 
     def _inputs(self, micro_batch: int) -> Tensors:
-        taken = self._take(self.ends.inputs)
+        taken = self._take(self.io.inputs)
         if taken is not None:
             return taken
         part = self._part
@@ -214,21 +214,21 @@ class StageRunner:
         self._correct.append((logits.detach().argmax(1) == classes).sum())
         return loss * self._arithmetic.scale
 
-    def _take(self, end: Receiver | None) -> Tensors | None:
-        if end is None:
+    def _take(self, receiver: Receiver | None) -> Tensors | None:
+        if receiver is None:
             return None
         with self._phases.of("wait"):
-            end.wait()
+            receiver.wait()
         with self._phases.of("join"):
-            return end.take()
+            return receiver.take()
 
-    def _send(self, end: Sender | None, tensors: Sequence[torch.Tensor]) -> None:
-        if end is None:
+    def _send(self, sender: Sender | None, tensors: Sequence[torch.Tensor]) -> None:
+        if sender is None:
             return
         with self._phases.of("wait"):
-            end.wait()
+            sender.wait()
         with self._phases.of("join"), torch.no_grad():
-            end.send(tensors)
+            sender.send(tensors)
 
 
 def part_of(

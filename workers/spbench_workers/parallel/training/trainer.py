@@ -43,7 +43,7 @@ class Trainer:
     Args:
         world: The ranks of the layout.
         layout: The layout.
-        learning: How weights follow from gradients.
+        training: How weights follow from gradients.
         stages: This rank's places and modules, by direction, or by round.
         batches: Micro-batches of a replica's step.
         loss_scale: Of fp16: what gradients are divided by before the update.
@@ -62,7 +62,7 @@ class Trainer:
         self,
         world: MPI.Intracomm,
         layout: ModelLayout,
-        learning: TrainingConfig,
+        training: TrainingConfig,
         stages: Sequence[tuple[Place, nn.Module]],
         batches: Sequence[MicroBatch],
         loss_scale: LossScale | None = None,
@@ -76,9 +76,9 @@ class Trainer:
             chain.from_iterable(stage.parameters() for _, stage in compress(stages, owned))
         )
         self._updated = set(parameters)
-        self.optimizer = learning.optimizer
-        self._updates = Updates(learning, parameters)
-        self._decay = learning.learning_rate_decay
+        self.optimizer = training.optimizer
+        self._updates = Updates(training, parameters)
+        self._decay = training.learning_rate_decay
         self._gradients = [FlatGradients(stage) for _, stage in stages]
         places = [place for place, _ in stages]
         copies = compress(zip(places, self._gradients, strict=True), owned)
@@ -141,7 +141,7 @@ class Trainer:
         )
 
     def end_epoch(self) -> None:
-        """Let the learning rate decay."""
+        """Let the training rate decay."""
         self._updates.learning_rate *= self._decay
 
     @property

@@ -28,7 +28,7 @@ class Updates:
     """Updates parameters from their gradients.
 
     Args:
-        learning: The optimizer and its numbers.
+        training: The optimizer and its numbers.
         parameters: The parameters; each has a gradient at every step.
 
     Attributes:
@@ -40,12 +40,12 @@ class Updates:
         ValueError: There is no such optimizer.
     """
 
-    def __init__(self, learning: TrainingConfig, parameters: Sequence[nn.Parameter]) -> None:
-        if learning.optimizer not in OPTIMIZERS:
-            raise ValueError(f"there is no optimizer {learning.optimizer!r}")
-        self.learning_rate = learning.learning_rate
+    def __init__(self, training: TrainingConfig, parameters: Sequence[nn.Parameter]) -> None:
+        if training.optimizer not in OPTIMIZERS:
+            raise ValueError(f"there is no optimizer {training.optimizer!r}")
+        self.learning_rate = training.learning_rate
         self.states: dict[nn.Parameter, State] = {}
-        self._learning, self._parameters = learning, list(parameters)
+        self._training, self._parameters = training, list(parameters)
 
     @torch.no_grad()
     def step(self) -> None:
@@ -54,7 +54,7 @@ class Updates:
         found = [gradient for gradient in gradients if gradient is not None]
         if not found:
             return
-        if self._learning.optimizer == "sgd":
+        if self._training.optimizer == "sgd":
             self._sgd(found)
         else:
             self._adam(found)
@@ -67,7 +67,7 @@ class Updates:
             buffers,
             foreach=True,
             lr=self.learning_rate,
-            weight_decay=self._learning.weight_decay,
+            weight_decay=self._training.weight_decay,
             momentum=MOMENTUM,
             dampening=0.0,
             nesterov=False,
@@ -79,7 +79,7 @@ class Updates:
 
     def _adam(self, gradients: list[torch.Tensor]) -> None:
         states = [self._adam_state(parameter) for parameter in self._parameters]
-        rule = adam if self._learning.optimizer == "adam" else adamw
+        rule = adam if self._training.optimizer == "adam" else adamw
         rule(
             list(self._parameters),
             gradients,
@@ -92,7 +92,7 @@ class Updates:
             beta1=BETAS[0],
             beta2=BETAS[1],
             lr=self.learning_rate,
-            weight_decay=self._learning.weight_decay,
+            weight_decay=self._training.weight_decay,
             eps=EPSILON,
             maximize=False,
         )

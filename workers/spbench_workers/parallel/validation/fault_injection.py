@@ -74,8 +74,8 @@ def _skip_micro_batch(runner: StageRunner, _: Stage, __: int) -> None:
 
 def _confuse_neighbours(runner: StageRunner, stage: Stage, _: int) -> None:
     """What comes from one neighbour is taken for what comes from another."""
-    if runner.ends.inputs is not None:
-        _turn_over(runner.ends.inputs)
+    if runner.io.inputs is not None:
+        _turn_over(runner.io.inputs)
     elif stage.spatial:
         Gather.spoil = _turn_halos
     else:

@@ -29,7 +29,7 @@ Key = tuple[str | int, ...]
 Tensors = dict[Key, torch.Tensor]
 
 STEPS = 3
-"""Of learning, after which weights and running statistics are compared."""
+"""Of training, after which weights and running statistics are compared."""
 
 
 @dataclass(slots=True)
@@ -59,7 +59,7 @@ class OneProcess:
     Args:
         plan: What is computed; its layout says no more than how many replicas there are.
         source: The images, in float64.
-        learning: None, where nothing is learnt.
+        training: None, where nothing is learnt.
         noise: Weights and images are off by about this share of themselves: what comes of it tells
             what rounding does.
         state: Weights and running statistics to start from, in place of the plan's seed.
@@ -69,12 +69,12 @@ class OneProcess:
         self,
         plan: ModelPlan,
         source: SyntheticImages,
-        learning: TrainingConfig | None,
+        training: TrainingConfig | None,
         *,
         noise: float = 0.0,
         state: dict[str, torch.Tensor] | None = None,
     ) -> None:
-        self._plan, self._source, self._learning = plan, source, learning
+        self._plan, self._source, self._training = plan, source, training
         self._noise = noise
         self._random = torch.Generator().manual_seed(plan.seed)
         self._replicas = range(plan.layout.replicas)
@@ -87,8 +87,8 @@ class OneProcess:
     def results(self) -> Results:
         """Learn and infer; return what came of it."""
         found = Results()
-        if self._learning is not None:
-            self._learn(found, self._learning)
+        if self._training is not None:
+            self._learn(found, self._training)
             for name, parameter in self._copies[0].named_parameters():
                 found.weights[(name,)] = parameter.detach()
             for replica in self._replicas:
@@ -97,8 +97,8 @@ class OneProcess:
         self._infer(found)
         return found
 
-    def _learn(self, found: Results, learning: TrainingConfig) -> None:
-        optimizers = [_optimizer(learning, copy) for copy in self._copies]
+    def _learn(self, found: Results, training: TrainingConfig) -> None:
+        optimizers = [_optimizer(training, copy) for copy in self._copies]
         for step in range(STEPS):
             self._source.turn_to(step)
             losses = [
@@ -115,7 +115,7 @@ class OneProcess:
                     found.grad[(name,)] = parameter.grad.clone()
             for optimizer in optimizers:
                 optimizer.step()
-                optimizer.param_groups[0]["lr"] *= learning.learning_rate_decay
+                optimizer.param_groups[0]["lr"] *= training.learning_rate_decay
 
     def _loss(
         self, copy: nn.Module, shares: Sequence[int], found: Results, *, first: bool
@@ -182,10 +182,10 @@ class OneProcess:
         return values.detach() * (1 + self._noise * drawn.to(values.device))
 
 
-def _optimizer(learning: TrainingConfig, model: nn.Module) -> torch.optim.Optimizer:
-    rate, decay = learning.learning_rate, learning.weight_decay
-    if learning.optimizer == "sgd":
+def _optimizer(training: TrainingConfig, model: nn.Module) -> torch.optim.Optimizer:
+    rate, decay = training.learning_rate, training.weight_decay
+    if training.optimizer == "sgd":
         return torch.optim.SGD(model.parameters(), rate, MOMENTUM, weight_decay=decay)
-    if learning.optimizer == "adam":
+    if training.optimizer == "adam":
         return torch.optim.Adam(model.parameters(), rate, weight_decay=decay)
     return torch.optim.AdamW(model.parameters(), rate, weight_decay=decay)

@@ -88,7 +88,7 @@ class Validation:
         context: The case.
         plan: What is computed, with the micro-batches of the small batch, in fp64 or in the format
             of the run.
-        learning: None, where nothing is learnt.
+        training: None, where nothing is learnt.
         spoil: Plants the fault that ``--inject`` asks for.
         ready: Called with a fresh engine, before it works.
     """
@@ -97,11 +97,11 @@ class Validation:
         self,
         context: Context,
         plan: ModelPlan,
-        learning: TrainingConfig | None,
+        training: TrainingConfig | None,
         spoil: Callable[[Context, Engine], None],
         ready: Callable[[Engine], None],
     ) -> None:
-        self._context, self._learning, self._spoil, self._ready = context, learning, spoil, ready
+        self._context, self._training, self._spoil, self._ready = context, training, spoil, ready
         self._plan, self._exact = plan, plan.precision is FP64
         self._comm: MPI.Intracomm = context.world.comm
 
@@ -143,7 +143,7 @@ class Validation:
 
     def _expected(self, noise: float = 0.0) -> Results:
         images = self._images(FP64.work)
-        return OneProcess(self._plan, images, self._learning, noise=noise).results()
+        return OneProcess(self._plan, images, self._training, noise=noise).results()
 
     def _tolerances(self, wanted: Results) -> dict[str, float]:
         """How far ranks may be from the reference, by kind, over its largest value."""
@@ -176,8 +176,8 @@ class Validation:
     ) -> Parts:
         """What this rank has, after the same steps."""
         images = self._images(plan.dtype)
-        learns = self._learning is not None
-        engine = Engine(comm, plan, images, self._learning, keeps_input_gradients=learns)
+        learns = self._training is not None
+        engine = Engine(comm, plan, images, self._training, keeps_input_gradients=learns)
         self._ready(engine)
         if engine.arithmetic.loss_scale is not None:
             # The first steps at the usual scale are often skipped: nothing could be compared.
