@@ -1,1 +1,1 @@
-"""Models over many ranks: stages, tiles, replicas, and the order of their work."""
+"""Models over many ranks: pipeline stages, spatial tiles and replicas, trained or inferred."""

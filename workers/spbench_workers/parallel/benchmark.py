@@ -27,7 +27,7 @@ def run(context: Context) -> None:
     """Run the case."""
     case = case_of(context)
     _refuse_faults(case)
-    # First of all: what is not there is told before minutes of comparing.
+    # First of all: missing images are told before minutes of comparing.
     images = _images(context, case)
     if case.plan.backend == "nccl" and context.world.rank == 0:
         context.choice("kernel_loading", *kernel_loading(os.environ))
@@ -47,7 +47,11 @@ def run(context: Context) -> None:
 
 
 def _refuse_faults(case: ModelCase) -> None:
-    """Refuse a fault of all ranks that changes nothing."""
+    """Refuse a fault that all ranks show together and that changes nothing in this case.
+
+    Raises:
+        CannotRunError: ``tile-batchnorm`` is asked for, and nothing is normalised by tile.
+    """
     alone = all(stage.ranks == 1 for stage in case.plan.layout.stages)
     if case.plan.statistics == "tile" and alone:
         raise CannotRunError(
@@ -58,13 +62,13 @@ def _refuse_faults(case: ModelCase) -> None:
 
 
 def _make_ready(engine: Engine) -> None:
-    """Calibrate, where the model is to infer in int8."""
+    """Calibrate and quantise the engine, where the model is to infer in int8."""
     if engine.plan.precision.int8:
         engine.arithmetic.quantise(engine.calibrate())
 
 
 def _time(context: Context, case: ModelCase, images: Images) -> array[float]:
-    """Time the steps, and give their figures; return this rank's times in ms."""
+    """Time the steps, and report their metrics; return this rank's times in ms."""
     params, plan = context.params, case.plan
     peak = PeakMemory(plan.device)
     engine = Engine(context.world.comm, plan, images, case.training)
@@ -102,7 +106,7 @@ def _images(context: Context, case: ModelCase) -> Images:
 
 
 def _take_up(context: Context, engine: Engine) -> int:
-    """Load the checkpoint, if there is one; return how many steps were learnt before."""
+    """Load the checkpoint, if there is one; return the number of steps trained before."""
     path, learns = context.params["checkpoint"], engine.trainer is not None
     if path is not None and (not learns or context.world.comm.bcast(Path(path).exists())):
         return checkpoint.load(Path(path), engine, weights_only=not learns)

@@ -1,4 +1,4 @@
-"""From the parameters of a model benchmark to what is computed where."""
+"""A case of a model benchmark: the plan and the training that its parameters ask for."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from spbench_workers.parallel.precision.formats import PRECISIONS
 
 @dataclass(frozen=True, slots=True)
 class ModelCase:
-    """What a case of a model benchmark comes to.
+    """A case of a model benchmark, ready to be computed.
 
     Attributes:
-        plan: What is computed, and where.
-        training: None, where nothing is learnt.
+        plan: The model, its layout and its micro-batches.
+        training: None for inference.
     """
 
     plan: ModelPlan
@@ -37,7 +37,7 @@ class ModelCase:
     def small(self, batch_size: int) -> ModelPlan:
         """Return the plan of a batch that is as small as the layout lets it be.
 
-        It has an image more where ``batch_size`` has one: so micro-batches are of unequal sizes.
+        It has an image more where ``batch_size`` has, so that micro-batches are of unequal sizes.
         Where maps end as single pixels, each rank has two images: batch normalisation needs them.
         """
         plan = self.plan
@@ -54,7 +54,7 @@ class ModelCase:
 
 
 def case_of(context: Context) -> ModelCase:
-    """Return what this case comes to. All ranks must call it."""
+    """Return the case that the parameters ask for. All ranks must call it."""
     params = context.params
     model = model_of(context.entry.name.removeprefix("model."), params)
     layout = layout_of(params)
@@ -124,7 +124,7 @@ def check_stage_tiles(model: Model, plan: ModelPlan, balance: Balance) -> None:
     """Refuse stages with fewer pixels than tiles.
 
     Raises:
-        ParamError: There is one.
+        ParamError: A stage has fewer pixels than tiles.
     """
     for index, (first, _) in enumerate(layer_ranges(balance)):
         check_tiles(index, plan.layout.stages[index].grid, model, first)

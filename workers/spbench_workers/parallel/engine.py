@@ -25,26 +25,26 @@ from spbench_workers.parallel.training.trainer import Trainer
 
 
 class Engine:
-    """This rank's stages, one in each direction and round, and the steps that they take.
+    """The engine of a rank: its stages, one in each direction and round, and their steps.
 
     All ranks of the communicator must make it, and call each method, together.
 
     Args:
         world: The ranks of the layout, and no others.
-        plan: What is computed, and where.
-        source: Where images and classes come from.
-        training: None, where nothing is to be learnt.
+        plan: The model, its layout and its micro-batches.
+        source: Gives images and classes.
+        training: None for inference alone.
         keeps_input_gradients: Whether gradients of the images are computed and kept.
 
     Attributes:
-        places: Where this rank stands, by direction, or by round.
-        stages: Its modules, one a place.
-        runners: What runs them, one a place.
-        arithmetic: In which number format.
-        phases: Where the time went, of all steps and evaluations.
+        places: This rank's places, by direction, or by round.
+        stages: The stages' modules, one a place.
+        runners: The runners of the stages, one a place.
+        arithmetic: The number format of their computations.
+        phases: The time of each phase, over all steps and evaluations.
 
     Raises:
-        ValueError: The communicator has not as many ranks as the layout, or int8 is to learn.
+        ValueError: The communicator has not as many ranks as the layout, or training is in int8.
         ModelError: No stage of tiles has as many layers as are to be fused.
     """
 
@@ -105,7 +105,7 @@ class Engine:
 
     @property
     def trainer(self) -> Trainer | None:
-        """What lets it learn; None, where nothing is to be learnt."""
+        """The trainer of the stages; None for inference alone."""
         return self._trainer
 
     @property
@@ -119,18 +119,18 @@ class Engine:
         return sum(runner.traffic[1] for runner in self.runners)
 
     def stage(self, stage: int, direction: int = 0) -> nn.Module:
-        """Return a stage that this rank has.
+        """Return the module of a stage that this rank has.
 
         Raises:
-            KeyError: It has it not.
+            KeyError: The stage is not on this rank.
         """
         return self._by_stage[stage, direction].module
 
     def step(self) -> None:
-        """Learn from a step's images once.
+        """Run a training step: forward and backward of all micro-batches, sums, and the update.
 
         Raises:
-            ValueError: The engine was made to learn nothing.
+            ValueError: The engine was made for inference alone.
         """
         trainer = self._trainer
         if trainer is None:
@@ -152,9 +152,9 @@ class Engine:
         return {key: one for runner in self.runners for key, one in runner.logits.items()}
 
     def calibrate(self) -> Ranges:
-        """Infer a step's images in fp32; return what all ranks' convolutions read.
+        """Infer a step's images in fp32; return the ranges of values that convolutions read.
 
-        To infer in int8, `Arithmetic.quantise` needs it.
+        `Arithmetic.quantise` needs them, of all ranks, for inference in int8.
         """
         with self.arithmetic.recording() as ranges:
             self._work(self._orders[False], None)
@@ -185,7 +185,7 @@ class Engine:
         return correct / images
 
     def free(self) -> None:
-        """Give back what MPI holds for it."""
+        """Free the communicators and buffers. All ranks must call it."""
         for built in self._built:
             built.free()
         self._p2p.free()
@@ -194,7 +194,7 @@ class Engine:
             self._trainer.free()
 
     def _warm_up(self, source: ImageSource, keeps_input_gradients: bool) -> None:
-        """Go through the stages place by place, as they were built, before anything is posted."""
+        """Run a first pass through each stage, place by place, before any receive is posted."""
         for place, stage in zip(self.places, self.stages, strict=True):
             words = place, stage, source, keeps_input_gradients
             make = partial(self._runner, *words, silent=True)
@@ -210,7 +210,7 @@ class Engine:
         *,
         silent: bool = False,
     ) -> StageRunner:
-        """Return what runs a stage; silently, without messages, and without counting its time."""
+        """Return the runner of a stage; a silent one sends no messages, and counts no time."""
         plan = self.plan
         own, (data,) = plan.layout.stages[place.stage], plan.model.flows[0]
         p2p = SilentP2P(self._p2p.on_device) if silent else self._p2p

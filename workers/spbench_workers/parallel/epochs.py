@@ -1,4 +1,4 @@
-"""What happens between timed steps: epochs end, checkpoints are written, lines are said."""
+"""Epochs: what is done between timed steps: learning rate decay, checkpoints, log lines."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class Epochs:
     Args:
         context: The case.
         engine: The model.
-        images: Of a step, of all replicas.
-        begun: How many steps were learnt before.
+        images: Number of images of a step, of all replicas.
+        begun: Number of steps trained before.
     """
 
     def __init__(self, context: Context, engine: Engine, images: int, begun: int) -> None:
@@ -33,14 +33,14 @@ class Epochs:
         self._said: list[tuple[float, float]] = []
 
     def pauses(self) -> Mapping[int, Callable[[], object]]:
-        """Return what is done after how many timed steps."""
+        """Return the actions between steps, by the number of timed steps before them."""
         last = self._steps * self._count
         ends = set(range(self._steps, last + 1, self._steps))
         saves = set(range(self._every, last + 1, self._every)) | {last} if self._path else set()
         return {done: partial(self._pause, done) for done in ends | saves}
 
     def finish(self, times: array[float]) -> None:
-        """Say the lines of the reference scripts, with rates of all images over the time."""
+        """Say the lines of the reference scripts (MPI4DL), with rates in images per second."""
         seconds = [self._context.slowest(time) / 1000.0 for time in times]
         rates = [self._images / time for time in seconds]
         for epoch in range(self._count):

@@ -1,4 +1,4 @@
-"""The figures of a model benchmark, and what one process makes of the same work."""
+"""Metrics of a model benchmark, and its single-rank baseline: the same work on one process."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from spbench_workers.parallel.engine import Engine
 from spbench_workers.parallel.plan import ModelPlan
 
 MOST_STEPS = 5
-"""Of the one process: it takes as long as all ranks together."""
+"""Timed steps of the single-rank baseline: each takes as long as all ranks' work together."""
 
 
 def give_figures(context: Context, case: ModelCase, engine: Engine, times: array[float]) -> None:
-    """Give what follows from the timed steps. All ranks must call it."""
+    """Report the metrics that follow from the timed steps. All ranks must call it."""
     context.samples("images_per_second", [case.images / (time / 1000.0) for time in times])
     context.metric("parameters", case.plan.model.parameters)
     context.metric("ideal_bubble", ideal_bubble(case.plan, learns=case.training is not None))
@@ -37,7 +37,7 @@ def give_figures(context: Context, case: ModelCase, engine: Engine, times: array
 
 
 def ideal_bubble(plan: ModelPlan, *, learns: bool) -> float:
-    """Return the share of time that ranks wait where every stage takes equally long."""
+    """Return the ideal bubble: the share of waiting where every stage takes equally long."""
     orders = step_orders(plan.layout, plan.batches, plan.schedule, forward_only=not learns)
     return play(plan.layout, orders).bubble
 
@@ -45,13 +45,13 @@ def ideal_bubble(plan: ModelPlan, *, learns: bool) -> float:
 def give_sequential(
     context: Context, case: ModelCase, times: array[float], ready: Callable[[Engine], None]
 ) -> None:
-    """Let rank 0 do the same work alone, and give the speed-up over it. All ranks must call it.
+    """Time the same work on rank 0 alone; report the speed-up over it. All ranks must call it.
 
     Args:
         context: The case.
-        case: What was computed.
-        times: This rank's, of the steps of all ranks together, in ms.
-        ready: What is called with a fresh engine.
+        case: The case that was timed.
+        times: This rank's times of the steps of all ranks together, in ms.
+        ready: Called with a fresh engine, before it works.
     """
     world, replicas = context.world, case.plan.layout.replicas
     together = median([context.slowest(time) for time in times])

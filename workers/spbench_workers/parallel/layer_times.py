@@ -1,4 +1,4 @@
-"""What each layer of a model takes on this process: time, memory, and what it gives on."""
+"""Times of a model's layers, measured one by one on this process."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class LayerTime:
-    """A layer, measured.
+    """The measured time of a layer.
 
     Attributes:
         name: Its name.
         forward_ms: Median over rounds.
-        backward_ms: Likewise; 0 where nothing is learnt of it or before it.
+        backward_ms: Likewise; 0 where neither it nor a layer before it has parameters.
     """
 
     name: str
@@ -41,16 +41,16 @@ class LayerTime:
 def layer_times(
     model: Model, images: int, device: torch.device, precision: Precision, seed: int
 ) -> list[LayerTime]:
-    """Measure each layer by itself, one after the other: one is in memory at a time.
+    """Measure the times of each layer by itself, with one layer in memory at a time.
 
     On a GPU layers are computed as they will be. On the host those of 16-bit formats are computed
     in fp32, as most CPUs multiply these numbers anyway.
 
     Args:
         model: The model.
-        images: In a micro-batch.
-        device: Where it is computed.
-        precision: In which number format.
+        images: Number of images in a micro-batch.
+        device: The device that computes.
+        precision: The number format.
         seed: Of weights and images.
     """
     random = torch.Generator().manual_seed(seed)
@@ -62,7 +62,7 @@ def layer_times(
             stage = build_stage(
                 model, index, index + 1, DenseBuilder(), seed=seed, device=device, dtype=dtype
             )
-            # What a layer gets is of the format that the one before gives.
+            # A layer's input is of the number format that the layer before gives.
             given = precision.work if mixed else dtype
             inputs = _inputs(model.flows[index], images, random, device, given)
             rounds = _rounds(stage, inputs, device)
@@ -83,14 +83,14 @@ def _inputs(
 
 
 class Laps:
-    """Seconds of one piece of work after another, read when all is done.
+    """Timings of one piece of work after another, in seconds, read when all is done.
 
     On a GPU each piece begins where the last one has ended on the current stream, so that they add
     up to all of it, and nobody waits in between: a wait would count as work of the pieces. On the
     host each is timed by itself.
 
     Args:
-        device: Where the work is done.
+        device: The device that does the work.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -139,18 +139,18 @@ def _rounds(stage: nn.Module, inputs: Tensors, device: torch.device) -> list[tup
 
 
 def forward(layer: Callable[[Any], Any], inputs: Tensors, laps: Laps) -> Tensors:
-    """Return what a layer gives on; its forward pass is a lap."""
+    """Run a layer's forward pass, timed as a lap; return its outputs."""
     given = inputs[0] if len(inputs) == 1 else inputs
     return as_tuple(laps.take(lambda: layer(given)))
 
 
 def as_tuple(made: torch.Tensor | Sequence[torch.Tensor]) -> Tensors:
-    """Return what a layer gives, one tensor or several, as a tuple."""
+    """Return a layer's output, one tensor or several, as a tuple."""
     return (made,) if isinstance(made, torch.Tensor) else tuple(made)
 
 
 def backward(outputs: Tensors, gradients: Sequence[torch.Tensor], laps: Laps) -> None:
-    """Go back through a layer, from the gradients of what it gave on; that is a lap."""
+    """Run a layer's backward pass from the gradients of its outputs, timed as a lap."""
     pairs = zip(outputs, gradients, strict=True)
     learnt = [(output, gradient) for output, gradient in pairs if output.requires_grad]
     if not learnt:

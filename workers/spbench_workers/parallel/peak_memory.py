@@ -1,4 +1,4 @@
-"""The most memory that this process had since it last asked."""
+"""Peak memory of this process, or of its GPU, since the start of a measurement."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from spbench_workers.device.memory import give_back
 
 _PROCESS = Path("/proc/self")
 _RESET_PEAK = "5"
-"""What Linux' ``clear_refs`` takes for: begin anew with the peak of resident memory (proc(5))."""
+"""The value that resets the peak of resident memory in Linux' ``clear_refs`` (proc(5))."""
 
 
 class PeakMemory:
-    """Measures from now on.
+    """A measurement of peak memory, from its making on.
 
     Args:
-        device: Whose memory counts: that of the GPU, or the host's, all that the process has.
+        device: The GPU whose memory counts; for the CPU, all resident memory of the process.
 
     Attributes:
         since_start: Whether the peak is that since the process began: some containers do not let
-            one begin anew.
+            reset it.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -33,7 +33,7 @@ class PeakMemory:
             give_back()
             torch.cuda.reset_peak_memory_stats(device)
             return
-        # What was freed stays with the process otherwise, and would count from the start.
+        # Freed memory stays with the process otherwise, and would count from the start.
         gc.collect()
         trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
         if trim is not None:  # glibc's alone
@@ -44,7 +44,7 @@ class PeakMemory:
             self.since_start = True
 
     def megabytes(self) -> float:
-        """Return the peak since then, in 10^6 bytes."""
+        """Return the peak since the start of the measurement, in 10^6 bytes."""
         if self._device.type == "cuda":
             return torch.cuda.max_memory_allocated(self._device) / 1e6
         if self.since_start:

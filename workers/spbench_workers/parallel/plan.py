@@ -1,4 +1,4 @@
-"""What a model benchmark computes on which ranks, and how it learns."""
+"""The plan of a model benchmark: model, layout, micro-batches, and the optimizer's settings."""
 
 from __future__ import annotations
 
@@ -12,29 +12,31 @@ from spbench_core.models.layers import Model
 from spbench_workers.parallel.precision.formats import FP32, Precision
 
 MIRROR, OWNER = 0, 1
-"""The directions whose copies send gradients, and own the weights, in ``one_way`` layouts."""
+"""The directions whose copies send gradients, and own the weights, with GEMS-MASTER's
+communication (``one_way``)."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelPlan:
-    """What is computed, and where.
+    """A model over many ranks: the network, its ranks, its micro-batches and its number formats.
 
     Attributes:
         model: The model.
-        layout: Its ranks: all of the job's.
+        layout: Its ranks, which are all ranks of the job.
         balance: Layers of each stage.
         batches: The micro-batches of a replica's step.
         schedule: ``1f1b``, ``gpipe`` or ``1f1b-deep``; of several rounds ``interleaved``.
         seed: Of the initial weights.
-        device: Of this rank.
+        device: The device of this rank.
         precision: The number formats.
-        transport: What carries halos.
-        backend: What carries messages between stages: ``mpi``, ``gloo`` or ``nccl``.
-        one_way: Of mirrored pipelines, whether gradients go one way and weights the other, in place
-            of an allreduce: `spbench_workers.parallel.training.master_comm`.
-        statistics: Over what batch normalisation takes them: the whole ``image`` of a micro-batch,
-            that of all ``replicas``; or each ``tile`` by itself, which is wrong, and is there to
-            show that it is noticed.
+        transport: The transport of halo exchanges.
+        backend: The transport of messages between stages: ``mpi``, ``gloo`` or ``nccl``.
+        one_way: Of mirrored pipelines, GEMS-MASTER's communication: gradients go one way and
+            weights the other, in place of an allreduce:
+            `spbench_workers.parallel.training.master_comm`.
+        statistics: The scope of batch normalisation: the whole ``image`` of a micro-batch, those of
+            all ``replicas`` (sync batch norm); or each ``tile`` by itself, which is wrong, and is
+            there to show that it is noticed.
         fused_layers: In stages of tiles, layers that share one wider halo exchange; 0: none do,
             each operator has its own.
     """
@@ -57,25 +59,25 @@ class ModelPlan:
     def owner(self) -> int:
         """The direction whose copies have all gradients, and the optimizer's state, of a stage.
 
-        Without `one_way` both directions have.
+        Without `one_way` the copies of both directions have them.
         """
         return OWNER if self.one_way else 0
 
     @property
     def dtype(self) -> torch.dtype:
-        """The number format of images, and of what goes between stages and between tiles."""
+        """The number format of images, and of messages between stages and between tiles."""
         return self.precision.work
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingConfig:
-    """How weights follow from gradients.
+    """Settings of training: the optimizer and its learning rate.
 
     Attributes:
         optimizer: ``sgd`` (with a momentum of 0.9), ``adam`` or ``adamw``.
         learning_rate: Of the first epoch.
-        weight_decay: As torch's optimizers have it.
-        learning_rate_decay: What the learning rate is multiplied by after each epoch.
+        weight_decay: As in torch's optimizers.
+        learning_rate_decay: The factor of the learning rate after each epoch.
     """
 
     optimizer: str = "sgd"

@@ -1,4 +1,4 @@
-"""The steps that are timed, and where their time goes."""
+"""The timed steps of a model, with the time and traffic of each."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class Steps:
 
     Args:
         engine: The model.
-        images: What it learns from, or infers.
-        begun: How many steps were learnt before.
+        images: The images of training or inference.
+        begun: Number of steps trained before.
     """
 
     def __init__(self, engine: Engine, images: Images, begun: int) -> None:
@@ -48,7 +48,7 @@ class Steps:
         self._traffic.append((now[0] - sent[0], now[1] - sent[1]))
 
     def _sent(self) -> tuple[int, int]:
-        """Bytes and messages of this rank, of all kinds, so far."""
+        """Return bytes and messages that this rank has sent so far, of all kinds."""
         engine = self._engine
         count, messages = (
             engine.bytes_sent + COMM_STATS.bytes,
@@ -61,7 +61,7 @@ class Steps:
         return count, messages
 
     def report(self, context: Context, count: int) -> None:
-        """Give the phases of the last ``count`` steps, and what they have sent."""
+        """Report the phases and the traffic of the last ``count`` steps."""
         seconds, totals = self._seconds[-count:], self._totals[-count:]
         for phase in SAMPLED:
             context.samples(f"{phase}_ms", [step[phase] * 1000.0 for step in seconds])
@@ -76,7 +76,7 @@ class Steps:
 
 
 def summed_by(plan: ModelPlan) -> str:
-    """Return how a GPU's gradients are summed over ranks; nothing on the host, or without sums."""
+    """Return the allreduce of a GPU's gradients, in words; nothing on the host, or without one."""
     directions = (plan.owner,) if plan.one_way else plan.layout.directions
     if not is_gpu(plan.device) or not sums_gradients(plan.layout, directions):
         return ""

@@ -1,4 +1,4 @@
-"""A rank's stage, as its place asks for it: of whole images or of tiles, alone or among members."""
+"""The module of a rank's stage: over whole images or tiles, on one rank or shared by members."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from spbench_workers.spatial.tiling import Tiling
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """A stage.
+    """The module of a stage with its communicators.
 
     Attributes:
         module: The stage.
-        comms: The communicators that it works with.
+        comms: The communicators of its tiles or members, and of its batch normalisation.
     """
 
     module: nn.Module
     comms: tuple[MPI.Intracomm, ...]
 
     def free(self) -> None:
-        """Give back what MPI holds for it. All ranks that share its images must call it."""
+        """Free buffers and communicators. All ranks that share its images must call it."""
         free(self.module)
         for comm in self.comms:
             comm.Free()
@@ -45,8 +45,8 @@ def build(world: MPI.Intracomm, plan: ModelPlan, place: Place) -> Built:
 
     Args:
         world: The ranks of the layout.
-        plan: What is computed.
-        place: Of this rank.
+        plan: The model and its layout.
+        place: This rank's place.
     """
     beside = _group(world, plan.layout.ranks_of(place.stage, place.replica, place.direction))
     comms = [beside]
@@ -65,7 +65,7 @@ def build(world: MPI.Intracomm, plan: ModelPlan, place: Place) -> Built:
             dtype=plan.precision.weights,
         )
     if plan.fused_layers and isinstance(builder, SpatialBuilder) and plan.statistics != "tile":
-        # What normalises each tile by itself has no statistics of what a rank owns.
+        # Batch norm of each tile by itself has no statistics over the pixels that ranks own.
         stage = fused_stage(stage, plan.model, first, builder.tiling, plan.fused_layers)
     return Built(stage, tuple(comms))
 
@@ -74,7 +74,7 @@ def check_fused(plan: ModelPlan) -> None:
     """Refuse a plan that fuses more layers than its stages of tiles have.
 
     Raises:
-        ModelError: It does.
+        ModelError: No stage of tiles has as many layers as are to be fused.
     """
     pairs = zip(layer_ranges(plan.balance), plan.layout.stages, strict=True)
     ranges = [layers for layers, stage in pairs if stage.spatial]
@@ -85,7 +85,7 @@ def check_fused(plan: ModelPlan) -> None:
 def _builder_of(
     plan: ModelPlan, place: Place, beside: MPI.Intracomm, normed: MPI.Intracomm
 ) -> ModuleBuilder:
-    """What makes the stage's operators; ``normed`` are the ranks whose images are one batch."""
+    """Return the builder of a stage's operators; ``normed`` are the ranks of its batch norm."""
     own, image = plan.layout.stages[place.stage], plan.model.image
     by_tile = plan.statistics == "tile"
     if own.spatial:
@@ -103,7 +103,7 @@ def _builder_of(
 
 
 class _TileNormBuilder(SpatialBuilder):
-    """Normalises each tile by itself: the fault ``tile-batchnorm``."""
+    """A builder whose batch norm is of each tile by itself: the fault ``tile-batchnorm``."""
 
     def norm(self, data: Map) -> nn.Module:
         return DenseBuilder().norm(data)

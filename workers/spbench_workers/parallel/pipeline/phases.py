@@ -1,4 +1,4 @@
-"""What a rank spends a step's time on."""
+"""Phases of a step, and the time that a rank spends in each."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from spbench_workers.device.streams import is_gpu
 from spbench_workers.spatial.comm_stats import COMM_STATS
 
 PHASES = ("forward", "backward", "exchange", "wait", "join", "allreduce", "optimizer")
-"""Work of the stages, what goes among the tiles of one, waits for other stages, what goes between
-them, sums of gradients, and the update."""
+"""Passes of the stages, exchanges among tiles, waits for other stages, copies of messages to and
+from them, sums of gradients, and the optimizer's update."""
 _WORK = frozenset({"forward", "backward"})
 """Phases in which tiles exchange halos and sums."""
 _IDLE = "idle"
@@ -108,5 +108,5 @@ class StreamPhases(Phases):
 
 
 def phases_of(device: torch.device) -> Phases:
-    """Return what counts the time of a device's work."""
+    """Return the counter of phases for a device: by events on a GPU, else by the host's clock."""
     return StreamPhases(device) if is_gpu(device) else Phases()

@@ -1,8 +1,8 @@
-"""Which part of a micro-batch goes from a rank of one stage to a rank of the next.
+"""Re-sharding: the parts of a micro-batch that go from ranks of one stage to ranks of the next.
 
-A rank holds some of the images, and a box of pixels of each map. What two ranks both hold goes
-between them: so a stage's tiles become those of another grid, whole images or shares of them, and
-gradients go back the same way. Every rank computes this from the layout and the shapes of the
+A rank holds some of the images, and a box of pixels of each map. The part that two ranks both hold
+goes between them: so a stage's tiles become those of another grid, whole images or shares of them,
+and gradients go back the same way. Every rank computes this from the layout and the shapes of the
 model's flows, so that no size is ever asked of another rank.
 """
 
@@ -26,12 +26,12 @@ Shape = tuple[int, int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class LocalShard:
-    """What a rank holds of a micro-batch.
+    """The shard of a micro-batch that a rank holds.
 
     Attributes:
-        images: Half-open, counted from the micro-batch's first.
-        channels: Of each map.
-        boxes: Of each map, the pixels.
+        images: Its images, half-open, counted from the micro-batch's first.
+        channels: Of each map, the number of channels.
+        boxes: Of each map, its pixels.
     """
 
     images: Interval
@@ -48,11 +48,11 @@ class LocalShard:
 
 @dataclass(frozen=True, slots=True)
 class Reshard:
-    """What goes between this rank and a ``peer``, in one message.
+    """The part of a micro-batch that goes between this rank and a ``peer``, in one message.
 
     Attributes:
         peer: The other rank.
-        cuts: Of each map, which part of this rank's tensor.
+        cuts: Of each map, the part of this rank's tensor.
         shapes: Of each map, the shape of this part.
     """
 
@@ -66,13 +66,13 @@ class Reshard:
         return sum(map(prod, self.shapes))
 
     def views(self, memory: torch.Tensor) -> list[torch.Tensor]:
-        """Return flat memory as the parts, one after the other."""
+        """Return views of flat memory as the parts, one after the other."""
         parts = memory[: self.values].split([prod(shape) for shape in self.shapes])
         return [part.view(shape) for part, shape in zip(parts, self.shapes, strict=True)]
 
 
 def local_shard(layout: ModelLayout, place: Place, flow: Flow, images: int) -> LocalShard:
-    """Return what a rank holds of a micro-batch of so many images, before or after its stage."""
+    """Return a rank's shard of a micro-batch of so many images, before or after its stage."""
     stage = layout.stages[place.stage]
     return LocalShard(
         MicroBatch((0, images)).share(place.member, stage.members),
@@ -82,7 +82,7 @@ def local_shard(layout: ModelLayout, place: Place, flow: Flow, images: int) -> L
 
 
 def reshards(mine: LocalShard, others: Mapping[int, LocalShard]) -> tuple[Reshard, ...]:
-    """Return what this rank has in common with others, in their order; nothing with some."""
+    """Return the parts that this rank has in common with others, in their order; none if empty."""
     found = (_reshard(mine, peer, other) for peer, other in others.items())
     return tuple(reshard for reshard in found if reshard.values)
 
@@ -108,6 +108,6 @@ def _reshard(mine: LocalShard, peer: int, other: LocalShard) -> Reshard:
 
 
 def _slice(part: Interval, whole: Interval) -> slice:
-    """Where a part lies in a tensor of the whole; an empty one may lie anywhere."""
+    """Return the slice of a part in a tensor of the whole; that of an empty part is empty."""
     first = max(0, part[0] - whole[0])
     return slice(first, max(first, part[1] - whole[0]))

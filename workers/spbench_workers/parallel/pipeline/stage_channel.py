@@ -1,10 +1,11 @@
-"""Messages between stages: one a micro-batch and pair of ranks, of one tensor or of two.
+"""Channels of messages between stages: one message for each micro-batch and pair of ranks.
 
-Messages of one kind between two stages follow each other in the order of the micro-batches, which
-both ends know. Two receives are posted ahead of what is taken, and a send is waited for when the
-second after it is to go: as `spbench_core.schedule.step` asks, so that no two ranks wait for
-each other. Memory is set up once, for the largest micro-batch. Data travel as bytes, whatever the
-number format; those of a GPU through the host, but over NCCL.
+A message holds one tensor, or the two that a cell passes on. Messages of one kind between two
+stages follow each other in the order of the micro-batches, which sender and receiver know. Two
+receives are posted ahead, and a send is waited for when the second after it is to go, as
+`spbench_core.schedule.step` asks, so that ranks cannot deadlock. Memory is set up once, for the
+largest micro-batch. Data travel as bytes, whatever the number format; those of a GPU through the
+host, except over NCCL.
 """
 
 from __future__ import annotations
@@ -21,16 +22,16 @@ from spbench_workers.parallel.pipeline.reshard import LocalShard, Reshard, Shape
 
 @dataclass(frozen=True, slots=True)
 class StageChannel:
-    """Messages that follow each other, as one rank sees them.
+    """A channel of messages that follow each other, as one rank sees it.
 
     Attributes:
-        p2p: What carries them.
-        tag: The same for all messages of this way, and for no others that start or end here.
+        p2p: The transport of the messages.
+        tag: The tag of all messages of this channel, and of no others that start or end here.
         sizes: Images of each micro-batch of a step, in the order of the messages.
-        reshards: By number of images, what goes between this rank and its peers.
+        reshards: By number of images, the parts that go between this rank and its peers.
         shapes: By number of images, the shapes of this rank's tensors.
         dtype: The number format.
-        device: Where the tensors are.
+        device: The device of the tensors.
     """
 
     p2p: P2P
@@ -53,16 +54,16 @@ class StageChannel:
         dtype: torch.dtype,
         device: torch.device,
     ) -> StageChannel:
-        """Return the way between this rank and some of a neighbour stage.
+        """Return the channel between this rank and some ranks of a neighbour stage.
 
         Args:
-            p2p: What carries its messages.
-            tag: Of this way's messages.
+            p2p: The transport of its messages.
+            tag: Of its messages.
             sizes: Images of each micro-batch of a step.
-            mine: By number of images, what this rank holds.
-            peers: By number of images, and by rank, what others hold of the same maps.
+            mine: By number of images, this rank's shard.
+            peers: By number of images, and by rank, the shards of others of the same maps.
             dtype: The number format.
-            device: Where the tensors are.
+            device: The device of the tensors.
         """
         return cls(
             p2p,
@@ -96,13 +97,13 @@ class StageChannel:
 
 @dataclass(slots=True)
 class _Slot:
-    """Memory of one message to or from each peer, and what is under way with it."""
+    """Memory of one message to or from each peer, and the pending operations on it."""
 
     memory: dict[int, torch.Tensor]
     pending: Sequence[Pending] = ()
 
     def message(self, reshard: Reshard) -> Message:
-        """The memory of a reshard as bytes, and its peer."""
+        """Return the memory of a reshard as bytes, and its peer."""
         return self.memory[reshard.peer][: reshard.values].view(torch.uint8), reshard.peer
 
     def wait(self) -> None:
@@ -115,8 +116,8 @@ class Sender:
     """The sending end of a channel.
 
     Attributes:
-        bytes: Sent since the start.
-        messages: Likewise.
+        bytes: Bytes sent since the start.
+        messages: Messages sent since the start.
     """
 
     def __init__(self, channel: StageChannel) -> None:
@@ -130,7 +131,7 @@ class Sender:
         self._slots[self._turn % PENDING].wait()
 
     def send(self, tensors: Sequence[torch.Tensor]) -> None:
-        """Send a micro-batch's tensors, of this rank's shapes; they may change at once."""
+        """Send a micro-batch's tensors, of this rank's shapes; afterwards they may change."""
         channel, slot = self._channel, self._slots[self._turn % PENDING]
         size = channel.sizes[self._turn % len(channel.sizes)]
         slot.wait()
@@ -145,7 +146,7 @@ class Sender:
         self._turn += 1
 
     def finish(self) -> None:
-        """Wait until all has gone."""
+        """Wait until all messages have gone."""
         for slot in self._slots:
             slot.wait()
 

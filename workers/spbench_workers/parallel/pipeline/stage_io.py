@@ -50,10 +50,10 @@ def stage_io_of(p2p: P2P, rank: int, plan: ModelPlan, place: Place) -> StageIO:
     """Return the senders and receivers of a rank's stage; None where no stage is beside it.
 
     Args:
-        p2p: What carries messages among all ranks of the layout.
-        rank: This one.
-        plan: What is computed, and where.
-        place: Where this rank stands.
+        p2p: The transport of messages among all ranks of the layout.
+        rank: This rank.
+        plan: The model, its layout and its micro-batches.
+        place: This rank's place.
     """
     round = plan.layout.round_of(place.stage)
     groups = groups_of(plan.layout, rank, place.direction, round)

@@ -1,4 +1,4 @@
-"""One stage on one rank: forward and backward of micro-batches, and what goes between stages."""
+"""The runner of one stage on one rank: forward and backward passes of micro-batches."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Tensors = tuple[torch.Tensor, ...]
 
 
 class ImageSource(Protocol):
-    """Where images and their classes come from. A rank asks for what it holds alone.
+    """A source of images and their classes, of which a rank asks only for its own part.
 
     Images come in the number format and on the device of the model.
     """
@@ -34,13 +34,13 @@ class ImageSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class StageIO:
-    """How a stage is joined to the stages beside it; None where there is none.
+    """The messages of a stage to and from the stages beside it; None where there is none.
 
     Attributes:
-        inputs: From the stage before.
-        outputs: To the stage after.
-        output_gradients: From the stage after.
-        input_gradients: To the stage before.
+        inputs: Received from the stage before.
+        outputs: Sent to the stage after.
+        output_gradients: Received from the stage after.
+        input_gradients: Sent to the stage before.
     """
 
     inputs: Receiver | None
@@ -56,7 +56,7 @@ class StageIO:
             self.output_gradients.begin()
 
     def finish(self) -> None:
-        """Wait until all has gone."""
+        """Wait until all messages have gone."""
         for sender in (self.outputs, self.input_gradients):
             if sender is not None:
                 sender.finish()
@@ -67,9 +67,9 @@ class StepImages:
     """This rank's part of a step's images.
 
     Attributes:
-        replica: Whose images.
-        images: By micro-batch, its share of them, counted from the replica's first of the step.
-        box: Its pixels of them.
+        replica: The replica.
+        images: By micro-batch, this rank's images, counted from the replica's first of the step.
+        box: This rank's pixels of each image.
         count: Images of the replica's step, over which the loss is a mean.
     """
 
@@ -80,15 +80,15 @@ class StepImages:
 
 
 class StageRunner:
-    """Does the tasks of one stage.
+    """The runner of one stage: it does the stage's tasks on micro-batches.
 
     Args:
         module: The stage.
         io: Its messages from and to the stages beside it.
         part: Its part of the images.
-        source: Where images and classes come from.
-        phases: Where the time is counted.
-        arithmetic: In which number format it computes.
+        source: Gives images and classes.
+        phases: Counts the time.
+        arithmetic: The number format.
         keeps_input_gradients: Whether the gradients of the images are kept.
 
     Attributes:
@@ -109,7 +109,7 @@ class StageRunner:
         keeps_input_gradients: bool = False,
     ) -> None:
         self.module = module
-        # On the device until somebody asks: to read them is to wait for all that they depend on.
+        # On the device until somebody asks: reading them waits for all that they depend on.
         self._losses: list[torch.Tensor] = []
         self._correct: list[torch.Tensor] = []
         self.logits: dict[int, torch.Tensor] = {}
@@ -120,7 +120,7 @@ class StageRunner:
 
     @property
     def loss(self) -> float:
-        """The loss of the step so far: this rank's images' share of the mean over the replica's.
+        """The loss of the step so far: the share of this rank's images in the replica's mean.
 
         It is the same on all ranks of tiles, and 0 before the last stage.
         """
@@ -151,12 +151,12 @@ class StageRunner:
         self.io.begin(learns)
 
     def finish(self) -> None:
-        """Wait until other stages have what they need."""
+        """Wait until all messages to other stages have gone."""
         with self._phases.of("wait"):
             self.io.finish()
 
     def forward(self, micro_batch: int) -> None:
-        """Take a micro-batch from the stage before, and give it on; keep what backward needs."""
+        """Run a micro-batch's forward pass, from the stage before to the next; keep activations."""
         inputs = self._inputs(micro_batch)
         if self.io.inputs is not None or self._keeps_input_gradients:
             # Detached: a source may give the same tensor again, whose gradient is not to add up.
@@ -169,7 +169,7 @@ class StageRunner:
         self._send(self.io.outputs, outputs)
 
     def infer(self, micro_batch: int) -> None:
-        """Take a micro-batch from the stage before, and give it on; nothing is kept."""
+        """Infer a micro-batch, from the stage before to the next; no activations are kept."""
         inputs = self._inputs(micro_batch)
         with torch.no_grad(), self._phases.of("forward"):
             outputs = self._run(inputs)
@@ -178,7 +178,7 @@ class StageRunner:
         self._send(self.io.outputs, outputs)
 
     def backward(self, micro_batch: int) -> None:
-        """Take gradients from the stage after, and give those of the input on."""
+        """Run a micro-batch's backward pass; send its input's gradients to the stage before."""
         inputs, outputs = self._kept.pop(micro_batch)
         gradients = self._take(self.io.output_gradients)
         with self._phases.of("backward"):
@@ -206,7 +206,7 @@ class StageRunner:
         return (output,) if isinstance(output, torch.Tensor) else tuple(output)
 
     def _loss(self, logits: torch.Tensor, micro_batch: int) -> torch.Tensor:
-        """The images' share of the mean: shares of unequal micro-batches add up to it."""
+        """Return the loss of a micro-batch, as a share of the mean over the step's images."""
         part = self._part
         classes = self._source.classes(part.replica, part.images[micro_batch]).to(logits.device)
         loss = functional.cross_entropy(_wide(logits), classes, reduction="sum") / part.count
@@ -244,11 +244,11 @@ def part_of(
 
 
 def _read(values: Sequence[torch.Tensor]) -> list[float]:
-    """Return single values of a device, read together."""
+    """Return single values of a device, read in one transfer."""
     found: list[float] = torch.stack(list(values)).cpu().tolist() if values else []
     return found
 
 
 def _wide(values: torch.Tensor) -> torch.Tensor:
-    """Return numbers of 16 bits in fp32."""
+    """Return 16-bit numbers in fp32, and others as they are."""
     return values.to(torch.promote_types(values.dtype, torch.float32))

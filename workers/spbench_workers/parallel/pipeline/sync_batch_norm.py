@@ -1,4 +1,4 @@
-"""Batch normalisation of images on several ranks: one batch for all members, or all replicas."""
+"""Sync batch norm: one batch for the images of all members, or of all replicas."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class SyncBatchNorm2d(nn.BatchNorm2d):
 
 
 class SyncTileBatchNorm2d(SyncBatchNorm2d):
-    """The same of tiles: one batch for all tiles of the images of several groups of ranks.
+    """Sync batch norm of tiles: one batch for the tiles of all images of several groups of ranks.
 
     Input and output are this rank's tile, ``images x channels x rows x cols``. The gradients of
     weight and bias are summed over the tiles, as those of all operators over tiles are.
@@ -114,7 +114,7 @@ class SyncTileBatchNorm2d(SyncBatchNorm2d):
 
 @dataclass(frozen=True)
 class SyncDenseBuilder(DenseBuilder):
-    """Makes torch's own modules, but for batch normalisation, which is over the members' images.
+    """A builder of torch's own modules, with sync batch norm over the members' images.
 
     Attributes:
         comm: The ranks that share the images of each micro-batch.
@@ -128,7 +128,7 @@ class SyncDenseBuilder(DenseBuilder):
 
 @dataclass(frozen=True)
 class SyncSpatialBuilder(SpatialBuilder):
-    """Makes operators over tiles; batch normalisation is over those of all replicas' images.
+    """A builder of operators over tiles, with sync batch norm over all replicas' images.
 
     Attributes:
         comm: The ranks of all tiles of all replicas.
@@ -146,7 +146,7 @@ def _summed(comm: MPI.Intracomm, values: torch.Tensor) -> torch.Tensor:
 
 
 class _Sum(Function):
-    """A sum over ranks; backward too, since what each makes of it counts."""
+    """A sum over ranks, forward and backward, since every rank's use of it has a gradient."""
 
     @staticmethod
     def forward(ctx: Any, comm: MPI.Intracomm, values: torch.Tensor) -> torch.Tensor:

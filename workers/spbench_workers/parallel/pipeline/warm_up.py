@@ -1,11 +1,11 @@
-"""A first pass through a rank's stages before any message between stages is asked for.
+"""Warm-up: a first pass through a rank's stages before any message between stages is posted.
 
 A receive of NCCL that is posted ahead is a kernel that spins on the GPU until its message comes,
 and so is a send. Whatever waits for the whole GPU meanwhile waits for another rank, which may be
-waiting for this one. The first pass through a stage has much of that: exchanges among tiles are
-opened, timed and given back; kernels are loaded when they are launched first, which may wait for
+waiting for this one. The first pass through a stage has many such waits: exchanges among tiles are
+opened, timed and freed; kernels are loaded when they are launched first, which may wait for
 all streams (CUDA Programming Guide, "Lazy Loading"); cuDNN makes its handles, tries its algorithms
-and gives memory back. So it is made with nothing posted, and leaves nothing behind.
+and gives memory back. So the first pass runs with nothing posted, and leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ from spbench_workers.parallel.pipeline.stage_runner import StageRunner
 
 @dataclass(frozen=True, slots=True)
 class SilentP2P:
-    """Sends nothing, and receives zeros.
+    """A point-to-point transport that sends nothing and receives zeros.
 
     Attributes:
-        on_device: Whether messages lie in memory of the device, as those of the p2p do that
-            comes after.
+        on_device: Whether messages lie in memory of the device, as those of the transport that it
+            stands for.
     """
 
     on_device: bool
 
     def send(self, messages: Sequence[Message], tag: int) -> Sequence[Pending]:
-        """Send nothing."""
+        """Do nothing, and return no pending operation."""
         return ()
 
     def receive(self, messages: Sequence[Message], tag: int) -> Sequence[Pending]:
-        """Give zeros."""
+        """Fill the messages with zeros, and return no pending operation."""
         for vector, _ in messages:
             vector.zero_()
         return ()
 
     def free(self) -> None:
-        """Nothing is held."""
+        """Do nothing: nothing is held."""
 
 
 def warm_up(
@@ -55,17 +55,17 @@ def warm_up(
     *,
     learns: bool,
 ) -> None:
-    """Go through a stage as a step does, and an evaluation, with each size of micro-batch.
+    """Run a step and an evaluation through a stage, with each size of micro-batch.
 
     All ranks that share its images must call it. Weights, statistics, gradients and random numbers
-    are as before.
+    are afterwards as before.
 
     Args:
         stage: The stage.
-        runner: Makes what runs it, over a `SilentP2P`.
+        runner: Makes the stage's runner, over a `SilentP2P`.
         direction: Of the stage.
         batches: All micro-batches of a step.
-        learns: Whether it is to learn; else only the evaluation is gone through.
+        learns: Whether it is to be trained; else only the evaluation is run.
     """
     enough = _of_each_size(direction, batches)
     with _unchanged(stage):
@@ -82,7 +82,7 @@ def warm_up(
 
 
 def _of_each_size(direction: int, batches: Sequence[MicroBatch]) -> list[int]:
-    """Return a direction's micro-batches, in their order, until each size has come."""
+    """Return a direction's first micro-batches, as many as have all sizes among them."""
     own = [index for index, batch in enumerate(batches) if batch.direction == direction]
     sizes = [batches[index].size for index in own]
     return own[: 1 + max(sizes.index(size) for size in sizes)]
@@ -90,7 +90,7 @@ def _of_each_size(direction: int, batches: Sequence[MicroBatch]) -> list[int]:
 
 @contextmanager
 def _unchanged(stage: nn.Module) -> Iterator[None]:
-    """Give the stage back as it was: its buffers, gradients of zero, and the random numbers."""
+    """Restore the stage afterwards: its buffers, gradients of zero, and the random numbers."""
     kept = [(buffer, buffer.clone()) for buffer in stage.buffers()]
     trains = stage.training
     gpus = {one.device for one in stage.parameters() if one.device.type == "cuda"}
