@@ -1,1 +1,1 @@
-"""Exchange of borders between the tiles of an image."""
+"""The halo benchmarks: halo exchange between the tiles of an image, and convolutions over tiles."""

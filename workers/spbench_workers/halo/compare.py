@@ -1,4 +1,4 @@
-"""Comparisons with what should have come out, and the worst of several."""
+"""Comparisons of results with what is expected, and the worst of several."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from spbench_core.layout.tiles import Box
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """How far a result is from what it should be, over its tolerance; ``detail`` says where.
+    """The error of a result with its tolerance; ``detail`` names the first wrong value.
 
     A NaN is wrong whatever the tolerance.
     """
@@ -66,7 +66,7 @@ def compare_pixels(
 def compare_values(
     name: str, got: torch.Tensor, expected: torch.Tensor, tolerance: float
 ) -> Mismatch:
-    """Compare tensors that are no image; the detail names the first wrong value by its index."""
+    """Compare tensors other than images; the detail names the first wrong value by its index."""
     error = (got.double().cpu() - expected.double()).abs()
     wrong = ~(error <= tolerance)
     largest = float(error.max())

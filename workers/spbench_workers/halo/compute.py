@@ -163,9 +163,10 @@ def _image(
 
 
 def _tolerances(context: Context, case: OperatorCase) -> Tolerances:
-    """Outputs and input gradients are exact; parameter gradients are sums over all pixels.
+    """Return the tolerances: outputs and input gradients are exact, parameter gradients are not.
 
-    These are added in fp32 at least, and rounded once a tile and once on the way.
+    These are sums over all pixels, added in fp32 at least, and rounded once a tile and
+    once in the allreduce.
     """
     dtype = case.like.dtype
     wire = torch.float16 if context.params["fp16_allreduce"] else dtype

@@ -1,4 +1,4 @@
-"""What a convolution over tiles takes in parts, backward, and as one process alone."""
+"""Times of a convolution over tiles: its parts, its backward, and a single-rank baseline."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from spbench_workers.spatial.gradients import sum_over
 from spbench_workers.timing import hidden_share
 
 ROUNDS = 10
-"""Iterations of whatever is timed here."""
+"""Iterations of each timing."""
 
 
 @dataclass(frozen=True)
 class TiledConvolution:
-    """The convolution over tiles and what it works on.
+    """A convolution over tiles, with its input.
 
     Attributes:
-        module: Over tiles.
+        module: The convolution.
         tile: This rank's part of the input.
-        gather: What brings its halos.
-        place: Where the data are.
+        gather: The gather of its halos.
+        place: The device of the data.
     """
 
     module: SpatialConv2d
@@ -51,7 +51,7 @@ class TiledConvolution:
 
 
 def give_parts(context: Context, convolution: TiledConvolution) -> None:
-    """Give what the exchange takes alone, what computing takes alone, and what overlaps."""
+    """Report the times of the exchange alone and of computing alone, and their overlap."""
     gather, exchange = convolution.gather, convolution.gather.forward
     outgoing = [view(convolution.tile, gather.tile, piece.box) for piece in exchange.sent]
     incoming = [gather.new(piece.box) for piece in exchange.expected]
@@ -86,9 +86,9 @@ def _compute_ms(context: Context, convolution: TiledConvolution) -> float:
 
 
 def _give_overlap(context: Context, convolution: TiledConvolution, exchange_ms: float) -> None:
-    """Give the share of the exchange, or of the computation if that is less, that overlap hides.
+    """Report the share of the exchange, or of the computation if shorter, that overlap hides.
 
-    What counts is the time that a rank spends in the exchange's calls, within whole convolutions
+    It counts the time that a rank spends in the exchange's calls, within whole convolutions
     with and without overlap by turns. Data that the rank's own core has to copy are not hidden.
     """
     if crowded(context.world.comm):
@@ -97,7 +97,7 @@ def _give_overlap(context: Context, convolution: TiledConvolution, exchange_ms: 
         return
     tiled = convolution.module.tiled
     overlapping = tiled.tiling
-    spent: dict[bool, list[float]] = {True: [], False: []}
+    in_exchange: dict[bool, list[float]] = {True: [], False: []}
     totals: dict[bool, list[float]] = {True: [], False: []}
     for overlap in [True, False] * ROUNDS:
         tiled.tiling = replace(overlapping, overlap=overlap)
@@ -105,12 +105,12 @@ def _give_overlap(context: Context, convolution: TiledConvolution, exchange_ms: 
         context.world.comm.Barrier()
         with clocked(convolution.gather.forward) as seconds:
             totals[overlap].append(_seconds(convolution.forward))
-        spent[overlap].append(sum(seconds))
+        in_exchange[overlap].append(sum(seconds))
     tiled.tiling = overlapping
-    exposed, whole = median(spent[True]), median(spent[False])
+    exposed, whole = median(in_exchange[True]), median(in_exchange[False])
     total = median(totals[False])
     if is_gpu(convolution.place):
-        # The calls return before the GPU is done: what is hidden shows in the whole alone.
+        # The calls return before the GPU is done: the hidden time shows only in the whole.
         whole = exchange_ms / 1000.0
         exposed = whole - (total - median(totals[True]))
     if convolution.gather.forward.expected:
@@ -120,7 +120,7 @@ def _give_overlap(context: Context, convolution: TiledConvolution, exchange_ms: 
 def give_speedup(
     context: Context, convolution: TiledConvolution, case: OperatorCase, time_ms: float
 ) -> None:
-    """Give what one process takes for the whole image, the others asleep, if it has the memory."""
+    """Report the time of one process for the whole image, others asleep, if it has the memory."""
     rest(context.world.comm)
     if context.world.rank == 0:
         seconds = _sequential_seconds_if_it_fits(context, convolution, case)
@@ -135,7 +135,7 @@ def _sequential_seconds_if_it_fits(
 ) -> float | None:
     image, gradient = case.image, case.gradient
     values = sum(i.batch * i.channels * i.height * i.width for i in (image, gradient))
-    # Twice, for what the convolution itself takes.
+    # Twice, for the convolution's own memory.
     needed = 2 * values * case.like.element_size()
     free = free_bytes(convolution.place)
     if needed > free:
@@ -173,7 +173,7 @@ def _sequential_seconds(convolution: TiledConvolution, case: OperatorCase) -> fl
 
 
 def give_backward(context: Context, convolution: TiledConvolution) -> None:
-    """Give the times of backward, and of the sum of weight gradients within it."""
+    """Report the times of backward, and of the allreduce of weight gradients within it."""
     module, tile = convolution.module, convolution.tile.detach().requires_grad_()
     shape = module(tile).shape
     gradient = torch.ones(shape, dtype=tile.dtype, device=tile.device)

@@ -1,4 +1,4 @@
-"""The benchmark ``halo.exchange``: how long tiles take to get their neighbours' borders."""
+"""The benchmark ``halo.exchange``: the time of a halo exchange between tiles."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ class PaddedTile:
 
     Attributes:
         own: The pixels of this rank.
-        held: Those and its halo.
+        held: Its pixels and its halo.
         padded: Their values, ``batch x channels x rows x cols``.
         tile: The view of `padded` that this rank owns.
-        outgoing: The views that others get.
-        incoming: The views that others fill.
-        exchange: Fills them.
+        outgoing: The views that are sent to others.
+        incoming: The views of the halo, received from others.
+        exchange: The halo exchange.
     """
 
     def __init__(self, context: Context, place: torch.device) -> None:
@@ -71,7 +71,7 @@ class PaddedTile:
         )
 
     def fill(self, image: Image, round_: int) -> None:
-        """Give the tile fresh values, and poison what the exchange is to fill."""
+        """Give the tile fresh values, and poison its halo with NaN."""
         self.padded.fill_(float("nan"))
         self.tile.copy_(image.box(self.own, round_, self.padded.dtype))
 

@@ -1,4 +1,4 @@
-"""Halo exchanges that go wrong on purpose, to show that the checks notice."""
+"""Fault injection for halo exchanges, to show that the checks notice."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from spbench_workers.spatial.exchange import Exchange
 
 
 def plant_in_halo(context: Context, exchange: Exchange) -> None:
-    """Spoil what this rank receives, from now on, where ``--inject`` asks it to.
+    """Plant a fault in this rank's received halos, where ``--inject`` asks for it.
 
     Raises:
-        NothingToSpoilError: This rank is to show a fault and has no halo.
+        NothingToSpoilError: This rank is to show a fault, and has no halo.
     """
     for fault, spoil in _HALO_FAULTS.items():
         if context.planted(fault):
@@ -23,7 +23,7 @@ def plant_in_halo(context: Context, exchange: Exchange) -> None:
 
 
 def plant_in_gradient(context: Context, exchange: Exchange) -> None:
-    """Lose a gradient that this rank receives, where ``--inject`` asks it to.
+    """Plant the loss of a received gradient on this rank, where ``--inject`` asks for it.
 
     Raises:
         NothingToSpoilError: This rank is to show the fault, and no other rank uses its pixels.
@@ -52,7 +52,7 @@ def _plant(context: Context, fault: str, exchange: Exchange, spoil: Spoil) -> No
 
 
 def _corrupt_halo() -> Spoil:
-    """One value has the wrong sign; a zero becomes one."""
+    """Return a fault: one value has the wrong sign, and a zero becomes one."""
 
     def spoil(received: Sequence[torch.Tensor]) -> None:
         value = received[0][0, 0, -1, -1]
@@ -62,7 +62,7 @@ def _corrupt_halo() -> Spoil:
 
 
 def _drop_halo() -> Spoil:
-    """One piece never comes: its place holds the poison of before."""
+    """Return a fault: one piece never comes, and its place still holds NaN."""
 
     def spoil(received: Sequence[torch.Tensor]) -> None:
         received[0].fill_(float("nan"))
@@ -71,7 +71,7 @@ def _drop_halo() -> Spoil:
 
 
 def _stale_halo() -> Spoil:
-    """All pieces stay what they were after the first exchange."""
+    """Return a fault: all pieces stay as they were after the first exchange."""
     first: list[torch.Tensor] = []
 
     def spoil(received: Sequence[torch.Tensor]) -> None:
@@ -84,7 +84,7 @@ def _stale_halo() -> Spoil:
 
 
 def _drop_gradient(received: Sequence[torch.Tensor]) -> None:
-    """One gradient is not added."""
+    """Set one received gradient to zero, so that it is not added."""
     received[0].zero_()
 
 

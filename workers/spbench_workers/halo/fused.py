@@ -65,7 +65,7 @@ def run(context: Context) -> None:
 def _difference(
     fused: nn.Module, unfused: nn.Module, case: OperatorCase, tolerances: Tolerances
 ) -> Mismatch:
-    """Compare the two ways with each other."""
+    """Compare the outputs of fused and unfused layers with each other."""
     with torch.no_grad():
         one, other = fused(case.like).cpu(), unfused(case.like).cpu()
     return compare_pixels(one, other, case.output.tile, tolerances.output.of(other))
@@ -160,7 +160,7 @@ def _image(context: Context, name: str, channels: int, tiling: Tiling) -> WholeI
 
 
 def tolerances_of(layers: int, dtype: torch.dtype, *, gpu: bool) -> Tolerances:
-    """Return what rounding explains after so many layers.
+    """Return the tolerances that rounding explains after so many layers.
 
     Every layer rounds, forward and backward; a parameter's gradient is a sum over all pixels.
     """
@@ -178,7 +178,7 @@ def tolerances_of(layers: int, dtype: torch.dtype, *, gpu: bool) -> Tolerances:
 def _give_costs(
     context: Context, fused: FusedSequential, convs: list[SpatialConv2d], tile: torch.Tensor
 ) -> None:
-    """Give what both ways send, and what fusing computes twice."""
+    """Report the traffic of fused and unfused layers, and the share of redundant computation."""
     one_each, together = [], []
     with torch.no_grad():
         pixels = tile

@@ -38,7 +38,7 @@ class Tolerance:
 
 @dataclass(frozen=True, slots=True)
 class Tolerances:
-    """Of outputs, input gradients and parameter gradients."""
+    """The tolerances of outputs, input gradients and parameter gradients."""
 
     output: Tolerance
     input_gradient: Tolerance
@@ -47,15 +47,15 @@ class Tolerances:
 
 @dataclass(frozen=True)
 class OperatorCase:
-    """An operator over tiles, and what its results are compared with.
+    """An operator over tiles, and the plain layers that its results are compared with.
 
     Attributes:
         context: The case.
-        tiled: The operator: this rank's tile in, its outputs out.
+        tiled: The operator, from this rank's tile to its outputs.
         plain: The same layers without tiles, in float64, with the same parameters.
-        windows: Those of the layers that have one.
-        gather: What brings the operator its first halos.
-        gathers: Returns this and what brings further ones, as far as they have been made.
+        windows: The windows of the layers that have one.
+        gather: The gather of the operator's first halos.
+        gathers: Returns this gather and those of further halos, as far as they have been made.
         input: The tiles of its input.
         output: The tiles of its output.
         image: Fresh values for the input, round by round.
@@ -80,7 +80,7 @@ class OperatorCase:
 
     @cached_property
     def sampling(self) -> Sampling | None:
-        """The values of large tiles that are compared; None where all are."""
+        """The sampling of values of large tiles; None where all values are compared."""
         return sampling_of(
             self.plain,
             self.image.batch,
@@ -91,7 +91,7 @@ class OperatorCase:
         )
 
     def give_choice(self) -> None:
-        """Say which values are compared with the reference, where it is not all of them."""
+        """Report the choice of compared values, where not all are compared with the reference."""
         if self.sampling is not None and self.context.world.rank == 0:
             self.context.choice("checked", *self.sampling.described(self.input.comm.rank))
 
@@ -105,7 +105,7 @@ class OperatorCase:
         return values.to(memory_format=torch.channels_last) if last else values
 
     def warm_up(self) -> None:
-        """Run once, unchecked: what a stale halo would be left from. All ranks must call it."""
+        """Run once, unchecked, so that a stale halo has an earlier one. All ranks must call it."""
         self._halo(0)
         tile = self.tile(self.image, self.input.tile, 0).requires_grad_()
         self.tiled(tile).sum().backward()
@@ -142,7 +142,7 @@ class OperatorCase:
         }
 
     def _poison(self) -> None:
-        """Put NaN wherever something is to arrive."""
+        """Poison all memory that pieces arrive in with NaN."""
         # Nobody may still be reading what is poisoned here.
         self.context.world.comm.Barrier()
         for gather in self.gathers():
@@ -151,7 +151,7 @@ class OperatorCase:
         self.context.world.comm.Barrier()
 
     def _halo(self, round_: int) -> Mismatch:
-        """Compare what is gathered with the image, bit for bit."""
+        """Compare the gathered pixels with the image, bit for bit."""
         worst = Mismatch()
         image = self._distinct()
         with torch.no_grad():
@@ -213,7 +213,7 @@ class OperatorCase:
     def _looked_at_gradient(
         self, tile: torch.Tensor, wanted: Expected, tolerances: Tolerances, round_: int
     ) -> Mismatch:
-        """Look at all of the input's gradient: it is zero where no compared output reads."""
+        """Check all of the input's gradient: it must be zero where no compared output reads."""
         assert self.sampling is not None
         assert tile.grad is not None
         box, allowed = self.input.tile, _allowed(wanted.input_gradient, tolerances.input_gradient)
@@ -250,7 +250,7 @@ def _compared(
     wanted: Sequence[tuple[Box, torch.Tensor]],
     tolerance: Tolerance,
 ) -> Mismatch:
-    """Compare boxes of what a rank got; all have the tolerance of their largest value."""
+    """Compare boxes of a rank's values; all have the tolerance of their largest value."""
     allowed = _allowed(wanted, tolerance)
     worst = Mismatch(tolerance=allowed)
     for box, values in wanted:

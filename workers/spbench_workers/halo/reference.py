@@ -1,8 +1,8 @@
-"""What layers over tiles must give: torch's own layers, in float64, on the image around a tile.
+"""The reference of layers over tiles: torch's own layers, in float64, on the image around a tile.
 
 Each rank makes a crop of the image that reaches beyond its tile, or a box of it, by twice as much
-as the layers do, and runs the plain layers on it, as one process would on the whole image. What is
-wrong near the crop's edges never comes near the tile.
+as the layers do, and runs the plain layers on it, as one process would on the whole image. Errors
+near the crop's edges never come near the tile.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ Values = Callable[[Box], torch.Tensor]
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """The values that a rank must get, in float64, box by box.
+    """The expected values of a rank, in float64, box by box.
 
     Attributes:
-        output: Of the outputs that it owns.
-        input_gradient: Of the gradient of its tile.
-        parameter_gradients: What its outputs contribute to the gradients of the parameters, in
-            the layers' order.
+        output: The outputs that it owns.
+        input_gradient: The gradient of its tile.
+        parameter_gradients: The contributions of its outputs to the gradients of the parameters,
+            in the layers' order.
     """
 
     output: list[tuple[Box, torch.Tensor]]
@@ -40,11 +40,11 @@ class Expected:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """Computes what ranks must get.
+    """The reference: it computes the expected values of ranks.
 
     Attributes:
         layers: Plain layers with parameters of float64.
-        windows: Those of the layers that have one.
+        windows: The windows of the layers that have one.
         pixels: The image.
         gradients: The gradient of the output.
         owned: The tiles of the image.
@@ -57,7 +57,7 @@ class Reference:
     owned: Partition
 
     def tile(self, tile: Box, outputs: Box) -> Expected:
-        """Compute all that the rank must get that owns these pixels and these outputs."""
+        """Compute the expected values of the rank that owns these pixels and these outputs."""
         image, crop, result, held = self._around(tile)
         gradient = self.gradients(held).double()
         of_image = torch.autograd.grad(result, image, gradient, retain_graph=True)[0]
@@ -70,7 +70,7 @@ class Reference:
         )
 
     def boxes(self, inputs: Sequence[Box], outputs: Sequence[Box]) -> Expected:
-        """Compute boxes of them; the gradient of the rank's other outputs must be zero."""
+        """Compute boxes of the expected values, with gradients of zero for other outputs."""
         total = [torch.zeros_like(parameter) for parameter in self.layers.parameters()]
         of_outputs = []
         for box in outputs:
@@ -80,7 +80,7 @@ class Reference:
         return Expected(of_outputs, [(box, self._input_gradient(box)) for box in inputs], total)
 
     def _outputs(self, box: Box) -> tuple[torch.Tensor, list[torch.Tensor]]:
-        """Compute some outputs, and what they contribute to the gradients of the parameters."""
+        """Compute some outputs, and their contributions to the gradients of the parameters."""
         rows = _read([window.rows for window in self.windows], box.rows, self.owned.height)
         cols = _read([window.cols for window in self.windows], box.cols, self.owned.width)
         _, _, result, held = self._around(Box(rows, cols))

@@ -1,4 +1,4 @@
-"""What the halo benchmarks tell of an exchange: its traffic, its phases and its limits."""
+"""Metrics of an exchange in the halo benchmarks: its traffic, its phases and its limits."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _OVER: dict[Path | None, str] = {
 
 @dataclass(frozen=True, slots=True)
 class ExchangePhases:
-    """The ms of one exchange's phases on this rank, medians over rounds."""
+    """Times of one exchange's phases on this rank in ms, medians over rounds."""
 
     pack: float
     wait: float
@@ -40,7 +40,7 @@ class ExchangePhases:
 
 
 def give_choice(context: Context, exchange: Exchange) -> None:
-    """Name the transport, what an exchange took over those that were tried, and MPI's memory."""
+    """Report the chosen transport, the times of those that were tried, and the memory of MPI."""
     if context.world.rank != 0:
         return
     tried = ", ".join(f"{name} {ms:.4f} ms" for name, ms in exchange.tried_ms.items())
@@ -51,7 +51,7 @@ def give_choice(context: Context, exchange: Exchange) -> None:
 
 
 def give_traffic(context: Context, exchange: Exchange, exchange_ms: float) -> None:
-    """Give what this rank sends, as the exchange counts it, and how fast."""
+    """Report this rank's traffic, as the exchange counts it, and its bandwidth."""
     traffic = exchange.traffic
     context.metric("bytes_sent", traffic.bytes)
     context.metric("messages_sent", traffic.messages)
@@ -83,7 +83,7 @@ def phases_of(context: Context, exchange: Exchange, place: torch.device) -> Exch
 def give_phases(
     context: Context, phases: ExchangePhases, outgoing: Sequence[torch.Tensor], place: torch.device
 ) -> None:
-    """Give the phases' times; on a GPU, whose calls return early, packing by itself alone."""
+    """Report the phases' times; on a GPU, whose calls return early, only that of packing."""
     if is_gpu(place):
         copies = [(view.clone(), view) for view in outgoing]
         context.metric("pack_ms", _copy_seconds(copies) * 1000.0)
@@ -101,7 +101,7 @@ def give_limits(
     limited: str,
     place: torch.device,
 ) -> None:
-    """Give what MPI could exchange in at best, and how near it comes. All ranks must call it.
+    """Report MPI's best time for the exchange, and the efficiency. All ranks must call it.
 
     The limit is that of the rank that sends the most: one message of all its bytes, one way, to
     the rank that gets most of them, over the same path between the same kinds of memory, and
@@ -112,9 +112,9 @@ def give_limits(
         exchange: The exchange.
         outgoing: The views that this rank sends from.
         incoming: The views that it receives into.
-        exchange_ms: What this rank's exchange took.
-        limited: The name of the metric that says what the exchange took.
-        place: Where the pixels are.
+        exchange_ms: The time of this rank's exchange.
+        limited: The name of the metric of that time.
+        place: The device of the pixels.
     """
     comm, rank = context.world.comm, context.world.rank
     sizes = [(exchange.bytes_of(piece), -piece.peer) for piece in exchange.sent]
@@ -145,7 +145,7 @@ def give_limits(
 
 
 def path_of(exchange: Exchange) -> Path | None:
-    """Return what an exchange's messages go over between GPUs; None between hosts."""
+    """Return the path of an exchange's messages between GPUs; None between hosts."""
     if exchange.transport == "nccl":
         return "nccl"
     if exchange.memory_path is None:
@@ -161,7 +161,7 @@ def _one_way(
     place: torch.device,
     path: Path | None,
 ) -> float:
-    """Return the seconds of one message from a rank to another, for these two; 0 for others."""
+    """Return the seconds of one message from a rank to another; 0 on other ranks."""
     pair, leads = (source, target), comm.rank == source
     peer = source + target - comm.rank
     if path is None:

@@ -1,4 +1,4 @@
-"""Values of a large tile that are compared with a reference: its border, and boxes inside.
+"""Sampling of a large tile for the comparison with a reference: its border, and boxes inside.
 
 The reference runs in float64 on the CPU. Where that is too much for a whole tile, its border is
 compared all around, so far in that it holds some of all that is joined there, and some boxes
@@ -40,9 +40,9 @@ class Sampling:
     Attributes:
         owned: The tiles of the input.
         produced: The tiles of the output.
-        windows: Those of the layers between.
+        windows: The windows of the layers between.
         seed: Returns the seed for a round and a rank.
-        operations: What a tile's whole reference would take in a round.
+        operations: Floating-point operations of a whole tile's reference in a round.
     """
 
     owned: Partition
@@ -61,7 +61,7 @@ class Sampling:
     def inputs(self, round_: int, rank: int) -> list[Box]:
         """Return the boxes of a rank's tile whose gradients are compared.
 
-        They are its border, and what lies under the outputs that are compared.
+        They are its border, and the pixels under the outputs that are compared.
         """
         tile, (rows, cols) = self.owned.tile(rank), self._axes
         border = max(BORDER, rows[1]), max(BORDER, cols[1])
@@ -94,7 +94,7 @@ class Sampling:
         return values
 
     def described(self, rank: int) -> tuple[str, str]:
-        """Return what is compared, and why not all, as a choice of the case tells it."""
+        """Return the compared values, and the reason, in words for a choice of the case."""
         return (
             f"borders and boxes, {100.0 * self.share(1, rank):.2g} % of the values",
             f"a tile's reference takes {self.operations:.2g} operations a round, more than "
@@ -102,14 +102,14 @@ class Sampling:
         )
 
     def share(self, round_: int, rank: int) -> float:
-        """Return which share of a rank's outputs is compared."""
+        """Return the share of a rank's outputs that is compared."""
         tile = self.produced.tile(rank)
         compared = sum(box.height * box.width for box in self.outputs(round_, rank))
         return compared / max(1, tile.height * tile.width)
 
     @property
     def _axes(self) -> tuple[tuple[int, int], tuple[int, int]]:
-        """Stride and reach of all layers together, of rows and of columns."""
+        """Return stride and reach of all layers together, of rows and of columns."""
         return (
             reach_of([window.rows for window in self.windows]),
             reach_of([window.cols for window in self.windows]),
@@ -124,7 +124,7 @@ def sampling_of(
     produced: Partition,
     seed: Callable[[int, int], int],
 ) -> Sampling | None:
-    """Return what is compared of tiles that are too large to be compared whole; None for others."""
+    """Return the sampling of tiles that are too large to be compared whole; None for others."""
     needed = operations(layers, batch, windows, owned)
     if needed <= MOST_COMPARED:
         return None
@@ -134,7 +134,7 @@ def sampling_of(
 def operations(
     layers: nn.Module, batch: int, windows: Sequence[Window2d], owned: Partition
 ) -> float:
-    """Return what a tile's reference takes in a round, in floating-point operations.
+    """Return the floating-point operations of a tile's reference in a round.
 
     A convolution is computed forward, and backward for its input and for its parameters.
     """
@@ -168,7 +168,7 @@ def _without(tile: Box, border: tuple[int, int]) -> Box:
 
 
 def _inside(inner: Box, draw: random.Random) -> list[Box]:
-    """Draw boxes that do not meet."""
+    """Draw boxes that do not overlap."""
     kept: list[Box] = []
     for _ in range(0 if inner.empty else BOXES):
         box = Box(_drawn(inner.rows, SIDE, draw), _drawn(inner.cols, SIDE, draw))
@@ -185,7 +185,7 @@ def _drawn(within: Interval, length: int, draw: random.Random) -> Interval:
 
 
 def _read(outputs: Interval, axis: tuple[int, int]) -> Interval:
-    """Return what outputs read at most, by stride and reach."""
+    """Return the inputs that outputs read at most, by stride and reach."""
     stride, reach = axis
     return outputs[0] * stride - reach, (outputs[1] - 1) * stride + reach + 1
 

@@ -1,7 +1,7 @@
-"""Checks of every value of a tile that need no reference, made where the tile is.
+"""Checks of every value of a tile, without a reference, on the tile's own device.
 
-They find what no rounding explains, a NaN among it, anywhere in a tile of which only boxes are
-compared with a reference. A value that is wrong and looks right is found in these boxes alone.
+They find values that no rounding explains, NaN among them, anywhere in a tile of which only boxes
+are compared with a reference. A value that is wrong and looks right is found in these boxes alone.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ def look_through(
 
     Args:
         got: ``batch x channels x tile.height x tile.width``.
-        tile: The pixels that they are.
-        tolerance: How far from a whole number they may be.
-        whole_numbers: Whether they are whole numbers; else they only have to be finite.
+        tile: The box of their pixels.
+        tolerance: The allowed distance from a whole number.
+        whole_numbers: Whether they must be whole numbers; else they only have to be finite.
     """
     if whole_numbers:
         return _farthest(got, tile, tolerance, _to_whole_number, "no whole number")
@@ -40,13 +40,13 @@ def look_through(
 def look_for_strays(
     got: torch.Tensor, tile: Box, tolerance: float, reached: Sequence[Box]
 ) -> Mismatch:
-    """Find values that are not zero outside the boxes that something reaches.
+    """Find values that are not zero outside given boxes.
 
     Args:
         got: ``batch x channels x tile.height x tile.width``.
-        tile: The pixels that they are.
-        tolerance: How far from zero they may be: fast algorithms leave a rest in the pixels beside.
-        reached: Boxes in which they may be anything.
+        tile: The box of their pixels.
+        tolerance: The allowed distance from zero: fast algorithms leave rests in pixels beside.
+        reached: Boxes in which values may be anything.
     """
     within = torch.zeros((1, 1, *tile.shape), dtype=torch.bool)
     for box in reached:

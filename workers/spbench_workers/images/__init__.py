@@ -1,1 +1,1 @@
-"""Images of the model benchmarks: made up, or read from a data set on disk. Nothing is fetched."""
+"""Images of the model benchmarks: synthetic, or read from a data set on disk, never downloaded."""

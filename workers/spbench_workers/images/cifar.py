@@ -33,10 +33,10 @@ Batch = tuple[Pixels, list[int]]
 
 
 class Cifar:
-    """The 50,000 images to learn from, in the size that a model takes.
+    """The 50,000 training images of CIFAR-10, in the size that a model takes.
 
-    Every rank holds all of them as they are, 150 MB; of an image in the model's size it makes what
-    it is asked for.
+    Every rank holds all of them in their own size, 150 MB; it resizes only the boxes of images that
+    are asked for.
 
     Args:
         path: The folder, the archive, or the folder above either.
@@ -46,7 +46,7 @@ class Cifar:
         labels: The classes.
 
     Raises:
-        CannotRunError: There is none, or it cannot be read.
+        CannotRunError: There is no such data set, or it cannot be read.
     """
 
     def __init__(self, path: Path, size: tuple[int, int]) -> None:
@@ -118,7 +118,7 @@ def _batch(file: str, data: bytes) -> Batch:
 
 
 def _records(data: bytes) -> Batch:
-    """One byte for the class, and then the pixels."""
+    """Return the images of plain records: of each one byte for the class, and then the pixels."""
     records = np.frombuffer(data, np.uint8)
     if not records.size or records.size % (1 + _VALUES):
         raise ValueError(f"{records.size} bytes are no records of {1 + _VALUES}")

@@ -24,8 +24,8 @@ Image.MAX_IMAGE_PIXELS = None
 class ImageFolder:
     """The images of a folder, in the size that a model takes.
 
-    A rank decodes an image and keeps what its crop is made of. Grey becomes red, green and blue
-    alike; of a file with several images it is the first.
+    A rank decodes an image and keeps the pixels of its crop. Grey becomes red, green and blue
+    alike; of a file with several images the first one counts.
 
     Args:
         path: The folder. Its folders with images, by name, are the classes 0, 1, ...; hidden ones
@@ -66,7 +66,7 @@ class ImageFolder:
         """Return a box of an image, ``channels x rows x cols``, in fp32 from -1 to 1.
 
         Raises:
-            CannotRunError: It cannot be read.
+            CannotRunError: The image cannot be read.
         """
         file = self._files[number]
         try:

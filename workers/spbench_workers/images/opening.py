@@ -1,4 +1,4 @@
-"""Where a case's images come from, as its parameters say."""
+"""Sources of images: the one that a case's parameters name is opened here."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from spbench_workers.images.synthetic import SyntheticImages
 
 
 class Images(Protocol):
-    """Images and their classes, step by step: what a stage runner calls a source.
+    """A source of images and their classes, step by step, as stage runners use it.
 
     Steps are numbered from 0, and each may be asked for again.
 
     Attributes:
-        count: Images of the data set; None where there is no end of them.
+        count: Number of images of the data set; None where they are endless.
     """
 
     @property
@@ -39,7 +39,7 @@ class Images(Protocol):
         """Return the class of each, in int64."""
 
     def close(self) -> None:
-        """Give back what is held."""
+        """Free threads and memory."""
 
 
 def open_images(
@@ -60,17 +60,17 @@ def open_images(
     Args:
         app: ``synthetic``, ``cifar`` or ``medical``.
         image: The shape of the model's images.
-        num_classes: What the model tells apart.
+        num_classes: The number of classes of the model.
         batch: Images of a replica's step.
-        replicas: How many take images of their own.
-        seed: Of made up images, and of the order of others.
-        datapath: Where images are stored; of ``synthetic`` None.
+        replicas: The number of replicas, each with images of its own.
+        seed: Of synthetic images, and of the order of others.
+        datapath: The folder or archive of stored images; None for ``synthetic``.
         num_workers: Threads that prepare the next step's images.
         dtype: Of the pixels.
-        device: Where they are wanted.
+        device: The device of the pixels.
 
     Raises:
-        CannotRunError: They are not there, cannot be read, are too few for a step, or of more
+        CannotRunError: The images are missing, cannot be read, are too few for a step, or of more
             classes than the model has.
         ValueError: There is no such app.
     """

@@ -1,4 +1,4 @@
-"""Pickles read without running what they say: numbers, text, lists, dictionaries and arrays."""
+"""Safe reading of pickles: only numbers, text, lists, dictionaries and arrays are made."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class _Reader(pickle.Unpickler):
 
 
 def read_pickle(data: bytes) -> Any:
-    """Return what a pickle of Python 2 or 3 holds; text of Python 2 comes as bytes.
+    """Return the object of a pickle of Python 2 or 3; text of Python 2 comes as bytes.
 
     Raises:
-        pickle.UnpicklingError: It needs more than arrays, or is no pickle.
+        pickle.UnpicklingError: The pickle holds other objects than arrays, or is no pickle.
     """
     try:
         return _Reader(io.BytesIO(data), encoding="bytes").load()

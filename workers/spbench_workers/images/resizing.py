@@ -1,4 +1,4 @@
-"""Images in another size, box by box: each pixel is the same whatever the box around it."""
+"""Bilinear resizing of images, box by box: each pixel is the same whatever the box around it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Pixels = np.ndarray[Any, np.dtype[Any]]
 
 @dataclass(frozen=True, slots=True)
 class _Axis:
-    """Where an interval's pixels come from: two neighbours each, and the second one's share."""
+    """Source pixels of an interval: two neighbours for each pixel, and the second one's share."""
 
     first: Pixels
     second: Pixels
@@ -27,19 +27,19 @@ class _Axis:
 
 
 class Resizing:
-    """What makes a box of an image of another size: bilinear, as torch's ``interpolate``.
+    """A bilinear resizing of a box of an image, as torch's ``interpolate`` does it.
 
     A pixel is drawn from the four around its middle, also where the image becomes smaller. It is
     computed by numpy, one operation after the other: torch's own may round otherwise at the end of
     a row than amid it, so that a tile's pixels would not be the whole image's.
 
     Args:
-        source: Height and width of the image that there is.
-        target: Height and width that it is to have.
-        box: What is wanted of the latter; not empty.
+        source: Height and width of the given image.
+        target: Height and width of the resized image.
+        box: The box of the resized image that is wanted; not empty.
 
     Attributes:
-        needs: The pixels of the image that there is that the box is made of.
+        needs: The pixels of the given image that the box is made of.
     """
 
     def __init__(self, source: tuple[int, int], target: tuple[int, int], box: Box) -> None:

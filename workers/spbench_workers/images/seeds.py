@@ -1,4 +1,4 @@
-"""Numbers that follow from words alone, so that ranks agree without a message."""
+"""Seeds that follow from words alone, so that ranks agree without a message."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which image of a data set comes when."""
+"""The shuffled order of a data set's images, over epochs and replicas."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from spbench_workers.images.seeds import generator
 class Shuffle:
     """The order of a data set's images: another in each pass over them, the same on every rank.
 
-    Each step takes ``replicas * batch`` images, no image twice, a replica's after the other's. What
-    is left at the end of a pass, too few for a step, is passed over; the next pass draws a new
+    Each step takes ``replicas * batch`` images, no image twice, a replica's after the other's. The
+    images left at the end of a pass, too few for a step, are dropped; the next pass draws a new
     order.
 
     Attributes:
-        count: Images of the data set.
+        count: Number of images of the data set.
         batch: Images of a replica's step.
-        replicas: How many take images of their own.
+        replicas: The number of replicas, each with images of its own.
         seed: Of the order.
     """
 

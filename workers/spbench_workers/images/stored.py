@@ -1,7 +1,7 @@
 """Images of a data set on disk, decoded ahead of the step that needs them.
 
-What decodes in the background are threads of the rank: Pillow and numpy work without Python's lock,
-a crop needs no copy from process to process, and a process that talks MPI is not to be forked.
+Threads of the rank decode in the background: Pillow and numpy work without Python's lock, a crop
+needs no copy from process to process, and a process that uses MPI must not be forked.
 """
 
 from __future__ import annotations
@@ -44,18 +44,18 @@ class DataSet(Protocol):
 
 
 class StoredImages:
-    """Where a data set's images come from, step by step.
+    """A source of the images of a data set on disk, step by step.
 
     Args:
         data: The data set.
-        shuffle: Which image comes when.
+        shuffle: The order of the images.
         num_workers: Threads that prepare the next step's images while a step's are worked on; with
             none they are read when they are asked for.
         dtype: Of the pixels. They are computed in fp32, and then converted.
-        device: Where they are wanted.
+        device: The device of the pixels.
 
     Attributes:
-        count: Images of the data set.
+        count: Number of images of the data set.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class StoredImages:
         return sent(torch.tensor(found, dtype=torch.int64), self._device)
 
     def close(self) -> None:
-        """End what prepares images in the background."""
+        """End the threads that prepare images."""
         if self._background is not None:
             self._background.close()
 
@@ -109,14 +109,14 @@ class StoredImages:
         )
         if self._background is None:
             return [self._data.crop(number, box) for _, number, box in here]
-        # What a rank asks for in one step it asks for in the next: the same box, the same places.
+        # A rank asks for the same box and the same places in each step.
         for key in (*here, *ahead):
             self._background.prepare(key)
         return [self._background.take(key) for key in here]
 
 
 class _Background:
-    """Crops under way, by what they are of."""
+    """Crops that threads prepare, by step, number of the image, and box."""
 
     def __init__(self, crop: Callable[[int, Box], Pixels], workers: int) -> None:
         self._crop = crop
@@ -124,17 +124,17 @@ class _Background:
         self._under_way: dict[_Key, Future[Pixels]] = {}
 
     def prepare(self, key: _Key) -> None:
-        """Begin with a crop, unless it is under way or done."""
+        """Start to prepare a crop, unless it is in work or done."""
         if key not in self._under_way:
             _, number, box = key
             self._under_way[key] = self._pool.submit(self._crop, number, box)
 
     def take(self, key: _Key) -> Pixels:
-        """Wait for a crop, and forget it."""
+        """Wait for a crop, return it, and forget it."""
         return self._under_way.pop(key).result()
 
     def keep(self, steps: tuple[int, ...]) -> None:
-        """Give up what is for other steps."""
+        """Drop the crops of other steps."""
         for key in [key for key in self._under_way if key[0] not in steps]:
             self._under_way.pop(key).cancel()
 

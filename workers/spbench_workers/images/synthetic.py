@@ -1,4 +1,4 @@
-"""Images that are made up: each rank makes its own pixels, and no others.
+"""Synthetic images: each rank makes its own pixels, and no others.
 
 A pixel follows from the seed, the replica, the step, the image, its channel, row and column. Each
 row and each column of an image draws a key; what two keys have in common is mixed as a hash of 32
@@ -24,17 +24,17 @@ _SPREAD = math.sqrt(3) * 2.0**-31
 
 
 class SyntheticImages:
-    """Endless images of uniform noise, of mean 0 and variance 1, with random classes.
+    """An endless source of images of uniform noise, of mean 0 and variance 1, with random classes.
 
     Args:
         image: The shape of an image.
-        num_classes: How many classes there are.
+        num_classes: The number of classes.
         seed: Of all images.
         dtype: Of the pixels. They are computed in fp32, and then converted.
-        device: Where they are made.
+        device: The device that makes them.
 
     Attributes:
-        count: None: there is no end of them.
+        count: None, as the images are endless.
     """
 
     count = None
@@ -76,7 +76,7 @@ class SyntheticImages:
         """Do nothing: nothing is held."""
 
     def _keys(self, replica: int, index: int, box: Box) -> tuple[torch.Tensor, torch.Tensor]:
-        """The keys of a box's rows, ``channels x rows``, and of its columns, in int32."""
+        """Return the keys of a box's rows, ``channels x rows``, and of its columns, in int32."""
         source = generator("image", self._seed, replica, self._step, index)
         channels, height, width = self._image.shape
         rows, cols = (

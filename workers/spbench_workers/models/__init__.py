@@ -1,1 +1,1 @@
-"""Modules of torch for the layers of the model benchmarks."""
+"""Torch modules for the layers of the model benchmarks, dense and spatial."""

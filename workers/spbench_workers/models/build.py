@@ -1,4 +1,4 @@
-"""Stages: the layers that a rank owns, and no others, as one module."""
+"""Building of pipeline stages: the layers that a rank owns, and no others, as one module."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ def build_stage(
         last: One past its last layer.
         builder: Makes its operators.
         seed: Of the whole model.
-        device: Where the parameters are kept.
-        dtype: In which they are kept.
+        device: The device of the parameters.
+        dtype: The number format of the parameters.
 
     Raises:
-        ValueError: There are no such layers.
+        ValueError: The model has no such layers.
     """
     if not 0 <= first < last <= len(model.layers):
         raise ValueError(
@@ -61,7 +61,7 @@ def build_stage(
 
 
 def free(stage: nn.Module) -> None:
-    """Give the buffers and requests of all operators back. All ranks of their tiles must call it.
+    """Free the buffers and requests of all operators. All ranks of their tiles must call it.
 
     The stage makes new ones when it is used again.
     """

@@ -1,4 +1,4 @@
-"""Kits that make torch's modules of parts: for whole images, and for tiles."""
+"""Builders that make torch modules of parts: dense for whole images, spatial for tiles."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from spbench_workers.spatial.tiling import Tiling
 
 
 class ModuleBuilder(ABC):
-    """The builders' base: all that works value by value, and modules that hold others."""
+    """The base of builders: modules that work value by value, and modules that hold others."""
 
     @abstractmethod
     def conv(self, conv: Conv, data: Map) -> nn.Module: ...
@@ -65,7 +65,7 @@ class ModuleBuilder(ABC):
 
 
 class DenseBuilder(ModuleBuilder):
-    """Makes torch's own modules, for whole images."""
+    """The dense builder: it makes torch's own modules, for whole images."""
 
     def conv(self, conv: Conv, data: Map) -> nn.Module:
         if conv.shifted:
@@ -92,10 +92,11 @@ class DenseBuilder(ModuleBuilder):
 
 @dataclass(frozen=True)
 class SpatialBuilder(ModuleBuilder):
-    """Makes operators over tiles: each rank gives its tile, and gets its part of the output.
+    """The spatial builder: it makes operators over tiles, one tile a rank.
 
-    What makes a vector of a map gives the whole vector to every rank; what follows is computed on
-    each of them alike. All parameters have the gradients of the whole image on every rank.
+    Operators that make a vector of a map give the whole vector to every rank; the layers that
+    follow are computed on each of them alike. All parameters have the gradients of the whole image
+    on every rank.
 
     Attributes:
         tiling: The tiles of the image. Each map is cut as the image is: into the same grid, for the

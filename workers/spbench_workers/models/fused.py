@@ -1,4 +1,4 @@
-"""Stages whose layers share halo exchanges, several in a group."""
+"""Fused stages: groups of layers that share a halo exchange (halo_D2 of MPI4DL)."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ Tensors = torch.Tensor | tuple[torch.Tensor, ...]
 
 
 class FusedStage(nn.Sequential):
-    """Layers in a row, of which the first run in groups; under the names that they have without.
+    """A stage whose first layers run in fused groups; layers keep their names.
 
     Args:
         layers: By name.
-        groups: What runs the first of them.
-        fused: How many these are; those after them run one by one.
+        groups: The fused groups of the first layers.
+        fused: The number of these layers; those after them run one by one.
 
     Attributes:
-        groups: What it was given.
+        groups: The fused groups.
     """
 
     def __init__(
@@ -35,11 +35,11 @@ class FusedStage(nn.Sequential):
         for name, layer in layers.items():
             self.add_module(name, layer)
         self.groups = tuple(groups)
-        # A tuple: torch registers the layers once, and not what runs them besides.
+        # A tuple, so that torch registers each layer only once.
         self._others = tuple(layers.values())[fused:]
 
     def forward(self, data: Tensors) -> Tensors:
-        """Return what the stage gives on: this rank's tile, or a tuple of two."""
+        """Return the stage's output: this rank's tile, or a tuple of two."""
         for group in self.groups:
             tiles = group(*data) if isinstance(data, tuple) else group(data)
             data = tiles if len(tiles) > 1 else tiles[0]
@@ -49,11 +49,11 @@ class FusedStage(nn.Sequential):
 
     @property
     def gathers(self) -> list[Gather]:
-        """What has been made to gather halos for groups, by now."""
+        """The gathers of halos of the groups made so far."""
         return [gather for group in self.groups for gather in group.gathers]
 
     def free(self) -> None:
-        """Give the groups' buffers and requests back. All ranks must call it."""
+        """Free the groups' buffers and requests. All ranks must call it."""
         for group in self.groups:
             group.free()
 
@@ -61,7 +61,7 @@ class FusedStage(nn.Sequential):
 def fused_stage(
     stage: nn.Sequential, model: Model, first: int, tiling: Tiling, fused_layers: int
 ) -> FusedStage:
-    """Return a stage whose layers share exchanges; equal to the one that it is made of.
+    """Return a fused stage, equal to the given one.
 
     Args:
         stage: Layers of the model, made by a `SpatialBuilder`.

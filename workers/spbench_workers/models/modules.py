@@ -1,4 +1,4 @@
-"""Modules that put others together, the same for whole images and for tiles."""
+"""Modules that combine others: residual, concatenation and cell, for whole images and tiles."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from torch import nn
 from spbench_core.models.parts import CellPlaces
 
 Tensors = torch.Tensor | tuple[torch.Tensor, torch.Tensor]
-"""What goes between cells: the output of the last one, and that of the one before it."""
+"""The flow between cells: the output of the last one, and that of the one before it."""
 
 
 class ResidualModule(nn.Module):
-    """The sum of two ways from one map: ``main`` and ``shortcut``."""
+    """A residual block: the sum of two branches from one map, ``main`` and ``shortcut``."""
 
     def __init__(self, main: nn.Module, shortcut: nn.Module, relu: bool) -> None:
         super().__init__()
@@ -29,7 +29,7 @@ class ResidualModule(nn.Module):
 
 
 class ConcatModule(nn.ModuleDict):
-    """Several ways from one map, one's channels after the other's."""
+    """A concatenation: the channels of several branches from one map."""
 
     def forward(self, data: torch.Tensor) -> torch.Tensor:
         """Return the channels of all."""
@@ -40,9 +40,9 @@ class CellModule(nn.Module):
     """A cell, as `spbench_core.models.layers.Cell` describes it.
 
     Args:
-        prepare: Of the previous cell's output, and of that of the one before.
-        operations: For each the state that it reads, and what it does.
-        places: What becomes of the states.
+        prepare: Modules for the previous cell's output, and for that of the one before.
+        operations: Modules, each with the state that it reads.
+        places: The states that are its output.
     """
 
     def __init__(

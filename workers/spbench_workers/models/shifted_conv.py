@@ -1,7 +1,8 @@
-"""A 1x1 convolution of the pixels at odd rows and columns, which halves height and width.
+"""Shifted convolution: 1x1, of the pixels at odd rows and columns, halving height and width.
 
-It is a convolution of stride 2 on an image that is shifted by one pixel. Of an odd number of rows
-or columns it leaves out the last, where the shift has moved in zeros.
+It is the second half of a factorized reduce (NASNet, AmoebaNet): a convolution of stride 2 on an
+image that is shifted by one pixel. Of an odd number of rows or columns it leaves out the last,
+where the shift has moved in zeros.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from spbench_workers.spatial.tiling import Tiling
 
 
 class ShiftedConv2d(nn.Conv2d):
-    """The convolution of a whole image, without bias."""
+    """The shifted convolution of a whole image, without bias."""
 
     def __init__(self, in_channels: int, out_channels: int) -> None:
         super().__init__(in_channels, out_channels, 1, stride=2, bias=False)
@@ -27,7 +28,7 @@ class ShiftedConv2d(nn.Conv2d):
 
 
 class SpatialShiftedConv2d(SpatialConv2d):
-    """The same of an image whose tiles are on different ranks; see `SpatialConv2d`."""
+    """The shifted convolution of an image in tiles, one a rank; see `SpatialConv2d`."""
 
     def __init__(self, in_channels: int, out_channels: int, *, tiling: Tiling) -> None:
         super().__init__(in_channels, out_channels, 1, stride=2, bias=False, tiling=tiling)

@@ -1,1 +1,1 @@
-"""A model's layers, measured one by one in a row: the benchmark `model.profile`."""
+"""Layer profiles: a model's layers measured one by one, by the benchmark `model.profile`."""

@@ -61,7 +61,7 @@ def run(context: Context) -> None:
 
 
 def _check(context: Context, subject: ProfiledModel, row: LayerRow, images: torch.Tensor) -> None:
-    """Compare the layers with the whole model: this is the profile of the model itself."""
+    """Compare the layers in a row with the whole model, so that the profile is the model's own."""
     owned = sum(each.numel() for layer in subject.layers for each in layer.parameters())
     context.check("parameters", abs(owned - subject.parameters), detail=f"{owned} parameters")
     found = row.output(images)
@@ -99,7 +99,7 @@ def _tell(
     timed: dict[int, list[Times]],
     memory: dict[int, PassMemory],
 ) -> None:
-    """Give the figures of all layers, from rank 0. All ranks must call it."""
+    """Report the metrics of all layers, from rank 0. All ranks must call it."""
     every = context.world.comm.gather(timed)
     if every is None:
         return
@@ -122,7 +122,7 @@ def _tell(
 def _typical(rounds: list[list[float]]) -> list[float]:
     """Return each layer's median, all scaled so that they add up to the median of whole rounds.
 
-    The sum of medians is less than that: what holds one layer up now and then holds up a round.
+    The sum of medians is less than that: a delay of one layer now and then delays a whole round.
     """
     each = [median(values) for values in zip(*rounds, strict=True)]
     whole = median(map(sum, rounds))

@@ -1,4 +1,4 @@
-"""What a layer keeps from forward until backward, and what it needs while it runs."""
+"""Memory of layers: activations kept from forward until backward, and peaks while they run."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from torch.autograd.profiler import profile
 
 @dataclass(slots=True)
 class Use:
-    """Memory of a piece of work.
+    """Memory use of a piece of work.
 
     Attributes:
-        peak: Bytes at the most, over what there was before.
-        left: Bytes that are there afterwards and were not before.
+        peak: The peak in bytes, over the memory in use before.
+        left: Bytes in use afterwards that were not before.
     """
 
     peak: int = 0
@@ -29,11 +29,11 @@ class Use:
 
 @contextmanager
 def use_of(device: torch.device) -> Iterator[Use]:
-    """Measure the memory of what is done inside: what torch takes for it on the device."""
+    """Measure the memory that torch takes on the device for the work inside."""
     use = Use()
     if device.type == "cuda":
         # torch counts when memory is asked for and given back, whatever the GPU does meanwhile;
-        # what only the collector gives back is to be gone before.
+        # memory that only the collector frees must be gone before.
         gc.collect()
         before = torch.cuda.memory_allocated(device)
         torch.cuda.reset_peak_memory_stats(device)
@@ -53,7 +53,7 @@ def use_of(device: torch.device) -> Iterator[Use]:
 
 
 class Kept:
-    """Counts what layers keep for their backward pass; what two keep counts for the first.
+    """A counter of tensors that layers keep for backward; one kept by two counts for the first.
 
     Args:
         modules: The layers, whose parameters and statistics are not counted.
@@ -68,7 +68,7 @@ class Kept:
 
     @contextmanager
     def of(self, found: list[int]) -> Iterator[None]:
-        """Append to ``found`` the bytes that what is done inside keeps."""
+        """Append to ``found`` the bytes that the work inside keeps."""
         self._bytes = 0
         with saved_tensors_hooks(self._pack, lambda tensor: tensor):
             yield

@@ -28,9 +28,9 @@ class PassMemory:
     """Bytes of one pass, by layer.
 
     Attributes:
-        activation: Its output.
-        kept: What it keeps from forward until backward.
-        working: What it needs at most beside that while it runs.
+        activation: The output.
+        kept: Tensors kept from forward until backward.
+        working: The peak beside these while the layer runs.
     """
 
     activation: list[int] = field(default_factory=list)
@@ -39,9 +39,9 @@ class PassMemory:
 
 
 class LayerRow:
-    """A model's layers, each of which gets what the one before gives, cut off from it.
+    """A model's layers in a row, each fed with the detached output of the one before.
 
-    The loss counts for the last layer. As in training, the images get no gradient.
+    The loss counts as a part of the last layer. As in training, the images get no gradient.
     """
 
     def __init__(self, subject: ProfiledModel) -> None:
@@ -53,7 +53,7 @@ class LayerRow:
         ]
 
     def output(self, images: torch.Tensor) -> Tensors:
-        """Return what the last layer gives, without the loss."""
+        """Return the output of the last layer, without the loss."""
         laps = Laps(images.device)
         data: Tensors = (images,)
         with torch.no_grad():
@@ -79,7 +79,7 @@ class LayerRow:
         return Times(seconds[:count], seconds[: count - 1 : -1])
 
     def weigh(self, images: torch.Tensor) -> PassMemory:
-        """Measure the memory of one pass, after others: there are gradients of all parameters."""
+        """Measure the memory of one pass; earlier ones must have made the parameters' gradients."""
         device, memory, passed = images.device, PassMemory(), []
         kept, laps = Kept(self._subject.layers), Laps(device)
         data: Tensors = (images,)
@@ -108,7 +108,7 @@ def _cut_off(outputs: Tensors) -> Tensors:
 
 
 def _gradients(inputs: Tensors) -> list[torch.Tensor]:
-    """The gradients of what a layer got: those of what the layer before gave."""
+    """Return the gradients of a layer's inputs, which are those of the outputs before it."""
     return [torch.zeros_like(data) if data.grad is None else data.grad for data in inputs]
 
 

@@ -1,4 +1,4 @@
-"""What is profiled: the layers of a model, made one by one and made whole, and its input."""
+"""The subject of a profile: a model, made layer by layer and as a whole, with its input."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class ProfiledModel:
     """A model to profile.
 
     Attributes:
-        names: Of its layers, in a row.
+        names: The names of its layers, in a row.
         layers: The layers, each a module of its own.
         whole: The model as one module, of the same weights.
-        parameters: How many it has, counted beside the layers.
-        pixels: Gives the input of a number of images.
-        loss: Gives the number that is learnt from, from what the last layer gives.
+        parameters: The number of its parameters, counted independently of the layers.
+        pixels: Returns the input of a number of images.
+        loss: Returns the loss of the last layer's output.
     """
 
     names: tuple[str, ...]
@@ -49,7 +49,7 @@ def subject_of(params: dict[str, Any], device: torch.device, seed: int) -> Profi
     """Return the model that the parameters of ``model.profile`` name.
 
     Raises:
-        CannotRunError: A model of one's own cannot be imported, or is no row of layers.
+        CannotRunError: A model of the user's own cannot be imported, or is no row of layers.
     """
     random = torch.Generator().manual_seed(seed)
     if params["model"] in KNOWN:

@@ -1,4 +1,4 @@
-"""A whole image on every rank, from its tiles."""
+"""All-gather of tiles: the whole image on every rank."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from spbench_workers.spatial.tiling import Tiling
 
 
 class AllGather(nn.Module):
-    """Gives every rank the whole of an image whose tiles are on different ranks.
+    """All-gather of an image whose tiles are on different ranks.
 
     Input is this rank's tile, ``batch x channels x rows x cols``; output is the image,
-    ``batch x channels x height x width``, the same on every rank: of one that fits in its memory.
+    ``batch x channels x height x width``, the same on every rank, in whose memory it must fit.
     All ranks must call forward in the same order.
 
-    As after `SpatialGlobalAvgPool2d`, what follows is computed alike on every rank, and so is its
-    gradient: backward each rank takes that of its own tile, and nothing is sent.
+    As after `SpatialGlobalAvgPool2d`, the layers that follow are computed alike on every rank, and
+    so is their gradient: backward each rank takes that of its own tile, and nothing is sent.
 
     Args:
         tiling: The tiles of the input.
@@ -37,7 +37,7 @@ class AllGather(nn.Module):
         """Return the image.
 
         Raises:
-            ValueError: The tile has not the shape that the tiling says.
+            ValueError: The tile does not have the shape of this rank's tile in the tiling.
         """
         check_tile(self.tiling, tile)
         image: torch.Tensor = _AllGather.apply(tile, self.tiling)

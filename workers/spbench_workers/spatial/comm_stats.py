@@ -1,4 +1,4 @@
-"""What communication among the tiles of an image costs this process, counted as it goes on."""
+"""Statistics of this process' communication among the tiles of an image: time and traffic."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from time import perf_counter
 
 Watch = Callable[[], AbstractContextManager[object]]
-"""Makes what is entered while an exchange goes on."""
+"""Returns a context manager that is entered around each exchange."""
 
 
 @dataclass(slots=True)
@@ -16,12 +16,12 @@ class CommStats:
     """Seconds in halo exchanges and sums over tiles, and what this rank has sent in halos.
 
     Attributes:
-        seconds: What calls took in which nothing else was done: packing, waits, unpacking, sums. A
-            halo that travels while the rank computes costs what its start and its end take. By
-            the host's clock, which on a GPU tells little: its work of before may be waited for.
-        messages: To other ranks, of halos and of their gradients.
-        bytes: In all of them together.
-        watch: What times exchanges in place of the host's clock; None: nothing does.
+        seconds: Time of calls in which nothing else was done: packing, waits, unpacking, sums. Of a
+            halo that travels while the rank computes, only start and end count. It is by the
+            host's clock, which on a GPU tells little: earlier work may be waited for.
+        messages: Messages to other ranks, of halos and of their gradients.
+        bytes: Bytes in all of them together.
+        watch: Times exchanges in place of the host's clock; None: the host's clock does.
     """
 
     seconds: float = 0.0
@@ -30,12 +30,12 @@ class CommStats:
     watch: Watch | None = None
 
     def timed(self) -> AbstractContextManager[object]:
-        """Count the time of what is done inside."""
+        """Count the time of an exchange inside."""
         return _Timed(self) if self.watch is None else self.watch()
 
     @contextmanager
     def watched(self, watch: Watch) -> Iterator[None]:
-        """Let something else time what is exchanged inside."""
+        """Let ``watch`` time the exchanges inside, in place of the host's clock."""
         kept, self.watch = self.watch, watch
         try:
             yield
@@ -44,7 +44,7 @@ class CommStats:
 
 
 class _Timed:
-    """A block that the host's clock times."""
+    """A block timed by the host's clock."""
 
     __slots__ = ("_start", "_stats")
 
@@ -59,4 +59,4 @@ class _Timed:
 
 
 COMM_STATS = CommStats()
-"""Of this process since it started: take the difference of two readings."""
+"""The statistics of this process since it started: take the difference of two readings."""

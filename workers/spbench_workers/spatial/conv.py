@@ -1,4 +1,4 @@
-"""Convolution over tiles."""
+"""Spatial convolution: over an image whose tiles are on different ranks, with halo exchange."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class SpatialConv2d(nn.Conv2d):
         )
 
     def free(self) -> None:
-        """Give all buffers and requests back. All ranks must call it."""
+        """Free all buffers and requests. All ranks must call it."""
         self.tiled.free()
 
     def shared_parameters(self) -> tuple[torch.Tensor, ...]:
@@ -108,7 +108,7 @@ class SpatialConv2d(nn.Conv2d):
         weight: torch.Tensor,
         bias: torch.Tensor | None = None,
     ) -> torch.Tensor:
-        """Convolve pixels that are all there."""
+        """Convolve pixels that have their halos."""
         return convolve(pixels, weight, bias, self.stride, padding, self.dilation, self.groups)
 
 

@@ -1,4 +1,4 @@
-"""The exchange: pieces of an image go between ranks, one message a neighbour."""
+"""Exchange of pieces of an image between ranks, such as halos: one message for each neighbour."""
 
 from __future__ import annotations
 
@@ -23,35 +23,36 @@ _tags = count(1)
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """What one exchange of a rank sends: ``messages``, and ``bytes`` in all of them together."""
+    """Traffic of one exchange of a rank: ``messages`` sent, and ``bytes`` in all of them."""
 
     messages: int
     bytes: int
 
 
 class Exchange:
-    """Sends pieces of a tensor to those who need them, and receives what this rank needs.
+    """An exchange of pieces of a tensor: each rank sends what others need, and receives its own.
 
-    Everything is set up once: buffers, requests, the choice of the transport. Each exchange is
+    Buffers, requests and the choice of the transport are set up once. Each exchange is
     `start`, `wait`, `unpack`, `release`, or all of them in `run`. All ranks of the communicator
     must make it, and go through its exchanges, together.
 
     Args:
         comm: The ranks.
-        table: What goes from whom to whom.
+        table: The pieces that each rank sends to each other rank.
         outgoing: Views to send from, in the order of ``table.sent_by``; `bind` replaces them.
         into: Views that `unpack` fills, in the order of ``table.received_by``; without them, read
             `received`.
-        batch: Images.
-        channels: Of each image.
+        batch: Number of images.
+        channels: Channels of each image.
         transport: Its name; ``auto`` takes the fastest, as measured here and now.
-        adjoint: Send what the table has received, and receive what it has sent.
+        adjoint: Run the table backward: send the pieces that it receives, and receive those that it
+            sends.
 
     Attributes:
         transport: The name of the transport in use.
         memory_path: Of a GPU's tensors that go over MPI, ``pinned`` or ``device pointers``, and the
             evidence for it; else None.
-        tried_ms: Under ``auto``, what an exchange took over each transport that applies.
+        tried_ms: Under ``auto``, the time of an exchange over each transport that applies, in ms.
         sent: The pieces that this rank sends.
         expected: The pieces that it receives.
 
@@ -153,7 +154,7 @@ def view(tensor: torch.Tensor, origin: Box, box: Box) -> torch.Tensor:
 
 
 def is_channels_last(tensor: torch.Tensor) -> bool:
-    """Whether the values of a pixel lie together; where both formats fit, it is not."""
+    """Whether a tensor is channels-last in memory; one that fits both formats is not."""
     return not tensor.is_contiguous() and tensor.is_contiguous(memory_format=torch.channels_last)
 
 

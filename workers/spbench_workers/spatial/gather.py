@@ -1,7 +1,7 @@
-"""Parts of an image that reach beyond a rank's tile, with gradients that find their way back.
+"""Gathers of halos: parts of an image beyond a rank's tile, with gradients sent back to the owners.
 
-A gather gives a rank one or more boxes of the image. It copies what the rank has from its tile,
-what others have from the pieces that they send, and fills what lies outside the image. Its adjoint
+A gather gives a rank one or more boxes of the image. It copies the rank's own pixels from its tile
+and others from the pieces that ranks send, and fills pixels outside the image. Its adjoint
 sends the gradient of every received pixel back to the owner, who adds it to his own.
 
 In between, a rank can compute on its tile while the pieces travel:
@@ -31,7 +31,7 @@ from spbench_workers.spatial.exchange import Exchange, add_shared, is_channels_l
 
 @dataclass(slots=True)
 class PartGradients:
-    """The gradients of the parts, kept until they are added to the tile's.
+    """Gradients of the gathered parts, kept until they are added to the tile's.
 
     Attributes:
         tensors: One for each part; None where nothing depends on it. None at all before the
@@ -43,12 +43,12 @@ class PartGradients:
 
 @dataclass(frozen=True, slots=True)
 class Flight:
-    """One exchange under way.
+    """A gather in flight: its exchange has started.
 
     Attributes:
         tile: This rank's tile, to compute on meanwhile.
-        token: Ties what is gathered to the tile in autograd's graph; holds no values.
-        gradients: What the way back takes along.
+        token: Ties the gathered parts to the tile in autograd's graph; holds no values.
+        gradients: Holds the gradients of the parts for the backward pass.
     """
 
     tile: torch.Tensor
@@ -57,20 +57,20 @@ class Flight:
 
 
 class Gather:
-    """Gathers boxes of an image for tensors of one shape.
+    """A gather of boxes of an image, for tensors of one shape.
 
     Args:
         comm: The ranks that share the image.
-        table: Who needs what; this rank's boxes must lie, as far as they lie in the image, in what
-            it says that the rank needs.
+        table: The box that each rank needs; this rank's parts, as far as they lie in the image,
+            must lie in its box.
         parts: The boxes to gather; they may reach beyond the image and may overlap.
         fill: The value outside the image.
         sample: A tile: its batch, channels, dtype, device and memory format are those of all
             others.
-        transport: What carries the pieces.
+        transport: The name of the transport of the pieces.
 
     Attributes:
-        spoil: What ``--inject`` does to the pieces that have come, of all gathers; mostly None.
+        spoil: The fault that ``--inject`` plants in received pieces, of all gathers; mostly None.
     """
 
     spoil: ClassVar[Callable[[Sequence[torch.Tensor]], None] | None] = None
@@ -97,25 +97,25 @@ class Gather:
 
     @cached_property
     def backward(self) -> Exchange:
-        """The adjoint exchange, made when the first gradient comes by."""
+        """The adjoint exchange of gradients, made at the first backward pass."""
         self._gradients = [self.new(piece.box) for piece in self.forward.expected]
         return self._exchange(self._gradients, self.forward.transport, adjoint=True)
 
     def start(self, tile: torch.Tensor) -> Flight:
-        """Send what others need of this tile. Nothing may write to it before `finish`."""
+        """Start to send this tile's pieces; the tile must not change before `finish`."""
         gradients = PartGradients()
         tile, token = _Start.apply(tile, self, gradients)
         return Flight(tile, token, gradients)
 
     def finish(self, flight: Flight) -> tuple[torch.Tensor, ...]:
-        """Wait for what this rank needs; return the parts."""
+        """Wait for the pieces that this rank needs; return the parts."""
         parts: tuple[torch.Tensor, ...] = _Finish.apply(
             flight.token, flight.tile.detach(), self, flight.gradients
         )
         return parts
 
     def free(self) -> None:
-        """Give buffers and requests back. All ranks must call it."""
+        """Free buffers and requests. All ranks must call it."""
         self.forward.free()
         if "backward" in self.__dict__:
             self.backward.free()
@@ -180,7 +180,7 @@ class Gather:
         return part
 
     def new(self, box: Box) -> torch.Tensor:
-        """Return memory for a box."""
+        """Return an uninitialised tensor for a box."""
         layout = torch.channels_last if self._channels_last else torch.contiguous_format
         return torch.empty(
             (self._batch, self._channels, box.height, box.width),

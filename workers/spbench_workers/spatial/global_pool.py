@@ -1,4 +1,4 @@
-"""The mean of a whole image, from its tiles."""
+"""Global average pooling over tiles: the mean of the whole image on every rank."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ class SpatialGlobalAvgPool2d(nn.Module):
     image, ``batch x channels x 1 x 1``, the same on every rank. All ranks must call forward in the
     same order.
 
-    What follows is computed alike on every rank, and so is its gradient: that of the loss, once,
-    and not a share of it. Backward each rank takes its own as it is; nothing is sent, and nothing
-    is summed. The parameters of layers that follow have their whole gradient on every rank too.
+    The layers that follow are computed alike on every rank, and so is their gradient: that of the
+    loss, once, and not a share of it. Backward each rank takes it as it is; nothing is sent, and
+    nothing is summed. The parameters of layers that follow have their whole gradient on every rank
+    too.
 
     Args:
         tiling: The tiles of the input.
@@ -37,7 +38,7 @@ class SpatialGlobalAvgPool2d(nn.Module):
         """Return the mean over the whole image.
 
         Raises:
-            ValueError: The tile has not the shape that the tiling says.
+            ValueError: The tile does not have the shape of this rank's tile in the tiling.
         """
         check_tile(self.tiling, tile)
         mean: torch.Tensor = _Mean.apply(tile, self.tiling)

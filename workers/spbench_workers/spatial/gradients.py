@@ -1,9 +1,9 @@
-"""Gradients of parameters that all tiles share: the sum of what each tile contributes.
+"""Allreduce of the gradients of parameters that all tiles share.
 
 MPI adds, on the host; a GPU's numbers go there and back through pinned memory, with NCCL for
-messages between stages too. Over tiles there are many sums, in the order in which autograd comes by
-and small but for a few: NCCL would add a stream to wait for, and a group to open, for each group of
-tiles, and save what a copy of some KiB takes.
+messages between stages too. Over tiles there are many sums, in autograd's order, and all but a few
+are small: NCCL would add a stream to wait for, and a group to open, for each group of tiles, and
+save only the time of copying some KiB.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from spbench_workers.device.streams import is_gpu
 from spbench_workers.spatial.comm_stats import COMM_STATS
 
 _SUMMED = {torch.float32: MPI.FLOAT, torch.float64: MPI.DOUBLE}
-"""What MPI itself can add. It knows no 16-bit numbers."""
+"""The formats that MPI itself can add; it knows no 16-bit numbers."""
 
 
 def shared_by_tiles(
     comm: MPI.Intracomm, parameters: Sequence[torch.Tensor], wire: torch.dtype | None = None
 ) -> tuple[torch.Tensor, ...]:
-    """Return the parameters; backward their gradients are summed over the ranks.
+    """Return the parameters, with gradients that are summed over the ranks in backward.
 
     Args:
-        comm: The ranks, each with a tile. All must use what is returned, and call backward.
+        comm: The ranks, each with a tile. All must use the returned tensors, and call backward.
         parameters: The parameters, equal on all ranks.
         wire: The number format in which gradients travel; their own where it is None.
     """

@@ -1,4 +1,4 @@
-"""Which of a tile's outputs need no neighbour, and which strips around them do."""
+"""Interior split: outputs of a tile that need no halo, and the strips around them that do."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from spbench_core.layout.tiles import Box, Interval, bounds
 from spbench_core.layout.window import Window, Window2d
 
 LEAST_INNER_SHARE = 0.5
-"""With less than this inside, all outputs are computed at once, from one gathered part."""
+"""The least share of inner outputs; with less, all are computed at once, from one gather."""
 MOST_BANDS = 4
 LEAST_BAND = 32
 """Rows, or columns, of the narrowest band."""
@@ -17,14 +17,14 @@ LEAST_BAND = 32
 
 @dataclass(frozen=True, slots=True)
 class InteriorSplit:
-    """How a rank computes its outputs: the inner ones from its tile alone, the others in strips.
+    """A rank's outputs in parts: inner ones from its tile alone, the others in strips with halos.
 
     Attributes:
         outputs: The outputs of this rank.
-        inner: Those that are computed from the tile alone; empty where that is not worth it.
+        inner: The outputs that are computed from the tile alone; empty where that is not worth it.
         crop: The pixels of the tile that the inner outputs read.
-        padding: Rows and columns that the operator itself adds around the crop. An axis that is
-            not divided needs no neighbours: there the operator pads as it would alone.
+        padding: Rows and columns that the operator itself adds around the crop: along an axis that
+            is not divided, and so needs no neighbours, its own padding.
         strips: The other outputs, as boxes that do not overlap.
     """
 
@@ -35,7 +35,7 @@ class InteriorSplit:
     strips: tuple[Box, ...]
 
     def bands(self, window: Window2d) -> tuple[Band, ...]:
-        """Return the inner outputs in bands: between two of them, messages can be looked after."""
+        """Return the inner outputs in bands: between two of them, MPI can make progress."""
         if self.inner.empty:
             return ()
         # Padding would come into every band: an axis that the operator pads itself stays whole.
@@ -72,7 +72,7 @@ def _cut(interval: Interval) -> list[Interval]:
 def interior_split_of(
     window: Window2d, owned: Partition, produced: Partition, rank: int
 ) -> InteriorSplit:
-    """Return how a rank computes its outputs."""
+    """Return the interior split of a rank's outputs."""
     outputs, tile = produced.tile(rank), owned.tile(rank)
     rows = _axis(window.rows, owned.grid.rows > 1, outputs.rows, tile.rows)
     cols = _axis(window.cols, owned.grid.cols > 1, outputs.cols, tile.cols)
@@ -86,7 +86,7 @@ def interior_split_of(
 
 
 def halo_of(window: Window2d, owned: Partition, produced: Partition) -> Transfers:
-    """Return the transfers that give each rank what its outputs read."""
+    """Return the transfers of halos: they give each rank the pixels that its outputs read."""
     needs = (window.need(produced.tile(rank)) for rank in range(owned.size))
     return Transfers(owned, tuple(need.intersect(owned.image) for need in needs))
 

@@ -18,12 +18,12 @@ from spbench_workers.spatial.tiling import Tiling
 
 @dataclass(frozen=True, slots=True)
 class Moments:
-    """What all ranks know of a batch of images.
+    """Mean and variance of a batch of images, the same on all ranks.
 
     Attributes:
-        mean: By channel; fp32, or fp64 for pixels of fp64.
-        variance: By channel: the mean of the squared distances from the mean.
-        count: Values a channel, over all images and tiles.
+        mean: The mean by channel; fp32, or fp64 for pixels of fp64.
+        variance: By channel, the mean of the squared distances from the mean.
+        count: Values of each channel, over all images and tiles.
     """
 
     mean: torch.Tensor
@@ -32,7 +32,7 @@ class Moments:
 
     @property
     def unbiased_variance(self) -> torch.Tensor:
-        """The variance that the batch suggests of all images that it might be drawn from."""
+        """The unbiased estimate of the variance, with ``count - 1`` in the denominator."""
         return self.variance * (self.count / (self.count - 1))
 
 
@@ -40,15 +40,15 @@ def moments_over(tiling: Tiling, pixels: torch.Tensor, held: Box) -> Moments:
     """Return mean and variance over the pixels that the ranks own. All ranks must call it.
 
     Each rank sends mean and squared distances of its own pixels, in one message; they are combined
-    by Chan's formula, on all ranks in the same order. How many pixels each has, all know.
+    by Chan's formula, on all ranks in the same order. All ranks know the number of pixels of each.
 
     Args:
-        tiling: Who owns which pixels.
+        tiling: The pixels that each rank owns.
         pixels: ``batch x channels x held.height x held.width``.
         held: Their box in the image; it holds this rank's tile.
 
     Raises:
-        ValueError: There is only one value a channel.
+        ValueError: There is only one value in each channel.
     """
     partition, batch = tiling.partition, pixels.shape[0]
     count = batch * partition.height * partition.width

@@ -1,4 +1,4 @@
-"""Batch normalisation over tiles."""
+"""Sync batch norm over tiles: batch normalisation by the statistics of the whole image."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class TileNorm(Protocol):
     tiling: Tiling
 
     def normalise(self, pixels: torch.Tensor, held: Box) -> torch.Tensor:
-        """Return pixels, normalised, of which this rank may own only some."""
+        """Return pixels normalised, of which this rank may own only some."""
 
 
 class SpatialBatchNorm2d(nn.BatchNorm2d):
@@ -77,8 +77,8 @@ class SpatialBatchNorm2d(nn.BatchNorm2d):
         """Return this rank's tile, normalised.
 
         Raises:
-            ValueError: The tile has not the shape that the tiling says, or, in training, there is
-                only one value a channel in the whole batch.
+            ValueError: The tile does not have the shape of this rank's tile in the tiling, or, in
+                training, there is only one value in each channel of the whole batch.
         """
         check_tile(self.tiling, tile)
         return self.normalise(tile, self.tiling.tile)
@@ -93,7 +93,7 @@ class SpatialBatchNorm2d(nn.BatchNorm2d):
             held: The pixels' box in the image; it holds this rank's tile, and may reach beyond it.
 
         Raises:
-            ValueError: In training, there is only one value a channel in the whole batch.
+            ValueError: In training, there is only one value in each channel of the whole batch.
         """
         mean, variance = self.running_mean, self.running_var
         if not self.training and mean is not None and variance is not None:
@@ -124,7 +124,7 @@ class SpatialBatchNorm2d(nn.BatchNorm2d):
 
 
 class _Normalise(Function):
-    """Pixels, normalised by statistics that depend on the owned ones among them.
+    """Normalisation of pixels by statistics that depend on the owned ones among them.
 
     With x the pixels, y the outputs, h = (x - mean) / deviation and sums over all pixels that any
     rank holds, copies included:

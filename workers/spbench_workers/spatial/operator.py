@@ -1,4 +1,4 @@
-"""What all operators with a window share: halos in, outputs of this rank's own tile out."""
+"""Operators with a window over tiles: halo exchange, interior first, and the join of outputs."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ the operator is to add around them, and the box. It must not change the pixels."
 
 
 class TiledWindow:
-    """Runs an operator with a window over tiles, so that it equals the operator on the whole.
+    """An operator with a window, run over tiles with the result of the operator on the whole image.
 
     Args:
         tiling: The tiles of the input.
         window: The operator's window.
-        fill: What the operator takes for the pixels outside the image.
+        fill: The value of the pixels outside the image, for this operator.
 
     Raises:
         ValueError: The window is larger than the padded image.
@@ -50,13 +50,13 @@ class TiledWindow:
 
         Args:
             tile: This rank's tile, ``batch x channels x rows x cols``.
-            local: The operator on pixels that are all there.
+            local: The operator on pixels that have their halos.
             channels: Channels of the output.
-            parameters: What the outputs depend on besides; a rank without outputs gives them
-                gradients of zero.
+            parameters: Further tensors that the outputs depend on; a rank without outputs gives
+                them gradients of zero.
 
         Raises:
-            ValueError: The tile has not the shape that the tiling says.
+            ValueError: The tile does not have the shape of this rank's tile in the tiling.
         """
         check_tile(self.tiling, tile)
         inner, parts = self._inner_and_parts(tile, local)
@@ -102,7 +102,7 @@ class TiledWindow:
         return _join(self.split.outputs, boxes, [*inner, *outer])
 
     def gather_for(self, tile: torch.Tensor) -> Gather:
-        """Return what gathers halos for tiles like this one; all ranks must ask together."""
+        """Return the gather of halos for tiles of this shape; all ranks must ask together."""
         key = (tile.shape[0], tile.shape[1], tile.dtype, tile.device)
         if key not in self._gathers:
             self._gathers[key] = Gather(
@@ -116,7 +116,7 @@ class TiledWindow:
         return self._gathers[key]
 
     def free(self) -> None:
-        """Give all buffers and requests back. All ranks must call it."""
+        """Free all buffers and requests. All ranks must call it."""
         for gather in self._gathers.values():
             gather.free()
         self._gathers.clear()
@@ -126,7 +126,7 @@ def check_tile(tiling: Tiling, tile: torch.Tensor) -> None:
     """Refuse a tensor that is no tile of this rank.
 
     Raises:
-        ValueError: The tensor has not the shape that the tiling says.
+        ValueError: The tensor does not have the shape of this rank's tile in the tiling.
     """
     box = tiling.tile
     if tile.dim() != 4 or tuple(tile.shape[2:]) != (box.height, box.width):
@@ -138,7 +138,7 @@ def check_tile(tiling: Tiling, tile: torch.Tensor) -> None:
 
 
 def no_outputs(shape: tuple[int, ...], *inputs: torch.Tensor) -> torch.Tensor:
-    """Return a tensor without values that depends on these; backward they get zeros."""
+    """Return an empty tensor that depends on the inputs; backward they get gradients of zero."""
     nothing: torch.Tensor = _Nothing.apply(shape, *inputs)
     return nothing
 
@@ -151,7 +151,7 @@ def _join(outputs: Box, boxes: Sequence[Box], pieces: Sequence[torch.Tensor]) ->
 
 
 class _Join(Function):
-    """Boxes of outputs, put together; backward each gets its part of the gradient."""
+    """The join of boxes of outputs; backward each gets its part of the gradient."""
 
     @staticmethod
     def forward(
@@ -178,7 +178,7 @@ class _Join(Function):
 
 
 class _Nothing(Function):
-    """No outputs, and gradients of zero: a rank without a tile takes part in all exchanges."""
+    """An empty output with gradients of zero, for a rank without a tile, in all exchanges."""
 
     @staticmethod
     def forward(ctx: Any, shape: tuple[int, ...], *inputs: torch.Tensor) -> torch.Tensor:

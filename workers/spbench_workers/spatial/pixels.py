@@ -1,4 +1,4 @@
-"""Images of random values that any rank can make any box of, without talking to the others."""
+"""Images of random values, of which any rank makes any box without communication."""
 
 from __future__ import annotations
 

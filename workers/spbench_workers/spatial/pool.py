@@ -1,4 +1,4 @@
-"""Pooling over tiles."""
+"""Spatial max and average pooling: over an image whose tiles are on different ranks."""
 
 from __future__ import annotations
 
@@ -61,13 +61,13 @@ class SpatialMaxPool2d(nn.MaxPool2d):
         return self.tiled.run(tile, self.local, tile.shape[1], ())
 
     def free(self) -> None:
-        """Give all buffers and requests back. All ranks must call it."""
+        """Free all buffers and requests. All ranks must call it."""
         self.tiled.free()
 
     def local(
         self, pixels: torch.Tensor, padding: tuple[int, int], outputs: Box | None = None
     ) -> torch.Tensor:
-        """Pool pixels that are all there; which outputs they become makes no difference."""
+        """Pool pixels that have their halos; the place of the outputs makes no difference."""
         return functional.max_pool2d(pixels, self.kernel_size, self.stride, padding, self.dilation)
 
 
@@ -115,14 +115,14 @@ class SpatialAvgPool2d(nn.AvgPool2d):
         return self.tiled.run(tile, self.local, tile.shape[1], ())
 
     def free(self) -> None:
-        """Give all buffers and requests back. All ranks must call it."""
+        """Free all buffers and requests. All ranks must call it."""
         self.tiled.free()
 
     def local(self, pixels: torch.Tensor, padding: tuple[int, int], outputs: Box) -> torch.Tensor:
-        """Pool pixels that are all there.
+        """Pool pixels that have their halos.
 
         Args:
-            pixels: What the outputs read, zeros outside the image among it.
+            pixels: The pixels that the outputs read, with zeros outside the image.
             padding: Rows and columns that the pooling itself adds around them: none, or all.
             outputs: The outputs that the pixels become, as places in the whole output.
         """
@@ -141,7 +141,7 @@ class SpatialAvgPool2d(nn.AvgPool2d):
     def _factor(
         self, means: torch.Tensor, padding: tuple[int, int], outputs: Box
     ) -> torch.Tensor | None:
-        """Return what makes means over windows means over the image; None where they are."""
+        """Return the factor from means over windows to means over image pixels; None if it is 1."""
         key = (padding, outputs, means.dtype, means.device)
         if key not in self._factors:
             partition = self.tiled.tiling.partition
@@ -185,7 +185,7 @@ def _taps_over_counted(
 
 
 def _refuse_empty_windows(window: Window2d, tiling: Tiling) -> None:
-    """Refuse a maximum of nothing: torch's backward would write beyond its memory.
+    """Refuse windows without a pixel: torch's backward would write beyond its memory.
 
     Raises:
         ValueError: All taps of a window lie in the padding, which dilation makes possible.

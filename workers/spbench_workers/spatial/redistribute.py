@@ -1,4 +1,4 @@
-"""An image that goes from one partition to another."""
+"""Redistribution of an image from one partition to another."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from spbench_workers.spatial.tiling import Tiling
 
 
 class Redistribute(nn.Module):
-    """Takes a rank's tile of one partition, and gives it its tile of another.
+    """Redistribution: from a rank's tile of one partition to its tile of another.
 
     Tiles become those of another grid, or of other ranks; one rank's image becomes tiles, and tiles
     become one rank's image. A tile is ``batch x channels x rows x cols``; that of a rank without
@@ -46,7 +46,7 @@ class Redistribute(nn.Module):
         """Return this rank's tile of the output.
 
         Raises:
-            ValueError: The tile has not the shape that the source says.
+            ValueError: The tile does not have the shape of this rank's tile in the source.
         """
         check_tile(self.tiling, tile)
         gather = self.gather_for(tile)
@@ -54,7 +54,7 @@ class Redistribute(nn.Module):
         return part
 
     def gather_for(self, tile: torch.Tensor) -> Gather:
-        """Return what moves tiles like this one; all ranks must ask together."""
+        """Return the gather that moves tiles of this shape; all ranks must ask together."""
         key = (tile.shape[0], tile.shape[1], tile.dtype, tile.device)
         if key not in self._gathers:
             self._gathers[key] = Gather(
@@ -67,7 +67,7 @@ class Redistribute(nn.Module):
         return self._gathers[key]
 
     def free(self) -> None:
-        """Give all buffers and requests back. All ranks must call it."""
+        """Free all buffers and requests. All ranks must call it."""
         for gather in self._gathers.values():
             gather.free()
         self._gathers.clear()

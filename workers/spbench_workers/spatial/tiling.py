@@ -1,4 +1,4 @@
-"""A tensor cut into tiles: what the operators are told of their input."""
+"""Tilings: a tensor cut into tiles, as the operators are told of their input."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from spbench_core.layout.tiles import Box, Grid
 
 @dataclass(frozen=True)
 class Tiling:
-    """Who owns which pixels of a tensor, and how pixels travel.
+    """A tensor cut into tiles, one a rank, and the transport of its halos.
 
     Attributes:
         comm: The ranks that share the tensor.
         partition: Their tiles.
-        transport: What carries halos; ``auto`` takes the fastest, as measured at the first use,
+        transport: The transport of halos; ``auto`` takes the fastest, as measured at the first use,
             ``once`` as measured at the first use of an exchange of about its size.
-        overlap: Whether operators compute what needs no halo while the halo travels.
+        overlap: Whether operators compute the interior, which needs no halo, while halos travel.
     """
 
     comm: MPI.Intracomm

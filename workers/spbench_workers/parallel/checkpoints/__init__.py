@@ -1,1 +1,1 @@
-"""Checkpoints: what a model has learnt, kept in a file whatever the layout."""
+"""Checkpoints: a model's training state in a file, whatever the layout of ranks."""

@@ -1,4 +1,4 @@
-"""What a model has learnt, kept and taken up again, whatever the layout.
+"""Saving and loading of checkpoints, whatever the layout of ranks.
 
 The file holds the whole model's parameters and running statistics, and the optimizer's state, by
 the names that they have on one process. One copy of each stage goes into it: that of the first
@@ -33,7 +33,7 @@ from spbench_workers.parallel.training.trainer import Trainer
 _TAG = 0x434B
 T = TypeVar("T")
 Key = tuple[str, str]
-"""A parameter or buffer, and which state of the optimizer; nothing for the value itself."""
+"""The name of a parameter or buffer, and that of an optimizer's state; "" for the value itself."""
 Tensors = dict[Key, torch.Tensor]
 
 
@@ -43,10 +43,10 @@ def save(path: Path, engine: Engine, step: int) -> None:
     Args:
         path: The file; one that is there is replaced, once the new one is whole.
         engine: The model.
-        step: Steps that it has learnt.
+        step: Number of training steps so far.
 
     Raises:
-        CannotRunError: It cannot be written; on all ranks.
+        CannotRunError: On all ranks, if the file cannot be written.
     """
     tensors = _gathered(engine)
 
@@ -58,24 +58,24 @@ def save(path: Path, engine: Engine, step: int) -> None:
 
 
 def load(path: Path, engine: Engine, *, weights_only: bool = False) -> int:
-    """Go on from a checkpoint of any layout. All ranks must call it, between steps.
+    """Load a checkpoint of any layout. All ranks must call it, between steps.
 
-    Each rank reads what is of its own layers. No rank changes anything where one finds fault.
+    Each rank reads the tensors of its own layers. No rank changes anything where one finds fault.
     Numbers of another format are converted. The learning rate is that of the checkpoint.
 
     Args:
         path: The file.
         engine: The model.
-        weights_only: Leave the optimizer and its learning rate as they are: to infer, or to learn
+        weights_only: Leave the optimizer and its learning rate as they are: to infer, or to train
             anew from these weights.
 
     Returns:
-        The steps that were learnt.
+        The number of training steps of the checkpoint.
 
     Raises:
         CannotRunError: There is no such file, it cannot be read, or it is of another model or
             optimizer; on all ranks.
-        ValueError: The engine learns nothing, and more than weights is asked for.
+        ValueError: The engine was made for inference, and more than weights is asked for.
     """
     trainer = None if weights_only else engine.trainer
     if trainer is None and not weights_only:
@@ -139,7 +139,7 @@ def _checkpoint(engine: Engine, step: int, tensors: Tensors) -> Checkpoint:
 
 
 def _gathered(engine: Engine) -> Tensors:
-    """Return the tensors of all stages on rank 0, and none elsewhere: stage by stage."""
+    """Return the tensors of all stages on rank 0, gathered stage by stage; none on others."""
     world, layout, owner = engine.world, engine.plan.layout, engine.plan.owner
     found: Tensors = {}
     for stage in range(len(layout.stages)):
@@ -187,7 +187,7 @@ def _agreed(comm: MPI.Intracomm, action: Callable[[], T]) -> T:
     """Do something on each rank, and fail on all of them where it fails on one.
 
     Raises:
-        CannotRunError: It failed on a rank; with what that one says.
+        CannotRunError: It failed on a rank; the text is that rank's.
     """
     said = ""
     cause: Exception | None = None

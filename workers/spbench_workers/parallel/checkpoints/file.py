@@ -1,4 +1,4 @@
-"""The file that a model is kept in: written whole or not at all, and checked when it is read."""
+"""Checkpoint files: written whole or not at all, and checked when they are read."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ Tensors = Mapping[str, torch.Tensor]
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """What the file holds, a dictionary of these words.
+    """The content of a checkpoint file, a dictionary with these keys.
 
     Attributes:
         schema: `SCHEMA`.
-        model: What the model is called.
-        layers: A digest of what each layer does, by its name.
-        step: Steps that were learnt.
-        optimizer: What it is called; None where nothing was to be learnt.
+        model: The name of the model.
+        layers: A digest of each layer's operators, by its name.
+        step: Number of training steps so far.
+        optimizer: The name of the optimizer; None where nothing was trained.
         learning_rate: Of the next step; likewise.
-        loss_scale: Of the next step, and how many steps it has been that; None but in fp16.
+        loss_scale: Of the next step, and how many steps it has stayed so; None except in fp16.
         weights: Parameters and buffers by name.
-        states: The optimizer's tensors by the parameter's name and their own; none before the first
-            step.
+        states: The optimizer's tensors, by the parameter's name and their own; none before the
+            first step.
     """
 
     schema: str
@@ -62,7 +62,7 @@ def write(path: Path, checkpoint: Checkpoint) -> None:
     """Write a checkpoint under another name in its folder, and rename it when it is on the disk.
 
     Raises:
-        CannotRunError: It cannot be written; what was there before is there still.
+        CannotRunError: The file cannot be written; one that was there before is left as it was.
     """
     written = path.with_name(f".{path.name}.{os.getpid()}")
     try:
@@ -93,7 +93,7 @@ def _sync(folder: Path) -> None:
 
 
 def read(path: Path) -> Checkpoint:
-    """Return what a file holds. Its tensors lie in the file, and are read where they are used.
+    """Return the checkpoint of a file. Its tensors are mapped, and read where they are used.
 
     Raises:
         CannotRunError: There is no such file, or it is no checkpoint.
@@ -124,7 +124,7 @@ def check_model(path: Path, checkpoint: Checkpoint, model: Model) -> None:
     """Refuse a checkpoint of another model.
 
     Raises:
-        CannotRunError: It is.
+        CannotRunError: The model, or a layer of it, differs.
     """
     own = digests(model)
     if checkpoint.layers == own:
@@ -144,7 +144,7 @@ def check_tensors(path: Path, found: Tensors, wanted: Tensors) -> None:
     """Refuse a checkpoint that lacks tensors of some names and shapes.
 
     Raises:
-        CannotRunError: It does; the text names the first one.
+        CannotRunError: A tensor is missing or of another shape; the text names the first one.
     """
     for name, tensor in wanted.items():
         if name not in found:

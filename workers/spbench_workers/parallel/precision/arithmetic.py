@@ -1,4 +1,4 @@
-"""How a rank computes: in which number format, with which scale of the loss."""
+"""The arithmetic of a rank's stages: their number format, and the scale of the loss."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from spbench_workers.parallel.precision.product_errors import ProductErrors
 
 
 class Arithmetic:
-    """What the number format says, for a rank's stages.
+    """The number format of a rank's stages, applied to their products and to the loss.
 
     All ranks must make it, and call its methods, together.
 
     Args:
         world: The ranks that work together.
         precision: The number format.
-        stages: This rank's modules, with weights in ``precision.weights``. Where nothing is
-            learnt, those of convolutions are converted to ``precision.work``.
-        device: Where they are.
-        learns: Whether they learn.
+        stages: This rank's modules, with weights in ``precision.weights``. For inference, those
+            of convolutions are converted to ``precision.work``.
+        device: The device of the stages.
+        learns: Whether they are trained.
 
     Attributes:
-        loss_scale: Where they learn in fp16.
+        loss_scale: Dynamic loss scaling, where they are trained in fp16; else None.
 
     Raises:
-        ValueError: They are to learn in int8, or to use it on a GPU.
+        ValueError: Training in int8 is asked for, or int8 on a GPU.
     """
 
     def __init__(
@@ -57,17 +57,17 @@ class Arithmetic:
 
     @property
     def scale(self) -> float:
-        """What the loss is multiplied by."""
+        """The scale of the loss; 1 without loss scaling."""
         return 1.0 if self.loss_scale is None else self.loss_scale.value
 
     @property
     def skipped_steps(self) -> int:
-        """Steps that changed no weight, since their gradients were too large for fp16."""
+        """Steps without an update, since their gradients were too large for fp16."""
         return 0 if self.loss_scale is None else self.loss_scale.skipped_steps
 
     @contextmanager
     def entered(self) -> Iterator[None]:
-        """Compute all convolutions inside so.
+        """Compute all convolutions inside in this number format.
 
         Raises:
             ValueError: In int8, `quantise` has not been called.
@@ -79,7 +79,10 @@ class Arithmetic:
 
     @contextmanager
     def recording(self) -> Iterator[Ranges]:
-        """Give ranges that are, at the end, what all ranks' convolutions have read inside."""
+        """Record the ranges of values that convolutions read inside, over all ranks.
+
+        The ranges are filled in at the end.
+        """
         recorder, kept = RangeRecorder(self._stages), self._products
         ranges: Ranges = {}
         self._products = recorder
@@ -96,10 +99,10 @@ class Arithmetic:
         self._products = kept
 
     def quantise(self, ranges: Ranges) -> None:
-        """Convolve in whole numbers of 8 bits from now on; see `Engine.calibrate`.
+        """Convolve in int8 from now on; see `Engine.calibrate`.
 
         Args:
-            ranges: What each convolution reads, of this layout or of another of the same model.
+            ranges: Of the values that each convolution reads, in any layout of the same model.
         """
         self._products = self._int8 = Int8Products(self._stages, ranges)
 

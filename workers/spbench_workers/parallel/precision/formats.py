@@ -1,4 +1,4 @@
-"""Number formats: of what is multiplied and sent, of the weights, and of the loss.
+"""Number formats: of products and messages, of the weights, and of the loss (mixed precision).
 
 In fp64 and fp32 all is of one format. In 16 bits the work is mixed:
 
@@ -43,10 +43,10 @@ class Precision:
     """A number format.
 
     Attributes:
-        name: What it is called.
-        work: What convolutions multiply; that of maps, and of all messages of them.
-        weights: In which weights are kept, where they learn, with their gradients.
-        scales_loss: Whether gradients would be too small for `work`.
+        name: Its name.
+        work: The format of the products of convolutions, of maps and of all messages of them.
+        weights: The format of weights in training, and of their gradients.
+        scales_loss: Whether gradients would be too small for `work`, so that the loss is scaled.
         int8: Whether convolutions multiply whole numbers of 8 bits, in place of `work`.
         tf32: Whether a GPU multiplies fp32 as TF32.
     """
@@ -83,13 +83,13 @@ BF16: Final = Precision("bf16", torch.bfloat16, torch.float32)
 TF32: Final = Precision("tf32", torch.float32, torch.float32, tf32=True)
 INT8: Final = Precision("int8", torch.float32, torch.float32, int8=True)
 PRECISIONS: Final = {one.name: one for one in (FP64, FP32, TF32, FP16, BF16, INT8)}
-"""By name."""
+"""The number formats by name."""
 
 
 class Products(TorchFunctionMode, ABC):
-    """While it is entered, computes all convolutions and fully connected layers of this thread.
+    """A mode in which all convolutions and fully connected layers of this thread are computed.
 
-    A mode, so that torch's modules and operators over tiles need not know of it: these call
+    It is a mode so that torch's modules and operators over tiles need not know of it: these call
     `torch.conv2d` for each strip of a tile.
     """
 
@@ -128,11 +128,11 @@ class Products(TorchFunctionMode, ABC):
 
 
 class MixedProducts(Products):
-    """Convolutions in a format of 16 bits; fully connected layers in that of their weights.
+    """Products in mixed precision: convolutions in 16 bits, fully connected layers in the weights'.
 
     Args:
-        work: The format.
-        device: Where the tensors are.
+        work: The 16-bit format.
+        device: The device of the tensors.
     """
 
     def __init__(self, work: torch.dtype, device: torch.device) -> None:

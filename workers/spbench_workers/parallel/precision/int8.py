@@ -34,13 +34,13 @@ Ranges = dict[str, Range]
 
 
 class RangeRecorder(Products):
-    """Convolves in fp32, and notes the range of what is read.
+    """Products in fp32 that record the range of the values that convolutions read.
 
     Args:
         stages: The modules that are run.
 
     Attributes:
-        ranges: What was read by now; zero is always in it, as padding is.
+        ranges: The ranges so far; zero is always in them, as padding is.
     """
 
     def __init__(self, stages: Iterable[nn.Module]) -> None:
@@ -58,7 +58,7 @@ class RangeRecorder(Products):
         dilation: Pair = 1,
         groups: int = 1,
     ) -> torch.Tensor:
-        """Convolve, and note."""
+        """Convolve, and widen the range of this convolution's input."""
         made = torch.conv2d(pixels, weight, bias, stride, padding, dilation, groups)
         read = _read(pixels, made, weight, stride, padding, dilation)
         least, largest = (float(one) for one in read.aminmax())
@@ -84,9 +84,9 @@ class Quantised:
 
     Attributes:
         weight: Whole numbers, ``filters x channels x rows x cols``.
-        weight_scales: By filter, what 1 stands for.
-        scale: What 1 stands for in the input.
-        zero: What 0.0 is in the input.
+        weight_scales: By filter, the value of 1.
+        scale: The value of 1 in the input.
+        zero: The zero point: the whole number of 0.0 in the input.
     """
 
     weight: torch.Tensor
@@ -102,7 +102,7 @@ class Quantised:
 
     @classmethod
     def of(cls, weight: torch.Tensor, read: Range) -> Quantised:
-        """Round a weight to whole numbers, and say how its input will be."""
+        """Return a weight rounded to whole numbers, with scale and zero point of its input."""
         largest = weight.abs().amax((1, 2, 3))
         scales = torch.where(largest > 0, largest / LEVELS, 1.0)
         whole = (weight / scales[:, None, None, None]).round().to(torch.int8)
@@ -112,15 +112,15 @@ class Quantised:
 
 
 class Int8Products(Products):
-    """Convolves in 8 bits, in onednn's kernels for the CPU.
+    """Products in int8, by oneDNN's kernels for the CPU.
 
     Args:
         stages: The modules that are run.
-        ranges: What their convolutions read.
+        ranges: Of the values that their convolutions read.
 
     Attributes:
-        int8: Multiply-adds done in 8 bits by now, by this rank.
-        others: Those in fp32: of fully connected layers.
+        int8: Multiply-adds in 8 bits so far, on this rank.
+        others: Multiply-adds in fp32: those of fully connected layers.
     """
 
     def __init__(self, stages: Iterable[nn.Module], ranges: Mapping[str, Range]) -> None:
@@ -205,9 +205,10 @@ def _read(
     padding: Pair,
     dilation: Pair,
 ) -> torch.Tensor:
-    """Return the pixels that outputs depend on: of a tile others are left out than of the whole.
+    """Return the pixels that outputs depend on.
 
-    A stride leaves some out between windows of one pixel, and some after the last window.
+    A tile leaves out other pixels than the whole image does: a stride leaves some out between
+    windows of one pixel, and some after the last window.
     """
     kernel = weight.shape[2], weight.shape[3]
     window = window_of(kernel, stride, padding, dilation)

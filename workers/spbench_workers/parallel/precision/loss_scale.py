@@ -15,19 +15,19 @@ from mpi4py import MPI
 
 START = 2.0**16
 GOOD_STEPS = 2000
-"""In a row, after which the scale doubles."""
+"""Steps without overflow, in a row, after which the scale doubles."""
 
 
 class LossScale:
-    """The scale, the same on all ranks.
+    """The dynamic scale of the loss, the same on all ranks.
 
     Args:
-        world: The ranks that learn together.
+        world: The ranks that are trained together.
 
     Attributes:
-        value: What the next loss is multiplied by: a power of 2, which rounds nothing.
-        good_steps: Since the scale last changed.
-        skipped_steps: Since the start.
+        value: The factor of the next loss: a power of 2, which rounds nothing.
+        good_steps: Steps without overflow since the scale last changed.
+        skipped_steps: Steps skipped since the start.
     """
 
     def __init__(self, world: MPI.Intracomm) -> None:
@@ -44,7 +44,7 @@ class LossScale:
         for gradient in gradients:
             signs.append(gradient.isfinite().all())
             gradient.mul_(1.0 / self.value)
-        # One wait for the device, which there must be: MPI tells all ranks.
+        # One wait for the device, which MPI needs to tell all ranks.
         finite = self._world.allreduce(bool(torch.stack(signs).all()), op=MPI.LAND)
         if not finite:
             self.value /= 2.0

@@ -1,4 +1,4 @@
-"""Products of fp32 as a device makes them, beside float64: each by itself.
+"""Errors of a device's fp32 products, each compared by itself with float64.
 
 A whole model in float64 does not show whether a GPU multiplies fp32 as fp32 or as TF32, and in fp32
 it shows it badly: rounding turns ReLUs, and what follows is off by as much whatever the format. A
@@ -18,8 +18,8 @@ from spbench_workers.parallel.precision.formats import FP32, TF32, Precision, Pr
 from spbench_workers.spatial.conv import Pair
 
 SIDE, IMAGES = 64, 2
-"""What a convolution is compared on: a corner of some images. Its gradients then are sums of few
-thousand products, whose own rounding stays small whatever the order they are added in."""
+"""The part of a convolution that is compared: a corner of some images. Its gradients then are
+sums of few thousand products, whose own rounding stays small in whatever order they are added."""
 FP32_SLACK = 256.0
 """Times the distance from 1 to the next number. Sums of thousands of products round to some ten
 times that, and Winograd's transforms lose as much again; TF32 is off by 2000 times."""
@@ -31,7 +31,7 @@ Multiply = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 
 def compares(precision: Precision, device: torch.device) -> bool:
-    """Return whether products are compared: of fp32 and tf32, where a device may take the other."""
+    """Return whether products are compared: in fp32 and tf32 on GPUs, which could mix them up."""
     return is_gpu(device) and precision in (FP32, TF32)
 
 
@@ -41,15 +41,15 @@ def tolerance_of(precision: Precision) -> float:
 
 
 class ProductErrors(Products):
-    """Computes as the device does; compares convolutions and fully connected layers with float64.
+    """Products as the device makes them, each compared with float64.
 
-    Their gradients, of pixels and of weights, are compared too; what stands in for the gradient of
-    the output is the output itself.
+    Convolutions and fully connected layers are compared, and their gradients of pixels and of
+    weights too; the output itself stands in for the gradient of the output.
 
     Attributes:
-        worst: The largest error by now, of any output or gradient: the root of the sum of squared
+        worst: The largest error so far, of any output or gradient: the root of the sum of squared
             differences over that of squared values.
-        where: Of which product.
+        where: The product that has it, in words.
     """
 
     def __init__(self) -> None:

@@ -1,1 +1,1 @@
-"""What follows backward: sums of gradients over ranks, and updates of weights."""
+"""Training: sums of gradients over ranks, and updates of weights, after the backward passes."""

@@ -1,4 +1,4 @@
-"""Gradients of a step: what each rank has, and the sum over all that hold the same weights.
+"""Gradients of a step, and their allreduce over the ranks that hold the same weights.
 
 - Over tiles nothing is summed: the spatial operators have done it, each tile has the whole image's.
 - Members each have the share of their own images, weighted by them: their sum is the whole.
@@ -28,14 +28,14 @@ from spbench_workers.p2p import torch_group
 from spbench_workers.spatial.gradients import sum_over
 
 BUCKET = 1 << 22
-"""Numbers that go in one message: 16 MiB of fp32, which a message of twice as many gains little."""
+"""Numbers in one message: 16 MiB of fp32; larger messages are hardly faster."""
 
 Key = tuple[int, int]
 """A stage, and the tile whose copies are summed; 0 for all members."""
 
 
 def key_of(layout: ModelLayout, place: Place) -> Key:
-    """Return which copies of the weights a rank's copy is summed with."""
+    """Return the key of the copies of weights whose gradients are summed with a rank's."""
     return place.stage, place.tile if layout.stages[place.stage].spatial else 0
 
 
@@ -57,7 +57,7 @@ def sums_gradients(layout: ModelLayout, directions: Collection[int]) -> bool:
 
 
 class Flat(Protocol):
-    """What all copies of a stage have, in one tensor."""
+    """Values of a stage that all its copies have, in one flat tensor."""
 
     @property
     def flat(self) -> torch.Tensor: ...
@@ -82,7 +82,7 @@ class FlatGradients:
             parameter.grad = part.view(parameter.shape)
 
     def clear(self) -> None:
-        """Make ready for a step: backward adds to what is there."""
+        """Set the gradients to zero for a step: backward adds to them."""
         self.flat.zero_()
 
 
@@ -93,8 +93,8 @@ class WeightSharing:
     Attributes:
         comm: The ranks.
         copies: Flat tensors: one; or two, where this rank is its own mirror.
-        replicas: Over how many the mean is taken.
-        group: The same ranks, where torch.distributed adds: NCCL, among GPUs. None: MPI does.
+        replicas: The number of replicas over which the mean is taken.
+        group: The same ranks, where torch.distributed adds: by NCCL, among GPUs. None: MPI adds.
     """
 
     comm: MPI.Intracomm
@@ -104,12 +104,12 @@ class WeightSharing:
 
     @property
     def messages(self) -> int:
-        """Sums over ranks that one `sum` takes: one a bucket, and none on a rank alone."""
+        """Allreduces of one `sum`: one for each bucket, and none on a single rank."""
         return -(-self.copies[0].flat.numel() // BUCKET) if self.comm.size > 1 else 0
 
     @property
     def bytes(self) -> int:
-        """Bytes that this rank sends in one `sum`, as a ring does, and few algorithms less.
+        """Bytes that this rank sends in one `sum`, counted as for a ring allreduce.
 
         Of ``p`` ranks and ``n`` bytes that is ``2 n (p - 1) / p``; of 16-bit numbers, which each
         rank adds for itself, ``n (p - 1)``.
@@ -131,7 +131,7 @@ class WeightSharing:
             other.copy_(first)
 
     def free(self) -> None:
-        """Give back what is held for it. All ranks of the group must call it."""
+        """Free communicator and group. All ranks of the group must call it."""
         if self.group is not None:
             torch_group.release(self.comm, self.copies[0].flat.device)
         self.comm.Free()
@@ -164,7 +164,7 @@ def sharings(
         grouped: Whether torch.distributed adds: NCCL on GPUs, gloo on the host.
 
     Raises:
-        GroupError: On all ranks of a group, if one could not join it.
+        GroupError: A rank of the group could not join it; raised on all its ranks.
     """
     keyed = [(key_of(layout, place), flat) for place, flat in copies]
     directions = {place.direction for place, _ in copies}

@@ -1,16 +1,16 @@
-"""Gradients one way and weights the other, between the two copies of each mirrored stage.
+"""GEMS-MASTER's communication: gradients one way, weights the other, between mirrored copies.
 
 Two mirrored pipelines hold each stage twice. Instead of summing the gradients on both sides and
 updating both, one copy owns the weights, and it alone has the optimizer's state: the mirror sends
 its gradients when it has the last of them, the owner adds them to its own, updates, and sends the
-weights back. That is ``enable_master_comm_opt`` of GEMS-MASTER (Jain et al., SC20), but that the
-owner stays the same, as momentum asks for.
+weights back. That is ``enable_master_comm_opt`` of GEMS-MASTER (Jain et al., SC20), except that
+the owner stays the same, as momentum asks for.
 
 The copies of direction 1 own. Each rank has one stage in each direction: it owns one of its two,
 whatever the layout, so that updates and the optimizer's memory are as even as the stages. And it is
 direction 1's images that come last: in gpipe the gradients of direction 0 have left by then.
 
-What of a stage lies twice on one rank, as the middle one of an odd number, needs no message. Over
+A stage whose two copies are on one rank, as the middle one of an odd number, needs no message. Over
 members and replicas owners alone are summed. Each stage has its copies' messages in their order,
 and a rank starts to send gradients before it waits for any: no ranks wait for each other.
 """
@@ -36,12 +36,12 @@ _AHEAD = 2
 
 
 def pairs(layout: ModelLayout, stage: int, replica: int) -> tuple[tuple[int, int], ...]:
-    """Return who sends gradients of a stage to whom: each rank of a mirror, and its owner.
+    """Return the pairs of ranks between which gradients go: each rank of a mirror, and its owner.
 
     Tiles all have the gradients of the whole image, and members' are summed anyway, so that any
     copy may go to any owner. A rank that has both keeps them; the others follow in their order.
     """
-    mirrors, owners = (layout.ranks_of(stage, replica, way) for way in (MIRROR, OWNER))
+    mirrors, owners = (layout.ranks_of(stage, replica, direction) for direction in (MIRROR, OWNER))
     both = [rank for rank in mirrors if rank in owners]
     rest = ([rank for rank in ranks if rank not in both] for ranks in (mirrors, owners))
     return (*zip(both, both, strict=True), *zip(*rest, strict=True))
@@ -63,7 +63,7 @@ class FlatWeights:
 
 
 class MasterComm:
-    """What a rank sends and takes of its two stages. All ranks must make it together.
+    """The exchange of gradients and weights of a rank's two stages, made by all ranks together.
 
     A GPU's numbers go through pinned memory of the host.
 
@@ -71,12 +71,12 @@ class MasterComm:
         world: The ranks of the layout.
         layout: Two mirrored pipelines.
         stages: This rank's places and modules, by direction.
-        gradients: Of each.
+        gradients: The gradients of each.
 
     Attributes:
-        bytes: Sent since the start: gradients of the mirror that this rank has, and weights of what
-            it owns; 4 bytes a parameter of each in fp32, and none of copies on this rank.
-        messages: Likewise; none is larger than 16 MiB in fp32.
+        bytes: Bytes sent since the start: gradients of the mirror that this rank has, and weights
+            that it owns; 4 bytes a parameter of each in fp32, and none of copies on this rank.
+        messages: Messages likewise; none is larger than 16 MiB in fp32.
 
     Raises:
         ValueError: The layout is not mirrored.
@@ -105,12 +105,12 @@ class MasterComm:
         self._arrived: torch.Tensor | None = None
 
     def send_gradients(self) -> None:
-        """Start to send those of the mirror on this rank: it has the last of them."""
+        """Start to send the gradients of this rank's mirror: their last micro-batch is done."""
         if self._owner != self._comm.rank:
             self._send(self._gradients[MIRROR], self._owner, _GRADIENTS)
 
     def add_gradients(self) -> None:
-        """Add those of the mirror elsewhere to those of its owner on this rank."""
+        """Add the mirror's gradients, from any rank, to those of the owner on this rank."""
         total = self._gradients[OWNER]
         if self._mirror == self._comm.rank:
             total.add_(self._gradients[MIRROR])
@@ -119,7 +119,7 @@ class MasterComm:
         self._finish()
 
     def send_weights(self) -> None:
-        """Send the weights that this rank owns to the mirror, and take those of its mirror."""
+        """Send the weights that this rank owns to their mirror; receive those of its own mirror."""
         if self._mirror != self._comm.rank:
             self._send(self._weights[OWNER], self._mirror, _WEIGHTS)
         taken = self._weights[MIRROR]
@@ -138,7 +138,7 @@ class MasterComm:
         self._finish()
 
     def free(self) -> None:
-        """Give back what MPI holds for it. All ranks must call it."""
+        """Free the communicator. All ranks must call it."""
         self._comm.Free()
 
     def _send(self, flat: torch.Tensor, rank: int, tag: int) -> None:
@@ -174,7 +174,7 @@ class MasterComm:
             post()
 
     def _arriving(self, count: int, like: torch.Tensor) -> torch.Tensor:
-        """Return memory for buckets under way, ``_AHEAD x count``: kept and pinned for a GPU."""
+        """Return memory for arriving buckets, ``_AHEAD x count``: kept, and pinned, for a GPU."""
         if self._memory is None:
             return torch.empty(_AHEAD, count, dtype=like.dtype)
         if self._arrived is None:
@@ -183,6 +183,6 @@ class MasterComm:
         return self._arrived
 
     def _finish(self) -> None:
-        """Wait until all that is sent has gone."""
+        """Wait until all sends are complete."""
         MPI.Request.Waitall(self._sent)
         self._sent.clear()

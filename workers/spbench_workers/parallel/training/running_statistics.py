@@ -1,4 +1,4 @@
-"""Running statistics of two mirrored pipelines, as if one had seen all micro-batches in order.
+"""Running statistics of batch norm in two mirrored pipelines, as of one pipeline in order.
 
 Each micro-batch moves them: r becomes (1 - m) r + m s. That is linear, so that each direction can
 add up what its own micro-batches contribute, and let it decay for each that the other direction
@@ -23,7 +23,7 @@ class FlatStatistics:
 
     Attributes:
         flat: The tensor; the norms' own buffers are views of it. Empty in a stage without norms.
-        keep: The share of them that one more micro-batch leaves.
+        keep: The share of them that remains after one more micro-batch: 1 - momentum.
     """
 
     def __init__(self, module: nn.Module) -> None:
@@ -44,7 +44,9 @@ class FlatStatistics:
 
 
 class MirroredStatistics:
-    """Those of a rank's two stages, over a step. All ranks must make it, and end it, together.
+    """The running statistics of a rank's two stages, over a step.
+
+    All ranks must make it, and end a step, together.
 
     Args:
         world: The ranks of the layout.
@@ -69,21 +71,21 @@ class MirroredStatistics:
         self.sharings = mirrors(world, layout, list(zip(places, self._copies, strict=True)))
 
     def begin(self) -> None:
-        """Make ready for a step: put the values before it aside."""
+        """Begin a step: put the values before it aside."""
         for direction, (copy, before) in enumerate(zip(self._copies, self._before, strict=True)):
             before.copy_(copy.flat)
             copy.flat.zero_()
             self._seen[direction] = self._own[direction] = 0
 
     def pass_others(self, direction: int, micro_batch: int) -> None:
-        """Let micro-batches of the other direction pass, before one of this direction comes."""
+        """Let the sums decay for micro-batches of the other direction, before one of this one."""
         copy = self._copies[direction]
         copy.flat.mul_(copy.keep ** (micro_batch - self._seen[direction]))
         self._seen[direction] = micro_batch + 1
         self._own[direction] += 1
 
     def end(self) -> None:
-        """Put both directions' sums, and the values before the step, together."""
+        """End a step: add both directions' sums and the values before the step."""
         for copy, seen in zip(self._copies, self._seen, strict=True):
             copy.flat.mul_(copy.keep ** (self._count - seen))
         for sharing in self.sharings:

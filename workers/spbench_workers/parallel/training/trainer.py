@@ -1,4 +1,4 @@
-"""What follows the backward of a step: sums over ranks, and the update of the weights."""
+"""The trainer of a rank's stages: sums of gradients over ranks, and the update of the weights."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from spbench_workers.parallel.training.updates import Updates
 
 @dataclass(frozen=True, slots=True)
 class TrainingTraffic:
-    """What a rank has sent so that all copies of its weights stay alike; not what tiles exchange.
+    """Traffic of a rank that keeps all copies of its weights alike; halos are not counted.
 
     Attributes:
-        sum_bytes: Of gradients in sums over ranks, as `Sharing.bytes` counts them.
-        sums: Of such sums, one for each 16 MiB of fp32.
-        one_way_bytes: Of gradients to owners, and of weights from them, as `MasterComm.bytes` is.
-        one_way_messages: Of them.
+        sum_bytes: Bytes of gradients in allreduces, as `WeightSharing.bytes` counts them.
+        sums: Number of allreduces, one for each 16 MiB of fp32.
+        one_way_bytes: Bytes of gradients to owners, and of weights from them: `MasterComm.bytes`.
+        one_way_messages: Messages of these: `MasterComm.messages`.
     """
 
     sum_bytes: int
@@ -38,24 +38,24 @@ class TrainingTraffic:
 
 
 class Trainer:
-    """Lets a rank's stages learn. All ranks must make it, and call its methods, together.
+    """The trainer of a rank's stages. All ranks must make it, and call its methods, together.
 
     Args:
         world: The ranks of the layout.
         layout: The layout.
-        training: How weights follow from gradients.
+        training: The optimizer and its learning rate.
         stages: This rank's places and modules, by direction, or by round.
         batches: Micro-batches of a replica's step.
-        loss_scale: Of fp16: what gradients are divided by before the update.
-        one_way: Whether one of two mirrored copies owns the weights.
+        loss_scale: In fp16, the scale that gradients are divided by before the update.
+        one_way: Whether one of two mirrored copies owns the weights, as in GEMS-MASTER.
         grouped: Whether torch.distributed sums gradients over members and replicas: NCCL does on
             GPUs. Else MPI does.
 
     Attributes:
-        optimizer: What the optimizer is called.
+        optimizer: The name of the optimizer.
 
     Raises:
-        ValueError: There is no such optimizer; or one way, and nothing mirrored.
+        ValueError: There is no such optimizer, or ``one_way`` is asked for and nothing is mirrored.
     """
 
     def __init__(
@@ -90,19 +90,19 @@ class Trainer:
         )
 
     def begin(self) -> None:
-        """Make ready for a step."""
+        """Begin a step: set gradients to zero, and put running statistics aside."""
         for gradients in self._gradients:
             gradients.clear()
         if self._statistics is not None:
             self._statistics.begin()
 
     def pass_others(self, direction: int, micro_batch: int) -> None:
-        """Hear which micro-batch a direction's forward takes next."""
+        """Note the micro-batch whose forward is next in a direction, for the running statistics."""
         if self._statistics is not None:
             self._statistics.pass_others(direction, micro_batch)
 
     def end_backward(self, direction: int, micro_batch: int) -> None:
-        """Hear which micro-batch's gradients a direction has."""
+        """Note a micro-batch's backward as done; after a mirror's last, send its gradients."""
         if self._one_way is not None and (direction, micro_batch) == (MIRROR, self._last[MIRROR]):
             self._one_way.send_gradients()
 
@@ -125,13 +125,13 @@ class Trainer:
             self._updates.step()
 
     def share(self) -> None:
-        """Give the weights to the copies that own none."""
+        """Send updated weights to the copies that own none."""
         if self._one_way is not None:
             self._one_way.send_weights()
 
     @property
     def traffic(self) -> TrainingTraffic:
-        """What this rank has sent since the start."""
+        """The traffic of this rank since the start."""
         one_way = self._one_way
         return TrainingTraffic(
             self._sums * sum(sharing.bytes for sharing in self._sharings),
@@ -146,7 +146,7 @@ class Trainer:
 
     @property
     def learning_rate(self) -> float:
-        """What the next step learns with."""
+        """The learning rate of the next step."""
         return self._updates.learning_rate
 
     @learning_rate.setter
@@ -154,24 +154,24 @@ class Trainer:
         self._updates.learning_rate = rate
 
     def state_of(self, parameter: nn.Parameter) -> dict[str, torch.Tensor]:
-        """Return what the optimizer keeps for a parameter: nothing before the first step."""
+        """Return the optimizer's state of a parameter: nothing before the first step."""
         return dict(self._updates.states.get(parameter, {}))
 
     def set_state(self, parameter: nn.Parameter, state: Mapping[str, torch.Tensor]) -> None:
-        """Let the optimizer go on from what it has kept for a parameter; the tensors are copied.
+        """Set the optimizer's state of a parameter; the tensors are copied.
 
-        Of a copy that owns no weights nothing is kept.
+        A copy that owns no weights keeps none.
         """
         if parameter not in self._updated:
             return
         self._updates.states[parameter] = {
-            # Moments are as the parameter is; Adam counts its steps in a number of its own.
+            # Moments have the parameter's format; Adam counts its steps in a number of its own.
             word: torch.empty_like(parameter).copy_(one) if one.ndim else one.clone()
             for word, one in state.items()
         }
 
     def free(self) -> None:
-        """Give back what MPI holds for it."""
+        """Free the communicators. All ranks must call it."""
         mirrored = () if self._statistics is None else self._statistics.sharings
         for sharing in (*self._sharings, *mirrored):
             sharing.free()

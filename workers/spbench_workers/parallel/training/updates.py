@@ -1,4 +1,4 @@
-"""How weights change: torch's own update rules, for lists of tensors.
+"""Optimizers: torch's own update rules, for lists of tensors.
 
 `torch.optim.Optimizer` would import torch's compiler for it, which takes a rank two seconds.
 """
@@ -16,24 +16,24 @@ from torch.optim.sgd import sgd
 from spbench_workers.parallel.plan import TrainingConfig
 
 MOMENTUM = 0.9
-"""Of SGD."""
+"""The momentum of SGD."""
 BETAS, EPSILON = (0.9, 0.999), 1e-8
-"""Of Adam and AdamW, as torch has them."""
+"""Coefficients of Adam and AdamW, as in torch."""
 OPTIMIZERS = ("sgd", "adam", "adamw")
 
 State = dict[str, torch.Tensor]
 
 
 class Updates:
-    """Updates parameters from their gradients.
+    """An optimizer: it updates parameters from their gradients.
 
     Args:
-        training: The optimizer and its numbers.
+        training: The optimizer and its settings.
         parameters: The parameters; each has a gradient at every step.
 
     Attributes:
         learning_rate: Of the next step.
-        states: What is kept for a parameter, by the names of `torch.optim`; nothing before the
+        states: The state of each parameter, by the names of `torch.optim`; nothing before the
             first step.
 
     Raises:

@@ -1,1 +1,1 @@
-"""References of a model over many ranks, and faults that they must find."""
+"""Validation of a model over many ranks: references, and injected faults that they must find."""

@@ -1,4 +1,4 @@
-"""Tensors that ranks have, compared with those that rank 0 expects."""
+"""Comparison of the ranks' tensors with those that rank 0 expects."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ Cut = tuple[slice, ...]
 
 @dataclass(frozen=True, slots=True)
 class TensorPart:
-    """What a rank has of a tensor.
+    """The part of a tensor that a rank has.
 
     Attributes:
-        values: As the rank has it.
-        cut: Where it lies in the whole.
+        values: The values of the part.
+        cut: Its slices in the whole tensor; () for the whole.
     """
 
     values: torch.Tensor
@@ -31,18 +31,19 @@ class TensorPart:
 def compare(
     comm: MPI.Intracomm, wanted: Tensors, found: dict[Key, TensorPart], *, mean_square: bool = False
 ) -> tuple[float, str]:
-    """Compare what ranks have with what rank 0 expects. All ranks must call it.
+    """Compare the ranks' tensors with those that rank 0 expects. All ranks must call it.
 
     Args:
         comm: The ranks.
         wanted: On rank 0, all tensors.
-        found: What this rank has of them.
-        mean_square: What is compared: all differences together, by their squares; or the largest.
+        found: This rank's parts of them.
+        mean_square: Compare all differences together, by their squares, in place of the largest.
 
     Returns:
         The largest difference on this rank over the largest value that is expected of any tensor;
-        or the root of the ratio of both's sums of squares, over all that this rank has. And where
-        most of it is. It is infinite for a shape that is wrong, and for a tensor that no rank has.
+        or, with ``mean_square``, the root of the ratio of their sums of squares, over all parts of
+        this rank. And the name of the tensor with most of it. The error is infinite for a wrong
+        shape, and for a tensor that no rank has.
     """
     largest = comm.bcast(_largest(wanted.values()))
     shapes: dict[Key, tuple[int, ...]] = comm.bcast(
@@ -71,7 +72,7 @@ def compare(
 
 
 def _received(comm: MPI.Intracomm, whole: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
-    """Return the tensor of rank 0."""
+    """Return the tensor of rank 0, broadcast to all ranks, in fp64."""
     expected = whole.contiguous() if comm.rank == 0 else torch.empty(shape, dtype=torch.float64)
     if comm.size > 1:
         comm.Bcast([memory_of(expected), MPI.BYTE])

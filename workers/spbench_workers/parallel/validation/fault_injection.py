@@ -16,7 +16,7 @@ from spbench_workers.spatial.gather import Gather
 
 
 def plant(context: Context, engine: Engine) -> None:
-    """Let the last rank's stages go wrong as ``--inject`` asks.
+    """Plant the fault that ``--inject`` asks for in the last rank's stages.
 
     The fault ``tile-batchnorm`` is in the plan: all ranks show it together.
 
@@ -32,18 +32,18 @@ def plant(context: Context, engine: Engine) -> None:
 
 
 def remove() -> None:
-    """Let halos come right again."""
+    """Remove the fault of halos, which all gathers of this process share."""
     Gather.spoil = None
 
 
 def _drop_gradient(runner: StageRunner, _: Stage, __: int) -> None:
-    """The gradient of the largest parameter is lost."""
+    """Lose the gradient of the largest parameter."""
     largest = max(runner.module.parameters(), key=torch.Tensor.numel)
     _before_sums(runner, lambda: _scale([largest], 0.0))
 
 
 def _mean_instead_of_sum(runner: StageRunner, stage: Stage, batches: int) -> None:
-    """Gradients of tiles, of members and of micro-batches are averaged."""
+    """Average the gradients of tiles, of members and of micro-batches, in place of summing them."""
     shares = stage.ranks * batches
     if shares == 1:
         raise NothingToSpoilError(
@@ -53,7 +53,7 @@ def _mean_instead_of_sum(runner: StageRunner, stage: Stage, batches: int) -> Non
 
 
 def _skip_micro_batch(runner: StageRunner, _: Stage, __: int) -> None:
-    """The first micro-batch of a step leaves no gradient in this rank's parameters."""
+    """Drop the gradients of a step's first micro-batch from this rank's parameters."""
     backward, begin = runner.backward, runner.begin
     parameters = list(runner.module.parameters())
     done: list[int] = []
@@ -73,7 +73,7 @@ def _skip_micro_batch(runner: StageRunner, _: Stage, __: int) -> None:
 
 
 def _confuse_neighbours(runner: StageRunner, stage: Stage, _: int) -> None:
-    """What comes from one neighbour is taken for what comes from another."""
+    """Mix up neighbours: inputs, or halos, of one are taken for those of another."""
     if runner.io.inputs is not None:
         _turn_over(runner.io.inputs)
     elif stage.spatial:
@@ -85,7 +85,7 @@ def _confuse_neighbours(runner: StageRunner, stage: Stage, _: int) -> None:
 
 
 def _turn_over(inputs: Receiver) -> None:
-    """Tiles are joined in each other's places; of a map of one pixel, images are."""
+    """Flip received inputs, so that tiles, or images of one pixel, stand in each other's places."""
     take = inputs.take
 
     def take_turned() -> tuple[torch.Tensor, ...]:
@@ -100,7 +100,7 @@ def _turn_halos(received: Sequence[torch.Tensor]) -> None:
 
 
 def _before_sums(runner: StageRunner, spoil: Callable[[], None]) -> None:
-    """Spoil what this rank has when its work of a step is done."""
+    """Spoil this rank's gradients at the end of a step, before they are summed."""
     finish = runner.finish
 
     def finish_wrongly() -> None:

@@ -1,4 +1,4 @@
-"""Gradients against differences of the loss: a reference that knows nothing of backward."""
+"""Gradients checked by finite differences of the loss, a reference without any backward pass."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from spbench_workers.parallel.plan import ModelPlan
 
 DIRECTIONS = 4
 STEPS = (1e-9, 1e-10)
-"""Of the weights' own size. The loss bends where a ReLU or a maximum changes over: steps as short
-as rounding at 1e-16 lets them be; and of two lengths, since hardly any bend lies in both."""
+"""Lengths of the steps, relative to the weights. The loss bends where a ReLU or a maximum changes
+over: so steps are as short as rounding at 1e-16 allows, and of two lengths, since hardly any bend
+lies in both."""
 TOLERANCE = 1e-4
-"""Of the slope that a random direction has on the average."""
+"""The allowed error, relative to the slope that a random direction has on the average."""
 
 
 def worst_slope(
@@ -37,7 +38,7 @@ def worst_slope(
         gradients: Of every parameter, in float64.
 
     Returns:
-        The largest difference, over the size that such slopes have, and in which direction.
+        The largest difference, over the size that such slopes have, and its direction in words.
     """
     model = build_stage(
         plan.model,
@@ -52,11 +53,11 @@ def worst_slope(
     random = torch.Generator().manual_seed(plan.seed)
     worst, where = 0.0, ""
     for direction in range(DIRECTIONS):
-        way = {name: _direction(one, random) for name, one in parameters.items()}
-        parts = [gradients[name] * one for name, one in way.items()]
+        along = {name: _direction(one, random) for name, one in parameters.items()}
+        parts = [gradients[name] * one for name, one in along.items()]
         wanted = sum(float(part.sum()) for part in parts)
         size = math.sqrt(sum(float(part.square().sum()) for part in parts))
-        slopes = [_slope(plan, images, model, way, step) for step in STEPS]
+        slopes = [_slope(plan, images, model, along, step) for step in STEPS]
         slope = min(slopes, key=lambda one: abs(one - wanted))
         error = abs(slope - wanted) / size if size else math.inf
         if not error <= worst:
@@ -65,7 +66,7 @@ def worst_slope(
 
 
 def _direction(parameter: torch.Tensor, random: torch.Generator) -> torch.Tensor:
-    """A random direction, about as long as the parameter's values are large."""
+    """Return a random direction, about as long as the parameter's values are large."""
     drawn = torch.randn(parameter.shape, generator=random, dtype=torch.float64)
     scale = float(parameter.detach().abs().mean()) or 1.0
     return (scale * drawn).to(parameter.device)
@@ -75,10 +76,10 @@ def _slope(
     plan: ModelPlan,
     images: SyntheticImages,
     model: nn.Module,
-    way: dict[str, torch.Tensor],
+    along: dict[str, torch.Tensor],
     step: float,
 ) -> float:
-    up, down = (_loss_at(plan, images, model, way, sign * step) for sign in (1, -1))
+    up, down = (_loss_at(plan, images, model, along, sign * step) for sign in (1, -1))
     return (up - down) / (2 * step)
 
 
@@ -87,13 +88,13 @@ def _loss_at(
     plan: ModelPlan,
     images: SyntheticImages,
     model: nn.Module,
-    way: dict[str, torch.Tensor],
+    along: dict[str, torch.Tensor],
     step: float,
 ) -> float:
-    """The loss a step away; the weights are put back as they were, to the bit."""
+    """Return the loss a step away; the weights are put back as they were, to the bit."""
     kept = {name: parameter.clone() for name, parameter in model.named_parameters()}
     for name, parameter in model.named_parameters():
-        parameter.add_(way[name], alpha=step)
+        parameter.add_(along[name], alpha=step)
     images.turn_to(0)
     image = plan.model.image
     whole = Box((0, image.height), (0, image.width))

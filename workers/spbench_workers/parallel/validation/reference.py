@@ -1,4 +1,4 @@
-"""What the model gives on one process: plain torch, whole images, no messages.
+"""The reference: the model on one process, in plain torch, with whole images and no messages.
 
 It takes the same micro-batches in the same order as the model over many ranks, with gradients
 weighted by images, and running statistics that each micro-batch moves in that order. Replicas see
@@ -29,19 +29,20 @@ Key = tuple[str | int, ...]
 Tensors = dict[Key, torch.Tensor]
 
 STEPS = 3
-"""Of training, after which weights and running statistics are compared."""
+"""Training steps, after which weights and running statistics are compared."""
 
 
 @dataclass(slots=True)
 class Results:
-    """What a model gives, by kind and key: the same for one process and for many ranks.
+    """Results of a model, by kind and key: the same for one process and for many ranks.
 
     Attributes:
-        loss: By step, ``(step,)``.
-        input_grad: Of the first step's images, by replica and micro-batch: of the replica's loss.
-        grad: Of the first step's loss, the mean over replicas, by parameter.
-        running_stats: After `STEPS` steps, by replica and buffer.
-        weights: After `STEPS` steps, by parameter.
+        loss: The loss by step, ``(step,)``.
+        input_grad: Gradients of the replica's loss for the first step's images, by replica and
+            micro-batch.
+        grad: Gradients of the first step's loss, the mean over replicas, by parameter.
+        running_stats: Running statistics after `STEPS` steps, by replica and buffer.
+        weights: Weights after `STEPS` steps, by parameter.
         output: Logits in evaluation mode after all steps, by replica and micro-batch.
     """
 
@@ -57,10 +58,10 @@ class OneProcess:
     """The whole model on this process, in float64.
 
     Args:
-        plan: What is computed; its layout says no more than how many replicas there are.
+        plan: The model and its micro-batches; of its layout only the number of replicas counts.
         source: The images, in float64.
-        training: None, where nothing is learnt.
-        noise: Weights and images are off by about this share of themselves: what comes of it tells
+        training: None for inference alone.
+        noise: Weights and images are off by about this share of themselves: the effect shows
             what rounding does.
         state: Weights and running statistics to start from, in place of the plan's seed.
     """
@@ -85,7 +86,7 @@ class OneProcess:
         self._count = sum(batch.size for batch in plan.batches)
 
     def results(self) -> Results:
-        """Learn and infer; return what came of it."""
+        """Train and infer; return the results."""
         found = Results()
         if self._training is not None:
             self._learn(found, self._training)
@@ -120,7 +121,7 @@ class OneProcess:
     def _loss(
         self, copy: nn.Module, shares: Sequence[int], found: Results, *, first: bool
     ) -> float:
-        """Leave the gradients of the summed losses of some replicas; return that sum."""
+        """Compute the gradients of the summed losses of some replicas; return that sum."""
         copy.zero_grad()
         total = 0.0
         for index, batch in enumerate(self._plan.batches):

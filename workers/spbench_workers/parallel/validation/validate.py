@@ -1,11 +1,11 @@
-"""Whether the model over many ranks gives what it gives on one process.
+"""Validation of a model over many ranks against the same model on one process.
 
-All ranks learn `STEPS` steps of a small batch of made-up images, and infer. Rank 0 does the same by
-itself, in plain torch and in float64, and sends what came of it, tensor by tensor; each rank
-compares the part that it has. The ranks compute in float64 for this, too: what remains is rounding,
-and how much of it there may be, the reference says itself: it is computed once more, from weights
-and images that are off by a few last bits. Formats of fewer bits than fp32 are compared once more
-as they are: ranks may be somewhat farther from float64 than one process in that format is.
+All ranks train `STEPS` steps on a small batch of synthetic images, and infer. Rank 0 does the same
+by itself, in plain torch and in float64, and sends the results, tensor by tensor; each rank
+compares the part that it has. The ranks compute in float64 for this, too, so that only rounding
+remains; the reference itself tells how much of that there may be: it is computed once more, from
+weights and images that are off by a few last bits. Formats of fewer bits than fp32 are compared
+once more as they are: ranks may be somewhat farther from float64 than one process in that format.
 
 On a GPU, which may multiply fp32 in two ways, `check_products` compares single products besides.
 """
@@ -35,14 +35,15 @@ from spbench_workers.parallel.validation.finite_differences import worst_slope
 from spbench_workers.parallel.validation.reference import STEPS, Key, OneProcess, Results, Tensors
 
 LEAST_TOLERANCE = 1e-10
-"""Of float64, over the largest value of the kind; every sum is of other parts than on one rank."""
+"""The least tolerance in float64, over the largest value of the kind: sums are added in other parts
+than on one rank."""
 NOISE = 1e-15
 """The share by which weights and images are off to see what rounding does: five last bits."""
 SLACK = 100.0
 """How much more rounding may do in the whole model than in its weights and images."""
 MOST_TOLERANCE = 1e-6
 VALIDATION_SCALE = 2.0**8
-"""Of the loss, in fp16."""
+"""The scale of the loss in fp16 while ranks are compared."""
 FORMAT_SLACK = 2.0
 """How much farther than one process many ranks may be from float64, in a format of fewer bits: all
 differences together, since single ones are as large as the values, where rounding turns a ReLU."""
@@ -53,7 +54,7 @@ KINDS = tuple(field.name for field in fields(Results))
 
 
 def plans_of(plan: ModelPlan) -> tuple[ModelPlan, ...]:
-    """Return in which formats a plan is compared: always in float64."""
+    """Return the plan in the formats that are compared: float64, and its own if of fewer bits."""
     exact = replace(plan, precision=FP64)
     return (exact,) if plan.precision in (FP32, FP64) else (exact, plan)
 
@@ -65,7 +66,7 @@ def check_products(context: Context, plan: ModelPlan) -> None:
 
     Args:
         context: The case.
-        plan: What is computed, with the micro-batches of the small batch.
+        plan: The model, with the micro-batches of the small batch.
     """
     if not compares(plan.precision, plan.device):
         return
@@ -86,9 +87,9 @@ class Validation:
 
     Args:
         context: The case.
-        plan: What is computed, with the micro-batches of the small batch, in fp64 or in the format
-            of the run.
-        training: None, where nothing is learnt.
+        plan: The model, with the micro-batches of the small batch, in fp64 or in the format of the
+            run.
+        training: None for inference alone.
         spoil: Plants the fault that ``--inject`` asks for.
         ready: Called with a fresh engine, before it works.
     """
@@ -146,7 +147,7 @@ class Validation:
         return OneProcess(self._plan, images, self._training, noise=noise).results()
 
     def _tolerances(self, wanted: Results) -> dict[str, float]:
-        """How far ranks may be from the reference, by kind, over its largest value."""
+        """Return the tolerances by kind: distances from the reference over its largest value."""
         if self._exact:
             other = self._expected(NOISE)
             errors = {kind: moved(getattr(wanted, kind), getattr(other, kind)) for kind in KINDS}
@@ -168,13 +169,13 @@ class Validation:
         return compare(comm, wanted, found, mean_square=not self._exact)
 
     def _alone(self) -> Parts:
-        """What one process gives in the format of the run, one replica's images at a time."""
+        """Return one process' results in the format of the run, one replica's images at a time."""
         return self._found(MPI.COMM_SELF, alone(self._plan), lambda *_: None)
 
     def _found(
         self, comm: MPI.Intracomm, plan: ModelPlan, spoil: Callable[[Context, Engine], None]
     ) -> Parts:
-        """What this rank has, after the same steps."""
+        """Return this rank's parts of the results, after the same steps."""
         images = self._images(plan.dtype)
         learns = self._training is not None
         engine = Engine(comm, plan, images, self._training, keeps_input_gradients=learns)
@@ -218,7 +219,7 @@ def _learn(engine: Engine, images: SyntheticImages) -> Parts:
 def _gradients(engine: Engine) -> dict[Key, TensorPart]:
     return {
         (name,): TensorPart(parameter.grad.clone())
-        # With one way, direction 0 has a share of them alone.
+        # With one_way, direction 0 has only a share of them.
         for stage in engine.stages[engine.plan.owner :]
         for name, parameter in stage.named_parameters()
         if parameter.grad is not None
@@ -250,6 +251,6 @@ def _outputs(engine: Engine) -> dict[Key, TensorPart]:
 
 
 def _share(plan: ModelPlan, place: Place, batch: MicroBatch) -> slice:
-    """Where a rank's images lie in a micro-batch."""
+    """Return the slice of a rank's images in a micro-batch."""
     first, last = batch.share(place.member, plan.layout.stages[place.stage].members)
     return slice(first - batch.images[0], last - batch.images[0])

@@ -1,8 +1,8 @@
 """Fused blocks: one wide halo exchange for several layers, and no other until their outputs.
 
 A rank gathers all pixels that its outputs of the last layer depend on, and computes every layer on
-what it has: the halos of the inner layers too, which a neighbour computes as well. That saves
-messages, and costs the pixels computed twice.
+them: the halos of the inner layers too, which a neighbour computes as well. That saves messages,
+and costs the pixels computed twice.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ WINDOWED = (SpatialConv2d, SpatialMaxPool2d, SpatialAvgPool2d)
 
 
 class FusedBlock(nn.Sequential):
-    """Layers in a row that exchange once; equal to the same layers without fusion.
+    """Fused layers in a row, with one halo exchange; equal to the same layers without fusion.
 
     Input and output are this rank's tiles, ``batch x channels x rows x cols``. The names of the
     parameters are those of `torch.nn.Sequential`. All ranks must call forward, and backward, in the
@@ -70,7 +70,7 @@ class FusedBlock(nn.Sequential):
         """Return this rank's tile of the output.
 
         Raises:
-            ValueError: The tile has not the shape that the tiling says.
+            ValueError: The tile does not have the shape of this rank's tile in the tiling.
         """
         check_tile(self.tiling, tile)
         shared = [
@@ -86,7 +86,7 @@ class FusedBlock(nn.Sequential):
         return _crop(pixels, held, self._boxes[-1])
 
     def gather_for(self, tile: torch.Tensor) -> Gather:
-        """Return what gathers halos for tiles like this one; all ranks must ask together."""
+        """Return the gather of halos for tiles of this shape; all ranks must ask together."""
         key = (tile.shape[0], tile.shape[1], tile.dtype, tile.device)
         if key not in self._gathers:
             self._gathers[key] = Gather(
@@ -100,23 +100,23 @@ class FusedBlock(nn.Sequential):
         return self._gathers[key]
 
     def free(self) -> None:
-        """Give all buffers and requests back. All ranks must call it."""
+        """Free all buffers and requests. All ranks must call it."""
         for gather in self._gathers.values():
             gather.free()
         self._gathers.clear()
 
     @property
     def gathers(self) -> list[Gather]:
-        """What has been made to gather halos, by now."""
+        """The gathers of halos made so far."""
         return list(self._gathers.values())
 
     def _cleared(self, index: int, pixels: torch.Tensor, held: Box) -> torch.Tensor:
-        """Return the input of a layer with nothing outside the image that does harm there."""
+        """Return the input of a layer with its boundary fill, where it has one."""
         if index not in self._fills:
             return pixels
         strips = outside(held, self._links[index].owned.image)
         if strips and isinstance(self[index - 1], PIXELWISE):
-            # Backward it may need the values that it has put out.
+            # The layer before may need its outputs for backward.
             pixels = pixels.clone()
         return fill_outside(pixels, held, strips, self._fills[index])
 
@@ -162,11 +162,11 @@ class FusedSequential(nn.Sequential):
 
     @property
     def gathers(self) -> list[Gather]:
-        """What has been made to gather halos, by now."""
+        """The gathers of halos made so far."""
         return [gather for block in self.blocks for gather in block.gathers]
 
     def free(self) -> None:
-        """Give all buffers and requests back. All ranks must call it."""
+        """Free all buffers and requests. All ranks must call it."""
         for block in self.blocks:
             block.free()
 

@@ -1,7 +1,7 @@
-"""What layers find outside the image, inside a chain that exchanges once.
+"""Boundary fill: values outside the image, inside a chain of layers that exchanges once.
 
-A chain computes beyond the image too, and what comes out there means nothing. Before a layer with a
-window reads it, it is set to the value that this layer takes for the outside.
+A chain computes beyond the image too, where the results mean nothing. Before a layer with a window
+reads such pixels, they are set to the value that this layer pads with.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ chance: two ranks that compute the same pixel get the same."""
 
 
 def fills_of(layers: Sequence[nn.Module]) -> dict[int, float]:
-    """Return what the outside is set to, by the index of the layer before which that is done.
+    """Return the boundary fills, by the index of the layer before which each is applied.
 
-    It is done as early as it lasts: a ReLU leaves the zeros of a convolution as they are, and needs
-    its own outputs unchanged for its backward.
+    A fill is applied as early as its value lasts: a ReLU leaves the zeros of a convolution as they
+    are, and needs its own outputs unchanged for its backward.
     """
     fills = {}
     for index, layer in enumerate(layers):
@@ -58,26 +58,26 @@ def fills_of(layers: Sequence[nn.Module]) -> dict[int, float]:
             place -= 1
         fills[place] = float(fill)
         if math.isinf(fill):
-            # What a maximum pooling puts out there is infinite, and 0 * inf is no gradient.
+            # The outputs of a maximum pool out there are infinite, and 0 * inf is no gradient.
             fills.setdefault(index + 1, 0.0)
     return fills
 
 
 def _leaves(layer: nn.Module, fill: float) -> bool:
-    """Whether a layer makes a value of itself."""
+    """Whether a layer maps a value to itself."""
     return isinstance(layer, PIXELWISE) and float(layer(torch.tensor(fill))) == fill
 
 
 def fill_outside(
     pixels: torch.Tensor, origin: Box, strips: Sequence[Box], value: float
 ) -> torch.Tensor:
-    """Set strips of a tensor, in place; backward nothing of their gradient is left.
+    """Fill strips of a tensor with a value, in place; backward their gradient is zero.
 
     Args:
         pixels: ``batch x channels x rows x cols``. No backward may need its values.
         origin: The box that it holds.
         strips: Boxes among those pixels.
-        value: What they are set to.
+        value: The value to fill with.
     """
     if not strips:
         return pixels
@@ -99,7 +99,7 @@ class _Fill(Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: torch.Tensor) -> Any:
-        # In place: the layer that reads the pixels has made this tensor, for nobody else.
+        # In place: the layer that reads the pixels has made this gradient for nobody else.
         for strip in ctx.strips:
             view(gradient, ctx.origin, strip).zero_()
         return gradient, None, None, None

@@ -1,8 +1,8 @@
-"""Places along a chain of layers that exchanges once: what a rank computes of each layer.
+"""Boxes along a chain of layers that exchanges once: the pixels that a rank computes of each layer.
 
 Going back from the outputs that a rank owns, every layer needs a box of its input. A box is not cut
-at the image's border: what lies beyond is padding of one layer or another. An axis that is not
-divided needs no neighbours: there every layer pads as it would alone.
+at the image's border: pixels beyond are padding of one layer or another. An axis that is not
+divided needs no neighbours: along it every layer pads as it would alone.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ class ChainLayer:
     """One layer of a chain.
 
     Attributes:
-        owned: Who owns which pixels of its input.
+        owned: The tiles of its input.
         window: None for a layer that works pixel by pixel.
-        statistics: Whether it reads all pixels that the rank owns, needed or not.
+        statistics: Whether it takes statistics, and so reads all pixels that the rank owns.
     """
 
     owned: Partition
@@ -65,16 +65,16 @@ def boxes_of(links: Sequence[ChainLayer], produced: Partition, rank: int) -> tup
 
 
 def chain_transfers(links: Sequence[ChainLayer], produced: Partition) -> Transfers:
-    """Return the transfers that give each rank all that the chain needs, in one exchange."""
+    """Return the transfers that give each rank all pixels that the chain reads, in one exchange."""
     owned = links[0].owned
     needs = (boxes_of(links, produced, rank)[0] for rank in range(owned.size))
     return Transfers(owned, tuple(need.intersect(owned.image) for need in needs))
 
 
 def redundant_share(links: Sequence[ChainLayer], produced: Partition) -> float:
-    """Return how much more the ranks compute than they own: 0.1 is a tenth more.
+    """Return the redundant share of computation: 0.1 is a tenth more than the ranks own.
 
-    Counted are the pixels that layers with a window put out, those beyond the image among them. It
+    It counts the outputs of layers with a window, those beyond the image among them. It
     is below 0 where a layer leaves out pixels that no later layer reads.
     """
     results = [*(link.owned for link in links[1:]), produced]

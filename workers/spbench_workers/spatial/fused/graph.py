@@ -1,9 +1,9 @@
-"""Places in a graph of operators that exchanges once: what a rank computes of each value.
+"""Boxes in a graph of operators that exchanges once: the pixels of each value on a rank.
 
-Going back from the pixels that a rank owns of the results, every operator needs a box of what it
-reads; what several operators read is needed in the smallest box that holds the needs of all. Boxes
-end at the image's border: an operator pads there as it would alone, and no value ever reaches
-beyond. An axis that is not divided is whole everywhere.
+Going back from the pixels that a rank owns of the results, every operator needs a box of its
+inputs; of a value that several operators read, a rank needs the smallest box that holds the needs
+of all. Boxes end at the image's border: an operator pads there as it would alone, and no value ever
+reaches beyond. Along an axis that is not divided every box is whole.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from spbench_workers.spatial.fused.chain import hull
 
 @dataclass(frozen=True, slots=True)
 class OperatorStep:
-    """One operator, which makes one value.
+    """One operator of a graph, which makes one value.
 
     Attributes:
         reads: The values that it works on, by number.
-        made: Who owns which pixels of what it makes.
+        made: The tiles of its output.
         window: None for an operator that works pixel by pixel.
-        statistics: Whether it reads all pixels that the rank owns, needed or not.
+        statistics: Whether it takes statistics, and so reads all pixels that the rank owns.
     """
 
     reads: tuple[int, ...]
@@ -40,9 +40,9 @@ class OperatorGraph:
     Values are numbered: first the inputs, then what each step makes.
 
     Attributes:
-        inputs: Who owns which pixels of each input.
+        inputs: The tiles of each input.
         steps: The operators; each reads values of lower numbers.
-        results: The values that are given on, by number.
+        results: The values that are outputs, by number.
     """
 
     inputs: tuple[Partition, ...]
@@ -51,19 +51,19 @@ class OperatorGraph:
 
     @property
     def values(self) -> tuple[Partition, ...]:
-        """Who owns which pixels of each value."""
+        """The tiles of each value."""
         return *self.inputs, *(step.made for step in self.steps)
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """What an operator with a window computes its outputs from.
+    """The cut of its input that an operator with a window computes its outputs from.
 
     Attributes:
         box: Pixels of its input; all of them are in the image.
         padding: Rows and columns that the operator itself adds, as many before as after.
-        beyond: What is added first, where that is not so: columns before and after, then rows
-            before and after.
+        beyond: Padding added before, where it differs on two sides: columns before and after, then
+            rows before and after.
     """
 
     box: Box
@@ -72,11 +72,11 @@ class Cut:
 
 
 def cut_of(window: Window2d, owned: Partition, outputs: Box) -> Cut:
-    """Return what these outputs, of which there are some, are computed from.
+    """Return the cut of the input that these outputs, not none, are computed from.
 
     Args:
         window: The operator's window.
-        owned: Who owns which pixels of its input.
+        owned: The tiles of its input.
         outputs: Pixels of its output.
     """
     rows = _axis(window.rows, owned.grid.rows > 1, outputs.rows, owned.height)
@@ -108,7 +108,7 @@ def boxes_of(graph: OperatorGraph, rank: int) -> tuple[Box, ...]:
 
 
 def graph_transfers(graph: OperatorGraph) -> tuple[Transfers, ...]:
-    """Return, for each input, the transfers that give every rank all that it needs of it."""
+    """Return, for each input, the transfers that give every rank all pixels that it needs."""
     ranks = [boxes_of(graph, rank) for rank in range(graph.inputs[0].size)]
     return tuple(
         Transfers(owned, tuple(boxes[value] for boxes in ranks))

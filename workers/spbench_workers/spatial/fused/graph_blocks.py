@@ -1,8 +1,8 @@
-"""Layers of any form that exchange once: one wide halo of each input, and no other.
+"""Fused graphs: layers of any form with one wide halo exchange for each input, and no other.
 
-A rank gathers all pixels that its outputs depend on, and runs every operator on what it has, as
-`spbench_workers.spatial.fused.graph` says. What it computes for a neighbour's pixels, the neighbour
-computes too; statistics are of the pixels that each owns, so that nothing counts twice.
+A rank gathers all pixels that its outputs depend on, and runs every operator on them, as
+`spbench_workers.spatial.fused.graph` says. A neighbour's pixels are computed by the neighbour too;
+statistics are of the pixels that each rank owns, so that nothing counts twice.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Tensors = tuple[torch.Tensor, ...]
 
 
 class FusedGraph:
-    """Layers in a row that exchange once; equal to the same layers without fusion.
+    """Fused layers of any form, with one halo exchange; equal to the same layers without fusion.
 
     Inputs and outputs are this rank's tiles, ``batch x channels x rows x cols``. The layers keep
     their parameters; the gradients of all their convolutions are summed over the tiles in one
@@ -36,16 +36,16 @@ class FusedGraph:
 
     Args:
         layers: By name: spatial convolutions, pools and batch norms, modules of `PIXELWISE`, and
-            modules that put such together with `+` and `torch.cat`. The first takes as many tensors
+            modules that combine such with `+` and `torch.cat`. The first takes as many tensors
             as there are tilings: one, or a tuple of two.
         tilings: The tiles of each.
 
     Attributes:
         graph: Their operators.
-        tables: For each input, which pixels go from whom to whom.
+        tables: For each input, the transfers of pixels between ranks.
 
     Raises:
-        TypeError: The layers do something that cannot be fused.
+        TypeError: The layers have an operator that cannot be fused.
         ValueError: An operator was made for other tiles than it gets.
     """
 
@@ -66,7 +66,7 @@ class FusedGraph:
         """Return this rank's tiles of the outputs.
 
         Raises:
-            ValueError: A tile has not the shape that its tiling says.
+            ValueError: A tile does not have the shape of this rank's tile in its tiling.
         """
         flights = [self._start(number, tile) for number, tile in enumerate(tiles)]
         # Here, so that backward the sum over the tiles comes while gradients of halos travel.
@@ -79,14 +79,14 @@ class FusedGraph:
         return tuple(self._result(value, values[value]) for value in self.graph.results)
 
     def free(self) -> None:
-        """Give all buffers and requests back. All ranks must call it."""
+        """Free all buffers and requests. All ranks must call it."""
         for gather in self._gathers.values():
             gather.free()
         self._gathers.clear()
 
     @property
     def gathers(self) -> list[Gather]:
-        """What has been made to gather halos, by now."""
+        """The gathers of halos made so far."""
         return list(self._gathers.values())
 
     def _held(self, needed: tuple[Box, ...]) -> tuple[Box, ...]:
@@ -96,7 +96,7 @@ class FusedGraph:
         return *held, *needed[self._first :]
 
     def _cut(self, index: int) -> Cut | None:
-        """Return what a step reads of its input; None where it has no window, or no outputs."""
+        """Return the cut of a step's input; None where it has no window, or no outputs."""
         step, outputs = self.graph.steps[index], self._boxes[self._first + index]
         if step.window is None or outputs.empty:
             return None
@@ -142,7 +142,7 @@ class FusedGraph:
     def _made(
         self, index: int, values: Mapping[int, torch.Tensor], parameters: Tensors
     ) -> torch.Tensor:
-        """Return what a step makes."""
+        """Return the output of a step."""
         operator: Any = self._operators[index]
         step = self.graph.steps[index]
         box = self._boxes[self._first + index]

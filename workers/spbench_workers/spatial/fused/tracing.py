@@ -1,8 +1,8 @@
-"""From layers to the graph of their operators, by what their own forward does.
+"""Tracing of layers to the graph of their operators, by their own forward.
 
 Torch runs the layers' forward once on symbols (torch.fx) and notes each operator that they reach.
-Whatever puts operators together (rows, sums of two ways, cells) needs no second description, and a
-fused layer cannot do anything else than the layer alone.
+Modules that combine operators (rows, residual sums, cells) need no second description, and a fused
+layer cannot do anything else than the layer alone.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def trace(
         tilings: The tiles of each.
 
     Raises:
-        TypeError: The layers do something that cannot be fused.
+        TypeError: The layers have an operator that cannot be fused.
         ValueError: An operator was made for other tiles than it gets.
     """
     row = (_Row if len(tilings) == 1 else _RowOfTwo)(layers)
@@ -64,7 +64,7 @@ class _Row(nn.Module):
 
 
 class _RowOfTwo(nn.Module):
-    """The same of a tuple of two tensors: torch's tracing knows tensors alone as arguments."""
+    """Layers one after the other, from a tuple of two tensors, which torch.fx cannot trace."""
 
     def __init__(self, layers: Mapping[str, nn.Module]) -> None:
         super().__init__()
@@ -81,11 +81,11 @@ class _Tracer(fx.Tracer):
 
 @dataclass(slots=True)
 class _Traced:
-    """A graph in the making.
+    """A graph while it is traced.
 
     Attributes:
         row: The layers.
-        inputs: Who owns which pixels of each of their inputs.
+        inputs: The tiles of each of their inputs.
         operators: The operators of the steps.
     """
 
@@ -103,7 +103,7 @@ class _Traced:
         return OperatorGraph(tuple(self.inputs), tuple(self._steps), self._results)
 
     def take(self, node: fx.Node) -> None:
-        """Add what a node of torch's graph stands for."""
+        """Add the operator of a node of torch's graph."""
         if node.op == "placeholder":
             self._add(node, self.inputs[len(self._values)])
         elif node.op == "call_module":

@@ -1,4 +1,4 @@
-"""Ways to carry pieces of images between ranks, all behind one interface.
+"""Transports of pieces of images between ranks, all with one interface.
 
 A transport is made once for fixed shapes and peers, and then used for every exchange:
 
@@ -25,7 +25,7 @@ Shape = tuple[int, int, int, int]
 """``batch x channels x rows x cols``."""
 
 MemoryPath = tuple[str, str]
-"""Which memory MPI is given for tensors of a GPU, ``pinned`` or ``device pointers``; and why."""
+"""The memory that MPI is given for a GPU's tensors, ``pinned`` or ``device pointers``; and why."""
 
 
 class TransportError(CannotRunError):
@@ -34,7 +34,7 @@ class TransportError(CannotRunError):
 
 @dataclass(frozen=True, slots=True)
 class Wiring:
-    """What a transport carries.
+    """The pieces that a transport carries, with their peers and memory.
 
     Attributes:
         comm: The ranks.
@@ -43,9 +43,9 @@ class Wiring:
         targets: The rank that each of them goes to; no rank twice.
         shapes: The shapes of the pieces to receive.
         sources: The rank that each of those comes from; no rank twice.
-        into: Views that `unpack` fills; none, where the reader takes `Transport.received`.
-        dtype: Of all tensors.
-        device: Of all tensors.
+        into: Views that `unpack` fills; None where the reader takes `Transport.received`.
+        dtype: The number format of all tensors.
+        device: The device of all tensors.
         channels_last: Whether pieces lie in memory with their channels together.
     """
 
@@ -70,13 +70,13 @@ class Wiring:
         )
 
     def landing(self, index: int) -> torch.Tensor:
-        """Return where a piece is to arrive: in its target where that is dense, or in a buffer."""
+        """Return the memory that a piece arrives in: its target where dense, or else a buffer."""
         if self.into is not None and self.dense(self.into[index]):
             return self.into[index]
         return self.empty(self.shapes[index])
 
     def unpacks(self, received: Sequence[torch.Tensor]) -> list[tuple[torch.Tensor, torch.Tensor]]:
-        """Return target and piece of those that have arrived elsewhere than in their targets."""
+        """Return target and piece of the pieces that arrive in buffers."""
         pairs = zip(self.into or received, received, strict=True)
         return [(target, piece) for target, piece in pairs if target is not piece]
 
@@ -87,24 +87,24 @@ class Wiring:
 
 
 class Transport(Protocol):
-    """One way to carry the pieces of a wiring."""
+    """A transport of the pieces of a wiring."""
 
     @property
     def memory_path(self) -> MemoryPath | None:
-        """Which memory MPI is given, and why; None on the host, and where MPI sends nothing."""
+        """The memory that MPI is given, and why; None on the host, and where MPI sends nothing."""
 
     @property
     def received(self) -> Sequence[torch.Tensor]:
         """The pieces that have come, from `wait` to `release`, in the order of the sources."""
 
     def bind(self, outgoing: Sequence[torch.Tensor]) -> None:
-        """Send from these views from now on; their shapes are those of the wiring."""
+        """Set the views to send from; their shapes are those of the wiring."""
 
     def start(self) -> None:
         """Pack the pieces and send them. What is sent must not change before `wait` returns."""
 
     def progress(self) -> None:
-        """Look after what is under way, without waiting: MPI may move data in its calls alone."""
+        """Let MPI make progress, without waiting: it may move data only in its calls."""
 
     def wait(self) -> None:
         """Return when all pieces have come and what was sent may change."""
@@ -113,10 +113,10 @@ class Transport(Protocol):
         """Copy the pieces into the wiring's targets; nothing to do where it has none."""
 
     def release(self) -> None:
-        """Say that the received tensors have been read: their memory may be written again."""
+        """Release the received tensors: their memory may be written again."""
 
     def poison(self) -> None:
         """Fill the memory that pieces arrive in with NaN. No exchange may be under way."""
 
     def free(self) -> None:
-        """Give everything back to MPI. All ranks must call it."""
+        """Free everything. All ranks must call it."""

@@ -1,4 +1,4 @@
-"""Which transports apply here, and which of them is the fastest: measured, not guessed."""
+"""Choice of a transport: those that apply here, and the fastest of them, as measured."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def _open_once(wiring: Wiring) -> tuple[str, Transport, dict[str, float]]:
 
 
 def _likeness(wiring: Wiring) -> Likeness:
-    """Return what exchanges have in common that are as fast over the same transport."""
+    """Return a key for exchanges that are alike: ranks, kind of device, and size."""
     size = sum(one.numel() * one.element_size() for one in wiring.outgoing)
     largest: int = wiring.comm.allreduce(size, op=MPI.MAX)
     ours, everyone = wiring.comm.Get_group(), MPI.COMM_WORLD.Get_group()
@@ -154,7 +154,7 @@ def _time(wiring: Wiring, transport: Transport) -> float:
         _exchange(transport)
     rounds = []
     for _ in range(ROUNDS):
-        # The current stream alone: others may hold receives of NCCL, whose senders wait for this.
+        # Only the current stream: others may hold receives of NCCL, whose senders wait for this.
         finish(wiring.device)
         wiring.comm.Barrier()
         start = perf_counter()

@@ -17,7 +17,7 @@ _Layout = tuple[tuple[int, ...], tuple[int, ...], int]
 
 
 class DatatypeTransport:
-    """Persistent requests without any packing of ours."""
+    """A transport by persistent requests on derived datatypes, without packing."""
 
     memory_path = None
 
@@ -55,10 +55,10 @@ class DatatypeTransport:
         MPI.Request.Waitall(self._all)
 
     def unpack(self) -> None:
-        """The pieces have come to where they belong."""
+        """Do nothing: pieces arrive in their targets."""
 
     def release(self) -> None:
-        """Nothing arrives before the next `start`."""
+        """Do nothing: nothing arrives before the next `start`."""
 
     def poison(self) -> None:
         for piece in self.received:

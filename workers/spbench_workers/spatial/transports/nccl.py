@@ -11,10 +11,10 @@ from spbench_workers.spatial.transports import TransportError, Wiring
 
 
 class NcclTransport:
-    """One batch of sends and receives an exchange, on a stream of NCCL's own.
+    """A transport by NCCL: one batch of sends and receives an exchange, on NCCL's own stream.
 
-    NCCL knows no tags: ranks start their exchanges in the same order. What `wait` and `unpack`
-    promise holds for all that the current stream is asked for afterwards.
+    NCCL knows no tags: ranks start their exchanges in the same order. The promises of `wait`
+    and `unpack` hold for all later work of the current stream.
 
     Raises:
         TransportError: A rank could not join the group.
@@ -43,7 +43,7 @@ class NcclTransport:
         self._works = self._group.exchange(self._receives, self._sends, self._wiring.tag)
 
     def progress(self) -> None:
-        """NCCL needs no help from the host."""
+        """Do nothing: NCCL needs no help from the host."""
 
     def wait(self) -> None:
         for work in self._works:
@@ -55,7 +55,7 @@ class NcclTransport:
             target.copy_(piece)
 
     def release(self) -> None:
-        """The next `start` lets NCCL wait for those who read."""
+        """Do nothing: the next `start` lets NCCL wait for the readers."""
 
     def poison(self) -> None:
         for piece in self.received:
@@ -69,7 +69,7 @@ def _buffers(wiring: Wiring) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
     """Return memory to send from and to receive into.
 
     Raises:
-        TransportError: On all ranks, if one has none: the others would wait for it in the group.
+        TransportError: A rank has no memory; raised on all, as others would wait for it.
     """
     made: tuple[list[torch.Tensor], list[torch.Tensor]] = [], []
     problem = ""

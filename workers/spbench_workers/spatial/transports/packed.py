@@ -12,7 +12,7 @@ from spbench_workers.spatial.transports import Wiring
 
 
 class PackedTransport:
-    """Sends from, and receives into, dense buffers of the host.
+    """A transport by persistent requests on dense buffers of the host.
 
     A view that is dense already is sent, or received into, as it lies.
     """
@@ -42,7 +42,7 @@ class PackedTransport:
         self._all = [*self._sends, *self._receives]
 
     def _send_from(self, index: int, piece: torch.Tensor) -> None:
-        """Make the request of a message, unless it sends from there already."""
+        """Make the request of a message, unless it already sends from there."""
         place = piece.data_ptr()
         if self._places.get(index) == place:
             return
@@ -73,7 +73,7 @@ class PackedTransport:
             target.copy_(piece)
 
     def release(self) -> None:
-        """Nothing arrives before the next `start`."""
+        """Do nothing: nothing arrives before the next `start`."""
 
     def poison(self) -> None:
         for piece in self.received:

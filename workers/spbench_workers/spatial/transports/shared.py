@@ -1,4 +1,4 @@
-"""The transport ``shm``: a shared window within a host; who needs a piece reads it there."""
+"""The transport ``shm``: an MPI shared window within a host, from which receivers read pieces."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from spbench_workers.spatial.transports import TransportError, Wiring
 _LINE = 64
 """Bytes of a cache line: no two flags share one, and no piece shares one with a flag."""
 _FLAG = _LINE // 8
-"""Places of a memoryview of 64-bit numbers from one flag to the next."""
+"""Items of a memoryview of 64-bit numbers from one flag to the next."""
 _SLOTS = 2
 """A sender may pack the next piece while the last one is still read."""
 _LOOKS = 200
@@ -24,7 +24,7 @@ _LOOKS = 200
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a message lies in its sender's segment.
+    """The place of a message in its sender's segment.
 
     ``ready`` counts the exchanges whose piece has been packed, ``taken`` those that were read.
     """
@@ -36,7 +36,7 @@ class _Place:
 
 
 class _Message:
-    """One message's flags and its slots, seen from either side."""
+    """Flags and slots of one message, as sender and receiver see them."""
 
     def __init__(
         self, segment: memoryview, place: _Place, shape: Sequence[int], wiring: Wiring
@@ -56,11 +56,11 @@ class _Message:
         self._await(self._place.taken, exchange)
 
     def say_ready(self, exchange: int) -> None:
-        """Tell the reader."""
+        """Tell the reader that the piece of this exchange has been packed."""
         self._flags[self._place.ready] = exchange
 
     def say_taken(self, exchange: int) -> None:
-        """Tell the sender."""
+        """Tell the sender that the piece of this exchange has been read."""
         self._flags[self._place.taken] = exchange
 
     def _await(self, flag: int, exchange: int) -> None:
@@ -73,7 +73,7 @@ class _Message:
 
 
 class SharedTransport:
-    """Flags and pieces in memory that all ranks of a host see; MPI is needed to set it up only.
+    """A transport through memory that all ranks of a host share; MPI is needed only for set-up.
 
     Raises:
         TransportError: The ranks are not all on one host.
@@ -121,7 +121,7 @@ class SharedTransport:
             message.say_ready(exchange)
 
     def progress(self) -> None:
-        """A piece is there as soon as its sender has packed it."""
+        """Do nothing: a piece is there as soon as its sender has packed it."""
 
     def wait(self) -> None:
         for message in self._in:

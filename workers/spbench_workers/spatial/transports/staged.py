@@ -15,17 +15,16 @@ from spbench_workers.spatial.transports import MemoryPath, Wiring
 
 
 class StagedTransport:
-    """Persistent requests on pinned memory of the host, or on memory of the GPU.
+    """A transport by persistent requests on pinned memory of the host, or on memory of the GPU.
 
-    Copies go on the device's copy stream, so that the GPU computes meanwhile what the current
-    stream was asked for. `start` does not wait for the GPU: what is not packed yet when it returns,
-    `wait` sends. Ranks must therefore wait for their exchanges in the same order. What `wait` and
-    `unpack` promise holds for all that the current stream is asked for afterwards.
+    Copies run on the device's copy stream, so that the GPU goes on with the work of the current
+    stream. `start` does not wait for the GPU: pieces that are not packed yet when it returns are
+    sent by `wait`. Ranks must therefore wait for their exchanges in the same order. The promises
+    of `wait` and `unpack` hold for all later work of the current stream.
 
     Args:
-        wiring: What to carry.
-        direct: Whether MPI is given memory of the GPU; where it is None, if that of all ranks
-            takes it.
+        wiring: The pieces to carry.
+        direct: Whether MPI is given memory of the GPU; None: if the MPI of all ranks takes it.
 
     Raises:
         CannotRunError: ``SPBENCH_CUDA_AWARE`` is neither 0 nor 1.
@@ -114,7 +113,7 @@ class StagedTransport:
         self._streams.lead()
 
     def unpack(self) -> None:
-        # What came may have been changed since: a planted fault is such a change.
+        # Received pieces may have been changed since: a planted fault does that.
         self._streams.follow()
         with self._streams.copying():
             for target, piece in self._unpacks:
@@ -122,7 +121,7 @@ class StagedTransport:
         self._streams.lead()
 
     def release(self) -> None:
-        """The next `start` lets the copy stream wait for those who read."""
+        """Do nothing: the next `start` lets the copy stream wait for the readers."""
 
     def poison(self) -> None:
         self._read.synchronize()
@@ -140,7 +139,7 @@ def device_pointers(comm: MPI.Intracomm) -> tuple[bool, str]:
     All ranks must call it, and all get the same answer.
 
     Raises:
-        CannotRunError: On all ranks, where ``SPBENCH_CUDA_AWARE`` of one is neither 0 nor 1.
+        CannotRunError: ``SPBENCH_CUDA_AWARE`` of a rank is neither 0 nor 1; raised on all ranks.
     """
     answer: mpi_memory.Told
     try:
