@@ -1,4 +1,4 @@
-"""The ways of messages between stages, and how p2ps tell them apart."""
+"""Stage I/O: the channels of messages between stages, and the tags that tell them apart."""
 
 import pytest
 
@@ -42,15 +42,15 @@ class Postbox:
 
 
 def posted(layout, rank):
-    """What a rank sends and receives in a step's first messages, of all its ways."""
+    """What a rank sends and receives in a step's first messages, of all its channels."""
     batches = micro_batches(8, 2, mirrored=layout.mirrored)
     costs = [float(count.multiply_adds) for count in NETWORK.counts]
     balance = balanced(costs, [stage.ranks for stage in layout.stages])
     plan, box = ModelPlan(NETWORK, layout, balance, batches), Postbox()
     for place in layout.places(rank):
-        ends = stage_io_of(box, rank, plan, place)
-        ends.begin(learns=True)
-        incoming = {ends.outputs: ends.output_gradients, ends.input_gradients: ends.inputs}
+        io = stage_io_of(box, rank, plan, place)
+        io.begin(learns=True)
+        incoming = {io.outputs: io.output_gradients, io.input_gradients: io.inputs}
         for outgoing, like in incoming.items():
             if outgoing is not None:
                 outgoing.send(like.take())
