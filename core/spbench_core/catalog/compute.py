@@ -31,7 +31,7 @@ def _resolve_format(params: Params) -> Params:
     """Refuse a number format that the device does not have.
 
     Raises:
-        ParamError: It is tf32 on the CPU.
+        ParamError: tf32 is asked for on the CPU.
     """
     if params["dtype"] == "tf32" and params["device"] == "cpu":
         raise ParamError("dtype", "tf32 needs a GPU, and device is cpu; take fp32, or device cuda")

@@ -108,7 +108,7 @@ def devices_of(params: Params) -> tuple[int, ...]:
     """Return the devices of a worker: a single number is their count, several are their indices.
 
     Raises:
-        ValueError: There is none, or one is named twice.
+        ValueError: No device is named, or one is named twice.
     """
     gpus = params["gpus"]
     return parse_devices(gpus[0] if len(gpus) == 1 else gpus)

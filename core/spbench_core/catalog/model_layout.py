@@ -22,7 +22,7 @@ def resolve_grids(params: Params) -> Params:
     """Fill in num_spatial_parts, slice_method and grid, one entry for each spatial stage.
 
     Raises:
-        ParamError: They contradict each other, or there are more spatial stages than stages.
+        ParamError: The parameters contradict each other, or more stages are spatial than there are.
     """
     count = params["spatial_size"]
     if count > params["split_size"]:

@@ -41,7 +41,7 @@ def check_round_members(params: Params) -> None:
     """Refuse a complete local_DP that gives the stages of one round other ranks than another's.
 
     Raises:
-        ParamError: It gives them other ranks.
+        ParamError: A round would have other ranks than another.
     """
     rounds, members = params["rounds"] or 1, members_of(params["local_DP"])
     if isinstance(members, int):

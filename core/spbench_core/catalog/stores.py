@@ -80,7 +80,7 @@ def parse_devices(value: int | str | Sequence[int]) -> tuple[int, ...]:
     A number alone is always a count: ``1`` is device 0, ``1,`` is device 1.
 
     Raises:
-        ValueError: It is neither, names none, or names one twice.
+        ValueError: The value is neither, names no device, or names one twice.
     """
     if isinstance(value, list | tuple):
         text = ",".join(map(str, value)) + ","

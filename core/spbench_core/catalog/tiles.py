@@ -71,8 +71,8 @@ def resolve_tiles(params: Params) -> Params:
     """Fill in grid, slice_method and num_spatial_parts from whichever of them is given.
 
     Raises:
-        ParamError: They contradict each other, the tiles make no such grid, the image has too few
-            pixels for it, or the transport does not fit the device.
+        ParamError: The parameters contradict each other, the tiles make no such grid, the image has
+            too few pixels for it, or the transport does not fit the device.
     """
     params = _resolve_grid(params)
     height, width = parse_pair(params["image_size"])
@@ -135,7 +135,8 @@ def resolve_kernel(params: Params) -> Params:
     """Fill in kernel and padding from what is given.
 
     Raises:
-        ParamError: They contradict each other, or the kernel is larger than the padded image.
+        ParamError: The parameters contradict each other, or the kernel is larger than the padded
+            image.
     """
     kernel = _kernel(params)
     padding = params["padding"]

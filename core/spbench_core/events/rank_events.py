@@ -103,7 +103,7 @@ def encode(event: Mapping[str, Any]) -> bytes:
     """Return the event as one line.
 
     Raises:
-        EventError: It has a NaN or an infinity, or the line would be longer than MAX_LINE.
+        EventError: The event has a NaN or an infinity, or the line would be longer than MAX_LINE.
     """
     try:
         text = json.dumps(event, separators=(",", ":"), allow_nan=False)

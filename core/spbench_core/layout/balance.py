@@ -16,7 +16,7 @@ def read_balance(text: str, stages: int, layers: int) -> Balance:
     """Read ``a,b,c``: the number of layers of each stage.
 
     Raises:
-        ValueError: It is not one number for each stage, or they do not add up to the model's
+        ValueError: The text is not one number for each stage, or these do not add up to the model's
             layers.
     """
     try:
@@ -55,8 +55,8 @@ def balanced(costs: Sequence[float], ranks: Sequence[int]) -> Balance:
     squares, so that no stage does more than it must for nothing.
 
     Args:
-        costs: Of the layers, in any one unit; measured or estimated.
-        ranks: Of each stage.
+        costs: The costs of the layers, in any one unit; measured or estimated.
+        ranks: The number of ranks of each stage.
 
     Raises:
         ValueError: There are more stages than layers.

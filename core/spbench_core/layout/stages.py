@@ -26,7 +26,7 @@ class Stage:
 
     Attributes:
         grid: The tiles of each image, one a rank; one tile is the whole image.
-        members: How many ranks share the images of a micro-batch among them.
+        members: The number of ranks that share the images of a micro-batch.
     """
 
     grid: Grid = ONE_TILE
@@ -73,10 +73,11 @@ class ModelLayout:
     """The table of a model's ranks.
 
     Attributes:
-        stages: From the images to the loss, those of all rounds.
+        stages: The stages from the images to the loss, those of all rounds.
         replicas: Copies of all stages, each with its own images (outer data parallelism).
         mirrored: Whether a second pipeline runs over the same ranks the other way.
-        rounds: How often the stages run over the ranks; each rank has a stage in each round.
+        rounds: The number of rounds of stages over the ranks (interleaved pipelines); each rank has
+            a stage in each.
     """
 
     stages: tuple[Stage, ...]

@@ -65,7 +65,7 @@ def amoebanet(
 
     Args:
         image: The shape of an image; height and width are multiples of 32.
-        num_classes: What the last layer tells apart.
+        num_classes: The number of classes.
         num_layers: Normal cells, a multiple of 3; there are four reduction cells besides.
         num_filters: Four times the filters of the first convolution; 8 or more.
         pool3: The kind of the 3x3 pools that are maximum pools in the published network.

@@ -20,7 +20,7 @@ def imagenet_resnet(image: Map, *, arch: str, num_classes: int = 1000, width: in
     Args:
         image: The shape of an image, of any size.
         arch: One of `BLOCKS`.
-        num_classes: What the last layer tells apart.
+        num_classes: The number of classes.
         width: Filters of the first convolution.
 
     Raises:

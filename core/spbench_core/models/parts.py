@@ -99,7 +99,7 @@ class Conv(Part):
     Attributes:
         filters: Channels of the output.
         kernel: Rows and columns.
-        stride: Of rows and columns.
+        stride: The strides of rows and columns.
         bias: Whether a bias is added.
         shifted: Of a kernel of 1 and a stride of 2: it reads the pixels at odd rows and columns,
             in place of the even ones.
@@ -138,7 +138,7 @@ class Pool(Part):
     Attributes:
         kind: ``max`` or ``avg``.
         kernel: Rows and columns.
-        stride: Of rows and columns.
+        stride: The strides of rows and columns.
         padding: Rows and columns on each side.
     """
 

@@ -20,7 +20,7 @@ def model(name: str, *, image_size: tuple[int, int], num_classes: int, **config:
     Args:
         name: ``resnet`` or ``amoebanet``.
         image_size: Height and width of an image.
-        num_classes: What the last layer tells apart.
+        num_classes: The number of classes.
         config: Of a resnet ``arch``, or else ``version`` and ``depth``; of an amoebanet
             ``num_layers``, ``num_filters``, ``pool3`` and ``shift``. What is None counts as left
             out. See `resnet`, `imagenet_resnet` and `amoebanet`.

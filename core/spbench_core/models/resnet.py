@@ -38,7 +38,7 @@ def resnet(
 
     Args:
         image: The shape of an image.
-        num_classes: What the last layer tells apart.
+        num_classes: The number of classes.
         version: 1: as first published; 2: activation first.
         depth: Layers with weights on the longest path: 6n+2 of version 1, 9n+2 of version 2.
         width: Filters of the first convolution.

@@ -27,7 +27,7 @@ class _Block:
         """Add convolutions that keep height and width but for the last one.
 
         Args:
-            data: What the first convolution gets.
+            data: The input of the first convolution.
             layers: The convolutions.
             halve: Whether the last one halves height and width, without padding.
             shrink: Whether the last one has no padding.

@@ -29,8 +29,8 @@ class Network:
     """A network, or a family of one name and several depths.
 
     Attributes:
-        name: What MXNet calls it; its width too, where there are several.
-        help: What it is.
+        name: Its name in MXNet, with its width where there are several.
+        help: A description in a few words.
         layers: Adds its layers to a graph: (graph, image, num_classes), and the depth where
             there are several.
         image_shape: Channels, height and width that it was made for.
@@ -108,7 +108,7 @@ def parameters(
         network: One of `NETWORKS`.
         num_layers: The depth; None: the network's usual one.
         image_shape: Channels, height and width of an image; None: those that it was made for.
-        num_classes: What the last layer tells apart.
+        num_classes: The number of classes.
 
     Raises:
         NetworkError: There is no such network or depth, the image is too small for it, or a

@@ -34,10 +34,10 @@ class Style:
 
     Attributes:
         small: Images up to this height get the network of three stages.
-        narrowing: How many times a bottleneck is narrower than what it gives.
+        narrowing: The factor by which a bottleneck is narrower than its output.
         groups: Groups of a bottleneck's 3x3 convolution.
         stride_first: Whether a bottleneck's first convolution has its stride, not its second.
-        shortcut: What a shortcut's convolution is called.
+        shortcut: The name of a shortcut's convolution.
     """
 
     small: int = 28

@@ -60,9 +60,9 @@ def stage_order(
     Args:
         schedule: One of `STAGE_SCHEDULES`.
         stage: The stage.
-        stages: How many there are.
+        stages: The number of stages.
         micro_batches: Their numbers, in the order in which they come.
-        direction: Of the tasks.
+        direction: The direction of the tasks.
         forward_only: Whether the step is inference.
 
     Raises:
@@ -107,8 +107,8 @@ def interleaved_order(
 
     Args:
         position: The rank's stage in a round.
-        stages: How many a round has.
-        rounds: How often micro-batches come by.
+        stages: The number of stages of a round.
+        rounds: The number of rounds.
         micro_batches: Their numbers, in the order in which they come.
         forward_only: Whether the step is inference: then micro-batches may be any number.
 

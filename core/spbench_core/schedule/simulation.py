@@ -32,7 +32,7 @@ class Timeline:
 
     Attributes:
         spans: Start and end of each task.
-        busy: Of each rank, the time that it works.
+        busy: The working time of each rank.
     """
 
     spans: dict[Task, tuple[float, float]]

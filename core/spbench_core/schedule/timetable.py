@@ -160,9 +160,9 @@ class _Step:
 
     Args:
         stages: All of them.
-        groups: How many groups there are.
+        groups: The number of groups.
         rounds: Stages of each.
-        micro_batches: How many there are.
+        micro_batches: The number of micro-batches.
     """
 
     def __init__(

@@ -39,7 +39,7 @@ def compare_pixels(
 
     Args:
         got: ``batch x channels x box.height x box.width``, on the CPU.
-        expected: Likewise.
+        expected: The expected pixels, of the same shape.
         box: The pixels that they hold.
         tolerance: The largest difference that is allowed; with 0 values must be equal.
     """

@@ -30,7 +30,7 @@ class ImageFolder:
     Args:
         path: The folder. Its folders with images, by name, are the classes 0, 1, ...; hidden ones
             do not count, and folders within them count as theirs.
-        num_classes: How many classes the model tells apart.
+        num_classes: The number of classes of the model.
         size: Height and width of the model's images.
 
     Attributes:

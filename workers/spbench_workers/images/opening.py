@@ -63,10 +63,10 @@ def open_images(
         num_classes: The number of classes of the model.
         batch: Images of a replica's step.
         replicas: The number of replicas, each with images of its own.
-        seed: Of synthetic images, and of the order of others.
+        seed: The seed of synthetic images, and of the order of others.
         datapath: The folder or archive of stored images; None for ``synthetic``.
         num_workers: Threads that prepare the next step's images.
-        dtype: Of the pixels.
+        dtype: The number format of the pixels.
         device: The device of the pixels.
 
     Raises:

@@ -22,7 +22,7 @@ class Shuffle:
         count: Number of images of the data set.
         batch: Images of a replica's step.
         replicas: The number of replicas, each with images of its own.
-        seed: Of the order.
+        seed: The seed of the order.
     """
 
     count: int

@@ -51,7 +51,7 @@ class StoredImages:
         shuffle: The order of the images.
         num_workers: Threads that prepare the next step's images while a step's are worked on; with
             none they are read when they are asked for.
-        dtype: Of the pixels. They are computed in fp32, and then converted.
+        dtype: The number format of the pixels, which are computed in fp32, and then converted.
         device: The device of the pixels.
 
     Attributes:

@@ -29,8 +29,8 @@ class SyntheticImages:
     Args:
         image: The shape of an image.
         num_classes: The number of classes.
-        seed: Of all images.
-        dtype: Of the pixels. They are computed in fp32, and then converted.
+        seed: The seed of all images.
+        dtype: The number format of the pixels, which are computed in fp32, and then converted.
         device: The device that makes them.
 
     Attributes:

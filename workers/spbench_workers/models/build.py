@@ -39,7 +39,7 @@ def build_stage(
         first: The first layer of the stage.
         last: One past its last layer.
         builder: Makes its operators.
-        seed: Of the whole model.
+        seed: The seed of the whole model.
         device: The device of the parameters.
         dtype: The number format of the parameters.
 

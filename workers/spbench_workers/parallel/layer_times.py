@@ -30,7 +30,7 @@ class LayerTime:
     Attributes:
         name: Its name.
         forward_ms: Median over rounds.
-        backward_ms: Likewise; 0 where neither it nor a layer before it has parameters.
+        backward_ms: Median over rounds; 0 where neither it nor a layer before it has parameters.
     """
 
     name: str
@@ -51,7 +51,7 @@ def layer_times(
         images: Number of images in a micro-batch.
         device: The device that computes.
         precision: The number format.
-        seed: Of weights and images.
+        seed: The seed of weights and images.
     """
     random = torch.Generator().manual_seed(seed)
     mixed = precision.mixed and is_gpu(device)

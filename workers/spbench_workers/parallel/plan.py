@@ -23,10 +23,10 @@ class ModelPlan:
     Attributes:
         model: The model.
         layout: Its ranks, which are all ranks of the job.
-        balance: Layers of each stage.
+        balance: The number of layers of each stage.
         batches: The micro-batches of a replica's step.
         schedule: ``1f1b``, ``gpipe`` or ``1f1b-deep``; of several rounds ``interleaved``.
-        seed: Of the initial weights.
+        seed: The seed of the initial weights.
         device: The device of this rank.
         precision: The number formats.
         transport: The transport of halo exchanges.
@@ -75,7 +75,7 @@ class TrainingConfig:
 
     Attributes:
         optimizer: ``sgd`` (with a momentum of 0.9), ``adam`` or ``adamw``.
-        learning_rate: Of the first epoch.
+        learning_rate: The learning rate of the first epoch.
         weight_decay: As in torch's optimizers.
         learning_rate_decay: The factor of the learning rate after each epoch.
     """

@@ -28,7 +28,7 @@ class SpatialConv2d(nn.Conv2d):
         in_channels: Channels of the input.
         out_channels: Channels of the output.
         kernel_size: Rows and columns; even kernels and 1xk too.
-        stride: Of rows and columns.
+        stride: The strides of rows and columns.
         padding: Zeros around the whole image.
         dilation: Pixels from one tap to the next.
         groups: Groups of channels that do not mix.
@@ -36,8 +36,8 @@ class SpatialConv2d(nn.Conv2d):
         tiling: The tiles of the input.
         gradient_dtype: The number format in which the parameters' gradients travel; their own
             where it is None.
-        device: Of the parameters.
-        dtype: Of the parameters.
+        device: The device of the parameters.
+        dtype: The number format of the parameters.
 
     Attributes:
         fill: The value outside the image.

@@ -49,8 +49,8 @@ class SpatialBatchNorm2d(nn.BatchNorm2d):
         track_running_stats: Whether there are running statistics; without them, evaluation takes
             those of its batch, as training does.
         tiling: The tiles of the input.
-        device: Of the parameters.
-        dtype: Of the parameters.
+        device: The device of the parameters.
+        dtype: The number format of the parameters.
 
     Attributes:
         output: The tiles of the output, which are those of the input.

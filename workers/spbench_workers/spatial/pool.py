@@ -25,7 +25,7 @@ class SpatialMaxPool2d(nn.MaxPool2d):
 
     Args:
         kernel_size: Rows and columns.
-        stride: Of rows and columns; the kernel's where it is None.
+        stride: The strides of rows and columns; None: those of the kernel.
         padding: Around the whole image; half the kernel at most.
         dilation: Pixels from one tap to the next.
         tiling: The tiles of the input.
@@ -80,7 +80,7 @@ class SpatialAvgPool2d(nn.AvgPool2d):
 
     Args:
         kernel_size: Rows and columns.
-        stride: Of rows and columns; the kernel's where it is None.
+        stride: The strides of rows and columns; None: those of the kernel.
         padding: Zeros around the whole image; half the kernel at most.
         count_include_pad: Whether the padding counts in the mean.
         tiling: The tiles of the input.

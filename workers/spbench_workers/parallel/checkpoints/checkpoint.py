@@ -73,7 +73,7 @@ def load(path: Path, engine: Engine, *, weights_only: bool = False) -> int:
         The number of training steps of the checkpoint.
 
     Raises:
-        CannotRunError: There is no such file, it cannot be read, or it is of another model or
+        CannotRunError: There is no such file, it cannot be read, or is of another model or
             optimizer; on all ranks.
         ValueError: The engine was made for inference, and more than weights is asked for.
     """
@@ -187,7 +187,7 @@ def _agreed(comm: MPI.Intracomm, action: Callable[[], T]) -> T:
     """Do something on each rank, and fail on all of them where it fails on one.
 
     Raises:
-        CannotRunError: It failed on a rank; the text is that rank's.
+        CannotRunError: The action failed on a rank; the text is that rank's.
     """
     said = ""
     cause: Exception | None = None

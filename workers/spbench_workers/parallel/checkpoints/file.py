@@ -29,8 +29,8 @@ class Checkpoint:
         layers: A digest of each layer's operators, by its name.
         step: Number of training steps so far.
         optimizer: The name of the optimizer; None where nothing was trained.
-        learning_rate: Of the next step; likewise.
-        loss_scale: Of the next step, and how many steps it has stayed so; None except in fp16.
+        learning_rate: The learning rate of the next step; None likewise.
+        loss_scale: The scale of the next loss, and the steps since it changed; None except in fp16.
         weights: Parameters and buffers by name.
         states: The optimizer's tensors, by the parameter's name and their own; none before the
             first step.
@@ -96,7 +96,7 @@ def read(path: Path) -> Checkpoint:
     """Return the checkpoint of a file. Its tensors are mapped, and read where they are used.
 
     Raises:
-        CannotRunError: There is no such file, or it is no checkpoint.
+        CannotRunError: There is no such file, or the file is no checkpoint.
     """
     if not path.is_file():
         raise CannotRunError(
@@ -162,7 +162,7 @@ def check_states(
     """Refuse a checkpoint that an optimizer cannot go on from.
 
     Raises:
-        CannotRunError: It is of another optimizer, or lacks its state of a parameter.
+        CannotRunError: The checkpoint is of another optimizer, or lacks the state of a parameter.
     """
     if checkpoint.optimizer is None:
         raise CannotRunError(f"{path} was not written while learning: it has weights alone")

@@ -24,8 +24,8 @@ class Phases:
     """Seconds of each of `PHASES`, and of all steps, by the clock of the host that does the work.
 
     Attributes:
-        seconds: By phase.
-        total: Of the steps.
+        seconds: The seconds of each phase.
+        total: The seconds of all steps.
     """
 
     def __init__(self) -> None:

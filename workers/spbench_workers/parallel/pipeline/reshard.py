@@ -30,8 +30,8 @@ class LocalShard:
 
     Attributes:
         images: Its images, half-open, counted from the micro-batch's first.
-        channels: Of each map, the number of channels.
-        boxes: Of each map, its pixels.
+        channels: The number of channels of each map.
+        boxes: The pixels of each map.
     """
 
     images: Interval
@@ -52,8 +52,8 @@ class Reshard:
 
     Attributes:
         peer: The other rank.
-        cuts: Of each map, the part of this rank's tensor.
-        shapes: Of each map, the shape of this part.
+        cuts: For each map, the slices of this rank's tensor.
+        shapes: For each map, the shape of this part.
     """
 
     peer: int

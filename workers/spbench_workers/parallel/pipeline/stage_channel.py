@@ -58,7 +58,7 @@ class StageChannel:
 
         Args:
             p2p: The transport of its messages.
-            tag: Of its messages.
+            tag: The tag of its messages.
             sizes: Images of each micro-batch of a step.
             mine: By number of images, this rank's shard.
             peers: By number of images, and by rank, the shards of others of the same maps.

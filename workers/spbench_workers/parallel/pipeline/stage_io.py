@@ -24,7 +24,7 @@ def tag_of(layout: ModelLayout, direction: int, boundary: int, *, backward: bool
 
     Args:
         layout: The ranks.
-        direction: Of the model.
+        direction: The direction of the pipeline.
         boundary: The stage boundary, by the index of the stage before it.
         backward: True for gradients, which go to the stage before; False for outputs.
     """

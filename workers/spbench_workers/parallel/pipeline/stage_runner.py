@@ -93,8 +93,9 @@ class StageRunner:
 
     Attributes:
         io: Its messages from and to the stages beside it.
-        logits: Of an evaluation, by micro-batch; on the last stage alone.
-        image_gradients: By micro-batch, where they are kept; on the first stage alone.
+        logits: The logits of an evaluation, by micro-batch; on the last stage alone.
+        image_gradients: Gradients of the images by micro-batch, where they are kept; on the first
+            stage alone.
     """
 
     def __init__(

@@ -63,7 +63,7 @@ def warm_up(
     Args:
         stage: The stage.
         runner: Makes the stage's runner, over a `SilentP2P`.
-        direction: Of the stage.
+        direction: The direction of the stage.
         batches: All micro-batches of a step.
         learns: Whether it is to be trained; else only the evaluation is run.
     """

@@ -70,7 +70,7 @@ class Arithmetic:
         """Compute all convolutions inside in this number format.
 
         Raises:
-            ValueError: In int8, `quantise` has not been called.
+            ValueError: The format is int8, and `quantise` has not been called.
         """
         if self._precision.int8 and self._products is None:
             raise ValueError("calibrate, and quantise, before inferring in int8")
@@ -102,7 +102,7 @@ class Arithmetic:
         """Convolve in int8 from now on; see `Engine.calibrate`.
 
         Args:
-            ranges: Of the values that each convolution reads, in any layout of the same model.
+            ranges: The ranges of each convolution's input, from any layout of the same model.
         """
         self._products = self._int8 = Int8Products(self._stages, ranges)
 

@@ -116,7 +116,7 @@ class Int8Products(Products):
 
     Args:
         stages: The modules that are run.
-        ranges: Of the values that their convolutions read.
+        ranges: The ranges of the values that their convolutions read.
 
     Attributes:
         int8: Multiply-adds in 8 bits so far, on this rank.

@@ -32,7 +32,7 @@ class Updates:
         parameters: The parameters; each has a gradient at every step.
 
     Attributes:
-        learning_rate: Of the next step.
+        learning_rate: The learning rate of the next step.
         states: The state of each parameter, by the names of `torch.optim`; nothing before the
             first step.
 

@@ -34,8 +34,8 @@ def worst_slope(
 
     Args:
         plan: The model and the micro-batches, on one process.
-        images: In float64.
-        gradients: Of every parameter, in float64.
+        images: The images, in float64.
+        gradients: The gradients of every parameter, in float64.
 
     Returns:
         The largest difference, over the size that such slopes have, and its direction in words.

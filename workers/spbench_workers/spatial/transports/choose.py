@@ -125,7 +125,7 @@ def _opened(names: Sequence[str], wiring: Wiring) -> dict[str, Transport]:
     """Return the transports that all ranks could make.
 
     Raises:
-        TransportError: There is none.
+        TransportError: No transport could be made on all ranks.
     """
     opened, problems = {}, []
     for name in names:
