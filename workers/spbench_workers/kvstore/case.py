@@ -1,4 +1,4 @@
-"""What a case's parameters come to: arrays, who is who, and where each key goes. Without MPI."""
+"""A case of ``kvstore.push_pull`` without MPI: its arrays, roles of ranks, and places of keys."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from spbench_workers.kvstore.keys.sharding import Slot, slots_of
 
 @dataclass(frozen=True, slots=True)
 class StoreCase:
-    """A case as every rank comes to it alike.
+    """A case, the same on every rank.
 
     Attributes:
         store: The kind of store.
-        roles: Which rank is what.
+        roles: The roles of ranks: devices of workers, and servers.
         elements: Elements of each key, in key order.
-        optimizer: What the store does with a sum.
-        gc_type: How pushes are compressed, or ``none``; ``threshold`` is its t.
+        optimizer: The optimizer that the store applies to a sum, or ``none``.
+        gc_type: The compression of pushes, or ``none``; ``threshold`` is its t.
         order: The keys in the order in which they go.
-        homes: The home of each key among the devices of a worker; none where all is summed by
-            allreduce.
+        merge_devices: The merge device of each key, a device of each worker; 0 for all of them
+            where the store does not spread them.
         slots: The slots of each key on the servers; none without servers.
     """
 
@@ -39,7 +39,7 @@ class StoreCase:
     gc_type: str = "none"
     threshold: float = compression.THRESHOLD
     order: Sequence[int] = ()
-    homes: Sequence[int] = ()
+    merge_devices: Sequence[int] = ()
     slots: Sequence[Sequence[Slot]] = field(default=())
 
     @property
@@ -53,21 +53,21 @@ class StoreCase:
         return 4 * sum(self.elements) / 1e6
 
     def compression(self) -> Compression | None:
-        """Return what compresses pushes, with scratch of its own; None where nothing does."""
+        """Return the compression of pushes, with scratch of its own; None where there is none."""
         return compression.make(self.gc_type, self.threshold) if self.compressed else None
 
     def is_server(self, rank: int) -> bool:
-        """Whether a rank keeps values; else it is a device."""
+        """Whether a rank is a server; else it is a device."""
         return isinstance(self.roles.role(rank), Server)
 
-    def leads_of(self, key: int) -> list[int]:
-        """Return the rank of each worker that stands for a key before the servers."""
+    def clients_of(self, key: int) -> list[int]:
+        """Return the rank of each worker that pushes a key to the servers: its merge device."""
         workers = range(self.roles.workers)
-        return [self.roles.devices_of(worker)[self.homes[key]] for worker in workers]
+        return [self.roles.devices_of(worker)[self.merge_devices[key]] for worker in workers]
 
 
 def case_of(params: Params) -> StoreCase:
-    """Return what complete parameters ask for."""
+    """Return the case of complete parameters."""
     store = store_of(params["kv_store"])
     roles = roles_of_params(params)
     elements = _elements(params)
@@ -80,7 +80,7 @@ def case_of(params: Params) -> StoreCase:
         params["gc_type"],
         params["gc_threshold"] or compression.THRESHOLD,
         order=keys if params["priority"] == "ascending" else keys[::-1],
-        homes=assign(elements, roles.devices) if store.on_device else [0] * len(elements),
+        merge_devices=assign(elements, roles.devices) if store.on_device else [0] * len(elements),
         slots=_slots(params, elements, roles.servers) if store.dist else (),
     )
 

@@ -1,7 +1,7 @@
-"""Gradient compression with error feedback, in MXNet's codes: what is not sent now stays owed.
+"""Gradient compression with error feedback, in MXNet's codes.
 
-An element's residual takes in its gradient; what the code stands for is sent and taken off, and
-the rest is kept: what was delivered and the residual are together the sum of all gradients.
+An element's gradient is added to its residual; the value of the code is sent and subtracted, and
+the rest stays as the residual: delivered values and residual together are the sum of all gradients.
 
 * ``2bit``: ``11`` is +t, ``10`` is -t, ``00`` nothing, for a residual from +t up, from -t down,
   and between. 16 elements are one word of four bytes.
@@ -29,11 +29,11 @@ THRESHOLD = 0.5
 WORD_BYTES = 4
 
 _BLOCK = 1 << 15
-"""Elements that go through all steps together: what stays in a core's cache. Whole words."""
+"""Elements that go through all steps together: as many as stay in a core's cache. Whole words."""
 
 
 class Compression(ABC):
-    """What both codes have in common; it owns its scratch, so one thread at a time may use it.
+    """A gradient compression; it owns its scratch, so one thread at a time may use it.
 
     Gradients, residuals and results are float32 on one axis, codes are uint8 on one axis, all of
     them contiguous. No call allocates more than views.
@@ -44,7 +44,7 @@ class Compression(ABC):
     Attributes:
         name: Its name in COMPRESSIONS.
         word: Elements of a word.
-        step: What one code can deliver at most.
+        step: The largest value that one code delivers.
     """
 
     name: str
@@ -71,7 +71,7 @@ class Compression(ABC):
         return WORD_BYTES * self.words(elements)
 
     def encode(self, gradient: Array, residual: Array, code: Code) -> None:
-        """Take the gradient into the residual; write the code, take what it says off the residual.
+        """Add the gradient to the residual, write the code, and subtract the code's value from it.
 
         Args:
             gradient: n elements; they stay as they are.
@@ -79,30 +79,30 @@ class Compression(ABC):
             code: ``nbytes(n)`` bytes; all of them are written.
         """
         for elements, bytes_ in self._blocks(len(gradient)):
-            owed, part = residual[elements], code[bytes_]
-            np.add(owed, gradient[elements], out=owed)
-            self._choose(owed, len(part) * self._per_byte)
+            block, part = residual[elements], code[bytes_]
+            np.add(block, gradient[elements], out=block)
+            self._choose(block, len(part) * self._per_byte)
             index = self._bytes[: len(part)]
             self._pack(index)
             np.copyto(part, index, casting="unsafe")
-            np.subtract(owed, self._values(index, len(owed)), out=owed)
+            np.subtract(block, self._values(index, len(block)), out=block)
 
     def decode(self, code: Code, into: Array) -> None:
-        """Write what the code stands for. ``01`` is no code of ``2bit``: it becomes NaN."""
+        """Write the values of the codes. ``01`` is no code of ``2bit``: it becomes NaN."""
         for elements, bytes_ in self._blocks(len(into)):
             part = into[elements]
             np.copyto(part, self._decoded(code[bytes_], len(part)))
 
     def decode_add(self, code: Code, into: Array) -> None:
-        """Add what the code stands for, in float32."""
+        """Add the values of the codes, in float32."""
         for elements, bytes_ in self._blocks(len(into)):
             part = into[elements]
             np.add(part, self._decoded(code[bytes_], len(part)), out=part)
 
     def saturated(self, residual: Array) -> int:
-        """Count the elements that owe so much that gradients up to `step` cannot have led there.
+        """Count the residuals that are larger than gradients up to `step` can have made them.
 
-        Where gradients stay larger than that, the residual grows without bound. NaN counts too.
+        Where gradients stay larger than `step`, the residual grows without bound. NaN counts too.
         """
         low, high = self._bounds()
         count = 0
@@ -116,7 +116,7 @@ class Compression(ABC):
         return count
 
     def _blocks(self, count: int) -> Iterator[tuple[slice, slice]]:
-        """Give the elements of each block, and the bytes of their whole words."""
+        """Yield the elements of each block, and the bytes of their whole words."""
         for first in range(0, count, _BLOCK):
             last = min(first + _BLOCK, count)
             begin = first // self._per_byte
@@ -128,14 +128,14 @@ class Compression(ABC):
         return self._values(index, count)
 
     def _values(self, index: npt.NDArray[np.intp], count: int) -> Array:
-        """Return what the first ``count`` codes of these bytes stand for, in the scratch."""
+        """Return the values of the first ``count`` codes of these bytes, in the scratch."""
         rows = self._sent[: len(index)]
         # Any other mode would have numpy keep a copy of the result.
         np.take(self._table, index, axis=0, out=rows, mode="clip")
         return rows.reshape(-1)[:count]
 
     def _values_of_bytes(self) -> Array:
-        """Return a row for each byte: what its codes stand for, top bits first."""
+        """Return a row for each byte: the values of its codes, top bits first."""
         bits = 8 // self._per_byte
         shifts = range(8 - bits, -1, -bits)
         value_of = self._value_of_code()
@@ -144,19 +144,19 @@ class Compression(ABC):
 
     @abstractmethod
     def _value_of_code(self) -> tuple[float, ...]:
-        """Return what each code stands for."""
+        """Return the value of each code."""
 
     @abstractmethod
     def _bounds(self) -> tuple[float, float]:
-        """Return between what a residual stays while no gradient is larger than `step`."""
+        """Return the open interval of a residual while no gradient is larger than `step`."""
 
     @abstractmethod
-    def _choose(self, owed: Array, padded: int) -> None:
-        """Mark in the scratch what is sent of each element, and nothing from there to padded."""
+    def _choose(self, residuals: Array, padded: int) -> None:
+        """Set the flags of each element's code, and clear them from there to ``padded``."""
 
     @abstractmethod
     def _pack(self, out: npt.NDArray[np.intp]) -> None:
-        """Write the marks as bytes of code."""
+        """Write the flags as bytes of code."""
 
 
 class TwoBit(Compression):
@@ -177,15 +177,15 @@ class TwoBit(Compression):
     def _bounds(self) -> tuple[float, float]:
         return -self.threshold, self.threshold
 
-    def _choose(self, owed: Array, padded: int) -> None:
-        count = len(owed)
-        np.greater_equal(owed, self.threshold, out=self._above[:count])
-        np.less_equal(owed, -self.threshold, out=self._below[:count])
+    def _choose(self, residuals: Array, padded: int) -> None:
+        count = len(residuals)
+        np.greater_equal(residuals, self.threshold, out=self._above[:count])
+        np.less_equal(residuals, -self.threshold, out=self._below[:count])
         self._above[count:padded] = False
         self._below[count:padded] = False
 
     def _pack(self, out: npt.NDArray[np.intp]) -> None:
-        # Four marks are four bytes of one number. The factor moves code i to bits 30 - 2i of the
+        # Four flags are four bytes of one number. The factor moves code i to bits 30 - 2i of the
         # top byte; what it moves elsewhere meets nothing and hence carries nothing.
         gather = 1 << 30 | 1 << 20 | 1 << 10 | 1
         pluses, minuses = self._pluses[: len(out)], self._minuses[: len(out)]
@@ -205,26 +205,26 @@ class OneBit(Compression):
 
     def __init__(self, threshold: float = THRESHOLD) -> None:
         super().__init__(threshold)
-        self._marks = np.zeros(len(self._bytes), "<u8")
+        self._flags = np.zeros(len(self._bytes), "<u8")
 
     def _value_of_code(self) -> tuple[float, ...]:
         return -1.0, 1.0
 
     def _bounds(self) -> tuple[float, float]:
-        # What is sent at t + 1 leaves t, and that is not above t: the upper end is within.
+        # A residual of t + 1 becomes t, which is not above t: the upper end is within.
         return self.threshold - 1, float(np.nextafter(np.float32(self.threshold + 1), np.inf))
 
-    def _choose(self, owed: Array, padded: int) -> None:
-        np.greater(owed, self.threshold, out=self._above[: len(owed)])
-        self._above[len(owed) : padded] = False
+    def _choose(self, residuals: Array, padded: int) -> None:
+        np.greater(residuals, self.threshold, out=self._above[: len(residuals)])
+        self._above[len(residuals) : padded] = False
 
     def _pack(self, out: npt.NDArray[np.intp]) -> None:
-        # As with two bits: mark i of eight goes to bit 63 - i.
+        # As with two bits: flag i of eight goes to bit 63 - i.
         gather = sum(1 << 9 * place for place in range(8))
-        marks = self._marks[: len(out)]
-        np.multiply(self._above.view("<u8")[: len(out)], gather, out=marks)
-        np.right_shift(marks, 56, out=marks)
-        np.copyto(out, marks, casting="unsafe")
+        flags = self._flags[: len(out)]
+        np.multiply(self._above.view("<u8")[: len(out)], gather, out=flags)
+        np.right_shift(flags, 56, out=flags)
+        np.copyto(out, flags, casting="unsafe")
 
 
 COMPRESSIONS: dict[str, Callable[[float], Compression]] = {"2bit": TwoBit, "1bit": OneBit}
@@ -234,7 +234,7 @@ def make(name: str, threshold: float = THRESHOLD) -> Compression:
     """Return a compression by name, with scratch of its own.
 
     Raises:
-        KeyError: The name is none of COMPRESSIONS.
+        KeyError: There is no compression of that name in COMPRESSIONS.
         ValueError: The threshold is not above 0.
     """
     return COMPRESSIONS[name](threshold)

@@ -1,4 +1,4 @@
-"""What MXNet's measure.py says of a store: bandwidth, error and its log lines.
+"""The figures of MXNet's measure.py: bandwidth, error and its log lines.
 
 Its bandwidth counts what each device would send in the best allreduce, whatever the store really
 sends. Its error adds up the devices' and divides once, so that it grows with their number;
@@ -56,7 +56,7 @@ def error(distances: Sequence[float], reference: float) -> float:
 
 
 def mean_relative_error(distances: Sequence[float], reference: float) -> float:
-    """Return the error of a device, in the mean over devices."""
+    """Return the relative error of a device, as the mean over devices."""
     return error(distances, reference) / len(distances)
 
 

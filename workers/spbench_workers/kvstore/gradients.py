@@ -1,4 +1,4 @@
-"""Random gradients that every rank can make of every other: none is sent to be compared."""
+"""Random gradients by seed: every rank can make those of all others, so that none is sent."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import numpy as np
 from spbench_workers.kvstore.keys.arena import Array
 
 SeedFor = Callable[..., int]
-"""Makes a seed of words, the same on every rank."""
+"""A function that makes a seed of words, the same on every rank."""
 
 TIMED = 0
 """The draw that all timed rounds push, as measure.py does; others are numbered from 1."""
 
 
 class Gradients:
-    """Uniform numbers from -1 to 1 for each rank and key, as many draws of them as are wanted.
+    """Uniform random gradients from -1 to 1 for each rank, key and draw.
 
     Args:
         seed_for: Makes the seeds.

@@ -21,11 +21,12 @@ ADAM_RATE = 0.001
 BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
 
 _BLOCK = 1 << 15
-"""Elements that go through all steps of an update together: what stays in a core's cache."""
+"""Elements that go through all steps of an update together: as many as stay in a core's
+cache."""
 
 
 class Optimizer(Protocol):
-    """Keeps the state of one key, or of one shard of it."""
+    """An optimizer with the state of one key, or of one shard of it."""
 
     def update(self, weight: Array, gradient: Array) -> None:
         """Change the weight in place by a gradient, which stays as it is; nothing is allocated.
@@ -47,7 +48,7 @@ class Overwrite:
 
 
 class Sgd:
-    """Gradient descent, ``w -= rate * g``."""
+    """Stochastic gradient descent, ``w -= rate * g``."""
 
     def __init__(self, elements: int) -> None:
         self.elements = elements
@@ -130,6 +131,6 @@ def make(name: str, elements: int) -> Optimizer:
     """Return an optimizer for one key or shard of so many elements, its state all zeros.
 
     Raises:
-        KeyError: The name is none of OPTIMIZERS.
+        KeyError: There is no optimizer of that name in OPTIMIZERS.
     """
     return OPTIMIZERS[name](elements)

@@ -11,40 +11,42 @@ from spbench_workers.kvstore.gradients import TIMED, Gradients
 from spbench_workers.kvstore.rounds import RoundGroup, measure
 from spbench_workers.kvstore.store import fault_injection
 from spbench_workers.kvstore.store.opening import StorePart, open_part, open_ranks
-from spbench_workers.kvstore.verification.comparison import Errors, Judge
+from spbench_workers.kvstore.verification.comparison import Errors, StoreComparison
 from spbench_workers.kvstore.verification.finding import WorstDifference
-from spbench_workers.kvstore.verification.residual_check import Conservation
+from spbench_workers.kvstore.verification.residual_check import ResidualCheck
 
 _CLOSING = (1, 2)
-"""Draws of the last two rounds: where a value is a round late, it is the first one's."""
+"""Draws of the last two rounds: a value that is a round late shows as the first one's."""
 
 
 class PushPull:
-    """One case on one rank: its rounds, and what was found of them.
+    """One case on one rank: its rounds, and the findings of its checks.
 
     Args:
         context: The case.
-        case: What it comes to.
+        case: Its arrays, roles and places of keys.
         part: This rank's part in the store.
 
     Attributes:
-        result: What comparisons of the timed rounds found.
-        protocol: What those of the closing rounds found, and servers of the order of messages.
+        result: The worst difference in the timed rounds.
+        protocol: The worst difference in the closing rounds, or a violation of the protocol.
         identical: Whether this rank held the same bits as rank 0.
-        errors: How far devices were off in the last comparison of timed rounds.
+        errors: The devices' errors in the last comparison of timed rounds.
     """
 
     def __init__(self, context: Context, case: StoreCase, part: StorePart) -> None:
         self._context, self._case, self._part = context, case, part
         self._gradients = Gradients(context.seed_for, case.elements)
-        values, shelves = part.memory.values, part.shelves
-        self._judge = Judge(context.world.comm, case, self._gradients, values, shelves)
+        values, shards = part.memory.values, part.shards
+        self._comparison = StoreComparison(
+            context.world.comm, case, self._gradients, values, shards
+        )
         self._round = part.store.round
         if not part.serves:
             self._round = fault_injection.spoil_round(context, part.store.round, part.memory)
         self._uncompared = 0
         self.result, self.protocol = WorstDifference(), WorstDifference()
-        self.identical = self._judge.identical
+        self.identical = self._comparison.identical
         self.errors = Errors(0.0, 0.0)
 
     def time(self) -> list[float]:
@@ -58,21 +60,23 @@ class PushPull:
     def close(self) -> None:
         """Run the closing rounds and compare after the last one."""
         part, context = self._part, self._context
-        law = Conservation(self._case, context.world.rank, part.store.pushes, self._gradients)
+        residuals = ResidualCheck(
+            self._case, context.world.rank, part.store.pushes, self._gradients
+        )
         for draw in _CLOSING:
             self._fill(draw)
             context.world.comm.Barrier()
             self._round()
             context.world.comm.Barrier()
-            law.follow(draw)
+            residuals.follow(draw)
             if draw != _CLOSING[-1]:
-                self._judge.follow(draw, 1)
+                self._comparison.follow(draw, 1)
         self._compare(_CLOSING[-1], 1, self.protocol, "the closing rounds")
-        law.check(self.protocol)
-        disorders = [shelf.disorder for shelf in part.shelves if shelf.disorder]
-        if disorders:
+        residuals.check(self.protocol)
+        violations = [shard.violation for shard in part.shards if shard.violation]
+        if violations:
             # It says more than the wrong value that it leads to.
-            self.protocol = WorstDifference(float(len(disorders)), 0.0, disorders[0])
+            self.protocol = WorstDifference(float(len(violations)), 0.0, violations[0])
 
     def _fill(self, draw: int) -> None:
         """Write this device's gradients; the weights stay as they are."""
@@ -84,7 +88,7 @@ class PushPull:
             self._part.memory.put()
 
     def _tell(self, group: RoundGroup) -> None:
-        """Compare, if the case asks for it, and say measure.py's line."""
+        """Compare the values, if the case asks for it, and print measure.py's line."""
         self._uncompared += group.rounds
         tested = self._context.params["test_results"]
         if tested:
@@ -102,7 +106,7 @@ class PushPull:
         self._context.world.comm.Barrier()
         self._part.store.settle()
         self._part.memory.fetch()
-        errors = self._judge.compare(draw, rounds, finding, when, tell)
+        errors = self._comparison.compare(draw, rounds, finding, when, tell)
         tell(1, 1)
         return errors
 

@@ -30,25 +30,25 @@ _LIMIT_ROUNDS = 5
 
 
 def say_size(context: Context, case: StoreCase) -> None:
-    """Say measure.py's first line."""
+    """Print measure.py's first line."""
     context.say(figures.size_line(len(case.elements), case.total_mb))
 
 
 def say_group(context: Context, case: StoreCase, group: RoundGroup, errors: Errors | None) -> None:
-    """Say measure.py's line of some rounds; without errors they were not compared."""
+    """Print measure.py's line of some rounds; without errors they were not compared."""
     rate = figures.bandwidth_gb_s(case.total_mb, case.roles.devices, group.seconds)
     error = -1.0 if errors is None else errors.error
     context.say(figures.batch_line(group.batch, group.seconds, rate, error))
 
 
 def give_figures(context: Context, case: StoreCase, times: Sequence[float], errors: Errors) -> None:
-    """Give measure.py's figures of the whole case, and the error of a device in the mean.
+    """Report measure.py's figures of the whole case, and the mean relative error of a device.
 
     Args:
         context: The case.
-        case: What it comes to.
+        case: Its arrays, roles and places of keys.
         times: The rounds' times in ms, each its slowest rank's.
-        errors: How far the devices were off in the end.
+        errors: The devices' errors in the last comparison.
     """
     if context.world.rank != 0:
         return
@@ -60,8 +60,8 @@ def give_figures(context: Context, case: StoreCase, times: Sequence[float], erro
     context.metric("num_arrays", len(case.elements))
     context.metric("total_mb", case.total_mb)
     context.say(f"mean relative error {errors.mean_relative:.3g}")
-    if case.homes and case.store.on_device:
-        imbalance = merge_devices.imbalance(case.homes, case.elements, case.roles.devices)
+    if case.merge_devices and case.store.on_device:
+        imbalance = merge_devices.imbalance(case.merge_devices, case.elements, case.roles.devices)
         context.metric("home_imbalance", imbalance)
         context.say(f"fullest home {imbalance:.2f} times the mean")
     if case.slots:
@@ -71,7 +71,7 @@ def give_figures(context: Context, case: StoreCase, times: Sequence[float], erro
 
 
 def give_traffic(context: Context, store: Store, times: Sequence[float]) -> None:
-    """Give what ranks send in a round, as they hand it to MPI. All ranks must call it.
+    """Report the traffic of a round, as ranks hand it to MPI. All ranks must call it.
 
     Args:
         context: The case.
@@ -95,7 +95,7 @@ def give_traffic(context: Context, store: Store, times: Sequence[float]) -> None
 
 
 def give_compression(context: Context, case: StoreCase, store: Store) -> None:
-    """Give what compression saves and what it owes. All ranks must call it."""
+    """Report compression ratio and share of saturated residuals. All ranks must call it."""
     pushes = [push for push in store.pushes if isinstance(push, CompressedPush)]
     compression = case.compression()
     if compression is None:
@@ -113,9 +113,9 @@ def give_compression(context: Context, case: StoreCase, store: Store) -> None:
 
 
 def give_limits(context: Context, case: StoreCase, memory: StoreMemory) -> None:
-    """Give what a round could take at best, and what one allreduce takes. All ranks must call it.
+    """Report the limit of a round, and the time of one allreduce. All ranks must call it.
 
-    It overwrites what was pulled.
+    It overwrites the pulled values.
     """
     comm = context.world.comm
     serves = case.is_server(context.world.rank)
@@ -157,8 +157,8 @@ class _Limits:
         copy: Copies of all arrays.
         what: The same in words.
         allreduce: One allreduce of all arrays.
-        by: What makes it, in words.
-        free: Gives back what it holds. All devices must call it.
+        by: The library or algorithm that makes it, in words.
+        free: Frees what the allreduce holds. All devices must call it.
     """
 
     copy: Callable[[], object]

@@ -1,4 +1,4 @@
-"""The timed rounds of a case: batch 0 is dropped, the others are told in groups."""
+"""The timed rounds of a case: batch 0 is dropped, the others are reported in groups."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from spbench_workers.timing import MAX_BATCH, time_batch
 
 @dataclass(frozen=True, slots=True)
 class RoundGroup:
-    """Rounds that are told together.
+    """Rounds that are reported together.
 
     Attributes:
         batch: The last of them; 0 is the one that is dropped.
-        rounds: How many they are.
+        rounds: The number of rounds.
         seconds: The mean time of one, each as long as its slowest rank's.
     """
 
@@ -36,13 +36,13 @@ def measure(
     """Run batch 0 and the timed ones; return their times in ms, each the slowest rank's.
 
     Ranks begin each group together, and go through it in batches as `timing.measure` has them.
-    All rounds are told: where ``disp_batches`` does not divide ``num_batches``, the last group is
-    shorter.
+    All rounds are reported: where ``disp_batches`` does not divide ``num_batches``, the last group
+    is shorter.
 
     Args:
         context: The case; ``num_batches`` and ``disp_batches`` say how many rounds.
-        round_: One round. It returns when its work is done.
-        tell: What is done between groups, by all ranks; it takes no timed rounds' time.
+        round_: Runs one round, and returns when its work is done.
+        tell: Called after each group, by all ranks, outside the timed rounds.
     """
     total, every = context.params["num_batches"], context.params["disp_batches"]
     seconds = _first(context, round_)

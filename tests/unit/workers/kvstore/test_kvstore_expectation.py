@@ -14,7 +14,7 @@ from spbench_workers.kvstore.keys.sharding import PULL, PUSH, slots_on
 from spbench_workers.kvstore.store.pushes import CompressedPush, summing
 from spbench_workers.kvstore.verification.expectation import KeyExpectation
 from spbench_workers.kvstore.verification.finding import WorstDifference
-from spbench_workers.kvstore.verification.residual_check import Conservation
+from spbench_workers.kvstore.verification.residual_check import ResidualCheck
 
 ELEMENTS = (5, 1, 64, 0, 33)
 
@@ -47,13 +47,13 @@ def test_gradients_are_uniform_and_their_own(gradients):
     assert (gradients.of(1, 2, 1) == gradients.of(1, 2, 1)).all()
 
 
-def test_order_homes_and_slots(make):
+def test_order_merge_devices_and_slots(make):
     case = make(
         kv_store="dist_device_sync", num_workers=2, gpus=2, num_servers=2, bigarray_bound=40
     )
     assert list(case.order) == [4, 3, 2, 1, 0]
-    assert case.homes[2] != case.homes[4]
-    assert case.leads_of(2) == [case.homes[2], 2 + case.homes[2]]
+    assert case.merge_devices[2] != case.merge_devices[4]
+    assert case.clients_of(2) == [case.merge_devices[2], 2 + case.merge_devices[2]]
     kept = [slots_on(case.slots, server) for server in (0, 1)]
     assert all([slot.index for slot in slots] == [*range(len(slots))] for slots in kept)
     assert sorted(slot.key for slots in kept for slot in slots) == [0, 1, 2, 2, 3, 4]
@@ -61,7 +61,7 @@ def test_order_homes_and_slots(make):
     tags = {slot.tag(kind) for slot in kept[0] for kind in (PUSH, PULL)}
     assert len(tags) == 2 * len(kept[0])
     assert list(make(kv_store="local", priority="ascending").order) == [0, 1, 2, 3, 4]
-    assert make(kv_store="local", gpus=3).homes == [0] * 5
+    assert make(kv_store="local", gpus=3).merge_devices == [0] * 5
 
 
 @pytest.mark.parametrize("rounds", [1, 4])
@@ -131,7 +131,7 @@ def law(make, gradients, tamper=lambda push: None):
     case = make(gc_type="2bit", gpus=2)
     push = CompressedPush(2, 0, gradients.of(1, 2, 0).copy(), case.compression())
     push.prepare()
-    followed = Conservation(case, 1, [push], gradients)
+    followed = ResidualCheck(case, 1, [push], gradients)
     for draw in (1, 2):
         gradients.fill(1, 2, draw, push.gradient)
         push.prepare()

@@ -1,1 +1,1 @@
-"""Keys of a store: where each lies in memory, in buckets, on devices and on servers."""
+"""Keys of a store: their memory, buckets, merge devices and shards on servers."""

@@ -1,4 +1,4 @@
-"""Arrays of many keys in one block of memory, so that neighbours can travel as one message."""
+"""Arrays of many keys in one block of memory, so that neighbours can be sent as one message."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ Array = npt.NDArray[np.float32]
 
 
 class Arena:
-    """float32 arrays of the host, one after another in key order, zeros at first.
+    """Float32 arrays of all keys on the host, one after another in key order, zeros at first.
 
     Args:
         elements: Elements of each key.
-        pinned: Whether a GPU copies from and to it.
+        pinned: Whether the memory is pinned, for copies from and to a GPU.
         memory: The memory to use, zeros; its own by default.
 
     Attributes:
-        tensor: All of them, on one axis.
-        flat: The same memory, as numpy has it.
-        views: One key each: slices of ``flat``.
-        bounds: Where each key begins, and at the end the elements of all.
+        tensor: All arrays, on one axis.
+        flat: The same memory as a numpy array.
+        views: The array of each key: slices of ``flat``.
+        bounds: The first element of each key, and at the end the number of all elements.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Buckets: neighbouring keys that travel as one message, since they lie side by side in memory."""
+"""Buckets: neighbouring keys that are sent as one message, as they are adjacent in memory."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from itertools import accumulate
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """Elements ``first`` up to ``last`` of the arena in which all keys lie, in key order.
+    """A bucket: elements ``first`` up to ``last`` of the arena of all keys, in key order.
 
     Attributes:
         first: The first element.
         last: One beyond the last.
-        keys: The keys that have elements in it, or lie whole in it.
+        keys: The keys that have elements in it, and keys without elements within it.
     """
 
     first: int
@@ -29,7 +29,7 @@ class Bucket:
 
 
 def offsets(elements: Sequence[int]) -> list[int]:
-    """Return where each key begins in the arena, and at the end the elements of all."""
+    """Return the first element of each key in the arena, and at the end the number of all."""
     return [0, *accumulate(elements)]
 
 
@@ -48,9 +48,9 @@ def buckets(
 
     Args:
         elements: Elements of each key, in key order.
-        bucket_bytes: The most bytes of a bucket; 0 gives each key its own, None one to all.
-        backward: From the last key to the first, the order in which a backward pass has them done.
-        split: Whether a bucket is filled up with a part of a key; else keys stay whole.
+        bucket_bytes: The most bytes of a bucket; 0 for a bucket per key, None for one of all keys.
+        backward: From the last key to the first, the order in which a backward pass makes them.
+        split: Whether a bucket may hold a part of a key; else keys stay whole.
         itemsize: Bytes of an element.
 
     Raises:

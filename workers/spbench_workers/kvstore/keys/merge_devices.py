@@ -1,4 +1,4 @@
-"""Merge devices of keys (MXNet's comm.h): where a key is summed, and how evenly keys lie."""
+"""Merge devices of keys (MXNet's comm.h): the device on which a key is summed; load balance."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def largest_first(sizes: Sequence[int], places: int) -> list[int]:
 
 
 def loads_of(sizes: Sequence[int], chosen: Sequence[int], places: int) -> list[int]:
-    """Return what each place holds: the sum of the sizes that chose it."""
+    """Return the load of each place: the sum of the sizes that are assigned to it."""
     loads = [0] * places
     for size, place in zip(sizes, chosen, strict=True):
         loads[place] += size
@@ -36,10 +36,10 @@ def max_over_mean(loads: Sequence[int]) -> float:
 
 
 def assign(elements: Sequence[int], devices: int) -> list[int]:
-    """Return each key's home among the devices of a worker, as MXNet's ``device`` store does.
+    """Return each key's merge device among a worker's, as MXNet's ``device`` store has it.
 
     Keys go by size, largest first, each to the least loaded device. None is ever split, so that
-    one large array may keep its home busy while the others wait.
+    one large array may keep its merge device busy while the others wait.
 
     Args:
         elements: Elements of each key, in key order.
@@ -49,5 +49,5 @@ def assign(elements: Sequence[int], devices: int) -> list[int]:
 
 
 def imbalance(chosen: Sequence[int], elements: Sequence[int], devices: int) -> float:
-    """Return the load of the busiest home over the mean of all devices; 1.0 is even."""
+    """Return the load of the fullest merge device over the mean of all devices; 1.0 is even."""
     return max_over_mean(loads_of(elements, chosen, devices))

@@ -1,4 +1,4 @@
-"""Shards of keys on servers, and the tags of the messages about them."""
+"""Sharding of keys over servers, and the message tags of shards."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PRIME = 9973
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """Elements ``first`` up to ``last`` of a key, and the ``server`` that keeps them."""
+    """A shard: elements ``first`` up to ``last`` of a key, and the ``server`` that keeps them."""
 
     server: int
     first: int
@@ -29,7 +29,7 @@ class Shard:
 
 
 Shards = list[list[Shard]]
-"""By key, its shards in the order of their elements; they cover it without a gap."""
+"""The shards of each key, in the order of their elements; they cover it without a gap."""
 
 
 def shards(
@@ -40,7 +40,7 @@ def shards(
     *,
     word: int = 1,
 ) -> Shards:
-    """Return the shards of each key; every rank comes to the same.
+    """Return the shards of each key, the same on every rank.
 
     Args:
         elements: Elements of each key, in key order.
@@ -51,7 +51,7 @@ def shards(
             words are split as elements else are, and the last shard takes the rest.
 
     Raises:
-        KeyError: The scheme is none of SCHEMES.
+        KeyError: There is no scheme of that name in SCHEMES.
     """
     return SCHEMES[scheme](elements, servers, bigarray_bound, word)
 
@@ -67,19 +67,19 @@ def imbalance(shards_of_keys: Shards, servers: int) -> float:
     return max_over_mean(server_loads(shards_of_keys, servers))
 
 
-def _hashed(elements: Sequence[int], servers: int, bound: int, word: int) -> Shards:
+def _by_hash(elements: Sequence[int], servers: int, bound: int, word: int) -> Shards:
     empty = [0] * servers
     return [
-        [Shard(key * _PRIME % servers, 0, count)] if count < bound else _poured(count, empty, word)
+        [Shard(key * _PRIME % servers, 0, count)] if count < bound else _split(count, empty, word)
         for key, count in enumerate(elements)
     ]
 
 
 def _balanced(elements: Sequence[int], servers: int, bound: int, word: int) -> Shards:
-    """Spread what is small, largest first, then pour the others where least is.
+    """Assign small arrays, largest first, then split the others over the least loaded servers.
 
-    An array that is larger than a server's fair share is no small one, whatever the bound. On a
-    few keys the hash may by luck be more even: then that is taken.
+    An array that is larger than a server's fair share is split, whatever the bound. On a few keys
+    the hash may by chance be more even: then it is taken.
     """
     total = sum(elements)
     small = [
@@ -87,24 +87,24 @@ def _balanced(elements: Sequence[int], servers: int, bound: int, word: int) -> S
     ]
     chosen = largest_first([elements[key] for key in small], servers)
     loads = loads_of([elements[key] for key in small], chosen, servers)
-    home = dict(zip(small, chosen, strict=True))
+    chosen_server = dict(zip(small, chosen, strict=True))
     spread: Shards = []
     for key, count in enumerate(elements):
-        if key in home:
-            spread.append([Shard(home[key], 0, count)])
+        if key in chosen_server:
+            spread.append([Shard(chosen_server[key], 0, count)])
         else:
-            spread.append(_poured(count, loads, word))
+            spread.append(_split(count, loads, word))
             for shard in spread[-1]:
                 loads[shard.server] += shard.count
-    hashed = _hashed(elements, servers, bound, word)
+    hashed = _by_hash(elements, servers, bound, word)
     return min(spread, hashed, key=lambda candidate: imbalance(candidate, servers))
 
 
-def _poured(count: int, loads: Sequence[int], word: int) -> list[Shard]:
-    """Cut a key, between words, so that it fills the least loaded servers up to one level.
+def _split(count: int, loads: Sequence[int], word: int) -> list[Shard]:
+    """Split a key, between words, so that it fills the least loaded servers up to one level.
 
-    Onto equal loads that is a shard a server, as MXNet cuts it. A server that would get no word
-    has no shard.
+    With equal loads that is a shard on each server, as MXNet splits it. A server that would get no
+    word has no shard.
     """
     padded = -(-count // word) * word
     order = sorted(range(len(loads)), key=loads.__getitem__)
@@ -112,10 +112,10 @@ def _poured(count: int, loads: Sequence[int], word: int) -> list[Shard]:
     filled = max(n for n in range(1, len(loads) + 1) if _reaches(padded, by_load[:n]))
     level = padded + sum(by_load[:filled])  # times the servers that are filled
     servers = sorted(order[:filled])
-    cuts, poured = [0], 0
+    cuts, assigned = [0], 0
     for server in servers:
-        poured += level - filled * loads[server]
-        cuts.append(min(count, word * _rounded(poured, filled * word)))
+        assigned += level - filled * loads[server]
+        cuts.append(min(count, word * _rounded(assigned, filled * word)))
     pieces = zip(servers, pairwise(cuts), strict=True)
     return [Shard(server, first, last) for server, (first, last) in pieces if last > first]
 
@@ -131,13 +131,13 @@ def _rounded(numerator: int, denominator: int) -> int:
 
 
 SCHEMES: dict[str, Callable[[Sequence[int], int, int, int], Shards]] = {
-    "hash": _hashed,
+    "hash": _by_hash,
     "balanced": _balanced,
 }
 
 
 PUSH, PULL = 0, 1
-"""To a server: a gradient; the wish for a value. From it: that a push is done; the value."""
+"""Kinds of messages: to a server a gradient or a pull request, from it an ack or a value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,12 +156,12 @@ class Slot:
         return self.last - self.first
 
     def tag(self, kind: int) -> int:
-        """Return the tag of a message about it: PUSH or PULL."""
+        """Return the tag of its messages of a kind, PUSH or PULL."""
         return 2 * self.index + kind
 
 
 def slots_of(shards: Shards, servers: int) -> list[list[Slot]]:
-    """Return the slots of each key. Every rank comes to the same."""
+    """Return the slots of each key, the same on every rank."""
     counts = [0] * servers
     slots: list[list[Slot]] = []
     for key, shards_of_key in enumerate(shards):

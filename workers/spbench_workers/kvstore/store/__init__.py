@@ -1,1 +1,1 @@
-"""The stores: on devices, on servers, by allreduce."""
+"""Key-value stores of gradients: on devices, on parameter servers, or by allreduce."""

@@ -1,4 +1,4 @@
-"""The store ``allreduce``: no home and no server, every device has each sum and its optimizer."""
+"""The store ``allreduce``: no merge device, no server; each device has all sums and optimizers."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from spbench_workers.kvstore.store.pushes import Push
 
 
 class AllreduceStore:
-    """Sums bucket by bucket, straight from where gradients lie to where sums go.
+    """Allreduces of buckets of keys, from the gradients' memory to that of the sums.
 
     Args:
-        buckets: What travels together, in the order in which it goes.
-        open_: Opens the reduction of a bucket to its part of the sums.
-        sums: Where the sums go.
-        values: Where this device gets the sums or, with an optimizer, the weights.
-        optimizer: What each device does with a sum; with ``none`` sums and values are the same.
+        buckets: The buckets, in the order in which they are reduced.
+        open_: Opens the allreduce of a bucket to its part of the sums.
+        sums: Memory for the sums.
+        values: Memory for the sums or, with an optimizer, for the weights.
+        optimizer: The optimizer of each device; with ``none`` sums and values are the same.
     """
 
     pushes: Sequence[Push] = ()
@@ -62,7 +62,7 @@ class AllreduceStore:
 
 
 def _sent(reductions: Sequence[Reduction], sizes: Sequence[int]) -> Sent:
-    """Return what the algorithms count; of one that does not, what it is handed."""
+    """Return the traffic that the algorithms count; where one does not, the bytes handed to it."""
     traffics = [reduction.traffic for reduction in reductions]
     counted = [
         (size, 1) if traffic is None else (traffic.bytes, traffic.messages)

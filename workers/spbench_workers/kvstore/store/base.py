@@ -1,4 +1,4 @@
-"""What every store looks like to those who run it."""
+"""The interface of every store, and its traffic."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from spbench_workers.kvstore.store.pushes import Push
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """What one rank sends in a round.
+    """The traffic of one rank in a round: what it sends.
 
     Attributes:
-        bytes: Bytes, and ``messages`` their messages.
+        bytes: Bytes that it sends.
+        messages: Messages that it sends.
     """
 
     bytes: int
@@ -26,20 +27,20 @@ class Store(Protocol):
 
     @property
     def sent(self) -> Sent:
-        """What this rank sends in a round, as it hands it to MPI."""
+        """The traffic of this rank in a round, as it hands it to MPI."""
 
     @property
     def pushes(self) -> Sequence[Push]:
-        """What this rank pushes where it may be compressed; nothing on a server."""
+        """The pushes of this rank that may be compressed; none on a server."""
 
     def round(self) -> None:
         """Push all keys, pull all keys; on a server answer one round of all workers."""
 
     def settle(self) -> None:
-        """Bring every rank what all rounds so far have led to; it never counts as time.
+        """Pull the values after all rounds so far; it is not timed.
 
-        In a synchronous store a round has done so.
+        In a synchronous store a round has done so, and nothing is left to do.
         """
 
     def free(self) -> None:
-        """Give back what MPI holds. All ranks must call it."""
+        """Free the requests and windows of MPI. All ranks must call it."""

@@ -1,4 +1,4 @@
-"""The stores ``local`` and ``device``: no server, each key is summed by one device, its home."""
+"""The stores ``local`` and ``device``: no server; each key is summed on its merge device."""
 
 from __future__ import annotations
 
@@ -14,25 +14,26 @@ from spbench_workers.kvstore.store.reduce_broadcast import ReduceBroadcast
 
 
 class DeviceStore:
-    """Gradients go to their key's home, are summed there, and copies of the value come back.
+    """A reduction of gradients to merge devices, an optimizer there, and a broadcast of the values.
 
-    With every key at home on device 0 it is ``local``: n arrays go up to one host and n come down.
-    A home keeps the value in its own pulled array, which no other part of the round writes to.
+    With device 0 as the merge device of every key it is ``local``: n arrays are sent to one host
+    and n come back. A merge device keeps the value in its own pulled array, which no other part of
+    the round writes to.
 
     Args:
         comm: The devices.
-        homes: The home of each key.
+        merge_devices: The merge device of each key.
         order: The keys in the order in which they go.
-        gradients: What this device gives.
-        values: What it gets.
-        optimizer: What a home does with a sum; ``none`` keeps the sum itself.
-        compression: How pushes travel.
+        gradients: This device's gradients.
+        values: Memory for the values that it pulls.
+        optimizer: The optimizer of a merge device; ``none`` keeps the sum itself.
+        compression: The compression of pushes; None pushes float32.
     """
 
     def __init__(
         self,
         comm: MPI.Intracomm,
-        homes: Sequence[int],
+        merge_devices: Sequence[int],
         order: Sequence[int],
         gradients: Arena,
         values: Arena,
@@ -40,32 +41,32 @@ class DeviceStore:
         compression: Compression | None,
     ) -> None:
         elements = [len(view) for view in gradients.views]
-        mine = [key for key in order if homes[key] == comm.rank]
+        mine = [key for key in order if merge_devices[key] == comm.rank]
         self._values = values.views
         self._totals = values.views if optimizer == "none" else empty_views(elements, mine)
         self._optimizers = {
             key: optimizers.make(optimizer, elements[key]) for key in mine if optimizer != "none"
         }
-        self._gathering = ReduceBroadcast(
-            comm, homes, order, gradients.views, self._totals, values.views, compression
+        self._devices = ReduceBroadcast(
+            comm, merge_devices, order, gradients.views, self._totals, values.views, compression
         )
-        self.pushes = self._gathering.pushes
-        self.sent = Sent(*self._gathering.sent)
+        self.pushes = self._devices.pushes
+        self.sent = Sent(*self._devices.sent)
 
     def round(self) -> None:
-        gathering = self._gathering
-        gathering.begin()
-        for key in gathering.away:
-            gathering.push(key)
-        for key in gathering.home:
-            gathering.collect(key)
+        devices = self._devices
+        devices.begin()
+        for key in devices.others:
+            devices.push(key)
+        for key in devices.merged:
+            devices.reduce(key)
             if self._optimizers:
                 self._optimizers[key].update(self._values[key], self._totals[key])
-            gathering.spread(key)
-        gathering.finish()
+            devices.broadcast(key)
+        devices.finish()
 
     def settle(self) -> None:
         pass
 
     def free(self) -> None:
-        self._gathering.free()
+        self._devices.free()

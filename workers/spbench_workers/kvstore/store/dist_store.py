@@ -1,4 +1,4 @@
-"""The ``dist`` stores on a device: its worker's arrays are summed, and servers keep the values."""
+"""The ``dist`` stores on a device: a worker's gradients are summed, and servers keep the values."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from spbench_workers.kvstore.store.server_client import ServerClient
 
 
 class DistStore:
-    """A worker's devices bring each key to its home; the home pushes, pulls and spreads it.
+    """A reduction to merge devices, which push to the servers, pull, and broadcast the values.
 
     Args:
         comm: All ranks of the job.
         worker: The devices of this rank's worker.
-        homes: The home of each key among them: all on device 0, or dealt out.
+        merge_devices: The merge device of each key among them: device 0 for all, or spread out.
         servers: The rank of each server.
         slots: The slots of each key.
         order: The keys in the order in which they go.
-        gradients: What this device gives.
-        values: What it gets.
-        compression: How pushes travel to the servers.
-        asynchronous: Whether a round does not bring what other workers pushed in it.
+        gradients: This device's gradients.
+        values: Memory for the values that it pulls.
+        compression: The compression of pushes to the servers; None pushes float32.
+        asynchronous: Whether a pull does not wait for the round's pushes of other workers.
     """
 
     def __init__(
         self,
         comm: MPI.Intracomm,
         worker: MPI.Intracomm,
-        homes: Sequence[int],
+        merge_devices: Sequence[int],
         servers: Sequence[int],
         slots: Sequence[Sequence[Slot]],
         order: Sequence[int],
@@ -44,46 +44,46 @@ class DistStore:
         asynchronous: bool,
     ) -> None:
         self._asynchronous = asynchronous
-        mine = [key for key in order if homes[key] == worker.rank]
+        mine = [key for key in order if merge_devices[key] == worker.rank]
         elements = [len(view) for view in gradients.views]
         totals = gradients.views if worker.size == 1 else empty_views(elements, mine)
-        self._gathering = ReduceBroadcast(
-            worker, homes, order, gradients.views, totals, values.views
+        self._devices = ReduceBroadcast(
+            worker, merge_devices, order, gradients.views, totals, values.views
         )
-        self._uplink = ServerClient(
+        self._servers = ServerClient(
             comm, servers, [slots[key] for key in mine], totals, values.views, compression
         )
-        self.pushes = self._uplink.pushes
-        both = zip(self._gathering.sent, self._uplink.sent, strict=True)
+        self.pushes = self._servers.pushes
+        both = zip(self._devices.sent, self._servers.sent, strict=True)
         self.sent = Sent(*(inside + outside for inside, outside in both))
 
     def round(self) -> None:
-        gathering, uplink = self._gathering, self._uplink
-        gathering.begin()
-        uplink.begin()
-        for key in gathering.away:
-            gathering.push(key)
-        for key in gathering.home:
-            gathering.collect(key)
-            uplink.push(key)
+        devices, servers = self._devices, self._servers
+        devices.begin()
+        servers.begin()
+        for key in devices.others:
+            devices.push(key)
+        for key in devices.merged:
+            devices.reduce(key)
+            servers.push(key)
         self._pull()
 
     def settle(self) -> None:
         if self._asynchronous:
-            self._gathering.begin_values()
-            self._uplink.begin_answers()
+            self._devices.begin_values()
+            self._servers.begin_answers()
             self._pull()
 
     def free(self) -> None:
-        self._gathering.free()
-        self._uplink.free()
+        self._devices.free()
+        self._servers.free()
 
     def _pull(self) -> None:
-        gathering, uplink = self._gathering, self._uplink
-        for key in gathering.home:
-            uplink.ask(key)
-        for key in gathering.home:
-            uplink.take(key)
-            gathering.spread(key)
-        uplink.finish()
-        gathering.finish()
+        devices, servers = self._devices, self._servers
+        for key in devices.merged:
+            servers.ask(key)
+        for key in devices.merged:
+            servers.take(key)
+            devices.broadcast(key)
+        servers.finish()
+        devices.finish()

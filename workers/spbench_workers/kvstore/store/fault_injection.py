@@ -1,7 +1,7 @@
-"""Rounds that go wrong on purpose on the last rank, to show that the checks notice.
+"""Fault injection on the last rank, to show that the checks notice.
 
 A device loses or doubles its push of one key, or pulls a wrong number; a server does so with one
-of the shards that it keeps, where every device sees it.
+of its shards, where every device sees it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,11 @@ LOST, DOUBLED, WRONG = "lost-push", "double-push", "wrong-element"
 
 
 def spoil_gradients(context: Context, gradients: Sequence[Array]) -> None:
-    """Change what this device pushes, where ``--inject`` asks it to."""
+    """Change the gradients that this device pushes, where ``--inject`` asks for it.
+
+    Raises:
+        NothingToSpoilError: The device is to lose or double a push, and holds no element.
+    """
     if context.planted(LOST):
         _largest(context, LOST, gradients).fill(0.0)
     elif context.planted(DOUBLED):
@@ -35,7 +39,11 @@ def spoil_gradients(context: Context, gradients: Sequence[Array]) -> None:
 def spoil_round(
     context: Context, round_: Callable[[], None], memory: StoreMemory
 ) -> Callable[[], None]:
-    """Return a round in which this device pulls a wrong number, where ``--inject`` asks for it."""
+    """Return a round in which this device pulls a wrong number, where ``--inject`` asks for it.
+
+    Raises:
+        NothingToSpoilError: The device is to pull a wrong number, and holds no element.
+    """
     if not context.planted(WRONG):
         return round_
     if not memory.got.numel():
@@ -50,10 +58,10 @@ def spoil_round(
 
 
 def spoiled_slot(context: Context, slots: Sequence[Slot]) -> Slot | None:
-    """Return the shard that this server is to spoil; None where it is to spoil none.
+    """Return the shard in which this server is to have a fault; None without a fault.
 
     Raises:
-        NothingToSpoilError: It is to, and keeps no element.
+        NothingToSpoilError: The server is to have a fault, and keeps no element.
     """
     fault = next((name for name in SYNC if context.planted(name)), None)
     if fault is None:
@@ -65,12 +73,12 @@ def spoiled_slot(context: Context, slots: Sequence[Slot]) -> Slot | None:
 
 
 def planted_in(context: Context, kinds: Mapping[str, type[_Kind]]) -> type[_Kind]:
-    """Return the shelf with the fault that is planted: of SYNC or ASYNC."""
+    """Return the class of shard with the fault that is injected, out of SYNC or ASYNC."""
     return next(kind for fault, kind in kinds.items() if context.planted(fault))
 
 
 def _largest(context: Context, fault: str, views: Sequence[Array]) -> Array:
-    """Return the largest array: of a single number an optimizer may make the same as before."""
+    """Return the largest array: an optimizer may hide a fault in a single number."""
     largest = max(views, key=len)
     if not len(largest):
         raise _nothing(context, fault)
@@ -85,7 +93,7 @@ def _nothing(context: Context, fault: str) -> NothingToSpoilError:
 
 
 class _LosingSync(SyncServerShard):
-    """The first push of a round comes, and is not added."""
+    """A shard that receives the first push of a round and does not add it."""
 
     def _take(self, worker: int, *, first: bool) -> None:
         super()._take(worker, first=first)
@@ -94,7 +102,7 @@ class _LosingSync(SyncServerShard):
 
 
 class _DoublingSync(SyncServerShard):
-    """The first push of a round comes twice."""
+    """A shard that adds the first push of a round twice."""
 
     def _take(self, worker: int, *, first: bool) -> None:
         super()._take(worker, first=first)
@@ -104,7 +112,7 @@ class _DoublingSync(SyncServerShard):
 
 
 class _WrongSync(SyncServerShard):
-    """A number of the value is wrong."""
+    """A shard with one wrong number in its value."""
 
     def _complete(self) -> None:
         super()._complete()
@@ -112,14 +120,14 @@ class _WrongSync(SyncServerShard):
 
 
 class _LosingAsync(AsyncServerShard):
-    """No push changes the value."""
+    """A shard whose value no push changes."""
 
     def _change(self) -> None:
         pass
 
 
 class _DoublingAsync(AsyncServerShard):
-    """Each push changes the value twice."""
+    """A shard whose value each push changes twice."""
 
     def _change(self) -> None:
         super()._change()
@@ -127,7 +135,7 @@ class _DoublingAsync(AsyncServerShard):
 
 
 class _WrongAsync(AsyncServerShard):
-    """A number of the value is wrong."""
+    """A shard with one wrong number in its value."""
 
     def _change(self) -> None:
         super()._change()
@@ -144,4 +152,4 @@ ASYNC: Mapping[str, type[AsyncServerShard]] = {
     DOUBLED: _DoublingAsync,
     WRONG: _WrongAsync,
 }
-"""The shelf with each fault."""
+"""The class of shard with each fault, of synchronous and of asynchronous stores."""

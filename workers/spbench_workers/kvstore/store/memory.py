@@ -1,4 +1,4 @@
-"""Where a device has its gradients and what it gets, and the host's memory that messages use."""
+"""Memory of a device's gradients and pulled values, on the device and on the host for MPI."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from spbench_workers.kvstore.store.base import Store
 
 
 class StoreMemory:
-    """Both on the host and, where a rank's device is a GPU, there as well.
+    """Gradients and values of a rank: on the host and, where its device is a GPU, there as well.
 
     Args:
-        gradients: What this rank gives, on the host.
-        values: What it gets, on the host.
+        gradients: This rank's gradients, on the host.
+        values: The values that it pulls, on the host.
         place: The rank's device.
 
     Attributes:
-        gradients: What this rank gives, on the host.
-        values: What it gets, on the host.
+        gradients: This rank's gradients, on the host.
+        values: The values that it pulls, on the host.
         given: The gradients on its device: the same memory, if that is the host.
         got: The values on its device, likewise.
         on_gpu: Whether its device is a GPU.
@@ -38,25 +38,25 @@ class StoreMemory:
         self.on_gpu, self.place = on_gpu, place
 
     def put(self) -> None:
-        """Bring the host's gradients to the device."""
+        """Copy the host's gradients to the device."""
         if self.on_gpu:
             self.given.copy_(self.gradients.tensor, non_blocking=True)
             finish(self.place)
 
     def fetch(self) -> None:
-        """Bring the device's values to the host."""
+        """Copy the device's values to the host."""
         if self.on_gpu:
             self.values.tensor.copy_(self.got, non_blocking=True)
             finish(self.place)
 
     def take(self) -> None:
-        """Bring the device's gradients to the host."""
+        """Copy the device's gradients to the host."""
         if self.on_gpu:
             self.gradients.tensor.copy_(self.given, non_blocking=True)
             finish(self.place)
 
     def bring(self) -> None:
-        """Bring the host's values to the device."""
+        """Copy the host's values to the device."""
         if self.on_gpu:
             self.got.copy_(self.values.tensor, non_blocking=True)
             finish(self.place)
@@ -68,13 +68,13 @@ class StoreMemory:
 
 
 class StagedStore:
-    """A store of the host for a device that is a GPU: all is copied there and back in a round.
+    """A store on the host for a rank whose device is a GPU: a round copies both ways.
 
     Args:
         store: The store, over the host's memory.
         memory: The memory.
-        asynchronous: Whether settling changes the values. Otherwise what rounds have brought stays
-            as it is, so that it is compared and no copy of it.
+        asynchronous: Whether `settle` changes the values. Otherwise it does not copy, so that the
+            very values that the rounds brought are compared.
     """
 
     def __init__(self, store: Store, memory: StoreMemory, *, asynchronous: bool) -> None:

@@ -1,4 +1,4 @@
-"""Opens the store that a case asks for, on each rank its part."""
+"""Opening of the store that a case asks for: each rank's part of it."""
 
 from __future__ import annotations
 
@@ -38,22 +38,22 @@ from spbench_workers.kvstore.store.server_shard import (
 from spbench_workers.kvstore.store.shared_sum import SharedWindow
 
 SHARED = "shared"
-"""The algorithm that sums in memory which all ranks of a host see."""
+"""The algorithm that sums in shared memory of a host."""
 
 
 def open_window(params: Params, case: StoreCase, comm: MPI.Intracomm) -> SharedWindow | None:
-    """Return the memory that all devices see, where the algorithm needs it.
+    """Return the shared memory of all devices, where the algorithm needs it.
 
     Raises:
-        CannotRunError: It does, and the devices are not on one host.
+        CannotRunError: The algorithm needs it, and the devices are not on one host.
     """
     return SharedWindow(comm, sum(case.elements)) if params["algorithm"] == SHARED else None
 
 
 def arenas(case: StoreCase, window: SharedWindow, rank: int) -> tuple[Arena, Arena]:
-    """Return the gradients and the values of a device over the memory that all see.
+    """Return the gradients and the values of a device in shared memory.
 
-    With an optimizer the values are its own: others write sums, not weights.
+    With an optimizer the values are in its own memory: other devices write sums, not weights.
     """
     sums = window.sums[rank] if case.optimizer == "none" else None
     elements = case.elements
@@ -67,14 +67,14 @@ def open_allreduce(
     memory: StoreMemory,
     window: SharedWindow | None,
 ) -> AllreduceStore:
-    """Return a device's part in the store.
+    """Return a device's part of the store ``allreduce``.
 
     Args:
         params: The case's parameters.
-        case: What they come to.
+        case: The case of these parameters.
         comm: The devices.
         memory: This device's memory.
-        window: What `open_window` returned.
+        window: The shared memory of `open_window`, or None.
 
     Raises:
         CannotRunError: The ranks cannot run the algorithm.
@@ -114,14 +114,14 @@ class StoreComms:
 
     Attributes:
         all: All ranks of the job.
-        worker: The devices of this rank's worker; the null one on a server.
+        worker: The devices of this rank's worker; the null communicator on a server.
     """
 
     all: MPI.Intracomm
     worker: MPI.Intracomm
 
     def free(self) -> None:
-        """Give them back to MPI."""
+        """Free them."""
         self.all.Free()
         if self.worker != MPI.COMM_NULL:
             self.worker.Free()
@@ -129,24 +129,24 @@ class StoreComms:
 
 @dataclass(frozen=True, slots=True)
 class StorePart:
-    """What one rank has of a store.
+    """One rank's part of a store, and its memory.
 
     Attributes:
         store: Its part in the store.
-        memory: Its gradients and what it pulls; all of it empty on a server.
-        shelves: The shards that it keeps; none on a device.
+        memory: Its gradients and pulled values; both are empty on a server.
+        shards: The shards that it keeps; none on a device.
         serves: Whether it is a server.
-        window: The memory that all devices see, if the store needs it.
+        window: The shared memory of all devices, if the store needs it.
     """
 
     store: Store
     memory: StoreMemory
-    shelves: Sequence[ServerShard] = ()
+    shards: Sequence[ServerShard] = ()
     serves: bool = False
     window: SharedWindow | None = None
 
     def free(self) -> None:
-        """Give back what MPI holds. All ranks must call it, and not use the memory afterwards."""
+        """Free what MPI holds. All ranks must call it, and not use the memory afterwards."""
         self.store.free()
         if self.window is not None:
             self.window.free()
@@ -160,18 +160,18 @@ def open_ranks(context: Context, case: StoreCase) -> StoreComms:
 
 
 def open_part(context: Context, case: StoreCase, ranks: StoreComms) -> StorePart:
-    """Return this rank's part. All ranks must call it.
+    """Return this rank's part of the store. All ranks must call it.
 
     Raises:
         CannotRunError: The device is not there, the ranks cannot run the algorithm, or a fault is
-            planted where there is nothing to spoil.
+            to be injected where there is no element to spoil.
     """
     serves = case.is_server(context.world.rank)
     place = _place(context, serves)
     if serves:
         nothing = Arena([0] * len(case.elements))
         server = _open_server(context, case, ranks)
-        return StorePart(server, StoreMemory(nothing, nothing, _HOST), server.shelves, serves=True)
+        return StorePart(server, StoreMemory(nothing, nothing, _HOST), server.shards, serves=True)
     window = open_window(context.params, case, ranks.worker)
     if window is None:
         pinned = place.type == "cuda"
@@ -186,10 +186,10 @@ def open_part(context: Context, case: StoreCase, ranks: StoreComms) -> StorePart
 
 
 def _place(context: Context, serves: bool) -> torch.device:
-    """Return the rank's device: a server's is the host, others' that which ``gpus`` names.
+    """Return the rank's device: the host for a server, else the one that ``gpus`` names.
 
     Raises:
-        CannotRunError: It is not there, or some workers have GPUs and others have none.
+        CannotRunError: The device is not there, or some workers have GPUs and others have none.
     """
     gpus = devices_of(context.params)
     named = len(context.params["gpus"]) > 1
@@ -203,10 +203,10 @@ def _place(context: Context, serves: bool) -> torch.device:
 
 
 def _open_server(context: Context, case: StoreCase, ranks: StoreComms) -> ServerRank:
-    """Return a server's part in the store, with the fault in it that is planted.
+    """Return a server's part of the store, with the fault in it that is injected.
 
     Raises:
-        NothingToSpoilError: A fault is planted, and the server keeps no element.
+        NothingToSpoilError: A fault is to be injected, and the server keeps no element.
     """
     roles = case.roles
     role = roles.role(context.world.rank)
@@ -214,20 +214,20 @@ def _open_server(context: Context, case: StoreCase, ranks: StoreComms) -> Server
     slots = slots_on(case.slots, role.index)
     largest = max((slot.count for slot in slots), default=0)
     intake = Intake(ranks.all, largest, case.compression())
-    make = _async_shelf if case.store.asynchronous else _sync_shelf
+    make = _async_shard if case.store.asynchronous else _sync_shard
     spoiled = fault_injection.spoiled_slot(context, slots)
-    shelves = [make(context, case, intake, slot, slot is spoiled) for slot in slots]
-    return ServerRank(ranks.all, shelves, roles.workers, roles.devices, case.store.asynchronous)
+    shards = [make(context, case, intake, slot, slot is spoiled) for slot in slots]
+    return ServerRank(ranks.all, shards, roles.workers, roles.devices, case.store.asynchronous)
 
 
-def _sync_shelf(
+def _sync_shard(
     context: Context, case: StoreCase, intake: Intake, slot: Slot, spoil: bool
 ) -> ServerShard:
     kind = fault_injection.planted_in(context, fault_injection.SYNC) if spoil else SyncServerShard
-    return kind(intake, slot, case.leads_of(slot.key), case.optimizer)
+    return kind(intake, slot, case.clients_of(slot.key), case.optimizer)
 
 
-def _async_shelf(
+def _async_shard(
     context: Context, case: StoreCase, intake: Intake, slot: Slot, spoil: bool
 ) -> ServerShard:
     kind = fault_injection.planted_in(context, fault_injection.ASYNC) if spoil else AsyncServerShard
@@ -235,7 +235,7 @@ def _async_shelf(
     total, every = context.params["num_batches"], context.params["disp_batches"]
     rounds = min(total, every) if context.params["test_results"] else total + 1
     kept = case.roles.workers * rounds
-    return kind(intake, slot, case.leads_of(slot.key), case.optimizer, kept)
+    return kind(intake, slot, case.clients_of(slot.key), case.optimizer, kept)
 
 
 def _open_device(
@@ -251,7 +251,7 @@ def _open_device(
         return DistStore(
             ranks.all,
             ranks.worker,
-            case.homes,
+            case.merge_devices,
             case.roles.server_ranks,
             case.slots,
             case.order,
@@ -262,7 +262,7 @@ def _open_device(
         )
     return DeviceStore(
         ranks.worker,
-        case.homes,
+        case.merge_devices,
         case.order,
         memory.gradients,
         memory.values,

@@ -1,4 +1,8 @@
-"""What is pushed: a gradient as it is, or its code, which owes what it does not say."""
+"""A push of one key's gradient, as it is or compressed.
+
+What compression drops stays with the sender as the residual (error feedback), and is added to the
+next gradient.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +17,14 @@ from spbench_workers.kvstore.compression import Code, Compression
 from spbench_workers.kvstore.keys.arena import Array
 
 Message = npt.NDArray[Any]
-"""Memory that is sent or received: float32, or the bytes of codes."""
+"""Memory that is sent or received: float32, or the bytes of a compressed gradient."""
 
 
 class Push:
-    """A gradient, or a part of it, as it leaves a rank uncompressed.
+    """The push of a gradient, or of a shard of it, uncompressed.
 
     Attributes:
-        key: Whose gradient it is.
+        key: The key of the gradient.
         first: Its first element within the key.
         gradient: The elements.
         message: The memory that is sent.
@@ -31,14 +35,15 @@ class Push:
         self.message: Message = gradient
 
     def prepare(self) -> None:
-        """Make the message. It is the gradient itself."""
+        """Make the message; it is the gradient itself."""
 
 
 class CompressedPush(Push):
-    """A compressed one.
+    """The push of a compressed gradient.
 
     Attributes:
-        residual: What all messages so far still owe.
+        residual: The sum of all gradients so far, less the values that were sent.
+        code: The compressed gradient, the message.
     """
 
     def __init__(self, key: int, first: int, gradient: Array, compression: Compression) -> None:
@@ -49,19 +54,19 @@ class CompressedPush(Push):
         self.message = self.code
 
     def prepare(self) -> None:
-        """Make the code of the gradient and of what is owed."""
+        """Compress the gradient with the residual, and update the residual."""
         self._compression.encode(self.gradient, self.residual, self.code)
 
 
 def push_of(key: int, first: int, gradient: Array, compression: Compression | None) -> Push:
-    """Return what pushes a gradient, compressed if asked."""
+    """Return the push of a gradient, compressed if asked."""
     if compression is None:
         return Push(key, first, gradient)
     return CompressedPush(key, first, gradient, compression)
 
 
-def landing(elements: int, compression: Compression | None) -> Message:
-    """Return memory for one message of so many elements, compressed if asked."""
+def receive_buffer(elements: int, compression: Compression | None) -> Message:
+    """Return memory to receive one push of so many elements, compressed if asked."""
     if compression is None:
         return np.zeros(elements, np.float32)
     return np.zeros(compression.nbytes(elements), np.uint8)
@@ -70,12 +75,12 @@ def landing(elements: int, compression: Compression | None) -> Message:
 def summing(
     messages: Sequence[Message], into: Array, compression: Compression | None
 ) -> Callable[[], None]:
-    """Return what sums messages in their order, in float32 and without allocating.
+    """Return a function that sums messages in their order, in float32 and without allocating.
 
     Args:
-        messages: One at least, each of one sender.
-        into: Where the sum goes. If it is the only message itself, nothing is to be done.
-        compression: How the messages are compressed.
+        messages: At least one, each of one sender.
+        into: Memory of the sum. If it is the only message itself, nothing is done.
+        compression: The compression of the messages; None for float32.
     """
     if compression is not None:
         return partial(_sum_codes, messages, into, compression)

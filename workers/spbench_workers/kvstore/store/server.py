@@ -14,14 +14,14 @@ from spbench_workers.kvstore.store.server_shard import ServerShard
 
 
 class ServerRank:
-    """Serves as many messages as a round of all workers has, and then returns.
+    """A server that handles as many messages as all workers send in a round, and then returns.
 
-    A fast worker's next round may begin within; over rounds that all ranks make together the
-    messages come out even, so that it needs no word that it is the end.
+    A fast worker's next round may begin within it; over the rounds that all ranks make together the
+    numbers of messages are equal, so that no message is needed to end the service.
 
     Args:
         comm: All ranks of the job.
-        shelves: Its shards, in the order of their indices.
+        shards: The shards that it keeps, in the order of their indices.
         workers: The number of workers.
         devices: The number of each worker's devices: the ranks before the servers.
         asynchronous: Whether workers pull once more to settle.
@@ -32,28 +32,28 @@ class ServerRank:
     def __init__(
         self,
         comm: MPI.Intracomm,
-        shelves: Sequence[ServerShard],
+        shards: Sequence[ServerShard],
         workers: int,
         devices: int,
         asynchronous: bool,
     ) -> None:
-        self.shelves, self._asynchronous = shelves, asynchronous
+        self.shards, self._asynchronous = shards, asynchronous
         self._comm, self._workers, self._devices = comm, workers, devices
         self._status = MPI.Status()
-        sent = [shelf.sent for shelf in shelves]
+        sent = [shard.sent for shard in shards]
         self.sent = Sent(sum(size for size, _ in sent), sum(count for _, count in sent))
 
     def round(self) -> None:
-        self._serve(2 * self._workers * len(self.shelves))
+        self._serve(2 * self._workers * len(self.shards))
 
     def settle(self) -> None:
         if self._asynchronous:
-            self._serve(self._workers * len(self.shelves))
+            self._serve(self._workers * len(self.shards))
 
     def free(self) -> None:
-        for shelf in self.shelves:
-            shelf.finish()
-            shelf.free()
+        for shard in self.shards:
+            shard.finish()
+            shard.free()
 
     def _serve(self, messages: int) -> None:
         status, probe = self._status, self._comm.Probe
@@ -62,6 +62,6 @@ class ServerRank:
             worker = status.source // self._devices
             index, kind = divmod(status.tag, 2)
             if kind == PULL:
-                self.shelves[index].pulled(worker)
+                self.shards[index].pulled(worker)
             else:
-                self.shelves[index].pushed(worker)
+                self.shards[index].pushed(worker)

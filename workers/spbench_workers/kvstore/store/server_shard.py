@@ -1,4 +1,4 @@
-"""One shard on a server: its value, the round that is under way, and its answers."""
+"""The shard of a key on a server (MXNet's kvstore_dist_server): its value, merged sum and acks."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from spbench_workers.kvstore.keys.sharding import PULL, PUSH, Slot
 
 
 class Intake:
-    """Receives pushes: memory that all shelves of a server share, as they take turns.
+    """Receive memory of a server: its shards share it, as pushes are handled one after another.
 
     Args:
         comm: All ranks of the job.
         elements: Elements of the largest shard.
-        compression: How pushes travel.
+        compression: The compression of pushes; None for float32.
     """
 
     def __init__(self, comm: MPI.Intracomm, elements: int, compression: Compression | None) -> None:
@@ -46,96 +46,101 @@ class Intake:
 
 
 class ServerShard(ABC):
-    """What both kinds of shelf have in common: a worker's push is acked and its pull answered.
+    """A server shard: part of a key, whose pushes are acked and whose pulls are answered.
 
     Args:
-        intake: What receives pushes.
-        slot: Which shard it is.
-        leads: The rank of each worker that stands for the shard's key.
+        intake: The receive memory of the server.
+        slot: The shard's place: server, key and elements.
+        clients: The rank of each worker that pushes and pulls the key: its merge device.
 
     Attributes:
-        slot: Which shard it is.
-        value: What a pull brings.
-        disorder: What came against the protocol, in words; empty where nothing did.
+        slot: The shard's place: server, key and elements.
+        value: The value that a pull returns.
+        violation: The first violation of the order of pushes, acks and pulls, in words; empty
+            without one.
     """
 
-    def __init__(self, intake: Intake, slot: Slot, leads: Sequence[int]) -> None:
-        self.slot, self.disorder = slot, ""
+    def __init__(self, intake: Intake, slot: Slot, clients: Sequence[int]) -> None:
+        self.slot, self.violation = slot, ""
         self.value: Array = np.zeros(slot.count, np.float32)
-        self._intake, self._comm, self._leads = intake, intake.comm, leads
+        self._intake, self._comm, self._clients = intake, intake.comm, clients
         self._nothing = np.zeros(0, np.uint8)
-        self._acks = [self._comm.Send_init(self._nothing, lead, slot.tag(PUSH)) for lead in leads]
+        self._acks = [
+            self._comm.Send_init(self._nothing, client, slot.tag(PUSH)) for client in clients
+        ]
         self._answers = self._answers_of(self.value)
-        self._owed = [False] * len(leads)
+        self._unacked = [False] * len(clients)
 
     @abstractmethod
     def pushed(self, worker: int) -> None:
-        """Take a worker's push, which has come."""
+        """Receive and handle a worker's push, which has arrived."""
 
     def pulled(self, worker: int) -> None:
-        """Answer a worker's wish for the value, which has come."""
-        self._comm.Recv(self._nothing, self._leads[worker], self.slot.tag(PULL))
-        if self._owed[worker]:
+        """Answer a worker's pull, which has arrived, with the value."""
+        self._comm.Recv(self._nothing, self._clients[worker], self.slot.tag(PULL))
+        if self._unacked[worker]:
             self._note(f"worker {worker} pulls before its push is acked")
         self._answers[worker].Wait()
         self._answers[worker].Start()
 
     @property
     def sent(self) -> tuple[int, int]:
-        """Bytes and messages of a round."""
-        return self.value.nbytes * len(self._leads), 2 * len(self._leads)
+        """Bytes and messages that the shard sends in a round: acks and values."""
+        return self.value.nbytes * len(self._clients), 2 * len(self._clients)
 
     def finish(self) -> None:
-        """Wait until all that was sent has left."""
+        """Wait until all sends have ended."""
         MPI.Request.Waitall(self._acks)
         MPI.Request.Waitall(self._answers)
 
     def free(self) -> None:
-        """Give the requests back to MPI."""
+        """Free the persistent requests."""
         for request in (*self._acks, *self._answers):
             request.Free()
 
     def _answers_of(self, value: Array) -> list[MPI.Prequest]:
-        return [self._comm.Send_init(value, lead, self.slot.tag(PULL)) for lead in self._leads]
+        return [
+            self._comm.Send_init(value, client, self.slot.tag(PULL)) for client in self._clients
+        ]
 
     def _receive(self, worker: int, into: Array) -> None:
-        self._intake.receive(self._leads[worker], self.slot.tag(PUSH), into)
+        self._intake.receive(self._clients[worker], self.slot.tag(PUSH), into)
 
     def _admit(self, worker: int) -> None:
-        """Owe a worker the ack of its push."""
-        if self._owed[worker]:
+        """Note a worker's push, which is not acked yet."""
+        if self._unacked[worker]:
             self._note(f"worker {worker} pushes twice in a round")
-        self._owed[worker] = True
+        self._unacked[worker] = True
 
     def _ack(self, worker: int) -> None:
-        self._owed[worker] = False
+        self._unacked[worker] = False
         self._acks[worker].Wait()
         self._acks[worker].Start()
 
     def _note(self, what: str) -> None:
-        self.disorder = self.disorder or f"key {self.slot.key}: {what}"
+        self.violation = self.violation or f"key {self.slot.key}: {what}"
 
 
 class SyncServerShard(ServerShard):
-    """Sums one push of each worker, then changes the value once and acks them all.
+    """A shard of a synchronous store: one push of each worker is summed, then all are acked.
 
-    The first push of a round is received where the rest is added. Without an optimizer that memory
-    and the value's change places when the round is complete: nothing is copied.
+    The first push of a round is received into the sum, to which the others are added. Without an
+    optimizer the sum and the value change places when the round is complete: nothing is copied.
     """
 
-    def __init__(self, intake: Intake, slot: Slot, leads: Sequence[int], optimizer: str) -> None:
-        super().__init__(intake, slot, leads)
+    def __init__(self, intake: Intake, slot: Slot, clients: Sequence[int], optimizer: str) -> None:
+        super().__init__(intake, slot, clients)
         self._merged: Array = np.zeros(slot.count, np.float32)
         self._further = intake.array(slot.count)
         self._optimizer = None if optimizer == "none" else optimizers.make(optimizer, slot.count)
         self._spare = [] if self._optimizer else self._answers_of(self._merged)
 
     def pushed(self, worker: int) -> None:
-        self._take(worker, first=not any(self._owed))
+        self._take(worker, first=not any(self._unacked))
         self._admit(worker)
-        if all(self._owed):
+        if all(self._unacked):
             self._complete()
-            for served in range(len(self._leads)):
+            for served in range(len(self._clients)):
                 self._ack(served)
 
     def finish(self) -> None:
@@ -149,7 +154,7 @@ class SyncServerShard(ServerShard):
 
     def _take(self, worker: int, *, first: bool) -> None:
         if first:
-            # The last answers from this memory have come: all workers have pushed again since.
+            # The last answers from this memory have arrived: all workers have pushed again since.
             MPI.Request.Waitall(self._spare)
             self._receive(worker, self._merged)
             return
@@ -166,19 +171,19 @@ class SyncServerShard(ServerShard):
 
 
 class AsyncServerShard(ServerShard):
-    """Changes the value at each push and acks it at once.
+    """A shard of an asynchronous store: each push changes the value and is acked at once.
 
     Args:
-        kept: Pushes that are remembered at most.
+        kept: The most pushes whose workers are recorded.
 
     Attributes:
-        arrivals: The workers whose pushes came, in their order; `forget` empties it.
+        arrivals: The workers of the pushes, in the order of arrival; `forget` empties it.
     """
 
     def __init__(
-        self, intake: Intake, slot: Slot, leads: Sequence[int], optimizer: str, kept: int
+        self, intake: Intake, slot: Slot, clients: Sequence[int], optimizer: str, kept: int
     ) -> None:
-        super().__init__(intake, slot, leads)
+        super().__init__(intake, slot, clients)
         self._optimizer = optimizers.make(optimizer, slot.count)
         self._pushed = intake.array(slot.count)
         self._arrivals: npt.NDArray[np.int32] = np.zeros(kept, np.int32)
@@ -189,7 +194,7 @@ class AsyncServerShard(ServerShard):
         return self._arrivals[: self._count]
 
     def forget(self) -> None:
-        """Begin to remember anew."""
+        """Empty the record of arrivals."""
         self._count = 0
 
     def pushed(self, worker: int) -> None:

@@ -1,7 +1,7 @@
-"""Sums in memory that all ranks of a host see: each sums a part and writes it to all of them.
+"""Allreduce in shared memory of a host: each rank sums a part and writes it to all of them.
 
-Nothing is sent. On n ranks each reads n parts of 1/n and writes as many: what an allreduce on one
-memory must do at least, and no more.
+Nothing is sent. Each of n ranks reads n parts of 1/n and writes as many: the least that an
+allreduce in one memory can do.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from spbench_workers.kvstore.keys.arena import Array
 from spbench_workers.kvstore.store.pushes import summing
 
 _BLOCK = 1 << 15
-"""Elements that are summed and written together: what stays in a core's cache."""
+"""Elements that are summed and written together: as many as stay in a core's cache."""
 _LINE = 64
 """Bytes of a cache line."""
 
 
 class SharedWindow:
-    """Two vectors of each rank, ``given`` and ``sums``, by rank.
+    """Shared memory with two vectors of each rank, ``given`` and ``sums``, by rank.
 
     Args:
         comm: The ranks.
         elements: Elements of each vector.
 
     Raises:
-        CannotRunError: On all ranks, where they are not on one host.
+        CannotRunError: The ranks are not all on one host; all of them raise it.
     """
 
     def __init__(self, comm: MPI.Intracomm, elements: int) -> None:
@@ -53,23 +53,23 @@ class SharedWindow:
             own.fill(0.0)
 
     def open_sum(self, first: int, last: int) -> SharedSum:
-        """Return the sum of the elements from ``first`` to before ``last``."""
+        """Return the reduction of the elements from ``first`` to before ``last``."""
         return SharedSum(self._comm, self._window, self.given, self.sums, first, last)
 
     def free(self) -> None:
-        """Give the memory back to MPI. All ranks must call it, and use no vector afterwards."""
+        """Free the memory. All ranks must call it, and use no vector afterwards."""
         self._window.Unlock_all()
         self._window.Free()
 
 
 class SharedSum:
-    """A reduction over the vectors of a window, in the order of the ranks.
+    """An allreduce over the vectors of a window, summed in the order of the ranks.
 
     Args:
         comm: The ranks.
-        window: The window, to make writes seen.
-        given: Each rank's vector that is summed.
-        sums: Where each rank gets the sum.
+        window: The window, whose ``Sync`` makes writes visible.
+        given: Each rank's source vector.
+        sums: Each rank's result vector.
         first: The first element.
         last: One beyond the last.
     """
@@ -94,7 +94,7 @@ class SharedSum:
         self.traffic = RankTraffic(4 * (end - begin) * len(others), 0, 1)
 
     def run(self) -> None:
-        """Sum, when all ranks have come; return when all have written their parts."""
+        """Sum after a barrier of all ranks; return when all have written their parts."""
         self._barrier()
         self._sync()
         for step in self._steps:
@@ -104,18 +104,18 @@ class SharedSum:
         self._sync()
 
     def start(self) -> None:
-        """Do it all: nothing goes on by itself."""
+        """Run the whole sum: nothing progresses by itself."""
         self.run()
 
     def poll(self) -> bool:
-        """Say that it has ended."""
+        """Return True: `start` has ended it."""
         return True
 
     def wait(self) -> None:
-        """Nothing is left to wait for."""
+        """Return at once: `start` has ended it."""
 
     def free(self) -> None:
-        """The window's memory is the window's."""
+        """Do nothing: the window owns the memory."""
 
 
 def _vector(memory: MPI.buffer, first: int, elements: int) -> Array:

@@ -1,1 +1,1 @@
-"""What a store must hold, and whether every rank holds it."""
+"""Verification of a store: the expected values, and their comparison with those of every rank."""

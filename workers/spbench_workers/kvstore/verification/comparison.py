@@ -1,4 +1,4 @@
-"""Compares what every rank holds with what it should hold, and with what the others hold."""
+"""Comparison of the values on every rank with their reference, and with those of rank 0."""
 
 from __future__ import annotations
 
@@ -22,36 +22,36 @@ from spbench_workers.kvstore.verification.expectation import Arrivals, Doubles, 
 from spbench_workers.kvstore.verification.finding import WorstDifference
 
 _BLOCK = 1 << 18
-"""Elements of a reference that travel at once."""
+"""Elements of a reference that are broadcast at once."""
 _TOLD = 16
-"""Runs of keys from one word of progress to the next."""
+"""Runs of keys from one progress event to the next."""
 
 Expectations = Mapping[int, Sequence[KeyExpectation]]
 
 
 @dataclass(frozen=True, slots=True)
 class Errors:
-    """How far devices are off, by measure.py's formula and in the mean."""
+    """The relative errors of devices: by measure.py's formula, and in the mean over devices."""
 
     error: float
     mean_relative: float
 
 
-class Judge:
-    """One rank's part in comparisons; all ranks must ask for the same ones.
+class StoreComparison:
+    """One rank's part in comparing a store with its reference; all ranks must call it alike.
 
-    The reference of a run of keys is computed by one rank and told to all: otherwise each would
+    The reference of a run of keys is computed by one rank and broadcast: otherwise each rank would
     make every device's gradients, and keep an optimizer's state for all keys.
 
     Args:
         comm: All ranks of the job.
         case: The case.
-        gradients: What the ranks push.
-        values: What this device pulled; nothing on a server.
-        shelves: The shards that this server keeps; nothing on a device.
+        gradients: The gradients that the ranks push.
+        values: The values that this device pulled; empty on a server.
+        shards: The shards that this server keeps; none on a device.
 
     Attributes:
-        identical: Whether this rank holds the same bits as rank 0, so far.
+        identical: The difference in bits from rank 0 so far.
     """
 
     def __init__(
@@ -60,10 +60,10 @@ class Judge:
         case: StoreCase,
         gradients: Gradients,
         values: Arena,
-        shelves: Sequence[ServerShard],
+        shards: Sequence[ServerShard],
     ) -> None:
         self._comm, self._case = comm, case
-        self._values, self._shelves = values, shelves
+        self._values, self._shards = values, shards
         self._serves = case.is_server(comm.rank)
         self._slots = [slots_on(case.slots, server) for server in range(case.roles.servers)]
         self._bounds = offsets(case.elements)
@@ -78,7 +78,7 @@ class Judge:
         self.identical = WorstDifference()
 
     def _expectations(self, case: StoreCase, gradients: Gradients) -> Expectations:
-        """Return what this rank computes: the keys of each of its runs, by the run's number."""
+        """Return the references that this rank computes: the keys of its runs, by run."""
         return {
             number: [KeyExpectation(case, key, gradients) for key in run.keys]
             for number, run in enumerate(self._runs)
@@ -97,10 +97,10 @@ class Judge:
 
         Args:
             draw: The draw.
-            rounds: How many there were since the last comparison.
-            finding: Takes in what is found.
+            rounds: The number of rounds since the last comparison.
+            finding: The worst difference so far, which is updated.
             when: The rounds, in words.
-            tell: Told now and then how many runs of keys are compared, of how many.
+            tell: Called now and then with the number of compared runs of keys, and of all.
         """
         self.follow(draw, rounds)
         mine = magnitude = 0.0
@@ -114,7 +114,7 @@ class Judge:
         return _errors(self._case, self._comm.allgather(mine), magnitude)
 
     def follow(self, draw: int, rounds: int) -> None:
-        """Take rounds into the reference: those that `compare` has not been told of."""
+        """Advance the reference by rounds after which nothing is compared."""
         arrivals = self._arrivals()
         coded = self._uncoded is not self._expected
         for expectations in (self._expected, self._uncoded) if coded else (self._expected,):
@@ -122,7 +122,7 @@ class Judge:
                 expected.advance(draw, rounds, arrivals)
 
     def _compare_run(self, number: int, finding: WorstDifference, when: str) -> tuple[float, float]:
-        """Return the sum of this rank's errors in a run of keys, and of the reference's sizes."""
+        """Return the sums of this rank's errors and of the reference's sizes in a run of keys."""
         run, known = self._runs[number], self._known(number)
         off = size = 0.0
         for first in range(run.first, run.last, _BLOCK):
@@ -150,7 +150,7 @@ class Judge:
     def _compare_block(
         self, block: Doubles, first: int, finding: WorstDifference, when: str
     ) -> float:
-        """Compare what this rank holds with a block of `_known`; return the errors' sum."""
+        """Compare this rank's values with a block of `_known`; return the sum of the errors."""
         off = 0.0
         for begin, array in self._held():
             low, high = max(first, begin), min(first + block.shape[1], begin + len(array))
@@ -163,35 +163,33 @@ class Judge:
         return off
 
     def _where(self, first: int, when: str, index: int) -> str:
-        """Say which element stands ``index`` after ``first``, of all keys' elements in a row."""
+        """Return in words the element ``index`` after ``first`` of all keys' elements, and when."""
         key = bisect_right(self._bounds, first + index) - 1
         return f"key {key}, element {first + index - self._bounds[key]}, after {when}"
 
     def _held(self) -> list[tuple[int, Array]]:
-        """Return what this rank holds, each array with the place of its first element."""
+        """Return the arrays of this rank, each with the place of its first element."""
         if not self._serves:
             return [(0, self._values.flat)]
-        slots = ((shelf.slot, shelf.value) for shelf in self._shelves)
+        slots = ((shard.slot, shard.value) for shard in self._shards)
         return [(self._bounds[slot.key] + slot.first, value) for slot, value in slots]
 
     def _arrivals(self) -> Arrivals:
-        """Tell all ranks in which order pushes came since they last asked."""
+        """Broadcast the order in which pushes came to each shard since the last call."""
         if not self._case.store.asynchronous:
             return {}
         told: dict[Slot, Sequence[int]] = {}
         for server, rank in enumerate(self._case.roles.server_ranks):
-            mine = [
-                shelf.arrivals for shelf in self._shelves if isinstance(shelf, AsyncServerShard)
-            ]
+            mine = [shard.arrivals for shard in self._shards if isinstance(shard, AsyncServerShard)]
             orders = self._comm.bcast(mine if rank == self._comm.rank else None, rank)
             told |= dict(zip(self._slots[server], orders, strict=True))
-        for shelf in self._shelves:
-            if isinstance(shelf, AsyncServerShard):
-                shelf.forget()
+        for shard in self._shards:
+            if isinstance(shard, AsyncServerShard):
+                shard.forget()
         return told
 
     def _compare_bits(self, when: str) -> None:
-        """Compare bit by bit with rank 0: on a server what it keeps, on a device all."""
+        """Compare bit by bit with rank 0: a server its shards, a device all values."""
         digests = self._comm.allgather(self._digests())
         rank = self._comm.rank
         others = [part for part, mine in digests[rank].items() if digests[0][part] != mine]
@@ -199,11 +197,11 @@ class Judge:
             self.identical.add(float(len(others)), 0.0, f"other bits than rank 0's after {when}")
 
     def _digests(self) -> dict[int, bytes]:
-        """Return a digest of what this rank holds of each server's shards; one of all without."""
+        """Return a digest of the values of each server's shards; without servers one of all."""
         case = self._case
         if self._serves:
             server = self._comm.rank - case.roles.server_ranks.start
-            return {server: _digest([shelf.value for shelf in self._shelves])}
+            return {server: _digest([shard.value for shard in self._shards])}
         if not case.slots:
             return {0: _digest([self._values.flat])}
         return {
@@ -222,7 +220,7 @@ def _digest(arrays: Sequence[Array]) -> bytes:
 
 
 def _errors(case: StoreCase, distances: Sequence[float], magnitude: float) -> Errors:
-    """Return the errors over all ranks' distances; measure.py's of the worker that is worst off."""
+    """Return the errors over all ranks' distances; measure.py's is that of the worst worker."""
     roles = case.roles
     by_worker = [
         [distances[rank] for rank in roles.devices_of(worker)] for worker in range(roles.workers)

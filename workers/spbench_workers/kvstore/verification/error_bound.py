@@ -1,4 +1,4 @@
-"""How far a value in float32 may lie from its reference in float64, element by element.
+"""Rounding error bounds of values in float32 against their reference in float64, by element.
 
 A sum of n numbers in any order is off by at most n u sum|x|, with u = 2^-24 (Higham, Accuracy and
 Stability of Numerical Algorithms, 2002, section 4.2). What an optimizer makes of that, and of its
@@ -22,7 +22,7 @@ _ADAM_STEP = 0.016
 
 
 class ErrorBound:
-    """The bound on one key's value, from zeros.
+    """The error bound of one key's value, which starts at zeros.
 
     Args:
         optimizer: ``none``, ``sgd``, ``momentum`` or ``adam``.
@@ -39,11 +39,11 @@ class ErrorBound:
         self._next = None if optimizer == "none" else getattr(self, f"_{optimizer}")
 
     def apply(self, gradient: Array, off: Array, weight: Array) -> None:
-        """Take in an update.
+        """Update the bound for one update of the value.
 
         Args:
-            gradient: What was applied, by the reference.
-            off: How far the true one may lie from it; kept, and not changed.
+            gradient: The gradient that the reference applied.
+            off: The error bound of that gradient; kept, and not changed.
             weight: The reference's value after it.
         """
         self._updates += 1
@@ -63,7 +63,7 @@ class ErrorBound:
         return wrong.astype(np.float64)
 
     def _adam(self, size: Array, off: Array) -> Array:
-        """The quotient of both means: each one's error, and the rounding of the step itself."""
+        """Return the bound of Adam's step, by the errors of both means and the step's rounding."""
         mean, mean_off, square, square_off = self._states
         mean[:] = 0.9 * mean + 0.1 * size
         mean_off[:] = 0.9 * mean_off + 0.1 * off + 4 * UNIT * mean

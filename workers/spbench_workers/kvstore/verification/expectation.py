@@ -1,4 +1,4 @@
-"""What a store must hold, computed apart from it: float64, and codes of its own."""
+"""Expected values of a store, computed apart from it: in float64, with its own compression."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ from spbench_workers.kvstore.verification.reference import Replica
 
 Doubles = npt.NDArray[np.float64]
 Arrivals = Mapping[Slot, Sequence[int]]
-"""The workers whose pushes came to a shard of an asynchronous store, in their order."""
+"""For each shard of an asynchronous store the workers of its pushes, in the order of arrival."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Given:
-    """What a group of ranks gives of a key.
+class _GroupGradient:
+    """The gradient of a key that a group of ranks pushes together.
 
     Attributes:
-        total: The sum of their gradients, and ``size`` that of the absolute values.
-        single: The sum in float32, rank after rank, as the first of them compresses it.
+        total: The sum of their gradients in float64.
+        size: The sum of the absolute values.
+        single: The sum in float32, rank after rank, as it is compressed.
         terms: The number of ranks.
     """
 
@@ -37,29 +38,29 @@ class _Given:
 
 
 class _Coder:
-    """Compression once more: what is said of a gradient, and what is owed from then on."""
+    """An independent gradient compression with its residual, for one sender."""
 
     def __init__(self, gc_type: str, threshold: float, elements: int) -> None:
-        self._says = {"2bit": self._two_bits, "1bit": self._one_bit}[gc_type]
+        self._quantise = {"2bit": self._two_bits, "1bit": self._one_bit}[gc_type]
         self._threshold = np.float32(threshold)
-        self._owed: Array = np.zeros(elements, np.float32)
+        self._residual: Array = np.zeros(elements, np.float32)
 
-    def say(self, gradient: Array) -> Doubles:
-        self._owed = self._owed + gradient
-        said = self._says(self._owed).astype(np.float32)
-        self._owed = self._owed - said
-        return said.astype(np.float64)
+    def encode(self, gradient: Array) -> Doubles:
+        self._residual = self._residual + gradient
+        delivered = self._quantise(self._residual).astype(np.float32)
+        self._residual = self._residual - delivered
+        return delivered.astype(np.float64)
 
-    def _two_bits(self, owed: Array) -> Array:
-        full = np.abs(owed) >= self._threshold
-        return np.where(full, np.copysign(self._threshold, owed), np.float32(0))
+    def _two_bits(self, residual: Array) -> Array:
+        full = np.abs(residual) >= self._threshold
+        return np.where(full, np.copysign(self._threshold, residual), np.float32(0))
 
-    def _one_bit(self, owed: Array) -> Array:
-        return np.where(owed > self._threshold, np.float32(1), np.float32(-1))
+    def _one_bit(self, residual: Array) -> Array:
+        return np.where(residual > self._threshold, np.float32(1), np.float32(-1))
 
 
 class _Piece:
-    """A key, or one shard of it: what is applied to it at once."""
+    """The expected value of a key, or of one shard of it, with its error bound."""
 
     def __init__(
         self, case: StoreCase, first: int, last: int, slot: Slot | None, groups: int
@@ -72,34 +73,34 @@ class _Piece:
             _Coder(case.gc_type, case.threshold, count) for _ in range(groups) if case.compressed
         ]
 
-    def take(self, given: Sequence[_Given], turns: Iterable[Sequence[int]]) -> None:
-        """Apply turns, one after another: the groups that are summed and applied together."""
-        for groups in turns:
+    def take(self, given: Sequence[_GroupGradient], updates: Iterable[Sequence[int]]) -> None:
+        """Apply updates one after another, each the sum of the pushes of some groups."""
+        for groups in updates:
             total = np.zeros(self.part.stop - self.part.start)
             size = np.zeros_like(total)
             terms = 0
             for group in groups:
-                said, absolute, count = self._said(group, given[group])
-                total += said
+                delivered, absolute, count = self._delivered(group, given[group])
+                total += delivered
                 size += absolute
                 terms += count
             self.replica.apply(total)
             self.bound.apply(total, terms * UNIT * size, self.replica.weight)
 
-    def _said(self, group: int, given: _Given) -> tuple[Doubles, Doubles, int]:
+    def _delivered(self, group: int, given: _GroupGradient) -> tuple[Doubles, Doubles, int]:
         if not self._coders:
             return given.total[self.part], given.size[self.part], given.terms
-        said = self._coders[group].say(given.single[self.part])
-        return said, np.abs(said), 1
+        delivered = self._coders[group].encode(given.single[self.part])
+        return delivered, np.abs(delivered), 1
 
 
 class KeyExpectation:
-    """One key, from zeros, round by round.
+    """The expected value of one key, from zeros, round by round.
 
     Args:
         case: The case.
         key: The key.
-        gradients: What ranks push.
+        gradients: The gradients that ranks push.
     """
 
     def __init__(self, case: StoreCase, key: int, gradients: Gradients) -> None:
@@ -113,12 +114,12 @@ class KeyExpectation:
         ]
 
     def advance(self, draw: int, rounds: int, arrivals: Arrivals) -> None:
-        """Take in rounds that all pushed the same draw of gradients.
+        """Apply rounds that all pushed the same draw of gradients.
 
         Args:
             draw: The draw.
             rounds: How many rounds.
-            arrivals: In which order pushes came, where that matters.
+            arrivals: The order of arrival of pushes, for an asynchronous store.
         """
         case = self._case
         stateless = case.optimizer == "none" and not case.compressed
@@ -135,12 +136,12 @@ class KeyExpectation:
                 piece.take(given, together)
 
     def weight_and_bound(self) -> Doubles:
-        """Return the key's value, and below it how far the store's may lie from it."""
+        """Return two rows: the key's expected value, and its error bound."""
         weights = [piece.replica.weight for piece in self._pieces]
         bounds = [piece.bound.value for piece in self._pieces]
         return np.stack([np.concatenate(weights), np.concatenate(bounds)])
 
-    def _given(self, ranks: Sequence[int], draw: int) -> _Given:
+    def _given(self, ranks: Sequence[int], draw: int) -> _GroupGradient:
         count = self._case.elements[self._key]
         total, size = np.zeros(count), np.zeros(count)
         single: Array = np.zeros(count, np.float32)
@@ -149,11 +150,11 @@ class KeyExpectation:
             total += gradient
             size += np.abs(gradient)
             single += gradient
-        return _Given(total, size, single, len(ranks))
+        return _GroupGradient(total, size, single, len(ranks))
 
 
 def _groups(case: StoreCase) -> list[range]:
-    """Return the ranks whose gradients are one push: all, where nothing tells them apart."""
+    """Return the groups of ranks that push together; one of all where it makes no difference."""
     roles = case.roles
     if not (case.compressed or case.store.asynchronous):
         return [roles.device_ranks]

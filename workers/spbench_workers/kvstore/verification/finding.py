@@ -1,4 +1,4 @@
-"""The worst difference between what a rank holds and what it should hold."""
+"""The worst difference between a rank's values and their reference."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from spbench_workers.context import Context
 
 @dataclass(slots=True)
 class WorstDifference:
-    """What a check has found so far: the difference that goes furthest beyond its bound.
+    """The result of a check so far: the difference that exceeds its bound the most.
 
     Attributes:
         error: That difference.
         tolerance: Its bound.
-        detail: Where it is.
+        detail: Its place in words.
     """
 
     error: float = 0.0
@@ -29,7 +29,7 @@ class WorstDifference:
     _beyond: float = -math.inf
 
     def add(self, error: float, tolerance: float, detail: str) -> None:
-        """Take in one difference; a NaN, of either number, is worse than any."""
+        """Add one difference; a NaN in either number is worse than any other."""
         beyond = error - tolerance
         if math.isnan(beyond):
             error, tolerance, beyond = math.nan, 0.0, math.inf
@@ -44,13 +44,13 @@ class WorstDifference:
         bound: npt.NDArray[np.float64],
         where: Callable[[int], str],
     ) -> None:
-        """Take in the differences of an array.
+        """Add the differences of an array.
 
         Args:
-            got: What there is, with one axis.
-            expected: What should be, of the same length.
-            bound: How far apart they may be.
-            where: Says in words what stands at an index.
+            got: The values, on one axis.
+            expected: Their reference, of the same length.
+            bound: The largest allowed difference of each.
+            where: Returns the place of an index in words.
         """
         if not len(got):
             return

@@ -1,4 +1,4 @@
-"""What a key's value must be: the optimizers once more, in float64 and written otherwise.
+"""Reference of a key's value: independent optimizers in float64.
 
 It shares neither code nor numbers with `spbench_workers.kvstore.optimizers`.
 """
@@ -15,7 +15,7 @@ Array = npt.NDArray[np.float64]
 
 
 class Replica:
-    """The value of one key, from zeros, as a store with this optimizer must have it.
+    """The reference value of one key, from zeros, under an optimizer.
 
     Args:
         optimizer: ``none``, ``sgd``, ``momentum`` or ``adam``.
@@ -30,7 +30,7 @@ class Replica:
         self._next: Callable[[Array], Array] = getattr(self, f"_{optimizer}")
 
     def apply(self, gradient: npt.NDArray[np.floating]) -> Array:
-        """Take in the sum of one round; return the value after it, in float64."""
+        """Apply the sum of one round; return the value after it, in float64."""
         self._count += 1
         self.weight = self._next(np.asarray(gradient, np.float64))
         return self.weight
@@ -42,12 +42,12 @@ class Replica:
         return self.weight - gradient / 100
 
     def _momentum(self, gradient: Array) -> Array:
-        """Heavy ball in Polyak's form: the velocity is a sum of gradients, the rate comes after."""
+        """Return the weight by heavy-ball momentum in Polyak's form: the rate is applied last."""
         self._first = 0.9 * self._first + gradient
         return self.weight - self._first / 100
 
     def _adam(self, gradient: Array) -> Array:
-        """Adam with both means corrected by name; epsilon is corrected as the root is."""
+        """Return the weight by Adam with bias-corrected means; epsilon is corrected as the root."""
         decay1, decay2 = 0.9, 0.999
         self._first += (1 - decay1) * (gradient - self._first)
         self._second += (1 - decay2) * (gradient**2 - self._second)
