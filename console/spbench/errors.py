@@ -18,7 +18,7 @@ from enum import IntEnum
 
 
 class ExitCode(IntEnum):
-    """What a command's exit status says."""
+    """The exit status of a command."""
 
     PASSED = 0
     FAILED = 1
@@ -32,13 +32,13 @@ class ExitCode(IntEnum):
 
 
 class SpbenchError(Exception):
-    """One sentence that says what is wrong, where, and what to do."""
+    """An error for the user: one sentence that says what is wrong, where, and what to do."""
 
     exit_code = ExitCode.ERROR
 
 
 class UsageError(SpbenchError):
-    """A wrong argument, hostfile or suite."""
+    """An argument, a hostfile or a suite is wrong."""
 
     exit_code = ExitCode.USAGE
 
@@ -50,7 +50,7 @@ class MissingError(SpbenchError):
 
 
 class FailedRunError(SpbenchError):
-    """A run that could not go on."""
+    """A run could not go on."""
 
 
 class NothingSelected(SpbenchError):  # noqa: N818 - it is an outcome, not a mistake
@@ -60,7 +60,7 @@ class NothingSelected(SpbenchError):  # noqa: N818 - it is an outcome, not a mis
 
 
 class StoppedError(SpbenchError):
-    """A run that was ended before its first job."""
+    """A run was ended before its first job."""
 
     def __init__(self, sentence: str, exit_code: ExitCode) -> None:
         super().__init__(sentence)
@@ -69,7 +69,7 @@ class StoppedError(SpbenchError):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Diagnostic:
-    """One error of a file: where (1-based) and what."""
+    """One error of a file: its place (1-based) and a message."""
 
     file: str
     line: int
@@ -89,6 +89,6 @@ class SuiteError(UsageError):
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return `` (did you mean X?)`` for the nearest known word, or nothing."""
+    """Return `` (did you mean X?)`` for the nearest known word, or an empty text."""
     near = get_close_matches(word, list(known), n=1, cutoff=0.5)
     return f" (did you mean {near[0]}?)" if near else ""

@@ -1,1 +1,1 @@
-"""The ranks of spbench: what runs on the compute nodes, under any MPI launcher."""
+"""The ranks of spbench, which run on the compute nodes under any MPI launcher."""

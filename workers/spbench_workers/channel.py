@@ -1,4 +1,4 @@
-"""Where a rank's events go: the console's collector over TCP, or a file of its own.
+"""A rank's channel for events: to the console's collector over TCP, or to a file of its own.
 
 Nothing here imports torch or MPI: a rank connects before it loads either.
 """
@@ -22,32 +22,32 @@ from spbench_core.events import rank_events
 from spbench_core.events.fields import EventError
 
 REPLY_TIMEOUT = 600.0
-"""Seconds to wait for an answer of the console. Its death ends the rank at once, in any case."""
+"""Seconds to wait for an answer of the console; its death ends the rank at once in any case."""
 LOST_STATUS = 75
 """Exit status of a rank whose console is gone (EX_TEMPFAIL)."""
 
 
 class ConsoleUnreachableError(ConnectionError):
-    """No collector answered, and there is no folder for the events."""
+    """No collector has answered, and there is no folder for the events."""
 
 
 class Channel(Protocol):
-    """Where a rank's events go."""
+    """The channel of a rank: it sends events, and receives the cases of the job."""
 
     rank: int | None
 
     def send(self, event: str, **fields: Any) -> None:
-        """Number the event and hand it over; it has left this process when this returns."""
+        """Number an event and send it; it has left this process when this returns."""
 
     def receive_cases(self) -> list[dict[str, Any]]:
-        """Return the cases of this job; only rank 0 asks."""
+        """Return the cases of this job; only rank 0 calls it."""
 
     def close(self) -> None:
-        """Say ``bye`` and make sure that everything has arrived."""
+        """Send ``bye`` and wait until every event has arrived."""
 
 
 class _Numbered(ABC):
-    """Numbers events, and writes each as one line, from any thread."""
+    """A channel that numbers events and writes each as one line, from any thread."""
 
     def __init__(self) -> None:
         self.rank: int | None = None
@@ -66,7 +66,7 @@ class _Numbered(ABC):
 
 
 class TcpChannel(_Numbered):
-    """One connection to the console. If it ends before `close`, so does this process.
+    """A channel over one TCP connection to the console, whose end before `close` ends the process.
 
     A thread sends a heartbeat a second and watches for the console's answers and for its end, so
     that no rank outlives the console, wherever the main thread is.
@@ -163,13 +163,13 @@ def where_main_thread_stands() -> str:
         return "nowhere"
     code = frame.f_code
     place = f"in {code.co_name} ({Path(code.co_filename).name}:{frame.f_lineno})"
-    # The kernel's word on the main thread, whose id is the process's; MPI waits spinning.
+    # The kernel's state of the main thread, whose id is the process's; MPI waits spinning.
     state = Path(f"/proc/self/task/{os.getpid()}/stat").read_text().rpartition(")")[2].split()[0]
     return f"{place}, {rank_events.ASLEEP}" if state == "S" else place
 
 
 class FileChannel(_Numbered):
-    """The same lines in a file, where no console can be reached: ``spbench collect`` reads it."""
+    """A channel to a file, where no console can be reached: ``spbench collect`` reads it."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__()
@@ -189,7 +189,11 @@ class FileChannel(_Numbered):
 
 
 def read_cases(environ: os._Environ[str]) -> list[dict[str, Any]]:
-    """Return the cases of a batch job from the file that SPBENCH_CASES names."""
+    """Return the cases of a batch job from the file that SPBENCH_CASES names.
+
+    Raises:
+        ConsoleUnreachableError: SPBENCH_CASES is not set.
+    """
     path = environ.get(rank_events.ENV_CASES)
     if path is None:
         raise ConsoleUnreachableError(f"no console, and {rank_events.ENV_CASES} names no file")
@@ -201,7 +205,8 @@ def open_channel(environ: os._Environ[str]) -> TcpChannel | FileChannel:
     """Connect to the console, or fall back to a file where SPBENCH_EVENTS_DIR is set.
 
     Raises:
-        ConsoleUnreachableError: Nothing answered in 5 s and there is no such folder.
+        ConsoleUnreachableError: No collector answered within 5 s, and SPBENCH_EVENTS_DIR is not
+            set.
     """
     addresses = environ.get(rank_events.ENV_COLLECTOR, "")
     folder = environ.get(rank_events.ENV_EVENTS_DIR)
@@ -246,7 +251,7 @@ _RANK_NAMES = ("MV2_COMM_WORLD", "MVP_COMM_WORLD", "OMPI_COMM_WORLD", "PMI")
 
 
 def launcher_rank(environ: os._Environ[str]) -> tuple[int | None, int | None]:
-    """Return rank and size by the launcher's environment, None where it says nothing."""
+    """Return rank and size by the launcher's environment, None where they are not set."""
     pairs = [(f"{name}_RANK", f"{name}_SIZE") for name in _RANK_NAMES]
     for rank, size in [*pairs, ("SLURM_PROCID", "SLURM_NTASKS"), ("PMI_ID", "MPIRUN_NPROCS")]:
         if rank in environ:
@@ -255,7 +260,7 @@ def launcher_rank(environ: os._Environ[str]) -> tuple[int | None, int | None]:
 
 
 def say_hello(channel: Channel, environ: os._Environ[str]) -> None:
-    """Show the token, and who this is by the launcher's word."""
+    """Send ``hello``: the token, and rank and size by the launcher's environment."""
     channel.rank, size = launcher_rank(environ)
     token = environ.get(rank_events.ENV_TOKEN, "")
     channel.send(

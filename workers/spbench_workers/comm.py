@@ -1,4 +1,4 @@
-"""The MPI world of a job, and what ranks agree on before the first message."""
+"""The MPI world of a job: the start of MPI, the check of equal configurations, and barriers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class DisagreementError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """This rank's place among the others."""
+    """The communicator of all ranks, and this rank's place: rank, host, local rank and cores."""
 
     comm: MPI.Intracomm
     rank: int
@@ -37,7 +37,7 @@ class World:
 
 
 def open_world() -> World:
-    """Start MPI and say where this rank stands. Sets the number of OMP threads before torch."""
+    """Start MPI and return this rank's place. It sets the number of OMP threads before torch."""
     import mpi4py
 
     from spbench_workers.binding.before_mpi import take_gpu
@@ -51,7 +51,7 @@ def open_world() -> World:
 
     comm = MPI.COMM_WORLD
     cpus = tuple(sorted(os.sched_getaffinity(0)))
-    # By names: with MVAPICH2's ch3:sock each rank is alone in MPI's communicator of shared memory.
+    # By host names: with MVAPICH2's ch3:sock MPI's communicator of shared memory has one rank.
     here = _machine()
     every: list[tuple[str, tuple[int, ...]]] = comm.allgather((here, cpus))
     local_rank = sum(other == here for other, _ in every[: comm.rank])
@@ -61,7 +61,7 @@ def open_world() -> World:
 
 
 def _machine() -> str:
-    """Return what tells this machine from others, of which some may have the same name."""
+    """Return an identifier of this machine, since several may have the same host name."""
     try:
         return f"{socket.gethostname()} {_BOOT.read_text().strip()}"
     except OSError:
@@ -69,7 +69,7 @@ def _machine() -> str:
 
 
 def _threads(cpus: tuple[int, ...], local: list[tuple[int, ...]]) -> int:
-    """OMP_NUM_THREADS where it is set; else this rank's share of the cores it may run on."""
+    """Return OMP_NUM_THREADS where it is set; else this rank's share of its cores."""
     if os.environ.get("OMP_NUM_THREADS", "").isdigit():
         return max(1, int(os.environ["OMP_NUM_THREADS"]))
     sharing = sum(bool(set(cpus) & set(other)) for other in local)
@@ -80,7 +80,7 @@ def agree(comm: MPI.Intracomm, configuration: dict[str, Any]) -> None:
     """Compare the configuration over all ranks, before any of them sends data.
 
     Raises:
-        DisagreementError: on every rank, naming the first rank that differs from rank 0.
+        DisagreementError: A rank differs from rank 0; all ranks raise it, and it names the first.
     """
     texts = comm.allgather(json.dumps(configuration, sort_keys=True))
     for rank, text in enumerate(texts):
@@ -92,7 +92,7 @@ def agree(comm: MPI.Intracomm, configuration: dict[str, Any]) -> None:
 
 
 def crowded(comm: MPI.Intracomm) -> bool:
-    """Whether somewhere more ranks run than there are cores for them; the same on all ranks."""
+    """Whether some host has more ranks than cores for them; the same on all ranks."""
     here = (socket.gethostname(), tuple(os.sched_getaffinity(0)))
     hosts: dict[str, list[tuple[int, ...]]] = {}
     for host, cpus in comm.allgather(here):
@@ -112,18 +112,18 @@ def on_one_host(comm: MPI.Intracomm) -> bool:
 
 
 REST_INTERVAL = 0.0005
-"""Seconds that a resting rank sleeps between two looks."""
+"""Seconds that a resting rank sleeps between two polls."""
 
 
 def rest(comm: MPI.Intracomm) -> None:
-    """Wait for all ranks, asleep: a barrier that leaves the core to those who still work."""
+    """Wait for all ranks in a sleeping barrier, which leaves the cores to ranks that still work."""
     request = comm.Ibarrier()
     while not request.Test():
         time.sleep(REST_INTERVAL)
 
 
 def fabric() -> str:
-    """Return what the ranks of several hosts would talk over: the RDMA devices, or tcp."""
+    """Return the network between hosts: the names of the RDMA devices, or tcp."""
     devices = Path("/sys/class/infiniband")
     names = sorted(path.name for path in devices.iterdir()) if devices.is_dir() else []
     return ",".join(names) or "tcp"

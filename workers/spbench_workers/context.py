@@ -1,4 +1,4 @@
-"""What a benchmark is given: its parameters, the other ranks, and where results go."""
+"""The context that a benchmark is given: its parameters, the ranks, and the calls for results."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 
 class Context:
-    """One case on one rank. A benchmark module's ``run(context)`` gets it.
+    """The context of one case on one rank, the argument of a benchmark module's ``run(context)``.
 
     Attributes:
         world: The ranks of the job, and this rank's place among them.
         params: The benchmark's parameters, complete and checked.
-        first: Whether no case of this benchmark comes directly before.
-        last: Whether no case of this benchmark comes directly after.
+        first: Whether the case before is not of this benchmark.
+        last: Whether the case after is not of this benchmark.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Context:
         return int(self.params.get("seed", 0)) + 1000003 * self._repeat
 
     def seed_for(self, *words: str | int) -> int:
-        """Return a seed of its own for these words, the same on every rank that gives them."""
+        """Return a seed for these words, the same on every rank that gives the same words."""
         text = repr((self.seed, *words)).encode()
         return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big") >> 2
 
@@ -68,28 +68,28 @@ class Context:
         return self._inject == fault
 
     def with_fault(self, body: Callable[[], object], seconds: float) -> Callable[[], object]:
-        """Return ``body`` with the common fault in it that this rank is to show, if any."""
+        """Return ``body`` with the common fault that is injected on this rank, if any."""
         if self._inject in COMMON_FAULTS and self.planted(self._inject):
             return faults.plant(self._inject, body, seconds)
         return body
 
     def slowest(self, seconds: float) -> float:
-        """Return the greatest of the ranks' values. All ranks must call it."""
+        """Return the largest of the ranks' values. All ranks must call it."""
         from mpi4py import MPI
 
         value: float = self.world.comm.allreduce(seconds, op=MPI.MAX)
         return value
 
     def start(self, **fields: Any) -> None:
-        """Say that the case starts."""
+        """Report that the case starts."""
         self._channel.send("case_start", **self._ids, **fields)
 
     def end(self, status: str, **fields: Any) -> None:
-        """Say that the case has ended on this rank: ``ok``, or ``error`` with why."""
+        """Report that the case has ended on this rank: ``ok``, or ``error`` with the reason."""
         self._channel.send("case_end", **self._ids, status=status, **fields)
 
     def progress(self, phase: str, done: int, total: int) -> None:
-        """Say how far a phase is: ``warmup``, ``timing``, ``check``. Never in a timed region."""
+        """Report progress in ``warmup``, ``timing`` or ``check``. Never in a timed region."""
         self._channel.send("progress", **self._ids, phase=phase, done=done, total=total)
 
     def samples(self, metric: str, values: array[float] | list[float]) -> None:
@@ -100,13 +100,15 @@ class Context:
     def check(
         self, name: str, max_abs_error: float, tolerance: float = 0.0, detail: str = ""
     ) -> bool:
-        """Judge a result against its reference; a NaN never passes.
+        """Report the check of a result against its reference; return whether it passed.
+
+        A NaN never passes.
 
         Args:
             name: One of the benchmark's checks.
             max_abs_error: The largest difference from the reference.
             tolerance: The largest that is allowed; 0 asks for equality.
-            detail: Where the largest difference is.
+            detail: The place of the largest difference.
         """
         passed = max_abs_error <= tolerance
         error = max_abs_error if math.isfinite(max_abs_error) else None
@@ -122,39 +124,39 @@ class Context:
         return passed
 
     def metric(self, name: str, value: float, **labels: Any) -> None:
-        """Give one of the benchmark's metrics. Labels say of what: ``peer=1, bytes=8``."""
+        """Report one of the benchmark's metrics, with labels such as ``peer=1, bytes=8``."""
         fields: dict[str, Any] = {"labels": labels} if labels else {}
         finite = value if math.isfinite(value) else None
         self._channel.send("metric", **self._ids, name=name, value=finite, **fields)
 
     def limit(self, name: str, value: float, measured_by: str) -> None:
-        """Give what a metric could reach at best, as measured in this job, and how."""
+        """Report the limit of a metric as measured in this job, and how it was measured."""
         finite = value if math.isfinite(value) else None
         self._channel.send("metric", **self._ids, name=name, value=finite, measured_by=measured_by)
 
     def choice(self, name: str, value: str, reason: str) -> None:
-        """Say what was chosen where the parameters left it open, and why."""
+        """Report a choice that the parameters left open, and its reason."""
         self._channel.send("choice", **self._ids, name=name, value=value, reason=reason)
 
     def device(self, name: str, reason: str, *, speaks: bool) -> None:
-        """Say on which device this rank computes, and why.
+        """Report the device of this rank, and the reason of the choice.
 
         Args:
             name: ``cpu``, or the GPU's number and kind.
-            reason: Why, and what is known of it.
-            speaks: Whether it is a choice of the case too: one rank says so.
+            reason: The reason, and facts about the device.
+            speaks: Whether it is also reported as a choice of the case, as one rank does.
         """
         self._channel.send("device", **self._ids, device=name, reason=reason)
         if speaks:
             self.choice("device", name, reason)
 
     def log(self, message: str, level: str = "info") -> None:
-        """Say something in one line."""
+        """Report a message of one line."""
         self._channel.send("log", **self._ids, level=level, message=message)
 
     def say(self, line: str) -> None:
-        """Say a line of the benchmark's own, which by hand is printed as it is.
+        """Report a line of the benchmark's own output, which a standalone run prints unchanged.
 
-        The benchmark's entry has ``own_lines``, and rank 0 says them.
+        The benchmark's entry has ``own_lines``, and rank 0 reports them.
         """
         self.log(line, level="line")

@@ -1,4 +1,4 @@
-"""What stops a case that was asked for rightly: something is not there, or does not fit."""
+"""Errors of a valid case that cannot run here: something is missing, or does not fit."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ class CannotRunError(RuntimeError):
 
 
 class NothingToSpoilError(CannotRunError):
-    """A fault was to be planted where it would change nothing."""
+    """A fault was to be injected where it would change nothing."""
 
 
 _OF_THE_HOST = "DefaultCPUAllocator"
-"""What torch says in an error where the host has no memory: it has no class for it."""
+"""The text in torch's error where the host has no memory: there is no class for it."""
 
 
 @contextmanager
 def allocating(size: int) -> Iterator[None]:
-    """Tell what was asked for where there is no memory for it.
+    """Turn an error of the host's memory into one sentence with the size that was asked for.
 
     Args:
         size: The bytes that the block asks for.
 
     Raises:
-        CannotRunError: The host has none.
+        CannotRunError: The host has not enough memory.
     """
     try:
         yield
     except (MemoryError, RuntimeError) as error:
-        # Of a GPU more is known, and told by who runs the case.
+        # Errors of a GPU say more, and are turned into a sentence by who runs the case.
         if isinstance(error, RuntimeError) and _OF_THE_HOST not in str(error):
             raise
         raise CannotRunError(

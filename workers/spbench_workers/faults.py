@@ -1,4 +1,4 @@
-"""Faults that can be planted in every benchmark, to show that they are noticed."""
+"""Fault injection for every benchmark, to show that faults are noticed."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ LEAST_DELAY = 0.002
 
 
 class InjectedFaultError(RuntimeError):
-    """The exception that ``--inject raise`` plants."""
+    """The exception that ``--inject raise`` raises."""
 
 
 def plant(fault: str, body: Callable[[], object], seconds: float) -> Callable[[], object]:
-    """Return ``body`` with the fault in it, for the rank that is to fail.
+    """Return ``body`` with a fault in it, for the rank that is to fail.
 
     Args:
         fault: One of the catalog's COMMON_FAULTS.
         body: One iteration.
-        seconds: How long an iteration takes without the fault.
+        seconds: The seconds of an iteration without the fault.
     """
     if fault == "slow":
         return _slow(body, max(4 * seconds, LEAST_DELAY))

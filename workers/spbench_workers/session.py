@@ -1,4 +1,4 @@
-"""A job's ranks under the console: several cases, one after another, on one start of MPI."""
+"""A session of a job's ranks under the console: several cases in turn, with one start of MPI."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Runner = Callable[[Context], None]
 
 
 def serve() -> None:
-    """Run the cases that the console gives. An exception of a benchmark ends the process."""
+    """Run the cases of the console. An exception of a benchmark ends the process."""
     try:
         channel = open_channel(os.environ)
     except ConsoleUnreachableError as error:
@@ -48,7 +48,7 @@ def serve() -> None:
 
 
 def say_ready(channel: Channel, world: World) -> None:
-    """Say what this rank runs on."""
+    """Report the machine of this rank: host, cores, device, network and versions."""
     from mpi4py import MPI
 
     from spbench_core import host_facts
@@ -82,12 +82,12 @@ def _version(package: str) -> str | None:
 
 
 def load_runners(benchmarks: Any) -> dict[str, Runner]:
-    """Import the modules of these benchmarks, so that no case pays for torch but the first."""
-    # Nothing here uses numpy; torch says of every rank that it is not there.
+    """Import the modules of these benchmarks and return their ``run``, before the first case."""
+    # numpy is optional here; torch would warn on every rank where it is missing.
     warnings.filterwarnings("ignore", message="Failed to initialize NumPy")
     names = sorted(set(benchmarks))
-    # Torch makes 160,000 objects that stay: to look among them for garbage while they come, and
-    # once more when Python ends, takes a fifth of what it costs a rank to start and end.
+    # Torch makes 160,000 permanent objects: to collect garbage among them during the import and
+    # at exit takes a fifth of the time in which a rank starts and ends.
     gc.disable()
     try:
         runners = {name: importlib.import_module(BENCHMARKS[name].module).run for name in names}
@@ -110,9 +110,9 @@ def run_case(
     first: bool = True,
     last: bool = True,
 ) -> None:
-    """Run one case; an exception is told to the console, with its traceback, and raised again.
+    """Run one case; an exception is reported to the console, with its traceback, and raised again.
 
-    ``first`` and ``last`` are those of the case's `Context`.
+    ``first`` and ``last`` are passed on to the case's `Context`.
     """
     context = Context(
         world,
@@ -143,18 +143,18 @@ def run_case(
 
 
 def run(runner: Runner, context: Context) -> None:
-    """Run a benchmark, and give back what it has left on a GPU.
+    """Run a benchmark, and free what it has left on a GPU.
 
     Raises:
-        CannotRunError: The case cannot run here, or a GPU failed it.
+        CannotRunError: The case cannot run here, or a GPU has failed.
     """
     try:
         runner(context)
-        # What a GPU has not told yet, it tells here: it is this case's.
+        # A pending error of the GPU is raised here, since it belongs to this case.
         _give_back()
     except Exception as error:
         told = told_of_gpu(error, context.params)
-        with suppress(Exception):  # a GPU that is lost has nothing to give back
+        with suppress(Exception):  # a lost GPU cannot free its memory
             _give_back(error)
         if told is error:
             raise
@@ -169,7 +169,7 @@ def _give_back(error: Exception | None = None) -> None:
 
 
 def _sentence(error: BaseException) -> str:
-    """Return the first line of an error; its class too, unless the text says all there is."""
+    """Return the first line of an error, with its class unless it is a CannotRunError."""
     text = str(error).strip().splitlines()
     if text and isinstance(error, CannotRunError):
         return text[0]

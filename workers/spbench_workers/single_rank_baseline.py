@@ -1,4 +1,4 @@
-"""How fast one rank is while the others rest: the limit of work that ranks do all at once."""
+"""Single-rank baseline: the rate of rank 0 while the others sleep, the limit of all at once."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def give_rate_and_limit(
     rate: str,
     amount: float,
 ) -> None:
-    """Give this rank's rate, and as its limit what rank 0 reaches alone.
+    """Report this rank's rate, and as its limit the single-rank baseline of rank 0.
 
     All ranks must call it.
 
@@ -30,8 +30,8 @@ def give_rate_and_limit(
         context: The case.
         body: One iteration, without any fault in it.
         times: This rank's times in ms, as `measure` returned them.
-        rate: The name of the metric that says how much is done in a second.
-        amount: How much one iteration does, in the metric's unit times one second.
+        rate: The name of the rate's metric.
+        amount: The work of one iteration, in the metric's unit times one second.
     """
     context.metric(rate, amount / (median(times) / 1000.0))
     rest(context.world.comm)

@@ -1,8 +1,8 @@
-"""A benchmark by hand, under any launcher, without the console.
+"""A standalone benchmark, under any launcher, without the console.
 
     mpiexec -n 4 python -m mpi4py -m spbench_workers halo.exchange --num-spatial-parts 4
 
-prints the lines of the reference scripts: rank and size, the mean time, whether the result held.
+prints the lines of the reference scripts: rank and size, the mean time, the result of the check.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ USAGE_STATUS = 2
 
 
 class PrintingChannel:
-    """Turns the events of one case into lines for people; each line leaves in one write.
+    """A channel that prints the events of one case as lines; each line is one write.
 
-    ``named`` says whether a passed check is named; the reference scripts have one, without a name.
+    ``named`` says whether a passed check is named; the reference scripts print one without a name.
     """
 
     def __init__(self, rank: int, *, named: bool = False) -> None:
@@ -37,13 +37,13 @@ class PrintingChannel:
         self._times: list[float] = []
 
     def send(self, event: str, **fields: Any) -> None:
-        """Print what this event means to a reader, or nothing."""
+        """Print an event as a line; some kinds print nothing."""
         printer = getattr(self, f"_print_{event}", None)
         if printer is not None:
             printer(**fields)
 
     def receive_cases(self) -> list[dict[str, Any]]:
-        """There is no console to give any."""
+        """Return no cases: there is no console."""
         return []
 
     def close(self) -> None:
@@ -83,20 +83,20 @@ class PrintingChannel:
 
 
 class OwnLinesChannel(PrintingChannel):
-    """Prints what the benchmark itself says on rank 0, and the checks that failed."""
+    """A channel that prints the benchmark's own lines on rank 0, and failed checks."""
 
     def close(self) -> None:
-        """Nothing is left to print."""
+        """Print nothing at the end."""
 
     def _print_check(self, name: str, passed: bool, **fields: Any) -> None:
         if not passed:
             super()._print_check(name, passed, **fields)
 
     def _print_metric(self, name: str, value: float | None, **fields: Any) -> None:
-        """The benchmark's own lines have it."""
+        """Print nothing: the benchmark's own lines have it."""
 
     def _print_choice(self, name: str, value: str, reason: str, **_: Any) -> None:
-        """The benchmark's own lines have it."""
+        """Print nothing: the benchmark's own lines have it."""
 
     def _print_log(self, message: str, level: str = "line", **_: Any) -> None:
         if level == "line" and self.rank == 0:
@@ -104,16 +104,16 @@ class OwnLinesChannel(PrintingChannel):
 
 
 class _Parser(argparse.ArgumentParser):
-    """Raises what is wrong instead of printing it: every rank reads the words, one speaks."""
+    """A parser that raises errors instead of printing them: all ranks parse, rank 0 prints."""
 
     def error(self, message: str) -> NoReturn:
         raise ValueError(f"{self.prog}: {message}")
 
 
 def parser_of(entry: Benchmark) -> argparse.ArgumentParser:
-    """Return the command line of a benchmark: its flags come from the catalog.
+    """Return the parser of a benchmark's command line: its flags come from the catalog.
 
-    What is wrong with the words it raises as a ValueError.
+    It raises a ValueError for wrong words.
     """
     parser = _Parser(
         prog=f"spbench_workers {entry.name}", description=entry.summary, allow_abbrev=False
@@ -134,7 +134,7 @@ def main(words: list[str]) -> None:
     load_kernels_first(words, os.environ)
     world = open_world()
     try:
-        # Before anything else, since from here on all ranks must do the same.
+        # First, since from here on all ranks must do the same.
         agree(world.comm, {"words": words})
         if {"-h", "--help"} & set(words):
             _help(world, words)
@@ -203,7 +203,7 @@ def _help(world: World, words: list[str]) -> NoReturn:
 
 
 def _leave(world: World, status: int) -> NoReturn:
-    """End all ranks together, MPI first: it would take a status above 0 for a crash, and say so."""
+    """End all ranks together, MPI first: it would report a status above 0 as a crash."""
     from mpi4py import MPI
 
     world.comm.Barrier()

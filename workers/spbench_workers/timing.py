@@ -1,4 +1,4 @@
-"""Timed loops: samples are kept in a preallocated buffer and leave between batches."""
+"""Timed loops: samples are kept in a preallocated buffer and sent between batches."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from spbench_workers.context import Context
 
 MAX_BATCH = 20_000
-"""Samples in one event: well below the longest line."""
+"""The most samples in one event, well below the longest line."""
 SAMPLE_SECONDS = 100e-6
-"""A sample of a short call takes about as long: so many calls that the clock's cost is nothing."""
+"""The seconds of a sample of short calls: so long that the cost of the clock is negligible."""
 MAX_CALLS = 10_000
 NO_PAUSES: Mapping[int, Callable[[], object]] = MappingProxyType({})
 
@@ -32,18 +32,18 @@ def measure(
     iterations: int | None = None,
     pauses: Mapping[int, Callable[[], object]] = NO_PAUSES,
 ) -> array[float]:
-    """Run the case's warm-up and its timed iterations of ``body``; return this rank's times in ms.
+    """Run warm-up and timed iterations of ``body``; return this rank's times in ms.
 
-    Ranks go through batches together: within one nothing is sent, between two each rank sends its
-    samples while the others wait, so that no rank's sending lengthens another's iteration.
+    Ranks run batches together: nothing is sent within a batch; between two, each rank sends its
+    samples while the others wait, so that sending lengthens no iteration of another rank.
 
     Args:
-        context: The case; its parameters ``warmup`` and ``iterations`` say how often.
+        context: The case; its parameters ``warmup`` and ``iterations`` are the numbers of calls.
         body: One iteration. It must return only when its work is done.
-        metric: The name that the samples bear.
-        divide: How many repetitions one call of ``body`` makes; times are of one of them.
-        iterations: In place of the parameter's.
-        pauses: By a number of iterations, what is called after so many, untimed.
+        metric: The metric of the samples.
+        divide: The repetitions in one call of ``body``; times are of one of them.
+        iterations: The number of iterations, in place of the parameter.
+        pauses: Functions that are called, untimed, after a number of iterations, by that number.
     """
     if iterations is None:
         iterations = context.params["iterations"]
@@ -71,7 +71,7 @@ def _to_next(pauses: Iterable[int], done: int, iterations: int) -> int:
 
 
 def _warm_up(context: Context, body: Callable[[], object], count: int) -> float:
-    """Return the seconds of one iteration on the slowest rank; 0 where nothing is known."""
+    """Warm up; return the seconds of one iteration on the slowest rank, 0 without a warm-up."""
     context.progress("warmup", 0, count)
     context.world.comm.Barrier()
     start = perf_counter()
@@ -102,12 +102,12 @@ def time_batch(
 
 
 def calls_of(seconds: float) -> int:
-    """Return how many calls, each of so many seconds, make a sample."""
+    """Return the number of calls, each of so many seconds, that make a sample."""
     return max(1, min(MAX_CALLS, round(SAMPLE_SECONDS / max(seconds, 1e-9))))
 
 
 def repeated(body: Callable[[], object], count: int) -> Callable[[], object]:
-    """Return ``body``, called ``count`` times."""
+    """Return a function that calls ``body`` ``count`` times."""
     return body if count == 1 else partial(_repeat, body, range(count))
 
 
@@ -117,11 +117,11 @@ def _repeat(body: Callable[[], object], times: range) -> None:
 
 
 def hidden_share(whole: float, exposed: float, compute: float) -> float:
-    """Return which share of a communication is hidden, of what can be: it, or the computation.
+    """Return the hidden share of a communication, relative to the shorter of it and a computation.
 
     Args:
-        whole: What the communication takes.
-        exposed: What of it still holds the rank up while it computes meanwhile.
-        compute: What the computation takes.
+        whole: The time of the communication.
+        exposed: The time that it adds to a computation meanwhile.
+        compute: The time of the computation.
     """
     return (whole - exposed) / min(whole, compute)

@@ -1,4 +1,4 @@
-"""What is known of a run when it starts: the content of run.json and of the first event."""
+"""Metadata of a run at its start: the content of run.json and of the first event."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Allreduce: algorithms as schedules, who runs them, what they should cost, and the sweep."""
+"""Allreduce: algorithms as schedules, their execution, a cost model, and the sweep."""

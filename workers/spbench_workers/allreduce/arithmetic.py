@@ -1,7 +1,7 @@
-"""Vectors as MPI and as arithmetic see them: bytes to send, and sums in place.
+"""Memory and arithmetic of vectors: bytes for MPI, and reductions in place.
 
-numpy adds in place at the lowest cost a call; bf16, which it does not have, and fp16, which it
-computes number by number, are torch's.
+numpy adds in place at the lowest cost a call; torch computes bf16, which numpy does not have, and
+fp16, which numpy computes number by number.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import torch
 from spbench_workers.device.formats import TORCH_DTYPES
 
 FORMATS = TORCH_DTYPES | {"int32": torch.int32, "int64": torch.int64}
-"""What the catalog's names of formats mean to torch."""
+"""Torch's dtypes by the catalog's names of formats."""
 
 _NUMPY: dict[str, np.ufunc] = {
     "sum": np.add,
@@ -32,7 +32,7 @@ TORCH_OPS: dict[str, Callable[..., torch.Tensor]] = {
 }
 """The functions that reduce two tensors, by the operation's name."""
 _SHORT = (torch.float16, torch.bfloat16)
-"""Formats that numpy lacks or is slow with; MPI 3.1 has no type for them."""
+"""Formats of two bytes: numpy lacks them or is slow, and MPI 3.1 has no type for them."""
 
 Action = Callable[[], object]
 
@@ -49,7 +49,7 @@ def memory_of(vector: torch.Tensor) -> np.ndarray[Any, np.dtype[np.uint8]]:
 
 
 def reduce_into(op: str, target: torch.Tensor, other: torch.Tensor) -> Action:
-    """Return what reduces ``other`` into ``target``, element by element, in place.
+    """Return a function that reduces ``other`` into ``target``, element by element, in place.
 
     Args:
         op: ``sum``, ``prod``, ``max`` or ``min``.
@@ -63,7 +63,7 @@ def reduce_into(op: str, target: torch.Tensor, other: torch.Tensor) -> Action:
 
 
 def copy_into(target: torch.Tensor, source: torch.Tensor) -> Action:
-    """Return what copies a vector of the host over another of the same type and length."""
+    """Return a function that copies a vector of the host to one of the same type and length."""
     return partial(np.copyto, memory_of(target), memory_of(source))
 
 

@@ -1,4 +1,4 @@
-"""What every way to reduce a vector over ranks looks like to those who run it."""
+"""The interface of a collective over fixed memory, and the traffic of a rank in it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Mode = Literal["blocking", "persistent", "nonblocking"]
 
 @dataclass(frozen=True, slots=True)
 class RankTraffic:
-    """What one rank does in one run.
+    """The traffic of one rank in one run.
 
     Attributes:
         bytes: Bytes that it sends.
@@ -24,23 +24,26 @@ class RankTraffic:
 
 
 class Reduction(Protocol):
-    """A collective over fixed memory, made once and run often. All ranks run it together."""
+    """A collective over fixed memory, opened once and run often. All ranks run it together."""
 
     @property
     def traffic(self) -> RankTraffic | None:
-        """What this rank sends in one run; None where the library does not tell."""
+        """The traffic of this rank in one run; None where the library does not tell."""
 
     def run(self) -> object:
-        """Do it all: when it returns, this rank's result is there."""
+        """Run the collective; when it returns, this rank's result is complete."""
 
     def start(self) -> object:
-        """Begin; in mode ``blocking`` do it all. Source and result stay untouched till `wait`."""
+        """Start the collective, or in mode ``blocking`` run it.
+
+        Source and result must not be touched until `wait`.
+        """
 
     def poll(self) -> bool:
-        """Let what was started go on, without waiting; return whether it has ended."""
+        """Let the started collective progress, without waiting; return whether it has ended."""
 
     def wait(self) -> None:
-        """Wait until what was started has ended."""
+        """Wait until the started collective has ended."""
 
     def free(self) -> None:
-        """Give back what MPI or torch holds. All ranks must call it."""
+        """Free what MPI or torch holds. All ranks must call it."""

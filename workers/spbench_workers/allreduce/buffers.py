@@ -1,4 +1,4 @@
-"""What a rank gives and gets, each between margins that nobody may write to."""
+"""Source and result buffers of a collective, between guard margins that nobody may write to."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ _MARGIN = 64
 
 
 class Buffers:
-    """Source and result of a collective.
+    """Source and result of a collective, with guard margins around them.
 
     Args:
-        given: Elements that a rank gives.
-        gotten: Elements that it gets.
-        at: Where in the result, in place, is what the rank gives; None where not in place.
-        dtype: Of both.
-        device: Of both.
+        given: Elements of a rank's input.
+        gotten: Elements of its output.
+        at: The first element of the input within the result, in place; None out of place.
+        dtype: The format of both.
+        device: The device of both.
 
     Attributes:
-        source: What the collective reads; the result itself, in place.
-        result: Where the rank gets the outcome.
-        given: What the rank gives: the source, or a part of it in place.
+        source: The memory that the collective reads; the result itself, in place.
+        result: The memory of the output.
+        given: The input of the rank: the source, or in place a part of it.
     """
 
     def __init__(
@@ -46,11 +46,11 @@ class Buffers:
         return self.source is self.result
 
     def poison(self) -> None:
-        """Make a result of before wrong in every element; in place the source is to follow."""
+        """Make every element of the result wrong; in place the input must be written after it."""
         self.result.fill_(self._poison)
 
     def margins_written(self) -> int:
-        """Return how many elements beside source and result are not what they were."""
+        """Return the number of elements in the margins that were written."""
         return sum(
             int((~self._is_poison(margin)).sum())
             for whole in self._wholes

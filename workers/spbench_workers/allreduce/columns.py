@@ -1,4 +1,4 @@
-"""The lines that a sweep prints by hand: nccl-tests' columns, and a few honest ones behind them."""
+"""The lines that a standalone sweep prints: nccl-tests' columns, and a few more after them."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _HEAD = (
 
 @dataclass(frozen=True, slots=True)
 class SweepRow:
-    """One case in figures; times in seconds, None for what was not measured.
+    """One row of a sweep: times in seconds, None for what was not measured.
 
     Attributes:
         time: The median over iterations, each as long as its slowest rank's.
         p99: The 99th percentile of the same.
         skew: The slowest rank's median time over the typical rank's.
-        in_place: Whether the result took the place of what a rank gave.
+        in_place: Whether the result replaced the source.
     """
 
     size: int
@@ -59,7 +59,7 @@ _shown: list[SweepRow] = []
 
 
 def say_row(context: Context, row: SweepRow) -> None:
-    """Say a row: with the heading above the first of a sweep, with the average below the last."""
+    """Print a row: with the heading above the first of a sweep, the average below the last."""
     if context.first:
         _shown.clear()
         what = f"{context.params['collective']}, {context.params['mode']}"

@@ -21,17 +21,17 @@ _OPS = {
 
 
 class DistributedReduction:
-    """An allreduce of torch.distributed, whose threads or streams do the work.
+    """An allreduce of torch.distributed, run by its threads or streams.
 
     Args:
         comm: The ranks.
         backend: ``gloo`` or ``nccl``, which needs source and result on a GPU of each rank's own.
-        source: What this rank gives, a dense vector.
-        result: Where the sum goes; the source itself works in place.
+        source: The input of this rank, a dense vector.
+        result: Memory of the output; the source itself reduces in place.
         op: ``sum``, ``prod``, ``max`` or ``min``.
 
     Raises:
-        CannotRunError: On all ranks, where they cannot make such a group.
+        CannotRunError: The ranks cannot make such a group; all of them raise it.
     """
 
     traffic = None
@@ -66,7 +66,7 @@ class DistributedReduction:
 
     def wait(self) -> None:
         if self._work is not None:
-            # On a GPU it lets the current stream wait, and nobody else's.
+            # On a GPU it lets the current stream wait, and no other.
             self._work.wait()
             finish(self._device)
             self._work = None

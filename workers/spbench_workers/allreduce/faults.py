@@ -1,4 +1,4 @@
-"""A collective that goes wrong on purpose, to show that the checks notice."""
+"""Fault injection in a collective, to show that the checks notice."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from spbench_workers.errors import CannotRunError
 
 
 class WrongElement:
-    """A collective after each run of which one element of the result is wrong.
+    """A collective with one wrong element in its result after each run.
 
     Args:
-        reduction: Does the work.
-        result: What it fills.
+        reduction: The collective.
+        result: Its result.
 
     Raises:
         CannotRunError: The result has no elements.

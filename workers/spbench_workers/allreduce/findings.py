@@ -1,4 +1,4 @@
-"""What a sweep says of a case: bandwidths, traffic, the model's prediction, and the MPI's own."""
+"""The metrics of a sweep: algbw and busbw, traffic, the model's prediction, the MPI's own time."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class MeasuredTimes:
 
     Attributes:
         count: Elements of the size.
-        device: Where this rank has what it gives and gets.
-        ends: Bytes of what it gives, and of what it gets.
+        device: The device of this rank's source and result.
+        ends: Bytes of the source, and of the result.
         slowest: Seconds of each iteration on its slowest rank.
         medians: The median seconds of each rank.
     """
@@ -51,14 +51,14 @@ class MeasuredTimes:
 
 
 def give_traffic(context: Context, traffic: RankTraffic | None, count: int) -> None:
-    """Give what this rank sends, as its messages count it; a library does not tell."""
+    """Report this rank's traffic, counted in its schedule; a library does not tell."""
     if traffic is None:
         return
     context.metric("bytes_sent", traffic.bytes)
     context.metric("messages_sent", traffic.messages)
     params, ranks = context.params, context.world.size
     if context.world.rank == 0:
-        # By formula: to count them, this rank would make the schedules of all.
+        # By formula: to count rounds, this rank would have to make the schedules of all ranks.
         options = {"group": params["group"], "chunks": params["chunks"]}
         work = expected_work(params["algorithm"], ranks, count, **options)
         context.metric("rounds", work.rounds)
@@ -67,7 +67,7 @@ def give_traffic(context: Context, traffic: RankTraffic | None, count: int) -> N
 def give_findings(
     context: Context, measured: MeasuredTimes, against: PairedComparison | None, wrong: int
 ) -> None:
-    """Give what all ranks know alike, by rank 0. All ranks must call it."""
+    """Report by rank 0 the metrics that are the same on all ranks. All ranks must call it."""
     params, world = context.params, context.world
     dtype = FORMATS[params["dtype"]]
     nccl = params["algorithm"] == "nccl"
@@ -98,7 +98,7 @@ def _busbw(context: Context, nbytes: int, seconds: float) -> float:
 
 
 def _give_link(context: Context, link: JobLink) -> None:
-    """Give the model's numbers, and with their limits how sure they are."""
+    """Report alpha, beta and gamma of the alpha-beta model."""
     if link.fit is None:
         return
     context.metric("alpha_us", 1e6 * link.fit.alpha.value)

@@ -1,4 +1,4 @@
-"""How much of a nonblocking collective a computation hides."""
+"""Overlap: the share of a nonblocking collective that a computation hides."""
 
 from __future__ import annotations
 
@@ -18,52 +18,52 @@ from spbench_workers.timing import hidden_share
 
 ROUNDS = 15
 LOOKS = 10
-"""How often the computation looks in on the collective: an MPI without threads goes on only then"""
+"""Polls of the collective in a computation: an MPI without threads progresses only then."""
 _CELLS = 2048
 _ROWS = 512
-"""Of the matrices that a GPU multiplies: some microseconds' work."""
+"""Rows of the matrices that a GPU multiplies: some microseconds of work."""
 _HOST = torch.device("cpu")
 
 
 class TimedWork(Protocol):
-    """A computation of about a given time."""
+    """A computation that takes about a given time."""
 
     def run(self, look: Callable[[], object]) -> None:
-        """Compute, and look up now and then."""
+        """Compute, and call ``look`` now and then."""
 
 
 def overlap(
     comm: MPI.Intracomm, reduction: Reduction, seconds: float, device: torch.device = _HOST
 ) -> float:
-    """Return which share of a collective is hidden behind a computation as long as itself.
+    """Return the share of a collective that is hidden behind a computation as long as itself.
 
-    With the times of the collective alone, of the computation alone, and of both at once, it is
-    ``(alone + compute - both) / min(alone, compute)``: 1 where the shorter of them costs nothing
-    more, 0 where they take as long as one after the other, below 0 where each is in the other's
-    way. It is the same with both exchanged. OMB's takes the calls that look in away from the
-    computation, divides by the collective alone and is cut off at 0; here looking in is a cost.
+    With the times of the collective, of the computation, and of both at once, it is
+    ``(collective + compute - both) / min(collective, compute)``: 1 where the shorter of them costs
+    nothing more, 0 where they take as long as one after the other, below 0 where they slow each
+    other down. It is the same with both exchanged. OMB's takes the polls away from the
+    computation, divides by the collective and is cut off at 0; here polling is a cost.
 
     Args:
         comm: The ranks; all must call it.
         reduction: The collective, in mode ``nonblocking``.
-        seconds: About how long it takes, the same on all ranks.
-        device: Whose computation is to hide it: a GPU's, where the GPU itself reduces.
+        seconds: About its time, the same on all ranks.
+        device: The device that computes meanwhile: the GPU, where the GPU itself reduces.
     """
     compute: TimedWork = (
         Multiplications(seconds, device) if is_gpu(device) else Computation(seconds)
     )
-    computing = partial(_alone, compute, device)
-    alone, alone_compute, both = [], [], []
+    computing = partial(_compute_only, compute, device)
+    collective, computation, both = [], [], []
     for _ in range(ROUNDS):
-        alone.append(_seconds(comm, reduction.run))
-        alone_compute.append(_seconds(comm, computing))
+        collective.append(_seconds(comm, reduction.run))
+        computation.append(_seconds(comm, computing))
         both.append(_seconds(comm, lambda: _both(reduction, compute)))
-    whole, work = median(alone), median(alone_compute)
+    whole, work = median(collective), median(computation)
     return hidden_share(whole, median(both) - work, work)
 
 
 class Computation:
-    """Additions in the cache of a core, as many as take a given time.
+    """Additions in the cache of a core that take a given time.
 
     Args:
         seconds: The time.
@@ -82,7 +82,7 @@ class Computation:
         self._count = max(1, round(seconds / one / LOOKS))
 
     def run(self, look: Callable[[], object]) -> None:
-        """Compute, and look up now and then."""
+        """Compute, and call ``look`` now and then."""
         for _ in range(LOOKS):
             self._slice(self._count)
             look()
@@ -94,9 +94,9 @@ class Computation:
 
 
 class Multiplications:
-    """Matrix products on the current stream of a GPU, as many as take a given time.
+    """Matrix products on the current stream of a GPU that take a given time.
 
-    They are asked for at once: NCCL needs nobody who looks in.
+    They are launched at once: NCCL progresses without polls.
 
     Args:
         seconds: The time.
@@ -123,10 +123,10 @@ class Multiplications:
 
 
 def _never() -> None:
-    """Nothing to look at."""
+    """Do nothing: no collective is under way."""
 
 
-def _alone(compute: TimedWork, device: torch.device) -> None:
+def _compute_only(compute: TimedWork, device: torch.device) -> None:
     compute.run(_never)
     finish(device)
 

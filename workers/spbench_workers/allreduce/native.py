@@ -1,6 +1,6 @@
 """The collectives of the MPI itself: blocking, persistent (MPI 4) and nonblocking.
 
-MPI 3.1 has no type of two bytes for numbers. fp16 and bf16 travel as pairs of bytes, and an
+MPI 3.1 has no floating-point type of two bytes. fp16 and bf16 are sent as pairs of bytes, and an
 operation that torch computes is registered with MPI for them.
 """
 
@@ -43,7 +43,7 @@ _REDUCING = ("allreduce", "reduce_scatter")
 
 
 def registered_operation(dtype: torch.dtype, op: str) -> str:
-    """Return in words which operation MPI is given where it has none; empty where it has."""
+    """Return in words the operation that is registered where MPI has none; empty where it has."""
     if not is_short(dtype):
         return ""
     return f"MPI_Op_create: {op} by torch over pairs of bytes"
@@ -90,15 +90,15 @@ def open_native(
         comm: The ranks, n of them.
         collective: ``allreduce`` and ``broadcast`` (from rank 0) take c elements to c elements,
             ``allgather`` c to n c, ``reduce_scatter`` n c to c, ``alltoall`` n c to n c.
-        source: What this rank gives, a dense vector.
-        result: Where the outcome goes; the source itself works in place. In place, ``allgather``
-            finds a rank's own part, and ``reduce_scatter`` leaves the outcome at the beginning, of
-            n c elements.
+        source: The input of this rank, a dense vector.
+        result: Memory of the output; the source itself works in place. In place, ``allgather``
+            finds a rank's own part in it, and ``reduce_scatter`` leaves the output at the
+            beginning, of n c elements.
         op: ``sum``, ``prod``, ``max`` or ``min``.
-        mode: Which of MPI's calls is used.
+        mode: The kind of MPI call: blocking, persistent or nonblocking.
 
     Raises:
-        CannotRunError: The MPI has no persistent collectives.
+        CannotRunError: The mode is persistent, and the MPI has no persistent collectives.
     """
     send: Any = MPI.IN_PLACE if source is result else _message(source)
     receive = _message(result)
@@ -115,8 +115,8 @@ def open_native(
 
 
 def _message(vector: torch.Tensor) -> list[Any]:
-    """Return memory and type; how many elements go to whom, MPI's bindings know by the call."""
-    # MPI's bindings look at a buffer of their own kind in less time than at an array.
+    """Return memory and type; mpi4py derives the counts from the call."""
+    # mpi4py inspects a buffer of its own kind in less time than an array.
     buffer = MPI.buffer.frombuffer(memory_of(vector))
     if is_short(vector.dtype):
         return [buffer, _pair_type()]
@@ -145,7 +145,7 @@ def _registered(op: str, dtype: torch.dtype) -> MPI.Op:
 
 
 class _Blocking:
-    """One call of MPI, with as little around it as can be."""
+    """A blocking collective: one call of MPI, with as little around it as can be."""
 
     traffic = None
 
@@ -170,7 +170,7 @@ class _Blocking:
 
 
 class _Requested:
-    """By a request: a persistent one, or a new one from each call."""
+    """A collective by a request: a persistent one, or a new one from each nonblocking call."""
 
     traffic = None
 

@@ -1,4 +1,4 @@
-"""Which algorithms there are, and what each makes a rank do."""
+"""The allreduce algorithms by name, and the schedule of a rank in each."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ALGORITHMS: dict[str, Callable[[AlgorithmRank], Schedule]] = {
     "two_level": two_level,
     "chain": chain,
 }
-"""What makes the steps of one rank, by the algorithm's name."""
+"""Functions that return the schedule of one rank, by the algorithm's name."""
 
 _DRAWN_FOR = {"muji_2": 2, "muji_4": 4, "muji_8": 8}
 
@@ -45,19 +45,19 @@ def schedule(
     group: int | None = None,
     chunks: int | None = None,
 ) -> Schedule:
-    """Return the steps of one rank. All ranks must ask with the same arguments but ``rank``.
+    """Return the schedule of one rank. All ranks must call it with equal arguments but ``rank``.
 
     Transfers of no elements are left out, on both sides alike.
 
     Args:
         algorithm: One of `ALGORITHMS`.
         ranks: Ranks that reduce together, at least 1.
-        rank: Which of them, from 0.
+        rank: This rank, from 0.
         count: Elements of the result, from 0.
-        order: The ranks in the order in which the algorithm is drawn: position ``p`` is played by
-            ``order[p]``. By default 0, 1, 2, ...
-        group: Ranks of a group of ``two_level``; of no meaning for others.
-        chunks: Chunks of ``chain``; of no meaning for others.
+        order: The ranks by position in the algorithm: ``order[p]`` is at position ``p``. By default
+            0, 1, 2, ...
+        group: Ranks of a group of ``two_level``; unused by others.
+        chunks: Chunks of ``chain``; unused by others.
 
     Raises:
         ValueError: The algorithm cannot run on so many ranks, or an argument is out of range.

@@ -1,4 +1,4 @@
-"""Allreduce over ranks: one way to open it, whatever the algorithm.
+"""Allreduce over ranks by any algorithm or library, behind one function.
 
 reduction = open_reduction(comm, "ring", source, result)
 reduction.run()
@@ -40,14 +40,13 @@ def open_reduction(
     Args:
         comm: The ranks.
         algorithm: One of `plan.ALGORITHMS`, or ``native`` (the MPI's own), ``gloo``, ``nccl``.
-        source: What this rank gives, a dense vector: fp64, fp32, fp16, bf16, int32 or int64.
-        result: Where the reduced vector goes, of the same type, length and device; the source
-            itself reduces in place. What lies on a GPU goes by way of the host, except with
-            ``nccl``.
+        source: The input of this rank, a dense vector: fp64, fp32, fp16, bf16, int32 or int64.
+        result: Memory of the output, of the same type, length and device; the source itself
+            reduces in place. Vectors on a GPU are staged through the host, except with ``nccl``.
         op: ``sum``, ``prod``, ``max`` or ``min``.
         mode: ``blocking`` or ``persistent`` for `Reduction.run`, ``nonblocking`` for `start` and
-            `wait` as well. Persistent is what costs least where messages are small.
-        order: The ranks in the order in which the algorithm is drawn; see `plan.schedule`.
+            `wait` as well. Persistent requests cost the least where messages are small.
+        order: The ranks by position in the algorithm; see `plan.schedule`.
         group: Ranks of a group of ``two_level``.
         chunks: Chunks of ``chain``.
 
@@ -88,7 +87,7 @@ def open_collective(
     """Return a collective of the MPI itself; see `open_native`. All ranks must call it alike.
 
     Raises:
-        CannotRunError: The MPI has no persistent collectives.
+        CannotRunError: The mode is persistent, and the MPI has no persistent collectives.
     """
 
     def on_host(source: torch.Tensor, result: torch.Tensor) -> Reduction:
@@ -98,7 +97,7 @@ def open_collective(
 
 
 def _staged(source: torch.Tensor, result: torch.Tensor, open_: Opener) -> Reduction:
-    """Open on the host at once, or by way of it."""
+    """Open a reduction on the host, directly or staged from a GPU."""
     if result.device.type == "cpu":
         return open_(source, result)
     return StagedReduction(source, result, open_)
@@ -112,7 +111,7 @@ def _distributed(
     op: str,
     mode: Mode,
 ) -> Reduction:
-    # torch.distributed starts threads and takes its time to import: who does not ask, pays nothing.
+    # torch.distributed starts threads and is slow to import: only those who need it pay for it.
     from spbench_workers.allreduce.distributed import DistributedReduction
 
     if mode == "persistent":

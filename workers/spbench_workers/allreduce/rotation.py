@@ -1,4 +1,4 @@
-"""An allreduce whose root moves on with each run."""
+"""Rotation of roots: an allreduce whose root is another rank in each run."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from spbench_workers.allreduce.base import RankTraffic, Reduction
 
 
 class Rotation:
-    """Takes turns with reductions that were made before, one for each root.
+    """Reductions that are run in turn, one for each root.
 
     Args:
-        order: The ranks in the order of the first run; each run begins one further on.
+        order: The ranks by position in the first run; each run begins one position further.
         open_: Opens the reduction of an order.
     """
 
@@ -22,7 +22,7 @@ class Rotation:
 
     @property
     def traffic(self) -> RankTraffic:
-        """What this rank does in a run on average, whole bytes and messages rounded up."""
+        """The traffic of this rank in an average run, bytes and messages rounded up."""
         all_ = [turn.traffic for turn in self._turns if turn.traffic is not None]
         return RankTraffic(
             bytes=-(-sum(one.bytes for one in all_) // len(all_)),

@@ -1,7 +1,7 @@
-"""What one rank sends, receives and adds in an allreduce, as data: step by step, without MPI.
+"""The schedule of one rank in an allreduce, as data without MPI: sends, receives and additions.
 
-An algorithm is a function that says the steps of one rank. Who runs them is
-`spbench_workers.allreduce.stepped`; bytes, messages and rounds are counted from the same steps.
+An algorithm is a function that returns the steps of one rank. `spbench_workers.allreduce.stepped`
+runs them; bytes, messages and rounds are counted from the same steps.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """Elements ``first`` up to ``last`` of the result, to or from another rank.
+    """A message: elements ``first`` up to ``last`` of the result, to or from another rank.
 
     Attributes:
         peer: The other rank.
         first: The first element.
-        last: One beyond the last; equal to ``first`` where there is nothing to send, and then no
-            message travels, by agreement of both sides.
-        add: Whether what is received is reduced into the result; otherwise it takes its place.
-            Of no meaning for what is sent.
+        last: One beyond the last; equal to ``first`` where there is nothing to send, and then
+            neither side has a message.
+        add: Whether a received message is reduced into the result; otherwise it replaces it.
+            It has no meaning for a sent message.
     """
 
     peer: int
@@ -36,17 +36,17 @@ class Transfer:
 
 @dataclass(frozen=True, slots=True)
 class ScheduleStep:
-    """What a rank does at once: all of it has ended before the rank's next step begins.
+    """One step of a schedule: its transfers all end before the rank's next step begins.
 
-    What is sent is the result as the step finds it. What is received with ``add`` is kept aside
-    until all transfers have ended and then reduced into the result, in the order of ``receives``;
-    no two receives of a step overlap unless all of them add, and what replaces never overlaps
-    with what is sent.
+    Sends read the result as it is when the step begins. Receives with ``add`` are kept aside until
+    all transfers have ended and then reduced into the result, in the order of ``receives``; no two
+    receives of a step overlap unless all of them add, and a receive that replaces never overlaps
+    with a send.
 
     Attributes:
         round: The round of the whole group, from 0; a rank may have none in a round, never two.
-        sends: What leaves, at most one transfer to a rank.
-        receives: What comes, at most one transfer from a rank.
+        sends: Transfers to other ranks, at most one to each.
+        receives: Transfers from other ranks, at most one from each.
     """
 
     round: int
@@ -59,7 +59,7 @@ Schedule = list[ScheduleStep]
 
 @dataclass(frozen=True, slots=True)
 class ScheduleCosts:
-    """What schedules of several ranks cost: to compare with an algorithm's formulas.
+    """The costs of the schedules of all ranks, to compare with an algorithm's formulas.
 
     Attributes:
         rounds: Rounds in which anyone sends.
@@ -75,7 +75,7 @@ class ScheduleCosts:
 
 
 def work_of(schedules: Sequence[Schedule]) -> ScheduleCosts:
-    """Count what the schedules of all ranks of a group do."""
+    """Return the costs of the schedules of all ranks, counted step by step."""
     sent = [[transfer for step in steps for transfer in step.sends] for steps in schedules]
     return ScheduleCosts(
         rounds=len({step.round for steps in schedules for step in steps if _sends(step)}),

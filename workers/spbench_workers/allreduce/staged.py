@@ -1,4 +1,4 @@
-"""Reductions of what lies on a GPU, by way of the host's memory."""
+"""Reductions of vectors on a GPU, staged through pinned memory of the host."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from spbench_workers.device.streams import finish
 from spbench_workers.errors import allocating
 
 Opener = Callable[[torch.Tensor, torch.Tensor], Reduction]
-"""Opens a reduction from a source of the host to a result of the host."""
+"""A function that opens a reduction from a source on the host to a result on the host."""
 
 
 class StagedReduction:
-    """Copies to pinned memory, reduces there and copies back; both copies count as its time.
+    """A reduction in pinned memory of the host, between two copies that count as its time.
 
     Args:
-        source: What this rank gives, on a GPU.
-        result: Where the outcome goes; the source itself works in place.
+        source: The input of this rank, on a GPU.
+        result: Memory of the output; the source itself works in place.
         open_: Opens the reduction on the host.
     """
 

@@ -1,7 +1,7 @@
-"""Runs a schedule of steps: messages of MPI, and sums between them.
+"""Execution of a schedule: messages of MPI, and reductions between them.
 
-All memory is there before the first run. Messages travel on the communicator that is given, with
-a tag for each round; two reductions that are under way at once need communicators of their own.
+All memory is allocated before the first run. Messages use the given communicator, with a tag for
+each round; two reductions that are under way at once need communicators of their own.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class _Message:
 
 @dataclass(frozen=True, slots=True)
 class _Phase:
-    """One step with memory of its own: what travels, and what is then computed."""
+    """One step with its memory: the messages, and the reductions after them."""
 
     sends: list[_Message]
     receives: list[_Message]
@@ -55,11 +55,11 @@ def open_stepped(
     Args:
         comm: The ranks; a schedule's peers are their numbers.
         schedule: The steps of this rank.
-        source: What this rank gives, a dense vector.
-        result: Where the reduced vector goes; the source itself reduces in place. Otherwise the
-            source is copied there first, in the time of a run.
+        source: The input of this rank, a dense vector.
+        result: Memory of the output; the source itself reduces in place. Otherwise the source is
+            copied there first, in the time of a run.
         op: ``sum``, ``prod``, ``max`` or ``min``.
-        mode: ``blocking`` calls MPI's blocking sends and receives, the others persistent requests.
+        mode: ``blocking`` uses blocking sends and receives, the others persistent requests.
     """
     phases = _phases(schedule, result, op)
     copy = nothing if source is result else copy_into(result, source)
@@ -110,7 +110,7 @@ def _traffic(phases: list[_Phase]) -> RankTraffic:
 
 
 class _Blocking:
-    """Blocking calls; where a step has several transfers, calls that return and one wait."""
+    """Execution by blocking calls; a step of several transfers uses nonblocking ones and a wait."""
 
     def __init__(self, comm: MPI.Intracomm, phases: list[_Phase], copy: Action) -> None:
         self.traffic = _traffic(phases)
@@ -157,7 +157,7 @@ def _call(comm: MPI.Intracomm, phase: _Phase) -> Action:
 
 
 class _Persistent:
-    """Requests that are made once and started in each run, step by step."""
+    """Execution by persistent requests, which are started in each run, step by step."""
 
     def __init__(self, comm: MPI.Intracomm, phases: list[_Phase], copy: Action) -> None:
         self.traffic = _traffic(phases)

@@ -27,15 +27,15 @@ from spbench_workers.timing import calls_of, measure, repeated
 
 _HOST = torch.device("cpu")
 _TRIED = 5
-"""Runs that tell how many of them a sample needs."""
+"""Runs that are timed to find how many runs make a sample."""
 _LONG = 0.01
-"""Seconds of a run that is a sample by itself, first or not."""
+"""Seconds from which on a single run is a sample."""
 
 
 def run(context: Context) -> None:
     """Run the case."""
     params, world = context.params, context.world
-    # No message of another case, or of what is measured beside this one, can come in between.
+    # Messages of other cases and of other measurements need another communicator.
     comm = world.comm.Dup()
     part = _part(params, world.size)
     buffers = _buffers(context, part)
@@ -58,7 +58,7 @@ def run(context: Context) -> None:
     times = measure(context, repeated(reduction.run, calls), divide=calls)
     measured = _measured(context, part, buffers, times)
     if params["mode"] == "nonblocking":
-        # What goes by way of the host is MPI's work: the rank's core is to hide it.
+        # A reduction staged through the host is MPI's work: the rank's core is to hide it.
         device = measured.device if params["algorithm"] == "nccl" else _HOST
         context.metric("overlap", overlap(comm, reduction, measured.seconds, device))
     against = _against_native(context, comm, buffers, reduction, measured.seconds)
@@ -72,13 +72,13 @@ def run(context: Context) -> None:
 
 
 def _part(params: Params, ranks: int) -> int:
-    """Return the elements of one rank's part of the size; all, where ranks share one vector."""
+    """Return the elements of one rank's part of the size; all of them for allreduce, broadcast."""
     count: int = params["size"] // FORMATS[params["dtype"]].itemsize
     return count if params["collective"] in ("allreduce", "broadcast") else count // ranks
 
 
 def _buffers(context: Context, part: int) -> Buffers:
-    """Return the memory of a collective; in place, a part of allgather is where it will stay."""
+    """Return the memory of a collective; allgather in place has each part at its final place."""
     params, world = context.params, context.world
     whole = part * world.size
     given, gotten, at = {
@@ -118,15 +118,15 @@ def _opened(comm: MPI.Intracomm, params: Params, buffers: Buffers) -> Reduction:
 
 
 def _make_idle(buffers: Buffers, op: str | None) -> None:
-    """Fill the memory with what no number of runs in place drives out of range."""
+    """Fill the memory with numbers that stay in range through any number of runs in place."""
     for vector in (buffers.source, buffers.result):
         vector.fill_(0 if op == "sum" else 1)
 
 
 def _calls_of_a_sample(context: Context, reduction: Reduction) -> int:
-    """Return how many runs make a sample; all ranks get the same."""
+    """Return the number of runs in a sample, the same on all ranks."""
     calls = 1
-    # The first run fills caches; one more tells whether it is worth to try a few.
+    # The first run fills caches; the second tells whether a few more are worth it.
     for runs in (1, 1, _TRIED):
         context.world.comm.Barrier()
         start = perf_counter()
@@ -162,7 +162,7 @@ def _against_native(
     reduction: Reduction,
     seconds: float,
 ) -> PairedComparison | None:
-    """Compare an allreduce with the MPI's own, blocking one; None where it is that itself."""
+    """Compare an allreduce with the MPI's own, blocking one; None where it is the native one."""
     params = context.params
     if params["algorithm"] == "native":
         return None

@@ -1,4 +1,4 @@
-"""Two ways to do the same, timed by turns, and whether one of them is faster."""
+"""Paired comparison: two ways to do the same, timed in turn, and which of them is faster."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ import numpy as np
 from mpi4py import MPI
 
 MOST_PAIRS, LEAST_PAIRS = 24, 8
-"""Pairs of batches; below the least, nothing is said of which is faster."""
+"""Pairs of batches; with fewer than the least there is no verdict."""
 _BATCH_SECONDS = 0.004
 _ALL_SECONDS, _MOST_SECONDS = 0.5, 4.0
-"""What the pairs take together, and what they may take to be as many as the least."""
+"""Seconds of all pairs together, and the most that they may take to reach the least number."""
 _RESAMPLES = 2000
 
 Verdict = Literal["faster", "slower", "no significant difference"]
@@ -25,14 +25,14 @@ Interval = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class PairedComparison:
-    """One way against another.
+    """A comparison of one way with another.
 
     Attributes:
-        ratio: Time of the one over time of the other: the median over pairs of batches.
+        ratio: The time of the one over that of the other: the median over pairs of batches.
         interval: Its 95 % confidence interval.
-        verdict: What may be said of the one.
-        pairs: How many pairs of batches there were.
-        other_seconds: One run of the other way, median over batches.
+        verdict: Whether the one is faster or slower.
+        pairs: The number of pairs of batches.
+        other_seconds: The seconds of one run of the other way, median over batches.
     """
 
     ratio: float
@@ -49,7 +49,7 @@ def by_turns(
     seconds: float,
     longest: int,
 ) -> PairedComparison:
-    """Time batches of both in turns, so that what changes with time touches both alike.
+    """Time batches of both in turn, so that changes over time affect both alike.
 
     All ranks must call it, and all get the same answer: a batch takes as long as on its slowest
     rank.
@@ -58,7 +58,7 @@ def by_turns(
         comm: The ranks.
         one: One way.
         other: The other.
-        seconds: About how long the slower of them takes; the same on all ranks.
+        seconds: About the time of the slower of them, the same on all ranks.
         longest: Runs in a batch, at most.
     """
     batch = max(1, min(longest, int(_BATCH_SECONDS / max(seconds, 1e-9))))
@@ -73,13 +73,13 @@ def by_turns(
 
 
 def _pairs_of(seconds: float) -> int:
-    """Return how many pairs there are to be, each of so many seconds."""
+    """Return the number of pairs to time, each of so many seconds."""
     wanted = min(MOST_PAIRS, int(_ALL_SECONDS / max(seconds, 1e-9)))
     return max(wanted, min(LEAST_PAIRS, int(_MOST_SECONDS / max(seconds, 1e-9))), 1)
 
 
 def _batch_seconds(comm: MPI.Intracomm, body: Callable[[], object], count: int) -> float:
-    """Return the seconds of one run; one before short ones fills the caches, and is not counted."""
+    """Return the seconds of one run; before short ones an untimed run fills the caches."""
     if count > 1:
         body()
     comm.Barrier()

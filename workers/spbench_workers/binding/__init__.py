@@ -1,1 +1,1 @@
-"""Binding of a rank: its number on its host, its cores and its GPU, before MPI starts."""
+"""Binding of a rank: its local rank, its cores and its GPU, before MPI starts."""

@@ -1,8 +1,8 @@
 """Settings made before CUDA and MPI start: the current GPU, and when kernels are loaded.
 
-UCX picks adapters by the GPU that is current when MPI starts. A rank takes its own only where the
-job says that it needs one (``SPBENCH_DEVICE=cuda``): each context takes memory of the GPU, and a
-job that stays on the host is to take none.
+UCX picks adapters by the GPU that is current when MPI starts. A rank makes its own current only
+where the job says that it needs one (``SPBENCH_DEVICE=cuda``): each context takes memory of the
+GPU, and a job on the host is to take none.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from spbench_workers.binding.local_rank import told_local_rank
 def take_gpu(environ: Mapping[str, str], load: Callable[[], Driver | None]) -> int | None:
     """Make the GPU of this local rank current; return its index, None where none was taken.
 
-    What goes wrong here is no error: torch meets it again, and says it better.
+    A failure here is no error: torch meets it again, and reports it better.
     """
     told = told_local_rank(environ)
     if environ.get(ENV_DEVICE) != "cuda" or told is None or (driver := load()) is None:
@@ -33,7 +33,7 @@ def take_gpu(environ: Mapping[str, str], load: Callable[[], Driver | None]) -> i
 def load_kernels_first(words: Sequence[str], environ: MutableMapping[str, str]) -> None:
     """Let CUDA load all kernels when it starts, where a command line asks for backend nccl.
 
-    Under the console it is the console that says so. Who has set it otherwise is not overruled.
+    Under the console the console sets it. A value that is already set is kept.
     """
     if ("--backend", "nccl") in pairwise(words) or "--backend=nccl" in words:
         environ.setdefault(ENV_KERNEL_LOADING, "EAGER")

@@ -1,4 +1,4 @@
-"""The few calls of NVIDIA's driver that are needed before torch is there, or beside it."""
+"""The calls of NVIDIA's driver API that are needed before or beside torch."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Driver:
         self._library = library
 
     def count(self) -> int:
-        """Return how many GPUs there are; 0 where the driver does not work."""
+        """Return the number of GPUs; 0 where the driver does not work."""
         found = ctypes.c_int(0)
         if self._library.cuInit(0) or self._library.cuDeviceGetCount(ctypes.byref(found)):
             return 0
@@ -38,7 +38,7 @@ class Driver:
         return text.value.decode().lower()
 
     def make_current(self, index: int) -> bool:
-        """Make a GPU this thread's current one, by the context that torch takes too."""
+        """Make a GPU this thread's current one, by the primary context, which torch takes too."""
         device, context = ctypes.c_int(0), ctypes.c_void_p()
         return not (
             self._library.cuDeviceGet(ctypes.byref(device), index)
@@ -49,7 +49,7 @@ class Driver:
 
 @cache
 def driver() -> Driver | None:
-    """Return the driver; None where there is none."""
+    """Return the driver; None where the library is not there."""
     try:
         return Driver(ctypes.CDLL(_LIBRARY))
     except OSError:

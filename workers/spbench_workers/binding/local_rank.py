@@ -1,7 +1,7 @@
-"""This rank's number on its host, as its launcher says. Standard library only.
+"""The local rank by the launcher's environment. Standard library only.
 
-A launcher says it before MPI starts, and whatever MPI makes of the host: with MVAPICH2's ch3:sock
-each rank stands alone in MPI's communicator of those that share memory.
+A launcher sets it before MPI starts, and whatever MPI makes of the host: with MVAPICH2's ch3:sock
+each rank is alone in MPI's communicator of ranks that share memory.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ VARIABLES = (
     "PALS_LOCAL_RANKID",
     "SLURM_LOCALID",
 )
-"""Of Open MPI, MVAPICH2, MVAPICH, Hydra with Intel MPI, PALS and srun. srun comes last: a script of
-Slurm hands its own on to the ranks of other launchers."""
+"""Variables of Open MPI, MVAPICH2, MVAPICH, Hydra with Intel MPI, PALS and srun. srun comes last: a
+Slurm script hands its own on to the ranks of other launchers."""
 _SLURM_STEP = ("SLURM_STEP_ID", "SLURM_STEPID")
 
 
 def told_local_rank(environ: Mapping[str, str]) -> tuple[int, str] | None:
-    """Return the local rank and the variable that says it; None where no launcher does."""
+    """Return the local rank and the variable that tells it; None where no launcher sets one."""
     for name in VARIABLES:
         value = environ.get(name, "")
         stale = name == "SLURM_LOCALID" and not any(step in environ for step in _SLURM_STEP)

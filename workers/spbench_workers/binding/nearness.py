@@ -1,4 +1,4 @@
-"""Nearness of a GPU to the cores of a rank, by the NUMA nodes that sysfs tells."""
+"""Nearness of a GPU to the cores of a rank, by their NUMA nodes in sysfs."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def cores_by_node() -> dict[int, set[int]]:
 
 
 def farthest_node(node: int, among: Container[int]) -> int | None:
-    """Return the NUMA node that is the farthest from one, of the others; None where none is."""
+    """Return the NUMA node of ``among`` that is the farthest from ``node``; None without one."""
     try:
         distances = list(map(int, (NODES / f"node{node}" / "distance").read_text().split()))
     except (OSError, ValueError):
         return None
-    # The system lists the nodes that are there in order, whatever their numbers.
+    # The system lists the existing nodes in order, whatever their numbers.
     numbers = sorted(int(path.name[4:]) for path in NODES.glob("node[0-9]*"))
     others = [
         (distance, -number)
@@ -49,9 +49,9 @@ def farthest_node(node: int, among: Container[int]) -> int | None:
 
 
 def place_of(address: str | None, cpus: Iterable[int]) -> tuple[bool | None, str]:
-    """Return whether a GPU is near some cores, None where nobody knows, and a phrase that says it.
+    """Return whether a GPU is near some cores, None where it is not known, and that as a phrase.
 
-    Near is a GPU on a node of which the rank has cores.
+    A GPU is near if it is on a NUMA node of which the rank has cores.
     """
     node = node_of_gpu(address) if address is not None else None
     nodes = nodes_of_cores(cpus)

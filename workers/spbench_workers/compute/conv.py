@@ -27,14 +27,14 @@ TOLERANCE = 0.25
 """The exact results are whole numbers, so that a wrong one is at least 1 away. Fast algorithms
 (Winograd) multiply by fractions and round a little, below this: see `largest_convolved`."""
 MOST_COMPARED = 2e10
-"""Floating-point operations of a convolution whose every value is compared with one made otherwise:
-some seconds of a core. Above it rows are, as wholes."""
+"""The most floating-point operations of a convolution whose every value is compared with an
+independent one, in some seconds of a core. Above it rows are compared (Freivalds)."""
 _VECTOR_MAX = 1 << 20
 """With sums of at most 2^14 and rows of up to 2^19 values, no number is above 2^53."""
 
 
 class Convolution:
-    """Images, kernels and the result, with as many rows and columns as the images."""
+    """A convolution: images, kernels and the result, of as many rows and columns as the images."""
 
     def __init__(self, images: torch.Tensor, kernels: torch.Tensor) -> None:
         self.images, self.kernels = images, kernels
@@ -107,7 +107,7 @@ def _make(context: Context) -> Convolution:
 def _check(
     context: Context, body: Callable[[], object], convolution: Convolution, when: str
 ) -> tuple[float, str]:
-    """Convolve fresh images; return the largest error and, if it is too large, where it is."""
+    """Convolve fresh images; return the largest error and, above the tolerance, its place."""
     context.progress("check", 0, 1)
     rank = context.world.rank
     seeds = [context.seed_for("conv", rank, when, part) for part in range(4)]
@@ -122,7 +122,7 @@ def _check(
 
 
 def _give_choice(context: Context, convolution: Convolution) -> None:
-    """Say how the result is checked, where not every value is compared with another."""
+    """Record that rows are checked, where not every value is compared."""
     if context.world.rank == 0 and convolution.flop > MOST_COMPARED:
         context.choice(
             "checked",
@@ -137,13 +137,13 @@ def factors(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return images and kernels of whole numbers, in float64, convolved exactly in their format.
 
-    A number in each window of the images is such that TF32 would change it, and the result, where
-    the sums have room for it.
+    Where the sums have room for it, each window of the images has a number that TF32 would round,
+    which would change the result.
 
     Args:
-        convolution: Its shapes and format.
-        seeds: Of the images, of the kernels; the last one: of those numbers.
-        tf32: Whether they are to be multiplied as TF32, which must then hold them all.
+        convolution: The convolution, for its shapes and format.
+        seeds: The seeds of the images, of the kernels, and last of those numbers.
+        tf32: Whether they are multiplied as TF32, which must then represent them all.
     """
     size = convolution.kernels.shape[-1]
     images = convolution.images
@@ -200,19 +200,19 @@ def compare(got: torch.Tensor, expected: torch.Tensor) -> tuple[float, str]:
 def compare_rows(
     got: torch.Tensor, images: torch.Tensor, kernels: torch.Tensor, seed: int
 ) -> tuple[float, str]:
-    """Compare each row of the result, times a random vector, with that of the product (Freivalds).
+    """Compare each row of the result, times a random vector, with the expected product (Freivalds).
 
-    A row of results is a sum of products of kernels and of rows of the images, so that the images'
+    A row of the result is a sum of products of kernels and rows of the images, so that the images'
     rows can be multiplied by the vector first. The vector has whole numbers from 1 to
-    `_VECTOR_MAX`, and float64 adds all this up without rounding: one wrong value of a row always
-    shows, several hide only where their errors happen to cancel. Each value must be near a whole
-    number besides.
+    `_VECTOR_MAX`, and float64 adds all this up without rounding: one wrong value of a row is
+    always found, several are missed only where their errors cancel. Besides, each value must be
+    near a whole number.
 
     Args:
         got: ``batch x out_channels x height x width``, on the CPU.
         images: As for `reference`.
         kernels: As for `reference`.
-        seed: Of the vector.
+        seed: The seed of the vector.
     """
     generator = torch.Generator().manual_seed(seed)
     vector = torch.randint(1, _VECTOR_MAX + 1, (got.shape[3],), generator=generator).double()

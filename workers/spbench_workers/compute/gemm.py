@@ -23,7 +23,7 @@ from spbench_workers.single_rank_baseline import give_rate_and_limit
 from spbench_workers.timing import measure
 
 _ROWS = 256
-"""Rows that the check takes at once, in float64."""
+"""Rows that are checked at once, in float64."""
 _SPOT_CHECKS = 8
 _VECTOR_MAX = 1 << 20
 """With sums of at most 2^14 and 65536 columns, no number is above 2^50."""
@@ -31,7 +31,7 @@ _VECTOR_MAX = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Matrices:
-    """The factors, the result, and where in the result a fault is planted."""
+    """A matrix product: the two factors and the result."""
 
     left: torch.Tensor
     right: torch.Tensor
@@ -66,7 +66,7 @@ def run(context: Context) -> None:
     times = measure(context, body)
     after = _check(context, body, matrices, "after")
     error, detail = before if before[0] else after
-    # Whole numbers that no step of the product rounds: it is right to the last bit or wrong.
+    # Of whole numbers no step of the product is rounded: a right result is exact.
     context.check("product", error, 0.0, detail)
     give_rate_and_limit(context, matrices.multiply, times, rate="gflops", amount=2.0 * n**3 / 1e9)
 
@@ -74,7 +74,7 @@ def run(context: Context) -> None:
 def _check(
     context: Context, body: Callable[[], object], matrices: Matrices, when: str
 ) -> tuple[float, str]:
-    """Multiply fresh matrices; return the largest error and where it is."""
+    """Multiply fresh matrices; return the largest error and its place."""
     context.progress("check", 0, 1)
     n, dtype = context.params["n"], matrices.left.dtype
     seeds = [context.seed_for("gemm", context.world.rank, when, part) for part in range(4)]
@@ -93,13 +93,14 @@ def factors(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return two matrices of whole numbers, in float64, whose product ``dtype`` holds exactly.
 
-    A number in each row of the left one is such that TF32 would change it, and the product.
+    Where the sums have room for it, each row of the left one has a number that TF32 would round,
+    which would change the product.
 
     Args:
-        n: Rows and columns.
-        dtype: In memory.
-        seeds: Of the left one, of the right one; the last one: of those numbers.
-        tf32: Whether they are to be multiplied as TF32, which must then hold them all.
+        n: The number of rows and of columns.
+        dtype: The format in memory.
+        seeds: The seeds of the left one, of the right one, and last of those numbers.
+        tf32: Whether they are multiplied as TF32, which must then represent them all.
     """
     limit = largest_sum(dtype)
     wide = shows_tf32(limit) and not tf32
@@ -116,7 +117,7 @@ def wrong_row(
     """Compare ``result x`` with ``left (right x)`` for a random vector x (Freivalds).
 
     x has whole numbers from 1 to `_VECTOR_MAX`, so that float64 adds all this up without rounding:
-    one wrong value of a row always shows, several hide only where their errors happen to cancel.
+    one wrong value of a row is always found, several are missed only where their errors cancel.
     """
     n = left.shape[0]
     generator = torch.Generator().manual_seed(seed)
@@ -132,7 +133,7 @@ def wrong_row(
 def wrong_value(
     left: torch.Tensor, right: torch.Tensor, result: torch.Tensor, seed: int
 ) -> tuple[float, str]:
-    """Compare some values with sums that Python makes."""
+    """Compare some values with sums of Python's integers."""
     n = left.shape[0]
     draw = random.Random(seed)
     for _ in range(_SPOT_CHECKS):
@@ -147,6 +148,6 @@ def wrong_value(
 
 
 def _times(matrix: torch.Tensor, vector: torch.Tensor) -> torch.Tensor:
-    """Multiply in float64, a few rows at once, without a matrix product of a library."""
+    """Return a matrix times a vector in float64, without a library's matrix product."""
     parts = [(rows.double() * vector).sum(1) for rows in torch.split(matrix, _ROWS)]
     return torch.cat(parts)

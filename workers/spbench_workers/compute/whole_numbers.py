@@ -1,4 +1,4 @@
-"""Random data whose sums of products every number format holds exactly."""
+"""Random whole numbers whose sums of products are exact in every number format."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from math import isqrt, sqrt
 import torch
 
 LARGEST_SUM = 1 << 14
-"""No sum of products is greater, whatever the format."""
+"""The largest sum of products, in any format."""
 LARGEST_CONVOLVED = 1 << 13
-"""Nor of a convolution's: fast algorithms (Winograd) multiply by fractions, and round even fp32."""
+"""The largest in a convolution: fast algorithms (Winograd) multiply by fractions and round."""
 LARGEST_ROUNDED = 32
-"""Nor where such an algorithm rounds factors to 11 bits, as on tensor cores (fp16, tf32), or has
-tiles of 13x13, as for kernels of 5x5. Modelled with tiles of 6x6 in fp16, sums up to this came out
-within 0.11 of the whole number, sums up to 2048 no nearer than 2.7."""
+"""The largest where such an algorithm rounds factors to 11 bits, as on tensor cores (fp16, tf32),
+or has tiles of 13x13, as for kernels of 5x5. Modelled with tiles of 6x6 in fp16, sums up to this
+came out within 0.11 of the whole number, sums up to 2048 no nearer than 2.7."""
 WIDE = range(2049, 2112, 2)
 """Numbers of twelve bits: TF32, which has eleven, changes each by one."""
 
 
 def largest_sum(dtype: torch.dtype) -> int:
-    """Return up to where a format has every whole number, 1/u for the unit roundoff u."""
+    """Return the number up to which a format has every whole number: 1/u, u the unit roundoff."""
     return min(LARGEST_SUM, int(2.0 / torch.finfo(dtype).eps))
 
 
 def largest_convolved(
     dtype: torch.dtype, kernel: tuple[int, int], *, gpu: bool, tf32: bool = False
 ) -> int:
-    """Return up to where a convolution's sums come out so that the whole number is not in doubt.
+    """Return the largest sum of a convolution whose rounded value is certain.
 
-    On the host, where no fast algorithm runs, they come out exactly.
+    On the host, where no fast algorithm runs, sums are exact.
     """
     if not gpu and not tf32:
         return largest_sum(dtype)
@@ -39,23 +39,22 @@ def largest_convolved(
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Whole numbers from ``-largest`` to ``largest``, of which a ``share`` is not set to zero."""
+    """A distribution: whole numbers up to ``largest`` in size, all but a ``share`` set to zero."""
 
     largest: int
     share: float
 
 
 def spread_for(terms: int, limit: int, *, wide: bool = False) -> Spread:
-    """Return which whole numbers can be multiplied and added without any rounding.
+    """Return the distribution of whole numbers that are multiplied and added without rounding.
 
-    Of two such numbers each, ``terms`` products can be added in any order: even the sum of the
-    products' sizes stays within ``limit``. Where ``terms`` is greater than that, so many of the
-    numbers are zero that a sum above it is out of the question (less than a quarter of it is
-    expected).
+    ``terms`` products of two such numbers can be added in any order: the sum of the products' sizes
+    stays within ``limit``. Where ``terms`` is greater than that, so many of the numbers are zero
+    that a larger sum cannot be expected (the expected one is less than a quarter of it).
 
     Args:
-        terms: Products that are added up.
-        limit: What no sum exceeds, `largest_sum` or less.
+        terms: The number of products in a sum.
+        limit: The largest sum, `largest_sum` or less.
         wide: Whether one factor of each sum may be one of `WIDE`.
     """
     most = WIDE[-1] if wide else 0
@@ -66,7 +65,7 @@ def spread_for(terms: int, limit: int, *, wide: bool = False) -> Spread:
 
 
 def shows_tf32(limit: int) -> bool:
-    """Whether sums up to this leave room for a factor that TF32 changes."""
+    """Whether sums up to ``limit`` leave room for a factor that TF32 rounds."""
     return limit >= 2 * WIDE[-1]
 
 

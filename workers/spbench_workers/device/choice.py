@@ -1,4 +1,4 @@
-"""The device that a rank takes in a case; it is recorded, with what is known of it."""
+"""Choice of the device on which a rank runs a case, and its record."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from spbench_workers.errors import CannotRunError
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 _TOLD: set[str] = set()
-"""Addresses of GPUs of which this process has said that they are far."""
+"""Addresses of far GPUs of which this process has warned."""
 
 
 class NoDeviceError(CannotRunError):
-    """A device that was asked for is not there."""
+    """A device was asked for that is not there."""
 
     missing = True
 
@@ -33,9 +33,9 @@ class Gpu:
 
     Attributes:
         index: Its number in this process.
-        name: Of its kind.
-        address: On the PCI bus of its host.
-        capability: Of its instructions.
+        name: The name of its model.
+        address: Its address on the PCI bus of the host.
+        capability: Its compute capability.
     """
 
     index: int
@@ -45,7 +45,7 @@ class Gpu:
 
     @classmethod
     def of(cls, device: torch.device) -> Gpu:
-        """Return what torch and the driver say of a GPU."""
+        """Return the facts about a GPU from torch and the driver."""
         return cls(
             device.index or 0,
             torch.cuda.get_device_name(device),
@@ -57,22 +57,21 @@ class Gpu:
 def device_of(
     context: Context, *, preference: str | None = None, index: int | None = None, tf32: bool = False
 ) -> torch.device:
-    """Return the device of this rank in a case, made ready for it. All ranks must call it.
+    """Return the device of this rank in a case, set up for it. All ranks must call it.
 
-    GPUs are dealt out by local rank. fp32 is multiplied as fp32 from then on, or as TF32.
+    GPUs are assigned by local rank. fp32 is multiplied as fp32 from then on, or as TF32.
 
     Args:
         context: The case; its parameter ``device`` is ``auto`` (a GPU where there is one),
             ``cpu`` or ``cuda``.
-        preference: In place of the parameter: of a rank that needs none, ``cpu``.
-        index: The GPU's number, in place of that by local rank.
+        preference: The device in place of the parameter: ``cpu`` for a rank that needs no GPU.
+        index: The GPU's number, in place of the one by local rank.
         tf32: Whether fp32 is multiplied as TF32.
 
     Raises:
-        NoDeviceError: On all ranks, where for one of them ``cuda`` was asked for and torch sees
-            no GPU, or not so many; or launcher and host names do not agree which rank of the host
-            it is.
-        CannotRunError: The device cannot multiply as asked for.
+        NoDeviceError: For one of the ranks ``cuda`` was asked for, and torch sees no GPU or not
+            enough; or launcher and host names do not agree on the local rank. All ranks raise it.
+        CannotRunError: The device cannot multiply in the format that is asked for.
     """
     asked = preference or context.params["device"]
     gpu, problem = _tried(context, asked, index)
@@ -91,7 +90,7 @@ def device_of(
 
 
 def _tried(context: Context, asked: str, index: int | None) -> tuple[Gpu | None, str]:
-    """Return this rank's GPU, None for the host, or what is in its way."""
+    """Return this rank's GPU, or None for the host; and what prevents it, or nothing."""
     why_none = "" if asked == "cpu" else refusal()
     if asked == "cuda" and why_none:
         return None, f"device cuda: {why_none}; use device cpu or auto"
@@ -106,13 +105,13 @@ def _tried(context: Context, asked: str, index: int | None) -> tuple[Gpu | None,
 
 
 def _agreed(context: Context, gpu: Gpu | None, problem: str) -> tuple[int, int]:
-    """Return how many ranks have this rank's GPU, itself among them, and who speaks for the case.
+    """Return the number of ranks on this rank's GPU, and the rank that records the choice.
 
-    That is the first rank with a GPU; without any, rank 0.
+    The latter is the first rank with a GPU; without any, rank 0.
 
     Raises:
-        NoDeviceError: On all ranks, so that none waits for another: this rank's own problem, or the
-            first rank's that has one.
+        NoDeviceError: A rank has a problem; all ranks raise it, so that none waits for another:
+            this rank's own, or that of the first rank that has one.
     """
     host = context.world.host
     mine = problem, host, None if gpu is None else gpu.address
@@ -133,10 +132,11 @@ def same_kind(context: Context, device: torch.device | None) -> None:
 
     Args:
         context: The case.
-        device: This rank's; None of a rank that needs none like the others'.
+        device: This rank's device; None for a rank that may differ, such as a server.
 
     Raises:
-        CannotRunError: On every rank, naming one of either kind.
+        CannotRunError: Some ranks have GPUs and others the host; all ranks raise it, and it names
+            one rank of either kind.
     """
     mine = None if device is None else (device.type, context.world.host)
     every = context.world.comm.allgather(mine)
@@ -154,7 +154,7 @@ def same_kind(context: Context, device: torch.device | None) -> None:
 
 
 def refusal() -> str:
-    """Return why torch sees no GPU, as a clause; nothing where it sees one."""
+    """Return why torch sees no GPU, as a clause; empty where it sees one."""
     if torch.version.cuda is None:
         return f"torch {torch.__version__} is a build without CUDA"
     shown = os.environ.get(VISIBLE)
@@ -171,10 +171,10 @@ def refusal() -> str:
 
 
 def address_of(device: torch.device) -> str:
-    """Return where a GPU is on the PCI bus of its host, ``0000:81:00.0``: no other there is.
+    """Return the address of a GPU on the PCI bus of its host, ``0000:81:00.0``, unique there.
 
     A launcher may show each rank another GPU under the same number. Instances of MIG have uuids of
-    their own and one address, as NCCL sees them. The driver tells it; where it does not, torch.
+    their own and one address, as NCCL sees them. The driver tells it; otherwise torch does.
     """
     known = driver()
     address = known.address(device.index or 0) if known is not None else None
@@ -185,7 +185,12 @@ def address_of(device: torch.device) -> str:
 
 
 def _index(context: Context, asked: int | None) -> int:
-    """Return the number of this rank's GPU among those that the process sees."""
+    """Return the number of this rank's GPU among those that the process sees.
+
+    Raises:
+        NoDeviceError: The GPU that is asked for is not there.
+        CannotRunError: Launcher and host names do not agree on the local rank.
+    """
     count = torch.cuda.device_count()
     if asked is not None:
         if asked >= count:

@@ -1,4 +1,4 @@
-"""Errors of a GPU, each in one sentence: memory, mode, the hardware, the driver."""
+"""Errors of a GPU as one sentence each: memory, compute mode, hardware, driver."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ _SENTENCES = (
 
 @contextmanager
 def while_doing(what: str) -> Iterator[None]:
-    """Note with an exception what was being done, such as ``stage 2 was built``."""
+    """Add to an exception a note of what was being done, such as ``stage 2 was built``."""
     try:
         yield
     except Exception as error:
@@ -125,11 +125,11 @@ def while_doing(what: str) -> Iterator[None]:
 def told_of_gpu(error: Exception, params: Mapping[str, Any] | None = None) -> Exception:
     """Return the error to raise in place of one of a GPU: a sentence that names the device.
 
-    Any other comes back as it is.
+    Any other error is returned unchanged.
 
     Args:
         error: The error.
-        params: Of the case: where memory is short, those are named that could be changed.
+        params: The case's parameters: where memory is short, those to change are named.
     """
     sentence = None if isinstance(error, CannotRunError) else sentence_of(error, params or {})
     if sentence is None:
@@ -138,7 +138,7 @@ def told_of_gpu(error: Exception, params: Mapping[str, Any] | None = None) -> Ex
 
 
 def sentence_of(error: BaseException, params: Mapping[str, Any]) -> str | None:
-    """Return what an exception says of a GPU or its memory, in one sentence; None: nothing."""
+    """Return an exception of a GPU or its memory as one sentence; None for any other."""
     text, kind = str(error), type(error).__name__
     known = ("OutOfMemoryError", "AcceleratorError", "RuntimeError", "DeferredCudaCallError")
     if kind not in (*known, "DistBackendError") or not _OF_GPUS.search(text):
@@ -180,7 +180,7 @@ def _out_of_memory(text: str) -> str:
 
 
 def _to_change(params: Mapping[str, Any]) -> str:
-    """Return which of a case's parameters could be changed, so that it takes less memory."""
+    """Return the changes of a case's parameters by which it takes less memory, in words."""
     smaller, more = (
         " or ".join(name for name in names if params.get(name) is not None)
         for names in (_SMALLER, _MORE)
@@ -193,7 +193,7 @@ def _to_change(params: Mapping[str, Any]) -> str:
 
 
 def _where(error: BaseException) -> str:
-    """Return what was being done, as far as the exception tells: its notes, or the layer."""
+    """Return what was being done, by the exception's notes or the running layer; or nothing."""
     notes = [one for one in getattr(error, "__notes__", []) if one.startswith("while ")]
     if notes:
         return f", {notes[0]}"
@@ -202,7 +202,7 @@ def _where(error: BaseException) -> str:
 
 
 def _layer(error: BaseException) -> str | None:
-    """Return which layer of a stage, a row of modules, was running when the exception came."""
+    """Return the layer of a stage (a row of modules) that was running at the exception."""
     if "torch" not in sys.modules:
         return None
     from torch.nn import Sequential as Row

@@ -1,4 +1,4 @@
-"""Number formats of data on a device, and in which format fp32 is multiplied."""
+"""Number formats of data on a device, and the format in which fp32 is multiplied."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ TORCH_DTYPES = {
     "fp16": torch.float16,
     "bf16": torch.bfloat16,
 }
-"""torch's dtypes by our names."""
+"""Torch's dtypes by our names."""
 TF32_CAPABILITY = (8, 0)
 """The first GPUs whose tensor cores multiply TF32 (Ampere)."""
 _FORCED = "NVIDIA_TF32_OVERRIDE"
 
 
 def dtype_of(name: str) -> torch.dtype:
-    """Return torch's dtype of a format; tf32 is fp32 in memory, multiplied with fewer bits."""
+    """Return torch's dtype of a format; tf32 is fp32 in memory."""
     return TORCH_DTYPES["fp32" if name == "tf32" else name]
 
 
 def multiply_fp32(device: torch.device, *, tf32: bool = False) -> None:
-    """Say whether products of fp32 on a GPU are made in TF32, by convolutions and matrices alike.
+    """Set whether convolutions and matrix products multiply fp32 as TF32 on a GPU.
 
-    torch allows TF32 in convolutions unless it is told not to.
+    Torch allows TF32 in convolutions by default.
 
     Raises:
-        CannotRunError: The device has no TF32; or the environment forces the other format.
+        CannotRunError: The device has no TF32, or the environment forces the other format.
     """
     if device.type == "cuda":
         _check(device, tf32)
@@ -58,8 +58,8 @@ def _check(device: torch.device, tf32: bool) -> None:
 
 
 def tuned_convolutions(*, tf32: bool = False) -> AbstractContextManager[object]:
-    """Return a context in which cuDNN convolves, by the algorithm that it finds the fastest.
+    """Return a context in which cuDNN convolves by the algorithm that it measures as the fastest.
 
-    ``torch.backends.cudnn.flags`` switches cuDNN off unless it is told not to.
+    ``torch.backends.cudnn.flags`` switches cuDNN off by default.
     """
     return torch.backends.cudnn.flags(enabled=True, benchmark=True, allow_tf32=tf32)

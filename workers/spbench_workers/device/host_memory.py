@@ -1,4 +1,4 @@
-"""Memory of the host by whose way numbers of a GPU go to MPI and back."""
+"""Pinned memory of the host, through which data of a GPU is staged for MPI."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import torch
 from spbench_workers.device.streams import is_gpu, streams_of
 
 FETCHED, SENT = 2, 16
-"""Pieces of memory, used in turn, of what comes from the GPU and of what goes to it: so many copies
-there may be under way before the host waits for the first of them."""
+"""Buffers from the GPU and to it, used in turn: so many copies may be under way before the host
+waits for the first of them."""
 
 
 class HostMemory:
-    """Memory that is kept, and pinned: a GPU copies from and to it while the host goes on.
+    """Pinned buffers that are used again: a GPU copies from and to them while the host goes on.
 
     Args:
         device: The GPU.
@@ -25,18 +25,18 @@ class HostMemory:
 
     def __init__(self, device: torch.device) -> None:
         self._device, self._streams = device, streams_of(device)
-        self._fetched, self._sent = ([_Piece(device) for _ in range(n)] for n in (FETCHED, SENT))
+        self._fetched, self._sent = ([_Buffer(device) for _ in range(n)] for n in (FETCHED, SENT))
         self._next_fetched, self._next_sent = cycle(self._fetched), cycle(self._sent)
 
     def fetch(self, values: torch.Tensor, dtype: torch.dtype | None = None) -> torch.Tensor:
-        """Return values of the GPU on the host, where they are when this returns.
+        """Return values of the GPU on the host, after waiting for the copy.
 
-        What is returned may be written to; its memory is used again at the next call but one of
-        this and of `room`.
+        The result may be written to; its memory is used again at the next call but one of this and
+        of `room`.
 
         Args:
-            values: On the GPU.
-            dtype: In which number format; their own where it is None.
+            values: A tensor on the GPU.
+            dtype: The number format of the result; None keeps that of the values.
         """
         own = values.detach().to(dtype or values.dtype)
         there = self.room(own.shape, own.dtype)
@@ -45,25 +45,25 @@ class HostMemory:
         return there
 
     def room(self, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
-        """Return memory as `fetch` does, with nothing in it."""
+        """Return memory as `fetch` does, with undefined values."""
         _make_room(self._fetched, shape, dtype)
         return next(self._next_fetched).memory(shape, dtype)
 
     def put(self, values: torch.Tensor, into: torch.Tensor) -> None:
         """Copy values of the host to a tensor of the GPU, in its number format.
 
-        The values may change at once; the tensor has them for what the current stream is asked
-        for from now on. What `fetch` or `room` returned goes as it is, and must not change.
+        The values may change at once after the call, except for the memory that `fetch` or `room`
+        returned, which is copied directly; later work of the current stream finds them.
         """
-        piece = next((one for one in self._fetched if one.holds(values, into.dtype)), None)
-        if piece is None:
+        buffer = next((one for one in self._fetched if one.holds(values, into.dtype)), None)
+        if buffer is None:
             _make_room(self._sent, values.shape, into.dtype)
-            piece = next(self._next_sent)
-            there = piece.memory(values.shape, into.dtype)
+            buffer = next(self._next_sent)
+            there = buffer.memory(values.shape, into.dtype)
             there.copy_(values)
             values = there
         into.copy_(values, non_blocking=True)
-        piece.leave()
+        buffer.leave()
 
     def send(self, values: torch.Tensor) -> torch.Tensor:
         """Return values of the host on the GPU, as `put` has them."""
@@ -73,11 +73,11 @@ class HostMemory:
 
 
 LEAST = 1 << 16
-"""Bytes of a piece, at the least."""
+"""The least bytes of a buffer."""
 
 
-class _Piece:
-    """A piece of memory, and when it may be written again."""
+class _Buffer:
+    """A pinned buffer, and the event after which it may be written again."""
 
     def __init__(self, device: torch.device) -> None:
         self._pins = device.type == "cuda"
@@ -85,43 +85,43 @@ class _Piece:
         self._left = streams_of(device).event()
 
     def memory(self, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
-        """Return it in a shape; what was copied from it before has arrived."""
+        """Return it in a shape, once earlier copies from it have ended."""
         self._left.synchronize()
         size = prod(shape) * dtype.itemsize
         return self._bytes[:size].view(dtype).view(tuple(shape))
 
     @property
     def size(self) -> int:
-        """Its bytes."""
+        """The bytes of the buffer."""
         return len(self._bytes)
 
     def grow(self, size: int) -> None:
-        """Take other memory, of so many bytes; copies under way keep what they copy from."""
+        """Replace the memory by one of so many bytes; copies under way keep the old one."""
         self._bytes = torch.empty(size, dtype=torch.uint8, pin_memory=self._pins)
 
     def holds(self, values: torch.Tensor, dtype: torch.dtype) -> bool:
-        """Whether these are the piece's, in that number format."""
+        """Whether the values are in this buffer, in that number format."""
         return values.dtype == dtype and values.data_ptr() == self._bytes.data_ptr() != 0
 
     def leave(self) -> None:
-        """Say that a copy from it was asked for."""
+        """Record that a copy from it was started."""
         self._left.record()
 
 
-def _make_room(pieces: Sequence[_Piece], shape: Sequence[int], dtype: torch.dtype) -> None:
-    """Let all pieces grow at once: one by one they would do so in the midst of later steps."""
+def _make_room(buffers: Sequence[_Buffer], shape: Sequence[int], dtype: torch.dtype) -> None:
+    """Grow all buffers at once: one by one they would grow in the midst of later steps."""
     size = max(LEAST, prod(shape) * dtype.itemsize)
-    if size > pieces[0].size:
-        for piece in pieces:
-            piece.grow(1 << (size - 1).bit_length())
+    if size > buffers[0].size:
+        for buffer in buffers:
+            buffer.grow(1 << (size - 1).bit_length())
 
 
 @cache
 def host_memory_of(device: torch.device) -> HostMemory:
-    """Return a GPU's memory on the host, the same at each call."""
+    """Return the pinned buffers of a GPU, the same at each call."""
     return HostMemory(device)
 
 
 def sent(values: torch.Tensor, device: torch.device) -> torch.Tensor:
-    """Return values of the host on a device; the host does not wait for what a GPU does."""
+    """Return values of the host on a device; the host does not wait for the copy to a GPU."""
     return host_memory_of(device).send(values) if is_gpu(device) else values

@@ -1,7 +1,7 @@
-"""Whether MPI takes memory of a GPU, and on what evidence. Standard library only, but for mpi4py.
+"""CUDA awareness of the MPI library, with the evidence. Standard library only, but for mpi4py.
 
-A wrong yes ends in SIGSEGV or "Bad address", a wrong no costs two copies: so only what speaks for
-itself counts. ``SPBENCH_CUDA_AWARE=0|1`` overrules it.
+A wrong yes ends in SIGSEGV or "Bad address", a wrong no costs two copies: so only clear evidence
+counts. ``SPBENCH_CUDA_AWARE=0|1`` overrules it.
 
 - MVAPICH2: ``MV2_USE_CUDA=1``, which the channel ch3:mrail alone reads, and that only where it was
   configured with CUDA; over ch3:sock it changes nothing. mpirun_rsh sets it for the ranks.
@@ -37,7 +37,7 @@ _INTEL_WITH_CUDA = (2021, 11)
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """What MPI's own functions answer; None where one is not there, or was not asked.
+    """The answers of MPI's own functions; None where one is missing or was not called.
 
     Attributes:
         cuda: ``MPIX_Query_cuda_support()``.
@@ -72,8 +72,8 @@ def told_of(version: str, answers: Answers, environ: Mapping[str, str]) -> Told:
 
     Args:
         version: The whole of the library's version text.
-        answers: What its functions say.
-        environ: Of the rank.
+        answers: The answers of its functions.
+        environ: The environment of the rank.
 
     Raises:
         CannotRunError: ``SPBENCH_CUDA_AWARE`` is neither 0 nor 1.
@@ -83,10 +83,10 @@ def told_of(version: str, answers: Answers, environ: Mapping[str, str]) -> Told:
         raise CannotRunError(f"{OVERRULING} is {overruling!r}; give 0 or 1, or unset it")
     if overruling:
         return overruling == "1", f"{OVERRULING}={overruling}"
-    judge = next((judge for mark, judge in _JUDGES if mark in version), None)
-    if judge is None:
+    rule = next((rule for name, rule in _RULES if name in version), None)
+    if rule is None:
         return False, f"the library is not known: {version.splitlines()[0] if version else ''!r}"
-    return judge(version, answers, environ)
+    return rule(version, answers, environ)
 
 
 def _of_open_mpi(version: str, answers: Answers, environ: Mapping[str, str]) -> Told:
@@ -133,7 +133,7 @@ def _of_mvapich(version: str, answers: Answers, environ: Mapping[str, str]) -> T
 def _by_rail(
     name: str, switch: str, version: str, answers: Answers, environ: Mapping[str, str]
 ) -> Told:
-    """Judge a library whose only channel for GPUs is ch3:mrail."""
+    """Return the answer for a library whose only channel for GPUs is ch3:mrail."""
     device = _device(version)
     if device != _RAIL:
         return False, f"{name}: its device is {device or 'not told'}, and {_RAIL} alone takes it"
@@ -153,7 +153,7 @@ def _by_rail(
 def _by_query(
     name: str, query: str, answer: bool | None, answers: Answers, environ: Mapping[str, str]
 ) -> Told:
-    """Judge a library by its own answer."""
+    """Return the answer for a library by its own query function."""
     if answer is None:
         if not answers.started:
             return None, f"{name}: {query} tells after MPI_Init alone"
@@ -169,7 +169,7 @@ def _device(version: str) -> str:
 
 
 def _without_cuda_in_ucx(environ: Mapping[str, str]) -> str:
-    """Return how UCX is kept from memory of a GPU; it would read it as the host's, and crash."""
+    """Return in words the setting that keeps UCX from memory of a GPU; it would crash with it."""
     value = environ.get("UCX_TLS", "")
     names = set(value.removeprefix("^").split(","))
     named = bool(names & {"cuda", "cuda_copy"})
@@ -181,7 +181,7 @@ def _said(environ: Mapping[str, str], name: str) -> str:
     return f"{name} is {environ[name]!r}" if name in environ else f"{name} is not set"
 
 
-_JUDGES: tuple[tuple[str, Callable[[str, Answers, Mapping[str, str]], Told]], ...] = (
+_RULES: tuple[tuple[str, Callable[[str, Answers, Mapping[str, str]], Told]], ...] = (
     ("Open MPI", _of_open_mpi),
     ("Intel(R) MPI", _of_intel),
     ("MVAPICH2", _of_mvapich2),
@@ -189,11 +189,11 @@ _JUDGES: tuple[tuple[str, Callable[[str, Answers, Mapping[str, str]], Told]], ..
     ("CRAY MPICH", _of_cray),
     ("MPICH", _of_mpich),
 )
-"""By what a version text holds; some hold the names of those below them."""
+"""The rule of each library, by a name in its version text; some hold the names of later ones."""
 
 
 def _answers(version: str, started: bool) -> Answers:
-    """Ask what may be asked: before MPI_Init MVAPICH2 alone."""
+    """Call the query functions that may be called: before MPI_Init only MVAPICH2's."""
     if not (started or "MVAPICH2" in version):
         return Answers(started=False)
     return Answers(_query_cuda(), _query_gpu() if started else None, started)
@@ -217,7 +217,7 @@ def _query_gpu() -> bool | None:
 
 
 def _function(name: str) -> Any:
-    """Return a function of the MPI library; None where it has no such."""
+    """Return a function of the MPI library; None where it does not have it."""
     from mpi4py import MPI
 
     # The symbol is in the library that mpi4py was loaded with, or among all that are loaded.

@@ -1,4 +1,4 @@
-"""Times of a GPU's current stream, read when its work is done: nothing waits in between."""
+"""Timing of a GPU's current stream by events, which are read when all work is done."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from spbench_workers.device.streams import DeviceEvent, streams_of
 
 
 class StreamTimes:
-    """Stretches of the current stream, one after the other, each under a name.
+    """Successive named stretches of the current stream, with an event between any two.
 
-    An event stands between two of them. A stretch begins when the stream has done all that it was
-    asked for before: it holds the work that it was asked for within, and the time in which it had
-    nothing to do meanwhile. So stretches add up to the time from the first event to the last.
+    A stretch begins when the stream has done all earlier work: it holds the work that is launched
+    within it, and the time in which the stream is idle. So stretches add up to the time from the
+    first event to the last.
 
-    Threads may take turns in asking for stretches, as autograd's do: the current stream of all of
-    them must be the same.
+    Several threads may begin stretches in turn, as autograd's do: their current stream must be the
+    same.
 
     Args:
         device: The GPU.
@@ -23,17 +23,17 @@ class StreamTimes:
 
     def __init__(self, device: torch.device) -> None:
         self._streams = streams_of(device)
-        # Kept and set again at each reading: to make an event takes as long as to set it.
+        # Events are recorded again: to make one takes as long as to record it.
         self._events: list[DeviceEvent] = []
         self._names: list[str] = []
 
     def begin(self, name: str) -> None:
-        """Begin with a stretch, and forget those before."""
+        """Begin the first stretch; earlier ones are dropped."""
         self._names.clear()
         self.turn(name)
 
     def turn(self, name: str) -> None:
-        """End the stretch, and begin another."""
+        """End the current stretch, and begin another."""
         place = len(self._names)
         if place == len(self._events):
             self._events.append(self._streams.event(timing=True))

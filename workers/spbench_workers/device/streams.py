@@ -1,7 +1,7 @@
-"""Streams and events of a device: what orders its work, waits for it and times it.
+"""Streams and events of a device, which order its work, wait for it and time it.
 
-A GPU does what it is asked for later, stream by stream, each in its own order. The host does it at
-once: its one stream is always done. `streams_of` returns what a device has.
+A GPU runs launched work later, stream by stream, each in its own order. The host runs it at once:
+its one stream is always done. `streams_of` returns the streams of a device.
 """
 
 from __future__ import annotations
@@ -21,46 +21,45 @@ def is_gpu(device: torch.device) -> bool:
 
 
 class DeviceEvent(Protocol):
-    """A point in the work of a stream, set by `record`; one that was never set has passed."""
+    """An event: a point in the work of a stream, set by `record`; passed where it was never set."""
 
     def record(self) -> None:
-        """Set it after all that the current stream was asked for until now."""
+        """Set it after all work of the current stream so far."""
 
     def query(self) -> bool:
-        """Whether that has been done."""
+        """Whether that work is done."""
 
     def synchronize(self) -> None:
-        """Return when it has been done."""
+        """Wait until that work is done."""
 
     def seconds_since(self, earlier: Any) -> float:
         """Return the seconds between two events of this device, both of which have passed."""
 
 
 class DeviceStreams(Protocol):
-    """The streams of a device: the current one, and one beside it for copies.
+    """The streams of a device: the current one, and a second one for copies.
 
-    Nothing here waits for the whole device: while a receive of NCCL is posted, that may take for
-    ever.
+    No method waits for the whole device: while a receive of NCCL is posted, that may take for ever.
     """
 
     def finish(self) -> None:
-        """Wait for what the current stream was asked for."""
+        """Wait for all work of the current stream."""
 
     def copying(self) -> AbstractContextManager[object]:
-        """Put on the copy stream what is asked of the device within the block."""
+        """Return a context in which work is launched on the copy stream."""
 
     def follow(self) -> None:
-        """Let what comes on the copy stream wait for all that the current stream was asked for."""
+        """Let later work of the copy stream wait for all earlier work of the current stream."""
 
     def lead(self) -> None:
-        """Let what comes on the current stream wait for all that the copy stream was asked for."""
+        """Let later work of the current stream wait for all earlier work of the copy stream."""
 
     def event(self, *, timing: bool = False) -> DeviceEvent:
         """Return an event; only one made for ``timing`` tells seconds."""
 
 
 class HostEvent:
-    """A point in the work of the host, which has passed when it is set."""
+    """An event of the host, which has passed when it is recorded."""
 
     def __init__(self) -> None:
         self._time = 0.0
@@ -79,7 +78,7 @@ class HostEvent:
 
 
 class HostStreams:
-    """The host: everything is done when the call returns."""
+    """The streams of the host: all work is done when a call returns."""
 
     def finish(self) -> None:
         pass
@@ -98,7 +97,7 @@ class HostStreams:
 
 
 class CudaEvent:
-    """A point in the work of a GPU's stream."""
+    """An event of a GPU."""
 
     def __init__(self, device: torch.device, *, timing: bool) -> None:
         self._device = device
@@ -118,10 +117,10 @@ class CudaEvent:
 
 
 class CudaStreams:
-    """A GPU's streams.
+    """The streams of a GPU.
 
-    All exchanges share one copy stream: torch has 32 streams, and deals them in turn, so that more
-    would come to share theirs with NCCL's.
+    All exchanges share one copy stream: torch has 32 streams and uses them in turn, so that more
+    would share theirs with NCCL.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -152,7 +151,7 @@ KINDS: dict[str, Callable[[torch.device], DeviceStreams]] = {
     "cpu": _host_streams,
     "cuda": CudaStreams,
 }
-"""Makers of a device's streams, by its type."""
+"""Functions that make a device's streams, by its type."""
 
 
 @cache
@@ -168,9 +167,9 @@ def finish(device: torch.device) -> None:
 
 
 def seconds_of(device: torch.device, body: Callable[[], object]) -> float:
-    """Return the seconds from here until all that ``body`` asks of the device is done.
+    """Return the seconds of ``body`` until all work that it launches on the device is done.
 
-    What was asked for before is waited for first, and does not count.
+    Earlier work is waited for first, and does not count.
     """
     finish(device)
     start = perf_counter()

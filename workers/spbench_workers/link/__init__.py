@@ -1,1 +1,1 @@
-"""Links between pairs of ranks. Only the modules of devices, `device_*`, import torch."""
+"""Ping-pong over links between pairs of ranks. Only `device_*` modules import torch."""

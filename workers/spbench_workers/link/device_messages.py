@@ -1,4 +1,4 @@
-"""A rank's messages in the memory of its GPU."""
+"""Message buffers of a ping-pong in the memory of a GPU."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from spbench_workers.timing import calls_of, repeated
 
 
 class DeviceMessages:
-    """Messages in a device's memory.
+    """Message buffers in a device's memory.
 
     Args:
         comm: The ranks.
-        device: This rank's.
-        path: Over what they go.
+        device: This rank's device.
+        path: The path of the messages: pinned, pointers or nccl.
         largest: Bytes of the largest message.
     """
 
@@ -74,7 +74,7 @@ class DeviceMessages:
         return copy_seconds(copy_and_wait, repeats)
 
     def free(self) -> None:
-        """Nothing to do: torch takes the memory back."""
+        """Do nothing: torch frees the memory."""
 
 
 def _bytes(data: bytes) -> torch.Tensor:
@@ -83,7 +83,7 @@ def _bytes(data: bytes) -> torch.Tensor:
 
 @contextmanager
 def device_messages(context: Context) -> Iterator[DeviceMessages]:
-    """Open the messages of a case on this rank's GPU. All ranks must enter and leave it.
+    """Open the message buffers of a case on this rank's GPU. All ranks must enter and leave it.
 
     Raises:
         CannotRunError: The device is not there, or cannot be reached over the path.
@@ -96,10 +96,11 @@ def device_messages(context: Context) -> Iterator[DeviceMessages]:
 
 
 def chosen_path(context: Context) -> Path:
-    """Return over what messages go, and record why. All ranks must call it.
+    """Return the path of the messages, and record the choice. All ranks must call it.
 
     Raises:
-        CannotRunError: MPI is to be given memory of the device, and does not say that it can.
+        CannotRunError: Path ``pointers`` is asked for, and the MPI is not known to take memory of
+            the device.
     """
     asked: str = context.params["path"]
     takes, evidence = device_pointers(context.world.comm)

@@ -1,8 +1,8 @@
-"""Two ranks that send a message to and fro between the memories of their devices.
+"""Ping-pong of two ranks between the memories of their devices.
 
-Three paths are known. ``pinned``: from the device to pinned memory of the host, by MPI, and from
-there to the other device, as the transport ``cuda`` does. ``pointers``: MPI is given the memory of
-the device. ``nccl``: by NCCL, and where the device is the host by gloo.
+There are three paths. ``pinned``: from the device to pinned memory of the host, by MPI, and from
+there to the other device, as the transport ``cuda`` does. ``pointers``: MPI reads and writes the
+memory of the device. ``nccl``: by NCCL, and where the device is the host by gloo.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _WARM_UP = 3
 
 
 class DevicePair(ABC):
-    """One message size between this rank's device and a peer's.
+    """A ping-pong of one message size between this rank's device and a peer's.
 
     Args:
         comm: The ranks.
         peer: The other rank.
         leads: Whether this rank sends first.
-        outgoing: What is sent: bytes on the device, one message long.
-        incoming: Where the other's message goes, as long.
+        outgoing: The message that is sent: bytes on the device.
+        incoming: Memory of the other's message, as long.
 
     Attributes:
         peer: The other rank.
@@ -62,15 +62,15 @@ class DevicePair(ABC):
 
     @abstractmethod
     def _open(self) -> None:
-        """Make ready to send and to receive."""
+        """Open requests and buffers."""
 
     @abstractmethod
     def send(self) -> None:
-        """Send once, after all that the current stream was asked for."""
+        """Send once, after all earlier work of the current stream."""
 
     @abstractmethod
     def receive(self) -> None:
-        """Receive once; what the current stream is asked for afterwards finds the message."""
+        """Receive once; later work of the current stream finds the message."""
 
     def trips(self, count: int) -> None:
         """Make ``count`` round trips; both ranks must ask for the same number.
@@ -85,11 +85,11 @@ class DevicePair(ABC):
 
     @abstractmethod
     def free(self) -> None:
-        """Give back what MPI or the group holds."""
+        """Free what MPI or the group holds."""
 
 
 class _Pinned(DevicePair):
-    """Through pinned memory of the host."""
+    """A ping-pong through pinned memory of the host."""
 
     def _open(self) -> None:
         pins = self._device.type == "cuda"
@@ -106,7 +106,7 @@ class _Pinned(DevicePair):
 
     def receive(self) -> None:
         self._pair.receive()
-        # The stream is waited for before the next message comes: after each trip, or by `send`.
+        # `trips` or `send` waits for the stream before the next message comes.
         self._incoming.copy_(self._inbox, non_blocking=True)
 
     def free(self) -> None:
@@ -115,19 +115,19 @@ class _Pinned(DevicePair):
 
 
 class _Pointers(DevicePair):
-    """MPI reads and writes the device's memory."""
+    """A ping-pong in which MPI reads and writes the device's memory."""
 
     def _open(self) -> None:
         memories = memory_of(self._outgoing), memory_of(self._incoming)
         self._pair = Pair(self._comm, self.peer, self.leads, *memories, self.count)
 
     def send(self) -> None:
-        # MPI knows nothing of torch's streams.
+        # MPI does not know torch's streams.
         finish(self._device)
         self._pair.send()
 
     def receive(self) -> None:
-        # Nor do they know of MPI: what still reads the memory must have ended.
+        # Nor do they know MPI: work that still reads the memory must have ended.
         finish(self._device)
         self._pair.receive()
 
@@ -136,7 +136,7 @@ class _Pointers(DevicePair):
 
 
 class _Nccl(DevicePair):
-    """NCCL, whose stream waits for the current one, and the current one for it."""
+    """A ping-pong by NCCL, whose stream waits for the current one, and the current one for it."""
 
     def _open(self) -> None:
         self._group = torch_group.acquire(self._comm, self._device)
@@ -171,21 +171,21 @@ def open_pair(
         comm: The ranks.
         peer: The other rank.
         leads: Whether this rank sends first.
-        outgoing: What is sent: a dense vector of bytes on the device.
-        incoming: Where the other's message goes, as long.
-        path: Over what.
+        outgoing: The message that is sent: a dense vector of bytes on the device.
+        incoming: Memory of the other's message, as long.
+        path: The path of the messages.
     """
     return _KINDS[path](comm, peer, leads, outgoing, incoming)
 
 
 @contextmanager
 def path_open(comm: MPI.Intracomm, device: torch.device, path: Path) -> Iterator[None]:
-    """Keep open what a path needs of all ranks of ``comm``, also of those without a pair.
+    """Hold what a path needs on all ranks of ``comm``, also on those without a pair.
 
     All ranks of ``comm`` must enter and leave it; for ``nccl`` it holds their group.
 
     Raises:
-        CannotRunError: On all ranks, where NCCL cannot serve them.
+        CannotRunError: NCCL cannot serve these ranks; all of them raise it.
     """
     if path != "nccl":
         yield
@@ -194,7 +194,7 @@ def path_open(comm: MPI.Intracomm, device: torch.device, path: Path) -> Iterator
         raise CannotRunError(f"path nccl {reason}; choose another path")
     torch_group.acquire(comm, device)
     yield
-    # Not where something was raised: to release waits for all ranks.
+    # Not after an exception: a release waits for all ranks.
     torch_group.release(comm, device)
 
 
@@ -218,9 +218,9 @@ def one_way_device_seconds(
         peer: The other rank.
         leads: Whether this rank sends first.
         count: Bytes of a message.
-        trips: Round trips that are timed.
-        device: This rank's.
-        path: Over what; with ``pointers`` MPI must take memory of the device.
+        trips: The number of timed round trips.
+        device: This rank's device.
+        path: The path; with ``pointers`` MPI must take memory of the device.
     """
     outgoing, incoming = (torch.zeros(count, dtype=torch.uint8, device=device) for _ in range(2))
     pair = open_pair(comm, peer, leads, outgoing, incoming, path)

@@ -1,4 +1,4 @@
-"""A rank's messages in a ping-pong: the memory that they leave from and come to."""
+"""Message buffers of a ping-pong: the memory of sent and received messages."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from spbench_workers.timing import calls_of, repeated
 
 
 class Trips(Protocol):
-    """One message size between this rank and a peer."""
+    """A ping-pong of one message size between this rank and a peer."""
 
     @property
     def peer(self) -> int:
@@ -43,43 +43,43 @@ class Trips(Protocol):
         """Make ``count`` round trips; both ranks must ask for the same number."""
 
     def free(self) -> None:
-        """Give back what it holds."""
+        """Free its requests."""
 
 
 class Messages(Protocol):
-    """Memory for messages of any size up to the largest, one to send and one to receive."""
+    """Message buffers of any size up to the largest, one to send and one to receive."""
 
     @property
     def memory(self) -> str:
-        """Whose memory it is, in words: ``its memory``."""
+        """The memory in words, such as ``its memory``."""
 
     def pair(self, peer: int, leads: bool, count: int) -> Trips:
-        """Return what sends and receives so many bytes; the peer must open it too."""
+        """Return a ping-pong of so many bytes; the peer must open it too."""
 
     def give(self, data: bytes) -> None:
-        """Write what is sent."""
+        """Write the message that is sent."""
 
     def poison(self, expected: bytes) -> None:
-        """Make what was received before differ from what is expected in every byte."""
+        """Make the receive buffer differ from the expected message in every byte."""
 
     def forward(self, count: int) -> None:
-        """Make what was received what is sent."""
+        """Copy the received message to the send buffer."""
 
     def spoil(self, index: int) -> None:
-        """Flip a byte of what was received."""
+        """Flip a byte of the received message."""
 
     def taken(self, count: int) -> bytes:
-        """Return what was received."""
+        """Return the received message."""
 
     def copy_seconds(self, count: int) -> float:
-        """Return how long this rank takes to copy so many bytes within the memory."""
+        """Return the seconds in which this rank copies so many bytes within the memory."""
 
     def free(self) -> None:
-        """Give the memory back."""
+        """Free the memory."""
 
 
 class HostMessages:
-    """Messages in the host's memory, as MPI allocates it.
+    """Message buffers in the host's memory, allocated by MPI.
 
     Args:
         comm: The ranks.
@@ -126,7 +126,7 @@ class HostMessages:
 
 @contextmanager
 def messages_of(context: Context) -> Iterator[Messages]:
-    """Open the messages of a case, on the host or on a GPU. All ranks must enter and leave it.
+    """Open the message buffers of a case, on host or GPU. All ranks must enter and leave it.
 
     Raises:
         CannotRunError: The device is not there, or cannot be reached over the path.
@@ -137,7 +137,7 @@ def messages_of(context: Context) -> Iterator[Messages]:
         yield messages
         messages.free()
     else:
-        # torch takes its time to import: who stays on the host pays nothing.
+        # torch is slow to import: a case on the host does not pay for it.
         from spbench_workers.link.device_messages import device_messages
 
         with device_messages(context) as on_device:

@@ -1,4 +1,4 @@
-"""Two ranks that send a message to and fro, through persistent requests."""
+"""Ping-pong of two ranks by persistent requests."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ TAG = 77
 
 
 class Pair:
-    """One message size between this rank and a peer.
+    """A ping-pong of one message size between this rank and a peer.
 
     Args:
         comm: The communicator.
         peer: The other rank.
         leads: Whether this rank sends first.
-        outgoing: Memory that is sent.
-        incoming: Memory that is received into.
+        outgoing: Memory of the sent message.
+        incoming: Memory of the received message.
         count: Bytes of one message.
     """
 
@@ -56,7 +56,7 @@ class Pair:
     def _lead(self, count: int) -> None:
         start_send, wait_send = self._send.Start, self._send.Wait
         start_receive, wait_receive = self._receive.Start, self._receive.Wait
-        # The receive is started while the message is under way: long before the answer can come.
+        # The receive is started while the message is under way, before the answer can come.
         for _ in repeat(None, count):
             start_send()
             start_receive()
@@ -78,7 +78,7 @@ class Pair:
         wait_send()
 
     def free(self) -> None:
-        """Give the requests back to MPI."""
+        """Free the requests."""
         self._send.Free()
         self._receive.Free()
 

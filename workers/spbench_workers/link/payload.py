@@ -1,4 +1,4 @@
-"""Random bytes that both ends of a link make for themselves, and their comparison."""
+"""Random bytes that both ends of a link make by seed, and their comparison."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _INVERTED = bytes(255 - value for value in range(256))
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The largest difference of two bytes, and where the first wrong one is."""
+    """The largest difference of two bytes, and the place of the first wrong one."""
 
     error: float = 0.0
     detail: str = ""
@@ -25,12 +25,12 @@ def random_bytes(seed: int, count: int) -> bytes:
 
 
 def poison(expected: bytes) -> bytes:
-    """Return as many bytes, each of them wrong: what is not received is then seen."""
+    """Return as many bytes, each of them wrong, so that a byte that is not received is noticed."""
     return expected.translate(_INVERTED)
 
 
 def compare(got: bytes, expected: bytes) -> Difference:
-    """Compare bit by bit."""
+    """Return the difference of received and expected bytes, compared bit by bit."""
     for first in range(0, len(expected), _BLOCK):
         here, there = got[first : first + _BLOCK], expected[first : first + _BLOCK]
         if here != there:

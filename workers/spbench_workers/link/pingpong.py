@@ -19,12 +19,12 @@ _COUNT_TAG = 78
 
 
 class PingPong:
-    """One case on one rank: what it found.
+    """One case on one rank, and its findings.
 
     Args:
         context: The case.
-        messages: This rank's.
-        pairs: How many pairs it is in.
+        messages: The message buffers of this rank.
+        pairs: The number of pairs that it is in.
 
     Attributes:
         slowest_ms: The round trip of the largest message in each iteration, over the rank's pairs.
@@ -64,7 +64,7 @@ class PingPong:
         times = array("d", bytes(8 * self._iterations))
         batch = max(1, int(BATCH_INTERVAL / (seconds * trips)))
         for first in range(0, self._iterations, batch):
-            # Neither begins before the other has told how far it is.
+            # The two ranks begin a batch together.
             self._comm.sendrecv(None, dest=pair.peer, sendtag=_COUNT_TAG, source=pair.peer)
             count = min(batch, self._iterations - first)
             time_batch(body, times, first, count, 1.0 / trips)
@@ -73,7 +73,7 @@ class PingPong:
         return times
 
     def _warm_up(self, pair: Trips) -> tuple[int, float]:
-        """Return how many round trips make a sample, and the seconds of one of them."""
+        """Return the number of round trips in a sample, and the seconds of one of them."""
         trips, seconds = 1, 0.0
         samples = self._context.params["warmup"]
         for repeats in (1, samples) if samples else (1,):
@@ -85,7 +85,7 @@ class PingPong:
         return trips, seconds
 
     def _agree(self, pair: Trips, trips: int, seconds: float) -> tuple[int, float]:
-        """Let the leading rank say how many trips make a sample."""
+        """Return the leading rank's number of trips in a sample, and its seconds."""
         if pair.leads:
             self._comm.send((trips, seconds), dest=pair.peer, tag=_COUNT_TAG)
             return trips, seconds
@@ -130,7 +130,7 @@ def _run(context: Context, messages: Messages) -> None:
         rest(world.comm)
         if peer is not None:
             pingpong.meet(peer)
-        # Nobody sends a line before all have ended, nor times before all have sent.
+        # No rank sends results before all have ended, nor times before all have sent.
         rest(world.comm)
         if peer is not None and world.rank < peer:
             _give_pair(context, pingpong, peer, hosts)

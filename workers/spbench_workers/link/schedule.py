@@ -1,11 +1,11 @@
-"""In which order pairs of ranks are measured."""
+"""Order in which pairs of ranks are measured."""
 
 from __future__ import annotations
 
 from typing import Literal
 
 MAX_SERIAL = 28
-"""Up to so many pairs (all of eight ranks) each is measured while all others rest."""
+"""The most pairs (all of eight ranks) that are measured one by one while other ranks rest."""
 
 Pairing = Literal["all", "neighbours"]
 
@@ -13,8 +13,8 @@ Pairing = Literal["all", "neighbours"]
 def rounds(size: int, pairs: Pairing) -> list[list[tuple[int, int]]]:
     """Return rounds of pairs ``(lower, higher)``; in a round no rank is in two pairs.
 
-    Few pairs are measured one after another, since pairs that talk at once disturb each other;
-    more than `MAX_SERIAL` go in rounds, or they would take for ever.
+    Few pairs are measured one after another, since concurrent pairs disturb each other; more than
+    `MAX_SERIAL` are measured in concurrent rounds, to end in reasonable time.
     """
     parallel = _neighbours(size) if pairs == "neighbours" else _circle(size)
     if sum(map(len, parallel)) > MAX_SERIAL:
@@ -28,7 +28,7 @@ def _neighbours(size: int) -> list[list[tuple[int, int]]]:
 
 
 def _circle(size: int) -> list[list[tuple[int, int]]]:
-    """The circle method: one seat stands still, the others move on by one each round."""
+    """Return rounds of all pairs by the circle method of round-robin tournaments."""
     seats: list[int] = list(range(size + size % 2))
     half = len(seats) // 2
     result = []

@@ -14,7 +14,7 @@ from spbench_workers.single_rank_baseline import give_rate_and_limit
 from spbench_workers.timing import measure
 
 _BLOCK = 1 << 24
-"""Bytes that are made or compared at once."""
+"""Bytes that are generated or compared at once."""
 _HOST = torch.device("cpu")
 
 
@@ -32,7 +32,7 @@ def _run(context: Context, place: torch.device, origin: torch.device, goal: torc
 
     def copy() -> None:
         target.copy_(source, non_blocking=True)
-        # Between two GPUs it is the stream of the one that is read.
+        # Between two GPUs the copy is on the stream of the source.
         finish(place)
 
     def copy_and_corrupt() -> None:
@@ -49,10 +49,10 @@ def _run(context: Context, place: torch.device, origin: torch.device, goal: torc
 
 
 def ends_of(context: Context, place: torch.device) -> tuple[torch.device, torch.device]:
-    """Return where a copy comes from and where it goes to.
+    """Return the devices of a copy's source and target.
 
     Raises:
-        NoDeviceError: There is no GPU, or no second one.
+        NoDeviceError: The path needs a GPU, or a second one, that is not there.
     """
     path = context.params["path"]
     if path == "device":
@@ -86,7 +86,7 @@ def _peer(context: Context, place: torch.device) -> torch.device:
 
 
 def buffer(size: int, place: torch.device, pinned: bool) -> torch.Tensor:
-    """Return so many bytes, zeros; of the host's memory pinned ones, where they are asked for."""
+    """Return a buffer of zeros, in pinned memory where it is on the host and asked for."""
     pins = pinned and not is_gpu(place)
     return torch.zeros(size, dtype=torch.uint8, device=place, pin_memory=pins)
 
@@ -98,7 +98,7 @@ def _check(
     target: torch.Tensor,
     when: str,
 ) -> tuple[float, str]:
-    """Copy fresh bytes over wrong ones; return the largest error and where the first one is."""
+    """Copy fresh bytes over wrong ones; return the largest error and the place of the first."""
     size = source.numel()
     firsts = range(0, size, _BLOCK)
     context.progress("check", 0, 1)

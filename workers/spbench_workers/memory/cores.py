@@ -1,4 +1,4 @@
-"""The cores that a rank copies from: near to its GPU, far from it, or as its launcher bound it."""
+"""The cores on which a rank copies: near its GPU, far from it, or as its launcher bound it."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from spbench_workers.errors import CannotRunError
 
 @contextmanager
 def copying_from(context: Context, place: torch.device) -> Iterator[None]:
-    """Keep this rank on the cores that ``cores`` asks for; its host memory comes to lie there too.
+    """Bind this rank to the cores that ``cores`` asks for; by first touch its memory is there too.
 
     Raises:
-        CannotRunError: There is no GPU, nobody knows its node, there is no other node, or the
+        CannotRunError: There is no GPU, its NUMA node is not known, there is no other node, or the
             rank may not run there.
     """
     asked = context.params["cores"]
@@ -31,7 +31,7 @@ def copying_from(context: Context, place: torch.device) -> Iterator[None]:
     taken = _take(asked, _address(asked, place))
     if context.world.rank == 0:
         context.choice("cores", f"{asked}: NUMA node {taken}", _cores_now())
-    # Memory lies where it is first touched: torch's other threads stay where they were.
+    # Memory is placed by first touch: torch's other threads stay on their cores.
     torch.set_num_threads(1)
     try:
         yield
@@ -49,7 +49,12 @@ def _address(asked: str, place: torch.device) -> str | None:
 
 
 def _take(asked: str, address: str | None) -> int:
-    """Move to cores near to a GPU or far from it; return their node."""
+    """Move to cores near a GPU or far from it; return their NUMA node.
+
+    Raises:
+        CannotRunError: The GPU's node is not known, there is no such node, or the rank may not run
+            there.
+    """
     node = node_of_gpu(address) if address is not None else None
     if node is None:
         raise CannotRunError(

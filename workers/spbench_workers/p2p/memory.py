@@ -1,4 +1,4 @@
-"""Memory of the host that MPI reads and writes."""
+"""Memory of tensors, as MPI reads and writes it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from mpi4py import MPI
 
 
 def memory_of(tensor: torch.Tensor) -> MPI.buffer:
-    """Return the memory that a view of the host spans, from its first value to its last."""
+    """Return the memory that a tensor on the host spans, from its first value to its last."""
     if tensor.numel() == 0:
         return MPI.buffer.fromaddress(0, 0)
     steps = zip(tensor.shape, tensor.stride(), strict=True)

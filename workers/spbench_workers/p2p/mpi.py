@@ -1,4 +1,4 @@
-"""Messages over MPI, from and to memory of the host."""
+"""Point-to-point messages over MPI, in memory of the host."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from spbench_workers.p2p.memory import memory_of
 
 @dataclass(frozen=True, slots=True)
 class MpiRequests:
-    """Messages of MPI under way."""
+    """Requests of MPI messages under way."""
 
     requests: list[MPI.Request]
 
@@ -24,17 +24,17 @@ class MpiRequests:
 
 @dataclass(frozen=True, slots=True)
 class MpiP2P:
-    """Sends and receives that MPI tells apart by their tags.
+    """Point-to-point messages by MPI, which matches them by their tags.
 
     Attributes:
-        comm: The ranks; for these messages alone.
+        comm: The ranks; the communicator is used for these messages only.
     """
 
     comm: MPI.Intracomm
 
     @property
     def on_device(self) -> bool:
-        """False: not every MPI reads memory of a GPU."""
+        """False: messages are in memory of the host, as not every MPI reads that of a GPU."""
         return False
 
     def send(self, messages: Sequence[Message], tag: int) -> list[MpiRequests]:
@@ -54,4 +54,4 @@ class MpiP2P:
         return [MpiRequests(started)]
 
     def free(self) -> None:
-        """Nothing is held: the communicator is its maker's."""
+        """Do nothing: who made the communicator frees it."""

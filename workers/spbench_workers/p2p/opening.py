@@ -1,4 +1,4 @@
-"""Opens the point-to-point messages of a backend, by its name."""
+"""Opening of point-to-point messages by the name of a backend."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from spbench_workers.p2p.torch_group import nccl_refusal
 
 BACKENDS = ("mpi", "gloo", "nccl")
 _HOLDING = ("CUDA_DEVICE_MAX_CONNECTIONS", "CUDA_LAUNCH_BLOCKING")
-"""Variables by which, being 1, a kernel that waits for another rank holds up what comes after it:
-all streams share one queue to the GPU, or each launch waits for its end."""
+"""Variables that, set to 1, let a kernel that waits for another rank hold up all later work: all
+streams share one queue to the GPU, or each launch waits for its end."""
 
 
 def open_p2p(backend: str, comm: MPI.Intracomm, device: torch.device, tags: Sequence[int]) -> P2P:
@@ -25,13 +25,13 @@ def open_p2p(backend: str, comm: MPI.Intracomm, device: torch.device, tags: Sequ
 
     Args:
         backend: One of `BACKENDS`.
-        comm: The ranks; for these messages alone.
-        device: Where this rank's tensors are.
-        tags: All that messages will have, the same on all ranks.
+        comm: The ranks; the communicator is used for these messages only.
+        device: The device of this rank's tensors.
+        tags: All tags of messages, the same on all ranks.
 
     Raises:
-        ValueError: There is no such backend.
-        CannotRunError: On all ranks, where it cannot serve them.
+        ValueError: There is no backend of that name.
+        CannotRunError: The backend cannot serve these ranks; all of them raise it.
     """
     match backend:
         case "mpi":
@@ -50,7 +50,7 @@ def _refuse_holding(comm: MPI.Intracomm, environ: Mapping[str, str]) -> None:
     """Refuse settings with which receives cannot be posted ahead. All ranks must call it.
 
     Raises:
-        CannotRunError: On all ranks, where one has such a setting.
+        CannotRunError: A rank has such a setting; all ranks raise it.
     """
     found = [f"{name}=1" for name in _HOLDING if environ.get(name) == "1"]
     for rank, settings in enumerate(comm.allgather(found)):

@@ -1,7 +1,7 @@
-"""Messages over torch.distributed: gloo through the host, NCCL between GPUs.
+"""Point-to-point messages over torch.distributed: gloo on the host, NCCL between GPUs.
 
-Ranks find each other, and each message ends, within the minutes that `torch_group` allows; then
-torch raises an error (gloo), or ends the process (NCCL).
+After the timeout of `torch_group`, for a rank that does not join or a message that does not end,
+torch raises an error (gloo) or ends the process (NCCL).
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ HOST = torch.device("cpu")
 
 
 class GlooP2P:
-    """Sends and receives that gloo tells apart by their tags.
+    """Point-to-point messages by gloo, which matches them by their tags.
 
     Args:
-        comm: The ranks, all of which must make it.
+        comm: The ranks; all of them must open it.
 
     Raises:
-        GroupError: On all ranks, if one could not join the others.
+        GroupError: A rank could not join the others; all of them raise it.
     """
 
     on_device = False
@@ -47,18 +47,18 @@ class GlooP2P:
 
 
 class NcclP2P:
-    """A group of NCCL for each tag; messages of one call go in one batch.
+    """Point-to-point messages by NCCL: a group for each tag, and a batch for each call.
 
-    What NCCL has been asked for runs on a stream of the group, one batch after the other, and a
-    receive that is posted ahead holds that stream until its message comes.
+    Batches run one after the other on a stream of the group, and a receive that is posted ahead
+    holds that stream until its message comes.
 
     Args:
-        comm: The ranks, all of which must make it.
+        comm: The ranks; all of them must open it.
         device: This rank's GPU.
-        tags: All that are used, the same on all ranks. Of one tag a rank only sends, or receives.
+        tags: All tags, the same on all ranks. With one tag a rank only sends, or only receives.
 
     Raises:
-        GroupError: On all ranks, if one could not join the others.
+        GroupError: A rank could not join the others; all of them raise it.
     """
 
     on_device = True
@@ -87,8 +87,8 @@ class NcclP2P:
     def _meet(self, comm: MPI.Intracomm, tag: int) -> None:
         """Send a byte from each rank to each other.
 
-        The first message between two ranks connects them, for which NCCL waits until both have
-        asked: a receive posted ahead would wait there for a rank that may wait for this one.
+        The first message between two ranks connects them, for which NCCL waits for both
+        of them: a receive posted ahead would wait there for a rank that may wait for this one.
         """
         others = [rank for rank in range(comm.size) if rank != comm.rank]
         given, taken = torch.zeros(2, comm.size, dtype=torch.uint8, device=self._device)

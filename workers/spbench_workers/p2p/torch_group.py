@@ -1,6 +1,6 @@
-"""Groups of torch.distributed over the ranks of a communicator, made once and shared.
+"""Process groups of torch.distributed over the ranks of a communicator, made once and shared.
 
-They stand beside torch's default group and need none: a communicator of any ranks gets its own.
+They do not use torch's default group: a communicator of any ranks gets a group of its own.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from spbench_workers.errors import CannotRunError
 from spbench_workers.p2p import Message, Pending
 
 _TIMEOUT = timedelta(minutes=5)
-"""To find each other, and for one exchange."""
+"""The time for ranks to find each other, and for one exchange."""
 _LOOPBACK = "127.0.0.1"
 
 
 class GroupError(CannotRunError):
-    """Ranks cannot make a group."""
+    """The ranks cannot make a process group."""
 
 
 _Made = TypeVar("_Made")
@@ -43,7 +43,7 @@ class TorchWork(Pending, Protocol):
 
 
 class _Backend(Protocol):
-    """What is used of NCCL and gloo."""
+    """The interface that is used of torch's process groups of NCCL and gloo."""
 
     @property
     def supports_coalescing(self) -> bool: ...
@@ -58,13 +58,13 @@ class _Backend(Protocol):
 
 @dataclass(slots=True)
 class TorchGroup:
-    """The ranks of a communicator, as torch.distributed sees them: same ranks, same numbers.
+    """A process group of torch.distributed with the ranks and numbers of a communicator.
 
     Attributes:
-        backend: What sends and receives.
-        store: Where the ranks found each other; rank 0 serves it as long as the group lives.
-        users: How many hold the group.
-        stream: Which stream of torch's pool NCCL took for it; on the host of no meaning.
+        backend: Torch's process group of NCCL or gloo.
+        store: The store by which ranks found each other; rank 0 serves it while the group lives.
+        users: The number of users of the group.
+        stream: The stream of torch's pool that NCCL took for it; -1 on the host.
     """
 
     backend: _Backend
@@ -75,7 +75,7 @@ class TorchGroup:
     def exchange(
         self, receives: Sequence[Message], sends: Sequence[Message], tag: int
     ) -> list[TorchWork]:
-        """Start to send and receive. Ranks start their exchanges in the same order."""
+        """Start to send and receive. All ranks start their exchanges in the same order."""
         if not (receives or sends):
             return []
         if self.backend.supports_coalescing:
@@ -91,7 +91,7 @@ class TorchGroup:
         return self.backend.allreduce([vector], options)
 
     def drop(self) -> None:
-        """Let go of the backend: its threads must end before the interpreter does."""
+        """Drop the backend, so that its threads end before the interpreter does."""
         del self.backend, self.store
 
     def _post(
@@ -103,7 +103,7 @@ class TorchGroup:
 
 _groups: dict[tuple[int, str], TorchGroup] = {}
 _POOL = 32
-"""Streams of a priority in torch's pool, which are dealt in turn: one for each group of NCCL."""
+"""Streams of one priority in torch's pool, which are used in turn: one for each group of NCCL."""
 _dealt = count()
 
 
@@ -113,7 +113,7 @@ def acquire(comm: MPI.Intracomm, device: torch.device) -> TorchGroup:
     All ranks must call it, and call `release` as often.
 
     Raises:
-        GroupError: On all ranks, if one could not join.
+        GroupError: A rank could not join; all of them raise it.
     """
     key = (comm.handle, str(device))
     if key not in _groups:
@@ -123,7 +123,7 @@ def acquire(comm: MPI.Intracomm, device: torch.device) -> TorchGroup:
 
 
 def release(comm: MPI.Intracomm, device: torch.device) -> None:
-    """Say that a group is needed once less; with the last one it ends. All ranks must call it."""
+    """Release a group once; the last release ends it. All ranks must call it."""
     group = _groups[comm.handle, str(device)]
     group.users -= 1
     if not group.users:
@@ -137,14 +137,14 @@ def release(comm: MPI.Intracomm, device: torch.device) -> None:
 
 @atexit.register
 def _abort_all() -> None:
-    """End what was not freed, without waiting for ranks that may be gone."""
+    """Abort groups that were not released, without waiting for ranks that may be gone."""
     for group in _groups.values():
         group.backend.abort()
         group.drop()
 
 
 def nccl_refusal(comm: MPI.Intracomm, device: torch.device) -> str:
-    """Return why NCCL cannot serve these ranks, as what one says of it; nothing where it can.
+    """Return why NCCL cannot serve these ranks, as a predicate of it; empty where it can.
 
     All ranks must call it, and all get the same answer.
     """
@@ -161,7 +161,7 @@ def nccl_refusal(comm: MPI.Intracomm, device: torch.device) -> str:
 
 
 def _gpu(device: torch.device) -> str:
-    """Return what no other GPU is called, on any host; nothing where torch has no NCCL."""
+    """Return a name that no other GPU on any host has; empty where torch has no NCCL."""
     if not (dist.is_available() and dist.is_nccl_available()):
         return ""
     # Not its uuid: instances of MIG have their own, and NCCL takes them for one GPU, as they are.
@@ -180,7 +180,7 @@ def _connect(comm: MPI.Intracomm, device: torch.device) -> TorchGroup:
         # Only a group whose ranks have all met lets some of them exchange without the others.
         group = TorchGroup(backend, store, stream=stream)
         group.allreduce(torch.zeros(1, device=device), dist.ReduceOp.SUM).wait()
-        # The current stream alone: other groups may have receives posted.
+        # The current stream only: other groups may have receives posted.
         finish(device)
         return group
 
@@ -188,7 +188,7 @@ def _connect(comm: MPI.Intracomm, device: torch.device) -> TorchGroup:
 
 
 def _store(host: str, port: int = 0) -> Any:
-    """Serve a store on a free port, or go to the one that is served on a port."""
+    """Return a store: served on a free port, or that of rank 0 on its port."""
     return dist.TCPStore(  # type: ignore[attr-defined]
         host, port, is_master=not port, wait_for_workers=False, timeout=_TIMEOUT
     )
@@ -198,8 +198,8 @@ def _backend(store: Any, comm: MPI.Intracomm, device: torch.device) -> _Backend:
     if device.type == "cuda":
         options = dist.ProcessGroupNCCL.Options()
         options._timeout = _TIMEOUT
-        # Its streams come out of torch's pool, 32 of a priority, which are dealt in turn: out of
-        # the other pool, so that no stream of ours waits behind a receive that is posted.
+        # Its streams come out of torch's pool, 32 of a priority, which are used in turn: out of
+        # the other pool, so that no stream of ours waits behind a posted receive.
         options.is_high_priority_stream = True
         nccl = dist.ProcessGroupNCCL(store, comm.rank, comm.size, options)
         return cast(_Backend, nccl)
@@ -208,12 +208,12 @@ def _backend(store: Any, comm: MPI.Intracomm, device: torch.device) -> _Backend:
 
 
 def _own_stream(device: torch.device) -> int:
-    """Return the stream of torch's pool that the next group of NCCL takes, and nobody else has.
+    """Return the stream of torch's pool that the next group of NCCL takes, a free one.
 
-    A stream that two groups share holds up the messages of one behind a receive of the other.
+    Two groups on one stream would hold up the messages of one behind a receive of the other.
 
     Raises:
-        GroupError: All streams are taken.
+        GroupError: All streams of the pool are taken.
     """
     if device.type != "cuda":
         return -1
@@ -222,13 +222,17 @@ def _own_stream(device: torch.device) -> int:
         stream = next(_dealt) % _POOL
         if stream not in taken:
             return stream
-        # Its turn passes: it goes to a stream that nobody uses.
+        # Skip it: an unused stream takes its turn.
         torch.cuda.Stream(device, priority=-1)  # type: ignore[no-untyped-call]
     raise GroupError(f"NCCL serves at most {_POOL} groups at once; take fewer stages or rounds")
 
 
 def _agreed(comm: MPI.Intracomm, make: Callable[[], _Made]) -> _Made:
-    """Return what this rank made; raise on all ranks where one of them could not."""
+    """Return the result of ``make`` on this rank.
+
+    Raises:
+        GroupError: ``make`` failed on a rank; all of them raise it.
+    """
     made, problem = None, ""
     try:
         made = make()
@@ -241,7 +245,7 @@ def _agreed(comm: MPI.Intracomm, make: Callable[[], _Made]) -> _Made:
 
 
 def _address() -> str:
-    """Return an address of this host for the others; its name, where it knows only loopback."""
+    """Return an address of this host for other hosts; its name, where only loopback is known."""
     name = socket.gethostname()
     try:
         known = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)

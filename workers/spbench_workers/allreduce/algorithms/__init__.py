@@ -1,1 +1,1 @@
-"""How ranks reduce together: a module for each family, a function for each algorithm."""
+"""Allreduce algorithms: a module for each family, a function for each algorithm."""

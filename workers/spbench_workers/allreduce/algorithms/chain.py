@@ -1,4 +1,4 @@
-"""A pipelined chain: chunks follow each other down to the first member, and back up as results."""
+"""Pipelined chain: chunks follow each other down to the first member, and back up as results."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _there(
 
 
 def chunk_count(ranks: int, count: int, chunks: int | None) -> int:
-    """Return into how many chunks the elements are cut, never more than there are elements.
+    """Return the number of chunks, never more than there are elements.
 
     Where none is given it is ``sqrt((2 depth - 1) M b / a)`` with ``depth = ranks - 1``: the best
     number where the two ways do not disturb each other, and a message costs as much as

@@ -1,4 +1,4 @@
-"""Flat: one member takes in the others one after another, and hands the result to each."""
+"""Flat allreduce: one member receives from all others in turn, and sends the result to each."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""How an algorithm for a power of two ranks runs on any number of them.
+"""The fold, with which an algorithm for a power of two ranks runs on any number of them.
 
 Of ``n`` ranks, ``r`` are too many for the largest power of two. The first ``2r`` pair up: the even
-one hands its elements to the odd one, rests, and gets the result back (Thakur, Rabenseifner and
+one sends its elements to the odd one, is idle, and receives the result (Thakur, Rabenseifner and
 Gropp, IJHPCA 2005, section 4).
 """
 
@@ -13,11 +13,11 @@ from spbench_workers.allreduce.algorithms.place import AlgorithmRank
 from spbench_workers.allreduce.schedule import Schedule, ScheduleStep
 
 Core = Callable[[AlgorithmRank, int], Schedule]
-"""An algorithm for a power of two ranks: a place in it and its first round's number."""
+"""An algorithm for a power of two ranks, of a position in it and the first round's number."""
 
 
 def folded(place: AlgorithmRank, core: Core, rounds: int) -> Schedule:
-    """Return the steps of an algorithm that takes so many rounds, with the fold around it."""
+    """Return the schedule of an algorithm of so many rounds, with the fold around it."""
     spare, me = place.size - place.power, place.index
     if spare == 0:
         return core(place, 0)

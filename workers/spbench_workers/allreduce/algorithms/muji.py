@@ -12,7 +12,7 @@ from spbench_workers.allreduce.algorithms.place import AlgorithmRank
 from spbench_workers.allreduce.schedule import Schedule, ScheduleStep
 
 Edge = tuple[int, int]
-"""From which member to which the sum moves up the tree."""
+"""An edge of the tree: the member that sends its sum up, and the one that adds it."""
 
 _TREES: dict[int, tuple[tuple[Edge, ...], ...]] = {
     2: (((1, 0),),),

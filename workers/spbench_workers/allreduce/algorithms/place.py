@@ -1,4 +1,4 @@
-"""Where a rank stands in an algorithm."""
+"""The position of a rank in an algorithm, and transfers from there."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from spbench_workers.allreduce.schedule import Transfer
 
 @dataclass(frozen=True, slots=True)
 class AlgorithmRank:
-    """One rank's part in an algorithm, and what is reduced.
+    """One rank's position in an algorithm, and the size of what is reduced.
 
     Attributes:
-        members: The ranks that take part, in the order in which the algorithm is drawn.
-        index: Which of them this rank is.
+        members: The ranks that take part, by position in the algorithm.
+        index: The position of this rank.
         count: Elements to reduce.
-        group: Ranks of a group, where the algorithm has groups.
-        chunks: Pieces that follow each other, where the algorithm has them.
+        group: Ranks of a group, for an algorithm with groups.
+        chunks: The number of chunks, for a pipelined algorithm.
     """
 
     members: Sequence[int]
@@ -42,11 +42,11 @@ class AlgorithmRank:
         return Transfer(self.members[index], 0, self.count, add)
 
     def part(self, index: int, chunk: int, parts: int, add: bool = False) -> Transfer:
-        """Return a transfer of one of ``parts`` balanced chunks; both indices may go round."""
+        """Return a transfer of one of ``parts`` balanced chunks; both indices wrap around."""
         peer = self.members[index % self.size]
         return Transfer(peer, *bounds(chunk % parts, parts, self.count), add)
 
 
 def levels(size: int) -> int:
-    """Return how often a group can be halved until one rank is left: ``ceil(log2 size)``."""
+    """Return the number of halvings until one rank is left: ``ceil(log2 size)``."""
     return (size - 1).bit_length()

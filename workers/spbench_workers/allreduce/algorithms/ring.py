@@ -1,7 +1,8 @@
-"""Rings: each rank sends to its neighbour alone.
+"""Ring allreduce: each rank sends to its neighbour only.
 
-First every chunk goes once around and collects what each rank adds, then it goes around again and
-replaces (Patarasuk and Yuan, J. Parallel Distrib. Comput. 2009: the least bytes that are possible).
+First a reduce-scatter, in which every chunk goes once around and each rank adds to it, then an
+all-gather, in which it goes around again and replaces (Patarasuk and Yuan, J. Parallel Distrib.
+Comput. 2009: the least bytes that are possible).
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def bidirectional_ring(place: AlgorithmRank) -> Schedule:
 
 
 def _upwards(place: AlgorithmRank, turn: int, parts: int) -> tuple[Transfer, Transfer]:
-    """Return what goes to the next member and what comes from the one before.
+    """Return the transfers to the next member and from the one before.
 
     With twice as many parts as ranks, these are the first halves of the ring's chunks.
     """
@@ -50,7 +51,7 @@ def _upwards(place: AlgorithmRank, turn: int, parts: int) -> tuple[Transfer, Tra
 
 
 def _downwards(place: AlgorithmRank, turn: int) -> tuple[Transfer, Transfer]:
-    """Return what goes to the member before and what comes from the next: the second halves."""
+    """Return the transfers to the member before and from the next: the second halves."""
     size, me = place.size, place.index
     # Begun three chunks further, a rank sends and leaves out both halves of the same chunks: then
     # no rank sends more than in the plain ring.

@@ -1,7 +1,7 @@
 """Binomial trees: reduce to the first member, then broadcast from it along the same edges.
 
-It is caffe2's muji for any number of ranks: at level ``k`` a multiple of ``2^(k+1)`` takes in what
-the member ``2^k`` further holds.
+It is caffe2's muji for any number of ranks: at level ``k`` a multiple of ``2^(k+1)`` adds the
+vector of the member ``2^k`` further.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def binomial(place: AlgorithmRank) -> Schedule:
 
 
 def reduce_up(place: AlgorithmRank, depth: int) -> Schedule:
-    """Return the steps to the first member; of ``depth`` levels, those this rank has a part in."""
+    """Return this rank's steps of a reduce of ``depth`` levels to the first member."""
     me, steps = place.index, []
     for level in range(depth):
         distance = 1 << level
@@ -31,7 +31,7 @@ def reduce_up(place: AlgorithmRank, depth: int) -> Schedule:
 
 
 def broadcast_down(place: AlgorithmRank, depth: int, start: int) -> Schedule:
-    """Return the steps from the first member, backwards; ``start`` is the first round's number."""
+    """Return this rank's steps of a broadcast from the first member, from round ``start`` on."""
     last = start + depth - 1
     return [
         ScheduleStep(

@@ -1,4 +1,4 @@
-"""Two levels: binomial trees in groups, and a ring of the groups' first members.
+"""Two-level allreduce: binomial trees in groups, and a ring of the groups' first members.
 
 For hosts of several ranks, where the ranks of a host are near each other.
 """
@@ -27,7 +27,7 @@ def two_level(place: AlgorithmRank) -> Schedule:
 
 
 def group_size(ranks: int, group: int | None) -> int:
-    """Return how many ranks a group has, never more than there are.
+    """Return the ranks of a group, never more than there are.
 
     Where none is given it is the smallest power of two whose square is at least ``ranks``: full
     trees, and about as many groups as ranks in each.

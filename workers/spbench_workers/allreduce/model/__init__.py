@@ -1,1 +1,1 @@
-"""What an allreduce should take, from the links that the job has measured."""
+"""The alpha-beta model: predicted times of collectives, by the links that the job has measured."""

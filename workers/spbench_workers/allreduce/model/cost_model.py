@@ -1,8 +1,8 @@
-"""What an allreduce should take, from three numbers of the link: alpha, beta and gamma.
+"""Alpha-beta-gamma model of allreduce: predicted times, the best algorithm, and crossovers.
 
 A message of ``m`` bytes costs ``alpha + beta m``, and reducing as many bytes costs ``gamma m``
-(Thakur, Rabenseifner and Gropp, IJHPCA 2005). How many of each follow one another in an algorithm
-says `spbench_workers.allreduce.model.path`.
+(Thakur, Rabenseifner and Gropp, IJHPCA 2005). `spbench_workers.allreduce.model.path` counts both
+on the critical path of an algorithm.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from spbench_workers.allreduce.model.path import path_of
 from spbench_workers.allreduce.plan import refusal
 
 NOTABLE = 1.5
-"""A time that is off by less than this factor does not deviate: three numbers say no more."""
+"""The factor from which on a time deviates: three numbers predict no better."""
 
 _STEP = 2**0.125
-"""Between the sizes at which the best algorithms are compared."""
+"""The ratio of neighbouring sizes at which the best algorithms are compared."""
 
 
 @dataclass(frozen=True, slots=True)
 class LinkCosts:
-    """What messages and additions cost.
+    """The costs of messages and reductions on a link.
 
     Attributes:
         alpha: Seconds a message.
@@ -37,7 +37,7 @@ class LinkCosts:
 
 @dataclass(frozen=True, slots=True)
 class Crossover:
-    """From ``nbytes`` bytes on ``after`` is faster than ``before``."""
+    """A crossover: from ``nbytes`` bytes on ``after`` is faster than ``before``."""
 
     nbytes: int
     before: str
@@ -53,14 +53,14 @@ def predicted_seconds(
     group: int | None = None,
     chunks: int | None = None,
 ) -> float:
-    """Return how long an allreduce should take; 0 where no message travels.
+    """Return the predicted seconds of an allreduce; 0 where no message is sent.
 
     Args:
         algorithm: One of `spbench_workers.allreduce.plan.ALGORITHMS`.
         ranks: Ranks that reduce together.
         nbytes: Bytes of the result.
-        itemsize: Bytes of an element: they decide how many chunks ``chain`` has.
-        link: What messages and additions cost.
+        itemsize: Bytes of an element; the number of chunks of ``chain`` follows from it.
+        link: The costs of messages and reductions.
         group: Ranks of a group of ``two_level``.
         chunks: Chunks of ``chain``.
 
@@ -82,12 +82,12 @@ def best(
     group: int | None = None,
     chunks: int | None = None,
 ) -> str:
-    """Return the algorithm that should be the fastest; the first named of equals.
+    """Return the algorithm with the least predicted time; the first named of equals.
 
-    Those that cannot run on so many ranks are passed over.
+    Those that cannot run on so many ranks are skipped.
 
     Raises:
-        ValueError: None of them can run.
+        ValueError: None of the algorithms can run on so many ranks.
     """
     able = [name for name in algorithms if not refusal(name, ranks)]
     if not able:
@@ -110,7 +110,7 @@ def crossovers(
 ) -> list[Crossover]:
     """Return the sizes at which the fastest algorithm changes, rising, to the byte.
 
-    They are searched between sizes in steps of an eighth of an octave, from one element up to
+    They are searched in steps of an eighth of an octave, from one element up to
     ``up_to`` bytes: an algorithm that is the fastest within one step only may be missed.
 
     Raises:
@@ -132,7 +132,7 @@ def crossovers(
 
 
 def _first_other(fastest: Callable[[int], str], low: int, high: int) -> int:
-    """Return the first size above ``low`` with another answer; ``high`` has one."""
+    """Return the first size above ``low`` with another fastest algorithm; ``high`` has one."""
     before = fastest(low)
     while high - low > 1:
         middle = (low + high) // 2
@@ -144,9 +144,9 @@ def _first_other(fastest: Callable[[int], str], low: int, high: int) -> int:
 
 
 def deviates(measured: float, predicted: float, interval: tuple[float, float]) -> str | None:
-    """Say how a time differs from the model's, or None where the model explains it.
+    """Return in words how a time deviates from the model, or None where the model explains it.
 
-    Of a prediction of 0, where nothing travels, the model has nothing to say.
+    From a prediction of 0, where nothing is sent, no time deviates.
 
     Args:
         measured: Seconds.

@@ -1,8 +1,8 @@
-"""What each algorithm must cost, in closed form and written apart from the schedules.
+"""Costs of each algorithm in closed form, written apart from the schedules.
 
 With ``n`` ranks, ``L = floor(log2 n)``, ``p = 2^L``, ``C = ceil(log2 n)`` and ``M`` elements
 (Thakur, Rabenseifner and Gropp, IJHPCA 2005; Patarasuk and Yuan 2009 for the ring). Chunks have
-whole elements, from ``floor(M i / parts)`` on, and messages of no elements do not travel: the
+whole elements, from ``floor(M i / parts)`` on, and messages of no elements are not sent: the
 values here are exact for every count, and are the printed formulas where the chunks are equal.
 
 Messages and elements are the busiest sender's. The beta term of a model counts the path instead:
@@ -27,7 +27,7 @@ class _Run:
     chunks: int | None
 
     def chunk(self, index: int, parts: int) -> int:
-        """Elements of a chunk; indices go round."""
+        """Return the elements of a chunk; indices wrap around."""
         index %= parts
         return (index + 1) * self.count // parts - index * self.count // parts
 
@@ -40,7 +40,7 @@ def expected_work(
     group: int | None = None,
     chunks: int | None = None,
 ) -> ScheduleCosts:
-    """Return what an algorithm costs on any number of ranks that it can run on.
+    """Return the costs of an algorithm on any number of ranks that it can run on.
 
     Args:
         algorithm: One of `spbench_workers.allreduce.plan.ALGORITHMS`.
@@ -87,8 +87,8 @@ def _recursive_doubling(run: _Run) -> ScheduleCosts:
 def _rabenseifner(run: _Run) -> ScheduleCosts:
     """``2L`` rounds, ``2(p-1)/p M`` elements, ``(p-1)/p M`` added; a fold as in doubling.
 
-    A rank's windows are ``p/2``, ..., 2, 1 of ``p`` chunks: it gives the other half of each
-    window's parent, adds into each window, and gives each window back.
+    A rank's windows are ``p/2``, ..., 2, 1 of ``p`` chunks: it sends the other half of each
+    window's parent, adds into each window, and sends each window back.
     """
     depth = _floor_log2(run.ranks)
     parts, spare = 1 << depth, run.ranks - (1 << depth)

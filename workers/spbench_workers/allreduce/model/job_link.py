@@ -1,7 +1,7 @@
-"""The link of a case: measured over the path that it takes, and in the memory that it uses.
+"""The link of a case, measured over the path that its messages take, in the memory that they use.
 
-On the host, that is the hosts' link. What lies on a GPU and goes by way of the host has the same
-link and copies from the GPU and back; by NCCL it has NCCL's, and the GPU's memory.
+On the host, that is the hosts' link. A reduction that is staged from a GPU has the same link, and
+copies from the GPU and back; NCCL has its own link, and reduces in the GPU's memory.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from spbench_workers.device.streams import finish, is_gpu
 from spbench_workers.link.device_pair import one_way_device_seconds, path_open
 
 NCCL_BYTES = (8, 4 << 10, 64 << 10, 1 << 20, 8 << 20, 64 << 20)
-"""Messages between GPUs: less does not fill their links."""
+"""Sizes of messages between GPUs, up to those that fill their links."""
 _COPY_BYTES = (4 << 10, 64 << 10, 1 << 20, 16 << 20)
 _DEVICE_BYTES = (256 << 10, 2 << 20, 16 << 20, 64 << 20)
 _HOST = torch.device("cpu")
@@ -42,14 +42,14 @@ def measured_link(
     *,
     nccl: bool = False,
 ) -> JobLink:
-    """Measure once a job; later calls have the same answer. All ranks must call it.
+    """Return the link, measured once a job. All ranks must call it.
 
     Args:
         comm: The ranks.
         dtype: The format that is reduced.
-        op: How.
-        device: Where this rank has what it gives and gets.
-        nccl: Whether NCCL reduces it.
+        op: The operation.
+        device: The device of this rank's source and result.
+        nccl: Whether NCCL reduces.
     """
     key = (comm.handle, dtype, op, str(device), nccl)
     if key not in _links:

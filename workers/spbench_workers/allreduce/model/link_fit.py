@@ -10,7 +10,7 @@ from math import fsum
 from spbench_workers.allreduce.model.cost_model import LinkCosts
 
 Point = tuple[int, float]
-"""Bytes, and the seconds that they took."""
+"""Bytes, and their seconds."""
 
 _STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447)
 """Student's t at 97.5 % for 1 to 6 degrees of freedom."""
@@ -18,7 +18,7 @@ _STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447)
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A number that was fitted, with its 95 % confidence interval; nothing below 0."""
+    """A fitted number, with its 95 % confidence interval; neither is below 0."""
 
     value: float
     low: float
@@ -32,7 +32,7 @@ class Line:
     Attributes:
         start: Seconds at no bytes.
         slope: Seconds a byte.
-        spread: By how much the points are off, as a share of their times (root mean square).
+        spread: The relative residuals of the points (root mean square).
     """
 
     start: Estimate
@@ -42,13 +42,13 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """A link as it was measured.
+    """The fitted link: alpha, beta and gamma.
 
     Attributes:
         alpha: Seconds a message.
         beta: Seconds a byte sent.
         gamma: Seconds a byte reduced.
-        spread: By how much the ping-pong times are off the line, as a share of them.
+        spread: The relative residuals of the ping-pong times (root mean square).
     """
 
     alpha: Estimate
@@ -58,7 +58,7 @@ class Fit:
 
     @property
     def link(self) -> LinkCosts:
-        """The likeliest numbers."""
+        """The fitted values."""
         return LinkCosts(self.alpha.value, self.beta.value, self.gamma.value)
 
     def interval(self, predict: Callable[[LinkCosts], float]) -> tuple[float, float]:
@@ -75,10 +75,10 @@ class Fit:
 def fit(ping_pong: Sequence[Point], reductions: Sequence[Point]) -> Fit:
     """Fit a link to one-way times of messages and to times of reductions, by size.
 
-    Gamma is the slope of the reductions; what a reduction of no bytes would take is left out.
+    Gamma is the slope of the reductions; the time of a reduction of no bytes is left out.
 
     Raises:
-        ValueError: Either has fewer than three sizes, or a time that is not above 0.
+        ValueError: One of them has fewer than three sizes, or a time that is not above 0.
     """
     messages = fit_line(ping_pong)
     return Fit(messages.start, messages.slope, fit_line(reductions).slope, messages.spread)
@@ -87,11 +87,11 @@ def fit(ping_pong: Sequence[Point], reductions: Sequence[Point]) -> Fit:
 def fit_line(points: Sequence[Point]) -> Line:
     """Fit a line by least squares of the relative errors, so that small sizes count as much.
 
-    Where start or slope come out below 0 they are set to 0, and the other is fitted alone.
+    Where start or slope come out below 0 they are set to 0, and only the other is fitted.
     Intervals are Student's, for errors that are a share of the time and independent.
 
     Raises:
-        ValueError: There are fewer than three sizes, or a time is not above 0.
+        ValueError: The points have fewer than three sizes, or a time that is not above 0.
     """
     if len({nbytes for nbytes, _ in points}) < 3:
         raise ValueError("a line needs times of at least three sizes")
@@ -99,19 +99,19 @@ def fit_line(points: Sequence[Point]) -> Line:
     if not all(seconds > 0.0 for seconds in times):
         raise ValueError("a line needs times above 0")
     sizes, ones = [float(nbytes) for nbytes, _ in points], [1.0] * len(points)
-    start, slope, spread = _both(sizes, times, times)
+    start, slope, spread = _two_terms(sizes, times, times)
     if start.value <= 0.0:
-        alone, spread = _alone(sizes, times)
-        return Line(_none(start), alone, spread)
+        fitted, spread = _one_term(sizes, times)
+        return Line(_none(start), fitted, spread)
     if slope.value < 0.0:
-        alone, spread = _alone(ones, times)
-        return Line(alone, _none(slope), spread)
-    # Shares of the times themselves favour those that came out short; shares of the line do not.
+        fitted, spread = _one_term(ones, times)
+        return Line(fitted, _none(slope), spread)
+    # Errors relative to the times favour short ones; errors relative to the line do not.
     expected = [start.value + slope.value * size for size in sizes]
-    return Line(*_both(sizes, times, expected))
+    return Line(*_two_terms(sizes, times, expected))
 
 
-def _both(
+def _two_terms(
     sizes: Sequence[float], times: Sequence[float], scale: Sequence[float]
 ) -> tuple[Estimate, Estimate, float]:
     """Fit start and slope to times with errors as large as ``scale``; last is the spread."""
@@ -128,7 +128,7 @@ def _both(
     return *estimates, _root_mean_square(left)
 
 
-def _alone(column: Sequence[float], times: Sequence[float]) -> tuple[Estimate, float]:
+def _one_term(column: Sequence[float], times: Sequence[float]) -> tuple[Estimate, float]:
     """Fit ``times = a column`` by the relative errors; last is the spread."""
     shares = _over(column, times)
     square = _dot(shares, shares)
@@ -145,7 +145,7 @@ def _estimate(value: float, variance: float, freedom: int) -> Estimate:
 
 
 def _none(estimate: Estimate) -> Estimate:
-    """Return 0 for what came out below 0, as far up as its interval went."""
+    """Return 0 for an estimate below 0, with the upper end of its interval."""
     return Estimate(0.0, 0.0, max(0.0, estimate.high))
 
 
@@ -162,7 +162,7 @@ def _root_mean_square(values: Sequence[float]) -> float:
 
 
 def student(freedom: int) -> float:
-    """Return Student's t at 97.5 %: so many standard errors make half a 95 % interval.
+    """Return Student's t at 97.5 %: half a 95 % interval in standard errors.
 
     Beyond the table it is expanded around the normal quantile (Abramowitz and Stegun 26.7.5), and
     right to a thousandth.

@@ -1,4 +1,4 @@
-"""The numbers of the model, measured in this job: messages, reductions and copies by size."""
+"""Measured times for the model: messages, reductions and copies by size, and the job's link."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ MEMORY_BYTES = (4 << 10, 32 << 10, 256 << 10, 1 << 20)
 TRIPS = 20
 _REPEATS = 15
 _ROUNDS = 3
-"""How often all is measured; the least median counts, in which nothing else held the ranks up."""
+"""Repetitions of the measurement; the least median counts, as the least disturbed."""
 
 Ends = tuple[int, int]
-"""Bytes of what a rank gives, and of what it gets."""
+"""Bytes of a rank's source, and of its result."""
 _NOWHERE: Ends = (0, 0)
 
 
@@ -36,15 +36,15 @@ class Copies:
     """Copies between a GPU and pinned memory of the host.
 
     Attributes:
-        to_host: Of what a rank gives.
-        to_device: Of what it gets.
+        to_host: Copies of the source.
+        to_device: Copies of the result.
     """
 
     to_host: Line
     to_device: Line
 
     def seconds(self, ends: Ends) -> float:
-        """Return what both take; no bytes take no time."""
+        """Return the seconds of both copies; no bytes take no time."""
         return sum(
             line.start.value + nbytes * line.slope.value for line, nbytes in self._used(ends)
         )
@@ -64,12 +64,12 @@ class Copies:
 
 @dataclass(frozen=True, slots=True)
 class JobLink:
-    """What was measured, the same on all ranks.
+    """The measured link of a job, the same on all ranks.
 
     Attributes:
         fit: Messages between neighbours in the order of ranks, and reductions; None for one rank.
         copy: A copy within a rank's memory.
-        copies: From the GPU and back, where what is reduced goes by way of the host; else None.
+        copies: Copies from the GPU and back, where a reduction is staged; else None.
         up_to: Bytes of the largest message.
     """
 
@@ -81,12 +81,12 @@ class JobLink:
     def seconds(
         self, copied: int, predict: Callable[[LinkCosts], float], ends: Ends = _NOWHERE
     ) -> float:
-        """Return what a prediction is, with a copy of so many bytes before it.
+        """Return the predicted seconds, with a copy of so many bytes before.
 
         Args:
             copied: The bytes.
-            predict: The prediction.
-            ends: What is copied from the GPU and back, where it goes by way of the host.
+            predict: The prediction from the link's costs.
+            ends: The bytes that are copied from the GPU and back, where the link has copies.
         """
         sent = predict(self.fit.link) if self.fit else 0.0
         around = self.copies.seconds(ends) if self.copies else 0.0
@@ -113,7 +113,7 @@ def host_link(comm: MPI.Intracomm, dtype: torch.dtype, op: str) -> JobLink:
     Args:
         comm: The ranks.
         dtype: The format that is reduced.
-        op: How.
+        op: The operation.
     """
     copy = fit_line(_memory_times(comm, dtype, copy_into))
     if comm.size == 1:
@@ -131,12 +131,12 @@ def _one_way(comm: MPI.Intracomm, peer: int, count: int) -> float:
 def message_times(
     comm: MPI.Intracomm, sizes: Sequence[int], one_way: Callable[[int, int], float]
 ) -> list[Point]:
-    """Return bytes and one-way seconds, of the slowest pair of neighbours.
+    """Return sizes and one-way seconds, of the slowest pair of neighbours.
 
     Args:
         comm: The ranks; all must call it.
         sizes: The bytes.
-        one_way: Times a message: takes the peer, which calls it too, and the bytes.
+        one_way: Returns the one-way seconds to a peer, which calls it too, for a number of bytes.
     """
     seconds = array("d", bytes(8 * len(sizes)))
     for pairs in rounds(comm.size, "neighbours"):
@@ -155,7 +155,7 @@ def _memory_times(
     dtype: torch.dtype,
     action: Callable[[torch.Tensor, torch.Tensor], Action],
 ) -> list[Point]:
-    """Return bytes and seconds of what all ranks do in their memory at once."""
+    """Return sizes and seconds of an action that all ranks do in their memory at once."""
 
     def body_of(nbytes: int) -> Action:
         one, other = (torch.ones(nbytes // dtype.itemsize, dtype=dtype) for _ in range(2))
@@ -167,12 +167,12 @@ def _memory_times(
 def times_together(
     comm: MPI.Intracomm, sizes: Sequence[int], body_of: Callable[[int], Action]
 ) -> list[Point]:
-    """Return bytes and seconds of what all ranks do at once, of the slowest of them.
+    """Return sizes and seconds of an action that all ranks do at once, on the slowest of them.
 
     Args:
         comm: The ranks; all must call it.
         sizes: The bytes.
-        body_of: Returns what is timed, of so many bytes.
+        body_of: Returns the action to time, for a number of bytes.
     """
     seconds = array("d")
     for nbytes in sizes:

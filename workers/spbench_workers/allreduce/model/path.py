@@ -1,4 +1,4 @@
-"""How much of an allreduce follows one another: what makes its time, in closed form.
+"""The critical path of an allreduce in closed form: messages, bytes and reductions in sequence.
 
 A rank sends one message at a time and receives one at a time, both at once. A round takes as long
 as its busiest rank, and rounds follow each other. These are the terms of Thakur, Rabenseifner and
@@ -17,12 +17,12 @@ from spbench_workers.allreduce.plan import refusal
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """What follows one another in an allreduce of ``M`` bytes.
+    """The critical path of an allreduce of ``M`` bytes.
 
     Attributes:
         messages: Messages, each of which costs alpha.
-        sent: Bytes that are sent, as a multiple of ``M``.
-        added: Bytes that are reduced, as a multiple of ``M``.
+        sent: Sent bytes, each of which costs beta, as a multiple of ``M``.
+        added: Reduced bytes, each of which costs gamma, as a multiple of ``M``.
     """
 
     messages: int
@@ -37,7 +37,7 @@ def path_of(
     group: int | None = None,
     chunks: int | None = None,
 ) -> Path:
-    """Return what follows one another in an allreduce of ``count`` elements.
+    """Return the critical path of an allreduce of ``count`` elements.
 
     Raises:
         ValueError: The algorithm cannot run on so many ranks.
@@ -60,7 +60,7 @@ def _ring(ranks: int) -> Path:
 
 
 def _bidirectional_ring(ranks: int) -> Path:
-    """Two messages a round leave a rank one after another; two ranks have the plain ring."""
+    """Return the path: two messages a round leave a rank in sequence; two ranks have a ring."""
     plain = _ring(ranks)
     return plain if ranks == 2 else Path(2 * plain.messages, plain.sent, plain.added)
 
@@ -77,7 +77,7 @@ def _rabenseifner(ranks: int) -> Path:
 
 
 def _folded(ranks: int, path: Path) -> Path:
-    """Where ``ranks`` is no power of two: all elements to a partner, and all back."""
+    """Return a path with the fold around it, where ``ranks`` is no power of two."""
     if ranks & (ranks - 1) == 0:
         return path
     return Path(path.messages + 2, path.sent + 2, path.added + 1)
@@ -101,7 +101,7 @@ def _two_level(ranks: int, group: int) -> Path:
 
 
 def _chain(ranks: int, chunks: int) -> Path:
-    """``2(n-1) + c-1`` rounds; where both ways meet, an inner rank has two messages a round."""
+    """Return the path of ``2(n-1) + c-1`` rounds; where both ways meet, ranks send two a round."""
     double = chunks - 1 if ranks > 2 and chunks > 2 else 0
     messages = 2 * (ranks - 1) + chunks - 1 + double
     return Path(messages, messages / chunks, (ranks - 2 + chunks) / chunks)

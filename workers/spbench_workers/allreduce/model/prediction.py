@@ -1,4 +1,4 @@
-"""What a collective should take, by the links that this job has measured."""
+"""Prediction of a collective's time by the alpha-beta model, on the measured link of the job."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from spbench_workers.allreduce.model.link_times import Ends, JobLink
 from spbench_workers.allreduce.model.path import path_of
 
 _COMPETING = [name for name in SCHEDULED if not name.startswith("muji")]
-"""Of our own algorithms the best is one of these: muji's trees are binomial ones."""
+"""Our own algorithms that compete for the best; muji's trees are binomial ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """What the model says of a case.
+    """The predicted time of a case.
 
     Attributes:
-        seconds: What it should take.
-        interval: The least and the most, with what is uncertain in the links' numbers.
-        by: Of what this is the time, in words.
+        seconds: The predicted seconds.
+        interval: The least and the most within the confidence intervals of the link.
+        by: The algorithm or messages of the prediction, in words.
     """
 
     seconds: float
@@ -39,20 +39,20 @@ class Prediction:
 def predict(
     params: Params, ranks: int, nbytes: int, link: JobLink, ends: Ends = (0, 0)
 ) -> Prediction:
-    """Return the time of a case.
+    """Return the predicted time of a case.
 
-    A library does not tell how it reduces: its time is that of the best algorithm of our own, and
-    NCCL's that of a ring in one launch, which adds while it moves. That includes the copy to the
-    result, out of place, and those from a GPU and back, where the link has them. The other
-    collectives' are the times of their messages one after another: of a ring for allgather and
-    reduce_scatter, of a binomial tree for broadcast, of pairs for alltoall.
+    A library does not tell its algorithm: its prediction is that of our best algorithm, and NCCL's
+    that of a ring in one launch, which adds while it sends. It includes the copy to the result, out
+    of place, and those from a GPU and back, where the link has them. The other collectives are
+    predicted by their messages in sequence: of a ring for allgather and reduce_scatter, of a
+    binomial tree for broadcast, of pairs for alltoall.
 
     Args:
-        params: The case's.
-        ranks: Its ranks.
+        params: The parameters of the case.
+        ranks: Its number of ranks.
         nbytes: Bytes of the size.
-        link: What was measured.
-        ends: Bytes of what a rank gives and of what it gets.
+        link: The measured link.
+        ends: Bytes of a rank's source, and of its result.
     """
     collective, item = params["collective"], ITEM_BYTES[params["dtype"]]
     if collective != "allreduce":
@@ -80,13 +80,13 @@ def _prediction(
 
 
 def best_of(ranks: int, nbytes: int, item: int, link: JobLink) -> str:
-    """Return which of our algorithms should be the fastest."""
+    """Return the one of our algorithms with the least predicted time."""
     numbers = link.fit.link if link.fit else LinkCosts(0.0, 0.0)
     return best(ranks, nbytes, item, numbers, _COMPETING)
 
 
 def crossover_words(ranks: int, item: int, link: JobLink) -> str:
-    """Return which algorithm should be the fastest from which size on, as far as was measured."""
+    """Return in words the fastest algorithms by size, up to the largest measured message."""
     if link.fit is None:
         return "one rank alone sends nothing"
     numbers = link.fit.link
@@ -103,7 +103,7 @@ def _nccl_seconds(ranks: int, nbytes: int, count: int, link: LinkCosts) -> float
 
 
 def _seconds(collective: str, ranks: int, nbytes: int, link: LinkCosts) -> float:
-    """Return the time of messages; ``nbytes`` are those of the whole vector of all ranks."""
+    """Return the seconds of messages in sequence; ``nbytes`` is the whole vector of all ranks."""
     if not nbytes:
         return 0.0
     if collective == "broadcast":

@@ -1,1 +1,1 @@
-"""What a collective must bring about, and whether it does."""
+"""Verification of a collective: input data, expected results, and their comparison."""

@@ -1,4 +1,4 @@
-"""Runs a collective on fresh data and compares what it brings about."""
+"""Checks of a collective: it is run on fresh data, and its result is compared."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _SAME_ON_ALL = ("allreduce", "allgather", "broadcast")
 
 @dataclass(frozen=True, slots=True)
 class CheckedCollective:
-    """What is checked.
+    """A collective with its buffers, and the properties of its result.
 
     Attributes:
         buffers: Source and result.
-        reduction: What fills the result.
-        pieces: What the result must consist of.
-        runs: How many runs in a row differ in what they do.
-        depth: Additions that a term goes through.
+        reduction: The collective.
+        pieces: The parts of its result.
+        runs: The number of successive runs that differ, as with rotated roots.
+        depth: The most additions that a term goes through.
     """
 
     buffers: Buffers
@@ -54,7 +54,7 @@ class Checks:
         self._context, self._subject = context, subject
         self._mode: Mode = params["mode"]
         self._same = params["collective"] in _SAME_ON_ALL
-        # What is only moved is compared like a maximum: nothing of it is rounded.
+        # A collective without an operation is compared like a maximum: nothing is rounded.
         op, dtype = params["op"] or "max", subject.buffers.result.dtype
         kinds: dict[str, Kind] = {"exact": "whole", "bound": "random"}
         ranks = context.world.size
@@ -63,11 +63,11 @@ class Checks:
 
     @property
     def wrong(self) -> int:
-        """Elements of this rank's results that were wrong so far."""
+        """The number of wrong elements in this rank's results so far."""
         return self._found["exact"].wrong + self._found["bound"].wrong
 
     def run(self, when: str) -> None:
-        """Check on data of this moment: ``before`` or ``after`` the timed loop."""
+        """Run all checks on fresh data, ``before`` or ``after`` the timed loop."""
         total = len(self._numbers) * self._subject.runs
         for kind, name in enumerate(self._numbers):
             for turn in range(self._subject.runs):
@@ -75,13 +75,13 @@ class Checks:
                 self._check(name, f"{when} {turn}")
 
     def report(self) -> None:
-        """Give all checks."""
+        """Report all checks."""
         for name, found in self._found.items():
             tolerance = 0.0 if found is NOTHING_COMPARED else found.tolerance
             self._context.check(name, found.error, tolerance, found.detail)
 
     def values(self, name: str, when: str, giver: int) -> Values:
-        """Return what a rank gives for a check."""
+        """Return the input of a rank for a check."""
         seed = self._context.seed_for(name, when, giver)
         count = self._subject.buffers.given.numel()
         return self._numbers[name].of(seed, giver, count)
@@ -126,7 +126,7 @@ class Checks:
         return worst
 
     def _identical(self, digests: set[bytes]) -> Worst:
-        """Compare the bits of the result: with rank 0's, or with those of another run."""
+        """Compare the bits of the result with rank 0's, or with those of another run."""
         if not self._same:
             differ = len(digests) > 1
             return Worst(0, float(differ), 0.0, "two runs on the same data" if differ else "")
@@ -136,7 +136,7 @@ class Checks:
         return Worst(0, float(differ), 0.0, "not rank 0's bits" if differ else "")
 
     def _inputs(self, mine: Values) -> Worst:
-        """Count what should have stayed as it was: the source, and the margins around."""
+        """Count the written elements of the source and of the margins, which must not change."""
         buffers = self._subject.buffers
         outside = buffers.margins_written()
         changed = 0 if buffers.in_place else _changed(buffers.given, mine)
@@ -145,7 +145,7 @@ class Checks:
 
 
 def _changed(source: torch.Tensor, mine: Values) -> int:
-    """Return how many elements are no longer what the rank has given."""
+    """Return the number of elements that differ from the rank's input."""
     wanted = torch.empty_like(source, device="cpu")
     fill(wanted, mine)
     changed: Any = (source.cpu() != wanted).sum()

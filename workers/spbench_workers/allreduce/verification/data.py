@@ -1,7 +1,7 @@
-"""What ranks give to a collective, so that every rank knows what all others gave.
+"""Input data of a collective by seed, so that every rank can make the inputs of all others.
 
-Values repeat after `PERIOD` elements: a prime, which no chunk is a multiple of by chance, so that
-also a large vector is made and checked element by element in little time and memory.
+Values repeat after `PERIOD` elements, so that also a large vector is made and checked element by
+element in little time and memory. It is a prime: no chunk is a multiple of it by chance.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ PERIOD = 1_048_573
 
 Kind = Literal["whole", "random"]
 Values = np.ndarray[Any, np.dtype[Any]]
-"""One period, or less of a shorter vector: float64, or int64 for whole numbers' formats."""
+"""One period, or less of a shorter vector: float64, or int64 for integer formats."""
 
 _MOST = 1 << 30
-"""Up to where whole numbers go in formats of whole numbers: no sum leaves 32 bits."""
+"""The largest number in integer formats: no sum of such numbers overflows 32 bits."""
 _TWOS = 8
-"""Ranks that give a factor of two to the same product."""
+"""The most ranks with a factor of two in the same product."""
 
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """Which numbers ranks give.
+    """The distribution of the ranks' inputs.
 
     Attributes:
-        kind: ``whole`` numbers, of which no reduction is rounded in any order, or ``random`` ones
-            of the whole precision.
+        kind: ``whole`` numbers, whose reduction is exact in any order, or ``random`` ones of the
+            whole precision.
         op: ``sum``, ``prod``, ``max`` or ``min``.
         dtype: The format.
-        ranks: How many ranks give some.
+        ranks: The number of ranks.
     """
 
     kind: Kind
@@ -42,7 +42,7 @@ class Numbers:
     ranks: int
 
     def of(self, seed: int, rank: int, count: int) -> Values:
-        """Return what a rank gives: the first elements, at most a period.
+        """Return the input of a rank: its first elements, at most a period.
 
         Args:
             seed: The rank's seed.
@@ -62,13 +62,13 @@ class Numbers:
         return self._converted(whole)
 
     def _largest(self) -> int:
-        """Return up to where the format has every whole number."""
+        """Return the number up to which the format has every whole number."""
         if not self.dtype.is_floating_point:
             return _MOST
         return min(_MOST, int(2.0 / torch.finfo(self.dtype).eps))
 
     def _factors(self, bits: Values, rank: int) -> Values:
-        """Return factors whose product stays in range: plus or minus 1, here and there 2."""
+        """Return factors whose product stays in range: plus or minus 1, and a few of 2."""
         if self.dtype.is_floating_point and self.kind == "random":
             return self._rounded(0.9 + 0.2 * ((bits >> np.uint64(11)) * 2.0**-53))
         signs = 1 - 2 * (bits % np.uint64(2)).astype(np.int64)
@@ -77,7 +77,7 @@ class Numbers:
         return self._converted(np.where(twos, 2 * signs, signs))
 
     def _turn(self, rank: int, most: int, count: int) -> Values:
-        """Return at which elements a rank is one of the ``most`` that may give something."""
+        """Return the elements at which a rank is one of the ``most`` whose input may be large."""
         stride = -(-self.ranks // most)
         turns: Values = (np.arange(count) + rank) % stride == 0
         return turns
@@ -100,14 +100,14 @@ def _mixed(seed: int, count: int) -> Values:
 
 
 def fill(vector: torch.Tensor, values: Values, first: int = 0) -> None:
-    """Write values over a vector, from the value of element ``first`` on, again and again."""
+    """Fill a vector with values, periodically, beginning with value ``first``."""
     period = torch.from_numpy(values).to(vector.dtype).to(vector.device)
     for at, start, count in _stretches(vector.numel(), len(values), first):
         vector[at : at + count] = period[start : start + count]
 
 
 def _stretches(count: int, period: int, first: int) -> list[tuple[int, int, int]]:
-    """Return where stretches of a vector begin, where in the period, and how long they are."""
+    """Return the stretches of a vector: begin, begin within the period, and length of each."""
     stretches, at = [], 0
     while at < count:
         start = (first + at) % period
@@ -119,12 +119,12 @@ def _stretches(count: int, period: int, first: int) -> list[tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class ExpectedPeriod:
-    """What a period of a result must be.
+    """One period of an expected result.
 
     Attributes:
-        values: The outcome; `rest` is what of it float64 rounds off.
-        rest: Of the same shape.
-        tolerance: The largest difference that rounding explains, of the same shape; 0: none.
+        values: The expected values in float64 or int64.
+        rest: Their rounding errors, to be added; of the same shape.
+        tolerance: The largest difference that rounding explains; of the same shape.
     """
 
     values: Values
@@ -134,13 +134,13 @@ class ExpectedPeriod:
 
 @dataclass(frozen=True, slots=True)
 class Worst:
-    """Wrong elements, and the one that is furthest beyond its tolerance.
+    """The number of wrong elements, and the one that is furthest beyond its tolerance.
 
     Attributes:
-        wrong: How many elements are wrong.
-        error: The difference of that one; a NaN where it is no number.
-        tolerance: What was allowed of it.
-        detail: Where it is, and what it is.
+        wrong: The number of wrong elements.
+        error: The difference of that element; a NaN where it is not a number.
+        tolerance: Its tolerance.
+        detail: Its place and value, in words.
     """
 
     wrong: int = 0
@@ -150,7 +150,7 @@ class Worst:
 
     @property
     def excess(self) -> float:
-        """By how much the error is beyond the tolerance; negative where it is within."""
+        """The error less the tolerance; negative where it is within."""
         excess = self.error - self.tolerance
         return excess if excess == excess else float("inf")
 
@@ -161,17 +161,17 @@ class Worst:
 
 
 NOTHING_COMPARED = Worst(tolerance=float("inf"))
-"""What every comparison is worse than."""
+"""The result before any comparison: every other is worse."""
 
 
 def compare(vector: torch.Tensor, expected: ExpectedPeriod, first: int = 0, at: int = 0) -> Worst:
-    """Compare a part of a result with what it must be, element by element.
+    """Compare a part of a result with its expected values, element by element.
 
     Args:
         vector: The part.
-        expected: A period of what it must be.
-        first: The element of the period, or of what repeats it, that the part begins with.
-        at: The element of the result that the part begins with, to name it.
+        expected: One period of the expected values.
+        first: The element of the periodic values that the part begins with.
+        at: The element of the result that the part begins with, for messages.
     """
     worst = NOTHING_COMPARED
     for begin, start, count in _stretches(vector.numel(), len(expected.values), first):
@@ -185,7 +185,7 @@ def _compare(part: torch.Tensor, expected: ExpectedPeriod, where: slice, at: int
     wide = torch.float64 if part.dtype.is_floating_point else torch.int64
     got = part.to(wide).numpy()
     values, tolerance = expected.values[where], expected.tolerance[where]
-    # What was not written is a NaN, or an infinity less another.
+    # An element that was not written is a NaN; infinities may be subtracted.
     with np.errstate(invalid="ignore"):
         errors = np.abs((got - values) - expected.rest[where]).astype(np.float64)
     excess = errors - tolerance

@@ -1,4 +1,4 @@
-"""What a collective must bring about, computed apart from it: in float64, or in whole numbers."""
+"""Expected results of a collective, computed apart from it, in float64 or in integers."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from spbench_workers.allreduce.algorithms.two_level import group_size
 from spbench_workers.allreduce.verification.data import ExpectedPeriod, Numbers, Values
 
 Given = Callable[[int], Values]
-"""What a rank gives: a period of it."""
+"""A function that returns one period of a rank's input."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResultPart:
-    """A part of a rank's result, and whom it comes from.
+    """A part of a rank's result, and the ranks whose input it is made of.
 
     Attributes:
         at: Its first element in the result.
         count: Its elements.
-        givers: The ranks that it comes from; the reduction of all of them, where it is several.
-        first: Its first element in what each of them gives.
+        givers: The ranks of the input; several ranks are reduced.
+        first: Its first element in the input of each of them.
     """
 
     at: int
@@ -33,12 +33,12 @@ class ResultPart:
 
 
 def pieces(collective: str, ranks: int, rank: int, count: int) -> list[ResultPart]:
-    """Return what a rank's result consists of, by the MPI standard.
+    """Return the parts of a rank's result, by the MPI standard.
 
     Args:
         collective: One of the catalog's.
-        ranks: How many ranks there are.
-        rank: Whose result.
+        ranks: The number of ranks.
+        rank: The rank of the result.
         count: Elements of one rank's part: of the whole vector, for allreduce and broadcast.
     """
     everyone = tuple(range(ranks))
@@ -54,18 +54,18 @@ def pieces(collective: str, ranks: int, rank: int, count: int) -> list[ResultPar
 
 
 def expect(numbers: Numbers, givers: Sequence[int], given: Given, depth: int) -> ExpectedPeriod:
-    """Return a period of the reduction of what some ranks give.
+    """Return one period of the reduction of some ranks' inputs.
 
-    A sum of which each term goes through at most ``depth`` additions is off by at most
+    A sum whose terms go each through at most ``depth`` additions is off by at most
     ``(depth + 1) u sum|x|`` with the unit roundoff ``u`` (Higham, Accuracy and Stability of
     Numerical Algorithms, 4.2); a product of n factors, in any order, by ``n u |product|``. Whole
     numbers, maxima and minima are exact.
 
     Args:
-        numbers: What they give.
+        numbers: The distribution of the inputs.
         givers: The ranks.
-        given: Returns what a rank gives.
-        depth: Additions that a term goes through.
+        given: Returns the input of a rank.
+        depth: The most additions that a term goes through.
     """
     first, *others = givers
     total = given(first).copy()
@@ -85,7 +85,7 @@ _OPS = {"prod": np.multiply, "max": np.maximum, "min": np.minimum}
 
 
 def _two_sum(a: Values, b: Values) -> tuple[Values, Values]:
-    """Return the sum, and what rounding took from it (Knuth, TAOCP 2, 4.2.2); of integers 0."""
+    """Return the sum and its rounding error (TwoSum: Knuth, TAOCP 2, 4.2.2); of integers 0."""
     total = a + b
     part = total - a
     return total, (a - (total - part)) + (b - part)
@@ -107,7 +107,7 @@ _TREES = ("recursive_doubling", "rabenseifner", "binomial", "muji_2", "muji_4", 
 
 
 def depth_of(algorithm: str, ranks: int, group: int | None) -> int:
-    """Return how many additions a term goes through; of a library's, what no order exceeds."""
+    """Return the additions that a term goes through; for a library the most of any order."""
     if algorithm in _TREES:
         return (ranks - 1).bit_length()
     if algorithm == "two_level":
