@@ -29,7 +29,7 @@ class NoDeviceError(CannotRunError):
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """A rank's GPU.
+    """The GPU of a rank, with its facts.
 
     Attributes:
         index: Its number in this process.

@@ -19,9 +19,9 @@ def convolve(
     dilation: Pair,
     groups: int,
 ) -> torch.Tensor:
-    """Return what `torch.conv2d` is to give, ``batch x channels x rows x cols``.
+    """Return the convolution of `torch.conv2d`, ``batch x channels x rows x cols``.
 
-    oneDNN's bf16 kernels for AMX (torch 2.13) compute a lone column of outputs wrong where the
+    oneDNN's bf16 kernels for AMX (torch 2.13) compute a single column of outputs wrong where the
     stride across it is above 1. With a second column, which is dropped, it is right.
     """
     spare = _spare_columns(pixels, weight, _across(stride), _across(padding), _across(dilation))
@@ -34,7 +34,7 @@ def convolve(
 def _spare_columns(
     pixels: torch.Tensor, weight: torch.Tensor, stride: int, padding: int, dilation: int
 ) -> int:
-    """Return the columns of zeros behind the image with which no column of outputs is alone."""
+    """Return the columns of zeros to append, so that there is no single column of outputs."""
     if stride == 1 or pixels.device.type != "cpu":
         return 0
     span = dilation * (weight.shape[-1] - 1) + 1

@@ -28,7 +28,7 @@ class StreamTimes:
         self._names: list[str] = []
 
     def begin(self, name: str) -> None:
-        """Begin the first stretch; earlier ones are dropped."""
+        """Begin the first stretch of a reading; earlier stretches are dropped."""
         self._names.clear()
         self.turn(name)
 

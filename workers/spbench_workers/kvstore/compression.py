@@ -160,7 +160,7 @@ class Compression(ABC):
 
 
 class TwoBit(Compression):
-    """Sends the threshold, its negative, or nothing."""
+    """The 2-bit compression: an element's code is the threshold, its negative, or nothing."""
 
     name = "2bit"
     word = 16
@@ -197,7 +197,7 @@ class TwoBit(Compression):
 
 
 class OneBit(Compression):
-    """Sends 1 or -1, always."""
+    """The 1-bit compression: an element's code is 1 or -1."""
 
     name = "1bit"
     word = 32

@@ -1,4 +1,4 @@
-"""Figures of a store beside its times, in measure.py's lines and in others that say more."""
+"""Metrics and limits of a store beside its times, and the lines of measure.py."""
 
 from __future__ import annotations
 

@@ -142,7 +142,7 @@ PUSH, PULL = 0, 1
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """Elements ``first`` up to ``last`` of a key, number ``index`` of its server's shards."""
+    """A shard of ``key`` with its number ``index`` among its server's shards, for message tags."""
 
     server: int
     index: int

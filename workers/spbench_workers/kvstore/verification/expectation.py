@@ -118,7 +118,7 @@ class KeyExpectation:
 
         Args:
             draw: The draw.
-            rounds: How many rounds.
+            rounds: The number of rounds.
             arrivals: The order of arrival of pushes, for an asynchronous store.
         """
         case = self._case
