@@ -10,7 +10,6 @@ difference is significant.
 
 from __future__ import annotations
 
-import argparse
 import json
 import subprocess
 import sys
@@ -19,7 +18,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks.goals import Figure, table
+from benchmarks.goals import Figure, argument_parser, table
 from benchmarks.pingpong import binding, build, find, run
 
 SOURCE = Path(__file__).with_suffix(".c")
@@ -36,9 +35,7 @@ Times = dict[int, float]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argument_parser(__doc__)
     parser.add_argument("--rounds", type=int, default=5, help="runs of each program (default: 5)")
     parser.add_argument("--iterations", type=int, default=50, help="samples a size (default: 50)")
     words = parser.parse_args()

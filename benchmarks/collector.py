@@ -11,7 +11,6 @@ senders have to wait, and their lines with them.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import cProfile
 import json
@@ -30,7 +29,7 @@ from statistics import median
 from typing import Any
 
 from benchmarks.collector_ranks import BASE, LOOPBACK, TOKEN, send
-from benchmarks.goals import Figure, table
+from benchmarks.goals import Figure, argument_parser, table
 
 from spbench.engine.collector import Collector, Event, RankConnection
 from spbench.engine.job_listener import JobListener
@@ -74,9 +73,7 @@ class Taken:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argument_parser(__doc__)
     parser.add_argument("--rounds", type=int, default=3, help="turns of each stage (default: 3)")
     parser.add_argument("--ranks", type=int, default=64, help="connections (default: 64)")
     parser.add_argument("--lines", type=int, default=10_000, help="lines a rank (default: 10000)")

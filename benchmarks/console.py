@@ -9,7 +9,6 @@ is answered when its effect is on the terminal. The writer uses the other core.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import os
 import random
@@ -23,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median, quantiles
 
-from benchmarks.goals import Figure, table
+from benchmarks.goals import Figure, argument_parser, table
 from benchmarks.made_up_run import write_recorded
 from benchmarks.terminal import Terminal
 
@@ -40,9 +39,7 @@ SAMPLES = 1_000_000
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argument_parser(__doc__)
     parser.add_argument("--rounds", type=int, default=9, help="starts (default: 9)")
     parser.add_argument("--seconds", type=float, default=60, help="of keys (default: 60)")
     parser.add_argument("--ranks", type=int, default=4096)

@@ -1,7 +1,8 @@
-"""What a benchmark has seen beside its goals, as one small table."""
+"""What a benchmark is asked for, and what it has seen beside its goals, as one small table."""
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -39,6 +40,13 @@ class Figure:
         if self.least is not None:
             return "met" if self.value >= self.least else "NOT met"
         return "-"
+
+
+def argument_parser(description: str | None) -> argparse.ArgumentParser:
+    """Return a parser whose help shows a benchmark's own words as they stand."""
+    return argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
 
 
 def table(figures: Sequence[Figure]) -> str:

@@ -10,13 +10,12 @@ that a noisy neighbour troubles all alike; medians over the rounds of each run's
 
 from __future__ import annotations
 
-import argparse
 import re
 import sys
 from collections.abc import Sequence
 from statistics import median
 
-from benchmarks.goals import Figure, table
+from benchmarks.goals import Figure, argument_parser, table
 from benchmarks.pingpong import binding, find, run
 
 LINE = re.compile(r"^iter \d+, (\S+) sec", re.MULTILINE)
@@ -42,9 +41,7 @@ MXNET_LOCAL_MS = 24.8
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argument_parser(__doc__)
     parser.add_argument("--rounds", type=int, default=5, help="runs of each (default: 5)")
     parser.add_argument("--batches", type=int, default=10, help="batches a run (default: 10)")
     words = parser.parse_args()

@@ -8,7 +8,6 @@ slower than the rest; nothing of it is a measurement.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import random
@@ -17,6 +16,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+from benchmarks.goals import argument_parser
 
 CASE = "made-up"
 PER_HOST = 8
@@ -28,9 +29,7 @@ Event = dict[str, Any]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argument_parser(__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--ranks", type=int, default=4096)
     parser.add_argument("--rate", type=int, default=1000, help="samples events a second")

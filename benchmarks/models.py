@@ -8,7 +8,6 @@ of each run's median step. A round takes some six minutes on two cores.
 
 from __future__ import annotations
 
-import argparse
 import json
 import subprocess
 import sys
@@ -18,7 +17,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks.goals import Figure, table
+from benchmarks.goals import Figure, argument_parser, table
 
 SUITE = Path(__file__).with_suffix(".yaml")
 Metrics = dict[str, dict[str, float]]
@@ -26,9 +25,7 @@ Metrics = dict[str, dict[str, float]]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argument_parser(__doc__)
     parser.add_argument("--rounds", type=int, default=3, help="runs of the suite (default: 3)")
     words = parser.parse_args()
     rounds = [measured() for _ in range(words.rounds)]

@@ -10,7 +10,6 @@ profile with both cores busy, as many times as ``--verify`` says; one takes some
 
 from __future__ import annotations
 
-import argparse
 import re
 import subprocess
 import sys
@@ -21,7 +20,7 @@ from pathlib import Path
 from statistics import linear_regression, median
 from time import process_time
 
-from benchmarks.goals import Figure, table
+from benchmarks.goals import Figure, argument_parser, table
 
 from spbench.planner.cluster.machines import Cluster, cluster_from_ends
 from spbench.planner.planning import plan
@@ -43,9 +42,7 @@ _STEP = re.compile(r"^step\s+([\d.e+]+)\s+([\d.e+]+)\s", re.MULTILINE)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argument_parser(__doc__)
     parser.add_argument("--profiles", type=Path, help="a folder of torchgraph profiles")
     parser.add_argument("--verify", type=int, default=5, help="measured steps (default: 5)")
     words = parser.parse_args()

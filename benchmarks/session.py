@@ -11,7 +11,6 @@ first may be negative: a rank that is through goes on to the next case. A round 
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import json
 import subprocess
@@ -23,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from benchmarks.goals import Figure, table
+from benchmarks.goals import Figure, argument_parser, table
 
 SPBENCH = str(Path(sys.executable).parent / "spbench")
 BY_HAND = "#   by hand, "
@@ -57,9 +56,7 @@ class Round:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argument_parser(__doc__)
     parser.add_argument("--rounds", type=int, default=1, help="rounds of all (default: 1)")
     words = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:

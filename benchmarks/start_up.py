@@ -9,7 +9,6 @@ on (python -X importtime, which is slower than the command itself).
 
 from __future__ import annotations
 
-import argparse
 import re
 import subprocess
 import sys
@@ -17,7 +16,7 @@ import time
 from pathlib import Path
 from statistics import median
 
-from benchmarks.goals import Figure, table
+from benchmarks.goals import Figure, argument_parser, table
 
 REPOSITORY = Path(__file__).parent.parent
 SPBENCH = str(Path(sys.executable).parent / "spbench")
@@ -33,9 +32,7 @@ SLOWEST = 10
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argument_parser(__doc__)
     parser.add_argument("--rounds", type=int, default=15, help="runs of each (default: 15)")
     parser.add_argument("-v", "--verbose", action="store_true", help="the slowest imports too")
     words = parser.parse_args()
