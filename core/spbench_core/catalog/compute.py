@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from spbench_core.catalog.benchmark import TIME_MS, Benchmark, Metric, ParamError
 from spbench_core.catalog.parameters import Param, Params
-from spbench_core.catalog.shared_params import (
-    DEVICE,
-    DTYPE,
-    DTYPES,
-    SEED,
-    iterations,
-    warmup,
-)
+from spbench_core.catalog.shared_params import DEVICE, DTYPE, DTYPES, SEED, iterations, warmup
 
 _DTYPE = replace(
     DTYPE,
@@ -38,45 +32,38 @@ def _resolve_format(params: Params) -> Params:
     return params
 
 
+_LOOP = (warmup(3), iterations(30), _DTYPE, DEVICE, SEED)
+_of_one_rank = partial(
+    Benchmark,
+    measures="rank",
+    metrics=_METRICS,
+    faults=("corrupt-result",),
+    resolve=_resolve_format,
+)
+
 BENCHMARKS = (
-    Benchmark(
+    _of_one_rank(
         name="compute.gemm",
         summary="each rank multiplies two square matrices, all at once",
         module="spbench_workers.compute.gemm",
-        measures="rank",
         params=(
             Param("n", "int", 512, "rows and columns of the matrices", minimum=1, maximum=65536),
-            warmup(3),
-            iterations(30),
-            _DTYPE,
-            DEVICE,
-            SEED,
+            *_LOOP,
         ),
-        metrics=_METRICS,
         checks=("product",),
-        faults=("corrupt-result",),
-        resolve=_resolve_format,
     ),
-    Benchmark(
+    _of_one_rank(
         name="compute.conv",
         summary="each rank convolves images of its own, all at once",
         module="spbench_workers.compute.conv",
-        measures="rank",
         params=(
             Param("image_size", "pair", 128, "pixels of one image, N or HxW"),
             Param("batch_size", "int", 1, "images at once", minimum=1),
             Param("in_channels", "int", 32, "channels of the image", minimum=1),
             Param("out_channels", "int", 32, "channels of the result", minimum=1),
             Param("kernel", "int", 3, "rows and columns of the kernel", minimum=1, maximum=63),
-            warmup(3),
-            iterations(30),
-            _DTYPE,
-            DEVICE,
-            SEED,
+            *_LOOP,
         ),
-        metrics=_METRICS,
         checks=("convolution",),
-        faults=("corrupt-result",),
-        resolve=_resolve_format,
     ),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from spbench_core.catalog.benchmark import TIME_MS, Benchmark, Metric, ParamError
 from spbench_core.catalog.parameters import Param, Params
@@ -71,8 +72,16 @@ def _resolve_fused(params: Params) -> Params:
     return params | {"fused_layers": fused}
 
 
+_over_tiles = partial(
+    Benchmark,
+    checks=_OPERATOR_CHECKS,
+    faults=_OPERATOR_FAULTS,
+    ranks=tile_ranks,
+    place=tile_place,
+)
+
 BENCHMARKS = (
-    Benchmark(
+    _over_tiles(
         name="halo.exchange",
         summary="each tile of an image gets its neighbours' borders",
         module="spbench_workers.halo.exchange",
@@ -87,10 +96,8 @@ BENCHMARKS = (
         checks=("halo",),
         faults=_HALO_FAULTS,
         resolve=resolve_tiles,
-        ranks=tile_ranks,
-        place=tile_place,
     ),
-    Benchmark(
+    _over_tiles(
         name="halo.compute",
         summary="a convolution over tiles: halo exchange and compute, overlapped or not",
         module="spbench_workers.halo.compute",
@@ -115,13 +122,9 @@ BENCHMARKS = (
             Metric("backward_ms", "ms", "lower", "all gradients, halos' and weights' among them"),
             Metric("gradient_sum_ms", "ms", "lower", "the weight gradients' sum over tiles"),
         ),
-        checks=_OPERATOR_CHECKS,
-        faults=_OPERATOR_FAULTS,
         resolve=_resolve_operator,
-        ranks=tile_ranks,
-        place=tile_place,
     ),
-    Benchmark(
+    _over_tiles(
         name="halo.fused",
         summary="several convolutions that share one wide exchange, against one exchange each",
         module="spbench_workers.halo.fused",
@@ -145,10 +148,6 @@ BENCHMARKS = (
             Metric("unfused_bytes_sent", "B", "none", "bytes a rank sends with an exchange each"),
             Metric("unfused_messages_sent", "1", "none", "messages with an exchange each"),
         ),
-        checks=_OPERATOR_CHECKS,
-        faults=_OPERATOR_FAULTS,
         resolve=_resolve_fused,
-        ranks=tile_ranks,
-        place=tile_place,
     ),
 )

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from spbench_core.catalog.benchmark import ParamError, Ranks
 from spbench_core.catalog.parameters import Params
+from spbench_core.catalog.tiles import agreed_grid
 from spbench_core.layout.stages import ModelLayout, model_layout
-from spbench_core.layout.tiles import Grid, grid_of, parse_pair
+from spbench_core.layout.tiles import Grid, parse_pair
 
 if TYPE_CHECKING:
     from spbench_core.models.layers import Model
@@ -35,7 +36,7 @@ def resolve_grids(params: Params) -> Params:
     methods = _each(params, "slice_method", count, of, _read_method)
     given = _each(params, "grid", count, of, _read_grid)
     stages = zip(parts, methods, given, strict=True)
-    grids = [_grid(*stage) for stage in stages]
+    grids = [agreed_grid(*stage) for stage in stages]
     if all(grid.size == 1 for grid in grids):
         raise ParamError("num_spatial_parts", "one tile is the whole image; take 2 or more, or lp")
     return params | {
@@ -100,26 +101,6 @@ def _read_method(word: str) -> str:
 
 def _read_grid(word: str) -> Grid:
     return Grid(*parse_pair(word))
-
-
-def _grid(parts: int | None, method: str | None, given: Grid | None) -> Grid:
-    if given is None:
-        try:
-            return grid_of(method or "square", parts or 4)
-        except ValueError as error:
-            raise ParamError("num_spatial_parts", f"slice_method square: {error}") from None
-    if parts not in (None, given.size):
-        raise ParamError(
-            "num_spatial_parts",
-            f"grid {given} has {given.size} tiles, num_spatial_parts is {parts}",
-        )
-    try:
-        fits = method is None or grid_of(method, given.size) == given
-    except ValueError:
-        fits = False
-    if not fits:
-        raise ParamError("grid", f"grid {given} is not slice_method {method}; give one of the two")
-    return given
 
 
 def layout_of(params: Params) -> ModelLayout:

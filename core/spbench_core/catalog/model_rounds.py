@@ -33,7 +33,9 @@ def resolve_rounds(params: Params) -> Params:
     params = params | {"rounds": rounds, "split_size": params["split_size"] or _STAGES * rounds}
     _check_stages(params["split_size"], rounds)
     if not params["enable_evaluation"]:
-        _check_parts(params["parts"], params["split_size"] // rounds)
+        stages = params["split_size"] // rounds
+        words = f"the {stages} stages of a round, as schedule interleaved has it"
+        _check_multiple("parts", params["parts"], stages, words)
     return params
 
 
@@ -62,24 +64,11 @@ def _check_stages(stages: int, rounds: int) -> None:
             "split_size",
             f"split_size {stages} is too small for {rounds} rounds: take {least} or more",
         )
-    if stages % rounds:
-        raise ParamError(
-            "split_size",
-            f"split_size {stages} is no multiple of rounds {rounds}: "
-            f"take {_multiples(stages, rounds)}",
-        )
+    _check_multiple("split_size", stages, rounds, f"rounds {rounds}")
 
 
-def _check_parts(parts: int, stages: int) -> None:
-    if parts % stages:
-        raise ParamError(
-            "parts",
-            f"parts {parts} is no multiple of the {stages} stages of a round, as schedule "
-            f"interleaved has it: take {_multiples(parts, stages)}",
-        )
-
-
-def _multiples(number: int, of: int) -> str:
-    """Return the multiples next to a number that is none."""
-    below = number // of * of
-    return f"{below} or {below + of}" if below else str(of)
+def _check_multiple(name: str, number: int, of: int, words: str) -> None:
+    if number % of:
+        below = number // of * of
+        near = f"{below} or {below + of}" if below else str(of)
+        raise ParamError(name, f"{name} {number} is no multiple of {words}: take {near}")

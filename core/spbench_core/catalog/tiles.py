@@ -96,15 +96,9 @@ def grid_of_params(params: Params) -> Grid:
 
 
 def _resolve_grid(params: Params) -> Params:
-    parts, method = params["num_spatial_parts"], params["slice_method"]
-    if params["grid"] is None:
-        try:
-            grid = grid_of(method or "square", parts or 4)
-        except ValueError as error:
-            raise ParamError("num_spatial_parts", f"slice_method square: {error}") from None
-    else:
-        grid = grid_of_params(params)
-        _agree(grid, parts, method)
+    method = params["slice_method"]
+    given = None if params["grid"] is None else grid_of_params(params)
+    grid = agreed_grid(params["num_spatial_parts"], method, given)
     return params | {
         "grid": str(grid),
         "num_spatial_parts": grid.size,
@@ -112,17 +106,29 @@ def _resolve_grid(params: Params) -> Params:
     }
 
 
-def _agree(grid: Grid, parts: int | None, method: str | None) -> None:
-    if parts not in (None, grid.size):
+def agreed_grid(parts: int | None, method: str | None, given: Grid | None) -> Grid:
+    """Return the grid that num_spatial_parts, slice_method and grid ask for, where given.
+
+    Raises:
+        ParamError: They contradict each other, or the tiles make no such grid.
+    """
+    if given is None:
+        try:
+            return grid_of(method or "square", parts or 4)
+        except ValueError as error:
+            raise ParamError("num_spatial_parts", f"slice_method square: {error}") from None
+    if parts not in (None, given.size):
         raise ParamError(
-            "num_spatial_parts", f"grid {grid} has {grid.size} tiles, num_spatial_parts is {parts}"
+            "num_spatial_parts",
+            f"grid {given} has {given.size} tiles, num_spatial_parts is {parts}",
         )
     try:
-        fits = method is None or grid_of(method, grid.size) == grid
+        fits = method is None or grid_of(method, given.size) == given
     except ValueError:
         fits = False
     if not fits:
-        raise ParamError("grid", f"grid {grid} is not slice_method {method}; give one of the two")
+        raise ParamError("grid", f"grid {given} is not slice_method {method}; give one of the two")
+    return given
 
 
 def _method_of(grid: Grid) -> str | None:

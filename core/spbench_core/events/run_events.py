@@ -10,104 +10,93 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from spbench_core.events.fields import (
-    FLAG,
-    INTEGER,
-    LEFT_OUT,
-    LIST,
-    NOTHING,
-    NUMBER,
-    OBJECT,
-    TEXT,
-    EventError,
-    Fields,
-    check,
-)
+from spbench_core.events import fields
+from spbench_core.events.fields import EventError, Fields, check
 
-_TEXT_OR_NONE = TEXT | NOTHING
-_INTEGER_OR_NONE = INTEGER | NOTHING
+_TEXT_OR_NONE = fields.TEXT | fields.NOTHING
+_INTEGER_OR_NONE = fields.INTEGER | fields.NOTHING
 FIELDS: Mapping[str, Fields] = {
     "run_start": {
-        "time": NUMBER,
-        "id": TEXT,
-        "suite": TEXT,
-        "description": TEXT,
-        "argv": LIST,
+        "time": fields.NUMBER,
+        "id": fields.TEXT,
+        "suite": fields.TEXT,
+        "description": fields.TEXT,
+        "argv": fields.LIST,
         "seed": _INTEGER_OR_NONE,
-        "environment": OBJECT,
-        "cases": LIST,
+        "environment": fields.OBJECT,
+        "cases": fields.LIST,
     },
     "job_start": {
-        "time": NUMBER,
-        "job": INTEGER,
-        "launcher": TEXT,
-        "version": TEXT,
-        "argv": LIST,
+        "time": fields.NUMBER,
+        "job": fields.INTEGER,
+        "launcher": fields.TEXT,
+        "version": fields.TEXT,
+        "argv": fields.LIST,
         "hostfile": _TEXT_OR_NONE,
-        "env": OBJECT,
-        "np": INTEGER,
-        "cases": LIST,
-        "oversubscribed": FLAG,
+        "env": fields.OBJECT,
+        "np": fields.INTEGER,
+        "cases": fields.LIST,
+        "oversubscribed": fields.FLAG,
     },
     "rank_lost": {
-        "time": NUMBER,
-        "job": INTEGER,
+        "time": fields.NUMBER,
+        "job": fields.INTEGER,
         "rank": _INTEGER_OR_NONE,
-        "host": TEXT,
-        "reason": TEXT,
+        "host": fields.TEXT,
+        "reason": fields.TEXT,
     },
     "case_judged": {
-        "time": NUMBER,
-        "case": TEXT,
-        "status": TEXT,
+        "time": fields.NUMBER,
+        "case": fields.TEXT,
+        "status": fields.TEXT,
         "reason": _TEXT_OR_NONE,
-        "expectations": LIST,
-        "traceback": _TEXT_OR_NONE | LEFT_OUT,
+        "expectations": fields.LIST,
+        "traceback": _TEXT_OR_NONE | fields.LEFT_OUT,
     },
     "job_end": {
-        "time": NUMBER,
-        "job": INTEGER,
+        "time": fields.NUMBER,
+        "job": fields.INTEGER,
         "reason": _TEXT_OR_NONE,
         "status": _INTEGER_OR_NONE,
-        "strangers": INTEGER,
+        "strangers": fields.INTEGER,
     },
     "run_end": {
-        "time": NUMBER,
-        "verdict": TEXT,
-        "exit_code": INTEGER,
-        "errors": LIST,
-        "findings": LIST,
+        "time": fields.NUMBER,
+        "verdict": fields.TEXT,
+        "exit_code": fields.INTEGER,
+        "errors": fields.LIST,
+        "findings": fields.LIST,
     },
 }
 CASE: Fields = {
-    "id": TEXT,
-    "name": TEXT,
-    "benchmark": TEXT,
-    "params": OBJECT,
-    "np": INTEGER,
-    "repeat": INTEGER,
+    "id": fields.TEXT,
+    "name": fields.TEXT,
+    "benchmark": fields.TEXT,
+    "params": fields.OBJECT,
+    "np": fields.INTEGER,
+    "repeat": fields.INTEGER,
     "inject": _TEXT_OR_NONE,
-    "measures": TEXT,
-    "metrics": LIST,
-    "checks": LIST,
-    "expect": LIST,
-    "places": LIST,
+    "measures": fields.TEXT,
+    "metrics": fields.LIST,
+    "checks": fields.LIST,
+    "expect": fields.LIST,
+    "places": fields.LIST,
 }
 """A case in ``run_start``: all that readers of the run need to know of it without the catalog."""
 
 
-def run_event(kind: str, **fields: Any) -> dict[str, Any]:
+def run_event(kind: str, **said: Any) -> dict[str, Any]:
     """Return an event of the console's own, said now.
 
     Raises:
         EventError: There is no such kind, or a field is missing, unknown or of a wrong type.
     """
-    event = {"event": kind, "time": round(time.time(), 6), **fields}
+    event = {"event": kind, "time": round(time.time(), 6), **said}
     known = FIELDS.get(kind)
     if known is None:
         raise EventError(f"unknown event {kind!r}")
     check(kind, event, known)
-    unknown = sorted(fields.keys() - known.keys())
+    unknown = sorted(said.keys() - known.keys())
     if unknown:
         raise EventError(f"{kind}: unknown field {unknown[0]!r}")
     for case in event["cases"] if kind == "run_start" else ():

@@ -34,21 +34,12 @@ def googlenet(graph: NetworkGraph, image: Map, num_classes: int) -> None:
     for stage in _STAGES:
         data = graph.pool(data, 3, stride=2)
         for module in stage:
-            data = _mixed(graph, data, *module)
+            data = _mixed(graph, data, module)
     graph.dense(global_pool(data), num_classes)
 
 
-def _mixed(
-    graph: NetworkGraph,
-    data: Map,
-    name: str,
-    n1: int,
-    n3_in: int,
-    n3: int,
-    n5_in: int,
-    n5: int,
-    n0: int,
-) -> Map:
+def _mixed(graph: NetworkGraph, data: Map, module: _Mixed) -> Map:
+    name, n1, n3_in, n3, n5_in, n5, n0 = module
     name = f"conv_{name}"
     ones = graph.conv(data, n1, bias=True, name=f"{name}_1x1")
     threes = graph.conv(data, n3_in, bias=True, name=f"{name}_3x3_reduce")

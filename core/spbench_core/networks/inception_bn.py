@@ -23,7 +23,8 @@ _SMALL_LAYERS = (
     ("in5b", 176, 160),
 )
 """A module's name, and its filters: 1x1 (0: it halves the map), 3x3."""
-_LAYERS = (
+_Mixed = tuple[str, int, int, int, int, int, int]
+_LAYERS: tuple[_Mixed, ...] = (
     ("3a", 64, 64, 64, 64, 96, 32),
     ("3b", 64, 64, 96, 64, 96, 64),
     ("3c", 0, 128, 160, 64, 96, 0),
@@ -53,7 +54,7 @@ def inception_bn(graph: NetworkGraph, image: Map, num_classes: int) -> None:
     else:
         data = _stem(graph, image)
         for module in _LAYERS:
-            data = _mixed(graph, data, *module)
+            data = _mixed(graph, data, module)
     graph.dense(graph.pool(data, 7, name="global_pool"), num_classes)
 
 
@@ -73,17 +74,8 @@ def _small_mixed(graph: NetworkGraph, data: Map, name: str, ones: int, threes: i
     return concat(one, graph.conv(data, threes, 3, pad=1, bias=True, name=f"{name}_3x3"))
 
 
-def _mixed(
-    graph: NetworkGraph,
-    data: Map,
-    name: str,
-    n1: int,
-    n3_in: int,
-    n3: int,
-    n33_in: int,
-    n33: int,
-    n0: int,
-) -> Map:
+def _mixed(graph: NetworkGraph, data: Map, module: _Mixed) -> Map:
+    name, n1, n3_in, n3, n33_in, n33, n0 = module
     name, stride, branches = f"conv_{name}", 1 if n1 else 2, []
     if n1:
         branches.append(graph.conv(data, n1, bias=True, name=f"{name}_1x1"))
