@@ -62,12 +62,13 @@ class CheckPart(_Part):
     detail: str
 
 
-class MetricPart(_Part):
-    """A metric over all repeats and iterations; ``value`` is p50."""
-
+class _Figure(_Part):
     value: float
     unit: str
     better: Better
+
+
+class _Samples(_Part):
     n: int
     min: float
     p50: float
@@ -75,6 +76,11 @@ class MetricPart(_Part):
     p99: float
     max: float
     mean: float
+
+
+class MetricPart(_Samples, _Figure):  # the fields of the last base come first
+    """A metric over all repeats and iterations; ``value`` is p50."""
+
     stdev: float
 
 
@@ -103,16 +109,8 @@ class ExpectationPart(_Part):
     status: Literal["passed", "failed"]
 
 
-class TimePart(_Part):
+class TimePart(_Samples):
     """A rank's own times of one iteration, in ms."""
-
-    n: int
-    min: float
-    p50: float
-    p95: float
-    p99: float
-    max: float
-    mean: float
 
 
 class RankPart(_Part):

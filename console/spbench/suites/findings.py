@@ -55,7 +55,7 @@ class Findings:
 
     def stands(self, path: KeyPath) -> bool:
         """Return whether the file has a value at a path."""
-        return self._document.find(path) is not None
+        return self._document.root.find(path) is not None
 
     def line(self, path: KeyPath) -> int:
         """Return the line on which the value at a path begins."""

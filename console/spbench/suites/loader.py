@@ -102,7 +102,7 @@ def _keep_env_text(data: dict[str, Any], document: Document) -> None:
     indices = range(len(cases)) if isinstance(cases, list) else ()
     of_cases: list[KeyPath] = [("cases", index, "launch") for index in indices]
     for path in [("launch",), *of_cases]:
-        node = document.find((*path, "env"))
+        node = document.root.find((*path, "env"))
         if node is not None:
             launch = data["launch"] if len(path) == 1 else data["cases"][path[1]]["launch"]
             launch["env"] = as_written(node)

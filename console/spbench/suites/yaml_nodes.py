@@ -94,6 +94,16 @@ class Node:
             return {index: (node.mark, node) for index, node in enumerate(self.content)}
         return {}
 
+    def find(self, path: KeyPath) -> Node | None:
+        """Return the node at a path below it, None where there is none."""
+        node = self
+        for part in path:
+            child = node.children().get(part)
+            if child is None:
+                return None
+            node = child[1]
+        return node
+
 
 @dataclass(frozen=True, slots=True)
 class Document:
@@ -101,16 +111,6 @@ class Document:
 
     root: Node
     problems: tuple[Problem, ...] = field(default=())
-
-    def find(self, path: KeyPath) -> Node | None:
-        """Return the node at a path, None where there is none."""
-        node = self.root
-        for part in path:
-            child = node.children().get(part)
-            if child is None:
-                return None
-            node = child[1]
-        return node
 
     def place(self, path: KeyPath) -> NodePlace:
         """Return where a path stands; where it is missing, its nearest parent that is there."""

@@ -2,69 +2,47 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from textual.theme import Theme
 
 DEFAULT = "spbench-dark"
 
+_PARTS = ("primary", "secondary", "accent", "success", "warning", "error")
+_GROUNDS = ("foreground", "background", "surface", "panel")
+
+
+def _theme(name: str, parts: str, grounds: str, *, dark: bool = True, **more: Any) -> Theme:
+    """Return a theme of colours with spaces between them, in the order of the names above."""
+    colours: dict[str, Any] = dict(zip(_PARTS, parts.split(), strict=True))
+    colours |= zip(_GROUNDS, grounds.split(), strict=True)
+    return Theme(name=name, dark=dark, **colours, **more)
+
+
 THEMES = (
-    Theme(
-        name=DEFAULT,
-        primary="#5aa9e6",
-        secondary="#7f8fa9",
-        accent="#f2b84b",
-        success="#5fbf77",
-        warning="#e8a33d",
-        error="#ef6461",
-        foreground="#d8dee9",
-        background="#12161c",
-        surface="#181d25",
-        panel="#222935",
-        dark=True,
+    _theme(
+        DEFAULT,
+        "#5aa9e6 #7f8fa9 #f2b84b #5fbf77 #e8a33d #ef6461",
+        "#d8dee9 #12161c #181d25 #222935",
     ),
-    Theme(
-        name="spbench-light",
-        primary="#1f5fa8",
-        secondary="#5b6675",
-        accent="#8a5a00",
-        success="#1d7a3c",
-        warning="#9a5b00",
-        error="#b3261e",
-        foreground="#1c2430",
-        background="#fbfbf9",
-        surface="#f1f2ee",
-        panel="#e1e4e2",
+    _theme(
+        "spbench-light",
+        "#1f5fa8 #5b6675 #8a5a00 #1d7a3c #9a5b00 #b3261e",
+        "#1c2430 #fbfbf9 #f1f2ee #e1e4e2",
         dark=False,
     ),
-    Theme(
-        name="spbench-contrast",
-        primary="#00e5ff",
-        secondary="#ffffff",
-        accent="#ffff00",
-        success="#00ff66",
-        warning="#ffcc00",
-        error="#ff6b6b",
-        foreground="#ffffff",
-        background="#000000",
-        surface="#000000",
-        panel="#1c1c1c",
-        dark=True,
+    _theme(
+        "spbench-contrast",
+        "#00e5ff #ffffff #ffff00 #00ff66 #ffcc00 #ff6b6b",
+        "#ffffff #000000 #000000 #1c1c1c",
         text_alpha=1.0,
     ),
     # Blue and orange are told apart in every common kind of colour blindness
     # (Okabe and Ito 2008, the colours are from their set).
-    Theme(
-        name="spbench-colour-blind",
-        primary="#56b4e9",
-        secondary="#999999",
-        accent="#f0e442",
-        success="#56b4e9",
-        warning="#f0e442",
-        error="#e69f00",
-        foreground="#e6e6e6",
-        background="#14161a",
-        surface="#1b1e24",
-        panel="#272b33",
-        dark=True,
+    _theme(
+        "spbench-colour-blind",
+        "#56b4e9 #999999 #f0e442 #56b4e9 #f0e442 #e69f00",
+        "#e6e6e6 #14161a #1b1e24 #272b33",
     ),
 )
 """Each can be chosen in the palette; the choice is remembered."""

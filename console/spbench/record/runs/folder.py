@@ -20,6 +20,9 @@ from spbench.record.runs.event_log import read_events, unwritable
 if TYPE_CHECKING:
     from spbench.record.state import RunState
 
+FileStamp = tuple[int, int]
+"""When a file was changed last, in nanoseconds, and its bytes; zeros of one that is not there."""
+
 DEFAULT_HOME = Path(".spbench")
 ENV_HOME = "SPBENCH_HOME"
 QUIET = 600.0
@@ -32,6 +35,15 @@ _CLOCK_SLACK = 10.0
 _START_TICKS = 19
 """Which word of /proc/PID/stat behind the program's name is the process's start."""
 _LAST = re.compile(r"last(?:~(\d{1,9}))?")
+
+
+def file_stamp(path: Path) -> FileStamp:
+    """Return a stamp that is another one when the file has changed."""
+    try:
+        status = path.stat()
+    except OSError:
+        return 0, 0
+    return status.st_mtime_ns, status.st_size
 
 
 def home_of(option: Path | None, environ: Mapping[str, str]) -> Path:

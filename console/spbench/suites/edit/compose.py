@@ -168,7 +168,7 @@ def _with_head(outline: Outline, draft: CaseDraft, suite: str) -> str:
     head = [
         line
         for key, value in needed.items()
-        if outline.document.find((key,)) is None
+        if outline.document.root.find((key,)) is None
         for line in section_lines(key, value, indent)
     ]
     lines = [*head, " " * indent + "cases:", *_entry_lines(draft, indent + 2)]

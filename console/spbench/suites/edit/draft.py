@@ -76,15 +76,6 @@ def draft_at(node: Node, comment: str | None) -> CaseDraft:
     """Return the entry that a node holds, which must have the shape of one."""
     data: dict[str, Any] = node.data
     launch = data.get("launch", {})
-    if env := _below(node, "launch", "env"):
+    if env := node.find(("launch", "env")):
         launch = launch | {"env": as_written(env)}
     return CaseDraft(**data | {"launch": launch, "comment": comment})
-
-
-def _below(node: Node, *keys: str) -> Node | None:
-    for key in keys:
-        child = node.children().get(key)
-        if child is None:
-            return None
-        node = child[1]
-    return node

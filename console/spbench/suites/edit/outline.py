@@ -91,7 +91,7 @@ class Outline:
         """
         self.page = SuiteText(text.removeprefix(BYTE_ORDER_MARK))
         self.document = _document(self.page.text)
-        self.cases = self.document.find(("cases",))
+        self.cases = self.document.root.find(("cases",))
         written = self.cases is not None and isinstance(self.cases.content, list)
         self.items: list[Node] = []
         if self.cases is not None and written and not self.cases.flow:

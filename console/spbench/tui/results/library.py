@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from spbench.record.number_formatting import GLYPHS
-from spbench.record.runs.folder import RunFolder, list_runs
+from spbench.record.runs.folder import FileStamp, RunFolder, file_stamp, list_runs
 from spbench.record.runs.history import RUNNING, RunSummary, summary_of
 from spbench.report.model import CasePart
 from spbench.report.recorded import RecordedRun, load_run
@@ -15,23 +15,20 @@ from spbench.report.recorded import RecordedRun, load_run
 MOST_KEPT = 256
 """Runs that are kept, without their samples."""
 
-Stamp = tuple[int, int]
-"""When a file was changed, in ns, and its size."""
-
 
 class Library:
     """Reads runs. `summaries` and `load` take time: call them in threads."""
 
     def __init__(self, home: Path) -> None:
         self.home = home
-        self._summaries: dict[str, tuple[Stamp, RunSummary]] = {}
-        self._loaded: OrderedDict[str, tuple[Stamp, RecordedRun]] = OrderedDict()
+        self._summaries: dict[str, tuple[FileStamp, RunSummary]] = {}
+        self._loaded: OrderedDict[str, tuple[FileStamp, RecordedRun]] = OrderedDict()
 
     def summaries(self) -> list[RunSummary]:
         """Return all runs in short, the newest first."""
         found = {}
         for folder in list_runs(self.home):
-            stamp = _stamp(folder.path / "run.json")
+            stamp = file_stamp(folder.path / "run.json")
             known = self._summaries.get(folder.id)
             if known is None or known[0] != stamp or known[1].verdict not in GLYPHS:
                 known = (stamp, summary_of(folder))
@@ -45,7 +42,7 @@ class Library:
         Raises:
             UsageError: It has no report, and its event log cannot be read.
         """
-        stamp = _stamp(folder.report if folder.report.exists() else folder.events)
+        stamp = file_stamp(folder.report if folder.report.exists() else folder.events)
         known = self._loaded.pop(folder.id, None)
         if known is None or known[0] != stamp or known[1].summary.verdict not in GLYPHS:
             run = load_run(folder)
@@ -73,11 +70,3 @@ def run_before(runs: list[RunSummary], run: RunSummary) -> RunSummary | None:
 
 def _bare(case: CasePart) -> CasePart:
     return case.model_copy(update={"samples": {}, "measurements": [], "ranks": []})
-
-
-def _stamp(path: Path) -> Stamp:
-    try:
-        status = path.stat()
-    except OSError:
-        return 0, 0
-    return status.st_mtime_ns, status.st_size

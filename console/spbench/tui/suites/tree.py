@@ -17,11 +17,9 @@ from textual.widgets import Tree
 from textual.widgets.tree import TreeNode
 
 from spbench.record.number_formatting import GLYPHS
+from spbench.record.runs.folder import FileStamp, file_stamp
 from spbench.tui.suites.files import Checked, check_file, same_file, suite_files
 from spbench.tui.suites.problems import counted
-
-_Stamp = tuple[int, int]
-"""When a file was changed last, in nanoseconds, and its bytes."""
 
 
 class SuiteTree(Tree[Path]):
@@ -54,7 +52,7 @@ The suites below this folder and beside the one that is open. Enter opens one; â
         self._folder = folder
         self._opened: Path | None = None
         self._files: dict[Path, TreeNode[Path]] = {}
-        self._told: dict[Path, tuple[_Stamp, Checked]] = {}
+        self._told: dict[Path, tuple[FileStamp, Checked]] = {}
 
     def look(self, opened: Path | None) -> None:
         """Look for files again; the one that is open is marked."""
@@ -92,7 +90,7 @@ The suites below this folder and beside the one that is open. Enter opens one; â
 
     async def _read(self, path: Path) -> None:
         """Have the loader say what it makes of a file, unless it has not changed since."""
-        stamp = await asyncio.to_thread(_stamp, path)
+        stamp = await asyncio.to_thread(file_stamp, path)
         known = self._told.get(path)
         if known is None or known[0] != stamp:
             self._told[path] = stamp, await asyncio.to_thread(check_file, path)
@@ -133,11 +131,3 @@ def _words(path: Path, checked: Checked | None) -> str:
     if checked.errors:
         return f"{path.name}  {GLYPHS['error']} {counted(checked.errors, 'error')}"
     return f"{path.name}  {counted(checked.cases, 'case')}"
-
-
-def _stamp(path: Path) -> _Stamp:
-    try:
-        found = path.stat()
-    except OSError:
-        return 0, 0
-    return found.st_mtime_ns, found.st_size
