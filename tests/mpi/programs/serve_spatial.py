@@ -304,8 +304,8 @@ def one_round(case, trial, tiling, data):
 
 def gather_of(module, tile):
     if isinstance(module, Redistribute):
-        return module.gather_for(tile)
-    return module.tiled.gather_for(tile)
+        return module.gathers.of(tile)
+    return module.tiled.gathers.of(tile)
 
 
 def spoil(case, trial, tiling, dtype):

@@ -10,6 +10,7 @@ from torch.nn import functional
 
 from spbench_core.layout.tiles import parse_pair
 from spbench_workers.compute.whole_numbers import (
+    fill_uniform,
     largest_convolved,
     put_wide,
     shows_tf32,
@@ -77,11 +78,7 @@ def _run(context: Context) -> None:
     body = convolution.convolve_and_corrupt if planted else convolution.convolve
     _give_choice(context, convolution)
     before = _check(context, body, convolution, "before")
-    place = convolution.images.device
-    for index, tensor in enumerate((convolution.images, convolution.kernels)):
-        seed = context.seed_for("conv", context.world.rank, index)
-        tensor.uniform_(-1.0, 1.0, generator=torch.Generator(place).manual_seed(seed))
-    finish(place)
+    fill_uniform(context, "conv", (convolution.images, convolution.kernels))
     times = measure(context, body)
     after = _check(context, body, convolution, "after")
     error, detail = before if before[1] else after

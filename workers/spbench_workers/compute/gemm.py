@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import torch
 
 from spbench_workers.compute.whole_numbers import (
+    fill_uniform,
     largest_sum,
     put_wide,
     shows_tf32,
@@ -59,10 +60,7 @@ def run(context: Context) -> None:
     planted = context.planted("corrupt-result")
     body = matrices.multiply_and_corrupt if planted else matrices.multiply
     before = _check(context, body, matrices, "before")
-    for index, matrix in enumerate((matrices.left, matrices.right)):
-        seed = context.seed_for("gemm", context.world.rank, index)
-        matrix.uniform_(-1.0, 1.0, generator=torch.Generator(place).manual_seed(seed))
-    finish(place)
+    fill_uniform(context, "gemm", (matrices.left, matrices.right))
     times = measure(context, body)
     after = _check(context, body, matrices, "after")
     error, detail = before if before[0] else after

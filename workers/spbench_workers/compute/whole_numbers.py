@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isqrt, sqrt
 
 import torch
+
+from spbench_workers.context import Context
+from spbench_workers.device.streams import finish
 
 LARGEST_SUM = 1 << 14
 """The largest sum of products, in any format."""
@@ -86,3 +90,12 @@ def put_wide(numbers: torch.Tensor, dim: int, seed: int) -> None:
     places = torch.randint(numbers.shape[dim], shape, generator=generator)
     wide = torch.randint(len(WIDE), shape, generator=generator) * WIDE.step + WIDE.start
     numbers.scatter_(dim, places, wide.to(numbers.dtype))
+
+
+def fill_uniform(context: Context, name: str, tensors: Sequence[torch.Tensor]) -> None:
+    """Fill what is timed with numbers from -1 to 1, other ones on each rank, where they lie."""
+    for index, tensor in enumerate(tensors):
+        generator = torch.Generator(tensor.device)
+        generator.manual_seed(context.seed_for(name, context.world.rank, index))
+        tensor.uniform_(-1.0, 1.0, generator=generator)
+        finish(tensor.device)

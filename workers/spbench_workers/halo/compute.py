@@ -99,7 +99,7 @@ def _make(context: Context) -> tuple[TiledConvolution, OperatorCase]:
         (batch, channels[0], *tiling.tile.shape), dtype=dtype, device=place, memory_format=layout
     )
     tile.copy_(image.box(tiling.tile, 0, dtype))
-    gather = module.tiled.gather_for(tile)
+    gather = module.tiled.gathers.of(tile)
     plant_in_halo(context, gather.forward)
     plant_in_gradient(context, gather.backward)
     case = OperatorCase(

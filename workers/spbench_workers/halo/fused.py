@@ -101,7 +101,7 @@ def _make(context: Context) -> tuple[FusedSequential, OperatorCase]:
         memory_format=layout,
     )
     tile.copy_(image.box(tiling.tile, 0, dtype))
-    gather = fused.blocks[0].gather_for(tile)
+    gather = fused.blocks[0].gathers.of(tile)
     plant_in_halo(context, gather.forward)
     plant_in_gradient(context, gather.backward)
     case = OperatorCase(
@@ -183,11 +183,11 @@ def _give_costs(
     with torch.no_grad():
         pixels = tile
         for conv in convs:
-            one_each.append(conv.tiled.gather_for(pixels).forward)
+            one_each.append(conv.tiled.gathers.of(pixels).forward)
             pixels = conv(pixels)
         pixels = tile
         for block in fused.blocks:
-            together.append(block.gather_for(pixels).forward)
+            together.append(block.gathers.of(pixels).forward)
             pixels = block(pixels)
     for prefix, exchanges in (("", together), ("unfused_", one_each)):
         traffic = _total(exchanges)

@@ -9,7 +9,7 @@ from torch import nn
 
 from spbench_core.models.layers import Layer, Model
 from spbench_core.models.parts import Builder
-from spbench_workers.models.builders import ModuleBuilder
+from spbench_workers.models.builders import DenseBuilder, ModuleBuilder
 from spbench_workers.models.modules import sequential
 
 
@@ -58,6 +58,12 @@ def build_stage(
             for index in places
         }
     )
+
+
+def build_reference(model: Model, *, seed: int, device: torch.device | str) -> nn.Sequential:
+    """Return a whole model in float64, in training mode; see `build_stage`."""
+    end, dense = len(model.layers), DenseBuilder()
+    return build_stage(model, 0, end, dense, seed=seed, device=device, dtype=torch.float64)
 
 
 def free(stage: nn.Module) -> None:

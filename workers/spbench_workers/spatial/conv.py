@@ -94,7 +94,7 @@ class SpatialConv2d(nn.Conv2d):
 
     def free(self) -> None:
         """Free all buffers and requests. All ranks must call it."""
-        self.tiled.free()
+        self.tiled.gathers.free()
 
     def shared_parameters(self) -> tuple[torch.Tensor, ...]:
         """Return weight and bias, whose gradients are summed over the tiles."""

@@ -13,7 +13,7 @@ In between, a rank can compute on its tile while the pieces travel:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -27,6 +27,7 @@ from spbench_core.layout.partition import Transfers
 from spbench_core.layout.tiles import Box
 from spbench_workers.spatial.comm_stats import COMM_STATS
 from spbench_workers.spatial.exchange import Exchange, add_shared, is_channels_last, view
+from spbench_workers.spatial.tiling import Tiling
 
 
 @dataclass(slots=True)
@@ -204,6 +205,46 @@ class Gather:
             transport=transport,
             adjoint=adjoint,
         )
+
+
+class GatherCache:
+    """Gathers of the same boxes, one for each shape, number format and device of tiles.
+
+    Args:
+        tiling: The tiles of the image.
+        table: As for `Gather`.
+        parts: As for `Gather`.
+        fill: The value outside the image.
+    """
+
+    def __init__(
+        self, tiling: Tiling, table: Transfers, parts: Sequence[Box], fill: float = 0.0
+    ) -> None:
+        self._tiling, self._table, self._parts, self._fill = tiling, table, parts, fill
+        self._made: dict[Any, Gather] = {}
+
+    def __iter__(self) -> Iterator[Gather]:
+        return iter(self._made.values())
+
+    def of(self, tile: torch.Tensor) -> Gather:
+        """Return the gather for tiles like this one; all ranks must ask together."""
+        key = (tile.shape[0], tile.shape[1], tile.dtype, tile.device)
+        if key not in self._made:
+            self._made[key] = Gather(
+                self._tiling.comm,
+                self._table,
+                self._parts,
+                sample=tile,
+                fill=self._fill,
+                transport=self._tiling.transport,
+            )
+        return self._made[key]
+
+    def free(self) -> None:
+        """Free all buffers and requests. All ranks must call it."""
+        for gather in self:
+            gather.free()
+        self._made.clear()
 
 
 class _Start(Function):

@@ -5,16 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import nn
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 from spbench_workers.spatial.gradients import sum_over
-from spbench_workers.spatial.operator import check_tile
+from spbench_workers.spatial.operator import WholeImageOperator
 from spbench_workers.spatial.tiling import Tiling
 
 
-class SpatialGlobalAvgPool2d(nn.Module):
+class SpatialGlobalAvgPool2d(WholeImageOperator):
     """`torch.nn.AdaptiveAvgPool2d(1)` of an image whose tiles are on different ranks.
 
     Input is this rank's tile, ``batch x channels x rows x cols``; output is the mean over the whole
@@ -30,17 +29,8 @@ class SpatialGlobalAvgPool2d(nn.Module):
         tiling: The tiles of the input.
     """
 
-    def __init__(self, *, tiling: Tiling) -> None:
-        super().__init__()
-        self.tiling = tiling
-
-    def forward(self, tile: torch.Tensor) -> torch.Tensor:
-        """Return the mean over the whole image.
-
-        Raises:
-            ValueError: The tile does not have the shape of this rank's tile in the tiling.
-        """
-        check_tile(self.tiling, tile)
+    def of_whole(self, tile: torch.Tensor) -> torch.Tensor:
+        """Return the mean over the whole image."""
         mean: torch.Tensor = _Mean.apply(tile, self.tiling)
         return mean
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch import nn
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 from spbench_core.layout.tiles import Box
 from spbench_core.layout.window import Window2d
 from spbench_workers.spatial.exchange import view
-from spbench_workers.spatial.gather import Gather
+from spbench_workers.spatial.gather import GatherCache
 from spbench_workers.spatial.interior_split import halo_of, interior_split_of
 from spbench_workers.spatial.tiling import Tiling
 
@@ -29,19 +31,22 @@ class TiledWindow:
         window: The operator's window.
         fill: The value of the pixels outside the image, for this operator.
 
+    Attributes:
+        gathers: What gathers the halos.
+
     Raises:
         ValueError: The window is larger than the padded image.
     """
 
     def __init__(self, tiling: Tiling, window: Window2d, fill: float = 0.0) -> None:
-        self.tiling, self.window, self.fill = tiling, window, fill
+        self.tiling, self.window = tiling, window
         owned = tiling.partition
         self.output = tiling.resized(*window.outputs(owned.height, owned.width))
         produced = self.output.partition
         self.split = interior_split_of(window, owned, produced, tiling.comm.rank)
         self._bands = self.split.bands(window)
-        self.table = halo_of(window, owned, produced)
-        self._gathers: dict[Any, Gather] = {}
+        parts = [window.need(strip) for strip in self.split.strips]
+        self.gathers = GatherCache(tiling, halo_of(window, owned, produced), parts, fill)
 
     def run(
         self, tile: torch.Tensor, local: Local, channels: int, parameters: Sequence[torch.Tensor]
@@ -70,7 +75,7 @@ class TiledWindow:
     ) -> tuple[Sequence[torch.Tensor], Sequence[torch.Tensor]]:
         if self.window.single:
             return self.inner(tile, local), ()
-        gather = self.gather_for(tile)
+        gather = self.gathers.of(tile)
         flight = gather.start(tile)
         if self.tiling.overlap:
             inner = self.inner(flight.tile, local, gather.forward.progress)
@@ -101,25 +106,30 @@ class TiledWindow:
         boxes = [*(band.outputs for band in self._bands), *strips]
         return _join(self.split.outputs, boxes, [*inner, *outer])
 
-    def gather_for(self, tile: torch.Tensor) -> Gather:
-        """Return the gather of halos for tiles of this shape; all ranks must ask together."""
-        key = (tile.shape[0], tile.shape[1], tile.dtype, tile.device)
-        if key not in self._gathers:
-            self._gathers[key] = Gather(
-                self.tiling.comm,
-                self.table,
-                [self.window.need(strip) for strip in self.split.strips],
-                sample=tile,
-                fill=self.fill,
-                transport=self.tiling.transport,
-            )
-        return self._gathers[key]
 
-    def free(self) -> None:
-        """Free all buffers and requests. All ranks must call it."""
-        for gather in self._gathers.values():
-            gather.free()
-        self._gathers.clear()
+class WholeImageOperator(nn.Module, ABC):
+    """An operator over tiles whose output is the same on every rank.
+
+    Args:
+        tiling: The tiles of the input.
+    """
+
+    def __init__(self, *, tiling: Tiling) -> None:
+        super().__init__()
+        self.tiling = tiling
+
+    def forward(self, tile: torch.Tensor) -> torch.Tensor:
+        """Return the output.
+
+        Raises:
+            ValueError: The tile has not the shape that the tiling says.
+        """
+        check_tile(self.tiling, tile)
+        return self.of_whole(tile)
+
+    @abstractmethod
+    def of_whole(self, tile: torch.Tensor) -> torch.Tensor:
+        """Return the output of the tile of this rank and those of all others."""
 
 
 def check_tile(tiling: Tiling, tile: torch.Tensor) -> None:

@@ -62,7 +62,7 @@ class SpatialMaxPool2d(nn.MaxPool2d):
 
     def free(self) -> None:
         """Free all buffers and requests. All ranks must call it."""
-        self.tiled.free()
+        self.tiled.gathers.free()
 
     def local(
         self, pixels: torch.Tensor, padding: tuple[int, int], outputs: Box | None = None
@@ -116,7 +116,7 @@ class SpatialAvgPool2d(nn.AvgPool2d):
 
     def free(self) -> None:
         """Free all buffers and requests. All ranks must call it."""
-        self.tiled.free()
+        self.tiled.gathers.free()
 
     def local(self, pixels: torch.Tensor, padding: tuple[int, int], outputs: Box) -> torch.Tensor:
         """Pool pixels that have their halos.

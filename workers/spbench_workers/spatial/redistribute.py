@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import torch
 from torch import nn
 
 from spbench_core.layout.partition import Partition, redistribution
-from spbench_workers.spatial.gather import Gather
+from spbench_workers.spatial.gather import GatherCache
 from spbench_workers.spatial.operator import check_tile
 from spbench_workers.spatial.tiling import Tiling
 
@@ -30,6 +29,7 @@ class Redistribute(nn.Module):
 
     Attributes:
         output: The tiles of the output, with the communicator of the input.
+        gathers: What moves the tiles.
 
     Raises:
         ValueError: The two are not of one image and one communicator.
@@ -39,8 +39,8 @@ class Redistribute(nn.Module):
         super().__init__()
         self.tiling = source
         self.output = replace(source, partition=target)
-        self.table = redistribution(source.partition, target)
-        self._gathers: dict[Any, Gather] = {}
+        table = redistribution(source.partition, target)
+        self.gathers = GatherCache(source, table, [self.output.tile])
 
     def forward(self, tile: torch.Tensor) -> torch.Tensor:
         """Return this rank's tile of the output.
@@ -49,25 +49,10 @@ class Redistribute(nn.Module):
             ValueError: The tile does not have the shape of this rank's tile in the source.
         """
         check_tile(self.tiling, tile)
-        gather = self.gather_for(tile)
+        gather = self.gathers.of(tile)
         (part,) = gather.finish(gather.start(tile))
         return part
 
-    def gather_for(self, tile: torch.Tensor) -> Gather:
-        """Return the gather that moves tiles of this shape; all ranks must ask together."""
-        key = (tile.shape[0], tile.shape[1], tile.dtype, tile.device)
-        if key not in self._gathers:
-            self._gathers[key] = Gather(
-                self.tiling.comm,
-                self.table,
-                [self.output.tile],
-                sample=tile,
-                transport=self.tiling.transport,
-            )
-        return self._gathers[key]
-
     def free(self) -> None:
         """Free all buffers and requests. All ranks must call it."""
-        for gather in self._gathers.values():
-            gather.free()
-        self._gathers.clear()
+        self.gathers.free()

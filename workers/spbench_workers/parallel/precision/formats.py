@@ -27,7 +27,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import torch
 from torch import nn
@@ -86,6 +86,15 @@ PRECISIONS: Final = {one.name: one for one in (FP64, FP32, TF32, FP16, BF16, INT
 """The number formats by name."""
 
 
+class ConvForm(NamedTuple):
+    """The form of a convolution: torch's arguments behind the bias."""
+
+    stride: Pair = 1
+    padding: Pair = 0
+    dilation: Pair = 1
+    groups: int = 1
+
+
 class Products(TorchFunctionMode, ABC):
     """A mode in which all convolutions and fully connected layers of this thread are computed.
 
@@ -102,23 +111,26 @@ class Products(TorchFunctionMode, ABC):
     ) -> Any:
         words = kwargs or {}
         if function is torch.conv2d:
-            return self.conv2d(*args, **words)
+            return self._conv2d(*args, **words)
         if function is functional.linear:
             return self.linear(*args, **words)
         return function(*args, **words)
 
-    @abstractmethod
-    def conv2d(
+    def _conv2d(
         self,
         pixels: torch.Tensor,
         weight: torch.Tensor,
         bias: torch.Tensor | None = None,
-        stride: Pair = 1,
-        padding: Pair = 0,
-        dilation: Pair = 1,
-        groups: int = 1,
+        *form: Any,
+        **named: Any,
     ) -> torch.Tensor:
-        """Compute a convolution, with torch's arguments."""
+        return self.conv2d(pixels, weight, bias, ConvForm(*form, **named))
+
+    @abstractmethod
+    def conv2d(
+        self, pixels: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, form: ConvForm
+    ) -> torch.Tensor:
+        """Compute a convolution."""
 
     def linear(
         self, values: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None
@@ -141,19 +153,12 @@ class MixedProducts(Products):
         self._multiplied = work if multiplies(device, work) else torch.float32
 
     def conv2d(
-        self,
-        pixels: torch.Tensor,
-        weight: torch.Tensor,
-        bias: torch.Tensor | None = None,
-        stride: Pair = 1,
-        padding: Pair = 0,
-        dilation: Pair = 1,
-        groups: int = 1,
+        self, pixels: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, form: ConvForm
     ) -> torch.Tensor:
         """Convolve 16-bit numbers; gradients are rounded to 16 bits too."""
         pixels, weight = self._rounded(pixels), self._rounded(weight)
         bias = None if bias is None else self._rounded(bias)
-        made = convolve(pixels, weight, bias, stride, padding, dilation, groups)
+        made = convolve(pixels, weight, bias, *form)
         return made.to(self._work)
 
     def linear(

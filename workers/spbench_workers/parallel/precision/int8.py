@@ -22,7 +22,7 @@ import torch
 from mpi4py import MPI
 from torch import nn
 
-from spbench_workers.parallel.precision.formats import Products
+from spbench_workers.parallel.precision.formats import ConvForm, Products
 from spbench_workers.spatial.conv import Pair, window_of
 
 LEVELS = 127
@@ -49,18 +49,11 @@ class RangeRecorder(Products):
         self._names = names_of(stages)
 
     def conv2d(
-        self,
-        pixels: torch.Tensor,
-        weight: torch.Tensor,
-        bias: torch.Tensor | None = None,
-        stride: Pair = 1,
-        padding: Pair = 0,
-        dilation: Pair = 1,
-        groups: int = 1,
+        self, pixels: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, form: ConvForm
     ) -> torch.Tensor:
         """Convolve, and widen the range of this convolution's input."""
-        made = torch.conv2d(pixels, weight, bias, stride, padding, dilation, groups)
-        read = _read(pixels, made, weight, stride, padding, dilation)
+        made = torch.conv2d(pixels, weight, bias, *form)
+        read = _read(pixels, made, weight, form)
         least, largest = (float(one) for one in read.aminmax())
         name = self._names[weight.data_ptr()]
         known = self.ranges.get(name, (0.0, 0.0))
@@ -134,18 +127,11 @@ class Int8Products(Products):
                 self._quantised[weight.data_ptr()] = quantised
 
     def conv2d(
-        self,
-        pixels: torch.Tensor,
-        weight: torch.Tensor,
-        bias: torch.Tensor | None = None,
-        stride: Pair = 1,
-        padding: Pair = 0,
-        dilation: Pair = 1,
-        groups: int = 1,
+        self, pixels: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, form: ConvForm
     ) -> torch.Tensor:
         """Round the pixels, convolve whole numbers, and return fp32."""
         own = self._quantised[weight.data_ptr()]
-        how = (*(_both(one) for one in (stride, padding, dilation)), groups)
+        how = (*map(_both, form[:3]), form.groups)
         scale, zero = own.scale, own.zero
         made: torch.Tensor = torch.ops.onednn.qconv2d_pointwise(
             own.rounded(pixels),
@@ -198,12 +184,7 @@ def names_of(stages: Iterable[nn.Module]) -> dict[int, str]:
 
 
 def _read(
-    pixels: torch.Tensor,
-    made: torch.Tensor,
-    weight: torch.Tensor,
-    stride: Pair,
-    padding: Pair,
-    dilation: Pair,
+    pixels: torch.Tensor, made: torch.Tensor, weight: torch.Tensor, form: ConvForm
 ) -> torch.Tensor:
     """Return the pixels that outputs depend on.
 
@@ -211,7 +192,7 @@ def _read(
     windows of one pixel, and some after the last window.
     """
     kernel = weight.shape[2], weight.shape[3]
-    window = window_of(kernel, stride, padding, dilation)
+    window = window_of(kernel, *form[:3])
     parts = []
     for axis, outputs in ((window.rows, made.shape[2]), (window.cols, made.shape[3])):
         last = axis.need((0, outputs))[1]

@@ -14,8 +14,7 @@ import torch
 from torch.nn import functional
 
 from spbench_workers.device.streams import is_gpu
-from spbench_workers.parallel.precision.formats import FP32, TF32, Precision, Products
-from spbench_workers.spatial.conv import Pair
+from spbench_workers.parallel.precision.formats import FP32, TF32, ConvForm, Precision, Products
 
 SIDE, IMAGES = 64, 2
 """The part of a convolution that is compared: a corner of some images. Its gradients then are
@@ -57,23 +56,16 @@ class ProductErrors(Products):
         self.worst, self.where = 0.0, ""
 
     def conv2d(
-        self,
-        pixels: torch.Tensor,
-        weight: torch.Tensor,
-        bias: torch.Tensor | None = None,
-        stride: Pair = 1,
-        padding: Pair = 0,
-        dilation: Pair = 1,
-        groups: int = 1,
+        self, pixels: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, form: ConvForm
     ) -> torch.Tensor:
         """Convolve, and compare a corner."""
 
         def convolve(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-            return torch.conv2d(one, other, None, stride, padding, dilation, groups)
+            return torch.conv2d(one, other, None, *form)
 
         corner = pixels[:IMAGES, :, :SIDE, :SIDE].contiguous()
         self._compare("convolution", convolve, (corner, weight))
-        return torch.conv2d(pixels, weight, bias, stride, padding, dilation, groups)
+        return torch.conv2d(pixels, weight, bias, *form)
 
     def linear(
         self, values: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import torch
 from torch import nn
@@ -10,8 +11,7 @@ from torch.nn import functional
 
 from spbench_core.layout.tiles import Box
 from spbench_workers.images.synthetic import SyntheticImages
-from spbench_workers.models.build import build_stage
-from spbench_workers.models.builders import DenseBuilder
+from spbench_workers.models.build import build_reference
 from spbench_workers.parallel.plan import ModelPlan
 
 DIRECTIONS = 4
@@ -40,15 +40,7 @@ def worst_slope(
     Returns:
         The largest difference, over the size that such slopes have, and its direction in words.
     """
-    model = build_stage(
-        plan.model,
-        0,
-        len(plan.model.layers),
-        DenseBuilder(),
-        seed=plan.seed,
-        device=plan.device,
-        dtype=torch.float64,
-    )
+    model = build_reference(plan.model, seed=plan.seed, device=plan.device)
     parameters = dict(model.named_parameters())
     random = torch.Generator().manual_seed(plan.seed)
     worst, where = 0.0, ""
@@ -57,7 +49,8 @@ def worst_slope(
         parts = [gradients[name] * one for name, one in along.items()]
         wanted = sum(float(part.sum()) for part in parts)
         size = math.sqrt(sum(float(part.square().sum()) for part in parts))
-        slopes = [_slope(plan, images, model, along, step) for step in STEPS]
+        losses = partial(_loss_at, plan, images, model, along)
+        slopes = [(losses(step) - losses(-step)) / (2 * step) for step in STEPS]
         slope = min(slopes, key=lambda one: abs(one - wanted))
         error = abs(slope - wanted) / size if size else math.inf
         if not error <= worst:
@@ -70,17 +63,6 @@ def _direction(parameter: torch.Tensor, random: torch.Generator) -> torch.Tensor
     drawn = torch.randn(parameter.shape, generator=random, dtype=torch.float64)
     scale = float(parameter.detach().abs().mean()) or 1.0
     return (scale * drawn).to(parameter.device)
-
-
-def _slope(
-    plan: ModelPlan,
-    images: SyntheticImages,
-    model: nn.Module,
-    along: dict[str, torch.Tensor],
-    step: float,
-) -> float:
-    up, down = (_loss_at(plan, images, model, along, sign * step) for sign in (1, -1))
-    return (up - down) / (2 * step)
 
 
 @torch.no_grad()

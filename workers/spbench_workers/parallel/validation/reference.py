@@ -19,8 +19,7 @@ from torch.nn import functional
 from spbench_core.layout.micro_batches import MicroBatch
 from spbench_core.layout.tiles import Box
 from spbench_workers.images.synthetic import SyntheticImages
-from spbench_workers.models.build import build_stage
-from spbench_workers.models.builders import DenseBuilder
+from spbench_workers.models.build import build_reference
 from spbench_workers.parallel.plan import ModelPlan, TrainingConfig
 from spbench_workers.parallel.training.updates import MOMENTUM
 
@@ -159,15 +158,7 @@ class OneProcess:
 
     def _build(self, state: dict[str, torch.Tensor] | None) -> nn.Module:
         plan = self._plan
-        built = build_stage(
-            plan.model,
-            0,
-            len(plan.model.layers),
-            DenseBuilder(),
-            seed=plan.seed,
-            device=plan.device,
-            dtype=torch.float64,
-        )
+        built = build_reference(plan.model, seed=plan.seed, device=plan.device)
         if state is not None:
             built.load_state_dict(state)
         self._random.manual_seed(plan.seed)

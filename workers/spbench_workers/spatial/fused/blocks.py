@@ -24,7 +24,7 @@ from spbench_workers.spatial.fused.chain import (
     outside,
     redundant_share,
 )
-from spbench_workers.spatial.gather import Gather
+from spbench_workers.spatial.gather import Gather, GatherCache
 from spbench_workers.spatial.norm import SpatialBatchNorm2d
 from spbench_workers.spatial.operator import check_tile, no_outputs
 from spbench_workers.spatial.pool import SpatialAvgPool2d, SpatialMaxPool2d
@@ -48,6 +48,7 @@ class FusedBlock(nn.Sequential):
     Attributes:
         output: The tiles of the output.
         redundant_share: How much more the ranks compute than they own: 0.1 is a tenth more.
+        gathers: What gathers the halos.
 
     Raises:
         TypeError: A layer is none of these.
@@ -59,12 +60,11 @@ class FusedBlock(nn.Sequential):
         self.tiling = tiling
         self._links, self.output = _chain(layers, tiling)
         rank, produced = tiling.comm.rank, self.output.partition
-        self.table = chain_transfers(self._links, produced)
         self.redundant_share = redundant_share(self._links, produced)
         self._boxes = boxes_of(self._links, produced, rank)
         self._fills = fills_of(layers)
-        self._gather_fill = self._fills.pop(0, 0.0)
-        self._gathers: dict[Any, Gather] = {}
+        table = chain_transfers(self._links, produced)
+        self.gathers = GatherCache(tiling, table, self._boxes[:1], self._fills.pop(0, 0.0))
 
     def forward(self, tile: torch.Tensor) -> torch.Tensor:
         """Return this rank's tile of the output.
@@ -76,7 +76,7 @@ class FusedBlock(nn.Sequential):
         shared = [
             layer.shared_parameters() if isinstance(layer, SpatialConv2d) else () for layer in self
         ]
-        gather = self.gather_for(tile)
+        gather = self.gathers.of(tile)
         (pixels,) = gather.finish(gather.start(tile))
         held = self._boxes[0]
         for index, parameters in enumerate(shared):
@@ -85,30 +85,9 @@ class FusedBlock(nn.Sequential):
             pixels, held = self._computed(index, pixels, parameters)
         return _crop(pixels, held, self._boxes[-1])
 
-    def gather_for(self, tile: torch.Tensor) -> Gather:
-        """Return the gather of halos for tiles of this shape; all ranks must ask together."""
-        key = (tile.shape[0], tile.shape[1], tile.dtype, tile.device)
-        if key not in self._gathers:
-            self._gathers[key] = Gather(
-                self.tiling.comm,
-                self.table,
-                self._boxes[:1],
-                sample=tile,
-                fill=self._gather_fill,
-                transport=self.tiling.transport,
-            )
-        return self._gathers[key]
-
     def free(self) -> None:
         """Free all buffers and requests. All ranks must call it."""
-        for gather in self._gathers.values():
-            gather.free()
-        self._gathers.clear()
-
-    @property
-    def gathers(self) -> list[Gather]:
-        """The gathers of halos made so far."""
-        return list(self._gathers.values())
+        self.gathers.free()
 
     def _cleared(self, index: int, pixels: torch.Tensor, held: Box) -> torch.Tensor:
         """Return the input of a layer with its boundary fill, where it has one."""

@@ -19,7 +19,7 @@ from spbench_workers.spatial.conv import SpatialConv2d
 from spbench_workers.spatial.exchange import view
 from spbench_workers.spatial.fused.graph import Cut, boxes_of, cut_of, graph_transfers, last_uses
 from spbench_workers.spatial.fused.tracing import trace
-from spbench_workers.spatial.gather import Flight, Gather
+from spbench_workers.spatial.gather import Flight, Gather, GatherCache
 from spbench_workers.spatial.gradients import shared_by_tiles
 from spbench_workers.spatial.operator import check_tile, no_outputs
 from spbench_workers.spatial.tiling import Tiling
@@ -60,7 +60,8 @@ class FusedGraph:
         self._boxes = self._held(boxes_of(self.graph, self._comm.rank))
         self._cuts = tuple(self._cut(index) for index in range(len(self._operators)))
         self._last_uses = last_uses(self.graph)
-        self._gathers: dict[Any, Gather] = {}
+        inputs = zip(self._tilings, self.tables, self._boxes[: self._first], strict=True)
+        self._gathers = [GatherCache(tiling, table, [box]) for tiling, table, box in inputs]
 
     def __call__(self, *tiles: torch.Tensor) -> Tensors:
         """Return this rank's tiles of the outputs.
@@ -80,14 +81,13 @@ class FusedGraph:
 
     def free(self) -> None:
         """Free all buffers and requests. All ranks must call it."""
-        for gather in self._gathers.values():
-            gather.free()
-        self._gathers.clear()
+        for cache in self._gathers:
+            cache.free()
 
     @property
     def gathers(self) -> list[Gather]:
-        """The gathers of halos made so far."""
-        return list(self._gathers.values())
+        """What has been made to gather halos, by now."""
+        return [gather for cache in self._gathers for gather in cache]
 
     def _held(self, needed: tuple[Box, ...]) -> tuple[Box, ...]:
         """Return the box of each value; an input of which nothing is exchanged stays as it is."""
@@ -106,25 +106,13 @@ class FusedGraph:
         check_tile(self._tilings[number], tile)
         if not self._exchanged[number]:
             return tile
-        return self._gather_for(number, tile).start(tile)
+        return self._gathers[number].of(tile).start(tile)
 
     def _finish(self, number: int, flight: torch.Tensor | Flight) -> torch.Tensor:
         if isinstance(flight, torch.Tensor):
             return flight
-        (pixels,) = self._gather_for(number, flight.tile).finish(flight)
+        (pixels,) = self._gathers[number].of(flight.tile).finish(flight)
         return pixels
-
-    def _gather_for(self, number: int, tile: torch.Tensor) -> Gather:
-        key = (number, tile.shape[0], tile.shape[1], tile.dtype, tile.device)
-        if key not in self._gathers:
-            self._gathers[key] = Gather(
-                self._comm,
-                self.tables[number],
-                [self._boxes[number]],
-                sample=tile,
-                transport=self._tilings[number].transport,
-            )
-        return self._gathers[key]
 
     def _parameters(self) -> dict[int, Tensors]:
         """Return the convolutions' parameters, by step."""

@@ -75,15 +75,33 @@ class Wiring:
             return self.into[index]
         return self.empty(self.shapes[index])
 
-    def unpacks(self, received: Sequence[torch.Tensor]) -> list[tuple[torch.Tensor, torch.Tensor]]:
-        """Return target and piece of the pieces that arrive in buffers."""
-        pairs = zip(self.into or received, received, strict=True)
-        return [(target, piece) for target, piece in pairs if target is not piece]
-
     def dense(self, tensor: torch.Tensor) -> bool:
         """Whether a view is one block of memory, in the order that pieces have on the wire."""
         layout = torch.channels_last if self.channels_last else torch.contiguous_format
         return tensor.is_contiguous(memory_format=layout)
+
+
+class Received:
+    """Pieces that arrive in memory of this rank.
+
+    Attributes:
+        received: Where they arrive, in the order of the sources.
+    """
+
+    def __init__(self, wiring: Wiring, received: Sequence[torch.Tensor]) -> None:
+        self.received = received
+        pairs = zip(wiring.into or received, received, strict=True)
+        self._unpacks = [(target, piece) for target, piece in pairs if target is not piece]
+
+    def unpack(self) -> None:
+        """Copy the pieces that have arrived elsewhere than in their targets into these."""
+        for target, piece in self._unpacks:
+            target.copy_(piece)
+
+    def poison(self) -> None:
+        """Fill the memory that pieces arrive in with NaN."""
+        for piece in self.received:
+            piece.fill_(float("nan"))
 
 
 class Transport(Protocol):

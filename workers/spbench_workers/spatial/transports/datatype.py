@@ -8,7 +8,7 @@ import torch
 from mpi4py import MPI
 
 from spbench_workers.p2p.memory import memory_of
-from spbench_workers.spatial.transports import Wiring
+from spbench_workers.spatial.transports import Received, Wiring
 
 _UNITS = {2: MPI.UINT16_T, 4: MPI.UINT32_T, 8: MPI.UINT64_T}
 """A value of so many bytes, as MPI carries it: bit by bit, whatever torch means by it."""
@@ -16,8 +16,8 @@ _UNITS = {2: MPI.UINT16_T, 4: MPI.UINT32_T, 8: MPI.UINT64_T}
 _Layout = tuple[tuple[int, ...], tuple[int, ...], int]
 
 
-class DatatypeTransport:
-    """A transport by persistent requests on derived datatypes, without packing."""
+class DatatypeTransport(Received):
+    """Persistent requests without any packing of ours."""
 
     memory_path = None
 
@@ -25,10 +25,10 @@ class DatatypeTransport:
         self._wiring = wiring
         self._types: dict[_Layout, MPI.Datatype] = {}
         self._sends: list[MPI.Prequest] = []
-        self.received = (
-            list(wiring.into)
-            if wiring.into is not None
-            else [wiring.empty(shape) for shape in wiring.shapes]
+        # The pieces come to where they belong: there is nothing to unpack.
+        into = wiring.into
+        super().__init__(
+            wiring, [wiring.empty(one) for one in wiring.shapes] if into is None else list(into)
         )
         self._receives = [
             wiring.comm.Recv_init(self._described(piece), source=source, tag=wiring.tag)
@@ -54,15 +54,8 @@ class DatatypeTransport:
     def wait(self) -> None:
         MPI.Request.Waitall(self._all)
 
-    def unpack(self) -> None:
-        """Do nothing: pieces arrive in their targets."""
-
     def release(self) -> None:
         """Do nothing: nothing arrives before the next `start`."""
-
-    def poison(self) -> None:
-        for piece in self.received:
-            piece.fill_(float("nan"))
 
     def free(self) -> None:
         for request in self._all:

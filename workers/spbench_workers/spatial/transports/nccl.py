@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import torch
 
 from spbench_workers.p2p import Message, torch_group
-from spbench_workers.spatial.transports import TransportError, Wiring
+from spbench_workers.spatial.transports import Received, TransportError, Wiring
 
 
-class NcclTransport:
-    """A transport by NCCL: one batch of sends and receives an exchange, on NCCL's own stream.
+class NcclTransport(Received):
+    """One batch of sends and receives an exchange, on a stream of NCCL's own.
 
     NCCL knows no tags: ranks start their exchanges in the same order. The promises of `wait`
     and `unpack` hold for all later work of the current stream.
@@ -24,8 +24,8 @@ class NcclTransport:
 
     def __init__(self, wiring: Wiring) -> None:
         self._wiring = wiring
-        self._buffers, self.received = _buffers(wiring)
-        self._unpacks = wiring.unpacks(self.received)
+        self._buffers, received = _buffers(wiring)
+        super().__init__(wiring, received)
         self._receives = _messages(self.received, wiring.sources)
         self._works: list[torch_group.TorchWork] = []
         self._group = _acquired(wiring)
@@ -50,16 +50,8 @@ class NcclTransport:
             work.wait()
         self._works = []
 
-    def unpack(self) -> None:
-        for target, piece in self._unpacks:
-            target.copy_(piece)
-
     def release(self) -> None:
         """Do nothing: the next `start` lets NCCL wait for the readers."""
-
-    def poison(self) -> None:
-        for piece in self.received:
-            piece.fill_(float("nan"))
 
     def free(self) -> None:
         torch_group.release(self._wiring.comm, self._wiring.device)

@@ -8,11 +8,11 @@ import torch
 from mpi4py import MPI
 
 from spbench_workers.p2p.memory import memory_of
-from spbench_workers.spatial.transports import Wiring
+from spbench_workers.spatial.transports import Received, Wiring
 
 
-class PackedTransport:
-    """A transport by persistent requests on dense buffers of the host.
+class PackedTransport(Received):
+    """Sends from, and receives into, dense buffers of the host.
 
     A view that is dense already is sent, or received into, as it lies.
     """
@@ -25,12 +25,11 @@ class PackedTransport:
         self._sends: list[MPI.Prequest] = []
         self._places: dict[int, int] = {}
         self._packs: list[tuple[torch.Tensor, torch.Tensor] | None] = []
-        self.received = [wiring.landing(index) for index in range(len(wiring.shapes))]
+        super().__init__(wiring, [wiring.landing(index) for index in range(len(wiring.shapes))])
         self._receives = [
             wiring.comm.Recv_init([memory_of(piece), MPI.BYTE], source=source, tag=wiring.tag)
             for piece, source in zip(self.received, wiring.sources, strict=True)
         ]
-        self._unpacks = wiring.unpacks(self.received)
         self.bind(wiring.outgoing)
 
     def bind(self, outgoing: Sequence[torch.Tensor]) -> None:
@@ -68,16 +67,8 @@ class PackedTransport:
     def wait(self) -> None:
         MPI.Request.Waitall(self._all)
 
-    def unpack(self) -> None:
-        for target, piece in self._unpacks:
-            target.copy_(piece)
-
     def release(self) -> None:
         """Do nothing: nothing arrives before the next `start`."""
-
-    def poison(self) -> None:
-        for piece in self.received:
-            piece.fill_(float("nan"))
 
     def free(self) -> None:
         for request in self._all:

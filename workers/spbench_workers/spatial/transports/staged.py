@@ -11,11 +11,11 @@ from spbench_workers.device import mpi_memory
 from spbench_workers.device.streams import streams_of
 from spbench_workers.errors import CannotRunError
 from spbench_workers.p2p.memory import memory_of
-from spbench_workers.spatial.transports import MemoryPath, Wiring
+from spbench_workers.spatial.transports import MemoryPath, Received, Wiring
 
 
-class StagedTransport:
-    """A transport by persistent requests on pinned memory of the host, or on memory of the GPU.
+class StagedTransport(Received):
+    """Persistent requests on pinned memory of the host, or on memory of the GPU.
 
     Copies run on the device's copy stream, so that the GPU goes on with the work of the current
     stream. `start` does not wait for the GPU: pieces that are not packed yet when it returns are
@@ -39,12 +39,11 @@ class StagedTransport:
         self.memory_path: MemoryPath = "device pointers" if direct else "pinned", evidence
         self._streams = streams_of(wiring.device)
         self._packed = [wiring.empty(view.shape) for view in wiring.outgoing]
-        self.received = [wiring.landing(index) for index in range(len(wiring.shapes))]
+        super().__init__(wiring, [wiring.landing(index) for index in range(len(wiring.shapes))])
         self._outbox, self._inbox = self._packed, self.received
         if not self._direct:
             self._outbox = [wiring.empty(view.shape, pinned=True) for view in wiring.outgoing]
             self._inbox = [wiring.empty(shape, pinned=True) for shape in wiring.shapes]
-        self._unpacks = wiring.unpacks(self.received)
         self._receives = [
             wiring.comm.Recv_init([memory_of(box), MPI.BYTE], source=source, tag=wiring.tag)
             for box, source in zip(self._inbox, wiring.sources, strict=True)
@@ -116,8 +115,7 @@ class StagedTransport:
         # Received pieces may have been changed since: a planted fault does that.
         self._streams.follow()
         with self._streams.copying():
-            for target, piece in self._unpacks:
-                target.copy_(piece)
+            super().unpack()
         self._streams.lead()
 
     def release(self) -> None:
