@@ -16,6 +16,7 @@ from mpi4py import MPI
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from spbench_workers.link.device_pair import one_way_device_seconds, open_pair, path_open
+from spbench_workers.link.pair import Peer
 from standins.late_device import install
 
 comm = MPI.COMM_WORLD
@@ -37,7 +38,7 @@ def there(tensor):
 
 def trips_bring_all(device, path, count):
     outgoing, incoming = (torch.zeros(count, dtype=torch.uint8, device=device) for _ in range(2))
-    pair = open_pair(comm, peer, rank < peer, outgoing, incoming, path)
+    pair = open_pair(Peer(comm, peer, rank < peer), outgoing, incoming, path)
     for turn in range(3):
         outgoing.copy_(message(rank + turn, count).to(device))
         pair.trips(1)
@@ -48,8 +49,8 @@ def trips_bring_all(device, path, count):
 
 def one_message_waits_for_the_stream(device, path):
     outgoing, incoming = (torch.zeros(9, dtype=torch.uint8, device=device) for _ in range(2))
-    pair = open_pair(comm, peer, rank < peer, outgoing, incoming, path)
-    if pair.leads:
+    pair = open_pair(Peer(comm, peer, rank < peer), outgoing, incoming, path)
+    if pair.peer.leads:
         outgoing.copy_(message(rank, 9).to(device))
         pair.send()
     else:
@@ -61,7 +62,7 @@ def one_message_waits_for_the_stream(device, path):
 
 def times_are_above_zero(device, path):
     seconds = one_way_device_seconds(
-        comm, peer, rank < peer, 4096, 5, device=torch.device(device), path=path
+        Peer(comm, peer, rank < peer), 4096, 5, device=torch.device(device), path=path
     )
     if not 0.0 < seconds < 1.0:
         problems.append(f"{device} {path}: {seconds} s one way")

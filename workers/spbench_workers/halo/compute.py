@@ -7,8 +7,7 @@ from statistics import median
 import torch
 from torch import nn
 
-from spbench_core.catalog.tiles import conv_sizes, grid_of_params
-from spbench_core.layout.tiles import parse_pair
+from spbench_core.catalog.tiles import conv_sizes
 from spbench_workers.compute.whole_numbers import (
     Spread,
     largest_convolved,
@@ -27,8 +26,14 @@ from spbench_workers.halo.conv_times import (
     give_parts,
     give_speedup,
 )
-from spbench_workers.halo.faults import plant_in_gradient, plant_in_halo
-from spbench_workers.halo.operator_checks import OperatorCase, Tolerance, Tolerances
+from spbench_workers.halo.operator_checks import (
+    OperatorCase,
+    Tolerance,
+    Tolerances,
+    planted_gather,
+    tile_of,
+    tiling_of,
+)
 from spbench_workers.halo.report import give_choice
 from spbench_workers.spatial.conv import SpatialConv2d
 from spbench_workers.spatial.pixels import WholeImage
@@ -54,9 +59,7 @@ def run(context: Context) -> None:
         worst = case.check([1, 2], tolerances)
         with torch.no_grad():
             times = measure(context, convolution.forward)
-        for name, found in case.check([3, 4], tolerances).items():
-            mismatch = worst[name].worse(found)
-            context.check(name, mismatch.error, mismatch.tolerance, mismatch.detail)
+        case.give_checks(worst, [3, 4], tolerances)
         with torch.no_grad():
             give_parts(context, convolution)
             give_speedup(context, convolution, case, context.slowest(median(times)))
@@ -65,16 +68,9 @@ def run(context: Context) -> None:
 
 
 def _make(context: Context) -> tuple[TiledConvolution, OperatorCase]:
-    params, world = context.params, context.world
+    params, tiling = context.params, tiling_of(context)
     place = device_of(context)
     dtype = TORCH_DTYPES[params["dtype"]]
-    tiling = Tiling.of_grid(
-        world.comm,
-        grid_of_params(params),
-        *parse_pair(params["image_size"]),
-        transport=params["transport"],
-        overlap=params["overlap"],
-    )
     sizes = conv_sizes(params)
     channels = params["in_channels"], params["out_channels"]
     module = SpatialConv2d(
@@ -94,14 +90,8 @@ def _make(context: Context) -> tuple[TiledConvolution, OperatorCase]:
     batch = params["batch_size"]
     image = _image(context, "image", batch, channels[0], tiling, spread)
     gradient = _image(context, "gradient", batch, channels[1], module.output, spread)
-    layout = torch.channels_last if params["channels_last"] else torch.contiguous_format
-    tile = torch.empty(
-        (batch, channels[0], *tiling.tile.shape), dtype=dtype, device=place, memory_format=layout
-    )
-    tile.copy_(image.box(tiling.tile, 0, dtype))
-    gather = module.tiled.gathers.of(tile)
-    plant_in_halo(context, gather.forward)
-    plant_in_gradient(context, gather.backward)
+    tile = tile_of(context, image, tiling, dtype, place)
+    gather = planted_gather(context, module.tiled.gathers, tile)
     case = OperatorCase(
         context=context,
         tiled=module,

@@ -10,15 +10,20 @@ from statistics import median
 import torch
 from torch import nn
 
-from spbench_core.catalog.tiles import conv_sizes, grid_of_params, window_of_params
-from spbench_core.layout.tiles import parse_pair
+from spbench_core.catalog.tiles import conv_sizes, window_of_params
 from spbench_workers.context import Context
 from spbench_workers.device.choice import device_of
 from spbench_workers.device.formats import TORCH_DTYPES, tuned_convolutions
 from spbench_workers.device.streams import finish, is_gpu
 from spbench_workers.halo.compare import Mismatch, compare_pixels
-from spbench_workers.halo.faults import plant_in_gradient, plant_in_halo
-from spbench_workers.halo.operator_checks import OperatorCase, Tolerance, Tolerances
+from spbench_workers.halo.operator_checks import (
+    OperatorCase,
+    Tolerance,
+    Tolerances,
+    planted_gather,
+    tile_of,
+    tiling_of,
+)
 from spbench_workers.halo.report import give_choice
 from spbench_workers.spatial.conv import SpatialConv2d
 from spbench_workers.spatial.exchange import Exchange, Traffic
@@ -51,9 +56,7 @@ def run(context: Context) -> None:
             unfused = nn.Sequential(*convs)
             unfused_times = measure(context, _forward(unfused, case.like), metric="unfused_ms")
         worst["conv"] = worst["conv"].worse(_difference(fused, unfused, case, tolerances))
-        for name, found in case.check([2], tolerances).items():
-            mismatch = worst[name].worse(found)
-            context.check(name, mismatch.error, mismatch.tolerance, mismatch.detail)
+        case.give_checks(worst, [2], tolerances)
         speedup = context.slowest(median(unfused_times)) / context.slowest(median(times))
         context.metric("speedup", speedup)
         _give_costs(context, fused, convs, case.like)
@@ -80,30 +83,15 @@ def _forward(module: nn.Module, tile: torch.Tensor) -> Callable[[], object]:
 
 
 def _make(context: Context) -> tuple[FusedSequential, OperatorCase]:
-    params, world = context.params, context.world
+    params, tiling = context.params, tiling_of(context)
     place = device_of(context)
     dtype = TORCH_DTYPES[params["dtype"]]
-    tiling = Tiling.of_grid(
-        world.comm,
-        grid_of_params(params),
-        *parse_pair(params["image_size"]),
-        transport=params["transport"],
-    )
     channels = [params["in_channels"], *[params["out_channels"]] * params["num_layers"]]
     convs, plain = _layers(context, channels, tiling, place, dtype)
     fused = fuse(convs, tiling, params["fused_layers"])
-    layout = torch.channels_last if params["channels_last"] else torch.contiguous_format
     image = _image(context, "image", channels[0], tiling)
-    tile = torch.empty(
-        (params["batch_size"], channels[0], *tiling.tile.shape),
-        dtype=dtype,
-        device=place,
-        memory_format=layout,
-    )
-    tile.copy_(image.box(tiling.tile, 0, dtype))
-    gather = fused.blocks[0].gathers.of(tile)
-    plant_in_halo(context, gather.forward)
-    plant_in_gradient(context, gather.backward)
+    tile = tile_of(context, image, tiling, dtype, place)
+    gather = planted_gather(context, fused.blocks[0].gathers, tile)
     case = OperatorCase(
         context=context,
         tiled=fused,

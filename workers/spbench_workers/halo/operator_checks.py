@@ -10,16 +10,18 @@ import torch
 from mpi4py import MPI
 from torch import nn
 
-from spbench_core.layout.tiles import Box
+from spbench_core.catalog.tiles import grid_of_params
+from spbench_core.layout.tiles import Box, parse_pair
 from spbench_core.layout.window import Window2d
 from spbench_workers.context import Context
 from spbench_workers.halo.compare import Mismatch, compare_pixels, compare_values
+from spbench_workers.halo.faults import plant_in_gradient, plant_in_halo
 from spbench_workers.halo.reference import Expected, Reference
 from spbench_workers.halo.sampling import Sampling, sampling_of
 from spbench_workers.halo.whole_tile import look_for_strays, look_through
 from spbench_workers.p2p.memory import memory_of
 from spbench_workers.spatial.exchange import view
-from spbench_workers.spatial.gather import Gather
+from spbench_workers.spatial.gather import Gather, GatherCache
 from spbench_workers.spatial.pixels import Image
 from spbench_workers.spatial.tiling import Tiling
 
@@ -43,6 +45,40 @@ class Tolerances:
     output: Tolerance
     input_gradient: Tolerance
     parameter_gradient: Tolerance
+
+
+def tiling_of(context: Context) -> Tiling:
+    """Return the tiles of the case's image, one for each rank."""
+    params = context.params
+    return Tiling.of_grid(
+        context.world.comm,
+        grid_of_params(params),
+        *parse_pair(params["image_size"]),
+        transport=params["transport"],
+        overlap=params.get("overlap", True),
+    )
+
+
+def tile_of(
+    context: Context, image: Image, tiling: Tiling, dtype: torch.dtype, device: torch.device
+) -> torch.Tensor:
+    """Return this rank's tile of an image, in the memory format of the case."""
+    last = context.params["channels_last"]
+    tile = torch.empty(
+        (image.batch, image.channels, *tiling.tile.shape),
+        dtype=dtype,
+        device=device,
+        memory_format=torch.channels_last if last else torch.contiguous_format,
+    )
+    return tile.copy_(image.box(tiling.tile, 0, dtype))
+
+
+def planted_gather(context: Context, gathers: GatherCache, tile: torch.Tensor) -> Gather:
+    """Return the gather for tiles like this one, with the fault that is asked for."""
+    gather = gathers.of(tile)
+    plant_in_halo(context, gather.forward)
+    plant_in_gradient(context, gather.backward)
+    return gather
 
 
 @dataclass(frozen=True)
@@ -140,6 +176,14 @@ class OperatorCase:
             "grad": grad,
             "adjoint": self._adjoint(),
         }
+
+    def give_checks(
+        self, worst: dict[str, Mismatch], rounds: Sequence[int], tolerances: Tolerances
+    ) -> None:
+        """Check these rounds too, and give the worst of each check, now or before."""
+        for name, found in self.check(rounds, tolerances).items():
+            mismatch = worst[name].worse(found)
+            self.context.check(name, mismatch.error, mismatch.tolerance, mismatch.detail)
 
     def _poison(self) -> None:
         """Poison all memory that pieces arrive in with NaN."""

@@ -15,7 +15,7 @@ from spbench_workers.comm import rest
 from spbench_workers.context import Context
 from spbench_workers.device.streams import finish, is_gpu, seconds_of
 from spbench_workers.link.device_pair import Path, one_way_device_seconds, path_open
-from spbench_workers.link.pair import one_way_seconds
+from spbench_workers.link.pair import Peer, one_way_seconds
 from spbench_workers.spatial.exchange import Exchange
 
 PHASE_ROUNDS = 20
@@ -162,16 +162,14 @@ def _one_way(
     path: Path | None,
 ) -> float:
     """Return the seconds of one message from a rank to another; 0 on other ranks."""
-    pair, leads = (source, target), comm.rank == source
-    peer = source + target - comm.rank
+    pair = (source, target)
+    peer = Peer(comm, source + target - comm.rank, leads=comm.rank == source)
     if path is None:
-        return one_way_seconds(comm, peer, leads, count, LIMIT_TRIPS) if comm.rank in pair else 0.0
+        return one_way_seconds(peer, count, LIMIT_TRIPS) if comm.rank in pair else 0.0
     with path_open(comm, place, path):
         if comm.rank not in pair:
             return 0.0
-        return one_way_device_seconds(
-            comm, peer, leads, count, LIMIT_TRIPS, device=place, path=path
-        )
+        return one_way_device_seconds(peer, count, LIMIT_TRIPS, device=place, path=path)
 
 
 def _copy_seconds(copies: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> float:

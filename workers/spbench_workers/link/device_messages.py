@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from typing import cast
 
 import torch
-from mpi4py import MPI
 
 from spbench_workers.context import Context
 from spbench_workers.device.choice import device_of
@@ -15,6 +14,7 @@ from spbench_workers.device.streams import finish, seconds_of
 from spbench_workers.errors import CannotRunError, allocating
 from spbench_workers.link.device_pair import DevicePair, Path, open_pair, path_open
 from spbench_workers.link.limits import copy_seconds
+from spbench_workers.link.pair import Peer
 from spbench_workers.link.payload import poison
 from spbench_workers.spatial.transports.staged import device_pointers
 from spbench_workers.timing import calls_of, repeated
@@ -24,23 +24,22 @@ class DeviceMessages:
     """Message buffers in a device's memory.
 
     Args:
-        comm: The ranks.
         device: This rank's device.
         path: The path of the messages: pinned, pointers or nccl.
         largest: Bytes of the largest message.
     """
 
-    def __init__(self, comm: MPI.Intracomm, device: torch.device, path: Path, largest: int) -> None:
-        self._comm, self._device, self._path = comm, device, path
+    def __init__(self, device: torch.device, path: Path, largest: int) -> None:
+        self._device, self._path = device, path
         with allocating(2 * largest):
             self._outgoing, self._incoming = (
                 torch.zeros(largest, dtype=torch.uint8, device=device) for _ in range(2)
             )
         self.memory = f"the memory of {device}"
 
-    def pair(self, peer: int, leads: bool, count: int) -> DevicePair:
+    def pair(self, peer: Peer, count: int) -> DevicePair:
         outgoing, incoming = self._outgoing[:count], self._incoming[:count]
-        return open_pair(self._comm, peer, leads, outgoing, incoming, self._path)
+        return open_pair(peer, outgoing, incoming, self._path)
 
     def give(self, data: bytes) -> None:
         self._outgoing[: len(data)].copy_(_bytes(data))
@@ -92,7 +91,7 @@ def device_messages(context: Context) -> Iterator[DeviceMessages]:
     device = device_of(context)
     path = chosen_path(context)
     with path_open(comm, device, path):
-        yield DeviceMessages(comm, device, path, context.params["sizes"][-1])
+        yield DeviceMessages(device, path, context.params["sizes"][-1])
 
 
 def chosen_path(context: Context) -> Path:

@@ -8,11 +8,8 @@ memory of the device. ``nccl``: by NCCL, and where the device is the host by glo
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
-from statistics import median
 from typing import Literal, get_args
 
 import torch
@@ -20,43 +17,30 @@ from mpi4py import MPI
 
 from spbench_workers.device.streams import finish
 from spbench_workers.errors import CannotRunError
-from spbench_workers.link.pair import TAG, Pair
+from spbench_workers.link.pair import TAG, Pair, Peer, half_trip_seconds
 from spbench_workers.p2p import torch_group
 from spbench_workers.p2p.memory import memory_of
-from spbench_workers.timing import time_batch
 
 Path = Literal["pinned", "pointers", "nccl"]
 PATHS: tuple[Path, ...] = get_args(Path)
-
-_WARM_UP = 3
 
 
 class DevicePair(ABC):
     """A ping-pong of one message size between this rank's device and a peer's.
 
     Args:
-        comm: The ranks.
         peer: The other rank.
-        leads: Whether this rank sends first.
         outgoing: The message that is sent: bytes on the device.
         incoming: Memory of the other's message, as long.
 
     Attributes:
         peer: The other rank.
-        leads: Whether this rank sends first.
         count: Bytes of one message.
     """
 
-    def __init__(
-        self,
-        comm: MPI.Intracomm,
-        peer: int,
-        leads: bool,
-        outgoing: torch.Tensor,
-        incoming: torch.Tensor,
-    ) -> None:
-        self.peer, self.leads, self.count = peer, leads, outgoing.numel()
-        self._comm, self._outgoing, self._incoming = comm, outgoing, incoming
+    def __init__(self, peer: Peer, outgoing: torch.Tensor, incoming: torch.Tensor) -> None:
+        self.peer, self.count = peer, outgoing.numel()
+        self._outgoing, self._incoming = outgoing, incoming
         self._device = outgoing.device
         self._open()
 
@@ -77,7 +61,9 @@ class DevicePair(ABC):
 
         When it returns, the last message has arrived on the device.
         """
-        first, then = (self.send, self.receive) if self.leads else (self.receive, self.send)
+        first, then = self.send, self.receive
+        if not self.peer.leads:
+            first, then = then, first
         for _ in range(count):
             first()
             then()
@@ -97,7 +83,7 @@ class _Pinned(DevicePair):
             torch.zeros(self.count, dtype=torch.uint8, pin_memory=pins) for _ in range(2)
         )
         boxes = memory_of(self._outbox), memory_of(self._inbox)
-        self._pair = Pair(self._comm, self.peer, self.leads, *boxes, self.count)
+        self._pair = Pair(self.peer, *boxes, self.count)
 
     def send(self) -> None:
         self._outbox.copy_(self._outgoing, non_blocking=True)
@@ -119,7 +105,7 @@ class _Pointers(DevicePair):
 
     def _open(self) -> None:
         memories = memory_of(self._outgoing), memory_of(self._incoming)
-        self._pair = Pair(self._comm, self.peer, self.leads, *memories, self.count)
+        self._pair = Pair(self.peer, *memories, self.count)
 
     def send(self) -> None:
         # MPI does not know torch's streams.
@@ -139,43 +125,33 @@ class _Nccl(DevicePair):
     """A ping-pong by NCCL, whose stream waits for the current one, and the current one for it."""
 
     def _open(self) -> None:
-        self._group = torch_group.acquire(self._comm, self._device)
+        self._group = torch_group.acquire(self.peer.comm, self._device)
 
     def send(self) -> None:
-        for work in self._group.exchange([], [(self._outgoing, self.peer)], TAG):
+        for work in self._group.exchange([], [(self._outgoing, self.peer.rank)], TAG):
             work.wait()
 
     def receive(self) -> None:
-        for work in self._group.exchange([(self._incoming, self.peer)], [], TAG):
+        for work in self._group.exchange([(self._incoming, self.peer.rank)], [], TAG):
             work.wait()
 
     def free(self) -> None:
-        torch_group.release(self._comm, self._device)
+        torch_group.release(self.peer.comm, self._device)
 
 
-_Open = Callable[[MPI.Intracomm, int, bool, torch.Tensor, torch.Tensor], DevicePair]
-_KINDS: dict[Path, _Open] = {"pinned": _Pinned, "pointers": _Pointers, "nccl": _Nccl}
+_KINDS: dict[Path, type[DevicePair]] = {"pinned": _Pinned, "pointers": _Pointers, "nccl": _Nccl}
 
 
-def open_pair(
-    comm: MPI.Intracomm,
-    peer: int,
-    leads: bool,
-    outgoing: torch.Tensor,
-    incoming: torch.Tensor,
-    path: Path,
-) -> DevicePair:
+def open_pair(peer: Peer, outgoing: torch.Tensor, incoming: torch.Tensor, path: Path) -> DevicePair:
     """Return the pair of this rank and a peer, which must open it too, within `path_open`.
 
     Args:
-        comm: The ranks.
         peer: The other rank.
-        leads: Whether this rank sends first.
         outgoing: The message that is sent: a dense vector of bytes on the device.
         incoming: Memory of the other's message, as long.
         path: The path of the messages.
     """
-    return _KINDS[path](comm, peer, leads, outgoing, incoming)
+    return _KINDS[path](peer, outgoing, incoming)
 
 
 @contextmanager
@@ -199,33 +175,22 @@ def path_open(comm: MPI.Intracomm, device: torch.device, path: Path) -> Iterator
 
 
 def one_way_device_seconds(
-    comm: MPI.Intracomm,
-    peer: int,
-    leads: bool,
-    count: int,
-    trips: int,
-    *,
-    device: torch.device,
-    path: Path,
+    peer: Peer, count: int, trips: int, *, device: torch.device, path: Path
 ) -> float:
     """Return half the median round trip of ``count`` bytes between two ranks' devices.
 
-    Both ranks of the pair must call it. With path ``nccl`` all ranks of ``comm`` must be within
+    Both ranks of the pair must call it. With path ``nccl`` all ranks of its ``comm`` must be within
     `path_open`, unless the pair are all of them: the group is that of the whole communicator.
 
     Args:
-        comm: The ranks.
         peer: The other rank.
-        leads: Whether this rank sends first.
         count: Bytes of a message.
         trips: The number of timed round trips.
         device: This rank's device.
         path: The path; with ``pointers`` MPI must take memory of the device.
     """
     outgoing, incoming = (torch.zeros(count, dtype=torch.uint8, device=device) for _ in range(2))
-    pair = open_pair(comm, peer, leads, outgoing, incoming, path)
-    pair.trips(_WARM_UP)
-    times = array("d", bytes(8 * trips))
-    time_batch(partial(pair.trips, 1), times, 0, trips, 1.0)
+    pair = open_pair(peer, outgoing, incoming, path)
+    seconds = half_trip_seconds(pair.trips, trips)
     pair.free()
-    return median(times) / 2.0
+    return seconds

@@ -13,7 +13,7 @@ from mpi4py import MPI
 
 from spbench_workers.context import Context
 from spbench_workers.link.limits import copy_seconds
-from spbench_workers.link.pair import Pair
+from spbench_workers.link.pair import Pair, Peer
 from spbench_workers.link.payload import poison
 from spbench_workers.timing import calls_of, repeated
 
@@ -22,12 +22,8 @@ class Trips(Protocol):
     """A ping-pong of one message size between this rank and a peer."""
 
     @property
-    def peer(self) -> int:
+    def peer(self) -> Peer:
         """The other rank."""
-
-    @property
-    def leads(self) -> bool:
-        """Whether this rank sends first."""
 
     @property
     def count(self) -> int:
@@ -53,7 +49,7 @@ class Messages(Protocol):
     def memory(self) -> str:
         """The memory in words, such as ``its memory``."""
 
-    def pair(self, peer: int, leads: bool, count: int) -> Trips:
+    def pair(self, peer: Peer, count: int) -> Trips:
         """Return a ping-pong of so many bytes; the peer must open it too."""
 
     def give(self, data: bytes) -> None:
@@ -82,20 +78,18 @@ class HostMessages:
     """Message buffers in the host's memory, allocated by MPI.
 
     Args:
-        comm: The ranks.
         largest: Bytes of the largest message.
     """
 
     memory = "its memory"
 
-    def __init__(self, comm: MPI.Intracomm, largest: int) -> None:
-        self._comm = comm
+    def __init__(self, largest: int) -> None:
         self._outgoing, self._incoming = MPI.Alloc_mem(largest), MPI.Alloc_mem(largest)
         for memory in (self._outgoing, self._incoming):
             memory[:] = bytes(largest)
 
-    def pair(self, peer: int, leads: bool, count: int) -> Pair:
-        return Pair(self._comm, peer, leads, self._outgoing, self._incoming, count)
+    def pair(self, peer: Peer, count: int) -> Pair:
+        return Pair(peer, self._outgoing, self._incoming, count)
 
     def give(self, data: bytes) -> None:
         self._outgoing[: len(data)] = data
@@ -133,7 +127,7 @@ def messages_of(context: Context) -> Iterator[Messages]:
     """
     if context.params["device"] == "cpu":
         context.device("cpu", "asked for", speaks=context.world.rank == 0)
-        messages = HostMessages(context.world.comm, context.params["sizes"][-1])
+        messages = HostMessages(context.params["sizes"][-1])
         yield messages
         messages.free()
     else:

@@ -11,6 +11,7 @@ from spbench_core.events.rank_events import BATCH_INTERVAL
 from spbench_workers.comm import rest
 from spbench_workers.context import Context
 from spbench_workers.link.messages import Messages, Trips, messages_of
+from spbench_workers.link.pair import Peer
 from spbench_workers.link.payload import Difference, compare, random_bytes
 from spbench_workers.link.schedule import rounds
 from spbench_workers.timing import MAX_BATCH, calls_of, time_batch
@@ -44,14 +45,14 @@ class PingPong:
 
     def meet(self, peer: int) -> None:
         """Check and time all sizes with one peer, which must call it as well."""
-        rank = self._context.world.rank
+        other = Peer(self._comm, peer, leads=self._context.world.rank < peer)
         for count in self._sizes:
-            pair = self._messages.pair(peer, rank < peer, count)
+            pair = self._messages.pair(other, count)
             self._check(pair, "before")
             times = self._time(pair)
             self._check(pair, "after")
             pair.free()
-            if pair.leads:
+            if other.leads:
                 self.one_way[peer, count] = median(times) / 2.0
             if count == self._sizes[-1]:
                 both = zip(self.slowest_ms, times, strict=True)
@@ -65,7 +66,8 @@ class PingPong:
         batch = max(1, int(BATCH_INTERVAL / (seconds * trips)))
         for first in range(0, self._iterations, batch):
             # The two ranks begin a batch together.
-            self._comm.sendrecv(None, dest=pair.peer, sendtag=_COUNT_TAG, source=pair.peer)
+            other = pair.peer.rank
+            self._comm.sendrecv(None, dest=other, sendtag=_COUNT_TAG, source=other)
             count = min(batch, self._iterations - first)
             time_batch(body, times, first, count, 1.0 / trips)
             self._done += count
@@ -86,19 +88,19 @@ class PingPong:
 
     def _agree(self, pair: Trips, trips: int, seconds: float) -> tuple[int, float]:
         """Return the leading rank's number of trips in a sample, and its seconds."""
-        if pair.leads:
-            self._comm.send((trips, seconds), dest=pair.peer, tag=_COUNT_TAG)
+        if pair.peer.leads:
+            self._comm.send((trips, seconds), dest=pair.peer.rank, tag=_COUNT_TAG)
             return trips, seconds
-        agreed: tuple[int, float] = self._comm.recv(source=pair.peer, tag=_COUNT_TAG)
+        agreed: tuple[int, float] = self._comm.recv(source=pair.peer.rank, tag=_COUNT_TAG)
         return agreed
 
     def _check(self, pair: Trips, when: str) -> None:
         """Send fresh bytes there and back, and compare them on both sides."""
         rank, count, messages = self._context.world.rank, pair.count, self._messages
-        ends = sorted((rank, pair.peer))
+        ends = sorted((rank, pair.peer.rank))
         expected = random_bytes(self._context.seed_for("echo", *ends, count, when), count)
         messages.poison(expected)
-        if pair.leads:
+        if pair.peer.leads:
             messages.give(expected)
             pair.send()
             pair.receive()
@@ -110,7 +112,7 @@ class PingPong:
             messages.spoil(count // 2)
         found = compare(messages.taken(count), expected)
         if found.error and not self.difference.error:
-            detail = f"{count} B from rank {pair.peer}: {found.detail}"
+            detail = f"{count} B from rank {pair.peer.rank}: {found.detail}"
             self.difference = Difference(found.error, detail)
 
 

@@ -132,11 +132,11 @@ def pings(monkeypatch):
     """Which ping-pong was asked for; none is made."""
     asked = []
 
-    def on_device(comm, peer, leads, count, trips, *, device, path):
+    def on_device(peer, count, trips, *, device, path):
         asked.append((path, device, count))
         return 0.001
 
-    def on_host(comm, peer, leads, count, trips):
+    def on_host(peer, count, trips):
         asked.append(("host", torch.device("cpu"), count))
         return 0.001
 

@@ -24,6 +24,7 @@ from spbench_workers.allreduce.model.link_times import (
 )
 from spbench_workers.device.streams import finish, is_gpu
 from spbench_workers.link.device_pair import one_way_device_seconds, path_open
+from spbench_workers.link.pair import Peer
 
 NCCL_BYTES = (8, 4 << 10, 64 << 10, 1 << 20, 8 << 20, 64 << 20)
 """Sizes of messages between GPUs, up to those that fill their links."""
@@ -98,9 +99,8 @@ def _nccl_link(comm: MPI.Intracomm, dtype: torch.dtype, op: str, device: torch.d
         return _waited(partial(TORCH_OPS[op], one, other, out=one), device)
 
     def one_way(peer: int, count: int) -> float:
-        return one_way_device_seconds(
-            comm, peer, comm.rank < peer, count, TRIPS, device=device, path="nccl"
-        )
+        other = Peer(comm, peer, leads=comm.rank < peer)
+        return one_way_device_seconds(other, count, TRIPS, device=device, path="nccl")
 
     copy = fit_line(times_together(comm, _DEVICE_BYTES, copy_of))
     if comm.size == 1:

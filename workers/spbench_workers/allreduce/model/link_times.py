@@ -15,7 +15,7 @@ from spbench_workers.allreduce.arithmetic import Action, copy_into, reduce_into
 from spbench_workers.allreduce.model.cost_model import LinkCosts
 from spbench_workers.allreduce.model.link_fit import Fit, Line, Point, fit, fit_line
 from spbench_workers.comm import rest
-from spbench_workers.link.pair import one_way_seconds
+from spbench_workers.link.pair import Peer, one_way_seconds
 from spbench_workers.link.schedule import rounds
 from spbench_workers.timing import time_batch
 
@@ -125,7 +125,7 @@ def host_link(comm: MPI.Intracomm, dtype: torch.dtype, op: str) -> JobLink:
 
 
 def _one_way(comm: MPI.Intracomm, peer: int, count: int) -> float:
-    return one_way_seconds(comm, peer, comm.rank < peer, count, TRIPS)
+    return one_way_seconds(Peer(comm, peer, leads=comm.rank < peer), count, TRIPS)
 
 
 def message_times(
