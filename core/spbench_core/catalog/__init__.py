@@ -25,7 +25,7 @@ COMMON_FAULTS = {
     "exit": "the last rank calls sys.exit(3)",
     "slow": "each iteration of the last rank takes five times as long, and 2 ms more at least",
 }
-"""What ``--inject`` can plant in every benchmark, and what it does."""
+"""The faults that ``--inject`` can plant in every benchmark, each with its effect."""
 
 BENCHMARKS: dict[str, Benchmark] = {
     entry.name: entry

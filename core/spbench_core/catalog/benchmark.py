@@ -42,7 +42,7 @@ class Ranks:
 
 
 class ParamError(ValueError):
-    """A parameter that is wrong, by name (None: the whole), and what it should be."""
+    """The error of a wrong parameter, with its name; None for the parameters as a whole."""
 
     def __init__(self, param: str | None, message: str) -> None:
         super().__init__(message)
@@ -143,7 +143,7 @@ class Benchmark:
         raise ExceptionGroup(f"parameters of {self.name}", errors)
 
     def cases(self, given: Mapping[str, Any]) -> list[tuple[Params, Params]]:
-        """Return what these parameters run: of each case what differs, and all its parameters.
+        """Return the cases of these parameters: for each those that differ, and all of them.
 
         Raises:
             ExceptionGroup: as for `complete`.

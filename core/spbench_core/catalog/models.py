@@ -68,7 +68,7 @@ _OF_LEARNING: dict[str, Any] = {
 
 
 def resolve(name: str, params: Params) -> Params:
-    """Fill in what follows from other parameters.
+    """Fill in the parameters that follow from others.
 
     Raises:
         ParamError: A parameter contradicts another, does nothing, or asks for a model, a balance or

@@ -138,7 +138,7 @@ def _method_of(grid: Grid) -> str | None:
 
 
 def resolve_kernel(params: Params) -> Params:
-    """Fill in kernel and padding from what is given.
+    """Fill in kernel and padding from the given parameters.
 
     Raises:
         ParamError: The parameters contradict each other, or the kernel is larger than the padded

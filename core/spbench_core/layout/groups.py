@@ -24,7 +24,7 @@ class Groups:
             where it holds a tile of each.
         replicas: The ranks of the same stage, tile and member, over the replicas.
         holders: All ranks that hold weights of this stage, over tiles, members, replicas and both
-            directions, ascending: whose gradients belong to one update. A rank that holds the
+            directions, ascending: their gradients belong to one update. A rank that holds the
             stage in both directions is in it once.
         mirror: In a mirrored layout, the two ranks that exchange the weights and gradients of this
             place: that of direction 0, then that of direction 1. One rank where it is its own

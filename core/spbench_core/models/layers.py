@@ -15,7 +15,7 @@ Flow = tuple[Map, ...]
 
 
 class ModelError(ValueError):
-    """A network that cannot be made as asked; ``param`` is the parameter that is wrong."""
+    """The error of a network that cannot be made as asked; ``param`` is the wrong parameter."""
 
     def __init__(self, param: str, message: str) -> None:
         super().__init__(message)

@@ -12,13 +12,13 @@ from collections import Counter
 from dataclasses import dataclass
 
 Map = tuple[int, int, int]
-"""Channels, height and width of what flows between two layers."""
+"""Channels, height and width of the map between two layers."""
 Pair = int | tuple[int, int]
 """Height and width, or one number for both."""
 
 
 class NetworkError(ValueError):
-    """A network that cannot be made as asked: which parameter is wrong, and what it should be.
+    """The error of a network that cannot be made as asked: it names the wrong parameter.
 
     ``param`` is ``network``, ``num_layers``, ``image_shape`` or ``num_classes``.
     """

@@ -21,7 +21,7 @@ from spbench_core.networks.mobilenet import mobilenet, mobilenetv2
 from spbench_core.networks.vgg import CONVOLUTIONS, vgg
 
 BYTES = 4
-"""Of a value: gradients are counted as float32, whatever type a run gives them."""
+"""Bytes of a value: gradients are counted as float32, whatever type a run gives them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """Simulation of a step: the start and end of each task, the bubble, and deadlocks.
 
-Receives block: a task starts when what it takes has come. Sends are of two kinds. A buffered send
+Receives block: a task starts when its input has come. Sends are of two kinds. A buffered send
 is never waited for. A rendezvous send is over when its receiver has come to it; how many of them a
 rank may leave behind on one channel before it waits is ``pending``, and 0 is MPI's blocking
 ``Ssend``.

@@ -30,12 +30,12 @@ class Timetable:
     """Seconds after the start of a step, by stage and micro-batch.
 
     Attributes:
-        forward: When each forward pass starts.
-        backward_end: When each backward pass ends; it starts ``backward_s`` earlier.
-        send: When each output starts for the next stage.
-        back: When each gradient starts for the stage before.
-        reduce: When the all-reduce of each stage starts; by stage alone.
-        end_s: When the last all-reduce ends.
+        forward: The start of each forward pass.
+        backward_end: The end of each backward pass; it starts ``backward_s`` earlier.
+        send: The start of each output's transfer to the next stage.
+        back: The start of each gradient's transfer to the stage before.
+        reduce: The start of the all-reduce of each stage; by stage alone.
+        end_s: The end of the last all-reduce.
     """
 
     forward: list[list[float]]
@@ -83,10 +83,10 @@ class _Row:
     """The state of one stage while a step is simulated.
 
     Attributes:
-        most: Micro-batches in flight.
-        free: When its devices end what they run.
-        arrived: When it has the input of each micro-batch.
-        returned: When it has the gradient of each; the last stage has it after the forward pass.
+        most: The most micro-batches in flight.
+        free: The time from which its devices are free.
+        arrived: The times at which the inputs of micro-batches arrive.
+        returned: The times at which their gradients arrive; in the last stage, after forward.
     """
 
     stage: Timed

@@ -157,7 +157,7 @@ def learnt(device, comm, backend="mpi", one_way=False, **layout):
         device=device,
         transport="packed",
         backend=backend,
-        one_way=one_way,
+        master_comm=one_way,
     )
     images = SyntheticImages(network.image, 5, seed=1, dtype=plan.dtype, device=device)
     run = engine.Engine(comm, plan, images, TrainingConfig())

@@ -66,7 +66,7 @@ class Trained:
             seed=case.get("seed", 1),
             precision=PRECISIONS[case.get("precision", "fp64")],
             transport="packed",
-            one_way=words.get("one_way", False),
+            master_comm=words.get("one_way", False),
             fused_layers=words.get("fused_layers", 0),
         )
         self.images = open_images(

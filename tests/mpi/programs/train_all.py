@@ -87,7 +87,7 @@ def plan_of(case):
         precision=Precision(case["dtype"], dtype_of(case), dtype_of(case)),
         transport="packed",
         backend=case["backend"],
-        one_way=case["one_way"],
+        master_comm=case["one_way"],
     )
 
 
@@ -211,7 +211,7 @@ def compare(case, comm):
     def note(kind, found, wanted, among):
         errors[kind] = max(errors[kind], relative(found, wanted, list(among)))
 
-    owners = [plan.owner] if plan.one_way else plan.layout.directions
+    owners = [plan.owner] if plan.master_comm else plan.layout.directions
     for place, stage, runner in zip(run.places, run.stages, run.runners, strict=True):
         own = plan.layout.stages[place.stage]
         parameters = dict(stage.named_parameters())
@@ -260,12 +260,12 @@ def check_owners(run, owners, rank):
         parameters = list(stage.parameters())
         kept = {bool(run.trainer.state_of(parameter)) for parameter in parameters}
         assert kept == {place.direction in owners}, (place, kept)
-        if not plan.one_way:
+        if not plan.master_comm:
             continue
         holders = [plan.layout.ranks_of(place.stage, place.replica, way) for way in (0, 1)]
         if not all(rank in ranks for ranks in holders):
             sent += STEPS * sum(parameter.nbytes for parameter in parameters)
-    assert run.trainer.traffic.one_way_bytes == sent, (run.trainer.traffic, sent)
+    assert run.trainer.traffic.master_comm_bytes == sent, (run.trainer.traffic, sent)
 
 
 def planted(fault, comm):

@@ -3,7 +3,7 @@
 The reference runs in float64 on the CPU. Where that is too much for a whole tile, its border is
 compared all around, so far in that it holds some of all that is joined there, and some boxes
 inside, drawn anew in each round. Gradients of the output are zero outside these on all ranks, so
-that what comes of them, sums over all pixels too, can be computed from these alone.
+that their effects, sums over all pixels too, can be computed from these alone.
 """
 
 from __future__ import annotations

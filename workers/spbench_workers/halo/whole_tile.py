@@ -15,10 +15,10 @@ from spbench_workers.halo.compare import Mismatch
 from spbench_workers.spatial.exchange import view
 
 _PART = 1 << 24
-"""Values that are looked at together: what is computed of them takes memory of the device."""
+"""Values that are checked at once: a bound of the memory that the check takes on the device."""
 
 Distance = Callable[[torch.Tensor], torch.Tensor]
-"""How far values of ``channels x rows x cols`` are from being right; of what is not finite, NaN."""
+"""The distances of values, ``channels x rows x cols``, from right ones; NaN if not finite."""
 
 
 def look_through(

@@ -21,7 +21,7 @@ from spbench_workers.images.shuffle import Shuffle
 CHANNELS = 3
 """Red, green, blue."""
 _Key = tuple[int, int, Box]
-"""A step, an image's number in the data set, and what of it."""
+"""A step, an image's number in the data set, and the box of the image."""
 
 
 class DataSet(Protocol):

@@ -75,7 +75,7 @@ def case_of(context: Context) -> ModelCase:
         device=place,
         precision=precision,
         backend=params["backend"] or "mpi",
-        one_way=bool(params["enable_master_comm_opt"]),
+        master_comm=bool(params["enable_master_comm_opt"]),
         fused_layers=params["fused_layers"] or 0,
         statistics=_statistics(context),
     )

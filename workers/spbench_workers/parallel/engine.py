@@ -88,7 +88,7 @@ class Engine:
                 pairs,
                 plan.batches,
                 self.arithmetic.loss_scale,
-                one_way=plan.one_way,
+                master_comm=plan.master_comm,
                 grouped=plan.backend == "nccl",
             )
         self._orders = {

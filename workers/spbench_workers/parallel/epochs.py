@@ -1,4 +1,4 @@
-"""Epochs: what is done between timed steps: learning rate decay, checkpoints, log lines."""
+"""Epochs: learning rate decay, checkpoints and log lines between timed steps."""
 
 from __future__ import annotations
 

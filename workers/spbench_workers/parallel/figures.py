@@ -99,7 +99,7 @@ def alone(plan: ModelPlan) -> ModelPlan:
         batches=tuple(replace(batch, direction=0) for batch in plan.batches),
         schedule="1f1b",
         backend="mpi",
-        one_way=False,
+        master_comm=False,
         fused_layers=0,
         statistics="image",
     )

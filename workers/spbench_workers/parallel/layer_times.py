@@ -104,7 +104,7 @@ class Laps:
         self._laps.append(None)
 
     def take(self, body: Callable[[], T]) -> T:
-        """Time what ``body`` asks of the device, and return what it returns."""
+        """Time the device's work for ``body``, and return the result of ``body``."""
         start = self._last if self._joined and self._last is not None else self._now()
         made = body()
         self._last = self._now()

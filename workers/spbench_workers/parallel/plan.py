@@ -13,7 +13,7 @@ from spbench_workers.parallel.precision.formats import FP32, Precision
 
 MIRROR, OWNER = 0, 1
 """The directions whose copies send gradients, and own the weights, with GEMS-MASTER's
-communication (``one_way``)."""
+communication (``master_comm``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class ModelPlan:
         precision: The number formats.
         transport: The transport of halo exchanges.
         backend: The transport of messages between stages: ``mpi``, ``gloo`` or ``nccl``.
-        one_way: Of mirrored pipelines, GEMS-MASTER's communication: gradients go one way and
+        master_comm: Of mirrored pipelines, GEMS-MASTER's communication: gradients go one way and
             weights the other, in place of an allreduce:
             `spbench_workers.parallel.training.master_comm`.
         statistics: The scope of batch normalisation: the whole ``image`` of a micro-batch, those of
@@ -51,7 +51,7 @@ class ModelPlan:
     precision: Precision = FP32
     transport: str = "once"
     backend: str = "mpi"
-    one_way: bool = False
+    master_comm: bool = False
     statistics: str = "image"
     fused_layers: int = 0
 
@@ -59,9 +59,9 @@ class ModelPlan:
     def owner(self) -> int:
         """The direction whose copies have all gradients, and the optimizer's state, of a stage.
 
-        Without `one_way` the copies of both directions have them.
+        Without `master_comm` the copies of both directions have them.
         """
-        return OWNER if self.one_way else 0
+        return OWNER if self.master_comm else 0
 
     @property
     def dtype(self) -> torch.dtype:

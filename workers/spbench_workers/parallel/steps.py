@@ -56,8 +56,8 @@ class Steps:
         )
         if engine.trainer is not None:
             learnt = engine.trainer.traffic
-            count += learnt.sum_bytes + learnt.one_way_bytes
-            messages += learnt.sums + learnt.one_way_messages
+            count += learnt.sum_bytes + learnt.master_comm_bytes
+            messages += learnt.sums + learnt.master_comm_messages
         return count, messages
 
     def report(self, context: Context, count: int) -> None:
@@ -77,7 +77,7 @@ class Steps:
 
 def summed_by(plan: ModelPlan) -> str:
     """Return the allreduce of a GPU's gradients, in words; nothing on the host, or without one."""
-    directions = (plan.owner,) if plan.one_way else plan.layout.directions
+    directions = (plan.owner,) if plan.master_comm else plan.layout.directions
     if not is_gpu(plan.device) or not sums_gradients(plan.layout, directions):
         return ""
     return "NCCL" if plan.backend == "nccl" else "pinned memory and MPI"

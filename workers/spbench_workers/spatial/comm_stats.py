@@ -13,7 +13,7 @@ Watch = Callable[[], AbstractContextManager[object]]
 
 @dataclass(slots=True)
 class CommStats:
-    """Seconds in halo exchanges and sums over tiles, and what this rank has sent in halos.
+    """Time in halo exchanges and sums over tiles, and this rank's traffic of halos.
 
     Attributes:
         seconds: Time of calls in which nothing else was done: packing, waits, unpacking, sums. Of a

@@ -2,7 +2,7 @@
 
 A gather gives a rank one or more boxes of the image. It copies the rank's own pixels from its tile
 and others from the pieces that ranks send, and fills pixels outside the image. Its adjoint
-sends the gradient of every received pixel back to the owner, who adds it to his own.
+sends the gradient of every received pixel back to the owner, which adds it to its own.
 
 In between, a rank can compute on its tile while the pieces travel:
 

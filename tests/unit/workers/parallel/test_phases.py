@@ -285,7 +285,7 @@ def test_the_loss_is_added_up_as_the_micro_batches_come():
 
 
 def test_how_gradients_are_summed_is_said_of_gpus_alone():
-    def plan_of(device, backend="mpi", one_way=False, **layout):
+    def plan_of(device, backend="mpi", master_comm=False, **layout):
         return ModelPlan(
             RESNET,
             model_layout(2, **layout),
@@ -293,7 +293,7 @@ def test_how_gradients_are_summed_is_said_of_gpus_alone():
             micro_batches(4, 2, mirrored=layout.get("mirrored", False)),
             device=torch.device(device),
             backend=backend,
-            one_way=one_way,
+            master_comm=master_comm,
         )
 
     assert summed_by(plan_of("cpu", replicas=2)) == ""
@@ -301,5 +301,5 @@ def test_how_gradients_are_summed_is_said_of_gpus_alone():
     for layout in ({"replicas": 2}, {"members": 2}, {"mirrored": True}):
         assert summed_by(plan_of("late", **layout)) == "pinned memory and MPI"
         assert summed_by(plan_of("late", "nccl", **layout)) == "NCCL"
-    assert summed_by(plan_of("late", one_way=True, mirrored=True)) == ""
+    assert summed_by(plan_of("late", master_comm=True, mirrored=True)) == ""
     assert type(phases_of(DEVICE)) is StreamPhases

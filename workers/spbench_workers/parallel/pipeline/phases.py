@@ -39,7 +39,7 @@ class Phases:
 
     @contextmanager
     def of(self, phase: str) -> Iterator[None]:
-        """Count the time of what is done inside to a phase; of work, the exchange by itself."""
+        """Count the time inside as a phase; exchanges within a pass count as their own phase."""
         start, before = perf_counter(), COMM_STATS.seconds
         yield
         elapsed = perf_counter() - start
@@ -49,7 +49,7 @@ class Phases:
 
     @contextmanager
     def step(self) -> Iterator[None]:
-        """Count the time of what is done inside to the steps."""
+        """Count the time inside as time of steps."""
         start = perf_counter()
         yield
         self.total += perf_counter() - start
@@ -58,8 +58,8 @@ class Phases:
 class StreamPhases(Phases):
     """Seconds of each phase of a GPU's work, by events on its current stream.
 
-    A phase begins when the stream has done what it was asked for before, and ends when it has done
-    what it was asked for within: the work of one is never counted to another that waits for it.
+    A phase begins when the stream has done all earlier work, and ends when it has done the work of
+    the phase: the work of one is never counted as that of another that waits for it.
     While the host waits for other ranks, the stream does too, once it has nothing left to do. At
     the end of a step the host waits for the stream, and then reads; nowhere else does it wait for
     the clock's sake. Outside steps nothing is counted.
@@ -75,7 +75,7 @@ class StreamPhases(Phases):
 
     @contextmanager
     def of(self, phase: str) -> Iterator[None]:
-        """Count the time of what is done inside to a phase; of work, the exchange by itself."""
+        """Count the time inside as a phase; exchanges within a pass count as their own phase."""
         before = self._phase
         self._turn(phase)
         yield
@@ -83,7 +83,7 @@ class StreamPhases(Phases):
 
     @contextmanager
     def step(self) -> Iterator[None]:
-        """Count the time of what is done inside to the steps."""
+        """Count the time inside as time of steps."""
         self._phase = _IDLE
         with COMM_STATS.watched(self._exchange):
             self._times.begin(_IDLE)
@@ -99,7 +99,7 @@ class StreamPhases(Phases):
 
     @contextmanager
     def _exchange(self) -> Iterator[None]:
-        """Count what tiles exchange by itself; in a phase of sums it is a part of them."""
+        """Count an exchange among tiles as its own phase; within sums of gradients it is a part."""
         if self._phase not in _WORK:
             yield
             return

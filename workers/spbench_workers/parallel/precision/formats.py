@@ -3,7 +3,7 @@
 In fp64 and fp32 all is of one format. In 16 bits the work is mixed:
 
 - Convolutions multiply 16-bit numbers and give 16-bit numbers. So all maps are of 16 bits, and
-  what goes between stages and between tiles, there and back, is half as many bytes.
+  messages between stages and between tiles, forward and backward, have half as many bytes.
 - Weights stay in fp32, and are rounded for each convolution: an update is often smaller than what
   16 bits can add to a weight. Their gradients are summed in fp32.
 - Batch normalisation has its parameters and statistics in fp32; the fully connected layer is

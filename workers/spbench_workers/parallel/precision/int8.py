@@ -2,9 +2,9 @@
 
 First, in fp32, a batch says which range of values each convolution reads; all ranks agree on it,
 so that tiles and replicas all round alike. Then weights become whole numbers from -127 to 127, with
-a scale a filter; what a convolution reads becomes whole numbers from 0 to 127, with one scale and
-one zero. Their products are added as whole numbers, exactly, and come out as fp32. Everything else
-is fp32: normalisation, sums, pools, the fully connected layer, and all messages.
+a scale for each filter; inputs of a convolution become whole numbers from 0 to 127, with one scale
+and one zero point. Their products are added as whole numbers, exactly, and come out as fp32.
+Everything else is fp32: normalisation, sums, pools, the fully connected layer, and all messages.
 
 128 levels and not 256: CPUs without VNNI add each two products in 16 bits, in which two of
 255 x 127 do not fit; torch does not say so, its results are just wrong by some percent. Of
@@ -26,7 +26,7 @@ from spbench_workers.parallel.precision.formats import ConvForm, Products
 from spbench_workers.spatial.conv import Pair, window_of
 
 LEVELS = 127
-"""The largest whole number, of weights and of what is read."""
+"""The largest whole number, of weights and of inputs."""
 
 Range = tuple[float, float]
 Ranges = dict[str, Range]

@@ -1,8 +1,8 @@
 """Errors of a device's fp32 products, each compared by itself with float64.
 
 A whole model in float64 does not show whether a GPU multiplies fp32 as fp32 or as TF32, and in fp32
-it shows it badly: rounding turns ReLUs, and what follows is off by as much whatever the format. A
-product by itself is off by what its format rounds.
+it shows it badly: rounding flips ReLUs, and later values are off by as much in any format. A
+product by itself is off only by the rounding of its format.
 """
 
 from __future__ import annotations

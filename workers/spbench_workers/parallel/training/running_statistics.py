@@ -1,8 +1,8 @@
 """Running statistics of batch norm in two mirrored pipelines, as of one pipeline in order.
 
 Each micro-batch moves them: r becomes (1 - m) r + m s. That is linear, so that each direction can
-add up what its own micro-batches contribute, and let it decay for each that the other direction
-has in between; with what is left of the values before the step, the two sums are those of one
+add up the contributions of its own micro-batches, and let them decay for each that the other
+direction has in between; with the rest of the values before the step, the two sums are those of one
 pipeline that takes the micro-batches in their order, whatever the schedule.
 """
 

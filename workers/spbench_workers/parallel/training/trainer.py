@@ -27,14 +27,14 @@ class TrainingTraffic:
     Attributes:
         sum_bytes: Bytes of gradients in allreduces, as `WeightSharing.bytes` counts them.
         sums: Number of allreduces, one for each 16 MiB of fp32.
-        one_way_bytes: Bytes of gradients to owners, and of weights from them: `MasterComm.bytes`.
-        one_way_messages: Messages of these: `MasterComm.messages`.
+        master_comm_bytes: Bytes of gradients to owners and weights from them: `MasterComm.bytes`.
+        master_comm_messages: Messages of these: `MasterComm.messages`.
     """
 
     sum_bytes: int
     sums: int
-    one_way_bytes: int
-    one_way_messages: int
+    master_comm_bytes: int
+    master_comm_messages: int
 
 
 class Trainer:
@@ -47,7 +47,7 @@ class Trainer:
         stages: This rank's places and modules, by direction, or by round.
         batches: Micro-batches of a replica's step.
         loss_scale: In fp16, the scale that gradients are divided by before the update.
-        one_way: Whether one of two mirrored copies owns the weights, as in GEMS-MASTER.
+        master_comm: Whether one of two mirrored copies owns the weights, as in GEMS-MASTER.
         grouped: Whether torch.distributed sums gradients over members and replicas: NCCL does on
             GPUs. Else MPI does.
 
@@ -55,7 +55,7 @@ class Trainer:
         optimizer: The name of the optimizer.
 
     Raises:
-        ValueError: There is no such optimizer, or ``one_way`` is asked for and nothing is mirrored.
+        ValueError: There is no such optimizer, or ``master_comm`` is asked for without a mirror.
     """
 
     def __init__(
@@ -67,11 +67,11 @@ class Trainer:
         batches: Sequence[MicroBatch],
         loss_scale: LossScale | None = None,
         *,
-        one_way: bool = False,
+        master_comm: bool = False,
         grouped: bool = False,
     ) -> None:
         self._loss_scale, self._skips = loss_scale, False
-        owned = [not one_way or place.direction == OWNER for place, _ in stages]
+        owned = [not master_comm or place.direction == OWNER for place, _ in stages]
         parameters = list(
             chain.from_iterable(stage.parameters() for _, stage in compress(stages, owned))
         )
@@ -83,7 +83,9 @@ class Trainer:
         places = [place for place, _ in stages]
         copies = compress(zip(places, self._gradients, strict=True), owned)
         self._sharings, self._sums = sharings(world, layout, list(copies), grouped=grouped), 0
-        self._one_way = MasterComm(world, layout, stages, self._gradients) if one_way else None
+        self._master_comm = (
+            MasterComm(world, layout, stages, self._gradients) if master_comm else None
+        )
         self._last = {batch.direction: index for index, batch in enumerate(batches)}
         self._statistics = (
             MirroredStatistics(world, layout, stages, len(batches)) if layout.mirrored else None
@@ -103,13 +105,16 @@ class Trainer:
 
     def end_backward(self, direction: int, micro_batch: int) -> None:
         """Note a micro-batch's backward as done; after a mirror's last, send its gradients."""
-        if self._one_way is not None and (direction, micro_batch) == (MIRROR, self._last[MIRROR]):
-            self._one_way.send_gradients()
+        if self._master_comm is not None and (direction, micro_batch) == (
+            MIRROR,
+            self._last[MIRROR],
+        ):
+            self._master_comm.send_gradients()
 
     def sum(self) -> None:
         """Sum gradients, and mirrored statistics, over the ranks."""
-        if self._one_way is not None:
-            self._one_way.add_gradients()
+        if self._master_comm is not None:
+            self._master_comm.add_gradients()
         for sharing in self._sharings:
             sharing.sum()
         self._sums += 1
@@ -126,18 +131,18 @@ class Trainer:
 
     def share(self) -> None:
         """Send updated weights to the copies that own none."""
-        if self._one_way is not None:
-            self._one_way.send_weights()
+        if self._master_comm is not None:
+            self._master_comm.send_weights()
 
     @property
     def traffic(self) -> TrainingTraffic:
         """The traffic of this rank since the start."""
-        one_way = self._one_way
+        master_comm = self._master_comm
         return TrainingTraffic(
             self._sums * sum(sharing.bytes for sharing in self._sharings),
             self._sums * sum(sharing.messages for sharing in self._sharings),
-            0 if one_way is None else one_way.bytes,
-            0 if one_way is None else one_way.messages,
+            0 if master_comm is None else master_comm.bytes,
+            0 if master_comm is None else master_comm.messages,
         )
 
     def end_epoch(self) -> None:
@@ -175,5 +180,5 @@ class Trainer:
         mirrored = () if self._statistics is None else self._statistics.sharings
         for sharing in (*self._sharings, *mirrored):
             sharing.free()
-        if self._one_way is not None:
-            self._one_way.free()
+        if self._master_comm is not None:
+            self._master_comm.free()

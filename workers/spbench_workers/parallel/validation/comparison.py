@@ -80,7 +80,7 @@ def _received(comm: MPI.Intracomm, whole: torch.Tensor, shape: tuple[int, ...]) 
 
 
 def _errors(part: TensorPart, expected: torch.Tensor) -> tuple[float, float, float]:
-    """Return the largest difference, the sum of its squares, and that of what is expected."""
+    """Return the largest difference, the sum of its squares, and that of the expected values."""
     if expected.shape != part.values.shape:
         return math.inf, math.inf, 1.0
     values = part.values.detach().double().cpu()

@@ -219,7 +219,7 @@ def _learn(engine: Engine, images: SyntheticImages) -> Parts:
 def _gradients(engine: Engine) -> dict[Key, TensorPart]:
     return {
         (name,): TensorPart(parameter.grad.clone())
-        # With one_way, direction 0 has only a share of them.
+        # With master_comm, direction 0 has only a share of them.
         for stage in engine.stages[engine.plan.owner :]
         for name, parameter in stage.named_parameters()
         if parameter.grad is not None

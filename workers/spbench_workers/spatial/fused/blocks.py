@@ -157,7 +157,7 @@ def fuse(layers: Sequence[nn.Module], tiling: Tiling, fused_layers: int) -> Fuse
         layers: As `FusedBlock` takes them.
         tiling: The tiles of the input.
         fused_layers: Layers with a window in a block, at most; with 1 each exchanges on its own.
-            A block ends before the next of them: what works pixel by pixel goes with the last.
+            A block ends before the next of them: pixelwise layers go with the last.
 
     Raises:
         TypeError: A layer is none that `FusedBlock` takes.

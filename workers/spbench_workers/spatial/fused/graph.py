@@ -37,7 +37,7 @@ class OperatorStep:
 class OperatorGraph:
     """Operators in the order in which all ranks run them.
 
-    Values are numbered: first the inputs, then what each step makes.
+    Values are numbered: first the inputs, then the outputs of the steps.
 
     Attributes:
         inputs: The tiles of each input.

@@ -11,7 +11,7 @@ from spbench_workers.p2p.memory import memory_of
 from spbench_workers.spatial.transports import Received, Wiring
 
 _UNITS = {2: MPI.UINT16_T, 4: MPI.UINT32_T, 8: MPI.UINT64_T}
-"""A value of so many bytes, as MPI carries it: bit by bit, whatever torch means by it."""
+"""MPI's datatypes for values of so many bytes, carried bit by bit whatever their number format."""
 
 _Layout = tuple[tuple[int, ...], tuple[int, ...], int]
 
