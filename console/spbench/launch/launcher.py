@@ -96,7 +96,7 @@ class Command:
 
 
 class Launcher(Protocol):
-    """One launcher. Each module of this package named in LAUNCHERS has one as ``LAUNCHER``."""
+    """One launcher. Each module of `launchers` has one as ``LAUNCHER``."""
 
     name: str
     libraries: frozenset[str]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from spbench.errors import UsageError
 from spbench.record.runs.folder import RunFolder
 from spbench.record.runs.history import RUNNING, RunSummary, summary_of
 from spbench.report.build import case_parts, settled
@@ -36,6 +37,10 @@ def load_run(folder: RunFolder) -> RecordedRun:
         cases, findings, errors = report.cases, report.run.findings, report.errors
     else:
         state = folder.replay()
+        if state.run is None and folder.report.exists():
+            raise UsageError(
+                f"run {summary.id}: its report is damaged, and {folder.events} is empty"
+            )
         cases, findings, errors = case_parts(state), state.findings, state.errors
         if summary.verdict != RUNNING:
             cases = [settled(case) for case in cases]

@@ -126,7 +126,8 @@ def _wrong_value(path: KeyPath, details: list[ErrorDetails]) -> str:
     choices = [word for d in details for word in _choices(d)]
     if isinstance(value, str):
         hint = did_you_mean(value, choices) if len(choices) > 1 else ""
-    return f"{name} must be {' or '.join(expected)}, not {shown(value)}{hint}"
+    told = "an empty mapping" if value == {} and details[0]["type"] == "too_short" else shown(value)
+    return f"{name} must be {' or '.join(expected)}, not {told}{hint}"
 
 
 def _expected(detail: ErrorDetails) -> str:

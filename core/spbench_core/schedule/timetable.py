@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import pairwise
 from typing import Protocol
 
-from spbench_core.schedule.orders import StageSchedule, Task, interleaved_order, stage_in_flight
+from spbench_core.schedule.orders import (
+    Order,
+    StageSchedule,
+    Task,
+    interleaved_order,
+    stage_in_flight,
+)
 
 
 class Timed(Protocol):
@@ -155,6 +162,11 @@ def rounds_timetable(stages: Sequence[Timed], rounds: int, micro_batches: int) -
     return step.timetable()
 
 
+@lru_cache(maxsize=64)
+def _order(group: int, groups: int, rounds: int, micro_batches: int) -> Order:
+    return interleaved_order(group, groups, rounds, range(micro_batches))
+
+
 class _Step:
     """The state of an interleaved step while it is simulated.
 
@@ -170,10 +182,7 @@ class _Step:
     ) -> None:
         self.groups = groups
         self._stages, self._last = stages, len(stages) - 1
-        self._orders = [
-            interleaved_order(group, groups, rounds, range(micro_batches))
-            for group in range(groups)
-        ]
+        self._orders = [_order(group, groups, rounds, micro_batches) for group in range(groups)]
         self._next, self._free = [0] * groups, [0.0] * groups
         self._links: dict[tuple[int, int], float] = {}
         self._arrived: list[list[float]] = [[] for _ in stages]

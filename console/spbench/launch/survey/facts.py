@@ -116,7 +116,7 @@ def mute(host: str, python: str, why: str) -> HostFacts:
 
 
 def facts_of(host: str, python: str, answer: Mapping[str, Any], clock_s: float | None) -> HostFacts:
-    """Return the facts of a host, from its answer to `host_question.program`.
+    """Return the facts of a host, from its answer to `question.program`.
 
     Args:
         host: Its name in the hostfile.

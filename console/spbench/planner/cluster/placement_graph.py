@@ -2,7 +2,7 @@
 
 A stage goes from what is in use before it to what is in use after it, and a plan is a way from
 the empty cluster. On a large cluster stages have whole multiples of a unit of devices, so that
-there are few ways; `polish` then moves single devices.
+there are few ways; `local_search` then moves single devices.
 """
 
 from __future__ import annotations

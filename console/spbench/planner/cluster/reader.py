@@ -1,4 +1,4 @@
-"""Cluster files as pydantic models, ``spbench.cluster/1``; see `cluster_yaml`."""
+"""Cluster files as pydantic models, ``spbench.cluster/1``; see `yaml_file`."""
 
 from __future__ import annotations
 

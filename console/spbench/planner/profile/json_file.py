@@ -1,6 +1,6 @@
 """The planner's own profiles, ``spbench.profile/1``, in JSON.
 
-`profile_reader.ProfileFile` has the keys; ``spbench schema profile`` prints their schema.
+`json_reader.ProfileFile` has the keys; ``spbench schema profile`` prints their schema.
 
 Times are milliseconds of one device for the whole batch, sizes are bytes.
 """
@@ -40,6 +40,9 @@ def read_profile_json(text: str, file: str, name: str) -> Profile:
         raise ProfileError([Diagnostic(file, 1, 1, told)]) from None
     except _TwiceError as error:
         raise ProfileError([Diagnostic(file, 1, 1, str(error))]) from None
+    if not isinstance(data, dict):
+        told = f"a profile is an object that begins with 'schema': '{SCHEMA}'"
+        raise ProfileError([Diagnostic(file, 1, 1, told)])
     try:
         return ProfileFile.read(data).profile(name)
     except ValidationError as error:

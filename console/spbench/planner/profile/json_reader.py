@@ -1,4 +1,4 @@
-"""Profile files as pydantic models, ``spbench.profile/1``; see `profile_json`."""
+"""Profile files as pydantic models, ``spbench.profile/1``; see `json_file`."""
 
 from __future__ import annotations
 

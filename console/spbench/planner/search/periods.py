@@ -12,7 +12,7 @@ from spbench.planner.search.cost_model import CostModel
 from spbench.planner.search.scoring import Scores
 
 _MOST_ENDS = 64
-"""States before which a stage may end; `polish` then moves the cuts to the others."""
+"""States before which a stage may end; `local_search` then moves the cuts to the others."""
 _MOST_SIZES = 12
 _BOUNDS = 8
 _AGAIN = 3

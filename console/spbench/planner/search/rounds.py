@@ -25,7 +25,7 @@ def interleavings(
     """Return shapes of two rounds and more, and the micro-batch sizes to try them with.
 
     On groups of the best shapes so far, and on groups with as many devices each; cut so that
-    every stage has about its group's share of the work. `polish` then moves the cuts.
+    every stage has about its group's share of the work. `local_search` then moves the cuts.
 
     Args:
         scores: Has the best shapes so far.

@@ -177,9 +177,9 @@ def test_wrong_json_is_told(changes, error):
     ("text", "error"),
     [
         ('{"schema": ', "p.json:1:12: error: this is no JSON"),
-        ("[]", "p.json:1:1: error: the profile begins with 'schema: spbench.profile/1'"),
+        ("[]", "p.json:1:1: error: a profile is an object that begins with 'schema'"),
         ('{"a": 1, "a": 2}', "the key 'a' stands twice"),
-        ("3", "the profile begins with"),
+        ("3", "a profile is an object"),
         ("[" * 100_000, "p.json:1:1: error: this is no profile: its brackets are nested too"),
         ('{"batch_size": %s}' % ("9" * 5000), "batch_size must be a whole number, not inf"),
     ],
@@ -366,7 +366,7 @@ def test_torchgraph_needs_a_batch_size(tmp_path):
 
 @pytest.mark.parametrize(
     ("text", "words"),
-    [("", "is empty"), (" \n", "is empty"), (" null\n", "the profile begins with")],
+    [("", "is empty"), (" \n", "is empty"), (" null\n", "a profile is an object")],
 )
 def test_a_file_with_nothing_in_it_is_no_torchgraph(tmp_path, text, words):
     path = tmp_path / "p.json"
