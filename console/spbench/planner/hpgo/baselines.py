@@ -15,15 +15,8 @@ from collections.abc import Sequence
 
 from spbench.planner.cluster.machines import Cluster
 from spbench.planner.cluster.placement import DeviceGroup
-from spbench.planner.hpgo.costs import (
-    HpgoCandidate,
-    HpgoWork,
-    Wires,
-    step_seconds,
-    wires_of,
-    work_of,
-)
-from spbench.planner.hpgo.straight import straight_pipeline
+from spbench.planner.hpgo.costs import HpgoCandidate, HpgoWork, Wires, step_seconds
+from spbench.planner.hpgo.straight import HpgoProblem, problem_of, straight_pipeline
 from spbench.planner.plans import Baseline
 from spbench.planner.profile.states import States
 from spbench.planner.training import Training
@@ -41,14 +34,12 @@ def baselines(states: States, cluster: Cluster, training: Training) -> tuple[Bas
     Raises:
         PlannerError: The cluster has several kinds of devices or links.
     """
-    work, wires = work_of(states, training), wires_of(cluster)
-    return baselines_of(states, cluster, work, wires, straight_pipeline(work, wires))
+    return baselines_of(states, cluster, problem_of(states, cluster, training))
 
 
-def baselines_of(
-    states: States, cluster: Cluster, work: HpgoWork, wires: Wires, straight: HpgoCandidate | None
-) -> tuple[Baseline, ...]:
-    """Return the same where work, wires and the straight pipeline are known."""
+def baselines_of(states: States, cluster: Cluster, problem: HpgoProblem) -> tuple[Baseline, ...]:
+    """Return the same where HPGO's problem is known."""
+    work, wires, straight = problem
     return (
         *_data_parallel(states, cluster, work, wires),
         _straight(work, wires, straight),

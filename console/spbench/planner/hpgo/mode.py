@@ -5,15 +5,8 @@ from __future__ import annotations
 from spbench.planner.cluster.machines import Cluster
 from spbench.planner.hpgo.baselines import baselines_of
 from spbench.planner.hpgo.candidates import candidates
-from spbench.planner.hpgo.costs import (
-    HpgoCandidate,
-    HpgoWork,
-    Wires,
-    step_seconds,
-    wires_of,
-    work_of,
-)
-from spbench.planner.hpgo.straight import straight_pipeline
+from spbench.planner.hpgo.costs import HpgoCandidate, HpgoWork, Wires, step_seconds
+from spbench.planner.hpgo.straight import problem_of
 from spbench.planner.plans import Plan, PlanStage
 from spbench.planner.profile.antichains import antichain_states
 from spbench.planner.profile.layers import Profile
@@ -39,8 +32,8 @@ def search_hpgo(states: States, cluster: Cluster, training: Training) -> Plan:
     Raises:
         PlannerError: The cluster has several kinds of devices or links.
     """
-    work, wires = work_of(states, training), wires_of(cluster)
-    straight = straight_pipeline(work, wires)
+    problem = problem_of(states, cluster, training)
+    work, wires, straight = problem
     scored = [
         (step_seconds(work, wires, draft), draft) for draft in candidates(work, wires, straight)
     ]
@@ -59,7 +52,7 @@ def search_hpgo(states: States, cluster: Cluster, training: Training) -> Plan:
         step_s=least,
         single_s=work.total,
         stages=_stages(states, work, wires, best),
-        baselines=baselines_of(states, cluster, work, wires, straight),
+        baselines=baselines_of(states, cluster, problem),
     )
 
 

@@ -2,18 +2,39 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from spbench.planner.cluster.machines import Cluster
 from spbench.planner.cluster.placement import DeviceGroup, Placements
 from spbench.planner.hpgo.cells import TableSearch
-from spbench.planner.hpgo.costs import HpgoCandidate, HpgoWork, Wires
+from spbench.planner.hpgo.costs import HpgoCandidate, HpgoWork, Wires, wires_of, work_of
 from spbench.planner.hpgo.table import Table
+from spbench.planner.profile.states import States
+from spbench.planner.training import Training
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
     Indices = NDArray[np.int64]
+
+
+class HpgoProblem(NamedTuple):
+    """The start of HPGO's search: costs of the model and of the links, and a first candidate."""
+
+    work: HpgoWork
+    wires: Wires
+    straight: HpgoCandidate | None
+
+
+def problem_of(states: States, cluster: Cluster, training: Training) -> HpgoProblem:
+    """Return the problem of planning these states on a cluster.
+
+    Raises:
+        PlannerError: The cluster has several kinds of devices or links.
+    """
+    work, wires = work_of(states, training), wires_of(cluster)
+    return HpgoProblem(work, wires, straight_pipeline(work, wires))
 
 
 def straight_pipeline(work: HpgoWork, wires: Wires) -> HpgoCandidate | None:
