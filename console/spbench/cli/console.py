@@ -16,7 +16,7 @@ from spbench.errors import UsageError
 from spbench.launch.choice import NOTHING_CHOSEN, LaunchChoice
 
 if TYPE_CHECKING:
-    from spbench.record.runs.folder import RunFolder
+    pass
 
 LOOPBACK = "127.0.0.1"
 MAX_SPEED = "max"
@@ -25,19 +25,8 @@ ReadonlyOption = Annotated[
 ]
 
 
-class OpenConsole(Protocol):
-    """Opens the console in this terminal, and returns an exit code when it is closed."""
-
-    def __call__(
-        self,
-        *,
-        home: Path,
-        suite: Path | None = None,
-        recorded: RunFolder | None = None,
-        speed: float | None = 1.0,
-        readonly: bool = False,
-        chosen: LaunchChoice = NOTHING_CHOSEN,
-    ) -> int: ...
+OpenConsole = Callable[..., int]
+"""`spbench.tui.start.open_console`, which this room may not import."""
 
 
 class ServeConsole(Protocol):

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from spbench.cli.plan_request import whole_numbers
-from spbench.cli.request import HomeOption, SetOption, launch_options
+from spbench.cli.request import CaseSelection, HomeOption, SetOption, launch_options
 from spbench.errors import SuiteError, UsageError
 from spbench.launch.choice import NOTHING_CHOSEN, LaunchChoice
 
@@ -59,7 +59,7 @@ def profile(
     request = request_from(
         path,
         chosen=chosen,
-        overrides=overrides,
+        selected=CaseSelection(overrides=overrides),
         home=home,
         argv=sys.argv[1:],
     )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -50,6 +51,7 @@ SetOption = Annotated[
     list[str] | None,
     typer.Option("--set", help="key=value: a suite key or a parameter.", metavar="KEY=VALUE"),
 ]
+_CASE_OPTIONS = {"keyword": KeywordOption, "cases": CaseOption, "overrides": SetOption}
 HomeOption = Annotated[
     Path | None, typer.Option("--home", help="Folder of the runs (SPBENCH_HOME, .spbench).")
 ]
@@ -65,23 +67,47 @@ def refuse_folder(option: str, target: str | Path | None) -> None:
         raise UsageError(f"{option} {target}: cannot write to a folder; name a file in it")
 
 
-def launch_options(*left_out: str) -> Callable[[Command], Command]:
-    """Give a command the options of a launch, but for those left out, as its argument ``chosen``.
+@dataclass(frozen=True, slots=True)
+class CaseSelection:
+    """The cases of a suite that are meant, and what is set in them; None is not given."""
 
-    Typer reads the options from the signature: there they stand in the place of ``chosen``.
-    """
+    keyword: str | None = None
+    cases: list[str] | None = None
+    overrides: list[str] | None = None
+
+
+ALL_CASES = CaseSelection()
+
+
+def launch_options(*left_out: str) -> Callable[[Command], Command]:
+    """Give a command the options of a launch, without those left out, as argument ``chosen``."""
     options = {name: kind for name, kind in _LAUNCH_OPTIONS.items() if name not in left_out}
+    return _options_as("chosen", LaunchChoice, options)
+
+
+def case_options(command: Command) -> Command:
+    """Give a command the options that select cases as its argument ``selected``."""
+    return _options_as("selected", CaseSelection, _CASE_OPTIONS)(command)
+
+
+def _options_as(
+    argument: str, value: Callable[..., Any], options: Mapping[str, Any]
+) -> Callable[[Command], Command]:
+    """Give a command options, by the fields of a value, as one argument.
+
+    Typer reads the options from the signature: there they stand in the place of the argument.
+    """
 
     def given_to(command: Command) -> Command:
         @wraps(command)
         def run(**given: Any) -> None:
-            chosen = LaunchChoice(**{name: given.pop(name) for name in options})
-            command(chosen=chosen, **given)
+            fields = {name: given.pop(name) for name in options}
+            command(**given, **{argument: value(**fields)})
 
         signature = inspect.signature(command, eval_str=True)
         kinds: dict[str, inspect.Parameter] = {}
         for name, parameter in signature.parameters.items():
-            if name != "chosen":
+            if name != argument:
                 kinds[name] = parameter
                 continue
             for field, kind in options.items():
@@ -98,9 +124,7 @@ def request_from(
     *,
     chosen: LaunchChoice,
     home: Path | None,
-    overrides: Sequence[str] | None = None,
-    keyword: str | None = None,
-    cases: Sequence[str] | None = None,
+    selected: CaseSelection = ALL_CASES,
     inject: str | None = None,
     budget: float | None = None,
     argv: Sequence[str] = (),
@@ -118,9 +142,9 @@ def request_from(
         home=home_of(home, os.environ),
         environ=dict(os.environ),
         argv=tuple(argv),
-        overrides=tuple(overrides or ()),
-        keyword=keyword,
-        cases=tuple(cases or ()),
+        overrides=tuple(selected.overrides or ()),
+        keyword=selected.keyword,
+        cases=tuple(selected.cases or ()),
         inject=inject,
         chosen=chosen,
         budget=budget,

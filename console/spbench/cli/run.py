@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol, TextIO
 import typer
 
 from spbench.cli.request import (
-    CaseOption,
+    ALL_CASES,
+    CaseSelection,
     HomeOption,
-    KeywordOption,
-    SetOption,
+    case_options,
     launch_options,
     request_from,
 )
@@ -51,12 +51,11 @@ def register(app: typer.Typer) -> None:
 
 
 @launch_options()
+@case_options
 def run(
     suite: Annotated[Path, typer.Argument(help="The suite's YAML file.")],
     chosen: LaunchChoice = NOTHING_CHOSEN,
-    keyword: KeywordOption = None,
-    cases: CaseOption = None,
-    overrides: SetOption = None,
+    selected: CaseSelection = ALL_CASES,
     inject: Annotated[
         str | None,
         typer.Option("--inject", help="Plant a fault: the run must fail.", metavar="FAULT[@CASE]"),
@@ -88,9 +87,7 @@ def run(
         request = request_from(
             suite,
             chosen=chosen,
-            keyword=keyword,
-            cases=cases,
-            overrides=overrides,
+            selected=selected,
             home=home,
             inject=inject,
             budget=None if budget is None else seconds(budget),

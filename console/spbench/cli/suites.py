@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from spbench.cli.request import (
-    CaseOption,
+    ALL_CASES,
+    CaseSelection,
     HomeOption,
-    KeywordOption,
     SetOption,
+    case_options,
     launch_options,
     request_from,
 )
@@ -125,26 +126,17 @@ def _describe(entry: Benchmark) -> None:
 
 
 @launch_options()
+@case_options
 def command_(
     suite: Annotated[Path, typer.Argument(help="The suite's YAML file.")],
     chosen: LaunchChoice = NOTHING_CHOSEN,
-    keyword: KeywordOption = None,
-    cases: CaseOption = None,
-    overrides: SetOption = None,
+    selected: CaseSelection = ALL_CASES,
     home: HomeOption = None,
 ) -> None:
     """Print the launch line of each job exactly as run, and each case's line by hand."""
     from spbench.engine.plan import plan
 
-    request = request_from(
-        suite,
-        chosen=chosen,
-        keyword=keyword,
-        cases=cases,
-        overrides=overrides,
-        home=home,
-    )
-    print_commands(plan(request))
+    print_commands(plan(request_from(suite, chosen=chosen, selected=selected, home=home)))
 
 
 def print_commands(planned: RunPlan) -> None:
