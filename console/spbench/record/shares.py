@@ -3,38 +3,35 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from spbench.record.case_state import CaseState, MetricInfo
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
-    """A metric's part of the whole, 1 being all of it; ``name`` is without its unit."""
-
-    name: str
-    part: float
-
-
-@dataclass(frozen=True, slots=True)
 class Shares:
-    """The parts of one metric in the benchmark's order, over iterations, repeats and ranks."""
+    """The parts of one metric in the benchmark's order, over iterations, repeats and ranks.
+
+    Attributes:
+        whole: The metric.
+        parts: Of each part, by its name without the unit, its share: 1 is all of the whole.
+    """
 
     whole: str
-    parts: tuple[Share, ...]
+    parts: Mapping[str, float]
 
     @property
     def rest(self) -> float:
         """The share that none of the parts accounts for."""
-        return max(0.0, 1.0 - sum(share.part for share in self.parts))
+        return max(0.0, 1.0 - sum(self.parts.values()))
 
     @property
     def words(self) -> str:
         """Return ``forward 38 %, backward 41 %, rest 21 %``; what took no time is left out."""
-        told = [share for share in self.parts if share.part > 0]
-        told += [Share("rest", self.rest)] if round(100 * self.rest) else []
-        return ", ".join(f"{share.name} {percent(share.part)}" for share in told)
+        told = {name: part for name, part in self.parts.items() if part > 0}
+        told |= {"rest": self.rest} if round(100 * self.rest) else {}
+        return ", ".join(f"{name} {percent(part)}" for name, part in told.items())
 
     @property
     def title(self) -> str:
@@ -78,7 +75,7 @@ def shares_of(case: CaseState, whole: str, rank: int | None = None) -> Shares | 
     if not total > 0 or not all(map(math.isfinite, (total, *sums))):
         return None
     told = zip(infos, sums, strict=True)
-    return Shares(whole, tuple(Share(label(info), value / total) for info, value in told))
+    return Shares(whole, {label(info): value / total for info, value in told})
 
 
 def _values(case: CaseState, metric: str, rank: int, repeat: int) -> Sequence[float]:

@@ -58,6 +58,6 @@ def _own(case: CaseState, of: Shares, rank: int) -> Shares | None:
 
 def _bars(whole: Shares, rows: list[Row]) -> StackedBars:
     bars = StackedBars()
-    told = [Bar(label, [share.part for share in of.parts]) for label, of in rows if of is not None]
-    bars.update([share.name for share in whole.parts], told)
+    told = [Bar(label, [*of.parts.values()]) for label, of in rows if of is not None]
+    bars.update([*whole.parts], told)
     return bars
