@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import ClassVar
 
 from textual.app import ComposeResult
-from textual.binding import Binding
 from textual.screen import Screen
 from textual.widgets import Footer
 from textual.worker import WorkerError
@@ -18,13 +17,6 @@ from textual.worker import WorkerError
 from spbench.tui.context import ConsoleContext
 from spbench.tui.dialogs import Confirm
 from spbench.tui.tab_bar import Tab, TabBar, run_status
-
-
-def key(
-    id: str, keys: str, action: str, title: str, tooltip: str, *, show: bool = False
-) -> Binding:
-    """Return a binding whose ``id`` is the page's name, a dot and the action's name."""
-    return Binding(keys, action, title, show=show, id=id, tooltip=tooltip)
 
 
 class Page(Screen[None]):

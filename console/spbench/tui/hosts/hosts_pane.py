@@ -6,18 +6,19 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
-from textual.containers import Vertical
+from textual.binding import BindingType
 from textual.content import Content
 from textual.widgets import Input, Static
 
 from spbench.launch.survey.facts import HostFacts
+from spbench.launch.survey.survey import HostFacts
+from spbench.tui.filter_pane import FilterPane, leave_filter_key
 from spbench.tui.hosts.host_rows import COLUMNS, HostRows
 from spbench.tui.hosts.sources import HostSource
 from spbench.tui.widgets.line_table import LineTable
 
 
-class HostsPane(Vertical):
+class HostsPane(FilterPane):
     """A table of hosts that fills as they answer.
 
     Args:
@@ -29,37 +30,19 @@ class HostsPane(Vertical):
 The hosts in the order in which ranks fill them, and what each has said of itself: ✓ ok, ! with a
 note, ✗ with something missing or out of reach, · not asked yet. d asks all of them over ssh, enter
 the one under the cursor, escape stops asking. What was found, and what mends it, stands below."""
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding(
-            "escape",
-            "leave_filter",
-            "No filter",
-            show=False,
-            id="hosts.no-filter",
-            tooltip="Show all hosts again",
-        ),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [leave_filter_key("hosts", "hosts")]
     DEFAULT_CSS = """
-    HostsPane { border-subtitle-color: $text-muted; }
-    HostsPane Input { display: none; }
-    HostsPane Input.open { display: block; }
     HostsPane #source-error { height: 1fr; color: $text-error; display: none; }
     """
 
     def __init__(self, facts: Mapping[str, HostFacts], asking: set[str]) -> None:
-        super().__init__(classes="pane")
-        self.border_title = "Hosts"
+        super().__init__("Hosts")
         self._rows = HostRows(facts, asking)
 
     def compose(self) -> ComposeResult:
         yield Input(placeholder="words that a host's row must have", id="filter", compact=True)
         yield Static("", id="source-error", markup=False)
         yield LineTable(COLUMNS, self._rows, id="hosts", empty="no hosts")
-
-    @property
-    def table(self) -> LineTable:
-        """The table of the hosts."""
-        return self.query_one(LineTable)
 
     @property
     def host(self) -> str | None:
@@ -81,31 +64,10 @@ the one under the cursor, escape stops asking. What was found, and what mends it
         self.border_subtitle = Content(words)
         self.table.update_rows()
 
-    def open_filter(self) -> None:
-        """Let the reader write a filter."""
-        line = self.query_one(Input)
-        line.add_class("open")
-        # Not `focus`, which waits: keys that came with this one are for the line already.
-        self.screen.set_focus(line)
-
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Leave the key to the page where there is no filter."""
         return action != "leave_filter" or self.query_one(Input).has_class("open")
 
-    def action_leave_filter(self) -> None:
-        """Show all hosts again, and go back to them."""
-        line = self.query_one(Input)
-        line.clear()
-        line.remove_class("open")
-        self.table.focus()
-
-    def on_input_changed(self, event: Input.Changed) -> None:
-        """Select as the filter is written."""
-        event.stop()
-        self.table.filter = event.value
-
-    def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Go back to the hosts; an empty filter goes away."""
-        event.stop()
-        event.input.set_class(bool(event.value.strip()), "open")
-        self.table.focus()
+    def show_filtered(self, text: str) -> None:
+        """Show the hosts whose rows have these words."""
+        self.table.filter = text

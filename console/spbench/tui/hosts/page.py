@@ -23,7 +23,8 @@ from spbench.tui.hosts.findings_pane import FindingsPane
 from spbench.tui.hosts.hosts_pane import HostsPane
 from spbench.tui.hosts.links_pane import LinksPane
 from spbench.tui.hosts.sources import COLUMNS, HostSource, SourceRows, read_sources
-from spbench.tui.page import Page, key
+from spbench.tui.page import Page
+from spbench.tui.widgets.keys import key
 from spbench.tui.widgets.line_table import LineTable
 
 LOOK = 5.0
@@ -66,8 +67,6 @@ the links that were measured last."""
         ),
         key("hosts.stop", "escape", "stop", "Stop", "Stop asking hosts"),
     ]
-    # not DEFAULT_CSS: the console's own rule gives lines of text a border
-    CSS = "HostsPane Input, HostsPane Input:focus { border: none; height: 1; padding: 0; }"
     DEFAULT_CSS = """
     HostsPage #body {
         height: 1fr; grid-size: 2 2; grid-columns: 1fr 2fr; grid-rows: 2fr 3fr;

@@ -21,11 +21,12 @@ from spbench.record.runs.folder import write_whole
 from spbench.tui.chooser import Chooser
 from spbench.tui.context import ConsoleContext
 from spbench.tui.dialogs import AskLine
-from spbench.tui.page import Page, key
+from spbench.tui.page import Page
 from spbench.tui.plan.choosing import clusters, profiles
 from spbench.tui.plan.form import CLUSTER, PROFILE, PlanForm
 from spbench.tui.plan.mode_switch import ModeSwitch
 from spbench.tui.plan.sheet import NOTHING, Sheet
+from spbench.tui.widgets.keys import key
 
 if TYPE_CHECKING:
     from spbench.tui.feed import Feed

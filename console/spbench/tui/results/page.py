@@ -18,7 +18,7 @@ from spbench.record.runs.history import RUNNING, RunSummary
 from spbench.report.compare import RunComparison
 from spbench.report.recorded import RecordedRun
 from spbench.tui.context import ConsoleContext
-from spbench.tui.page import Page, key
+from spbench.tui.page import Page
 from spbench.tui.results.case_screen import CaseScreen
 from spbench.tui.results.counting import Counting
 from spbench.tui.results.export_dialog import ExportDialog
@@ -28,6 +28,7 @@ from spbench.tui.results.library import Library, run_before
 from spbench.tui.results.runs_pane import RunsPane
 from spbench.tui.results.views import View, ViewTab
 from spbench.tui.results.views_pane import ViewsPane
+from spbench.tui.widgets.keys import key
 from spbench.tui.widgets.line_table import LineTable
 
 LOOK = 2.0
@@ -71,8 +72,6 @@ metric over a swept parameter."""
         key("results.attach", "a", "attach", "Attach", "Watch a run that still goes on"),
         key("results.copy", "y", "copy", "Copy id", "Copy the run's id"),
     ]
-    # not DEFAULT_CSS: the console's own rule gives lines of text a border
-    CSS = "RunsPane Input, RunsPane Input:focus { border: none; height: 1; padding: 0; }"
     DEFAULT_CSS = """
     ResultsPage #body { height: 1fr; layout: horizontal; }
     ResultsPage.-narrow #body { layout: vertical; }

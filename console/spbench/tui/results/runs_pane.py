@@ -7,18 +7,18 @@ from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
-from textual.containers import Vertical
+from textual.binding import BindingType
 from textual.message import Message
 from textual.widgets import Input, Static
 
 from spbench.errors import UsageError
 from spbench.record.runs.history import RunSummary, select_runs
+from spbench.tui.filter_pane import FilterPane, leave_filter_key
 from spbench.tui.results.run_rows import COLUMNS, RunRows
 from spbench.tui.widgets.line_table import LineTable
 
 
-class RunsPane(Vertical):
+class RunsPane(FilterPane):
     """The table of the runs that match the filter.
 
     Args:
@@ -31,20 +31,9 @@ The recorded runs, the newest first; … marks those that still go on.
 A filter's words stand in the id, the suite, the verdict or the host. suite:halo and host:node
 look there alone, verdict:failed is that verdict, since:2026-11-01 takes runs from that day on.
 Space marks a run as a; the one under the cursor, b, is compared with it."""
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding(
-            "escape",
-            "leave_filter",
-            "No filter",
-            show=False,
-            id="results.no-filter",
-            tooltip="Show all runs again",
-        ),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [leave_filter_key("results", "runs")]
     DEFAULT_CSS = """
-    RunsPane { width: 36%; min-width: 44; height: 1fr; border-subtitle-color: $text-muted; }
-    RunsPane Input { display: none; }
-    RunsPane Input.open { display: block; }
+    RunsPane { width: 36%; min-width: 44; height: 1fr; }
     RunsPane #message { display: none; height: auto; color: $text-muted; }
     RunsPane #message.told { display: block; }
     RunsPane #message.wrong { color: $text-error; }
@@ -54,8 +43,7 @@ Space marks a run as a; the one under the cursor, b, is compared with it."""
         """The filter shows other runs."""
 
     def __init__(self, passed: Callable[[str], str], where: str) -> None:
-        super().__init__(classes="pane")
-        self.border_title = "Runs"
+        super().__init__("Runs")
         self._where = where
         self._rows = RunRows(passed)
         self._all: Sequence[RunSummary] = ()
@@ -66,11 +54,6 @@ Space marks a run as a; the one under the cursor, b, is compared with it."""
         yield Input(placeholder="words, suite:, verdict:, host:, since:", id="filter", compact=True)
         yield Static("", id="message", markup=False)
         yield LineTable(COLUMNS, self._rows, id="runs", empty="no runs here")
-
-    @property
-    def table(self) -> LineTable:
-        """The table of the runs."""
-        return self.query_one(LineTable)
 
     @property
     def marked(self) -> str | None:
@@ -90,37 +73,16 @@ Space marks a run as a; the one under the cursor, b, is compared with it."""
     def show_runs(self, runs: Sequence[RunSummary]) -> None:
         """Take the runs as they are now, the newest first."""
         self._all = runs
-        self._select()
+        self._select(self.query_one(Input).value)
 
-    def open_filter(self) -> None:
-        """Let the reader write a filter."""
-        line = self.query_one(Input)
-        line.add_class("open")
-        # Not `focus`, which waits: keys that came with this one are for the line already.
-        self.screen.set_focus(line)
-
-    def action_leave_filter(self) -> None:
-        """Show all runs again, and go back to them."""
-        line = self.query_one(Input)
-        line.clear()
-        line.remove_class("open")
-        self.table.focus()
-
-    def on_input_changed(self, event: Input.Changed) -> None:
-        """Select as the filter is written."""
-        event.stop()
-        self._select()
+    def show_filtered(self, text: str) -> None:
+        """Show the runs that fit, and say so."""
+        self._select(text)
         self.post_message(self.Changed())
 
-    def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Go back to the runs; an empty filter goes away."""
-        event.stop()
-        event.input.set_class(bool(event.value.strip()), "open")
-        self.table.focus()
-
-    def _select(self) -> None:
+    def _select(self, text: str) -> None:
         """Show the runs that fit; a filter that is wrong is told, and the last that fit stays."""
-        text, wrong = self.query_one(Input).value, ""
+        wrong = ""
         try:
             self.shown = select_runs(self._all, text)
             self._filter = text if self.shown else self._filter

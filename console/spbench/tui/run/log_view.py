@@ -8,19 +8,16 @@ from itertools import islice
 from typing import ClassVar
 
 from rich.segment import Segment
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.strip import Strip
 from textual.widget import Widget
 
 from spbench.tui.feed import Feed, LogLine
 from spbench.tui.widgets.component_styles import ComponentStyles
 from spbench.tui.widgets.fitting import fit, wrap
+from spbench.tui.widgets.keys import key
 
 _LEVELS = {"error": "failed", "warning": "slow", "where": "muted"}
-
-
-def _key(keys: str, action: str, name: str, id: str, tooltip: str) -> Binding:
-    return Binding(keys, action, name, show=False, id=f"log.{id}", tooltip=tooltip)
 
 
 class LogView(Widget, can_focus=True):
@@ -35,11 +32,11 @@ What the ranks have said: those of the chosen rank, or of all (Escape in the tab
 Up, down, page up and page down scroll; End goes back to the newest lines and stays there."""
     ALLOW_SELECT: ClassVar[bool] = False
     BINDINGS: ClassVar[list[BindingType]] = [
-        _key("up,k", "scroll_lines(1)", "Older", "up", "Older lines"),
-        _key("down,j", "scroll_lines(-1)", "Newer", "down", "Newer lines"),
-        _key("pageup", "scroll_pages(1)", "Page up", "page-up", "A page of older lines"),
-        _key("pagedown", "scroll_pages(-1)", "Page down", "page-down", "A page of newer lines"),
-        _key("end,G", "newest", "Newest", "end", "The newest lines, from now on"),
+        key("log.up", "up,k", "scroll_lines(1)", "Older", "Older lines"),
+        key("log.down", "down,j", "scroll_lines(-1)", "Newer", "Newer lines"),
+        key("log.page-up", "pageup", "scroll_pages(1)", "Page up", "A page of older lines"),
+        key("log.page-down", "pagedown", "scroll_pages(-1)", "Page down", "A page of newer lines"),
+        key("log.end", "end,G", "newest", "Newest", "The newest lines, from now on"),
     ]
     COMPONENT_CLASSES: ClassVar[set[str]] = {
         f"log--{word}" for word in ("muted", "failed", "slow", "rank")

@@ -16,7 +16,7 @@ from spbench.errors import SpbenchError
 from spbench.record.runs.folder import RunFolder
 from spbench.tui.context import ConsoleContext
 from spbench.tui.feed import Feed, ReplaySource
-from spbench.tui.page import Page, key
+from spbench.tui.page import Page
 from spbench.tui.run import replaying
 from spbench.tui.run.body import Body
 from spbench.tui.run.details import case_details, rank_details
@@ -24,6 +24,7 @@ from spbench.tui.run.headline import Headline
 from spbench.tui.run.pane import Pane
 from spbench.tui.run.presenter import RunPresenter
 from spbench.tui.run.selection import RunSelection
+from spbench.tui.widgets.keys import key
 from spbench.tui.widgets.line_table import LineTable
 from spbench.tui.widgets.rank_strip import RankStrip
 

@@ -18,7 +18,7 @@ from spbench.suites.case import Case
 from spbench.suites.inject import faults_of
 from spbench.tui.chooser import Choice, Chooser
 from spbench.tui.dialogs import AskLine
-from spbench.tui.page import Page, key
+from spbench.tui.page import Page
 from spbench.tui.suites.cases_pane import CasesPane
 from spbench.tui.suites.command import CommandPane
 from spbench.tui.suites.composing import CaseComposer
@@ -26,6 +26,7 @@ from spbench.tui.suites.document import SuiteDocument, new_document, open_docume
 from spbench.tui.suites.problems import counted
 from spbench.tui.suites.text_pane import TextPane
 from spbench.tui.suites.tree import SuiteTree
+from spbench.tui.widgets.keys import key
 from spbench_core.catalog import COMMON_FAULTS
 
 _SIZES: list[tuple[int, str]] | None = [(0, "-narrow"), (100, "-normal"), (160, "-wide")]

@@ -12,7 +12,7 @@ from rich.cells import cell_len
 from rich.style import Style
 from rich.text import Text
 from textual import work
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.widgets import Tree
 from textual.widgets.tree import TreeNode
 
@@ -20,6 +20,7 @@ from spbench.record.number_formatting import GLYPHS
 from spbench.record.runs.folder import FileStamp, file_stamp
 from spbench.tui.suites.files import Checked, check_file, same_file, suite_files
 from spbench.tui.suites.problems import counted
+from spbench.tui.widgets.keys import key
 
 
 class SuiteTree(Tree[Path]):
@@ -29,8 +30,8 @@ class SuiteTree(Tree[Path]):
 The suites below this folder and beside the one that is open. Enter opens one; ✗ tells of errors.
 """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("j", "cursor_down", "Down", show=False, id="files.down", tooltip="The file below"),
-        Binding("k", "cursor_up", "Up", show=False, id="files.up", tooltip="The file above"),
+        key("files.down", "j", "cursor_down", "Down", "The file below"),
+        key("files.up", "k", "cursor_up", "Up", "The file above"),
     ]
     COMPONENT_CLASSES: ClassVar[set[str]] = {
         f"suite-tree--{word}" for word in ("folder", "cases", "errors")

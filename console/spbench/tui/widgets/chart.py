@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar
 
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.events import Click
 from textual.geometry import Offset, Size
 from textual.strip import Strip
@@ -16,6 +16,7 @@ from spbench.record.number_formatting import clean
 from spbench.tui.widgets.component_styles import ComponentStyles, merged
 from spbench.tui.widgets.dots import Piece
 from spbench.tui.widgets.fitting import fit
+from spbench.tui.widgets.keys import key
 
 SERIES = 6
 """Series that have a colour of their own; further ones begin again."""
@@ -46,13 +47,11 @@ class Chart(Widget, can_focus=True):
     """Whether escape takes the cursor away."""
     ALLOW_SELECT: ClassVar[bool] = False
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("left", "step(-1)", "Left", show=False, id="chart.left", tooltip="To the left"),
-        Binding("right", "step(1)", "Right", show=False, id="chart.right", tooltip="To the right"),
-        Binding("home", "edge(0)", "First", show=False, id="chart.first", tooltip="To the first"),
-        Binding("end", "edge(-1)", "Last", show=False, id="chart.last", tooltip="To the last"),
-        Binding(
-            "escape", "let_go", "All", show=False, id="chart.all", tooltip="All in words again"
-        ),
+        key("chart.left", "left", "step(-1)", "Left", "To the left"),
+        key("chart.right", "right", "step(1)", "Right", "To the right"),
+        key("chart.first", "home", "edge(0)", "First", "To the first"),
+        key("chart.last", "end", "edge(-1)", "Last", "To the last"),
+        key("chart.all", "escape", "let_go", "All", "All in words again"),
     ]
     COMPONENT_CLASSES: ClassVar[set[str]] = {f"chart--{word}" for word in _WORDS}
     DEFAULT_CSS = """

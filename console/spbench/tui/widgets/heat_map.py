@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.events import MouseScrollDown, MouseScrollUp
 from textual.geometry import Offset
 
@@ -16,6 +16,7 @@ from spbench.record.number_formatting import number
 from spbench.tui.widgets.chart import Chart
 from spbench.tui.widgets.dots import Piece
 from spbench.tui.widgets.fitting import cells, fit, phrases
+from spbench.tui.widgets.keys import key
 from spbench.tui.widgets.scale import amount, finite
 from spbench.tui.widgets.steps import mark, usual
 
@@ -48,8 +49,8 @@ class HeatMap(Chart):
     )
     HEIGHT: ClassVar[int] = 12
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up", "row(-1)", "Up", show=False, id="map.up", tooltip="The row above"),
-        Binding("down", "row(1)", "Down", show=False, id="map.down", tooltip="The row below"),
+        key("map.up", "up", "row(-1)", "Up", "The row above"),
+        key("map.down", "down", "row(1)", "Down", "The row below"),
     ]
 
     _rows: Sequence[str] = ()

@@ -6,12 +6,13 @@ from collections.abc import Hashable, Sequence
 from time import monotonic
 from typing import ClassVar
 
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.events import Click
 from textual.geometry import Offset
 from textual.message import Message
 from textual.reactive import reactive
 
+from spbench.tui.widgets.keys import key
 from spbench.tui.widgets.table_columns import Column, FrozenRows, Rows
 from spbench.tui.widgets.table_lines import fixed_cells
 from spbench.tui.widgets.table_order import Order
@@ -22,10 +23,6 @@ _WORDS = (
     *("passed", "failed", "error", "timeout", "cancelled", "skipped", "running", "waiting"),
 )
 """The words a cell's style may be of."""
-
-
-def _key(keys: str, action: str, name: str, id: str, tooltip: str) -> Binding:
-    return Binding(keys, action, name, show=False, id=f"table.{id}", tooltip=tooltip)
 
 
 class LineTable(TableView, can_focus=True):
@@ -51,18 +48,24 @@ s sorts by the next column, S turns the order round; a click on a heading does b
 « and » tell of columns out of view: left and right scroll, w shows all or those that fit."""
     ALLOW_SELECT: ClassVar[bool] = False
     BINDINGS: ClassVar[list[BindingType]] = [
-        _key("up,k", "move(-1)", "Up", "up", "The row above"),
-        _key("down,j", "move(1)", "Down", "down", "The row below"),
-        _key("pageup", "page(-1)", "Page up", "page-up", "As many rows up as are in view"),
-        _key("pagedown", "page(1)", "Page down", "page-down", "As many rows down as are in view"),
-        _key("home,g", "first", "First", "first", "The first row"),
-        _key("end,G", "last", "Last", "last", "The last row"),
-        _key("left", "sideways(-1)", "Left", "left", "The columns to the left"),
-        _key("right", "sideways(1)", "Right", "right", "The columns to the right"),
-        _key("enter", "choose", "Open", "open", "Open the row"),
-        _key("s", "sort", "Sort", "sort", "Sort by the next column"),
-        _key("S", "reverse", "Reverse", "reverse", "Turn the order round"),
-        _key("w", "wide", "All columns", "wide", "All columns, or those that fit"),
+        key("table.up", "up,k", "move(-1)", "Up", "The row above"),
+        key("table.down", "down,j", "move(1)", "Down", "The row below"),
+        key("table.page-up", "pageup", "page(-1)", "Page up", "As many rows up as are in view"),
+        key(
+            "table.page-down",
+            "pagedown",
+            "page(1)",
+            "Page down",
+            "As many rows down as are in view",
+        ),
+        key("table.first", "home,g", "first", "First", "The first row"),
+        key("table.last", "end,G", "last", "Last", "The last row"),
+        key("table.left", "left", "sideways(-1)", "Left", "The columns to the left"),
+        key("table.right", "right", "sideways(1)", "Right", "The columns to the right"),
+        key("table.open", "enter", "choose", "Open", "Open the row"),
+        key("table.sort", "s", "sort", "Sort", "Sort by the next column"),
+        key("table.reverse", "S", "reverse", "Reverse", "Turn the order round"),
+        key("table.wide", "w", "wide", "All columns", "All columns, or those that fit"),
     ]
     COMPONENT_CLASSES: ClassVar[set[str]] = {f"line-table--{word}" for word in _WORDS}
     DEFAULT_CSS = """

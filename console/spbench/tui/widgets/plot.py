@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.geometry import Offset
 
 from spbench.record.number_formatting import number
@@ -14,6 +14,7 @@ from spbench.tui.widgets.axes import below, beside, label_width
 from spbench.tui.widgets.chart import SERIES, Chart
 from spbench.tui.widgets.dots import Dots, Piece
 from spbench.tui.widgets.fitting import phrases
+from spbench.tui.widgets.keys import key
 from spbench.tui.widgets.scale import Scale, finite, scale_of, tick_words
 
 _GLYPHS, _ASCII = "●▲■◆○△", "ox+#%@"
@@ -57,8 +58,8 @@ class Plot(Chart):
     )
     HEIGHT: ClassVar[int] = 14
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up", "series(-1)", "Up", show=False, id="plot.up", tooltip="The series before"),
-        Binding("down", "series(1)", "Down", show=False, id="plot.down", tooltip="The next series"),
+        key("plot.up", "up", "series(-1)", "Up", "The series before"),
+        key("plot.down", "down", "series(1)", "Down", "The next series"),
     ]
 
     _series: Sequence[PlotSeries] = ()

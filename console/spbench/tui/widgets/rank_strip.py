@@ -6,7 +6,7 @@ from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.events import MouseMove
 from textual.geometry import Offset
 from textual.message import Message
@@ -15,6 +15,7 @@ from spbench.record.findings import NOTABLE_RANK
 from spbench.tui.widgets.chart import Chart
 from spbench.tui.widgets.dots import Piece
 from spbench.tui.widgets.fitting import phrases
+from spbench.tui.widgets.keys import key
 from spbench.tui.widgets.scale import finite
 from spbench.tui.widgets.steps import mark, usual
 
@@ -60,9 +61,9 @@ class RankStrip(Chart):
     HEIGHT: ClassVar[int] = 2
     LETS_GO: ClassVar[bool] = False
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up", "line(-1)", "Up", show=False, id="ranks.up", tooltip="The line above"),
-        Binding("down", "line(1)", "Down", show=False, id="ranks.down", tooltip="The line below"),
-        Binding("enter", "choose", "Choose", show=False, id="ranks.choose", tooltip="This rank"),
+        key("ranks.up", "up", "line(-1)", "Up", "The line above"),
+        key("ranks.down", "down", "line(1)", "Down", "The line below"),
+        key("ranks.choose", "enter", "choose", "Choose", "This rank"),
     ]
 
     class Chosen(Message):
