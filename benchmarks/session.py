@@ -33,15 +33,7 @@ SLICE_METHODS = ("vertical", "horizontal", "square")
 HALO_LENGTHS = (1, 2, 3, 4)
 CHANNELS = (1, 3)
 
-SUITE = """\
-schema: spbench.suite/1
-name: session
-cases:
-  - name: exchange
-    benchmark: halo.exchange
-    params: {{image_size: 64, num_spatial_parts: 4, iterations: 5}}
-    matrix: {{slice_method: {methods}, halo_len: {lengths}, in_channels: {channels}}}
-"""
+PARAMS = {"image_size": 64, "num_spatial_parts": 4, "iterations": 5}
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,11 +112,15 @@ class Bench:
     def _suite(
         self, name: str, methods: Sequence[str], lengths: Sequence[int], channels: Sequence[int]
     ) -> Path:
-        text = SUITE.format(
-            methods=json.dumps(methods), lengths=json.dumps(lengths), channels=json.dumps(channels)
-        )
+        matrix = {"slice_method": methods, "halo_len": lengths, "in_channels": channels}
+        case = {"name": "exchange", "benchmark": "halo.exchange", "params": PARAMS}
+        suite = {
+            "schema": "spbench.suite/1",
+            "name": "session",
+            "cases": [case | {"matrix": matrix}],
+        }
         path = self._folder / f"{name}.yaml"
-        path.write_text(text)
+        path.write_text(json.dumps(suite))
         return path
 
 

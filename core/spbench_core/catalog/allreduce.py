@@ -195,7 +195,6 @@ BENCHMARKS = (
     Benchmark(
         name="allreduce.sweep",
         summary="collectives over sizes, by the MPI and by algorithms of our own, against a model",
-        module="spbench_workers.allreduce.sweep",
         params=_PARAMS,
         metrics=(
             TIME_MS,

@@ -75,7 +75,6 @@ class Benchmark:
 
     Attributes:
         name: ``family.kind``.
-        module: The worker module whose ``run(context)`` runs it.
         measures: The cause that a slow result points to: a rank's own speed, a link, or the whole
             job.
         resolve: Fills in derived parameters and refuses contradictions with a ParamError.
@@ -87,11 +86,11 @@ class Benchmark:
             reference scripts'.
         place: Says where a rank stands, ``{"tile": ...}``, for the views.
         faults: Faults that ``--inject`` may plant in it, beside those that every benchmark has.
+        runs_in: The module below ``spbench_workers`` that runs it, if not that of its name.
     """
 
     name: str
     summary: str
-    module: str
     params: tuple[Param, ...]
     metrics: tuple[Metric, ...]
     checks: tuple[str, ...]
@@ -103,11 +102,17 @@ class Benchmark:
     choose_checks: Callable[[tuple[str, ...], Params], tuple[str, ...]] = _all_of
     own_lines: bool = False
     place: Callable[[Params, int], dict[str, Any]] = _no_tile
+    runs_in: str | None = None
     aliases: Mapping[str, str] = field(init=False)
 
     def __post_init__(self) -> None:
         names = {alias: param.name for param in self.params for alias in param.aliases}
         object.__setattr__(self, "aliases", names)
+
+    @property
+    def module(self) -> str:
+        """The worker module whose ``run(context)`` runs it."""
+        return f"spbench_workers.{self.runs_in or self.name}"
 
     def param(self, name: str) -> Param | None:
         """Return the parameter of that name or alias, None where there is none."""

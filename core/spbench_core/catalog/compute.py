@@ -45,7 +45,6 @@ BENCHMARKS = (
     _of_one_rank(
         name="compute.gemm",
         summary="each rank multiplies two square matrices, all at once",
-        module="spbench_workers.compute.gemm",
         params=(
             Param("n", "int", 512, "rows and columns of the matrices", minimum=1, maximum=65536),
             *_LOOP,
@@ -55,7 +54,6 @@ BENCHMARKS = (
     _of_one_rank(
         name="compute.conv",
         summary="each rank convolves images of its own, all at once",
-        module="spbench_workers.compute.conv",
         params=(
             Param("image_size", "pair", 128, "pixels of one image, N or HxW"),
             Param("batch_size", "int", 1, "images at once", minimum=1),

@@ -84,7 +84,6 @@ BENCHMARKS = (
     _over_tiles(
         name="halo.exchange",
         summary="each tile of an image gets its neighbours' borders",
-        module="spbench_workers.halo.exchange",
         params=(
             *TILES,
             replace(HALO_LEN, default=1, help="pixels of halo on each side"),
@@ -100,7 +99,6 @@ BENCHMARKS = (
     _over_tiles(
         name="halo.compute",
         summary="a convolution over tiles: halo exchange and compute, overlapped or not",
-        module="spbench_workers.halo.compute",
         params=(
             *TILES,
             _OUT_CHANNELS,
@@ -127,7 +125,6 @@ BENCHMARKS = (
     _over_tiles(
         name="halo.fused",
         summary="several convolutions that share one wide exchange, against one exchange each",
-        module="spbench_workers.halo.fused",
         params=(
             *TILES,
             replace(_OUT_CHANNELS, default=16, help="channels of all layers' results"),

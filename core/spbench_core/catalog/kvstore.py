@@ -235,7 +235,6 @@ BENCHMARKS = (
     Benchmark(
         name="kvstore.push_pull",
         summary="a network's gradients are pushed to a store and pulled from it",
-        module="spbench_workers.kvstore.push_pull",
         params=_PARAMS,
         metrics=_METRICS,
         checks=("result", "identical", "protocol"),

@@ -32,7 +32,6 @@ BENCHMARKS = (
     Benchmark(
         name="link.pingpong",
         summary="latency and bandwidth between pairs of ranks, over message sizes",
-        module="spbench_workers.link.pingpong",
         measures="link",
         params=(
             Param(

@@ -50,7 +50,6 @@ BENCHMARKS = (
     Benchmark(
         name="memory.copy",
         summary="each rank copies a buffer within its memory, or to or from a GPU's, all at once",
-        module="spbench_workers.memory.copy",
         measures="rank",
         params=(
             Param("size", "bytes", 64 << 20, "bytes of one copy", minimum=8, maximum=16 << 30),

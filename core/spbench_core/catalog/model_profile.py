@@ -72,7 +72,7 @@ BENCHMARKS = (
     Benchmark(
         name="model.profile",
         summary="a model's layers one by one: time, memory, parameters; what plans are made from",
-        module="spbench_workers.profile.benchmark",
+        runs_in="profile.benchmark",
         measures="rank",
         params=(
             Param("model", "text", "resnet", "resnet, amoebanet, or module:callable of your own"),

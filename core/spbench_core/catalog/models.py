@@ -284,7 +284,7 @@ BENCHMARKS = tuple(
     Benchmark(
         name=f"model.{name}",
         summary=f"{title} over many ranks: stages, tiles, mirrored pipelines, replicas",
-        module="spbench_workers.parallel.benchmark",
+        runs_in="parallel.benchmark",
         params=(*COMMON, *own),
         metrics=_METRICS,
         checks=_CHECKS,

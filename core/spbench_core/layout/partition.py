@@ -98,10 +98,6 @@ class Transfers:
         """Return the pieces that a rank sends to others, in the order of the receivers."""
         return self._pieces(rank, lambda peer: self._piece(rank, peer))
 
-    def kept_by(self, rank: int) -> Box:
-        """Return the pixels that a rank needs and has."""
-        return self._piece(rank, rank)
-
     def _pieces(self, rank: int, box_of: Callable[[int], Box]) -> tuple[Piece, ...]:
         pieces = (Piece(peer, box_of(peer)) for peer in range(self.owned.size) if peer != rank)
         return tuple(piece for piece in pieces if not piece.box.empty)

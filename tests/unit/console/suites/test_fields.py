@@ -32,7 +32,7 @@ SIDE = Param("side", "float", 0.5, "length of a side", minimum=0.25)
 MADE_UP = Benchmark(
     name="made.up",
     summary="a benchmark of a later issue",
-    module="nowhere",
+    runs_in="nowhere",
     params=(
         Param("flavour", "choice", None, "how it tastes", choices=("sweet", "sour")),
         Param("depth", "int", 3, "how deep it goes", minimum=1, maximum=9),

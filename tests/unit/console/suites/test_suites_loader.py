@@ -237,7 +237,7 @@ def aliased(monkeypatch):
 
     entry = BENCHMARKS["memory.copy"]
     params = tuple(replace(p, aliases=("bytes",)) if p.name == "size" else p for p in entry.params)
-    fields = ("name", "summary", "module", "metrics", "checks")
+    fields = ("name", "summary", "runs_in", "metrics", "checks")
     given = {name: getattr(entry, name) for name in fields}
     monkeypatch.setitem(BENCHMARKS, "memory.copy", type(entry)(params=params, **given))
 

@@ -197,7 +197,8 @@ def test_one_exchange_gives_a_rank_all_that_it_does_not_own(graph):
     for number, table in enumerate(graph_transfers(graph)):
         for rank in range(table.owned.size):
             wanted = coordinates(boxes_of(graph, rank)[number])
-            parts = [table.kept_by(rank), *(piece.box for piece in table.received_by(rank))]
+            kept = table.needed[rank].intersect(table.owned.tile(rank))
+            parts = [kept, *(piece.box for piece in table.received_by(rank))]
             assert wanted == set().union(*map(coordinates, parts))
             assert len(wanted) == sum(len(coordinates(part)) for part in parts)
 
