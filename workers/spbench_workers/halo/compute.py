@@ -30,8 +30,7 @@ from spbench_workers.halo.operator_checks import (
     OperatorCase,
     Tolerance,
     Tolerances,
-    planted_gather,
-    tile_of,
+    tile_and_gather,
     tiling_of,
 )
 from spbench_workers.halo.report import give_choice
@@ -90,8 +89,7 @@ def _make(context: Context) -> tuple[TiledConvolution, OperatorCase]:
     batch = params["batch_size"]
     image = _image(context, "image", batch, channels[0], tiling, spread)
     gradient = _image(context, "gradient", batch, channels[1], module.output, spread)
-    tile = tile_of(context, image, tiling, dtype, place)
-    gather = planted_gather(context, module.tiled.gathers, tile)
+    tile, gather = tile_and_gather(context, image, tiling, module.tiled.gathers, dtype, place)
     case = OperatorCase(
         context=context,
         tiled=module,

@@ -20,8 +20,7 @@ from spbench_workers.halo.operator_checks import (
     OperatorCase,
     Tolerance,
     Tolerances,
-    planted_gather,
-    tile_of,
+    tile_and_gather,
     tiling_of,
 )
 from spbench_workers.halo.report import give_choice
@@ -90,8 +89,7 @@ def _make(context: Context) -> tuple[FusedSequential, OperatorCase]:
     convs, plain = _layers(context, channels, tiling, place, dtype)
     fused = fuse(convs, tiling, params["fused_layers"])
     image = _image(context, "image", channels[0], tiling)
-    tile = tile_of(context, image, tiling, dtype, place)
-    gather = planted_gather(context, fused.blocks[0].gathers, tile)
+    tile, gather = tile_and_gather(context, image, tiling, fused.blocks[0].gathers, dtype, place)
     case = OperatorCase(
         context=context,
         tiled=fused,

@@ -59,10 +59,15 @@ def tiling_of(context: Context) -> Tiling:
     )
 
 
-def tile_of(
-    context: Context, image: Image, tiling: Tiling, dtype: torch.dtype, device: torch.device
-) -> torch.Tensor:
-    """Return this rank's tile of an image, in the memory format of the case."""
+def tile_and_gather(
+    context: Context,
+    image: Image,
+    tiling: Tiling,
+    gathers: GatherCache,
+    dtype: torch.dtype,
+    device: torch.device,
+) -> tuple[torch.Tensor, Gather]:
+    """Return this rank's tile of an image, and its gather with the fault that is asked for."""
     last = context.params["channels_last"]
     tile = torch.empty(
         (image.batch, image.channels, *tiling.tile.shape),
@@ -70,15 +75,11 @@ def tile_of(
         device=device,
         memory_format=torch.channels_last if last else torch.contiguous_format,
     )
-    return tile.copy_(image.box(tiling.tile, 0, dtype))
-
-
-def planted_gather(context: Context, gathers: GatherCache, tile: torch.Tensor) -> Gather:
-    """Return the gather for tiles like this one, with the fault that is asked for."""
+    tile.copy_(image.box(tiling.tile, 0, dtype))
     gather = gathers.of(tile)
     plant_in_halo(context, gather.forward)
     plant_in_gradient(context, gather.backward)
-    return gather
+    return tile, gather
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,6 @@ import numpy.typing as npt
 
 Array = npt.NDArray[np.float32]
 Code = npt.NDArray[np.uint8]
-Bools = npt.NDArray[np.bool_]
 
 THRESHOLD = 0.5
 """MXNet's default."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Literal, get_args
+from typing import Literal
 
 import torch
 from mpi4py import MPI
@@ -22,7 +22,6 @@ from spbench_workers.p2p import torch_group
 from spbench_workers.p2p.memory import memory_of
 
 Path = Literal["pinned", "pointers", "nccl"]
-PATHS: tuple[Path, ...] = get_args(Path)
 
 
 class DevicePair(ABC):

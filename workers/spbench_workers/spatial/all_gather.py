@@ -14,26 +14,6 @@ from spbench_workers.spatial.operator import WholeImageOperator
 from spbench_workers.spatial.tiling import Tiling
 
 
-class AllGather(WholeImageOperator):
-    """All-gather of an image whose tiles are on different ranks.
-
-    Input is this rank's tile, ``batch x channels x rows x cols``; output is the image,
-    ``batch x channels x height x width``, the same on every rank, in whose memory it must fit.
-    All ranks must call forward in the same order.
-
-    As after `SpatialGlobalAvgPool2d`, the layers that follow are computed alike on every rank, and
-    so is their gradient: backward each rank takes that of its own tile, and nothing is sent.
-
-    Args:
-        tiling: The tiles of the input.
-    """
-
-    def of_whole(self, tile: torch.Tensor) -> torch.Tensor:
-        """Return the image."""
-        image: torch.Tensor = _AllGather.apply(tile, self.tiling)
-        return image
-
-
 class _AllGather(Function):
     @staticmethod
     def forward(ctx: Any, tile: torch.Tensor, tiling: Tiling) -> torch.Tensor:
@@ -50,3 +30,20 @@ class _AllGather(Function):
     def backward(ctx: Any, gradient: torch.Tensor) -> Any:
         tiling: Tiling = ctx.tiling
         return view(gradient, tiling.partition.image, tiling.tile), None
+
+
+class AllGather(WholeImageOperator):
+    """All-gather of an image whose tiles are on different ranks.
+
+    Input is this rank's tile, ``batch x channels x rows x cols``; output is the image,
+    ``batch x channels x height x width``, the same on every rank, in whose memory it must fit.
+    All ranks must call forward in the same order.
+
+    As after `SpatialGlobalAvgPool2d`, the layers that follow are computed alike on every rank, and
+    so is their gradient: backward each rank takes that of its own tile, and nothing is sent.
+
+    Args:
+        tiling: The tiles of the input.
+    """
+
+    function = _AllGather

@@ -13,6 +13,23 @@ from spbench_workers.spatial.operator import WholeImageOperator
 from spbench_workers.spatial.tiling import Tiling
 
 
+class _Mean(Function):
+    @staticmethod
+    def forward(ctx: Any, tile: torch.Tensor, tiling: Tiling) -> torch.Tensor:
+        ctx.shape, ctx.area = tile.shape, tiling.partition.height * tiling.partition.width
+        # Numbers of 16 bits are added in fp32: their sums have more digits than they hold.
+        wide = torch.promote_types(tile.dtype, torch.float32)
+        total = tile.sum((2, 3), keepdim=True, dtype=wide)
+        sum_over(tiling.comm, total)
+        mean: torch.Tensor = total / ctx.area
+        return mean.to(tile.dtype)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: torch.Tensor) -> Any:
+        return (gradient / ctx.area).expand(ctx.shape), None
+
+
 class SpatialGlobalAvgPool2d(WholeImageOperator):
     """`torch.nn.AdaptiveAvgPool2d(1)` of an image whose tiles are on different ranks.
 
@@ -29,24 +46,4 @@ class SpatialGlobalAvgPool2d(WholeImageOperator):
         tiling: The tiles of the input.
     """
 
-    def of_whole(self, tile: torch.Tensor) -> torch.Tensor:
-        """Return the mean over the whole image."""
-        mean: torch.Tensor = _Mean.apply(tile, self.tiling)
-        return mean
-
-
-class _Mean(Function):
-    @staticmethod
-    def forward(ctx: Any, tile: torch.Tensor, tiling: Tiling) -> torch.Tensor:
-        ctx.shape, ctx.area = tile.shape, tiling.partition.height * tiling.partition.width
-        # Numbers of 16 bits are added in fp32: their sums have more digits than they hold.
-        wide = torch.promote_types(tile.dtype, torch.float32)
-        total = tile.sum((2, 3), keepdim=True, dtype=wide)
-        sum_over(tiling.comm, total)
-        mean: torch.Tensor = total / ctx.area
-        return mean.to(tile.dtype)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, gradient: torch.Tensor) -> Any:
-        return (gradient / ctx.area).expand(ctx.shape), None
+    function = _Mean

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import nn
@@ -107,12 +106,17 @@ class TiledWindow:
         return _join(self.split.outputs, boxes, [*inner, *outer])
 
 
-class WholeImageOperator(nn.Module, ABC):
+class WholeImageOperator(nn.Module):
     """An operator over tiles whose output is the same on every rank.
 
     Args:
         tiling: The tiles of the input.
+
+    Attributes:
+        function: What it computes, and its gradient, of a tile and the tiling.
     """
+
+    function: ClassVar[type[Function]]
 
     def __init__(self, *, tiling: Tiling) -> None:
         super().__init__()
@@ -125,11 +129,8 @@ class WholeImageOperator(nn.Module, ABC):
             ValueError: The tile has not the shape that the tiling says.
         """
         check_tile(self.tiling, tile)
-        return self.of_whole(tile)
-
-    @abstractmethod
-    def of_whole(self, tile: torch.Tensor) -> torch.Tensor:
-        """Return the output of the tile of this rank and those of all others."""
+        output: torch.Tensor = self.function.apply(tile, self.tiling)
+        return output
 
 
 def check_tile(tiling: Tiling, tile: torch.Tensor) -> None:

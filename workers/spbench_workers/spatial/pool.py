@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from typing import Any
 
 import torch
@@ -16,12 +17,34 @@ from spbench_workers.spatial.operator import TiledWindow
 from spbench_workers.spatial.tiling import Tiling
 
 
-class SpatialMaxPool2d(nn.MaxPool2d):
-    """`torch.nn.MaxPool2d` of an image whose tiles are on different ranks.
+class TiledPool(nn.Module, ABC):
+    """A pooling over tiles.
 
     Input and output are this rank's tiles, ``batch x channels x rows x cols``; together the outputs
     are what the pooling of the whole image gives. All ranks must call forward, and backward, in the
     same order.
+
+    Attributes:
+        tiled: What gathers the halos.
+    """
+
+    tiled: TiledWindow
+
+    def forward(self, tile: torch.Tensor) -> torch.Tensor:
+        """Return this rank's tile of the output."""
+        return self.tiled.run(tile, self.local, tile.shape[1], ())
+
+    @abstractmethod
+    def local(self, pixels: torch.Tensor, padding: tuple[int, int], outputs: Box) -> torch.Tensor:
+        """Pool pixels that are all there."""
+
+    def free(self) -> None:
+        """Give all buffers and requests back. All ranks must call it."""
+        self.tiled.gathers.free()
+
+
+class SpatialMaxPool2d(TiledPool, nn.MaxPool2d):
+    """`torch.nn.MaxPool2d` of an image whose tiles are on different ranks; see `TiledPool`.
 
     Args:
         kernel_size: Rows and columns.
@@ -56,14 +79,6 @@ class SpatialMaxPool2d(nn.MaxPool2d):
         _refuse_empty_windows(self.window, tiling)
         self.output = self.tiled.output
 
-    def forward(self, tile: torch.Tensor) -> torch.Tensor:
-        """Return this rank's tile of the output."""
-        return self.tiled.run(tile, self.local, tile.shape[1], ())
-
-    def free(self) -> None:
-        """Free all buffers and requests. All ranks must call it."""
-        self.tiled.gathers.free()
-
     def local(
         self, pixels: torch.Tensor, padding: tuple[int, int], outputs: Box | None = None
     ) -> torch.Tensor:
@@ -71,12 +86,8 @@ class SpatialMaxPool2d(nn.MaxPool2d):
         return functional.max_pool2d(pixels, self.kernel_size, self.stride, padding, self.dilation)
 
 
-class SpatialAvgPool2d(nn.AvgPool2d):
-    """`torch.nn.AvgPool2d` of an image whose tiles are on different ranks.
-
-    Input and output are this rank's tiles, ``batch x channels x rows x cols``; together the outputs
-    are what the pooling of the whole image gives. All ranks must call forward, and backward, in the
-    same order.
+class SpatialAvgPool2d(TiledPool, nn.AvgPool2d):
+    """`torch.nn.AvgPool2d` of an image whose tiles are on different ranks; see `TiledPool`.
 
     Args:
         kernel_size: Rows and columns.
@@ -109,14 +120,6 @@ class SpatialAvgPool2d(nn.AvgPool2d):
         self.tiled = TiledWindow(tiling, self.window, self.fill)
         self.output = self.tiled.output
         self._factors: dict[Any, torch.Tensor | None] = {}
-
-    def forward(self, tile: torch.Tensor) -> torch.Tensor:
-        """Return this rank's tile of the output."""
-        return self.tiled.run(tile, self.local, tile.shape[1], ())
-
-    def free(self) -> None:
-        """Free all buffers and requests. All ranks must call it."""
-        self.tiled.gathers.free()
 
     def local(self, pixels: torch.Tensor, padding: tuple[int, int], outputs: Box) -> torch.Tensor:
         """Pool pixels that have their halos.

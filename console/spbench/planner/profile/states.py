@@ -47,11 +47,6 @@ class States:
     def __len__(self) -> int:
         return len(self.names)
 
-    @property
-    def is_chain(self) -> bool:
-        """Whether each state can follow all that stand before it."""
-        return all(mask == (1 << at) - 1 for at, mask in enumerate(self.ancestors))
-
     def layers(self, start: int, end: int) -> list[int]:
         """Return the layers of a stage from state ``start`` up to ``end``, which is left out."""
         before = self.downsets[start - 1] if start else 0

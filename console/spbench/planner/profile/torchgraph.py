@@ -15,7 +15,7 @@ import re
 from dataclasses import dataclass, field
 
 from spbench.errors import Diagnostic, did_you_mean
-from spbench.planner.errors import PlannerError, ProfileError
+from spbench.planner.errors import ProfileError
 from spbench.planner.profile.graph import Edge, find_cycle
 from spbench.planner.profile.layers import LayerProfile, Profile, cycle_text, wrong_number
 
@@ -42,25 +42,6 @@ def read_torchgraph(text: str, file: str, name: str, batch_size: int) -> Profile
             draft.read(number, line)
     draft.check_whole()
     return Profile(name, batch_size, tuple(draft.layers), tuple(draft.edges))
-
-
-def write_torchgraph(profile: Profile) -> str:
-    """Return a profile as torchgraph text; what the format has no place for is left out.
-
-    Raises:
-        PlannerError: The name of a layer cannot stand in it.
-    """
-    lines = []
-    for layer in profile.layers:
-        if not _NAME.fullmatch(layer.name):
-            raise PlannerError(f"torchgraph text cannot hold a layer called {layer.name!r}")
-        description = " ".join(layer.description.split("\n")).replace(" -- ", " - ").strip()
-        description = description or layer.name
-        numbers = ", ".join(f"{key}={getattr(layer, ours)!r}" for key, ours in _FIELDS.items())
-        lines.append(f"{layer.name} -- {description} -- {numbers}")
-    names = [layer.name for layer in profile.layers]
-    lines += [f"\t{names[source]} -- {names[target]}" for source, target in profile.edges]
-    return "\n".join(lines) + "\n"
 
 
 @dataclass(slots=True)

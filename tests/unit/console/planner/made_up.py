@@ -48,3 +48,21 @@ def diamond():
     """``a`` feeds ``b`` and ``c``, both feed ``d``; outputs of 1, 2, 4 and 8 bytes."""
     layers = tuple(layer(name, activation=float(1 << at)) for at, name in enumerate("abcd"))
     return Profile("diamond", 1, layers, ((0, 1), (0, 2), (1, 3), (2, 3)))
+
+
+def write_torchgraph(profile):
+    """A profile as torchgraph text; what the format has no place for is left out."""
+    lines = []
+    for one in profile.layers:
+        description = " ".join(one.description.split("\n")).replace(" -- ", " - ").strip()
+        numbers = {
+            "forward_compute_time": one.forward_ms,
+            "backward_compute_time": one.backward_ms,
+            "activation_size": one.activation_bytes,
+            "parameter_size": one.parameter_bytes,
+        }
+        told = ", ".join(f"{key}={value!r}" for key, value in numbers.items())
+        lines.append(f"{one.name} -- {description or one.name} -- {told}")
+    names = [one.name for one in profile.layers]
+    lines += [f"\t{names[source]} -- {names[target]}" for source, target in profile.edges]
+    return "\n".join(lines) + "\n"

@@ -7,7 +7,7 @@ import os
 from dataclasses import replace
 
 import pytest
-from made_up import chain
+from made_up import chain, write_torchgraph
 
 from spbench.errors import UsageError
 from spbench.planner import worker_process
@@ -18,7 +18,6 @@ from spbench.planner.near_files import completed, near_files
 from spbench.planner.planning import plan
 from spbench.planner.profile.files import load_profile
 from spbench.planner.profile.json_file import write_profile_json
-from spbench.planner.profile.torchgraph import write_torchgraph
 from spbench.planner.request import PlanRequest, request_of
 from spbench.planner.simulation.stage_memory import StageMemory, wholes
 from spbench.planner.worker_process import planned_apart

@@ -91,7 +91,11 @@ def test_a_cluster_of_mixed_kinds_is_read():
         ("{v100: 2}", "{v100: 70000}", "machines[0].devices.v100 must be at most 65536"),
         ("{v100: 2}", "{v100: 2.5}", "machines[0].devices.v100 must be a whole number, not 2.5"),
         ("{v100: 2}", "8", 'devices must be a mapping, not 8 (such as {"v100": 8})'),
-        ("{v100: 2}", "{}", "devices must be a mapping with at least one item, not an empty mapping"),
+        (
+            "{v100: 2}",
+            "{}",
+            "devices must be a mapping with at least one item, not an empty mapping",
+        ),
         (
             "count: 2",
             "count: 0",

@@ -7,14 +7,14 @@ import jsonschema
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from made_up import SHARED, chain, diamond, layer
+from made_up import SHARED, chain, diamond, layer, write_torchgraph
 
 from spbench.planner.errors import PlannerError, ProfileError
 from spbench.planner.profile.files import load_profile
 from spbench.planner.profile.json_file import read_profile_json, write_profile_json
 from spbench.planner.profile.json_reader import ProfileFile
 from spbench.planner.profile.layers import PER_BATCH, BatchMeasurement, LayerProfile, Profile
-from spbench.planner.profile.torchgraph import read_torchgraph, write_torchgraph
+from spbench.planner.profile.torchgraph import read_torchgraph
 from spbench.suites.settings import json_schema
 
 NODE = (

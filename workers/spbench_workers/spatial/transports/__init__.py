@@ -104,6 +104,29 @@ class Received:
             piece.fill_(float("nan"))
 
 
+class HostRequests(Received):
+    """Persistent requests of MPI on memory of the host: its subclasses make and start them."""
+
+    memory_path = None
+    _all: list[MPI.Prequest]
+
+    def progress(self) -> None:
+        """Let MPI move data."""
+        MPI.Request.Testall(self._all)
+
+    def wait(self) -> None:
+        """Wait for all requests."""
+        MPI.Request.Waitall(self._all)
+
+    def release(self) -> None:
+        """Nothing arrives before the next `start`."""
+
+    def free(self) -> None:
+        """Give the requests back."""
+        for request in self._all:
+            request.Free()
+
+
 class Transport(Protocol):
     """A transport of the pieces of a wiring."""
 

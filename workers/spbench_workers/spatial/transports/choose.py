@@ -63,12 +63,6 @@ def refusals(wiring: Wiring) -> dict[str, str]:
     return reasons
 
 
-def applicable(wiring: Wiring) -> list[str]:
-    """Return the transports that can carry a wiring. All ranks get the same answer."""
-    refused = refusals(wiring)
-    return [name for name in TRANSPORTS if name not in refused]
-
-
 def open_transport(name: str, wiring: Wiring) -> tuple[str, Transport, dict[str, float]]:
     """Make a transport; ``auto`` makes all that apply, times them and keeps the fastest.
 

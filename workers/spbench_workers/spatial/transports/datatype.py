@@ -8,7 +8,7 @@ import torch
 from mpi4py import MPI
 
 from spbench_workers.p2p.memory import memory_of
-from spbench_workers.spatial.transports import Received, Wiring
+from spbench_workers.spatial.transports import HostRequests, Wiring
 
 _UNITS = {2: MPI.UINT16_T, 4: MPI.UINT32_T, 8: MPI.UINT64_T}
 """MPI's datatypes for values of so many bytes, carried bit by bit whatever their number format."""
@@ -16,10 +16,8 @@ _UNITS = {2: MPI.UINT16_T, 4: MPI.UINT32_T, 8: MPI.UINT64_T}
 _Layout = tuple[tuple[int, ...], tuple[int, ...], int]
 
 
-class DatatypeTransport(Received):
+class DatatypeTransport(HostRequests):
     """Persistent requests without any packing of ours."""
-
-    memory_path = None
 
     def __init__(self, wiring: Wiring) -> None:
         self._wiring = wiring
@@ -48,18 +46,8 @@ class DatatypeTransport(Received):
     def start(self) -> None:
         MPI.Prequest.Startall(self._all)
 
-    def progress(self) -> None:
-        MPI.Request.Testall(self._all)
-
-    def wait(self) -> None:
-        MPI.Request.Waitall(self._all)
-
-    def release(self) -> None:
-        """Do nothing: nothing arrives before the next `start`."""
-
     def free(self) -> None:
-        for request in self._all:
-            request.Free()
+        super().free()
         for datatype in self._types.values():
             datatype.Free()
 

@@ -8,16 +8,14 @@ import torch
 from mpi4py import MPI
 
 from spbench_workers.p2p.memory import memory_of
-from spbench_workers.spatial.transports import Received, Wiring
+from spbench_workers.spatial.transports import HostRequests, Wiring
 
 
-class PackedTransport(Received):
+class PackedTransport(HostRequests):
     """Sends from, and receives into, dense buffers of the host.
 
     A view that is dense already is sent, or received into, as it lies.
     """
-
-    memory_path = None
 
     def __init__(self, wiring: Wiring) -> None:
         self._wiring = wiring
@@ -60,16 +58,3 @@ class PackedTransport(Received):
             if pack is not None:
                 pack[0].copy_(pack[1])
             request.Start()
-
-    def progress(self) -> None:
-        MPI.Request.Testall(self._all)
-
-    def wait(self) -> None:
-        MPI.Request.Waitall(self._all)
-
-    def release(self) -> None:
-        """Do nothing: nothing arrives before the next `start`."""
-
-    def free(self) -> None:
-        for request in self._all:
-            request.Free()
