@@ -5,9 +5,7 @@ from itertools import combinations
 
 import pytest
 import torch
-from recorded import choice_of, context_of, said
 from torch import nn
-from torch.nn import functional
 
 from spbench_core.layout.partition import Partition
 from spbench_core.layout.tiles import Box, Grid
@@ -19,6 +17,7 @@ from spbench_workers.halo.reference import Reference, reach_of
 from spbench_workers.halo.sampling import Sampling, operations, sampling_of
 from spbench_workers.spatial.pixels import WholeImage
 from standins.late_device import install
+from unit.recorded import choice_of, context_of, said
 
 install()
 
@@ -200,7 +199,7 @@ def test_nothing_is_said_of_a_small_tile_of_which_all_is_compared(name):
 
 @pytest.mark.parametrize("seed", range(20))
 def test_a_wrong_value_at_the_border_is_always_found(seed, monkeypatch):
-    convolve = functional.conv2d
+    convolve = torch.conv2d
 
     def convolve_wrongly(images, *args):
         result = convolve(images, *args)
@@ -209,13 +208,13 @@ def test_a_wrong_value_at_the_border_is_always_found(seed, monkeypatch):
             result[0, 0, row, col] += 1
         return result
 
-    monkeypatch.setattr(functional, "conv2d", convolve_wrongly)
+    monkeypatch.setattr(torch, "conv2d", convolve_wrongly)
     assert failed(ran("halo.compute", monkeypatch, seed=seed)) == {"conv"}
 
 
 @pytest.mark.parametrize("axis", ["row", "col"])
 def test_a_wrong_row_or_column_anywhere_is_found(axis, monkeypatch):
-    convolve = functional.conv2d
+    convolve = torch.conv2d
 
     def convolve_wrongly(images, *args):
         result = convolve(images, *args)
@@ -223,7 +222,7 @@ def test_a_wrong_row_or_column_anywhere_is_found(axis, monkeypatch):
             (result[0, 0, 21] if axis == "row" else result[0, 0, :, 23]).add_(1)
         return result
 
-    monkeypatch.setattr(functional, "conv2d", convolve_wrongly)
+    monkeypatch.setattr(torch, "conv2d", convolve_wrongly)
     assert "conv" in failed(ran("halo.compute", monkeypatch))
 
 
@@ -238,7 +237,7 @@ ANY_NUMBER = ("fraction", "halo.fused")
 )
 def test_what_no_rounding_explains_is_found_anywhere_in_a_tile(wrong, name, seed, monkeypatch):
     """In the middle of a tile, in no box that is compared."""
-    convolve = functional.conv2d
+    convolve = torch.conv2d
 
     def convolve_wrongly(images, *args):
         result = convolve(images, *args)
@@ -249,7 +248,7 @@ def test_what_no_rounding_explains_is_found_anywhere_in_a_tile(wrong, name, seed
 
     monkeypatch.setattr(sampling, "BOXES", 0)
     monkeypatch.setattr(fused, "_difference", lambda *_: Mismatch())
-    monkeypatch.setattr(functional, "conv2d", convolve_wrongly)
+    monkeypatch.setattr(torch, "conv2d", convolve_wrongly)
     assert "conv" in failed(ran(name, monkeypatch, seed=seed, image_size="80x90"))
 
 
