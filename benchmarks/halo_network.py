@@ -19,7 +19,7 @@ from typing import Any
 
 from benchmarks.goals import Figure, table
 
-sys.path[:0] = [str(Path(__file__).parents[1] / "tests" / "cluster")]
+sys.path[:0] = [str(Path(__file__).parents[1] / "tests")]
 
 LEAST_OVERLAP = 0.9
 BURST = "16kb"
@@ -39,7 +39,7 @@ NAMES = ("overlap", "exchange_ms", "pack_ms", "wait_ms", "compute_ms", "time_ms"
 
 
 def main() -> None:
-    from hosts import started_hosts
+    from cluster.hosts import started_hosts
 
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rates", default="100mbit", help="rates of the hosts' links")

@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from hosts import NetHosts
+    from cluster.hosts import NetHosts
 
 REPOSITORY = Path(__file__).parents[1]
-sys.path[:0] = [str(REPOSITORY / "tests" / "cluster")]
+sys.path[:0] = [str(REPOSITORY / "tests")]
 
 DEMO = REPOSITORY / "console" / "spbench" / "demo"
 HOSTS, SLOTS, SLOW = 4, 2, 2
@@ -60,7 +60,7 @@ cases:
 
 
 def main() -> None:
-    from hosts import started_hosts
+    from cluster.hosts import started_hosts
 
     with (
         tempfile.TemporaryDirectory(prefix="sp") as name,

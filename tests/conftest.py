@@ -9,12 +9,12 @@ import sys
 from collections.abc import Generator, Iterator
 from functools import cache
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import settings
 
+from places import ROOT
 from running import kill_leftovers
 
 # How long an example takes says nothing of what is tested, and much of what else the cores do.
@@ -66,7 +66,7 @@ def sharing(nodeid: str) -> str:
 
 @cache
 def _text(path: str) -> str:
-    return (Path(__file__).parents[1] / path).read_text()
+    return (ROOT / path).read_text()
 
 
 @pytest.hookimpl(wrapper=True)

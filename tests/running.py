@@ -16,13 +16,13 @@ import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
+from places import PROGRAMS, ROOT, TESTS
 from spbench.engine.processes import members
 
-REPOSITORY = Path(__file__).parent.parent
 SPBENCH = str(Path(sys.executable).parent / "spbench")
 
 
@@ -101,7 +101,7 @@ class Running:
         words = (*words, "--headless", "--json", str(self.report_path), "--home", str(home))
         self.process = subprocess.Popen(
             [SPBENCH, "run", *words],
-            cwd=REPOSITORY,
+            cwd=ROOT,
             env=os.environ | (env or {}),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -127,8 +127,30 @@ class Running:
             time.sleep(0.05)
         raise AssertionError(f"no {kind} event with {fields} in {limit} s")
 
+    def timing(self) -> Self:
+        """Wait until the ranks measure."""
+        self.wait_for("progress", phase="timing")
+        return self
+
     def pid_of(self, rank: int) -> int:
         return int(self.wait_for("ready", rank=rank)["pid"])
+
+    def killed(self, rank: int, where: str) -> Ended:
+        """Kill a rank of ``long.yaml``: it is named, and the case after it runs."""
+        os.kill(self.timing().pid_of(rank), signal.SIGKILL)
+        ended = self.end()
+        assert ended.code == 4, ended.stdout + ended.stderr
+        assert ended.statuses == {"long": "error", "after": "passed"}
+        assert f"rank {rank} on {where}" in ended.case("long")["reason"]
+        assert "signal 9" in ended.case("long")["reason"]
+        return ended
+
+    def cancelled(self) -> Ended:
+        """Wait for the end of a run of ``long.yaml`` that somebody has interrupted."""
+        ended = self.end()
+        assert ended.code == 130, ended.stdout + ended.stderr
+        assert ended.statuses == {"long": "cancelled", "after": "cancelled"}
+        return ended
 
     def interrupt(self, number: signal.Signals = signal.SIGINT) -> None:
         self.process.send_signal(number)
@@ -153,7 +175,7 @@ class OnTerminal(Running):
         with self._errors.open("wb") as errors:
             self.process = subprocess.Popen(
                 [SPBENCH, "run", *words],
-                cwd=REPOSITORY,
+                cwd=ROOT,
                 env={**os.environ, "CI": "", "TERM": "xterm"},
                 stdin=slave,
                 stdout=slave,
@@ -192,6 +214,11 @@ def run(*words: str, home: Path, env: dict[str, str] | None = None, limit: float
     return Running(*words, home=home, env=env).end(limit)
 
 
+def python_path() -> str:
+    """Return what lets a program import what tests share."""
+    return f"{TESTS}{os.pathsep}{os.environ.get('PYTHONPATH', '')}".rstrip(os.pathsep)
+
+
 def on_ranks(
     ranks: int, *program: str, seconds: float = 280, **env: str
 ) -> subprocess.CompletedProcess[str]:
@@ -203,6 +230,7 @@ def on_ranks(
     as_root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     # As the console starts ranks of this host.
     defaults = {"OMPI_MCA_osc": "^ucx", "OMPI_MCA_btl": "^ofi,openib,uct", "OMP_NUM_THREADS": "1"}
+    defaults["PYTHONPATH"] = python_path()
     return subprocess.run(
         [mpirun, "--oversubscribe", "-n", str(ranks), sys.executable, "-m", "mpi4py", *program],
         env=os.environ | as_root | defaults | env,
@@ -211,3 +239,19 @@ def on_ranks(
         timeout=seconds,
         check=False,
     )
+
+
+def answers_of(
+    ranks: int, program: str, folder: Path, cases: Any = None, *, seconds: float = 280
+) -> Any:
+    """Run one of the programs on ranks; return what it writes, of these cases where it has any."""
+    wanted, said = folder / "cases.json", folder / "results.json"
+    files = [str(said)]
+    if cases is not None:
+        wanted.write_text(json.dumps(cases))
+        files = [str(wanted), str(said)]
+    # Ranks are more than cores here: those that wait for a message give way.
+    yielding = {"OMPI_MCA_mpi_yield_when_idle": "1"}
+    ended = on_ranks(ranks, str(PROGRAMS / program), *files, seconds=seconds, **yielding)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    return json.loads(said.read_text())

@@ -15,11 +15,12 @@ from pathlib import Path
 
 import pytest
 
+from places import DOCS, ROOT, STANDINS
+
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(180)]
 
-REPOSITORY = Path(__file__).parent.parent
-AT_THE_TOP = [REPOSITORY / "README.md", REPOSITORY / "CONTRIBUTING.md"]
-PAGES = sorted([*AT_THE_TOP, *(REPOSITORY / "docs").rglob("*.md")])
+AT_THE_TOP = [ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+PAGES = sorted([*AT_THE_TOP, *DOCS.rglob("*.md")])
 BIN = Path(sys.executable).parent
 
 
@@ -36,7 +37,7 @@ def commands() -> dict[str, str]:
 @cache
 def environment() -> dict[str, str]:
     """The venv first; then the stand-ins, since some pages speak of launchers not installed."""
-    path = f"{BIN}:{os.environ['PATH']}:{REPOSITORY / 'tests' / 'standins'}"
+    path = f"{BIN}:{os.environ['PATH']}:{STANDINS}"
     as_root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     return os.environ | as_root | {"PATH": path}
 
@@ -69,7 +70,7 @@ def test_command_of_the_docs_runs(command: str, page: str, tmp_path: Path, home:
     line = shlex.join(words).replace("out.json", str(tmp_path / "out.json"))
     done = subprocess.run(
         ["bash", "-c", line],
-        cwd=REPOSITORY,
+        cwd=ROOT,
         env=environment() | {"SPBENCH_HOME": str(home)},
         stdin=subprocess.DEVNULL,
         capture_output=True,
@@ -111,7 +112,7 @@ def test_commands_that_measure_for_minutes_say_what_they_measure() -> None:
     for line in measuring:
         words = [*shlex.split(line), "--help"]
         done = subprocess.run(
-            words, cwd=REPOSITORY, env=environment(), capture_output=True, text=True, check=True
+            words, cwd=ROOT, env=environment(), capture_output=True, text=True, check=True
         )
         assert "usage" in done.stdout
 

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from apart import write_apart
-from hosts import NetHosts, started_hosts
-from slurm import Slurm, private_slurm, running_slurm
-from unfit import UnfitError
 
 import running
+from cluster.apart import write_apart
+from cluster.hosts import NetHosts, started_hosts
+from cluster.slurm import Slurm, private_slurm, running_slurm
+from cluster.unfit import UnfitError
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from unfit import UnfitError
+from cluster.unfit import UnfitError
 
 _PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
 DAEMONS = ("munged", "slurmctld", "slurmd")

@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from hosts import NetHosts
 
+from cluster.hosts import NetHosts
 from running import SPBENCH
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(60)]

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import os
-import signal
 import socket
 from pathlib import Path
 
 import pytest
-from hosts import NetHosts
 
-from running import REPOSITORY, Running
+from cluster.hosts import NetHosts
+from places import DATA, ROOT
+from running import Running
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(90)]
 
-SUITES = Path(__file__).parents[1] / "data" / "suites"
-FAULTS = str(SUITES / "faults.yaml")
-LONG = str(SUITES / "long.yaml")
+FAULTS = str(DATA / "faults.yaml")
+LONG = str(DATA / "long.yaml")
 HOST = socket.gethostname()
 
 
@@ -26,7 +25,7 @@ def start(mpich: Path, tmp_path: Path):
 
     def start(suite: str, *words: str, env: dict[str, str] | None = None) -> Running:
         python = f"launch.python={mpich / 'bin/python'}"
-        workers = f"launch.env.PYTHONPATH={REPOSITORY / 'core'}:{REPOSITORY / 'workers'}"
+        workers = f"launch.env.PYTHONPATH={ROOT / 'core'}:{ROOT / 'workers'}"
         sets = ("--set", python, "--set", workers, "--set", "launch.bind=none")
         return Running(suite, *sets, *words, home=tmp_path / "home", env=env)
 
@@ -59,25 +58,14 @@ def test_auto_takes_hydra_for_mpich_and_the_run_passes(start) -> None:
 
 
 def test_a_killed_rank_is_named_and_the_next_case_runs(start) -> None:
-    running = start(LONG)
-    running.wait_for("progress", phase="timing")
-    os.kill(running.pid_of(1), signal.SIGKILL)
-    ended = running.end()
-    assert ended.code == 4, ended.stdout + ended.stderr
-    assert ended.statuses == {"long": "error", "after": "passed"}
-    assert f"rank 1 on {HOST}" in ended.case("long")["reason"]
-    assert "signal 9" in ended.case("long")["reason"]
-    ended.assert_no_process_left()
+    start(LONG).killed(1, HOST).assert_no_process_left()
 
 
 def test_ctrl_c_leaves_no_rank_in_a_session_of_its_own(start) -> None:
-    running = start(LONG)
-    running.wait_for("progress", phase="timing")
+    running = start(LONG).timing()
     assert os.getsid(running.pid_of(1)) not in (os.getsid(running.process.pid), os.getsid(0))
     running.interrupt()
-    ended = running.end()
-    assert ended.code == 130
-    assert ended.statuses == {"long": "cancelled", "after": "cancelled"}
+    ended = running.cancelled()
     ended.assert_no_process_left()
     ended.assert_events_whole()
 

@@ -8,7 +8,6 @@ without it only the placement and the environment are looked at.
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -16,18 +15,18 @@ from pathlib import Path
 
 import pytest
 
+from launched import NASTY, PASSED_ON, completed, gathered
 from spbench.launch.detect import find_launcher
 from spbench.launch.launcher import JobSpec, Placed
 from spbench.suites.settings import LaunchSettings
 
 pytestmark = pytest.mark.cluster
 
-NASTY = {"QUOTES": 'it\'s "so"', "SHELL": "$HOME `id`; exit 3", "LINES": "a\nb", "COMMAS": "a,b=c"}
 RANK = f"""
 import json, os, sys
 got = {{"rank": int(os.environ["SLURM_PROCID"]), "node": os.environ["SLURMD_NODENAME"],
        "argv": sys.argv[3:],
-       "env": {{name: os.environ.get(name) for name in {[*NASTY, "SPBENCH_TOKEN"]!r}}}}}
+       "env": {{name: os.environ.get(name) for name in {[*PASSED_ON]!r}}}}}
 if sys.argv[2] == "mpi":
     from mpi4py import MPI
     got["world"] = [MPI.COMM_WORLD.rank, MPI.COMM_WORLD.size]
@@ -69,18 +68,8 @@ def launched(
         library="mpich" if mpi else "",
     )
     command = found.launcher.command(found.executable, job, os.environ)
-    done = subprocess.run(
-        command.argv,
-        env=command.env,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    ranks = [json.loads(path.read_text()) for path in tmp_path.glob("[0-9]*.json")]
-    ranks.sort(key=lambda got: int(got["rank"]))
-    return done, ranks, found.launcher.explain(done.stderr)
+    done = completed(command.argv, command.env)
+    return done, gathered(tmp_path), found.launcher.explain(done.stderr)
 
 
 @pytest.mark.parametrize("case", ["even", "uneven", "turned"])
@@ -96,7 +85,7 @@ def test_ranks_stand_where_they_were_placed(slurm, tmp_path, case):
     assert done.returncode == 0, done.stderr
     assert [got["node"] for got in ranks] == [p.host for p in placement for _ in range(p.count)]
     assert all(got["argv"] == list(words) for got in ranks)
-    assert all(got["env"] == NASTY | {"SPBENCH_TOKEN": "t0ken"} for got in ranks)
+    assert all(got["env"] == PASSED_ON for got in ranks)
 
 
 def test_a_killed_rank_ends_the_job_and_is_explained(slurm, tmp_path):

@@ -8,9 +8,9 @@ import time
 from pathlib import Path
 
 import pytest
-from apart import collectors_told_to, signal_console
-from hosts import NetHost, NetHosts
 
+from cluster.apart import collectors_told_to, signal_console
+from cluster.hosts import NetHost, NetHosts
 from running import Ended, Running
 from spbench.engine.processes import members
 
@@ -20,16 +20,20 @@ pytestmark = [
     pytest.mark.usefixtures("console_apart"),
 ]
 
-LINKS = """
+PAIRS = """
 schema: spbench.suite/1
-name: links
-launch: {bind: none, timeout: 30, start_timeout: 20}
+name: {name}
+launch: {{bind: none, timeout: {timeout}, start_timeout: 20}}
 cases:
-  - name: links
+  - name: {name}
     benchmark: link.pingpong
     np: 3
-    params: {pairs: neighbours, sizes: [8, 64KiB], iterations: 10, warmup: 1}
+    params: {{pairs: neighbours, {params}}}
 """
+LINKS = PAIRS.format(
+    name="links", timeout=30, params="sizes: [8, 64KiB], iterations: 10, warmup: 1"
+)
+LONG = PAIRS.format(name="long", timeout=60, params="sizes: [8], iterations: 5000000")
 HALO = """
 schema: spbench.suite/1
 name: halo
@@ -38,16 +42,6 @@ cases:
   - name: halo
     benchmark: halo.exchange
     params: {image_size: 64, num_spatial_parts: 4, iterations: 3, warmup: 1}
-"""
-LONG = """
-schema: spbench.suite/1
-name: long
-launch: {bind: none, timeout: 60, start_timeout: 20}
-cases:
-  - name: long
-    benchmark: link.pingpong
-    np: 3
-    params: {pairs: neighbours, sizes: [8], iterations: 5000000}
 """
 
 
@@ -96,8 +90,7 @@ def test_a_run_over_three_hosts_passes_and_names_hosts_and_links(hosts: NetHosts
 
 
 def test_ctrl_c_ends_the_ranks_on_all_hosts(hosts: NetHosts, start) -> None:
-    running = start(LONG)
-    running.wait_for("progress", phase="timing")
+    running = start(LONG).timing()
     # ranks elsewhere reach the console where this machine faces them, not on loopback
     assert collectors_told_to(running.pid_of(1)) == [hosts.address]
     signal_console(running, signal.SIGINT)
@@ -146,8 +139,7 @@ def test_a_setup_line_that_fails_on_one_host_is_told(hosts: NetHosts, start) -> 
 
 
 def test_a_rank_killed_on_another_host_is_named(hosts: NetHosts, start) -> None:
-    running = start(LONG)
-    running.wait_for("progress", phase="timing")
+    running = start(LONG).timing()
     os.kill(running.pid_of(2), signal.SIGKILL)
     ended = running.end()
     assert ended.code == 4, ended.stdout + ended.stderr
@@ -156,8 +148,7 @@ def test_a_rank_killed_on_another_host_is_named(hosts: NetHosts, start) -> None:
 
 
 def test_a_host_that_is_cut_off_is_named_and_its_rank_ends_too(hosts: NetHosts, start) -> None:
-    running = start(LONG)
-    running.wait_for("progress", phase="timing")
+    running = start(LONG).timing()
     lost: NetHost = hosts.hosts[2]
     with hosts.cut(lost):
         cut = time.monotonic()
@@ -171,8 +162,7 @@ def test_a_host_that_is_cut_off_is_named_and_its_rank_ends_too(hosts: NetHosts, 
 
 
 def test_ranks_on_other_hosts_end_with_a_console_that_is_killed(hosts: NetHosts, start) -> None:
-    running = start(LONG)
-    running.wait_for("progress", phase="timing")
+    running = start(LONG).timing()
     run_id = running.folder.name
     ranks = [running.pid_of(rank) for rank in range(3)]
     assert [pid in host.pids for pid, host in zip(ranks, hosts.hosts, strict=True)] == [True] * 3

@@ -1,18 +1,14 @@
 """Reductions on real ranks: algorithms against references and formulas, and the suite."""
 
-import json
-from pathlib import Path
-
 import jsonschema
 import pytest
 
-from running import on_ranks, run
+from running import answers_of, on_ranks, run
 from spbench.report.model import report_schema
 from spbench_core.catalog import BENCHMARKS
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(120)]
 
-PROGRAM = Path(__file__).parent / "programs" / "reduce_all.py"
 SUITE = "suites/allreduce.yaml"
 YIELDING = {"OMPI_MCA_mpi_yield_when_idle": "1"}
 ENTRY = BENCHMARKS["allreduce.sweep"]
@@ -25,11 +21,8 @@ SIZES = [2, 3, 4, 5, 6]
 def problems(tmp_path_factory):
     """By number of ranks, what went wrong among them; one launch does all."""
     folder = tmp_path_factory.mktemp("reductions")
-    wanted, said = folder / "cases.json", folder / "results.json"
-    wanted.write_text(json.dumps(SIZES))
-    ended = on_ranks(max(SIZES), str(PROGRAM), str(wanted), str(said), **YIELDING)
-    assert ended.returncode == 0, ended.stderr
-    return dict(zip(SIZES, json.loads(said.read_text()), strict=True))
+    said = answers_of(max(SIZES), "reduce_all.py", folder, SIZES)
+    return dict(zip(SIZES, said, strict=True))
 
 
 @pytest.mark.parametrize("ranks", SIZES)

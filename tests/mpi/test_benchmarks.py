@@ -1,21 +1,19 @@
 """Every benchmark on real ranks: right results pass, planted faults fail on their victim alone."""
 
-import json
 import math
 import shutil
 import subprocess
 import sys
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
 
 import pytest
 
-from running import on_ranks
+from places import ROOT
+from running import answers_of, on_ranks
 
 # One launch runs nearly all cases; on a busy machine it takes a while.
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(300)]
 
-PROGRAM = Path(__file__).parent / "programs" / "run_cases.py"
 RANKS = 6
 BYTES = {"fp64": 8, "fp32": 4, "fp16": 2, "bf16": 2}
 SHORT = {"warmup": 1, "iterations": 3}
@@ -195,11 +193,8 @@ CASES = [*HALO, *OPERATOR, *OTHER, *FAULTY, *SPOILED, *IMPOSSIBLE]
 def results(tmp_path_factory):
     """Starts MPI and torch once, and returns what the ranks said, case by case."""
     folder = tmp_path_factory.mktemp("cases")
-    wanted, said = folder / "cases.json", folder / "results.json"
-    wanted.write_text(json.dumps([asdict(case) for case in CASES]))
-    ended = on_ranks(RANKS, str(PROGRAM), str(wanted), str(said))
-    assert ended.returncode == 0, ended.stderr
-    return dict(zip(map(str, CASES), json.loads(said.read_text()), strict=True))
+    said = answers_of(RANKS, "run_cases.py", folder, [asdict(case) for case in CASES])
+    return dict(zip(map(str, CASES), said, strict=True))
 
 
 def of_kind(events, kind, **fields):
@@ -472,7 +467,7 @@ def test_by_hand_wrong_words_are_said_once_and_end_with_status_2(words):
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
 def test_the_comparison_with_c_runs():
-    program = Path(__file__).parents[2] / "benchmarks" / "pingpong.py"
+    program = ROOT / "benchmarks" / "pingpong.py"
     command = [sys.executable, str(program), "--rounds", "1", "--iterations", "2"]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=110, check=False)
     if "not enough slots" in ended.stderr:

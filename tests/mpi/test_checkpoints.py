@@ -4,15 +4,12 @@ One launch does all, in float64. A model learns three steps; another learns two 
 and the third in another layout, on other weights until it has read the checkpoint.
 """
 
-import json
-
 import pytest
 
-from running import on_ranks
+from running import answers_of
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(300)]
 
-PROGRAM = "tests/mpi/programs/resume_all.py"
 RANKS = 5
 CLOSE = 1e-9  # Adam divides by the root of tiny squares: last digits become larger.
 FAR = 1e-4
@@ -97,11 +94,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def answers(folder):
-    wanted, said = folder / "cases.json", folder / "results.json"
-    wanted.write_text(json.dumps(CASES))
-    ended = on_ranks(RANKS, PROGRAM, str(wanted), str(said), OMPI_MCA_mpi_yield_when_idle="1")
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    return json.loads(said.read_text())
+    return answers_of(RANKS, "resume_all.py", folder, CASES)
 
 
 @pytest.mark.parametrize("case", RESUMED, ids=name_of)

@@ -16,16 +16,16 @@ from pathlib import Path
 
 import pytest
 
-from running import REPOSITORY, SPBENCH, Ended, OnTerminal, Running, run
+from places import DATA, ROOT, SUITES
+from running import SPBENCH, Ended, OnTerminal, Running, run
 from spbench.engine.processes import members
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(120)]
 
-DATA = Path(__file__).parent.parent / "data" / "suites"
 FAULTS = str(DATA / "faults.yaml")
 LONG = str(DATA / "long.yaml")
 STUBBORN = str(DATA / "stubborn.yaml")
-HALO = str(Path(__file__).parent.parent.parent / "suites" / "halo.yaml")
+HALO = str(SUITES / "halo.yaml")
 HOST = socket.gethostname()
 GPU_AND_HOST = """\
 schema: spbench.suite/1
@@ -92,8 +92,7 @@ def test_a_killed_rank_is_named_with_its_signal(tmp_path: Path) -> None:
 
 
 def test_a_rank_killed_from_outside_is_an_error_too(tmp_path: Path) -> None:
-    running = Running(LONG, home=tmp_path / "home")
-    running.wait_for("progress", phase="timing")
+    running = Running(LONG, home=tmp_path / "home").timing()
     os.kill(running.pid_of(0), signal.SIGKILL)
     ended = running.end()
     assert ended.code == 4
@@ -112,8 +111,7 @@ def test_a_hung_rank_is_timed_out_and_named(tmp_path: Path) -> None:
 
 
 def test_a_stopped_rank_is_an_error_after_ten_seconds_of_silence(tmp_path: Path) -> None:
-    running = Running(LONG, home=tmp_path / "home")
-    running.wait_for("progress", phase="timing")
+    running = Running(LONG, home=tmp_path / "home").timing()
     victim = running.pid_of(1)
     os.kill(victim, signal.SIGSTOP)
     stopped = time.monotonic()
@@ -155,8 +153,7 @@ def test_ctrl_c_cancels_writes_the_report_and_exits_130(
     tmp_path: Path, times: int, least: float, most: float
 ) -> None:
     """Pressed once it leaves ranks 5 s to end, which a stubborn process uses up; twice, none."""
-    running = Running(STUBBORN, home=tmp_path / "home")
-    running.wait_for("progress", phase="timing")
+    running = Running(STUBBORN, home=tmp_path / "home").timing()
     for _ in range(times):
         time.sleep(0.7)
         running.interrupt()
@@ -173,8 +170,7 @@ def test_ctrl_c_cancels_writes_the_report_and_exits_130(
 
 
 def test_sigterm_ends_with_143(tmp_path: Path) -> None:
-    running = Running(LONG, home=tmp_path / "home")
-    running.wait_for("progress", phase="timing")
+    running = Running(LONG, home=tmp_path / "home").timing()
     running.interrupt(signal.SIGTERM)
     ended = running.end()
     assert ended.code == 143
@@ -185,8 +181,7 @@ def test_sigterm_ends_with_143(tmp_path: Path) -> None:
 def test_a_closed_terminal_ends_the_run_with_143_and_its_report(
     tmp_path: Path, words: tuple[str, ...]
 ) -> None:
-    running = OnTerminal(LONG, *words, home=tmp_path / "home")
-    running.wait_for("progress", phase="timing")
+    running = OnTerminal(LONG, *words, home=tmp_path / "home").timing()
     running.close_terminal()
     ended = running.end(20.0)
     assert ended.code == 143
@@ -246,7 +241,7 @@ def test_a_reader_of_the_report_that_has_gone_does_not_change_the_exit_code(
     words = ("--inject", "corrupt-message@second", "--json", "-", "--home", str(tmp_path))
     done = subprocess.run(
         [SPBENCH, "run", FAULTS, *words],
-        cwd=REPOSITORY,
+        cwd=ROOT,
         stdout=writer,
         stderr=subprocess.PIPE,
         text=True,
@@ -327,8 +322,7 @@ def test_ctrl_c_while_a_setup_line_hangs_ends_it_at_once(tmp_path: Path) -> None
 
 
 def test_ranks_of_a_killed_console_end_and_results_show_reads_the_run(tmp_path: Path) -> None:
-    running = Running(LONG, home=tmp_path / "home")
-    running.wait_for("progress", phase="timing")
+    running = Running(LONG, home=tmp_path / "home").timing()
     run_id = running.folder.name
     assert members(run_id)
     running.process.kill()
@@ -349,8 +343,7 @@ def test_ranks_of_a_killed_console_end_and_results_show_reads_the_run(tmp_path: 
 
 
 def test_strangers_at_the_collector_do_not_disturb_the_run(tmp_path: Path) -> None:
-    running = Running(LONG, home=tmp_path / "home", env={"TMPDIR": str(tmp_path)})
-    running.wait_for("progress", phase="timing")
+    running = Running(LONG, home=tmp_path / "home", env={"TMPDIR": str(tmp_path)}).timing()
     environ = Path(f"/proc/{running.pid_of(0)}/environ").read_bytes().split(b"\0")
     variables = dict(item.split(b"=", 1) for item in environ if b"=" in item)
     host, _, port = variables[b"SPBENCH_COLLECTOR"].decode().rpartition(":")

@@ -4,17 +4,14 @@ A step of each is held against one process in float64: the loss, gradients of th
 parameters, running statistics, and then the logits of an evaluation. One launch does all.
 """
 
-import json
-from pathlib import Path
-
 import pytest
 
-from running import on_ranks
+from mpi.errors import assert_close, shown_by
+from running import answers_of
 from spbench_core.layout.tiles import Grid, parse_pair
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(300)]
 
-PROGRAM = Path(__file__).parent / "programs" / "fuse_models.py"
 CLOSE = 1e-10
 FAR = 1e-3
 KINDS = {"loss", "input", "gradients", "statistics", "logits"}
@@ -38,6 +35,7 @@ PLAIN = {"mirrored": False, "statistics": "image"}
 
 def case(network, fused_layers, *grids, balance, fault=None, **more):
     words = {"fused_layers": fused_layers, "grids": list(grids), "balance": list(balance)}
+    words["stages"] = len(balance)
     return network | PLAIN | words | more | {"fault": fault}
 
 
@@ -88,23 +86,18 @@ def name_of(words):
 
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("fused")
-    wanted, said = folder / "cases.json", folder / "results.json"
-    wanted.write_text(json.dumps(CASES))
     ranks = max(map(ranks_of, CASES))
-    ended = on_ranks(ranks, str(PROGRAM), str(wanted), str(said), OMPI_MCA_mpi_yield_when_idle="1")
-    assert ended.returncode == 0, ended.stderr
-    return json.loads(said.read_text())
+    return answers_of(ranks, "fuse_models.py", tmp_path_factory.mktemp("fused"), CASES)
+
+
+def errors_of(answers, words):
+    """The errors of each rank, or its exception."""
+    return [answer.get("errors", answer) for answer in answers[CASES.index(words)]]
 
 
 @pytest.mark.parametrize("words", RIGHT, ids=name_of)
 def test_a_model_with_fused_layers_is_the_model_on_one_rank(answers, words):
-    found = answers[CASES.index(words)]
-    assert len(found) == ranks_of(words)
-    for answer in found:
-        assert "exception" not in answer, answer
-        assert answer["errors"].keys() == KINDS
-        assert max(answer["errors"].values()) < CLOSE, answer
+    assert_close(errors_of(answers, words), ranks_of(words), KINDS, CLOSE)
 
 
 @pytest.mark.parametrize("name", MESSAGES)
@@ -117,6 +110,4 @@ def test_fused_layers_save_messages(answers, name):
 
 @pytest.mark.parametrize("words", WRONG, ids=lambda words: words["fault"])
 def test_fused_layers_that_do_something_wrong_are_found_out(answers, words):
-    found = [answer["errors"] for answer in answers[CASES.index(words)]]
-    shown = {kind for errors in found for kind, error in errors.items() if error > FAR}
-    assert shown >= FAULTS[words["fault"]]
+    assert shown_by(errors_of(answers, words), KINDS, FAR) >= FAULTS[words["fault"]]

@@ -1,24 +1,17 @@
 """The limit of a halo exchange on real ranks, one of which has no part in the ping-pong."""
 
-import json
-from pathlib import Path
-
 import pytest
 
-from running import on_ranks
+from running import answers_of
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(120)]
 
-PROGRAM = Path(__file__).parent / "programs" / "limit_paths.py"
 WORDS = {"pinned": "by way of pinned memory", "pointers": "device pointers", "nccl": "by NCCL"}
 
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
-    said = tmp_path_factory.mktemp("limits") / "results.json"
-    ended = on_ranks(3, str(PROGRAM), str(said), seconds=100)
-    assert ended.returncode == 0, ended.stderr
-    return json.loads(said.read_text())
+    return answers_of(3, "limit_paths.py", tmp_path_factory.mktemp("limits"), seconds=100)
 
 
 @pytest.mark.parametrize("path", WORDS)

@@ -1,17 +1,14 @@
 """Push and pull on real ranks: every store sums right, and every planted fault is noticed."""
 
-import json
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 import pytest
 
 from measure_lines import Batch, Size, parse
-from running import on_ranks, run
+from running import answers_of, on_ranks, run
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(240)]
 
-PROGRAM = Path(__file__).parent / "programs" / "push_pull_all.py"
 SUITE = "suites/kvstore.yaml"
 RANKS = 6
 YIELDING = {"OMPI_MCA_mpi_yield_when_idle": "1"}
@@ -153,13 +150,9 @@ RIGHT = [*ONE_WORKER, *SERVED, *SUMMED]
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
     """Starts MPI once; returns what the ranks said, case by case."""
-    folder = tmp_path_factory.mktemp("stores")
-    wanted, said = folder / "cases.json", folder / "results.json"
-    cases = [*RIGHT, *FAULTY]
-    wanted.write_text(json.dumps([asdict(case) for case in cases]))
-    ended = on_ranks(RANKS, str(PROGRAM), str(wanted), str(said), **YIELDING)
-    assert ended.returncode == 0, ended.stderr
-    return dict(zip(map(str, cases), json.loads(said.read_text()), strict=True))
+    folder, cases = tmp_path_factory.mktemp("stores"), [*RIGHT, *FAULTY]
+    said = answers_of(RANKS, "push_pull_all.py", folder, [asdict(case) for case in cases])
+    return dict(zip(map(str, cases), said, strict=True))
 
 
 def of(events, kind):

@@ -3,17 +3,14 @@
 The cases are run in one start of MPI on two ranks, and told case by case.
 """
 
-import json
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 import pytest
 
-from running import on_ranks
+from running import answers_of
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(240)]
 
-PROGRAM = Path(__file__).parent / "programs" / "late_cases.py"
 SIZES = [8, 1000, 1 << 20]
 FEW = {"warmup": 1, "iterations": 3}
 
@@ -88,13 +85,9 @@ UNEVEN = [
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
     """Start MPI once; return by case what each rank said."""
-    folder = tmp_path_factory.mktemp("late")
-    wanted, said = folder / "cases.json", folder / "results.json"
-    cases = [*RIGHT, *FAULTY, *UNEVEN]
-    wanted.write_text(json.dumps([asdict(case) for case in cases]))
-    ended = on_ranks(2, str(PROGRAM), str(wanted), str(said), OMPI_MCA_mpi_yield_when_idle="1")
-    assert ended.returncode == 0, ended.stderr
-    return dict(zip(map(str, cases), json.loads(said.read_text()), strict=True))
+    folder, cases = tmp_path_factory.mktemp("late"), [*RIGHT, *FAULTY, *UNEVEN]
+    said = answers_of(2, "late_cases.py", folder, [asdict(case) for case in cases])
+    return dict(zip(map(str, cases), said, strict=True))
 
 
 def of(events, kind):

@@ -3,18 +3,12 @@
 The device stands in for a GPU: a wait that is missing shows as NaN. In NCCL's place there is gloo.
 """
 
-import json
-import os
-from pathlib import Path
-
 import pytest
 
-from running import on_ranks
+from running import answers_of
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(300)]
 
-TESTS = Path(__file__).parent.parent
-PROGRAM = TESTS / "mpi" / "programs" / "learn_late.py"
 OPERATORS = {"operators"}
 SUMS = {
     f"sums{way} torch.{dtype}"
@@ -26,11 +20,7 @@ LEARNT = {"replicas", "members", "stages", "mirrored", "one way", "tiles", "by g
 
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory):
-    said = tmp_path_factory.mktemp("late") / "results.json"
-    path = f"{TESTS}{os.pathsep}{os.environ.get('PYTHONPATH', '')}".rstrip(os.pathsep)
-    ended = on_ranks(2, str(PROGRAM), str(said), PYTHONPATH=path, OMPI_MCA_mpi_yield_when_idle="1")
-    assert ended.returncode == 0, ended.stderr
-    return json.loads(said.read_text())
+    return answers_of(2, "learn_late.py", tmp_path_factory.mktemp("late"))
 
 
 @pytest.mark.parametrize("name", sorted(OPERATORS | SUMS | LEARNT))

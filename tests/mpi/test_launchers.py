@@ -5,7 +5,6 @@ The ranks write what they got to a file each, for launchers tear their output.
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import socket
@@ -13,10 +12,11 @@ import subprocess
 import sys
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from launched import END, NASTY, PASSED_ON, RANK, RANK_NAMES, completed, gathered
+from places import STANDINS
 from spbench.launch.detect import Found, find_launcher, launcher_named, mpi_library
 from spbench.launch.launcher import JobSpec, Placed
 from spbench.launch.mpi_probe import MpiLibrary
@@ -25,44 +25,7 @@ from spbench.suites.settings import LaunchSettings
 
 pytestmark = pytest.mark.mpi
 
-STANDINS = Path(__file__).parents[1] / "standins"
 LAUNCHERS = ("openmpi", "mpirun_rsh", "hydra", "srun")
-RANK_NAMES = {
-    "openmpi": "OMPI_COMM_WORLD_RANK",
-    "mpirun_rsh": "MV2_COMM_WORLD_RANK",
-    "hydra": "PMI_RANK",
-    "srun": "SLURM_PROCID",
-}
-NASTY = {
-    "BLANKS": " two  words ",
-    "QUOTES": """it's "so" and don't""",
-    "SHELL": "$HOME `id` $(id); exit 3 & | * ? ~ # { } ! \\ <>",
-    "LINES": "one\ntwo\n",
-    "COMMAS": "a,b=c:d;e",
-    "EMPTY": "",
-    "LETTERS": "größe",
-}
-RANK = f"""
-import json, os, signal, sys
-from mpi4py import MPI
-world = MPI.COMM_WORLD
-got = {{
-    "rank": world.rank, "size": world.size, "sum": world.allreduce(world.rank),
-    "argv": sys.argv[2:], "env": {{n: os.environ.get(n) for n in {[*NASTY, "SPBENCH_TOKEN"]!r}}},
-    "named": {{n: os.environ.get(n) for n in {sorted(RANK_NAMES.values())!r}}},
-    "blocked": sorted(int(s) for s in signal.pthread_sigmask(signal.SIG_BLOCK, [])),
-}}
-with open(f"{{sys.argv[1]}}/{{world.rank}}.json", "w") as file:
-    json.dump(got, file)
-"""
-END = """
-import os, sys
-from mpi4py import MPI
-MPI.COMM_WORLD.Barrier()
-if MPI.COMM_WORLD.rank == 1:
-    os.kill(os.getpid(), 9) if sys.argv[1] == "killed" else os._exit(3)
-MPI.COMM_WORLD.Barrier()
-"""
 
 
 @pytest.fixture(autouse=True)
@@ -115,20 +78,7 @@ def run(
         library="openmpi",
     )
     command = found.launcher.command(found.executable, job, os.environ)
-    return subprocess.run(
-        command.argv,
-        env=command.env,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-
-
-def gathered(folder: Path) -> list[dict[str, Any]]:
-    found = [json.loads(path.read_text()) for path in folder.glob("*.json")]
-    return sorted(found, key=lambda got: int(got["rank"]))
+    return completed(command.argv, command.env)
 
 
 @pytest.mark.usefixtures("library")
@@ -147,7 +97,7 @@ def test_ranks_get_their_arguments_and_environment_intact(launcher, setup, tmp_p
     ]
     for got in ranks:
         assert got["argv"] == list(words)
-        assert got["env"] == NASTY | {"SPBENCH_TOKEN": "t0ken"}
+        assert got["env"] == PASSED_ON
         assert got["named"] == {
             name: str(got["rank"]) if name == RANK_NAMES[launcher] else None
             for name in RANK_NAMES.values()
@@ -165,7 +115,7 @@ def test_mpirun_rsh_carries_the_environment_to_nodes_that_ssh_starts(tmp_path):
     assert done.returncode == 0, done.stderr
     ranks = gathered(tmp_path)
     assert [got["rank"] for got in ranks] == [0, 1, 2]
-    assert all(got["env"] == NASTY | {"SPBENCH_TOKEN": "t0ken"} for got in ranks)
+    assert all(got["env"] == PASSED_ON for got in ranks)
 
 
 @pytest.mark.usefixtures("library")
@@ -200,15 +150,7 @@ def test_a_missing_program_is_explained(launcher, tmp_path):
 
 
 def standin(name: str, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [STANDINS / name, *words],
-        env={**os.environ, **env},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    return completed([str(STANDINS / name), *words], {**os.environ, **env})
 
 
 @pytest.mark.parametrize(

@@ -1,16 +1,12 @@
 """Models over many ranks, each case of one launch as a user would run it, with all its checks."""
 
-import json
-from pathlib import Path
-
 import pytest
 
-from running import on_ranks
+from running import answers_of
 from spbench_core.catalog import BENCHMARKS
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(600)]
 
-PROGRAM = Path(__file__).parent / "programs" / "run_cases.py"
 YIELDING = {"OMPI_MCA_mpi_yield_when_idle": "1"}
 RANKS = 10
 SMALL = {
@@ -188,11 +184,8 @@ def said(tmp_path_factory):
     """What all ranks said, by case; all cases in one launch."""
     folder = tmp_path_factory.mktemp("models")
     cases = RIGHT | {name: one for name, (one, _) in WRONG.items()}
-    given, made = folder / "cases.json", folder / "results.json"
-    given.write_text(json.dumps(list(cases.values())))
-    ended = on_ranks(RANKS, str(PROGRAM), str(given), str(made), seconds=500, **YIELDING)
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    return dict(zip(cases, json.loads(made.read_text()), strict=True))
+    said = answers_of(RANKS, "run_cases.py", folder, list(cases.values()), seconds=500)
+    return dict(zip(cases, said, strict=True))
 
 
 def checks_of(ranks):

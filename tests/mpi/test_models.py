@@ -4,16 +4,13 @@ Logits, gradients of the image and of all parameters, running statistics and an 
 against those of torch's own modules in float64. One launch does all.
 """
 
-import json
-from pathlib import Path
-
 import pytest
 
-from running import on_ranks
+from mpi.errors import assert_close
+from running import answers_of
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(300)]
 
-PROGRAM = Path(__file__).parent / "programs" / "run_models.py"
 CLOSE = 1e-10
 FAR = 1e-3
 KINDS = {"output", "input", "gradients", "statistics", "evaluation"}
@@ -61,12 +58,7 @@ def name_of(case):
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory):
     """Starts MPI and torch once."""
-    folder = tmp_path_factory.mktemp("models")
-    wanted, said = folder / "cases.json", folder / "results.json"
-    wanted.write_text(json.dumps(CASES))
-    ended = on_ranks(6, str(PROGRAM), str(wanted), str(said), OMPI_MCA_mpi_yield_when_idle="1")
-    assert ended.returncode == 0, ended.stderr
-    return json.loads(said.read_text())
+    return answers_of(6, "run_models.py", tmp_path_factory.mktemp("models"), CASES)
 
 
 @pytest.mark.parametrize(
@@ -74,11 +66,7 @@ def answers(tmp_path_factory):
     [pytest.param(ranks, case, id=name_of(case)) for ranks in RIGHT for case in RIGHT[ranks]],
 )
 def test_a_network_over_tiles_is_the_network_on_the_whole_image(answers, ranks, case):
-    found = answers[CASES.index(case)]
-    assert len(found) == ranks
-    for errors in found:
-        assert errors.keys() == KINDS, errors
-        assert max(errors.values()) < CLOSE, errors
+    assert_close(answers[CASES.index(case)], ranks, KINDS, CLOSE)
 
 
 @pytest.mark.parametrize("case", WRONG, ids=lambda case: case["fault"])

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import os
-import signal
 import socket
 from pathlib import Path
 
 import pytest
 
+from places import DATA, STANDINS
 from running import Running
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(90)]
 
-TESTS = Path(__file__).parents[1]
-FAULTS = str(TESTS / "data" / "suites" / "faults.yaml")
-LONG = str(TESTS / "data" / "suites" / "long.yaml")
+FAULTS = str(DATA / "faults.yaml")
+LONG = str(DATA / "long.yaml")
 HOST = socket.gethostname()
 
 
@@ -24,7 +23,7 @@ def start(tmp_path: Path):
     """Starts a suite with the stand-in first on PATH."""
 
     def start(suite: str, *words: str) -> Running:
-        path = f"{TESTS / 'standins'}:{os.environ['PATH']}"
+        path = f"{STANDINS}:{os.environ['PATH']}"
         words = ("--launcher", "mpirun_rsh", *words)
         return Running(suite, *words, home=tmp_path / "home", env={"PATH": path})
 
@@ -45,31 +44,19 @@ def test_a_run_passes(start) -> None:
 
 
 def test_a_killed_rank_is_named_and_the_next_case_runs(start) -> None:
-    running = start(LONG)
-    running.wait_for("progress", phase="timing")
-    os.kill(running.pid_of(1), signal.SIGKILL)
-    ended = running.end()
-    assert ended.code == 4, ended.stdout + ended.stderr
-    assert ended.statuses == {"long": "error", "after": "passed"}
-    assert f"rank 1 on {HOST}" in ended.case("long")["reason"]
-    assert "signal 9" in ended.case("long")["reason"]
-    ended.assert_no_process_left()
+    start(LONG).killed(1, HOST).assert_no_process_left()
 
 
 def test_ctrl_c_leaves_nothing_behind(start) -> None:
-    running = start(LONG)
-    running.wait_for("progress", phase="timing")
+    running = start(LONG).timing()
     running.interrupt()
-    ended = running.end()
-    assert ended.code == 130
-    assert ended.statuses == {"long": "cancelled", "after": "cancelled"}
+    ended = running.cancelled()
     ended.assert_no_process_left()
     ended.assert_events_whole()
 
 
 def test_ranks_unblock_the_signals_that_they_start_with(start) -> None:
-    running = start(LONG)
-    running.wait_for("progress", phase="timing")
+    running = start(LONG).timing()
     for rank in (0, 1):
         status = Path(f"/proc/{running.pid_of(rank)}/status").read_text()
         assert "\nSigBlk:\t0000000000000000\n" in status

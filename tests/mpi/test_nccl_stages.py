@@ -3,16 +3,12 @@
 No GPU takes part: gloo stands in for NCCL (see programs/learn_over_nccl.py).
 """
 
-import json
-from pathlib import Path
-
 import pytest
 
-from running import on_ranks
+from running import answers_of
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(300)]
 
-PROGRAM = str(Path(__file__).parent / "programs" / "learn_over_nccl.py")
 PLAIN = {
     "stages": 2,
     "grids": [],
@@ -64,11 +60,8 @@ CASES = {name: PLAIN | words for name, words in MODELS.items()} | SETTINGS
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory):
     folder = tmp_path_factory.mktemp("nccl")
-    wanted, said = folder / "cases.json", folder / "results.json"
-    wanted.write_text(json.dumps(list(CASES.values())))
-    ended = on_ranks(4, PROGRAM, str(wanted), str(said), seconds=280)
-    assert ended.returncode == 0, ended.stderr
-    return dict(zip(CASES, json.loads(said.read_text()), strict=True))
+    said = answers_of(4, "learn_over_nccl.py", folder, list(CASES.values()))
+    return dict(zip(CASES, said, strict=True))
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -5,18 +5,15 @@ order, in float64 but for a few: the loss, gradients of the images and of all pa
 statistics, the weights, and then the logits of an evaluation. One launch does all.
 """
 
-import json
-from pathlib import Path
-
 import pytest
 
-from running import on_ranks
+from mpi.errors import assert_close, shown_by
+from running import answers_of
 from spbench_core.layout.stages import model_layout
 from spbench_core.layout.tiles import Grid, parse_pair
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(300)]
 
-PROGRAM = Path(__file__).parent / "programs" / "train_all.py"
 CLOSE = 1e-9
 FAR = 1e-4
 KINDS = {"loss", "input", "gradients", "statistics", "weights", "logits"}
@@ -137,28 +134,15 @@ def name_of(words):
 
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("parallel")
-    wanted, said = folder / "cases.json", folder / "results.json"
-    wanted.write_text(json.dumps(CASES))
     ranks = max(map(ranks_of, CASES))
-    yielding = {"OMPI_MCA_mpi_yield_when_idle": "1"}
-    ended = on_ranks(ranks, str(PROGRAM), str(wanted), str(said), **yielding)
-    assert ended.returncode == 0, ended.stderr
-    return json.loads(said.read_text())
+    return answers_of(ranks, "train_all.py", tmp_path_factory.mktemp("parallel"), CASES)
 
 
 @pytest.mark.parametrize("words", RIGHT, ids=name_of)
 def test_a_model_over_many_ranks_learns_what_it_learns_on_one(answers, words):
-    found = answers[CASES.index(words)]
-    assert len(found) == ranks_of(words)
-    for errors in found:
-        assert errors.keys() == KINDS, errors
-        assert max(errors.values()) < CLOSE, errors
+    assert_close(answers[CASES.index(words)], ranks_of(words), KINDS, CLOSE)
 
 
 @pytest.mark.parametrize("words", WRONG, ids=lambda words: words["fault"])
 def test_ranks_that_do_something_wrong_are_found_out(answers, words):
-    found = answers[CASES.index(words)]
-    assert all(errors.keys() == KINDS for errors in found), found
-    shown = {kind for errors in found for kind, error in errors.items() if error > FAR}
-    assert shown >= FAULTS[words["fault"]][1]
+    assert shown_by(answers[CASES.index(words)], KINDS, FAR) >= FAULTS[words["fault"]][1]

@@ -9,16 +9,12 @@ rounding: as many of the values before a ReLU as a rounding is large change thei
 lets a whole gradient through, or holds it back.
 """
 
-import json
-from pathlib import Path
-
 import pytest
 
-from running import on_ranks
+from running import answers_of
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(300)]
 
-PROGRAM = Path(__file__).parent / "programs" / "compute_in_formats.py"
 EPSILON = {"fp32": 2.0**-20, "fp16": 2.0**-10, "bf16": 2.0**-7}
 """The distance from 1 to the next number; of fp32 eight times that, since its sums round too."""
 KINDS = {"loss", "input", "gradients", "statistics", "weights", "logits"}
@@ -65,12 +61,7 @@ def name_of(words):
 
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("formats")
-    wanted, said = folder / "cases.json", folder / "results.json"
-    wanted.write_text(json.dumps(CASES))
-    ended = on_ranks(5, str(PROGRAM), str(wanted), str(said), OMPI_MCA_mpi_yield_when_idle="1")
-    assert ended.returncode == 0, ended.stderr
-    found = json.loads(said.read_text())
+    found = answers_of(5, "compute_in_formats.py", tmp_path_factory.mktemp("formats"), CASES)
     return lambda words: found[CASES.index(words)]
 
 

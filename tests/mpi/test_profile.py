@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from running import REPOSITORY, SPBENCH, run
+from places import ROOT
+from running import SPBENCH, run
 from spbench.planner.profile.files import load_profile
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(240)]
@@ -44,7 +45,7 @@ cases:
 """
 
 
-def spbench(*words: str, cwd: Path = REPOSITORY) -> subprocess.CompletedProcess[str]:
+def spbench(*words: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
     as_root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     return subprocess.run(
         [SPBENCH, *words],

@@ -12,7 +12,8 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from running import REPOSITORY, SPBENCH, Ended, run
+from places import DATA, ROOT
+from running import SPBENCH, Ended, run
 from spbench.record.runs.folder import RunFolder
 from spbench.report.build import build_report
 from spbench.report.model import report_schema
@@ -20,7 +21,7 @@ from spbench_core.catalog import BENCHMARKS
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(120)]
 
-MIXED = str(Path(__file__).parent.parent / "data" / "suites" / "mixed.yaml")
+MIXED = str(DATA / "mixed.yaml")
 HALO = "suites/halo.yaml"
 
 
@@ -103,7 +104,7 @@ def test_command_prints_what_was_run(mixed: Ended) -> None:
         capture_output=True,
         text=True,
         check=True,
-        cwd=REPOSITORY,
+        cwd=ROOT,
     )
     lines = printed.stdout.splitlines()
     for number in (1, 2, 3):
@@ -130,7 +131,7 @@ def test_json_on_stdout_stands_alone(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         check=False,
-        cwd=REPOSITORY,
+        cwd=ROOT,
         env=os.environ | {"SPBENCH_HOME": str(tmp_path)},
     )
     report = json.loads(done.stdout)
@@ -154,7 +155,7 @@ def test_a_console_that_runs_ranks_imports_neither_torch_nor_mpi(tmp_path: Path)
     words = ["run", "suites/smoke.yaml", "--case", "link", "--headless", "--home", str(tmp_path)]
     done = subprocess.run(
         [sys.executable, "-c", IMPORTED, *words],
-        cwd=REPOSITORY,
+        cwd=ROOT,
         capture_output=True,
         text=True,
         check=True,

@@ -16,9 +16,10 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from places import PROGRAMS
+
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(300)]
 
-PROGRAM = Path(__file__).parent / "programs" / "serve_spatial.py"
 RANKS = 6
 START_S = 60
 CASE_S = 60
@@ -42,7 +43,13 @@ class Server:
         self.errors = folder / "stderr"
         with socket.create_server(("127.0.0.1", 0)) as listener, self.errors.open("wb") as errors:
             port = listener.getsockname()[1]
-            program = [sys.executable, "-m", "mpi4py", str(PROGRAM), str(port)]
+            program = [
+                sys.executable,
+                "-m",
+                "mpi4py",
+                str(PROGRAMS / "serve_spatial.py"),
+                str(port),
+            ]
             self.process = subprocess.Popen(
                 [mpirun, "--oversubscribe", "-n", str(RANKS), *program],
                 env=os.environ

@@ -5,16 +5,12 @@ No GPU takes part. ``cuda`` runs on tensors of the host and of a stand-in whose 
 they ask of CUDA and NCCL is not.
 """
 
-import json
-from pathlib import Path
-
 import pytest
 
-from running import on_ranks
+from running import answers_of
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(240)]
 
-PROGRAM = Path(__file__).parent / "programs" / "exchange_all.py"
 RANKS = 4
 ALL = [0, 1, 2, 3]
 NAMES = {
@@ -126,11 +122,8 @@ CASES = [
 def results(tmp_path_factory):
     """Starts MPI and torch once; returns what was wrong, by case, on each rank."""
     folder = tmp_path_factory.mktemp("exchanges")
-    wanted, said = folder / "cases.json", folder / "results.json"
-    wanted.write_text(json.dumps(CASES))
-    ended = on_ranks(RANKS, str(PROGRAM), str(wanted), str(said), seconds=220)
-    assert ended.returncode == 0, ended.stderr
-    return dict(zip(map(name_of, CASES), json.loads(said.read_text()), strict=True))
+    said = answers_of(RANKS, "exchange_all.py", folder, CASES, seconds=220)
+    return dict(zip(map(name_of, CASES), said, strict=True))
 
 
 @pytest.mark.parametrize("name", [name_of(case) for case in CASES])

@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pytest
 
-ARTEFACTS = Path(__file__).parents[2] / "test-artefacts"
+from places import ROOT
+from tui.suites_driving import written
+
+ARTEFACTS = ROOT / "test-artefacts"
 
 
 @pytest.fixture
@@ -24,6 +27,12 @@ def still(monkeypatch):
 
     monkeypatch.setattr(Input, "cursor_blink", False, raising=False)
     monkeypatch.setattr(TextArea, "cursor_blink", False, raising=False)
+
+
+@pytest.fixture
+def suite(tmp_path):
+    """The path of a made-up suite."""
+    return written(tmp_path)
 
 
 def pytest_collection_modifyitems(items):

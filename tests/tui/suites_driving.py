@@ -4,7 +4,6 @@ import inspect
 import os
 from pathlib import Path
 
-from driving import until
 from textual.widgets import TextArea
 
 from spbench.tui.app import ConsoleApp
@@ -17,6 +16,7 @@ from spbench.tui.suites.form.case_form import CaseForm
 from spbench.tui.suites.form.field_row import TextRow
 from spbench.tui.suites.page import SuitesPage
 from spbench.tui.suites.text_pane import TextPane
+from tui.driving import until
 
 SIZE = (100, 30)
 SUITE = """\
@@ -107,6 +107,14 @@ async def in_form(pilot):
     await until(pilot, lambda: isinstance(pilot.app.screen, CaseForm))
     await until(pilot, lambda: pilot.app.screen.query_one("#written", TextArea).text != "")
     return pilot.app.screen
+
+
+async def first_in_form(pilot):
+    """Open the form of the suite's first case."""
+    await ready(pilot)
+    await to_line(pilot, AT_FIRST)
+    await pilot.press("e")
+    return await in_form(pilot)
 
 
 async def choose(pilot, word):

@@ -6,9 +6,9 @@ from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
-from driving import SIZES, console, shown, until
 from textual.binding import Binding
 
+from places import SUITES
 from spbench.engine import background
 from spbench.errors import UsageError
 from spbench.launch.choice import LaunchChoice
@@ -20,6 +20,7 @@ from spbench.tui.help import HelpScreen
 from spbench.tui.pages import PAGES
 from spbench.tui.palette import commands
 from spbench.tui.themes import THEMES
+from tui.driving import SIZES, console, shown, until
 from unit.events import recorded, run_start
 
 
@@ -200,7 +201,7 @@ async def test_a_run_that_cannot_be_started_says_why_and_another_may_be(tmp_path
 
 
 async def test_a_folder_that_is_deleted_leaves_the_console_as_it_is(tmp_path, monkeypatch):
-    suite = Path(__file__).parents[2] / "suites" / "smoke.yaml"
+    suite = SUITES / "smoke.yaml"
     folder = tmp_path / "gone"
     folder.mkdir()
     monkeypatch.chdir(folder)

@@ -12,12 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from places import SUITES
+
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 pytestmark = [
     pytest.mark.skipif(CHROMIUM is None or DRIVER is None, reason="chromium is not installed"),
 ]
 SPBENCH = Path(sys.executable).parent / "spbench"
-REPOSITORY = Path(__file__).parents[2]
 PICTURE = "spbench-serve.png"
 
 
@@ -25,7 +26,7 @@ PICTURE = "spbench-serve.png"
 def address(tmp_path, monkeypatch):
     """The address that `spbench serve` tells; the server ends by Ctrl-C and leaves nothing."""
     monkeypatch.setenv("SPBENCH_CONFIG", str(tmp_path / "console.yaml"))
-    words = [SPBENCH, "serve", REPOSITORY / "suites" / "smoke.yaml", "--port", "0"]
+    words = [SPBENCH, "serve", SUITES / "smoke.yaml", "--port", "0"]
     with subprocess.Popen(
         [*map(str, words), "--home", str(tmp_path)],
         stdout=subprocess.PIPE,

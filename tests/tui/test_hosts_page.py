@@ -6,7 +6,6 @@ import socket
 import threading
 
 import pytest
-from driving import SIZES, console, in_one_write, shown, until
 
 from spbench.launch import doctor
 from spbench.launch.choice import LaunchChoice
@@ -20,6 +19,7 @@ from spbench.tui.hosts import page as page_module
 from spbench.tui.hosts.findings_pane import FindingsPane
 from spbench.tui.hosts.links_pane import LinksPane, worst_link
 from spbench.tui.widgets.heat_map import HeatMap
+from tui.driving import SIZES, console, in_one_write, shown, until
 from unit.events import measured, recorded, run_end
 
 MACHINE = socket.gethostname()

@@ -5,7 +5,6 @@ import json
 from itertools import pairwise
 
 import pytest
-from driving import SIZES, console, in_one_write, shown, until
 from textual.widgets import Input
 
 from spbench.errors import SpbenchError
@@ -17,6 +16,7 @@ from spbench.tui.chooser import Chooser
 from spbench.tui.dialogs import AskLine
 from spbench.tui.plan import page as page_module
 from spbench.tui.plan.plan_rows import memory_bars
+from tui.driving import SIZES, console, in_one_write, shown, until
 from unit.events import (
     TIME,
     described,

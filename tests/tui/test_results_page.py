@@ -4,7 +4,6 @@ import json
 import threading
 
 import pytest
-from driving import SIZES, console, in_one_write, shown, until
 
 from spbench.engine import background
 from spbench.record.runs.folder import RunFolder
@@ -17,6 +16,7 @@ from spbench.tui.results.case_screen import CaseScreen
 from spbench.tui.results.export_dialog import ExportDialog
 from spbench.tui.results.library import Library, run_before
 from spbench.tui.results.runs_pane import RunsPane
+from tui.driving import SIZES, console, in_one_write, shown, until
 from unit.events import (
     TIME,
     described,

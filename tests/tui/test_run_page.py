@@ -6,7 +6,6 @@ import os
 from contextlib import asynccontextmanager
 
 import pytest
-from driving import SIZES, console, in_one_write, shown, until
 
 from spbench.engine import background
 from spbench.errors import UsageError
@@ -21,6 +20,7 @@ from spbench.tui.widgets.histogram import HistogramChart
 from spbench.tui.widgets.line_table import LineTable
 from spbench.tui.widgets.rank_strip import RankStrip
 from spbench.tui.widgets.timeline import TimeLine
+from tui.driving import SIZES, console, in_one_write, shown, until
 from unit.events import (
     TIME,
     console_event,

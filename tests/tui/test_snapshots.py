@@ -12,8 +12,8 @@ import socket
 from pathlib import Path
 
 import pytest
-from driving import SIZES, console, shown, until
 
+from places import EXAMPLES, SUITES
 from spbench.engine.commands import JobCommand
 from spbench.launch.finding import Finding
 from spbench.launch.gpus.facts import Card, HostGpus
@@ -22,10 +22,9 @@ from spbench.record.runs.playback import demo_run
 from spbench.tui.dialogs import Confirm
 from spbench.tui.hosts import asking, sources
 from spbench.tui.suites import reading
+from tui.driving import SIZES, console, shown, until
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
-SUITES = Path(__file__).parents[2] / "suites"
-EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 SHOWN = ("bringup", "halo", "links", "smoke")
 RUNS = ("20261120-181500-demo-0001", "20261121-153544-demo-0002")
 NODE = {"cores": 64, "memory_gib": 251.4, "free_gib": 240.0, "load": 0.5, "python": "3.11.2"}

@@ -3,22 +3,6 @@
 from dataclasses import replace
 
 import pytest
-from driving import SIZES, in_one_write, shown, until
-from suites_driving import (
-    AT_FIRST,
-    SIZE,
-    SUITE,
-    choose,
-    complaints,
-    editor,
-    fill,
-    ids,
-    in_form,
-    opened,
-    ready,
-    to_line,
-    written,
-)
 from textual.widgets import Input
 
 from spbench.tui.suites.cases_pane import CasesPane
@@ -28,11 +12,30 @@ from spbench.tui.suites.form.typed_case import COMMENT
 from spbench.tui.suites.page import SuitesPage
 from spbench_core.catalog import BENCHMARKS
 from spbench_core.catalog.parameters import Param
+from tui.driving import SIZES, in_one_write, shown, until
+from tui.suites_driving import (
+    AT_FIRST,
+    SIZE,
+    SUITE,
+    choose,
+    complaints,
+    editor,
+    fill,
+    first_in_form,
+    ids,
+    in_form,
+    opened,
+    ready,
+    to_line,
+)
 
 
-@pytest.fixture
-def suite(tmp_path):
-    return written(tmp_path)
+async def exchange_form(pilot, key="f4"):
+    """The form of a new case of halo.exchange, which a key asks for."""
+    await ready(pilot)
+    await pilot.press(key)
+    await choose(pilot, "o.exch")
+    return await in_form(pilot)
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -41,9 +44,7 @@ async def test_a_sweep_composed_in_the_form_is_written_below_the_case_at_the_cur
     async with app.run_test(size=size) as pilot:
         await ready(pilot)
         await to_line(pilot, AT_FIRST)
-        await pilot.press("c")
-        await choose(pilot, "o.exch")
-        form = await in_form(pilot)
+        form = await exchange_form(pilot, "c")
         await fill(pilot, "image_size", "64, 128")
         await fill(pilot, "halo_len", "1..3 +2")
         await fill(pilot, "num_spatial_parts", "4")
@@ -75,10 +76,7 @@ async def test_a_sweep_composed_in_the_form_is_written_below_the_case_at_the_cur
 async def test_the_form_says_what_the_loader_would_say_and_writes_nothing_wrong(suite):
     app = opened(suite)
     async with app.run_test(size=SIZE) as pilot:
-        await ready(pilot)
-        await pilot.press("f4")
-        await choose(pilot, "o.exch")
-        await in_form(pilot)
+        await exchange_form(pilot)
         row = await fill(pilot, "halo_len", "1, x")
         await until(pilot, lambda: "✗ halo_len: 'x' is not a whole number" in shown(app))
         app.screen.query_one("#write").focus()
@@ -97,10 +95,7 @@ async def test_the_form_says_what_the_loader_would_say_and_writes_nothing_wrong(
 async def test_up_and_down_leave_a_box_of_lines_at_its_ends(suite):
     app = opened(suite)
     async with app.run_test(size=SIZE) as pilot:
-        await ready(pilot)
-        await to_line(pilot, AT_FIRST)
-        await pilot.press("e")
-        form = await in_form(pilot)
+        form = await first_in_form(pilot)
         box = next(row for row in form.query(TextRow) if row.key == COMMENT).query_one(LinesBox)
         box.focus()
         box.text = "one\ntwo " + "and more " * 8
@@ -118,14 +113,6 @@ async def test_up_and_down_leave_a_box_of_lines_at_its_ends(suite):
         assert app.focused is box
         await pilot.press("up")
         assert app.focused is not box
-
-
-async def exchange_form(pilot):
-    """The form of a new case of halo.exchange."""
-    await ready(pilot)
-    await pilot.press("f4")
-    await choose(pilot, "o.exch")
-    return await in_form(pilot)
 
 
 @pytest.mark.parametrize(
@@ -166,10 +153,7 @@ async def test_a_box_of_lines_takes_back_more_lines_than_it_shows(suite):
 async def test_a_case_is_edited_in_the_form_and_all_else_stays_as_it_is_written(suite):
     app = opened(suite)
     async with app.run_test(size=SIZE) as pilot:
-        await ready(pilot)
-        await to_line(pilot, AT_FIRST)
-        await pilot.press("e")
-        await in_form(pilot)
+        await first_in_form(pilot)
         await fill(pilot, "image_size", "96")
         await pilot.press("ctrl+s")
         await until(pilot, lambda: isinstance(app.screen, SuitesPage))

@@ -3,25 +3,6 @@
 from threading import Event
 
 import pytest
-from driving import DEADLINE, SIZES, shown, until
-from suites_driving import (
-    AT_FIRST,
-    AT_SECOND,
-    SIZE,
-    SUITE,
-    answered,
-    choose,
-    complaints,
-    editor,
-    ids,
-    in_form,
-    opened,
-    pane,
-    ready,
-    to_line,
-    type_over,
-    written,
-)
 from textual.widgets import Input, OptionList
 
 from spbench.engine.commands import commands
@@ -39,11 +20,24 @@ from spbench.tui.suites.problems import ProblemList
 from spbench.tui.suites.reading import read
 from spbench.tui.suites.tree import SuiteTree
 from spbench.tui.widgets.line_table import LineTable
-
-
-@pytest.fixture
-def suite(tmp_path):
-    return written(tmp_path)
+from tui.driving import DEADLINE, SIZES, shown, until
+from tui.suites_driving import (
+    AT_FIRST,
+    AT_SECOND,
+    SIZE,
+    SUITE,
+    answered,
+    choose,
+    complaints,
+    editor,
+    ids,
+    in_form,
+    opened,
+    pane,
+    ready,
+    to_line,
+    type_over,
+)
 
 
 @pytest.mark.parametrize("size", SIZES)

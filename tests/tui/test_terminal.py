@@ -13,14 +13,15 @@ from pathlib import Path
 
 import pytest
 
+from places import DOCS, ROOT, SUITES
+
 pytestmark = [
     pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed"),
 ]
 SPBENCH = Path(sys.executable).parent / "spbench"
-REPOSITORY = Path(__file__).parents[2]
 
 
-PAGES = (REPOSITORY / "README.md", REPOSITORY / "docs" / "console.md")
+PAGES = (ROOT / "README.md", DOCS / "console.md")
 
 
 def commands_of_the_docs():
@@ -80,7 +81,7 @@ def tmux(tmp_path):
 
 
 def test_keys_reach_the_console_and_its_screen_can_be_read_back(tmux, tmp_path):
-    terminal = tmux([SPBENCH, "tui", REPOSITORY / "suites" / "smoke.yaml", "--home", tmp_path])
+    terminal = tmux([SPBENCH, "tui", SUITES / "smoke.yaml", "--home", tmp_path])
     screen = terminal.wait_for("link.pingpong")
     assert "smoke.yaml" in screen
     terminal.press("F1")
@@ -98,7 +99,7 @@ def test_keys_reach_the_console_and_its_screen_can_be_read_back(tmux, tmp_path):
 
 @pytest.mark.parametrize("line", commands_of_the_docs())
 def test_the_commands_of_the_docs_open_the_console(tmux, tmp_path, line, monkeypatch):
-    monkeypatch.chdir(REPOSITORY)
+    monkeypatch.chdir(ROOT)
     name, *words = shlex.split(line)
     assert name == "spbench"
     terminal = tmux([SPBENCH, *words], SPBENCH_HOME=str(tmp_path))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 
 import pytest
-from driving import console, shown, until
 from textual.widgets import OptionList
 
 from spbench.engine import background
@@ -15,6 +14,7 @@ from spbench.tui.run.page import RunPage
 from spbench.tui.suites.form.case_form import CaseForm
 from spbench.tui.suites.form.field_row import TextRow
 from spbench.tui.suites.page import SuitesPage
+from tui.driving import console, shown, until
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(300)]
 

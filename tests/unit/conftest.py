@@ -16,6 +16,27 @@ def nobodys_home(tmp_path_factory):
         yield
 
 
+@pytest.fixture
+def late():
+    """The device that does its work late, with none of it at first, and with all done after."""
+    from standins.late_device import install
+
+    device = install()
+    device.reset()
+    yield device
+    device.streams.synchronize()
+
+
+@pytest.fixture
+def python_beside_mpirun(tmp_path):
+    """The path of an interpreter, beside which there is an mpirun that only tells its version."""
+    mpirun = tmp_path / "venv/mpirun"
+    mpirun.parent.mkdir()
+    mpirun.write_text("#!/bin/sh\necho 'mpirun (Open MPI) 5.0.11'\n")
+    mpirun.chmod(0o755)
+    return tmp_path / "venv/python"
+
+
 @pytest.fixture(scope="module", autouse=True)
 def commands_made_once():
     """A process makes its commands once, as a user's does; here it runs hundreds of them."""

@@ -1,4 +1,4 @@
-"""A context of one rank that keeps what a benchmark says."""
+"""Contexts that keep what a benchmark says."""
 
 import json
 
@@ -19,7 +19,11 @@ class RecordingChannel:
 
 def context_of(benchmark, inject=None, **params):
     """Return a context with these parameters, on a world of this process alone."""
-    world = World(MPI.COMM_SELF, 0, 1, 0, "here", (0,), 1)
+    return context_on(World(MPI.COMM_SELF, 0, 1, 0, "here", (0,), 1), benchmark, params, inject)
+
+
+def context_on(world, benchmark, params, inject=None):
+    """Return the context of a rank of a world."""
     return Context(
         world,
         RecordingChannel(),
@@ -30,13 +34,14 @@ def context_of(benchmark, inject=None, **params):
     )
 
 
+def events_of(context, *kinds):
+    """Return the events that a context has sent, of these kinds where some are given."""
+    return [one for one in context._channel.events if not kinds or one["event"] in kinds]
+
+
 def said(context, event, **fields):
     """Return the events of a kind, and with these fields, that a context has sent."""
-    return [
-        one
-        for one in context._channel.events
-        if one["event"] == event and fields.items() <= one.items()
-    ]
+    return [one for one in events_of(context, event) if fields.items() <= one.items()]
 
 
 def value_of(context, metric):

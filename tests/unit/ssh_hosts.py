@@ -7,7 +7,8 @@ import shlex
 import sys
 from pathlib import Path
 
-STANDIN = Path(__file__).parents[1] / "standins" / "strict_ssh"
+from places import STANDINS
+
 MPI_MODULE = "def Get_library_version():\n    return {library!r}\n"
 
 
@@ -18,7 +19,7 @@ class SshHosts:
         self.folder = folder
         (folder / "hosts").mkdir(parents=True)
         (folder / "bin").mkdir()
-        (folder / "bin/ssh").symlink_to(STANDIN)
+        (folder / "bin/ssh").symlink_to(STANDINS / "strict_ssh")
         (folder / "bin/python3").symlink_to(sys.executable)
         self.env = {
             **os.environ,

@@ -8,7 +8,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from running import REPOSITORY
+from places import ROOT
 
 MACHINES_OWN = {"torch", "numpy"}
 """What a machine with GPUs has already, with all that these need."""
@@ -17,7 +17,7 @@ MACHINES_OWN = {"torch", "numpy"}
 def bundled():
     done = subprocess.run(
         ["docs/examples/bundle.sh", "--list"],
-        cwd=REPOSITORY,
+        cwd=ROOT,
         capture_output=True,
         text=True,
         check=True,

@@ -5,19 +5,19 @@ import tomllib
 
 import yaml
 
-from running import REPOSITORY
+from places import ROOT, SUITES
 from spbench.suites.loader import load
 
 
 def recipe(target):
     """The commands of a target of the Makefile, with its variables as they are by default."""
-    text = (REPOSITORY / "Makefile").read_text()
+    text = (ROOT / "Makefile").read_text()
     [lines] = re.findall(rf"^{target}:.*\n((?:\t.*\n)+)", text, re.MULTILINE)
     return [line.strip().replace("$(BIN)", ".venv/bin") for line in lines.splitlines()]
 
 
 def test_pre_commit_runs_what_make_lint_runs():
-    [repo] = yaml.safe_load((REPOSITORY / ".pre-commit-config.yaml").read_text())["repos"]
+    [repo] = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"]
     assert [hook["entry"] for hook in repo["hooks"]] == recipe("lint")
     # Nothing is fetched: the tools are those of the Makefile's environment.
     assert repo["repo"] == "local"
@@ -26,7 +26,7 @@ def test_pre_commit_runs_what_make_lint_runs():
 
 
 def test_the_checks_are_targets_of_the_makefile():
-    page = (REPOSITORY / "CONTRIBUTING.md").read_text()
+    page = (ROOT / "CONTRIBUTING.md").read_text()
     targets = re.findall(r"^make ([a-z]+)$", page, re.MULTILINE)
     assert targets == ["help", "unit", "lint", "types", "unit", "test"]
     assert all(recipe(target) for target in targets)
@@ -34,9 +34,9 @@ def test_the_checks_are_targets_of_the_makefile():
 
 def test_the_readme_shows_cases_of_the_suite_that_it_runs():
     shown = re.findall(
-        r"^\[ ?(\d+)/(\d+)\] . passed +(\S+) ", (REPOSITORY / "README.md").read_text(), re.MULTILINE
+        r"^\[ ?(\d+)/(\d+)\] . passed +(\S+) ", (ROOT / "README.md").read_text(), re.MULTILINE
     )
-    cases = load(REPOSITORY / "suites" / "halo.yaml").cases
+    cases = load(SUITES / "halo.yaml").cases
     assert len(shown) == 6
     for number, count, name in shown:
         assert int(count) == len(cases)
@@ -44,7 +44,7 @@ def test_the_readme_shows_cases_of_the_suite_that_it_runs():
 
 
 def test_the_projects_pages_are_there():
-    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert project["urls"]
     for path in project["urls"].values():
-        assert (REPOSITORY / path).exists(), path
+        assert (ROOT / path).exists(), path

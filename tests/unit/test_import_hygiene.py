@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from places import ROOT
+
 STANDARD = sys.stdlib_module_names | {"__main__", "sitecustomize", "_distutils_hack"}
 ROOTS = ("core", "console", "workers")
 HEAVY = {"torch", "textual", "mpi4py", "numpy"}

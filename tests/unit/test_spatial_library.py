@@ -2,13 +2,13 @@
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
+from places import DOCS
 from spbench_workers import spatial
 
-PAGE = Path(__file__).parents[2] / "docs" / "spatial.md"
+PAGE = DOCS / "spatial.md"
 
 
 @pytest.mark.parametrize("name", spatial.__all__)

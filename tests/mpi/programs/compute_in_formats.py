@@ -13,40 +13,27 @@ from functools import cache
 from unittest.mock import patch
 
 import torch
-from each_case import answer_each, made_by_first
 from mpi4py import MPI
 from torch import nn
 
-from spbench_core.layout.balance import balanced
+from mpi.programs.each_case import answer_each, made_by_first
+from mpi.programs.models import CLASSES, cut, gradients_lost, layout_of, network_of, plan_of
 from spbench_core.layout.micro_batches import micro_batches
-from spbench_core.layout.stages import model_layout
-from spbench_core.layout.tiles import Grid, parse_pair
-from spbench_core.models.registry import model
 from spbench_workers.images.synthetic import SyntheticImages
 from spbench_workers.parallel.engine import Engine
-from spbench_workers.parallel.pipeline import stage_runner
-from spbench_workers.parallel.plan import ModelPlan, TrainingConfig
+from spbench_workers.parallel.plan import TrainingConfig
 from spbench_workers.parallel.precision import arithmetic
 from spbench_workers.parallel.precision.formats import PRECISIONS
 from spbench_workers.parallel.precision.loss_scale import START
 
-CLASSES, SEED, STEPS, BATCH = 5, 1, 2, 4
+SEED, STEPS, BATCH = 1, 2, 4
 LEARNING = TrainingConfig("sgd", 0.05, 0.01, 0.5)
 
 
-def layout_of(case):
-    grids = [Grid(*parse_pair(grid)) for grid in case["grids"]]
-    return model_layout(case["stages"], grids, mirrored=case["mirrored"])
-
-
-def plan_of(case):
-    network = model(case["model"], image_size=case["image"], num_classes=CLASSES, **case["config"])
-    layout = layout_of(case)
-    costs = [float(count.multiply_adds) for count in network.counts]
-    return ModelPlan(
-        network,
-        layout,
-        balanced(costs, [stage.ranks for stage in layout.stages]),
+def plan_of_case(case):
+    return plan_of(
+        network_of(case),
+        layout_of(case),
         micro_batches(BATCH, 2, mirrored=case["mirrored"]),
         seed=SEED,
         precision=PRECISIONS[case["precision"]],
@@ -112,7 +99,7 @@ def run(comm, plan, learns):
 def on_one_rank(words, precision):
     """What one rank gives."""
     case = json.loads(words) | {"precision": precision, "stages": 1, "grids": [], "mirrored": False}
-    plan = plan_of(case)
+    plan = plan_of_case(case)
     engine, found = run(MPI.COMM_SELF, plan, case["learns"])
     engine.free()
     return found
@@ -130,7 +117,7 @@ def errors_of(found, expected, plan, place):
             wanted = expected[kind][key].double()
             if kind == "input":
                 box = plan.layout.stages[0].grid.tile(place.tile, *wanted.shape[2:])
-                wanted = wanted[:, :, slice(*box.rows), slice(*box.cols)]
+                wanted = cut(wanted, box)
             off += float((one.double() - wanted).square().sum())
         errors[kind] = (off / total) ** 0.5
     return errors
@@ -138,7 +125,7 @@ def errors_of(found, expected, plan, place):
 
 def compare(case, comm):
     """Learn, or infer, on many ranks and on one."""
-    plan = plan_of(case)
+    plan = plan_of_case(case)
     words = json.dumps({key: case[key] for key in ("model", "image", "config", "learns")})
     formats = (case["precision"], "fp64")
     same, exact = made_by_first(comm, lambda: [on_one_rank(words, one) for one in formats])
@@ -157,7 +144,7 @@ def compare(case, comm):
 
 def overflow(case, comm):
     """Let a gradient of the last rank alone be infinite, in the first of two steps."""
-    plan = plan_of(case)
+    plan = plan_of_case(case)
     engine = Engine(comm, plan, images_of(plan), LEARNING)
     parameters = [one for stage in engine.stages for one in stage.parameters()]
     before = [one.detach().clone() for one in parameters]
@@ -188,14 +175,8 @@ def planted(fault, comm):
     """Make the last rank send zeros in place of gradients, or all tiles round by themselves."""
     if fault == "own-ranges":
         return patch.object(arithmetic, "agreed", lambda _, ranges: ranges)
-    if fault == "lost-gradient" and comm.rank == comm.size - 1:
-        right = stage_runner.StageRunner._send
-
-        def send(self, end, tensors):
-            back = end is not None and end is self.io.input_gradients
-            right(self, end, [torch.zeros_like(one) for one in tensors] if back else tensors)
-
-        return patch.object(stage_runner.StageRunner, "_send", send)
+    if fault == "lost-gradient":
+        return gradients_lost(comm)
     return nullcontext()
 
 

@@ -27,7 +27,6 @@ from unittest import mock
 import torch
 from mpi4py import MPI
 
-sys.path.insert(0, str(Path(__file__).parents[2]))
 from spbench_core.layout.partition import Partition, halo_transfers
 from spbench_core.layout.tiles import Box, Grid, parse_pair
 from spbench_workers.comm import DisagreementError, rest

@@ -10,19 +10,24 @@ makes something wrong on all ranks.
 
 import json
 from contextlib import nullcontext
-from functools import cache
+from functools import cache, partial
 from unittest.mock import patch
 
 import torch
-from each_case import answer_each, made_by_first, or_exception
 from torch.nn import functional
 
+from mpi.programs.each_case import answer_each, made_by_first, or_exception
+from mpi.programs.models import (
+    RandomImages,
+    cut,
+    gradients_of,
+    largest_error,
+    layout_of,
+    network_of,
+    sequential,
+    statistics_of,
+)
 from spbench_core.layout.micro_batches import micro_batches
-from spbench_core.layout.stages import model_layout
-from spbench_core.layout.tiles import Grid, parse_pair
-from spbench_core.models.registry import model
-from spbench_workers.models.build import build_stage
-from spbench_workers.models.builders import DenseBuilder
 from spbench_workers.parallel.engine import Engine
 from spbench_workers.parallel.plan import ModelPlan, TrainingConfig
 from spbench_workers.parallel.precision.formats import FP64
@@ -32,39 +37,11 @@ from spbench_workers.spatial.fused import graph_blocks
 from spbench_workers.spatial.gather import Gather
 from spbench_workers.spatial.moments import Moments
 
-CLASSES, SEED, IMAGES = 5, 1, 3
+SEED, IMAGES = 1, 3
 KEYS = "model", "config", "image", "mirrored"
 
 
-class RandomImages:
-    """Images of a seed, the same whatever part of them is asked for."""
-
-    def __init__(self, shape):
-        generator = torch.Generator().manual_seed(SEED)
-        self.images = torch.randn((IMAGES, *shape), generator=generator, dtype=torch.float64)
-        self.labels = torch.randint(CLASSES, (IMAGES,), generator=generator)
-
-    def pixels(self, _, images, box):
-        return cut(self.images[slice(*images)], box).clone()
-
-    def classes(self, _, images):
-        return self.labels[slice(*images)]
-
-
-def cut(tensor, box):
-    return tensor[:, :, slice(*box.rows), slice(*box.cols)]
-
-
-def network_of(case):
-    return model(case["model"], image_size=case["image"], num_classes=CLASSES, **case["config"])
-
-
-def layout_of(case):
-    grids = [Grid(*parse_pair(grid)) for grid in case["grids"]]
-    return model_layout(len(case["balance"]), grids, mirrored=case["mirrored"])
-
-
-def plan_of(case):
+def plan_of_case(case):
     return ModelPlan(
         network_of(case),
         layout_of(case),
@@ -79,57 +56,40 @@ def plan_of(case):
 
 
 @cache
-def whole(words, batches):
-    """What one process makes of the same micro-batches, in their order."""
+def on_one_rank(words, batches):
+    """Results of one process that learns nothing, by kind, and in the names that a rank has."""
     network = network_of(json.loads(words))
-    source, builder = RandomImages(network.image.shape), DenseBuilder()
-    stage = build_stage(network, 0, len(network.layers), builder, seed=SEED, dtype=torch.float64)
-    inputs, loss = {}, 0.0
-    for index, batch in enumerate(batches):
-        inputs[index] = source.images[slice(*batch.images)].clone().requires_grad_()
-        logits, classes = stage(inputs[index]), source.labels[slice(*batch.images)]
-        share = functional.cross_entropy(logits, classes, reduction="sum") / IMAGES
-        share.backward()
-        loss += float(share.detach())
-    found = {"input": {index: one.grad for index, one in inputs.items()}} | state_of(stage)
-    with torch.no_grad():
-        found["logits"] = {index: stage.eval()(one) for index, one in inputs.items()}
-    return found | {"loss": loss}
-
-
-def state_of(stage):
-    return {
-        "gradients": {name: one.grad.clone() for name, one in stage.named_parameters()},
-        "statistics": {name: one for name, one in stage.named_buffers() if "running" in name},
+    stay = partial(torch.optim.SGD, lr=0.0)
+    found = sequential(network, batches, stay, dtype=torch.float64, seed=SEED, steps=1)
+    by_batch = {
+        kind: {index: one for (_, index), one in found[kind].items()}
+        for kind in ("input", "logits")
     }
+    state = {"gradients": found["gradients"], "statistics": found["statistics"][0]}
+    return by_batch | state | {"loss": found["loss"][0]}
 
 
 def compare(case, comm):
-    plan, before = plan_of(case), COMM_STATS.messages
+    plan, before = plan_of_case(case), COMM_STATS.messages
     # At a rate of zero nothing is learnt: what is inferred afterwards is of the same weights.
     learning = TrainingConfig("sgd", learning_rate=0.0)
-    source = RandomImages(plan.model.image.shape)
+    source = RandomImages(plan.model.image.shape, IMAGES, torch.float64)
     run = Engine(comm, plan, source, learning, keeps_input_gradients=True)
     run.step()
     messages = COMM_STATS.messages - before
     words = json.dumps({key: case[key] for key in KEYS})
-    expected = dict(made_by_first(comm, lambda: whole(words, plan.batches)))
+    expected = dict(made_by_first(comm, lambda: on_one_rank(words, plan.batches)))
     loss = expected.pop("loss")
     errors = {"loss": abs(run.loss() - loss) / loss} | dict.fromkeys(expected, 0.0)
 
     def note(kind, found, wanted):
-        largest = max(float(one.abs().max()) for one in expected[kind].values())
-        for name, one in found.items():
-            if one.shape != wanted[name].shape:
-                raise AssertionError(f"{name}: {one.shape} is not {wanted[name].shape}")
-            if one.numel():
-                error = float((one - wanted[name]).abs().max()) / largest
-                errors[kind] = max(errors[kind], error if error == error else float("inf"))
+        error = largest_error(found, wanted, expected[kind].values())
+        errors[kind] = max(errors[kind], error)
 
     _, height, width = plan.model.image.shape
     for place, stage, runner in zip(run.places, run.stages, run.runners, strict=True):
-        for kind, found in state_of(stage).items():
-            note(kind, found, expected[kind])
+        note("gradients", gradients_of(stage), expected["gradients"])
+        note("statistics", statistics_of(stage), expected["statistics"])
         box = plan.layout.stages[place.stage].grid.tile(place.tile, height, width)
         tiles = {index: cut(one, box) for index, one in expected["input"].items()}
         note("input", runner.image_gradients, tiles)

@@ -14,30 +14,16 @@ from unittest import mock
 
 import torch
 
-sys.path.insert(0, str(Path(__file__).parents[2]))
-
-from spbench_core.catalog import BENCHMARKS
 from spbench_workers.comm import open_world, rest
-from spbench_workers.context import Context
 from spbench_workers.device import choice
 from spbench_workers.errors import CannotRunError
 from spbench_workers.p2p import torch_group
 from spbench_workers.session import load_runners
 from standins.late_device import install
 from standins.late_nccl import acquire, refusal, release
+from unit.recorded import context_on, events_of
 
 KEPT = ("check", "choice", "metric", "samples", "log")
-
-
-class RecordingChannel:
-    """Keeps what a rank says."""
-
-    def __init__(self, rank):
-        self.rank, self.events = rank, []
-
-    def send(self, event, **fields):
-        if event in KEPT:
-            self.events.append({"event": event, **fields})
 
 
 def late_device_of(context, *, preference=None, **_):
@@ -51,19 +37,20 @@ def late_device_of(context, *, preference=None, **_):
 
 def run_case(world, case, runners):
     name = case["benchmark"]
-    channel = RecordingChannel(world.rank)
-    params = BENCHMARKS[name].complete(case["params"])
-    context = Context(
-        world, channel, case=name, benchmark=name, params=params, inject=case.get("inject")
-    )
+    context = context_on(world, name, case["params"], case.get("inject"))
+    refused = []
     install().reset()
     try:
         runners[name](context)
     except CannotRunError as error:
-        if params["device"] != "auto":
+        if context.params["device"] != "auto":
             raise
-        channel.events.append({"event": "refused", "reason": str(error)})
-    return [*channel.events, {"event": "waits", "device_wide": install().device_wide}]
+        refused.append({"event": "refused", "reason": str(error)})
+    return [
+        *events_of(context, *KEPT),
+        *refused,
+        {"event": "waits", "device_wide": install().device_wide},
+    ]
 
 
 def work_less():

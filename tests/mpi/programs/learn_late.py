@@ -16,7 +16,7 @@ import torch
 from mpi4py import MPI
 from torch import nn
 
-from spbench_core.layout.balance import balanced
+from mpi.programs.models import cut, plan_of
 from spbench_core.layout.micro_batches import micro_batches
 from spbench_core.layout.stages import model_layout
 from spbench_core.layout.tiles import Grid
@@ -26,7 +26,7 @@ from spbench_workers.images.synthetic import SyntheticImages
 from spbench_workers.p2p.mpi import MpiP2P
 from spbench_workers.parallel import engine
 from spbench_workers.parallel.pipeline.sync_batch_norm import SyncBatchNorm2d
-from spbench_workers.parallel.plan import ModelPlan, TrainingConfig
+from spbench_workers.parallel.plan import TrainingConfig
 from spbench_workers.parallel.training import gradients
 from spbench_workers.parallel.training import master_comm as mirrors
 from spbench_workers.parallel.training.gradients import sharings
@@ -119,8 +119,7 @@ def operators(device, comm):
     for _ in range(ROUNDS):
         images = torch.randn(2, 3, 14, 22)
         tile = tiling.tile
-        mine = images[:, :, slice(*tile.rows), slice(*tile.cols)].contiguous()
-        mine = sent(mine, device).requires_grad_()
+        mine = sent(cut(images, tile).contiguous(), device).requires_grad_()
         values = body(mine)
         whole, mean = (end(values) for end in ends)
         (whole.square().mean() + (mean**3).sum()).backward()
@@ -148,11 +147,9 @@ def learnt(device, comm, backend="mpi", one_way=False, **layout):
     """Losses, weights and statistics of a model, and the phases of its steps."""
     network = model("resnet", image_size=(32, 32), num_classes=5, version=1, depth=8, width=4)
     made = model_layout(layout.pop("stages", 1), **layout)
-    costs = [float(count.multiply_adds) for count in network.counts]
-    plan = ModelPlan(
+    plan = plan_of(
         network,
         made,
-        balanced(costs, [stage.ranks for stage in made.stages]),
         micro_batches(4, 2, mirrored=made.mirrored),
         device=device,
         transport="packed",

@@ -14,25 +14,23 @@ from contextlib import ExitStack, contextmanager
 from unittest.mock import patch
 
 import torch
-from each_case import answer_each
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from spbench_core.layout.balance import balanced
+from mpi.programs.each_case import answer_each
+from mpi.programs.models import CLASSES, RandomImages, layout_of, plan_of
 from spbench_core.layout.micro_batches import micro_batches
-from spbench_core.layout.stages import model_layout
-from spbench_core.layout.tiles import Grid, parse_pair
 from spbench_core.models.registry import model
 from spbench_workers.device import streams
 from spbench_workers.errors import CannotRunError
 from spbench_workers.p2p import opening
 from spbench_workers.p2p.torch_distributed import NcclP2P
 from spbench_workers.parallel.engine import Engine
-from spbench_workers.parallel.plan import ModelPlan, TrainingConfig
+from spbench_workers.parallel.plan import TrainingConfig
 from spbench_workers.parallel.precision.formats import PRECISIONS
 from spbench_workers.spatial.exchange import Exchange
 
-STEPS, CLASSES = 2, 5
+STEPS = 2
 NETWORK = model("resnet", image_size=[32, 32], num_classes=CLASSES, version=1, depth=8, width=4)
 
 
@@ -102,37 +100,10 @@ def gloo_for_nccl(problems):
         yield
 
 
-class Images:
-    """Random images, the same whatever part of them is asked for."""
-
-    def __init__(self, replicas, count, dtype):
-        generator = torch.Generator().manual_seed(3)
-        shape = (replicas, count, *NETWORK.image.shape)
-        self._pixels = torch.randn(shape, generator=generator).to(dtype)
-        self._classes = torch.randint(CLASSES, (replicas, count), generator=generator)
-
-    def pixels(self, replica, images, box):
-        found = self._pixels[replica, slice(*images), :, slice(*box.rows), slice(*box.cols)]
-        return found.clone()
-
-    def classes(self, replica, images):
-        return self._classes[replica, slice(*images)]
-
-
-def plan_of(case, backend):
-    grids = [Grid(*parse_pair(grid)) for grid in case["grids"]]
-    layout = model_layout(
-        case["stages"],
-        grids,
-        members=case["members"],
-        replicas=case["replicas"],
-        mirrored=case["mirrored"],
-    )
-    costs = [float(count.multiply_adds) for count in NETWORK.counts]
-    return ModelPlan(
+def plan_over(backend, case):
+    return plan_of(
         NETWORK,
-        layout,
-        balanced(costs, [stage.ranks for stage in layout.stages]),
+        layout_of(case),
         micro_batches(case["batch"], case["parts"], mirrored=case["mirrored"]),
         seed=1,
         precision=PRECISIONS[case["precision"]],
@@ -144,8 +115,9 @@ def plan_of(case, backend):
 
 def learnt(case, comm, backend):
     """All that a rank has after some steps, and after an evaluation."""
-    plan = plan_of(case, backend)
-    images = Images(plan.layout.replicas, sum(one.size for one in plan.batches), plan.dtype)
+    plan = plan_over(backend, case)
+    count = sum(batch.size for batch in plan.batches)
+    images = RandomImages(NETWORK.image.shape, count, plan.dtype)
     learning = TrainingConfig("sgd", 0.05) if case["learns"] else None
     engine = Engine(comm, plan, images, learning)
     found = {"random": torch.get_rng_state()}
@@ -185,14 +157,10 @@ def refused(comm, name, value, rank, words):
     return "" if words is None else "not refused"
 
 
-def ranks_of(case):
-    return plan_of(case, "mpi").layout.ranks if case else 2
-
-
 def main():
     torch.set_num_threads(1)
     answer_each(
-        lambda case: 2 if "words" in case else ranks_of(case),
+        lambda case: 2 if "words" in case else layout_of(case).ranks,
         lambda case, comm: (refused if "words" in case else compare)(comm, **case),
         idle="",
     )

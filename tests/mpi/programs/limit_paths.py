@@ -11,30 +11,18 @@ import sys
 from pathlib import Path
 from unittest.mock import patch
 
-from spbench_core.catalog import BENCHMARKS
 from spbench_workers.comm import open_world
-from spbench_workers.context import Context
 from spbench_workers.halo import exchange, report
+from unit.recorded import context_on, events_of
 
 PARAMS = {"image_size": 32, "grid": "1x3", "iterations": 2, "warmup": 1, "device": "cpu"}
 
 
-class LimitsChannel:
-    def __init__(self):
-        self.limits = []
-
-    def send(self, event, **fields):
-        if "measured_by" in fields:
-            self.limits.append(fields)
-
-
 def limits_of(world, path):
-    channel = LimitsChannel()
-    params = BENCHMARKS["halo.exchange"].complete(PARAMS)
-    context = Context(world, channel, case="c", benchmark="halo.exchange", params=params)
+    context = context_on(world, "halo.exchange", PARAMS)
     with patch.object(report, "path_of", lambda _: path):
         exchange.run(context)
-    return world.comm.gather(channel.limits)
+    return world.comm.gather([one for one in events_of(context) if "measured_by" in one])
 
 
 def main():

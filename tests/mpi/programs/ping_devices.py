@@ -13,8 +13,6 @@ from pathlib import Path
 import torch
 from mpi4py import MPI
 
-sys.path.insert(0, str(Path(__file__).parents[2]))
-
 from spbench_workers.link.device_pair import one_way_device_seconds, open_pair, path_open
 from spbench_workers.link.pair import Peer
 from standins.late_device import install

@@ -9,38 +9,21 @@ A case is ``{"ranks", "elements", "params", "inject"}``; it runs on the first ``
 from dataclasses import replace
 from unittest import mock
 
-from each_case import answer_each
-
-from spbench_core.catalog import BENCHMARKS
+from mpi.programs.each_case import answer_each
 from spbench_workers.comm import open_world
-from spbench_workers.context import Context
 from spbench_workers.kvstore import case as cases_of_kvstore
 from spbench_workers.session import load_runners
+from unit.recorded import context_on, events_of
 
 NAME = "kvstore.push_pull"
 
 
-class RecordingChannel:
-    def __init__(self, rank):
-        self.rank = rank
-        self.events = []
-
-    def send(self, event, **fields):
-        if event in ("check", "metric", "samples", "log"):
-            self.events.append({"event": event, **fields})
-
-
 def run_case(world, case, runner):
-    channel = RecordingChannel(world.rank)
-    entry = BENCHMARKS[NAME]
-    params = entry.complete({"network": "lenet", **case["params"]})
-    context = Context(
-        world, channel, case=NAME, benchmark=NAME, params=params, inject=case["inject"]
-    )
+    context = context_on(world, NAME, {"network": "lenet", **case["params"]}, case["inject"])
     elements = tuple(case["elements"])
     with mock.patch.object(cases_of_kvstore, "_elements", return_value=elements):
         runner(context)
-    return channel.events
+    return events_of(context, "check", "metric", "samples", "log")
 
 
 def main():

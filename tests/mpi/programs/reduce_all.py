@@ -7,17 +7,13 @@ all was right. What must come is
 computed here from what all ranks give, in whole numbers that every format holds.
 """
 
-import sys
 from functools import partial
 from itertools import product
-from pathlib import Path
 
 import torch
-from each_case import answer_each
 from mpi4py import MPI
 
-sys.path.insert(0, str(Path(__file__).parents[2]))
-
+from mpi.programs.each_case import answer_each
 from spbench_core.catalog.allreduce import OPS
 from spbench_workers.allreduce import plan
 from spbench_workers.allreduce.arithmetic import FORMATS

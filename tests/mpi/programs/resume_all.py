@@ -17,28 +17,18 @@ from pathlib import Path
 import torch
 from mpi4py import MPI
 
-from spbench_core.layout.balance import balanced
+from mpi.programs.models import CLASSES, layout_of, network_of, plan_of
 from spbench_core.layout.micro_batches import micro_batches
-from spbench_core.layout.stages import model_layout
-from spbench_core.layout.tiles import Grid, parse_pair
-from spbench_core.models.registry import model
 from spbench_workers.comm import rest
 from spbench_workers.errors import CannotRunError
 from spbench_workers.images.opening import open_images
 from spbench_workers.parallel.checkpoints.checkpoint import load, save
 from spbench_workers.parallel.engine import Engine
-from spbench_workers.parallel.plan import ModelPlan, TrainingConfig
+from spbench_workers.parallel.plan import TrainingConfig
 from spbench_workers.parallel.precision.formats import PRECISIONS
 
-CLASSES, BATCH, PARTS, BREAK, STEPS = 5, 4, 2, 2, 3
+BATCH, PARTS, BREAK, STEPS = 4, 2, 2, 3
 RATE, DECAY, SLOWER, SCALE = 0.05, 0.01, 0.5, 128.0
-
-
-def layout_of(words):
-    grids = [Grid(*parse_pair(grid)) for grid in words.get("grids", ())]
-    plain = {"members": 1, "replicas": 1, "mirrored": False, "rounds": 1}
-    more = {key: words.get(key, value) for key, value in plain.items()}
-    return model_layout(words["stages"], grids, **more)
 
 
 class Trained:
@@ -50,17 +40,13 @@ class Trained:
         self.takes_part = self.comm != MPI.COMM_NULL
         if not self.takes_part:
             return
-        size = case.get("image", [32, 32])
-        network = model(case["model"], image_size=size, num_classes=CLASSES, **case["config"])
+        network = network_of({"image": [32, 32], **case})
         # Each half of a mirrored step is one micro-batch: together they are those of the others.
         mirrored = self.layout.mirrored
         batches = micro_batches(BATCH, 1 if mirrored else PARTS, mirrored=mirrored)
-        costs = [float(count.multiply_adds) for count in network.counts]
-        balance = balanced(costs, [stage.ranks for stage in self.layout.stages])
-        plan = ModelPlan(
+        plan = plan_of(
             network,
             self.layout,
-            balance,
             batches,
             schedule="interleaved" if self.layout.rounds > 1 else "1f1b",
             seed=case.get("seed", 1),

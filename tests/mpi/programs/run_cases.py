@@ -11,46 +11,26 @@ from contextlib import ExitStack
 from dataclasses import replace
 from unittest.mock import patch
 
-from each_case import answer_each, cases
-
-from spbench_core.catalog import BENCHMARKS
+from mpi.programs.each_case import answer_each, cases
 from spbench_workers.comm import open_world
-from spbench_workers.context import Context
 from spbench_workers.halo import sampling
 from spbench_workers.session import load_runners
-
-
-class RecordingChannel:
-    def __init__(self, rank):
-        self.rank = rank
-        self.events = []
-
-    def send(self, event, **fields):
-        self.events.append({"event": event, **fields})
+from unit.recorded import context_on, events_of
 
 
 def run_case(world, case, runners):
-    channel = RecordingChannel(world.rank)
-    entry = BENCHMARKS[case["benchmark"]]
-    context = Context(
-        world,
-        channel,
-        case=entry.name,
-        benchmark=entry.name,
-        params=entry.complete(case["params"]),
-        inject=case["inject"],
-    )
+    context = context_on(world, case["benchmark"], case["params"], case["inject"])
     small = {"MOST_COMPARED": 0.0, "BORDER": 3, "SIDE": 5} if case.get("sampled") else {}
     try:
         with ExitStack() as stack:
             for name, value in small.items():
                 stack.enter_context(patch.object(sampling, name, value))
-            runners[entry.name](context)
+            runners[case["benchmark"]](context)
     except Exception as error:
         if world.size > 1:
             raise
-        channel.send("exception", message=str(error))
-    return channel.events
+        return [*events_of(context), {"event": "exception", "message": str(error)}]
+    return events_of(context)
 
 
 def main():

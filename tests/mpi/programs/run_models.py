@@ -12,16 +12,16 @@ import json
 from functools import cache
 
 import torch
-from each_case import answer_each, made_by_first, or_exception
 from torch import nn
 
+from mpi.programs.each_case import answer_each, made_by_first, or_exception
+from mpi.programs.models import CLASSES, cut, gradients_of, largest_error, network_of, statistics_of
 from spbench_core.layout.tiles import Grid, parse_pair
-from spbench_core.models.registry import model
 from spbench_workers.models.build import build_stage, free
 from spbench_workers.models.builders import DenseBuilder, SpatialBuilder
 from spbench_workers.spatial.tiling import Tiling
 
-BATCH, CLASSES = 2, 5
+BATCH = 2
 WORDS = {"seed": 1, "dtype": torch.float64}
 
 
@@ -57,10 +57,6 @@ KITS = {
 }
 
 
-def cut(tensor, box):
-    return tensor[:, :, slice(*box.rows), slice(*box.cols)]
-
-
 def results_of(stage, image, gradient):
     """What a step of training gives, and an evaluation after it."""
     data = image.clone().requires_grad_()
@@ -69,30 +65,12 @@ def results_of(stage, image, gradient):
     found = {
         "output": {"output": output.detach()},
         "input": {"input": data.grad},
-        "gradients": {name: value.grad for name, value in stage.named_parameters()},
-        "statistics": {name: one for name, one in stage.named_buffers() if "running" in name},
+        "gradients": gradients_of(stage),
+        "statistics": statistics_of(stage),
     }
     with torch.no_grad():
         found["evaluation"] = {"output": stage.eval()(image)}
     return found
-
-
-def relative(found, expected):
-    if found.keys() != expected.keys():
-        raise AssertionError(f"{sorted(found)} are not {sorted(expected)}")
-    largest = max(float(value.abs().max()) for value in expected.values() if value.numel())
-    worst = 0.0
-    for name, value in expected.items():
-        if found[name].shape != value.shape:
-            raise AssertionError(f"{name}: {found[name].shape} is not {value.shape}")
-        if value.numel():
-            worst = max(worst, float((found[name] - value).abs().max()) / largest)
-    return worst
-
-
-def network_of(case):
-    config = case["config"]
-    return model(case["model"], image_size=case["image"], num_classes=CLASSES, **config)
 
 
 @cache
@@ -124,7 +102,10 @@ def compare(case, comm):
     expected = expected | {"input": {"input": cut(expected["input"]["input"], tiling.tile)}}
     found = results_of(tiled, cut(image, tiling.tile).contiguous(), gradient)
     free(tiled)
-    return {kind: relative(found[kind], expected[kind]) for kind in expected}
+    for kind, wanted in expected.items():
+        if found[kind].keys() != wanted.keys():
+            raise AssertionError(f"{sorted(found[kind])} are not {sorted(wanted)}")
+    return {kind: largest_error(found[kind], wanted) for kind, wanted in expected.items()}
 
 
 def main():

@@ -10,28 +10,34 @@ makes something wrong on the last rank.
 
 import json
 from contextlib import nullcontext
-from dataclasses import dataclass
 from functools import cache, partial
 from unittest.mock import patch
 
 import torch
-from each_case import answer_each, made_by_first, or_exception
-from torch.nn import functional
 
-from spbench_core.layout.balance import balanced
+from mpi.programs.each_case import answer_each, made_by_first, or_exception
+from mpi.programs.models import (
+    RandomImages,
+    cut,
+    gradients_lost,
+    gradients_of,
+    largest_error,
+    layout_of,
+    network_of,
+    plan_of,
+    sequential,
+    statistics_of,
+    weights_of,
+)
 from spbench_core.layout.micro_batches import micro_batches
-from spbench_core.layout.stages import model_layout
-from spbench_core.layout.tiles import Grid, parse_pair
-from spbench_core.models.registry import model
-from spbench_workers.models.build import build_stage
 from spbench_workers.models.builders import DenseBuilder
 from spbench_workers.parallel import engine
-from spbench_workers.parallel.pipeline import building, stage_runner
-from spbench_workers.parallel.plan import ModelPlan, TrainingConfig
+from spbench_workers.parallel.pipeline import building
+from spbench_workers.parallel.plan import TrainingConfig
 from spbench_workers.parallel.precision.formats import Precision
 from spbench_workers.parallel.training import gradients, master_comm, trainer
 
-CLASSES, SEED, STEPS = 5, 1, 2
+SEED, STEPS = 1, 2
 KEYS = "model", "config", "image", "dtype", "optimizer"
 RATE, MOMENTUM, DECAY, SLOWER = 0.05, 0.9, 0.01, 0.5
 OPTIMIZERS = {
@@ -41,46 +47,10 @@ OPTIMIZERS = {
 }
 
 
-@dataclass(frozen=True)
-class RandomImages:
-    """Images of a seed, the same whatever part of them is asked for."""
-
-    shape: tuple
-    count: int
-    dtype: torch.dtype
-
-    def all_of(self, replica):
-        generator = torch.Generator().manual_seed(100 + replica)
-        images = torch.randn((self.count, *self.shape), generator=generator)
-        return images.to(self.dtype), torch.randint(CLASSES, (self.count,), generator=generator)
-
-    def pixels(self, replica, images, box):
-        found, _ = self.all_of(replica)
-        return found[slice(*images), :, slice(*box.rows), slice(*box.cols)].clone()
-
-    def classes(self, replica, images):
-        return self.all_of(replica)[1][slice(*images)]
-
-
-def layout_of(case):
-    grids = [Grid(*parse_pair(grid)) for grid in case["grids"]]
-    return model_layout(
-        case["stages"],
-        grids,
-        members=case["members"],
-        replicas=case["replicas"],
-        mirrored=case["mirrored"],
-    )
-
-
-def plan_of(case):
-    network = network_of(case)
-    layout = layout_of(case)
-    costs = [float(count.multiply_adds) for count in network.counts]
-    return ModelPlan(
-        network,
-        layout,
-        balanced(costs, [stage.ranks for stage in layout.stages]),
+def plan_of_case(case):
+    return plan_of(
+        network_of(case),
+        layout_of(case),
         batches_of(case),
         schedule=case["schedule"],
         seed=SEED,
@@ -101,82 +71,19 @@ def dtype_of(case):
     return getattr(torch, case["dtype"])
 
 
-def network_of(case):
-    return model(case["model"], image_size=case["image"], num_classes=CLASSES, **case["config"])
-
-
 @cache
-def sequential(words, batches, replicas):
-    """What training on one rank gives: replica by replica, whose gradients' mean is taken."""
+def on_one_rank(words, batches, replicas):
     case = json.loads(words)
-    network, dtype = network_of(case), dtype_of(case)
-    count = sum(batch.size for batch in batches)
-    source = RandomImages(network.image.shape, count, dtype)
-
-    def build():
-        return build_stage(network, 0, len(network.layers), DenseBuilder(), seed=SEED, dtype=dtype)
-
-    copies = [build() for _ in range(replicas)]
-    optimizers = [
-        OPTIMIZERS[case["optimizer"]](copy.parameters(), lr=RATE, weight_decay=DECAY)
-        for copy in copies
-    ]
-    found = {"loss": [], "input": {}, "statistics": {}, "logits": {}}
-    for _ in range(STEPS):
-        losses = []
-        for replica, copy in enumerate(copies):
-            images, classes = source.all_of(replica)
-            copy.zero_grad()
-            for index, batch in enumerate(batches):
-                data = images[slice(*batch.images)].clone().requires_grad_()
-                wanted = classes[slice(*batch.images)]
-                logits = copy(data).to(torch.promote_types(dtype, torch.float32))
-                loss = functional.cross_entropy(logits, wanted, reduction="sum") / count
-                loss.backward()
-                losses.append(float(loss.detach()))
-                found["input"][replica, index] = data.grad
-        found["loss"].append(sum(losses) / replicas)
-        for several in zip(*(copy.parameters() for copy in copies), strict=True):
-            mean = sum(parameter.grad for parameter in several) / replicas
-            for parameter in several:
-                parameter.grad = mean.clone()
-        found["gradients"] = {
-            name: value.grad.clone() for name, value in copies[0].named_parameters()
-        }
-        for optimizer in optimizers:
-            optimizer.step()
-            optimizer.param_groups[0]["lr"] *= SLOWER
-    found["weights"] = {name: one.detach() for name, one in copies[0].named_parameters()}
-    for replica, copy in enumerate(copies):
-        found["statistics"][replica] = running(copy)
-        images, _ = source.all_of(replica)
-        with torch.no_grad():
-            for index, batch in enumerate(batches):
-                logits = copy.eval()(images[slice(*batch.images)])
-                found["logits"][replica, index] = logits
-    return found
-
-
-def running(module):
-    return {
-        name: value
-        for name, value in module.named_buffers()
-        if "running" in name or "tracked" in name
-    }
-
-
-def relative(found, expected, among):
-    """The largest difference, over the largest value of the kind."""
-    largest = max(float(value.abs().max()) for value in among if value.numel())
-    worst = 0.0
-    for name, value in found.items():
-        wanted = expected[name]
-        if value.shape != wanted.shape:
-            raise AssertionError(f"{name}: {tuple(value.shape)} is not {tuple(wanted.shape)}")
-        if value.numel():
-            error = float((value - wanted).abs().max()) / largest
-            worst = max(worst, error if error == error else float("inf"))
-    return worst
+    return sequential(
+        network_of(case),
+        batches,
+        partial(OPTIMIZERS[case["optimizer"]], lr=RATE, weight_decay=DECAY),
+        dtype=dtype_of(case),
+        seed=SEED,
+        steps=STEPS,
+        slower=SLOWER,
+        replicas=replicas,
+    )
 
 
 def share_of(tensor, batch, stage, place, *, tiled):
@@ -185,12 +92,11 @@ def share_of(tensor, batch, stage, place, *, tiled):
     images = tensor[first - batch.images[0] : last - batch.images[0]]
     if not tiled:
         return images
-    box = stage.grid.tile(place.tile, *tensor.shape[2:])
-    return images[:, :, slice(*box.rows), slice(*box.cols)]
+    return cut(images, stage.grid.tile(place.tile, *tensor.shape[2:]))
 
 
 def compare(case, comm):
-    plan = plan_of(case)
+    plan = plan_of_case(case)
     count = sum(batch.size for batch in plan.batches)
     source = RandomImages(plan.model.image.shape, count, plan.dtype)
     learning = TrainingConfig(case["optimizer"], RATE, DECAY, SLOWER)
@@ -202,27 +108,22 @@ def compare(case, comm):
             run.end_epoch()
             losses.append(run.loss())
     words = json.dumps({key: case[key] for key in KEYS})
-    expected = made_by_first(comm, lambda: sequential(words, plan.batches, case["replicas"]))
+    expected = made_by_first(comm, lambda: on_one_rank(words, plan.batches, case["replicas"]))
     errors = {
         "loss": max(abs(a - b) / b for a, b in zip(losses, expected["loss"], strict=True)),
         **dict.fromkeys(("input", "gradients", "statistics", "weights", "logits"), 0.0),
     }
 
-    def note(kind, found, wanted, among):
-        errors[kind] = max(errors[kind], relative(found, wanted, list(among)))
+    def note(kind, found, wanted, among=None):
+        errors[kind] = max(errors[kind], largest_error(found, wanted, among))
 
     owners = [plan.owner] if plan.master_comm else plan.layout.directions
     for place, stage, runner in zip(run.places, run.stages, run.runners, strict=True):
         own = plan.layout.stages[place.stage]
-        parameters = dict(stage.named_parameters())
-        gradients_found = {name: value.grad for name, value in parameters.items()}
         if place.direction in owners:
-            wanted = expected["gradients"]
-            note("gradients", gradients_found, wanted, wanted.values())
-        values = {name: value.detach() for name, value in parameters.items()}
-        note("weights", values, expected["weights"], expected["weights"].values())
-        statistics = expected["statistics"][place.replica]
-        note("statistics", running(stage), statistics, statistics.values())
+            note("gradients", gradients_of(stage), expected["gradients"])
+        note("weights", weights_of(stage), expected["weights"])
+        note("statistics", statistics_of(stage), expected["statistics"][place.replica])
         if place.stage == 0:
             images = {
                 index: share_of(
@@ -281,20 +182,9 @@ def planted(fault, comm):
         return patch.multiple(master_comm.MasterComm, **nothing)
     if fault == "weights-not-sent":
         return patch.object(trainer.Trainer, "share", lambda _: None)
-    if fault == "lost-gradient" and comm.rank == comm.size - 1:
-        return patch.object(stage_runner.StageRunner, "_send", forgetful())
+    if fault == "lost-gradient":
+        return gradients_lost(comm)
     return nullcontext()
-
-
-def forgetful():
-    """Sends zeros in place of gradients."""
-    right = stage_runner.StageRunner._send
-
-    def send(self, end, tensors):
-        back = end is not None and end is self.io.input_gradients
-        right(self, end, [torch.zeros_like(one) for one in tensors] if back else tensors)
-
-    return send
 
 
 def main():

@@ -3,21 +3,20 @@ import os
 import socket
 import subprocess
 import sys
-from pathlib import Path
 
 import jsonschema
 import pytest
-from events import judged, recorded, run_end, run_start, started, whole_run
 
+from places import ROOT, SUITES
 from spbench import __version__
 from spbench.cli.app import run_command_line
 from spbench.cli.run import seconds
 from spbench.errors import UsageError
 from spbench.report.model import report_schema
 from spbench_core.catalog import BENCHMARKS, COMMON_FAULTS
+from unit.events import judged, recorded, run_end, run_start, started, whole_run
 
-ROOT = Path(__file__).parents[4]
-HALO = str(ROOT / "suites" / "halo.yaml")
+HALO = str(SUITES / "halo.yaml")
 
 
 class Done:

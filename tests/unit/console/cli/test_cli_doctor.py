@@ -6,7 +6,6 @@ import json
 import os
 
 import pytest
-from ssh_hosts import SshHosts
 
 from spbench.cli.app import run_command_line
 from spbench.launch.gpus.facts import Card, HostGpus
@@ -14,6 +13,7 @@ from spbench.launch.mpi_probe import MpiLibrary
 from spbench.launch.survey import reach
 from spbench.launch.survey.facts import HostFacts
 from spbench_core import host_facts
+from unit.ssh_hosts import SshHosts
 
 
 @pytest.fixture

@@ -4,12 +4,21 @@ import json
 import jsonschema
 import pytest
 import typer
-from events import described, judged, measured, rank_event, recorded, run_end, started, whole_run
 
 from spbench.cli import compare, results
 from spbench.cli.app import run_command_line
 from spbench.cli.tables import aligned
 from spbench.report.model import report_schema
+from unit.events import (
+    described,
+    judged,
+    measured,
+    rank_event,
+    recorded,
+    run_end,
+    started,
+    whole_run,
+)
 
 
 @pytest.fixture

@@ -3,7 +3,16 @@
 import io
 
 import pytest
-from events import (
+from rich.console import Console
+
+from spbench.cli.lines import Lines, case_line
+from spbench.cli.live import LiveView
+from spbench.cli.replay import replay_lines
+from spbench.errors import UsageError
+from spbench.record.runs.event_log import read_events
+from spbench.record.runs.folder import RunFolder
+from spbench.record.state import RunState
+from unit.events import (
     described,
     in_phases,
     judged,
@@ -14,15 +23,6 @@ from events import (
     started,
     whole_run,
 )
-from rich.console import Console
-
-from spbench.cli.lines import Lines, case_line
-from spbench.cli.live import LiveView
-from spbench.cli.replay import replay_lines
-from spbench.errors import UsageError
-from spbench.record.runs.event_log import read_events
-from spbench.record.runs.folder import RunFolder
-from spbench.record.state import RunState
 
 
 def of_job_1():

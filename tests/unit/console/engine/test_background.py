@@ -8,8 +8,8 @@ from dataclasses import asdict, fields
 from pathlib import Path
 
 import pytest
-from events import recorded, run_start
 
+from places import SUITES
 from spbench.cli.app import run_command_line
 from spbench.cli.request import _LAUNCH_OPTIONS
 from spbench.engine import background
@@ -24,9 +24,9 @@ from spbench.engine.background import (
 )
 from spbench.errors import ExitCode, FailedRunError, UsageError
 from spbench.launch.choice import LaunchChoice
+from unit.events import recorded, run_start
 
-ROOT = Path(__file__).parents[4]
-HALO = ROOT / "suites" / "halo.yaml"
+HALO = SUITES / "halo.yaml"
 PATIENCE = 30.0
 
 CONSOLE = f"""\

@@ -4,11 +4,11 @@ import socket
 from contextlib import ExitStack, suppress
 
 import pytest
-from events import rank_event
 
 from spbench.engine import collector as module
 from spbench.engine.collector import MAX_STRANGERS, Collector
 from spbench_core.events.rank_events import MAX_HELLO, MAX_LINE, encode
+from unit.events import rank_event
 
 TOKEN = "s3cret"
 PATIENCE = 5.0

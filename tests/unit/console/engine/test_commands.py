@@ -26,12 +26,8 @@ cases:
 
 
 @pytest.fixture
-def request_of(monkeypatch, tmp_path):
+def request_of(monkeypatch, tmp_path, python_beside_mpirun):
     """Makes requests for the suite, beside an mpirun that only tells its version."""
-    mpirun = tmp_path / "venv/mpirun"
-    mpirun.parent.mkdir()
-    mpirun.write_text("#!/bin/sh\necho 'mpirun (Open MPI) 5.0.11'\n")
-    mpirun.chmod(0o755)
 
     def library(*_):
         make.prepared += 1
@@ -41,7 +37,7 @@ def request_of(monkeypatch, tmp_path):
 
     def make(launcher="openmpi"):
         path = tmp_path / "suite.yaml"
-        path.write_text(SUITE.format(python=tmp_path / "venv/python", launcher=launcher))
+        path.write_text(SUITE.format(python=python_beside_mpirun, launcher=launcher))
         return Request(path, tmp_path / "home", {"PATH": ""})
 
     make.prepared = 0

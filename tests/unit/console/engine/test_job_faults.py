@@ -3,7 +3,6 @@
 from types import SimpleNamespace
 
 import pytest
-from events import described, job_start, rank_event, run_start
 
 from spbench.engine.collector import Who
 from spbench.engine.job_listener import JobListener
@@ -17,6 +16,7 @@ from spbench.record.state import RunState
 from spbench.suites.case import Case
 from spbench.suites.settings import LaunchSettings
 from spbench_core.catalog import BENCHMARKS
+from unit.events import described, job_start, rank_event, run_start
 
 BENCHMARK = "link.pingpong"
 

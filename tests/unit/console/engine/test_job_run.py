@@ -2,12 +2,11 @@
 
 import os
 import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from events import described, run_start
 
+from running import python_path
 from spbench.engine import job_run
 from spbench.engine.job_run import JobPlan, JobRun
 from spbench.engine.processes import members
@@ -20,10 +19,11 @@ from spbench.record.state import RunState
 from spbench.suites.case import Case
 from spbench.suites.settings import LaunchSettings
 from spbench_core.catalog import BENCHMARKS
+from unit.events import described, run_start
 
 RANKS = """
 import os, time
-from events import BY_KIND
+from unit.events import BY_KIND
 from spbench_workers.channel import open_channel
 
 ERROR = {"message": "ValueError: no", "traceback": "Traceback ..."}
@@ -48,6 +48,12 @@ first.receive_cases()
 """
 """Two ranks, connected and with their cases; what they do then is each test's own."""
 
+BOTH_CASES = """
+for case in 'ab':
+    for rank in (first, second): start(rank, case)
+    for rank in (first, second): end(rank, case)
+"""
+
 
 @pytest.fixture
 def play(tmp_path):
@@ -71,8 +77,8 @@ def play(tmp_path):
         return fault, {name: case.status for name, case in state.cases.items()}
 
     def launch(deeds):
-        path = f"{Path(__file__).parents[2]}:{os.environ.get('PYTHONPATH', '')}"
-        command = Command((sys.executable, "-c", RANKS + deeds), os.environ | {"PYTHONPATH": path})
+        env = os.environ | {"PYTHONPATH": python_path()}
+        command = Command((sys.executable, "-c", RANKS + deeds), env)
         return SimpleNamespace(
             command=command,
             launcher=SimpleNamespace(name="played", explain=lambda _: None),
@@ -86,13 +92,7 @@ def play(tmp_path):
 
 
 async def test_ranks_that_end_their_cases_and_say_bye_leave_no_fault(play):
-    fault, statuses = await play(
-        "for case in 'ab':\n"
-        "    for rank in (first, second): start(rank, case)\n"
-        "    for rank in (first, second): end(rank, case)\n"
-        "first.close()\n"
-        "second.close()\n"
-    )
+    fault, statuses = await play(f"{BOTH_CASES}first.close()\nsecond.close()\n")
     assert fault is None
     assert statuses == {"a": "passed", "b": "passed"}
 
@@ -113,13 +113,7 @@ async def test_what_other_ranks_had_sent_is_read_after_an_error(play):
 
 
 async def test_a_rank_that_ends_without_bye_after_the_last_case_is_a_fault(play):
-    fault, statuses = await play(
-        "for case in 'ab':\n"
-        "    for rank in (first, second): start(rank, case)\n"
-        "    for rank in (first, second): end(rank, case)\n"
-        "first.close()\n"
-        "os._exit(0)\n"
-    )
+    fault, statuses = await play(f"{BOTH_CASES}first.close()\nos._exit(0)\n")
     assert fault.status == "error"
     assert fault.rank == 1
     assert "ended without a word" in fault.sentence

@@ -1,10 +1,10 @@
 import pytest
-from events import run_end, run_start
 
 from spbench.engine.recorder import Recorder
 from spbench.errors import FailedRunError
 from spbench.record.runs.event_log import EventLog, read_events
 from spbench.record.state import RunState
+from unit.events import run_end, run_start
 
 
 def say(recorder, event):

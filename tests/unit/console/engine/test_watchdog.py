@@ -1,8 +1,8 @@
 import pytest
-from events import rank_event
 
 from spbench.engine.watchdog import EXIT_TIMEOUT, Fault, Watchdog
 from spbench_core.events.rank_events import ASLEEP, SILENCE_LIMIT
+from unit.events import rank_event
 
 HOSTS = ("node01", "node01", "node02")
 

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from places import ROOT
 from spbench.errors import UsageError
 from spbench.launch.hosts.hostfiles import given_hosts, hostfiles_near, read_near
-
-ROOT = Path(__file__).parents[4]
 
 
 def names(folder: Path) -> list[str]:

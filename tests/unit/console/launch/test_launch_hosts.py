@@ -8,13 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from places import ROOT
 from spbench.errors import UsageError
 from spbench.launch.detect import launcher_named
 from spbench.launch.hosts.hosts import Host, Hosts, parse_hosts, read_hostfile
 from spbench.launch.hosts.names import fold
 from spbench.launch.launcher import Placed
-
-REPO = Path(__file__).parents[4]
 
 
 def read(tmp_path: Path, text: str | bytes) -> tuple[Host, ...]:
@@ -56,7 +55,7 @@ def test_every_dialect_reads(tmp_path, text, hosts):
 
 @pytest.mark.parametrize("name", ["mvapich2", "hydra", "openmpi", "slurm", "local"])
 def test_example_hostfiles_read(name):
-    hosts = read_hostfile(REPO / "hostfiles" / f"{name}.hosts")
+    hosts = read_hostfile(ROOT / "hostfiles" / f"{name}.hosts")
     slots = {"mvapich2": 11, "hydra": 9, "openmpi": 9, "slurm": 20, "local": 4}
     assert hosts.slots == slots[name]
 

@@ -84,15 +84,11 @@ def test_hosts_of_a_job(tmp_path):
 
 
 @pytest.fixture
-def openmpi(monkeypatch, tmp_path):
+def openmpi(monkeypatch, python_beside_mpirun):
     """A venv with an mpirun, and an interpreter that has Open MPI."""
-    mpirun = tmp_path / "venv/mpirun"
-    mpirun.parent.mkdir()
-    mpirun.write_text("#!/bin/sh\necho 'mpirun (Open MPI) 5.0.11'\n")
-    mpirun.chmod(0o755)
     library = MpiLibrary("openmpi", "Open MPI v5.0.11")
     monkeypatch.setattr(jobs, "mpi_library", lambda *_: library)
-    return str(tmp_path / "venv/python")
+    return str(python_beside_mpirun)
 
 
 def ready(python: str, home: Path, hosts: str | None, np: int = 4, **given: object) -> Launch:

@@ -12,7 +12,6 @@ from contextlib import aclosing
 from pathlib import Path
 
 import pytest
-from ssh_hosts import SshHosts
 
 from spbench import __version__
 from spbench.errors import UsageError
@@ -22,6 +21,7 @@ from spbench.launch.survey.facts import HostFacts, facts_of, findings_of
 from spbench.launch.survey.question import program
 from spbench.suites.settings import LaunchSettings
 from spbench_core import host_facts
+from unit.ssh_hosts import SshHosts
 
 PYTHON = sys.executable
 

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from places import SHARED
 from spbench.planner.profile.layers import LayerProfile, Profile
-
-SHARED = Path(__file__).parents[5] / "shared" / "data"
 
 
 def shared(name: str) -> Path:

@@ -8,12 +8,12 @@ import json
 
 import jsonschema
 import pytest
-from made_up import chain, shared
 
 from spbench.cli.app import run_command_line
 from spbench.planner.output.plan_json import plan_schema
 from spbench.planner.output.plan_text import CSV_COLUMNS
 from spbench.planner.profile.json_file import write_profile_json
+from unit.console.planner.made_up import chain, shared
 
 CLUSTER = """
 schema: spbench.cluster/1

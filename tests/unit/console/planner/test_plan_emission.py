@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from made_up import chain
 
 from spbench.planner.cluster.machines import Cluster, DeviceKind, Link, Machine, cluster_from_ends
 from spbench.planner.errors import PlannerError
@@ -15,6 +14,7 @@ from spbench.planner.output.emission import emitted
 from spbench.planner.plans import Plan, PlanStage
 from spbench.planner.profile.json_file import read_profile_json, write_profile_json
 from spbench.planner.profile.origin import Origin
+from unit.console.planner.made_up import chain
 
 DEPTH_11 = Origin("resnet", (("image_size", 32), ("version", 2), ("depth", 11)), 2, 1)
 FIVE = replace(chain([1.0] * 5), origin=DEPTH_11)

@@ -1,5 +1,4 @@
 import pytest
-from made_up import chain, layer, shared
 
 from spbench.planner.cluster.machines import PRESETS, cluster_from_ends
 from spbench.planner.hpgo.baselines import baselines, exposed_all_reduce, iteration_share
@@ -10,6 +9,7 @@ from spbench.planner.profile.layers import Profile
 from spbench.planner.simulation.memory import stage_memory
 from spbench.planner.training import Training
 from spbench_core.schedule.orders import stage_in_flight
+from unit.console.planner.made_up import chain, layer, shared
 
 
 def found(profile, ends, training):

@@ -2,10 +2,8 @@ from dataclasses import replace
 from math import inf
 
 import pytest
-from brute import Brute
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from made_up import chain, shared
 
 from spbench.planner.cluster.machines import Cluster, DeviceKind, Link, Machine, cluster_from_ends
 from spbench.planner.cluster.placement import DeviceGroup
@@ -21,6 +19,8 @@ from spbench.planner.search.cost_model import CostModel
 from spbench.planner.search.scoring import Scores
 from spbench.planner.simulation.step import simulate
 from spbench.planner.training import Training
+from unit.console.planner.brute import Brute
+from unit.console.planner.made_up import chain, shared
 
 KIND = DeviceKind("device", 1000.0)
 

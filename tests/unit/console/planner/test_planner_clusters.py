@@ -1,12 +1,12 @@
 import json
 from contextlib import suppress
-from pathlib import Path
 
 import jsonschema
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from places import EXAMPLES
 from spbench.errors import ExitCode
 from spbench.planner.cluster.machines import (
     ETHERNET_25,
@@ -148,7 +148,7 @@ VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
 
 def test_the_schema_takes_what_is_read():
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
-    examples = Path(__file__).parents[4] / "docs" / "examples"
+    examples = EXAMPLES
     texts = [TEXT, *(path.read_text() for path in examples.glob("*.yaml"))]
     assert len(texts) == 2
     for text in texts:

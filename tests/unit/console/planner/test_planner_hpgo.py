@@ -2,10 +2,8 @@ from itertools import accumulate, pairwise
 
 import numpy as np
 import pytest
-from hpgo_by_hand import Reference
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from made_up import chain, goldens, shared
 
 from spbench.planner.cluster.machines import (
     PRESETS,
@@ -24,6 +22,8 @@ from spbench.planner.profile.antichains import antichain_states
 from spbench.planner.profile.files import load_profile
 from spbench.planner.profile.linear import linear_states
 from spbench.planner.training import Training
+from unit.console.planner.hpgo_by_hand import Reference
+from unit.console.planner.made_up import chain, goldens, shared
 
 BETTER = {
     # HPGO cuts at the same states, and goes from machine to machine three times instead of once.

@@ -1,7 +1,6 @@
 import json
 import math
 from copy import deepcopy
-from pathlib import Path
 
 import jsonschema
 import pytest
@@ -9,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_up import SHARED, chain, diamond, layer, write_torchgraph
 
+from places import EXAMPLES, SHARED
 from spbench.planner.errors import PlannerError, ProfileError
 from spbench.planner.profile.files import load_profile
 from spbench.planner.profile.json_file import read_profile_json, write_profile_json
@@ -16,6 +16,7 @@ from spbench.planner.profile.json_reader import ProfileFile
 from spbench.planner.profile.layers import PER_BATCH, BatchMeasurement, LayerProfile, Profile
 from spbench.planner.profile.torchgraph import read_torchgraph
 from spbench.suites.settings import json_schema
+from unit.console.planner.made_up import chain, diamond, layer
 
 NODE = (
     "{} -- {} -- forward_compute_time={}, backward_compute_time=2, activation_size={},"
@@ -251,9 +252,7 @@ def test_all_errors_of_a_profile_come_at_once():
 
 SCHEMA = json_schema(ProfileFile)
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
-EXAMPLE = json.loads(
-    (Path(__file__).parents[4] / "docs" / "examples" / "resnet-20.json").read_text()
-)
+EXAMPLE = json.loads((EXAMPLES / "resnet-20.json").read_text())
 
 
 def test_the_schema_takes_what_is_read():

@@ -3,7 +3,6 @@ from itertools import pairwise
 from xml.etree import ElementTree
 
 import pytest
-from brute import rounds_order, run, run_rounds
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,6 +21,7 @@ from spbench_core.schedule.orders import (
     stage_in_flight,
 )
 from spbench_core.schedule.timetable import rounds_timetable, timetable
+from unit.console.planner.brute import rounds_order, run, run_rounds
 
 SCHEDULES = "gpipe", "1f1b", "1f1b-deep"
 whole = st.integers(0, 9).map(float)

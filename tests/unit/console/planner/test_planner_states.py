@@ -3,8 +3,8 @@ import re
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from made_up import SHARED, chain, diamond, layer, shared
 
+from places import SHARED
 from spbench.planner.errors import PlannerError
 from spbench.planner.profile.antichains import antichain_states
 from spbench.planner.profile.files import load_profile
@@ -12,6 +12,7 @@ from spbench.planner.profile.graph import bits, build, find_cycle, topological_o
 from spbench.planner.profile.layers import Profile
 from spbench.planner.profile.linear import linear_states
 from spbench.planner.profile.states import planned
+from unit.console.planner.made_up import chain, diamond, layer, shared
 
 BRANCHES = Profile(
     "wide", 1, tuple(layer(str(at)) for at in range(16)), tuple((0, at) for at in range(1, 16))

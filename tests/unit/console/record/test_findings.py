@@ -1,7 +1,7 @@
 import pytest
-from events import described, judged, measured, rank_event, started, state_of, timed
 
 from spbench.record.findings import findings
+from unit.events import described, judged, measured, rank_event, started, state_of, timed
 
 
 def found(events):

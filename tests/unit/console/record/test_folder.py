@@ -8,7 +8,6 @@ import time
 from pathlib import Path
 
 import pytest
-from events import console_event, recorded, run_end, run_start, whole_run
 
 from spbench.errors import ExitCode, FailedRunError, UsageError
 from spbench.record.runs.event_log import EventLog, encode, read_events
@@ -21,6 +20,7 @@ from spbench.record.runs.folder import (
     list_runs,
     write_whole,
 )
+from unit.events import console_event, recorded, run_end, run_start, whole_run
 
 SHORT_RUN = [run_start(), run_end()]
 

@@ -1,12 +1,12 @@
 import random
 
 import pytest
-from events import TIME, described, metric, rank_event, started, state_of
 from hypothesis import given
 from hypothesis import strategies as st
 
 from spbench.record.histogram import Histogram, bins
 from spbench.record.ordered import Ordered
+from unit.events import TIME, described, metric, rank_event, started, state_of
 
 value = st.floats(-1e6, 1e6) | st.floats(1e-9, 1e-3) | st.integers(-2, 9).map(float)
 some = st.lists(value, min_size=1, max_size=80)

@@ -3,7 +3,13 @@ import socket
 from dataclasses import replace
 
 import pytest
-from events import (
+
+from spbench.errors import UsageError
+from spbench.record.runs.folder import RunFolder, find_run
+from spbench.record.runs.history import VERDICTS, select_runs, summaries, summary_of
+from spbench.report.build import build_report
+from spbench.report.recorded import load_run
+from unit.events import (
     TIME,
     described,
     judged,
@@ -16,13 +22,7 @@ from events import (
     started,
     whole_run,
 )
-from results import summary
-
-from spbench.errors import UsageError
-from spbench.record.runs.folder import RunFolder, find_run
-from spbench.record.runs.history import VERDICTS, select_runs, summaries, summary_of
-from spbench.report.build import build_report
-from spbench.report.recorded import load_run
+from unit.results import summary
 
 CONSOLE = {"pid": 1, "host": "x", "started": 5.0}
 

@@ -1,5 +1,8 @@
 import pytest
-from events import (
+
+from spbench.errors import ExitCode
+from spbench.record.judge import judge, name_ranks, verdict_of
+from unit.events import (
     TIME,
     case_of,
     described,
@@ -10,9 +13,6 @@ from events import (
     started,
     state_of,
 )
-
-from spbench.errors import ExitCode
-from spbench.record.judge import judge, name_ranks, verdict_of
 
 
 def judged_case(*events, hosts=("node01", "node02"), **changes):

@@ -1,11 +1,11 @@
 import pytest
-from events import TIME, described, job_start, metric, rank_event, run_start, started
 from hypothesis import given
 from hypothesis import strategies as st
 
 from spbench.record.rank_rows import RankRow, RankRows
 from spbench.record.state import RunState
 from spbench.record.statistics import summarize, typical
+from unit.events import TIME, described, job_start, metric, rank_event, run_start, started
 
 
 class Watched:

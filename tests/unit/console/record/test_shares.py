@@ -3,10 +3,10 @@
 import math
 
 import pytest
-from events import TIME, case_of, described, in_phases, metric, rank_event, started
 
 from spbench.record.places import PlaceName, place_names, place_words, short_place
 from spbench.record.shares import percent, ranks_with_shares, shares, shares_of
+from unit.events import TIME, case_of, described, in_phases, metric, rank_event, started
 
 PARTS = [metric(f"{name}_ms", "ms", part_of="time_ms") for name in ("work", "wait")]
 

@@ -1,7 +1,11 @@
 import json
 
 import pytest
-from events import (
+
+from spbench.record.runs.folder import RunFolder
+from spbench.record.state import RunState
+from spbench.report.build import build_report
+from unit.events import (
     BY_KIND,
     TIME,
     case_of,
@@ -17,10 +21,6 @@ from events import (
     state_of,
     whole_run,
 )
-
-from spbench.record.runs.folder import RunFolder
-from spbench.record.state import RunState
-from spbench.report.build import build_report
 
 
 def samples(rank, *values, repeat=0, metric="time_ms"):

@@ -1,9 +1,9 @@
 import pytest
-from events import described, job_start, rank_event, started
 
 from spbench.record.rank_rows import RankRows
 from spbench.record.state import RunState
 from spbench.record.stragglers import Straggler, Stragglers
+from unit.events import described, job_start, rank_event, started
 
 FOUR = ("node01", "node01", "node02", "node02")
 

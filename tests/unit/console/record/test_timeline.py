@@ -1,11 +1,11 @@
 import random
 
 import pytest
-from events import TIME, described, metric, rank_event, started, state_of
 from hypothesis import given
 from hypothesis import strategies as st
 
 from spbench.record.timeline import MetricTimeline, timeline
+from unit.events import TIME, described, metric, rank_event, started, state_of
 
 METRICS = [
     TIME,

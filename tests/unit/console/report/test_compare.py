@@ -1,8 +1,8 @@
 import pytest
-from results import case, figure, run
 
 from spbench.report.compare import ALIKE, compare
 from spbench.report.model import CheckPart
+from unit.results import case, figure, run
 
 
 def row_of(a, b):

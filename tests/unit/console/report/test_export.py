@@ -4,8 +4,6 @@ import json
 
 import jsonschema
 import pytest
-from events import measured, recorded, run_end, run_start, whole_run
-from results import case, figure, run
 
 from spbench.errors import UsageError
 from spbench.report.build import build_report
@@ -21,6 +19,8 @@ from spbench.report.tables import (
     day_and_time,
     run_rows,
 )
+from unit.events import measured, recorded, run_end, run_start, whole_run
+from unit.results import case, figure, run
 
 
 def records(text):

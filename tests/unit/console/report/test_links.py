@@ -1,9 +1,9 @@
 import pytest
-from events import described, measured, metric, rank_event, recorded, started, whole_run
-from results import case, figure, run
 
 from spbench.report.links import last_link_matrix, link_matrices, link_matrix
 from spbench.report.recorded import load_run
+from unit.events import described, measured, metric, rank_event, recorded, started, whole_run
+from unit.results import case, figure, run
 
 HOSTS = ("node01", "node01", "node02", "node02")
 

@@ -3,7 +3,13 @@ import math
 
 import jsonschema
 import pytest
-from events import (
+
+from spbench.errors import ExitCode
+from spbench.record.state import RunState
+from spbench.report.build import build_report, refused_report, without_samples
+from spbench.report.model import report_schema
+from spbench.report.times import timestamp
+from unit.events import (
     TIME,
     console_event,
     described,
@@ -17,12 +23,6 @@ from events import (
     state_of,
     whole_run,
 )
-
-from spbench.errors import ExitCode
-from spbench.record.state import RunState
-from spbench.report.build import build_report, refused_report, without_samples
-from spbench.report.model import report_schema
-from spbench.report.times import timestamp
 
 VALIDATOR = jsonschema.Draft202012Validator(report_schema())
 

@@ -1,7 +1,7 @@
 import pytest
-from results import case, figure, run
 
 from spbench.report.series import over_parameter, over_runs, swept_parameters
+from unit.results import case, figure, run
 
 # Over runs
 

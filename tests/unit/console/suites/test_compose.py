@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from places import SUITES
 from spbench.errors import UsageError
 from spbench.suites import yaml_nodes
 from spbench.suites.edit.compose import (
@@ -23,7 +24,6 @@ from spbench.suites.edit.rewrite import comments
 from spbench.suites.edit.writing import WIDTH, flow, key_lines, scalar
 from spbench.suites.loader import load_text
 
-SUITES = Path(__file__).parents[4] / "suites"
 SHIPPED = {path.stem: path.read_text() for path in sorted(SUITES.glob("*.yaml"))}
 HALO = SHIPPED["halo"]
 

@@ -3,10 +3,10 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from places import SUITES
 from spbench.suites.edit.check import examine
 from spbench.suites.loader import load
 
-SUITES = Path(__file__).parents[4] / "suites"
 HALO = SUITES / "halo.yaml"
 PATH = Path("mine.yaml")
 

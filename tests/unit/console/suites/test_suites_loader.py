@@ -5,12 +5,12 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from places import DATA
 from spbench.errors import ExitCode, SuiteError, UsageError
 from spbench.suites.loader import load, load_text
 from spbench.suites.model import CaseEntry
 from spbench.suites.settings import LaunchSettings
 
-DATA = Path(__file__).parents[3] / "data" / "suites"
 HEAD = "schema: spbench.suite/1\nname: s\n"
 
 

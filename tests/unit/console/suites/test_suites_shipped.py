@@ -1,13 +1,13 @@
 import re
 import subprocess
 import sys
-from pathlib import Path
 from time import perf_counter
 
 import jsonschema
 import pytest
 import yaml
 
+from places import DOCS, SUITES
 from spbench.launch.gpu_needs import needs_gpu, needs_one_each
 from spbench.suites.case import DERIVED_METRICS
 from spbench.suites.json_schema import suite_schema
@@ -16,8 +16,7 @@ from spbench.suites.select import select
 from spbench_core.catalog import BENCHMARKS
 from spbench_core.catalog.allreduce import COLLECTIVES, LIBRARIES, SCHEDULED
 
-ROOT = Path(__file__).parents[4]
-SHIPPED = sorted((ROOT / "suites").glob("*.yaml"))
+SHIPPED = sorted(SUITES.glob("*.yaml"))
 SCHEMA = suite_schema()
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
 
@@ -89,7 +88,7 @@ def test_the_schema_takes_what_the_loader_takes():
 
 
 def test_halo_suite():
-    cases = load(ROOT / "suites" / "halo.yaml").cases
+    cases = load(SUITES / "halo.yaml").cases
     assert len(cases) <= 12
     assert {case.np for case in cases} == {4}
     assert {case.params["slice_method"] for case in cases} == {"vertical", "horizontal", "square"}
@@ -102,7 +101,7 @@ def test_halo_suite():
 
 
 def test_allreduce_suite():
-    cases = load(ROOT / "suites" / "allreduce.yaml").cases
+    cases = load(SUITES / "allreduce.yaml").cases
     assert {case.benchmark for case in cases} == {"allreduce.sweep"}
     assert {case.np for case in cases} == {2, 4}
     assert {case.params["collective"] for case in cases} == set(COLLECTIVES)
@@ -114,7 +113,7 @@ def test_allreduce_suite():
 
 
 def test_kvstore_suite():
-    cases = load(ROOT / "suites" / "kvstore.yaml").cases
+    cases = load(SUITES / "kvstore.yaml").cases
     assert {case.benchmark for case in cases} == {"kvstore.push_pull"}
     assert {case.np for case in cases} == {2, 3, 4, 5}
     stores = {"local", "device", "dist_sync", "dist_device_sync", "dist_async", "allreduce"}
@@ -126,13 +125,13 @@ def test_kvstore_suite():
 
 
 def test_smoke_suite_runs_each_benchmark_on_two_ranks():
-    cases = load(ROOT / "suites" / "smoke.yaml").cases
+    cases = load(SUITES / "smoke.yaml").cases
     assert {case.benchmark for case in cases} == set(BENCHMARKS)
     assert {case.np for case in cases} == {2}
 
 
 def test_gpu_suite_needs_gpus_and_names_what_one_is_enough_for():
-    cases = load(ROOT / "suites" / "gpu.yaml").cases
+    cases = load(SUITES / "gpu.yaml").cases
     assert all(needs_gpu(case) for case in cases)
     assert {case.name.partition("-")[0] for case in cases} == {"shared", "each", "numa", "peer"}
     for case in cases:
@@ -141,7 +140,7 @@ def test_gpu_suite_needs_gpus_and_names_what_one_is_enough_for():
 
 
 def test_bringup_judges_skew():
-    cases = {case.name: case for case in load(ROOT / "suites" / "bringup.yaml").cases}
+    cases = {case.name: case for case in load(SUITES / "bringup.yaml").cases}
     judged = [n for n, case in cases.items() if [e.metric for e in case.expect] == ["skew"]]
     assert judged == ["memory", "gemm", "conv"]
     assert {name for name, case in cases.items() if case.np is None} == {*judged, "links"}
@@ -149,9 +148,9 @@ def test_bringup_judges_skew():
 
 
 def test_loading_is_fast_and_imports_little():
-    load(ROOT / "suites" / "halo.yaml")
+    load(SUITES / "halo.yaml")
     start = perf_counter()
-    load(ROOT / "suites" / "halo.yaml")
+    load(SUITES / "halo.yaml")
     assert perf_counter() - start < 0.1
     heavy = "{'torch', 'mpi4py', 'numpy', 'textual', 'rich', 'typer', 'jsonschema'}"
     code = f"import spbench.suites, sys; print({heavy} & sys.modules.keys())"
@@ -162,7 +161,7 @@ def test_loading_is_fast_and_imports_little():
 
 
 def test_the_page_of_gpus_says_of_each_case_whether_it_was_run():
-    page = (ROOT / "docs" / "gpu.md").read_text()
+    page = (DOCS / "gpu.md").read_text()
     names = re.findall(r"^\| `([\w-]+)` \| [\w.]+ \| .+ \|$", page, re.MULTILINE)
-    cases = load(ROOT / "suites" / "gpu.yaml").cases
+    cases = load(SUITES / "gpu.yaml").cases
     assert names == list(dict.fromkeys(case.name for case in cases))

@@ -1,12 +1,12 @@
 import json
 
 import pytest
-from events import BY_KIND, rank_event
 from hypothesis import given
 from hypothesis import strategies as st
 
 from spbench_core.events.fields import EventError
 from spbench_core.events.rank_events import KINDS, MAX_LINE, decode, encode
+from unit.events import BY_KIND, rank_event
 
 NAN = float("nan")
 INFINITY = float("inf")

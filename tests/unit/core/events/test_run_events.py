@@ -3,10 +3,10 @@
 import re
 
 import pytest
-from events import described, job_end, job_start, judged, run_end, run_start
 
 from spbench_core.events.fields import EventError
 from spbench_core.events.run_events import CASE, FIELDS, run_event
+from unit.events import described, job_end, job_start, judged, run_end, run_start
 
 LOST = {"event": "rank_lost", "time": 1.0, "job": 1, "rank": 1, "host": "node01", "reason": "dead"}
 EVENTS = [run_start(), job_start(), judged(), job_end(), run_end(), LOST]

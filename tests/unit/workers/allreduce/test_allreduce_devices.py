@@ -21,16 +21,11 @@ from spbench_workers.errors import CannotRunError
 from standins.late_device import install
 from standins.late_nccl import LateGroup
 
+pytestmark = pytest.mark.usefixtures("late")
+
 LATE = install()
 DEVICE = torch.device("late", 0)
 ENTRY = BENCHMARKS["allreduce.sweep"]
-
-
-@pytest.fixture(autouse=True)
-def _idle():
-    LATE.reset()
-    yield
-    LATE.streams.synchronize()
 
 
 class Alone:

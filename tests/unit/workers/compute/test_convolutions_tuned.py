@@ -4,10 +4,10 @@ import importlib
 
 import pytest
 import torch
-from recorded import context_of, said
 from torch.nn import functional
 
 from spbench_core.catalog import BENCHMARKS
+from unit.recorded import context_of, said
 
 SMALL = {"image_size": 12, "warmup": 1, "iterations": 1, "device": "cpu"}
 CASES = {

@@ -4,7 +4,6 @@ from itertools import pairwise
 
 import pytest
 import torch
-from recorded import choice_of, context_of, said
 
 from spbench_core.layout.tiles import Box
 from spbench_workers.compute import conv, gemm
@@ -23,6 +22,7 @@ from spbench_workers.errors import CannotRunError
 from spbench_workers.halo.compare import Mismatch, compare_pixels, compare_values
 from spbench_workers.halo.fused import tolerances_of
 from spbench_workers.spatial.pixels import Image, WholeImage
+from unit.recorded import choice_of, context_of, said
 
 IMAGE = Image(batch=2, channels=3, height=40, width=30, seed=12345)
 WHOLE = Box((0, 40), (0, 30))

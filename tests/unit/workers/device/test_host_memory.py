@@ -16,15 +16,10 @@ from spbench_workers.spatial.tiling import Tiling
 from standins.late_device import install
 from standins.twin import Twin
 
+pytestmark = pytest.mark.usefixtures("late")
+
 LATE = install()
 DEVICE = torch.device("late")
-
-
-@pytest.fixture(autouse=True)
-def _idle():
-    LATE.reset()
-    yield
-    LATE.streams.synchronize()
 
 
 @pytest.fixture

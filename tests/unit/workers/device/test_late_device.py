@@ -7,14 +7,9 @@ from torch.nn import functional
 from spbench_workers.device.streams import streams_of
 from standins.late_device import install
 
+pytestmark = pytest.mark.usefixtures("late")
+
 LATE = install()
-
-
-@pytest.fixture(autouse=True)
-def _idle():
-    LATE.reset()
-    yield
-    LATE.streams.synchronize()
 
 
 def test_results_are_there_when_somebody_has_waited():

@@ -2,10 +2,10 @@
 
 import pytest
 import torch
-from recorded import context_of, said
 
 from spbench_workers.halo import compute
 from standins.tf32 import Tf32Products
+from unit.recorded import context_of, said
 
 CASES = [
     {"kernel": 3, "in_channels": 2, "out_channels": 3},

@@ -17,15 +17,10 @@ from spbench_workers.kvstore.store.base import Sent
 from spbench_workers.kvstore.store.memory import StagedStore, StoreMemory
 from standins.late_device import install
 
+pytestmark = pytest.mark.usefixtures("late")
+
 LATE = install()
 ENTRY = BENCHMARKS["kvstore.push_pull"]
-
-
-@pytest.fixture(autouse=True)
-def _idle():
-    LATE.reset()
-    yield
-    LATE.streams.synchronize()
 
 
 # Which GPU

@@ -5,7 +5,6 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from recorded import choice_of, context_of, said, value_of
 
 from spbench_workers.binding import nearness
 from spbench_workers.device import choice
@@ -13,17 +12,13 @@ from spbench_workers.device.choice import NoDeviceError
 from spbench_workers.errors import CannotRunError
 from spbench_workers.memory import copy, cores
 from standins.late_device import install
+from unit.recorded import choice_of, context_of, said, value_of
+
+pytestmark = pytest.mark.usefixtures("late")
 
 LATE = install()
 PLACE = torch.device("late", 0)
 SMALL = {"size": 1000, "iterations": 2, "warmup": 1}
-
-
-@pytest.fixture(autouse=True)
-def _idle():
-    LATE.reset()
-    yield
-    LATE.streams.synchronize()
 
 
 @pytest.fixture

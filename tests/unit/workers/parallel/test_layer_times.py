@@ -26,11 +26,8 @@ LAUNCH = 0.001
 
 
 @pytest.fixture(autouse=True)
-def _idle(monkeypatch):
-    LATE.reset()
-    monkeypatch.setattr(streams, "perf_counter", LATE.clock)
-    yield
-    LATE.streams.synchronize()
+def _late_clock(late, monkeypatch):
+    monkeypatch.setattr(streams, "perf_counter", late.clock)
 
 
 class Work(torch.autograd.Function):

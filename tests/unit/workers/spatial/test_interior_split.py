@@ -54,6 +54,17 @@ def mask(image, box):
     return pixels
 
 
+def splits_of(layer):
+    """Return the split of each rank."""
+    window, owned, produced = layer
+    return [interior_split_of(window, owned, produced, rank) for rank in range(owned.size)]
+
+
+def inner_splits_of(layer):
+    """Return the ranks whose split has an inner part, each with it."""
+    return [(rank, one) for rank, one in enumerate(splits_of(layer)) if not one.inner.empty]
+
+
 def taps(axis, outputs):
     """The inputs that these outputs read, padding among them."""
     return sorted(
@@ -70,9 +81,8 @@ def inside(places, length):
 @brute_force
 @given(layers())
 def test_inner_and_strips_cover_the_outputs_once(layer):
-    window, owned, produced = layer
-    for rank in range(owned.size):
-        frame = interior_split_of(window, owned, produced, rank)
+    _, _, produced = layer
+    for rank, frame in enumerate(splits_of(layer)):
         assert frame.outputs == produced.tile(rank)
         total = sum(mask(produced, box) for box in (frame.inner, *frame.strips))
         assert (total == mask(produced, frame.outputs)).all()
@@ -82,11 +92,8 @@ def test_inner_and_strips_cover_the_outputs_once(layer):
 @given(layers())
 def test_inner_outputs_read_the_tile_alone(layer):
     """All that they read is the rank's own; where an axis is whole, the operator pads it."""
-    window, owned, produced = layer
-    for rank in range(owned.size):
-        frame = interior_split_of(window, owned, produced, rank)
-        if frame.inner.empty:
-            continue
+    window, owned, _ = layer
+    for rank, frame in inner_splits_of(layer):
         tile, read = owned.tile(rank), window.need(frame.inner)
         assert contains(tile, frame.crop)
         for parts, axis, padding, crop, needed, own in zip(
@@ -109,11 +116,8 @@ def test_inner_outputs_read_the_tile_alone(layer):
 @brute_force
 @given(layers())
 def test_the_crop_makes_exactly_the_inner_outputs(layer):
-    window, owned, produced = layer
-    for rank in range(owned.size):
-        frame = interior_split_of(window, owned, produced, rank)
-        if frame.inner.empty:
-            continue
+    window, _, _ = layer
+    for _, frame in inner_splits_of(layer):
         rows, cols = (
             Window(axis.kernel, axis.stride, padding, axis.dilation)
             for axis, padding in zip((window.rows, window.cols), frame.padding, strict=True)
@@ -127,8 +131,7 @@ def test_the_crop_makes_exactly_the_inner_outputs(layer):
 def test_strips_find_what_they_read_in_the_halo(layer):
     window, owned, produced = layer
     halo = halo_of(window, owned, produced)
-    for rank in range(owned.size):
-        frame = interior_split_of(window, owned, produced, rank)
+    for rank, frame in enumerate(splits_of(layer)):
         for strip in frame.strips:
             assert contains(halo.needed[rank], window.need(strip).intersect(owned.image))
 
@@ -153,9 +156,7 @@ def test_the_halo_reaches_from_the_first_tap_to_the_last(layer):
 @brute_force
 @given(layers())
 def test_an_inner_part_is_worth_it_or_not_there(layer):
-    window, owned, produced = layer
-    for rank in range(owned.size):
-        frame = interior_split_of(window, owned, produced, rank)
+    for frame in splits_of(layer):
         everything = frame.outputs.height * frame.outputs.width
         inner = frame.inner.height * frame.inner.width
         if inner:

@@ -1,0 +1,69 @@
+"""Small programs started by a launcher: what a rank got, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+NASTY = {
+    "BLANKS": " two  words ",
+    "QUOTES": """it's "so" and don't""",
+    "SHELL": "$HOME `id` $(id); exit 3 & | * ? ~ # { } ! \\ <>",
+    "LINES": "one\ntwo\n",
+    "COMMAS": "a,b=c:d;e",
+    "EMPTY": "",
+    "LETTERS": "größe",
+}
+"""Values that a shell or a launcher could break."""
+PASSED_ON = NASTY | {"SPBENCH_TOKEN": "t0ken"}
+RANK_NAMES = {
+    "openmpi": "OMPI_COMM_WORLD_RANK",
+    "mpirun_rsh": "MV2_COMM_WORLD_RANK",
+    "hydra": "PMI_RANK",
+    "srun": "SLURM_PROCID",
+}
+RANK = f"""
+import json, os, signal, sys
+from mpi4py import MPI
+world = MPI.COMM_WORLD
+got = {{
+    "rank": world.rank, "size": world.size, "sum": world.allreduce(world.rank),
+    "argv": sys.argv[2:], "env": {{n: os.environ.get(n) for n in {[*PASSED_ON]!r}}},
+    "named": {{n: os.environ.get(n) for n in {sorted(RANK_NAMES.values())!r}}},
+    "blocked": sorted(int(s) for s in signal.pthread_sigmask(signal.SIG_BLOCK, [])),
+    "cpus": len(os.sched_getaffinity(0)),
+}}
+with open(f"{{sys.argv[1]}}/{{world.rank}}.json", "w") as file:
+    json.dump(got, file)
+"""
+"""Writes what a rank got to a file in a folder, for launchers tear output."""
+END = """
+import os, sys
+from mpi4py import MPI
+MPI.COMM_WORLD.Barrier()
+if MPI.COMM_WORLD.rank == 1:
+    os.kill(os.getpid(), 9) if sys.argv[1] == "killed" else os._exit(3)
+MPI.COMM_WORLD.Barrier()
+"""
+
+
+def completed(argv: Sequence[str], env: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end, without input."""
+    return subprocess.run(
+        argv,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def gathered(folder: Path) -> list[dict[str, Any]]:
+    """Return what the ranks have written to a folder, in their order."""
+    found = [json.loads(path.read_text()) for path in folder.glob("[0-9]*.json")]
+    return sorted(found, key=lambda got: int(got["rank"]))

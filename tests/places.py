@@ -1,0 +1,21 @@
+"""Folders that tests read from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+"""The repository."""
+SUITES = ROOT / "suites"
+"""The suites that spbench comes with."""
+DOCS = ROOT / "docs"
+EXAMPLES = DOCS / "examples"
+TESTS = ROOT / "tests"
+PROGRAMS = TESTS / "mpi" / "programs"
+"""Programs that tests start on ranks."""
+STANDINS = TESTS / "standins"
+"""Programs and devices that stand in for those of a cluster."""
+DATA = TESTS / "data" / "suites"
+"""Suites that are wrong, or take long."""
+SHARED = ROOT.parent / "shared" / "data"
+"""Measured profiles and goldens, which are not everywhere."""
