@@ -7,7 +7,6 @@ import os
 from dataclasses import replace
 
 import pytest
-from made_up import chain, write_torchgraph
 
 from spbench.errors import UsageError
 from spbench.planner import worker_process
@@ -21,7 +20,7 @@ from spbench.planner.profile.json_file import write_profile_json
 from spbench.planner.request import PlanRequest, request_of
 from spbench.planner.simulation.stage_memory import StageMemory, wholes
 from spbench.planner.worker_process import planned_apart
-from unit.console.planner.made_up import chain
+from unit.console.planner.made_up import chain, write_torchgraph
 
 SIX = chain([1.0, 2.0, 3.0, 1.0, 2.0, 3.0], [8.0] * 6, [1e6] * 6)
 

@@ -6,7 +6,6 @@ import jsonschema
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from made_up import SHARED, chain, diamond, layer, write_torchgraph
 
 from places import EXAMPLES, SHARED
 from spbench.planner.errors import PlannerError, ProfileError
@@ -16,7 +15,7 @@ from spbench.planner.profile.json_reader import ProfileFile
 from spbench.planner.profile.layers import PER_BATCH, BatchMeasurement, LayerProfile, Profile
 from spbench.planner.profile.torchgraph import read_torchgraph
 from spbench.suites.settings import json_schema
-from unit.console.planner.made_up import chain, diamond, layer
+from unit.console.planner.made_up import chain, diamond, layer, write_torchgraph
 
 NODE = (
     "{} -- {} -- forward_compute_time={}, backward_compute_time=2, activation_size={},"
