@@ -16,7 +16,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Move:
-    """Where an id, or all that begin with it, went, and why."""
+    """The new name of an id, or of all that begin with it, with the reason."""
 
     old: str
     new: str

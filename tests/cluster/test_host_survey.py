@@ -1,4 +1,4 @@
-"""What hosts say of themselves over the real ssh and sshd."""
+"""Facts of hosts over the real ssh and sshd."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a fixture raises where this machine cannot play its part; the test is skipped."""
+"""The error of a fixture where this machine cannot play its part; the test is skipped."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ UNREAD = resume(LP2, ONE, unread=True)
 FORGETFUL = [resume(LP2, ONE, optimizer, weights_only=True) for optimizer in ("sgd", "adam")]
 EVALUATED = [resume(before, LP3) | {"action": "evaluate"} for before in (SP3, GEMS)]
 ONE_RANK = ("there is no", "FOLDER/none", "FOLDER/checkpoint has no", "has no state", "head.")
-"""How what a single rank finds begins; the others then say which one it was."""
+"""The first words of what a single rank finds; the others then say which one it was."""
 REFUSED = [
     refuse("truncated", "FOLDER/checkpoint cannot be read as a checkpoint: it is cut off"),
     refuse("plain", "FOLDER/checkpoint is no checkpoint of spbench: it names no schema"),

@@ -95,7 +95,7 @@ def of(events, kind):
 
 
 def limits(events):
-    """What stands beside metrics, by name: value and words."""
+    """Limits beside metrics, by name: value and words."""
     return {one["name"]: one for one in of(events, "metric") if "measured_by" in one}
 
 

@@ -181,7 +181,7 @@ WRONG = {
 
 @pytest.fixture(scope="module")
 def said(tmp_path_factory):
-    """What all ranks said, by case; all cases in one launch."""
+    """The events of all ranks, by case; all cases in one launch."""
     folder = tmp_path_factory.mktemp("models")
     cases = RIGHT | {name: one for name, (one, _) in WRONG.items()}
     said = answers_of(RANKS, "run_cases.py", folder, list(cases.values()), seconds=500)

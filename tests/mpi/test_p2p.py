@@ -1,4 +1,4 @@
-"""What carries messages between stages: their order, deadlines and refusals, on two real ranks."""
+"""Transports of messages between stages: order, deadlines and refusals, on two real ranks."""
 
 import pytest
 

@@ -10,7 +10,7 @@ from mpi4py import MPI
 
 
 class Twin:
-    """What one of the ranks sees.
+    """A communicator as one of the ranks sees it.
 
     Args:
         rank: Which of them.

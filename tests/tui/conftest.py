@@ -1,4 +1,4 @@
-"""What the tests of the console share."""
+"""Fixtures of the tests that drive the console."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How tests drive the console: its application, and waiting for what it shows."""
+"""The console as tests drive it: its application, and waiting for what it shows."""
 
 from __future__ import annotations
 
@@ -37,6 +37,6 @@ def in_one_write(app, keys):
 
 
 def shown(app):
-    """What is on the screen, line by line."""
+    """The text of the screen, line by line."""
     strips = app.screen._compositor.render_strips()
     return "\n".join("".join(segment.text for segment in strip).rstrip() for strip in strips)

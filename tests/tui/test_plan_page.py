@@ -44,7 +44,7 @@ def layer(name):
 
 
 async def planned_here(request):
-    """What the planner's process says, without its start."""
+    """The answer of the planner's process, without its start."""
     try:
         return await asyncio.to_thread(planned, request)
     except SpbenchError as error:

@@ -1,4 +1,4 @@
-"""What the console remembers, and what it says of a file that is wrong."""
+"""Settings that the console remembers, and a file of them that is wrong."""
 
 import pytest
 

@@ -31,7 +31,7 @@ def form_of(draft):
 
 
 def changed(draft, expect=None, **texts):
-    """What a form reads when these of its texts are typed anew."""
+    """The texts of a form, of which these are typed anew, as it reads them."""
     form = form_of(draft)
     texts = {name.replace("__", " "): text for name, text in texts.items()}
     expect = form.first.expect if expect is None else expect

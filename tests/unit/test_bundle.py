@@ -11,7 +11,7 @@ from packaging.utils import canonicalize_name
 from places import ROOT
 
 MACHINES_OWN = {"torch", "numpy"}
-"""What a machine with GPUs has already, with all that these need."""
+"""Packages that a machine with GPUs has already, with all that these need."""
 
 
 def bundled():

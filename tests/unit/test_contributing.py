@@ -1,4 +1,4 @@
-"""What those who join are given says the same in all places."""
+"""The pages and files for those who join: all say the same."""
 
 import re
 import tomllib

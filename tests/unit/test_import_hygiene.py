@@ -151,7 +151,7 @@ def test_the_workers_import_nothing_of_the_console():
 
 
 def contracts(folder):
-    """What import-linter says of a copy of the tree: its exit code and its lines."""
+    """The exit code and the lines of import-linter on a copy of the tree."""
     if importlib.util.find_spec("importlinter") is None:
         pytest.skip("import-linter is not installed; it is in the extra dev")
     done = subprocess.run(

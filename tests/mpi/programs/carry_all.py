@@ -54,7 +54,7 @@ def in_order(comm, backend):
 
 
 def deadline(comm):
-    """What never comes is not waited for for ever."""
+    """A message that never comes is not waited for for ever."""
     with patch.object(torch_group, "_TIMEOUT", timedelta(seconds=2)):
         p2p = open_p2p("gloo", comm, CPU, TAGS)
     start, said = time.monotonic(), "no error"

@@ -97,7 +97,7 @@ def run(comm, plan, learns):
 
 @cache
 def on_one_rank(words, precision):
-    """What one rank gives."""
+    """The results of one rank."""
     case = json.loads(words) | {"precision": precision, "stages": 1, "grids": [], "mirrored": False}
     plan = plan_of_case(case)
     engine, found = run(MPI.COMM_SELF, plan, case["learns"])

@@ -49,7 +49,7 @@ class Posted:
 
 
 class Watch(TorchDispatchMode):
-    """Which kernels have been launched, and which were first launched while a receive was posted.
+    """Kernels that have been launched, and those first launched while a receive was posted.
 
     A kernel is known by its operator and the number formats. Views and empty memory have none.
     """

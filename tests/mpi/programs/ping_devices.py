@@ -30,7 +30,7 @@ def message(sender, count):
 
 
 def there(tensor):
-    """What has arrived: nothing is waited for."""
+    """Values that have arrived: nothing is waited for."""
     return getattr(tensor, "elem", tensor)
 
 

@@ -98,7 +98,7 @@ def every_way(algorithm, modes=MODES):
 
 
 def traffic_is_the_formulas(algorithm, **more):
-    """What ranks count where they make their messages is what the formulas say."""
+    """Counts of ranks where they make their messages are those of the formulas."""
     for count in COUNTS:
         traffic = trial(algorithm, count=count, **more)
         work = expected_work(algorithm, ranks, count, **more)
@@ -208,7 +208,7 @@ def refusals():
 
 
 def by_way_of_the_host(mode, in_place):
-    """What a GPU's vectors go through, on a device that runs late: copies there and back."""
+    """The path of a GPU's vectors, on a device that runs late: copies there and back."""
     on_host = vectors(given(rank, 9), 9, torch.float32, 0 if in_place else None)
     source = on_host[0].to("late")
     result = source if in_place else on_host[1].to("late")
@@ -236,7 +236,7 @@ def wrong_element():
 
 
 def problems_of(_, among):
-    """What this rank complains of where the others are these."""
+    """The complaints of this rank where the others are these."""
     global comm, ranks, rank
     comm, ranks, rank = among, among.size, among.rank
     problems.clear()

@@ -47,7 +47,7 @@ DTYPES = {
 }
 PIXELWISE = {"relu": nn.ReLU, "tanh": nn.Tanh}
 CLOSE = 1e-10
-"""What chains may be wrong by in fp64, as a share of the largest value."""
+"""The largest error of chains in fp64, as a share of the largest value."""
 
 
 @dataclass(frozen=True)
@@ -412,7 +412,7 @@ def beyond(image, box):
 
 
 def answer_of(world, case):
-    """What this rank has to say; None where it takes no part."""
+    """The answer of this rank; None where it takes no part."""
     ranks = case["ranks"]
     member = world.rank in ranks
     comm = world.Split(0 if member else MPI.UNDEFINED, ranks.index(world.rank) if member else 0)

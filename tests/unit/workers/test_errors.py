@@ -1,4 +1,4 @@
-"""What is said where there is no memory."""
+"""The sentence for a host or a GPU without memory."""
 
 import pytest
 import torch

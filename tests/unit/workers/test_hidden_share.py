@@ -1,4 +1,4 @@
-"""How much of a communication overlap hides."""
+"""The share of a communication that overlap hides."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a rank says of a case that could not run."""
+"""The events of a rank whose case could not run."""
 
 from __future__ import annotations
 

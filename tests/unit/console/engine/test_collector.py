@@ -15,7 +15,7 @@ PATIENCE = 5.0
 
 
 class Heard:
-    """What the collector has told."""
+    """The events that the collector has told."""
 
     def __init__(self):
         self.events = []

@@ -1,4 +1,4 @@
-"""Which case of a job a fault is given to, from the ranks' events to the run's verdict."""
+"""The case of a job that a fault is given to, from the ranks' events to the run's verdict."""
 
 from types import SimpleNamespace
 

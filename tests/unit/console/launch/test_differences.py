@@ -1,4 +1,4 @@
-"""What is said of hosts that should be alike and are not."""
+"""Hosts that should be alike and are not."""
 
 from __future__ import annotations
 

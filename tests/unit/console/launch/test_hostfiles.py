@@ -1,4 +1,4 @@
-"""Which files are taken for hostfiles."""
+"""Files that are taken for hostfiles."""
 
 from __future__ import annotations
 

@@ -135,7 +135,7 @@ def test_every_launcher_of_the_settings_has_a_module():
 
 
 SAID = 'spbench-probe {"mpi4py": "4.1", "library": "MPICH", "torch": null, "worker": true}'
-"""What an interpreter that has everything prints."""
+"""The output of an interpreter that has everything."""
 
 
 def fake_python(tmp_path: Path, probe: str) -> str:
@@ -200,7 +200,7 @@ def test_the_probe_sees_setup_and_environment(tmp_path):
 
 
 def gone(pid: int) -> bool:
-    """Whether a process has ended, though nobody may have asked for its status yet."""
+    """True if a process has ended, though nobody may have asked for its status yet."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except OSError:

@@ -1,4 +1,4 @@
-"""What each rank runs: interpreter, container, setup lines, by-hand arguments."""
+"""The program of each rank: interpreter, container, setup lines, by-hand arguments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which hosts ssh reaches, with a stand-in for ssh."""
+"""Hosts that ssh reaches, with a stand-in for ssh."""
 
 from __future__ import annotations
 

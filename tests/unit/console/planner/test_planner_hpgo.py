@@ -39,7 +39,7 @@ def ident(row):
 
 
 def costs_at(states, end):
-    """What a cut before state ``end`` is worth: states that differ in nothing of it are alike."""
+    """The worth of a cut before state ``end``: states that differ in nothing of it are alike."""
     sums = (states.forward_s, states.backward_s, states.parameter_bytes, states.crossing_bytes)
     return [round(each[end - 1], 12) for each in sums]
 

@@ -1,4 +1,4 @@
-"""How devices of several speeds share samples."""
+"""Shares of samples among devices of several speeds."""
 
 from __future__ import annotations
 

@@ -238,7 +238,7 @@ def test_a_thousand_values_are_not_too_many():
 
 
 def refusal(read, field, text):
-    """What is said to a text; the field's name where it is read."""
+    """The complaint about a text; the field's name where it is read."""
     try:
         read(field, text)
     except UsageError as error:

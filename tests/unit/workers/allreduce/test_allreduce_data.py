@@ -1,4 +1,4 @@
-"""What ranks give, what must come of it, and what a comparison notices."""
+"""Vectors that ranks give, what must come of them, and what a comparison notices."""
 
 from fractions import Fraction
 

@@ -16,7 +16,7 @@ COUNTS = [0, 1, 2, 3, 7, 13, 32]
 
 
 class Played:
-    """What happens when all ranks run their schedules, on symbols instead of numbers.
+    """A run of all ranks' schedules, on symbols instead of numbers.
 
     A value is a number that stands for an expression: a leaf is one element of one rank, a sum is
     the unordered pair of its operands. Equal numbers are then equal bits, whatever is added.
@@ -79,7 +79,7 @@ class Played:
 
 
 def _meets(rank, able):
-    """Whether each transfer of a rank's step has just one other side, of the same elements."""
+    """True if each transfer of a rank's step has just one other side, of the same elements."""
     step = able[rank]
     sides = [(transfer, "receives") for transfer in step.sends]
     sides += [(transfer, "sends") for transfer in step.receives]
@@ -93,7 +93,7 @@ def _meets(rank, able):
 
 
 def _check(step):
-    """What a step may not do: two messages to one rank, or replace what it sends or receives."""
+    """Faults of a step: two messages to one rank, or replacing what it sends or receives."""
     for transfers in (step.sends, step.receives):
         assert len({transfer.peer for transfer in transfers}) == len(transfers)
     for span in step.receives:
@@ -254,7 +254,7 @@ def test_arguments_out_of_range_are_named(change, reason):
 
 
 def messages_of(schedules):
-    """Where each message leaves: rank, step and place among the step's sends."""
+    """The place that each message leaves: rank, step and index among the step's sends."""
     return [
         (rank, at, number)
         for rank, steps in enumerate(schedules)
@@ -264,7 +264,7 @@ def messages_of(schedules):
 
 
 def other_side(schedules, rank, step, sent):
-    """Which step and receive of the other rank a message is."""
+    """The step and the receive of the other rank that a message is."""
     for at, theirs in enumerate(schedules[sent.peer]):
         for number, transfer in enumerate(theirs.receives):
             if theirs.round == step.round and transfer.peer == rank:
@@ -299,7 +299,7 @@ def one_message(draw):
 
 
 def wrong(schedules, count):
-    """Whether a rank ends without just one of each rank's elements."""
+    """True if a rank ends without just one of each rank's elements."""
     played = Played(schedules, count)
     right = [Counter({(r, element): 1 for r in range(len(schedules))}) for element in range(count)]
     ranks = range(len(schedules))

@@ -167,7 +167,7 @@ def test_the_stand_in_rounds_as_tf32_does():
 
 
 def checked_product(monkeypatch, **params):
-    """What the check of compute.gemm says of a product whose factors the tensor cores round."""
+    """The check of compute.gemm on a product whose factors the tensor cores round."""
     context = context_of("compute.gemm", device="cpu", **params)
     multiply = torch.mm
     rounded = lambda a, b, out: multiply(in_tf32(a), in_tf32(b), out=out)  # noqa: E731

@@ -1,4 +1,4 @@
-"""Which device a rank takes. torch sees no GPU here: what it would say of some is put in place."""
+"""The choice of a rank's device. torch sees no GPU here: what it would say is put in place."""
 
 import sys
 from dataclasses import dataclass, replace

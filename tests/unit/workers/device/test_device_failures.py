@@ -1,4 +1,4 @@
-"""What torch says of a GPU, told in one sentence that says what to do.
+"""Failures of a GPU as torch tells them, in one sentence that says what to do.
 
 The texts are torch's own: of 2.11.0 for CUDA 13, as its libraries hold them, and of reports from
 2.6 on; the longest are cut short.

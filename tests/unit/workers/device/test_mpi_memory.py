@@ -1,4 +1,4 @@
-"""Whether MPI takes memory of a GPU, from version texts of the libraries and what they answer."""
+"""Support of MPI for GPU memory, from version texts of the libraries and what they answer."""
 
 import subprocess
 import sys

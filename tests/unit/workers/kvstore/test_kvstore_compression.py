@@ -74,7 +74,7 @@ def decoded(kind, code, count):
 
 
 def deliveries(kind, gradient, times):
-    """What one element delivers in each of several rounds of the same gradient."""
+    """Values that one element delivers in each of several rounds of the same gradient."""
     residual = np.zeros(1, np.float32)
     given = np.array([gradient], np.float32)
     return [float(decoded(kind, encoded(kind, given, residual), 1)[0]) for _ in range(times)]
@@ -96,7 +96,7 @@ def test_every_bit_is_as_the_plain_rules_have_it(name, threshold, gradients):
 
 
 def conserved(delivered, residual, given_sums, scale):
-    """Whether what was delivered and what is owed are what was given, up to rounding."""
+    """True if what was delivered and what is owed are what was given, up to rounding."""
     room = 16 * float(np.finfo(np.float32).eps) * scale
     parts = zip(delivered, residual, given_sums, strict=True)
     return all(abs(Fraction(float(d)) + Fraction(float(r)) - g) <= room for d, r, g in parts)

@@ -1,4 +1,4 @@
-"""What a store must hold, against sums and codes that are made here by hand."""
+"""The values that a store must hold, against sums and codes that are made here by hand."""
 
 import zlib
 

@@ -55,7 +55,7 @@ def engine_of(network, device, format_, learning):
 
 
 def learnt(network, device, format_, optimizer, path):
-    """What two steps, a checkpoint, and a step from there make of a model; and what it infers."""
+    """A model after two steps, a checkpoint, and a step from there; and what it infers."""
     engine, images = engine_of(network, device, format_, TrainingConfig(optimizer))
     found, (stage,) = {}, engine.stages
     if engine.arithmetic.loss_scale is not None:
@@ -126,7 +126,7 @@ def test_int8_is_for_the_host():
 
 
 class Channel:
-    """What a case tells."""
+    """The events of a case."""
 
     def __init__(self):
         self.told = []

@@ -1,4 +1,4 @@
-"""Where a step's time goes on a GPU, told by a device that does its work late.
+"""The phases of a step on a GPU, told by a device that does its work late.
 
 The stand-in's clock counts what is put on it, and nothing else: what an operation of torch's takes
 is none of it.
@@ -105,7 +105,7 @@ def test_work_counts_where_it_was_asked_for_and_not_where_it_is_waited_for():
 
 
 def test_phases_add_up_to_the_step():
-    """What the host does between them, meanwhile, is hidden behind the work that it asked for."""
+    """Work of the host between them, meanwhile, is hidden behind the work that it asked for."""
     images, module, phases = pixels(), two_layers(), phases_of(DEVICE)
     for _ in range(3):
         start = LATE.now

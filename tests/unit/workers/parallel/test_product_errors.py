@@ -1,4 +1,4 @@
-"""Whether fp32 is multiplied as fp32: what whole models do not show, single products do."""
+"""Products of fp32 numbers, which show what whole models do not: whether they are fp32's."""
 
 from dataclasses import replace
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""What goes between two stages: every value that a rank needs comes from one rank, once."""
+"""Messages between two stages: every value that a rank needs comes from one rank, once."""
 
 import pytest
 import torch

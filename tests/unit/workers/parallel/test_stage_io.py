@@ -42,7 +42,7 @@ class Postbox:
 
 
 def posted(layout, rank):
-    """What a rank sends and receives in a step's first messages, of all its channels."""
+    """The first messages of a step that a rank sends and receives, of all its channels."""
     batches = micro_batches(8, 2, mirrored=layout.mirrored)
     costs = [float(count.multiply_adds) for count in NETWORK.counts]
     balance = balanced(costs, [stage.ranks for stage in layout.stages])

@@ -1,4 +1,4 @@
-"""What a rank computes in a graph that exchanges once, against pixel-by-pixel brute force."""
+"""Graphs of layers that exchange once, against pixel-by-pixel brute force."""
 
 import numpy as np
 from hypothesis import given, settings
