@@ -30,9 +30,9 @@ lint: $(VENV)/.test ## Style and the arrows between rooms
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
 
-types: $(VENV)/.test ## mypy, strict
+types: $(VENV)/.test ## mypy: strict, but for the tests
 	$(BIN)/mypy
-	$(BIN)/mypy benchmarks docs/images/draw.py
+	$(BIN)/mypy tests benchmarks docs/images/draw.py
 
 bundle: ## Wheels for a GPU machine without a network: see docs/gpu.md
 	docs/examples/bundle.sh

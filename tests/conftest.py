@@ -22,7 +22,7 @@ settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
 
 ABSENT = [name for name in ("torch", "mpi4py") if find_spec(name) is None]
-"""What workers need and is not installed: .ci/run tries the console on other Pythons."""
+"""Packages that workers need and that are not installed, as on other Pythons in .ci/run."""
 
 
 def pytest_configure() -> None:
@@ -41,7 +41,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
         return None
     from xdist.scheduler import LoadScopeScheduling
 
-    class Scheduling(LoadScopeScheduling):  # type: ignore[misc]
+    class Scheduling(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
             return sharing(nodeid)
 

@@ -175,6 +175,7 @@ class OnTerminal(Running):
         with self._errors.open("wb") as errors:
             self.process = subprocess.Popen(
                 [SPBENCH, "run", *words],
+                text=True,
                 cwd=ROOT,
                 env={**os.environ, "CI": "", "TERM": "xterm"},
                 stdin=slave,

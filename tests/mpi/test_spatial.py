@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
@@ -164,10 +165,12 @@ def images(draw, operator, arguments, least=(1, 1), dtypes=DTYPES, **fields):
     dtype = draw(st.sampled_from(dtypes))
     seldom = draw(st.integers(0, 30)) == 30
     transport = "auto" if seldom else draw(st.sampled_from(TRANSPORTS))
+    height, width = (max(side, draw(st.integers(shortest, longest))) for side in least)
     return (
         case_of(
             operator,
-            *(max(side, draw(st.integers(shortest, longest))) for side in least),
+            height,
+            width,
             grid,
             ranks=list(ranks),
             owners=list(owners)[: size - idle],
@@ -232,7 +235,7 @@ def poolings(draw, operator):
 
 
 def sees_pixels(case):
-    """Whether every window has a pixel: a maximum of none is refused."""
+    """True if every window has a pixel: a maximum of none is refused."""
     arguments = case["arguments"]
     stride = arguments["stride"] or arguments["kernel_size"]
     dilation = arguments.get("dilation", (1, 1))
@@ -272,7 +275,7 @@ def chains(draw):
     kinds = ["conv", "conv", "relu", "max_pool"]
     kinds += ["batch_norm", "avg_pool", "tanh"] if dtype == "fp64" else []
     for kind in [*draw(st.lists(st.sampled_from(kinds), min_size=1, max_size=5)), "conv"]:
-        words = {}
+        words: dict[str, Any] = {}
         if kind == "batch_norm":
             words = {"training": True, "eps": 0.1}
         elif kind in ("conv", "max_pool", "avg_pool"):
@@ -351,7 +354,7 @@ def test_fused_layers_equal_those_of_the_whole_image(server, case):
     check(server.ask(case))
 
 
-WINDOWS = {
+WINDOWS: dict[str, tuple[str, dict[str, Any]]] = {
     "k3": ("conv", {"kernel_size": 3, "padding": 1}),
     "k3-s2": ("conv", {"kernel_size": 3, "stride": 2, "padding": 1}),
     "k7": ("conv", {"kernel_size": 7, "padding": 3}),

@@ -127,6 +127,7 @@ class LateDevice:
 
     def __init__(self):
         self._here = threading.local()
+        self.library = torch.library.Library("aten", "IMPL")
         self.streams = LateStreams(self)
         self.reset()
 
@@ -171,9 +172,11 @@ class LateDevice:
 class LateTensor(torch.Tensor):
     """A tensor of the device; ``elem`` has its values, once its work is done."""
 
+    elem: torch.Tensor
+
     @staticmethod
     def __new__(cls, elem):
-        made = torch.Tensor._make_wrapper_subclass(
+        made: LateTensor = torch.Tensor._make_wrapper_subclass(
             cls,
             elem.shape,
             strides=elem.stride(),
@@ -189,8 +192,14 @@ class LateTensor(torch.Tensor):
         return f"LateTensor({tuple(self.shape)}, {self.dtype})"
 
     @classmethod
-    def __torch_dispatch__(cls, function, types, args=(), kwargs=None):
+    def __torch_dispatch__(cls, function, types, args=(), kwargs=None):  # type: ignore[override]
         return _dispatch(install(), function, args, kwargs or {})
+
+
+def elem_of(tensor: torch.Tensor) -> torch.Tensor:
+    """Return the values of a tensor of the device; its work may not be done."""
+    assert isinstance(tensor, LateTensor)
+    return tensor.elem
 
 
 _READS = {"_local_scalar_dense", "equal", "is_nonzero", "nonzero", "unique_consecutive"}
@@ -297,7 +306,7 @@ def _wrapped(results, wrappers):
 
 
 class _Module:
-    """What torch asks of a kind of device."""
+    """The module that torch asks about a kind of device."""
 
     def is_available(self):
         return True
@@ -333,7 +342,7 @@ def _empty_strided(size, stride, *, dtype=None, layout=None, device=None, pin_me
 
 
 def _copy_from(source, target, non_blocking=False):
-    """What `torch.tensor` calls for a device, from numbers of Python's."""
+    """The copy that `torch.tensor` makes for a device, from numbers of Python's."""
     _copy(install(), {id(target.elem): target}, target.elem, source, non_blocking)
     return target
 
@@ -343,7 +352,6 @@ def install():
     """Give torch the device, and spbench its streams; return it. Once a process is enough."""
     backend_registration._setup_privateuseone_for_python_backend(NAME, _Module())
     device = LateDevice()
-    device.library = torch.library.Library("aten", "IMPL")
     device.library.impl("empty.memory_format", _empty, "PrivateUse1")
     device.library.impl("empty_strided", _empty_strided, "PrivateUse1")
     device.library.impl("_copy_from", _copy_from, "PrivateUse1")

@@ -48,7 +48,7 @@ class RecordingApp(ConsoleApp):
     def __init__(self, opening):
         super().__init__(opening)
         self.started = []
-        self.context.start_run = lambda words: self.started.append(tuple(words))
+        vars(self.context).update(start_run=lambda words: self.started.append(tuple(words)))
 
 
 def written(folder):

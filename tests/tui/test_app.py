@@ -1,4 +1,4 @@
-"""What all pages share: tabs, keys, help, the palette, themes, and leaving."""
+"""The console as all pages share it: tabs, keys, help, the palette, themes, and leaving."""
 
 import asyncio
 from dataclasses import replace
@@ -25,7 +25,7 @@ from unit.events import recorded, run_start
 
 
 def told(app, words):
-    """Whether a notification says these words."""
+    """True if a notification says these words."""
     return any(words in note.message for note in app._notifications)
 
 
@@ -207,7 +207,12 @@ async def test_a_folder_that_is_deleted_leaves_the_console_as_it_is(tmp_path, mo
     monkeypatch.chdir(folder)
     opened = []
     monkeypatch.setattr(start, "_collect_seldom", lambda: None)
-    monkeypatch.setattr(start, "ConsoleApp", lambda opening: opened.append(opening) or Mock())
+
+    def app_of(opening):
+        opened.append(opening)
+        return Mock()
+
+    monkeypatch.setattr(start, "ConsoleApp", app_of)
     start.open_console(
         home=Path(".spbench"), suite=suite, chosen=LaunchChoice(hostfile=Path("a.hosts"))
     )

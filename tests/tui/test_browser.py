@@ -43,7 +43,7 @@ def browser(tmp_path):
     from selenium import webdriver
 
     options = webdriver.ChromeOptions()
-    options.binary_location = CHROMIUM
+    options.binary_location = str(CHROMIUM)
     for word in ("--headless=new", "--no-sandbox", "--disable-gpu", "--window-size=1400,900"):
         options.add_argument(word)
     options.add_argument(f"--user-data-dir={tmp_path / 'profile'}")

@@ -1,4 +1,5 @@
 import math
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -416,13 +417,11 @@ width, height = st.integers(1, 90), st.integers(1, 12)
 SLOW = settings(max_examples=60)
 
 
-def drawn(kind, columns, rows, *data, cursor=None, ascii=False):
-    """What a chart of that size draws, as text; nothing of it is wider or higher."""
+def drawn(kind: Any, columns, rows, *data, cursor=None, ascii=False):
+    """A chart of that size, as text; nothing of it is wider or higher."""
 
-    class Sized(kind):
-        size = Size(columns, rows)
-
-    chart = Sized(ascii=ascii)
+    sized = type("Sized", (kind,), {"size": Size(columns, rows)})
+    chart = sized(ascii=ascii)
     chart.update(*data)
     if cursor is not None and chart.stops():
         chart.cursor = cursor % chart.stops()

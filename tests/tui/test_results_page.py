@@ -7,6 +7,7 @@ import pytest
 
 from spbench.engine import background
 from spbench.record.runs.folder import RunFolder
+from spbench.record.runs.history import summary_of
 from spbench.report.export import export_text
 from spbench.report.recorded import load_run
 from spbench.tui.dialogs import Confirm
@@ -47,7 +48,7 @@ def case_of(width, mode):
 
 
 def samples_of(case, ms, fails):
-    """What both ranks say of a case that takes so long, and its verdict."""
+    """The events of both ranks of a case that takes so long, and its verdict."""
     told = {"case": case["id"]}
     limit = {"name": "time_ms", "value": ms / 2, "measured_by": "one process alone"}
     return [
@@ -124,7 +125,7 @@ def opened(tmp_path, **asked):
 
 
 def words_of(app, widget):
-    """What a widget tells, however its lines are broken."""
+    """The text of a widget, however its lines are broken."""
     return str(app.screen.query_one(widget).render())
 
 
@@ -224,7 +225,7 @@ async def test_runs_that_begin_go_on_and_end_show_up_by_themselves(
 async def test_a_look_that_takes_long_is_not_begun_again_beside_itself(tmp_path, home, monkeypatch):
     monkeypatch.setattr(page_module, "LOOK", 0.01)
     begun, go_on = [], threading.Event()
-    read = library_module.summary_of
+    read = summary_of
 
     def slowly(folder):
         begun.append(folder.id)
@@ -525,7 +526,7 @@ async def test_of_runs_passed_by_only_the_last_is_shown(tmp_path, home, monkeypa
 
 def test_a_run_is_read_again_only_when_it_has_changed(home, monkeypatch):
     reads = []
-    load = library_module.load_run
+    load = load_run
 
     def read(folder):
         reads.append(folder.id)

@@ -749,7 +749,12 @@ async def test_again_asks_and_starts_the_same_run_where_it_was_started(
     opened, monkeypatch, tmp_path
 ):
     asked, begun = [], []
-    monkeypatch.setattr(background, "again", lambda folder: asked.append(folder) or ("a.yaml",))
+
+    def again(folder):
+        asked.append(folder)
+        return ("a.yaml",)
+
+    monkeypatch.setattr(background, "again", again)
     monkeypatch.setattr(background, "started_in", lambda folder: tmp_path)
     async with opened(WIDE, whole_run()) as run:
         monkeypatch.setattr(run.app.context, "start_run", lambda *words: begun.append(words))

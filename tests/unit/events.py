@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+from typing import Any
 
 from spbench.engine.recorder import Recorder
 from spbench.record.runs.event_log import EventLog
@@ -11,7 +12,7 @@ from spbench.record.runs.folder import RunFolder, create
 from spbench.record.state import RunState
 from spbench_core.events import rank_events
 
-BY_KIND = {
+BY_KIND: dict[str, dict[str, Any]] = {
     "hello": {
         "token": "t0ken",
         "schema": rank_events.SCHEMA,

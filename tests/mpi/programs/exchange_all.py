@@ -207,7 +207,7 @@ def halos(comm, **arguments):
 
 
 def planted(comm, transport, fault, device):
-    """What a fault does to the pieces after `wait` is there when they have been unpacked."""
+    """The harm of a fault to pieces after `wait` is there when they have been unpacked."""
     trial = Trial(comm, transport, into=True, device=device)
     world = SimpleNamespace(rank=comm.rank)
     plant_in_halo(SimpleNamespace(planted=fault.__eq__, world=world), trial.exchange)
@@ -348,7 +348,7 @@ def a_rank_cannot_join(comm):
 
 
 def evidence(comm):
-    """What MPI says of itself: the same on all ranks, which have the same library."""
+    """Evidence of MPI about itself: the same on all ranks, which have the same library."""
     answers = set(comm.allgather(cuda_aware()))
     if len(answers) != 1 or {type(takes) for takes, _ in answers} != {bool}:
         return f"{answers}"
@@ -367,7 +367,7 @@ def path(comm, words, taken, why):
 
 
 def both_ways(comm):
-    """Where MPI takes device pointers, both ways are timed; nobody waits for all streams."""
+    """Both ways are timed where MPI takes device pointers; nobody waits for all streams."""
     ways = {name: choose.TRANSPORTS[name] for name in ("cuda", "cuda-pinned")}
     with (
         mock.patch.dict(os.environ, {OVERRULING: "1"}),
@@ -414,7 +414,7 @@ def main():
     torch.set_num_threads(1)
     world = MPI.COMM_WORLD
     results = []
-    comms = {tuple(range(world.size)): world}
+    comms: dict[tuple[int, ...], MPI.Comm] = {tuple(range(world.size)): world}
     # Keeps the group of all ranks. Never freed: the program must end all the same.
     nccl.NcclTransport(nothing_on(world, "cpu"))
     for case in json.loads(Path(sys.argv[1]).read_text()):

@@ -11,6 +11,7 @@ makes something wrong on all ranks.
 import json
 from contextlib import nullcontext
 from functools import cache, partial
+from typing import Any
 from unittest.mock import patch
 
 import torch
@@ -116,7 +117,7 @@ def moments_of_held(tiling, pixels, held):
     return Moments(mean.flatten(), (pixels - mean).square().mean(axes), count)
 
 
-FAULTS = {
+FAULTS: dict[str | None, Any] = {
     None: nullcontext,
     "corrupted-halo": lambda: patch.object(Gather, "spoil", staticmethod(flipped)),
     "no-mask": lambda: patch.object(graph_blocks, "pad", padded_with_ones),

@@ -9,6 +9,7 @@ sends late stands in NCCL's place.
 
 import json
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from unittest import mock
 
@@ -53,14 +54,18 @@ def run_case(world, case, runners):
     ]
 
 
-def work_less():
+def work_less(stack):
     """Take sizes for the host, which does the work of the device."""
     from spbench_workers.allreduce import hiding
     from spbench_workers.allreduce.model import job_link
 
-    job_link.NCCL_BYTES = (8, 4 << 10, 64 << 10)
-    job_link._COPY_BYTES = job_link._DEVICE_BYTES = (4 << 10, 64 << 10, 256 << 10)
-    hiding._ROWS = 64
+    for module, name, value in (
+        (job_link, "NCCL_BYTES", (8, 4 << 10, 64 << 10)),
+        (job_link, "_COPY_BYTES", (4 << 10, 64 << 10, 256 << 10)),
+        (job_link, "_DEVICE_BYTES", (4 << 10, 64 << 10, 256 << 10)),
+        (hiding, "_ROWS", 64),
+    ):
+        stack.enter_context(mock.patch.object(module, name, value))
 
 
 def main():
@@ -72,10 +77,11 @@ def main():
         mock.patch.object(torch_group, "acquire", acquire),
         mock.patch.object(torch_group, "release", release),
         mock.patch.object(torch_group, "nccl_refusal", refusal),
+        ExitStack() as stack,
     ):
         cases = json.loads(Path(sys.argv[1]).read_text())
         runners = load_runners(case["benchmark"] for case in cases)
-        work_less()
+        work_less(stack)
         results = []
         for case in cases:
             results.append(world.comm.gather(run_case(world, case, runners)))

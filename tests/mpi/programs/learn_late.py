@@ -10,6 +10,7 @@ import json
 import sys
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import torch
@@ -100,15 +101,15 @@ class FlatWeights(mirrors.FlatWeights):
 
 
 def operators(device, comm):
-    """What layers over tiles give and learn, there and back, a few times over."""
+    """Results and gradients of layers over tiles, there and back, a few times over."""
     tiling = Tiling.of_grid(comm, Grid(1, 2), 14, 22, transport="packed")
     torch.manual_seed(1)
-    layers = [SpatialConv2d(3, 4, 3, padding=1, tiling=tiling)]
+    layers: list[Any] = [SpatialConv2d(3, 4, 3, padding=1, tiling=tiling)]
     layers += [SpatialBatchNorm2d(4, tiling=layers[-1].output), nn.ReLU()]
     layers += [SpatialMaxPool2d(3, 2, 1, tiling=layers[0].output)]
     layers += [SpatialAvgPool2d(3, 1, 1, count_include_pad=False, tiling=layers[-1].output)]
     at = layers[-1].output
-    wide = [SpatialConv2d(4, 4, 3, padding=1, tiling=at, gradient_dtype=torch.float16)]
+    wide: list[Any] = [SpatialConv2d(4, 4, 3, padding=1, tiling=at, gradient_dtype=torch.float16)]
     wide += [SpatialBatchNorm2d(4, tiling=wide[0].output), nn.ReLU()]
     wide += [SpatialConv2d(4, 5, 3, padding=1, tiling=wide[0].output)]
     fused = fuse(wide, at, 2)
@@ -218,10 +219,13 @@ def error_of(found, wanted):
 
 def main():
     torch.set_num_threads(1)
-    gradients.BUCKET = mirrors.BUCKET = 1000
-    mirrors.FlatWeights = FlatWeights
     comm = MPI.COMM_WORLD
-    errors = {name: error_of(found, wanted) for name, found, wanted in answers(comm)}
+    with (
+        patch.object(gradients, "BUCKET", 1000),
+        patch.object(mirrors, "BUCKET", 1000),
+        patch.object(mirrors, "FlatWeights", FlatWeights),
+    ):
+        errors = {name: error_of(found, wanted) for name, found, wanted in answers(comm)}
     said = comm.gather({"errors": errors, "device_wide": LATE.device_wide})
     if comm.rank == 0:
         Path(sys.argv[1]).write_text(json.dumps(said))

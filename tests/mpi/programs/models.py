@@ -1,6 +1,7 @@
 """Models that programs train over ranks, what one process makes of them, and the difference."""
 
 from dataclasses import dataclass
+from typing import Any
 from unittest.mock import patch
 
 import torch
@@ -75,7 +76,7 @@ def sequential(network, batches, optimizer_of, *, dtype, seed, steps, slower=1.0
 
     copies = [build() for _ in range(replicas)]
     optimizers = [optimizer_of(copy.parameters()) for copy in copies]
-    found = {"loss": [], "input": {}, "statistics": {}, "logits": {}}
+    found: dict[str, Any] = {"loss": [], "input": {}, "statistics": {}, "logits": {}}
     for _ in range(steps):
         losses = []
         for replica, copy in enumerate(copies):

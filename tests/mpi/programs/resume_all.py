@@ -13,6 +13,7 @@ import sys
 import time
 import traceback
 from pathlib import Path
+from typing import Any
 
 import torch
 from mpi4py import MPI
@@ -84,7 +85,8 @@ def resumed(world, case, folder):
     """Rank 0's: how far the model that was taken up is from the one without a break."""
     broken, one, other = (folder / name for name in ("broken", "one", "other"))
     first = Trained(world, case, case["before"])
-    losses, given = {}, {}
+    losses: dict[str, float] = {}
+    given: dict[str, float] = {}
     if first.takes_part:
         first.learn(0, BREAK)
         if first.engine.arithmetic.loss_scale is not None:
@@ -158,7 +160,7 @@ def evaluated(world, case, folder):
 
 
 def refused(world, case, folder):
-    """What each rank says of a file that another has written, or that was damaged."""
+    """The answer of each rank to a file that another has written, or that was damaged."""
     path = folder / "checkpoint"
     first = Trained(world, case, case["before"])
     if first.takes_part:
@@ -168,7 +170,7 @@ def refused(world, case, folder):
         damage(path, case["damage"])
     rest(world)
     second = Trained(world, case | case.get("other", {}), case["after"])
-    said = None
+    said: Any = None
     if second.takes_part:
         before = weights_of(second)
         if case["damage"] == "unseen" and world.rank == 1:

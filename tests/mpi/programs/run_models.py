@@ -10,6 +10,7 @@ in float64. A fault is a builder that does something wrong.
 import copy
 import json
 from functools import cache
+from typing import Any
 
 import torch
 from torch import nn
@@ -22,7 +23,7 @@ from spbench_workers.models.builders import DenseBuilder, SpatialBuilder
 from spbench_workers.spatial.tiling import Tiling
 
 BATCH = 2
-WORDS = {"seed": 1, "dtype": torch.float64}
+WORDS: dict[str, Any] = {"seed": 1, "dtype": torch.float64}
 
 
 class TileNormBuilder(SpatialBuilder):
@@ -44,7 +45,7 @@ class OwnGradientBuilder(SpatialBuilder):
     """Gradients of the weights that are this tile's share only."""
 
     def conv(self, conv, data):
-        made = super().conv(conv, data)
+        made: Any = super().conv(conv, data)
         made.shared_parameters = lambda: (made.weight, *([made.bias] if conv.bias else []))
         return made
 
@@ -58,7 +59,7 @@ KITS = {
 
 
 def results_of(stage, image, gradient):
-    """What a step of training gives, and an evaluation after it."""
+    """Results of a step of training, and of an evaluation after it."""
     data = image.clone().requires_grad_()
     output = stage.train()(data)
     output.backward(gradient)

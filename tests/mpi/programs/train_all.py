@@ -11,6 +11,7 @@ makes something wrong on the last rank.
 import json
 from contextlib import nullcontext
 from functools import cache, partial
+from typing import Any
 from unittest.mock import patch
 
 import torch
@@ -36,11 +37,12 @@ from spbench_workers.parallel.pipeline import building
 from spbench_workers.parallel.plan import TrainingConfig
 from spbench_workers.parallel.precision.formats import Precision
 from spbench_workers.parallel.training import gradients, master_comm, trainer
+from spbench_workers.parallel.training.running_statistics import MirroredStatistics
 
 SEED, STEPS = 1, 2
 KEYS = "model", "config", "image", "dtype", "optimizer"
 RATE, MOMENTUM, DECAY, SLOWER = 0.05, 0.9, 0.01, 0.5
-OPTIMIZERS = {
+OPTIMIZERS: dict[str, Any] = {
     "sgd": partial(torch.optim.SGD, momentum=MOMENTUM),
     "adam": torch.optim.Adam,
     "adamw": torch.optim.AdamW,
@@ -174,11 +176,11 @@ def planted(fault, comm):
     if fault == "unsummed":
         return patch.object(gradients.WeightSharing, "sum", lambda _: None)
     if fault == "unmirrored":
-        return patch.object(trainer.MirroredStatistics, "pass_others", lambda *_: None)
+        return patch.object(MirroredStatistics, "pass_others", lambda *_: None)
     if fault == "own-statistics":
         return patch.object(building, "SyncDenseBuilder", lambda _: DenseBuilder())
     if fault == "gradients-not-sent":
-        nothing = dict.fromkeys(("send_gradients", "add_gradients"), lambda _: None)
+        nothing: Any = dict.fromkeys(("send_gradients", "add_gradients"), lambda _: None)
         return patch.multiple(master_comm.MasterComm, **nothing)
     if fault == "weights-not-sent":
         return patch.object(trainer.Trainer, "share", lambda _: None)
@@ -190,8 +192,8 @@ def planted(fault, comm):
 def main():
     torch.set_num_threads(1)
     # So small that a stage has several, the last of them not full.
-    gradients.BUCKET = master_comm.BUCKET = 1000
-    answer_each(lambda case: layout_of(case).ranks, or_exception(compare))
+    with patch.object(gradients, "BUCKET", 1000), patch.object(master_comm, "BUCKET", 1000):
+        answer_each(lambda case: layout_of(case).ranks, or_exception(compare))
 
 
 main()

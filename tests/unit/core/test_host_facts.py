@@ -6,6 +6,7 @@ import ctypes
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -45,7 +46,7 @@ def test_gpus_of_two_sockets_have_their_nodes(kernel):
         kernel(f"FILES/nvidia{number}", "")
     for name in ("nvidiactl", "nvidia-uvm", "null"):
         kernel(f"FILES/{name}", "")
-    found = host_facts.gpus()
+    found: dict[str, Any] = host_facts.gpus()
     assert [card["node"] for card in found["cards"]] == [0, 0, 1, 1]
     assert found["cards"][2] == {
         "model": "NVIDIA H200",

@@ -283,10 +283,12 @@ def test_without_a_console_the_lines_go_to_a_file(hurry, nowhere, tmp_path):
 def test_events_of_many_threads_are_whole_and_without_a_gap(tmp_path):
     channel = FileChannel(tmp_path)
     channel.rank = 0
-    threads = [
-        threading.Thread(target=lambda: [channel.send("heartbeat") for _ in range(50)])
-        for _ in range(4)
-    ]
+
+    def beat():
+        for _ in range(50):
+            channel.send("heartbeat")
+
+    threads = [threading.Thread(target=beat) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:

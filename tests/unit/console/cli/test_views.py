@@ -30,18 +30,25 @@ def of_job_1():
     return [{"job": 1, **event} for event in whole_run()]
 
 
+def framed(view, width):
+    """The frame of a view, as a terminal of that width shows it."""
+    shown = io.StringIO()
+    Console(file=shown, width=width).print(view.frame())
+    return shown.getvalue()
+
+
 def live_at(width):
-    """What the live view has printed of a whole run, and its last frame, line by line."""
+    """The lines that the live view has printed of a whole run, and those of its last frame."""
     state = RunState()
-    console = Console(file=io.StringIO(), width=width)
+    printed = io.StringIO()
+    console = Console(file=printed, width=width)
     view = LiveView(state, console, verbosity=0)
     for event in of_job_1():
         state.apply(event)
         view(event)
-    frame = Console(file=io.StringIO(), width=width)
-    frame.print(view.frame())
+    frame = framed(view, width)
     view.finish("report: x")
-    return state, console.file.getvalue().splitlines(), frame.file.getvalue().splitlines()
+    return state, printed.getvalue().splitlines(), frame.splitlines()
 
 
 @pytest.mark.parametrize(("width", "wide"), [(80, False), (99, False), (100, True), (200, True)])
@@ -84,15 +91,15 @@ def test_a_case_in_phases_has_its_shares_in_a_line_of_their_own():
 @pytest.mark.parametrize(("width", "replica"), [(80, False), (120, True)])
 def test_places_stand_in_columns_of_their_own(width, replica):
     state = RunState()
-    console = Console(file=io.StringIO(), width=width)
+    printed = io.StringIO()
+    console = Console(file=printed, width=width)
     view = LiveView(state, console, verbosity=0)
     for event in in_phases()[:-1]:
         state.apply(event)
         view({"job": 1, **event})
-    frame = Console(file=io.StringIO(), width=width)
-    frame.print(view.frame())
+    frame = framed(view, width)
     view.close()
-    lines = frame.file.getvalue().splitlines()
+    lines = frame.splitlines()
     heading = next(line for line in lines if line.startswith("rank"))
     assert ("replica" in heading) == replica
     for name, texts in (("stage", ["0+2", "1+1", "2+0"]), ("tile", ["0,0", "1,0", "2,0"])):
@@ -190,12 +197,11 @@ def test_of_many_ranks_the_slowest_are_shown():
     for event in [*started(described("a", 64), hosts=hosts), *times]:
         state.apply(event)
         view({"job": 1, **event})
-    frame = Console(file=io.StringIO(), width=120)
-    frame.print(view.frame())
+    frame = framed(view, 120)
     view.close()
-    rows = [line.split() for line in frame.file.getvalue().splitlines()]
+    rows = [line.split() for line in frame.splitlines()]
     assert [row[0] for row in rows if "setup" in row] == [str(63 - rank) for rank in range(16)]
-    assert "the slowest 16 of 64 ranks" in frame.file.getvalue()
+    assert "the slowest 16 of 64 ranks" in frame
 
 
 def test_a_table_shows_figures_and_verdicts():

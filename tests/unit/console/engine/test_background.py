@@ -6,13 +6,13 @@ import sys
 import time
 from dataclasses import asdict, fields
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from places import SUITES
 from spbench.cli.app import run_command_line
 from spbench.cli.request import _LAUNCH_OPTIONS
-from spbench.engine import background
 from spbench.engine.background import (
     again,
     any_started,
@@ -24,6 +24,7 @@ from spbench.engine.background import (
 )
 from spbench.errors import ExitCode, FailedRunError, UsageError
 from spbench.launch.choice import LaunchChoice
+from spbench.record.runs.folder import RunFolder
 from unit.events import recorded, run_start
 
 HALO = SUITES / "halo.yaml"
@@ -166,12 +167,13 @@ def test_folders_of_others_are_read_only_once(begin, home, monkeypatch, tmp_path
     half = home / "runs" / "half"
     half.mkdir()
     read = []
-    plain = background.RunFolder.read_json
-    monkeypatch.setattr(
-        background.RunFolder,
-        "read_json",
-        lambda folder, name: (read.append(folder.id), plain(folder, name))[1],
-    )
+    plain = RunFolder.read_json
+
+    def read_json(folder, name):
+        read.append(folder.id)
+        return plain(folder, name)
+
+    monkeypatch.setattr(RunFolder, "read_json", read_json)
     assert [launched.folder(), launched.folder()] == [None, None]
     assert sorted(read) == sorted([other.id, "half", "half"])
     until(launched.ended)
@@ -226,7 +228,7 @@ def test_a_run_outlives_the_process_that_started_it(home, stand_in):
 # Words
 
 
-ASKED = {
+ASKED: dict[str, Any] = {
     "keyword": "small and not square",
     "case": "small[slice_method=square]",
     "inject": "slow@small",

@@ -26,21 +26,27 @@ cases:
 
 
 @pytest.fixture
-def request_of(monkeypatch, tmp_path, python_beside_mpirun):
-    """Makes requests for the suite, beside an mpirun that only tells its version."""
+def prepared(monkeypatch):
+    """An item for each time that a job is prepared."""
+    times = []
 
     def library(*_):
-        make.prepared += 1
+        times.append(1)
         return MpiLibrary("openmpi", "Open MPI v5.0.11")
 
     monkeypatch.setattr(jobs, "mpi_library", library)
+    return times
+
+
+@pytest.fixture
+def request_of(prepared, tmp_path, python_beside_mpirun):
+    """Makes requests for the suite, beside an mpirun that only tells its version."""
 
     def make(launcher="openmpi"):
         path = tmp_path / "suite.yaml"
         path.write_text(SUITE.format(python=python_beside_mpirun, launcher=launcher))
         return Request(path, tmp_path / "home", {"PATH": ""})
 
-    make.prepared = 0
     return make
 
 
@@ -56,17 +62,17 @@ def test_each_job_has_one_line_and_each_case_its_own_by_hand(request_of):
     assert first.by_hand[1][1].endswith("link.pingpong --iterations 6")
 
 
-def test_each_job_is_prepared_once_for_all_its_lines(request_of):
+def test_each_job_is_prepared_once_for_all_its_lines(request_of, prepared):
     assert len(commands(plan(request_of()))) == 2
-    assert request_of.prepared == 2
+    assert len(prepared) == 2
 
 
-async def test_each_job_is_prepared_once_for_a_run(request_of):
+async def test_each_job_is_prepared_once_for_a_run(request_of, prepared):
     state = RunState()
     outcome = await Run(plan(request_of()), state, lambda event: None).execute()
     assert [case["status"] for case in outcome.report["cases"]] == ["error"] * 3
     assert len(state.jobs) == len(list(outcome.folder.path.glob("jobs/*/argv.json"))) == 2
-    assert request_of.prepared == 2
+    assert len(prepared) == 2
 
 
 def test_a_cases_command_is_that_of_its_job_with_its_own_line_by_hand(request_of):

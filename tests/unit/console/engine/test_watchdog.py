@@ -113,7 +113,8 @@ def test_a_world_of_another_size_is_a_mismatch(size):
 
 def test_two_ranks_of_one_number_are_a_mismatch():
     job = Job().ready(0, 1)
-    assert job.fault is None
+    before = job.fault
+    assert before is None
     job.ready(1)
     assert job.fault.missing
     assert "rank 1 of 3 in a job of 3 ranks" in job.fault.sentence
@@ -126,7 +127,8 @@ def test_two_ranks_of_one_number_are_a_mismatch():
 def test_a_silent_rank_is_named_after_ten_seconds():
     assert SILENCE_LIMIT == 10.0
     job = Job().ready().start("a").later(10.0, 0, 1)
-    assert job.fault is None
+    before = job.fault
+    assert before is None
     assert told(job.later(0.1, 0, 1).fault) == ("error", "rank 2 on node02 silent for 10 s")
     assert job.fault.rank == 2
 

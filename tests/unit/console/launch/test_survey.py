@@ -1,4 +1,4 @@
-"""What hosts say of themselves, over a stand-in for ssh."""
+"""Facts of hosts, over a stand-in for ssh."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import sys
 import time
 from contextlib import aclosing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,6 +20,7 @@ from spbench.launch.mpi_probe import INSTALL
 from spbench.launch.survey import reach, survey
 from spbench.launch.survey.facts import HostFacts, facts_of, findings_of
 from spbench.launch.survey.question import program
+from spbench.launch.survey.reach import DEADLINE
 from spbench.suites.settings import LaunchSettings
 from spbench_core import host_facts
 from unit.ssh_hosts import SshHosts
@@ -49,7 +51,7 @@ def told(found: HostFacts) -> list[tuple[str, str]]:
 
 
 def gone(path: Path) -> bool:
-    """Whether the process that wrote its id to a file has ended."""
+    """True if the process that wrote its id to a file has ended."""
     try:
         return Path(f"/proc/{path.read_text().strip()}/stat").read_text().split()[2] == "Z"
     except FileNotFoundError:
@@ -227,14 +229,15 @@ async def test_facts_come_in_the_order_of_arrival_and_the_rest_can_be_cancelled(
     ssh.equip("first", wait.format(ssh.folder / "pid"))
     names = ["second", "never", "first", "second"]
     settings = LaunchSettings.model_validate({})
-    async with aclosing(survey.survey(names, settings, ssh.env)) as arriving:
+    found: Any = survey.survey(names, settings, ssh.env)
+    async with aclosing(found) as arriving:
         assert (await anext(arriving)).host == "first"
         (ssh.folder / "go").touch()
         assert (await anext(arriving)).host == "second"
         assert not gone(ssh.folder / "pid")
         closing = time.monotonic()
     assert gone(ssh.folder / "pid")
-    assert time.monotonic() - closing < survey.DEADLINE / 2
+    assert time.monotonic() - closing < DEADLINE / 2
 
 
 async def test_no_more_than_so_many_are_asked_at_once(ssh, monkeypatch):

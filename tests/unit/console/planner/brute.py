@@ -4,15 +4,17 @@ from dataclasses import dataclass
 from itertools import combinations, pairwise, product
 from math import ceil, inf
 
+from spbench.planner.cluster.machines import Cluster
 from spbench.planner.cluster.placement import Placements
+from spbench.planner.profile.states import States
 
 
 @dataclass
 class Brute:
     """Any plan of a chain profile on a cluster with one kind of device."""
 
-    states: object
-    cluster: object
+    states: States
+    cluster: Cluster
     batch: int
     scaling: float
 
@@ -47,7 +49,7 @@ class Brute:
         count = self.batch // size
         found = inf
         for again in product((False, True), repeat=len(spans)):
-            times = [self.stage(*span, size, flag) for span, flag in zip(spans, again, strict=True)]
+            times = [self.stage(size, flag, *span) for span, flag in zip(spans, again, strict=True)]
             if max(f + b for f, b, _ in times) * count >= known:
                 continue
             sends = [self.send(a, b, size) for a, b in pairwise(spans)]
@@ -67,7 +69,7 @@ class Brute:
         found = inf
         for again in product((False, True), repeat=groups):
             flags = again * (len(spans) // groups)
-            times = [self.stage(*span, size, flag) for span, flag in zip(spans, flags, strict=True)]
+            times = [self.stage(size, flag, *span) for span, flag in zip(spans, flags, strict=True)]
             busy = [sum(f + b for f, b, _ in times[at::groups]) for at in range(groups)]
             if max(busy) * count < known and all(
                 self.group_fits(spans[at::groups], size, again[at], (at, groups, count))
@@ -125,7 +127,7 @@ class Brute:
                 return False
         return True
 
-    def stage(self, start, end, group, size, again):
+    def stage(self, size, again, start, end, group):
         share = self.share(group, size)
         forward = share * self.part(self.states.forward_s, start, end)
         backward = share * self.part(self.states.backward_s, start, end)
@@ -149,7 +151,7 @@ class Brute:
         return rounds / devices * count / rate + rounds * max(link.latency_s for link in links)
 
     def beside(self, group, backward):
-        """What is left of a whole model's all-reduce after its backward pass."""
+        """The part of a whole model's all-reduce that is left after its backward pass."""
         whole = self.states.backward_s[-1]
         done = 0.0
         for at in reversed(range(len(self.states))):
@@ -242,7 +244,7 @@ def order(kept, count):
 
 
 def rounds_order(group, groups, rounds, count):
-    """What a group with several stages runs: as many micro-batches as groups go round together."""
+    """The work of a group of several stages: as many micro-batches as groups go round together."""
     passes = [
         (k // groups, each, k % groups, each * groups + group, k)
         for each in range(rounds)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from dataclasses import replace
 
 import pytest
@@ -111,7 +112,7 @@ async def test_planning_that_is_cancelled_leaves_no_process(folder, monkeypatch)
         started.append(await begin(*words, **pipes))
         return started[-1]
 
-    monkeypatch.setattr(worker_process.asyncio, "create_subprocess_exec", noted)
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", noted)
     task = asyncio.create_task(planned_apart(asked(folder)))
     while not started:
         await asyncio.sleep(0)
@@ -125,7 +126,7 @@ async def test_a_process_that_breaks_is_told(monkeypatch, folder):
     monkeypatch.setattr(worker_process, "_MODULE", "spbench.planner.no_such_module")
     with pytest.raises(PlannerError, match=r"exit code 1: .*no_such_module"):
         await planned_apart(asked(folder))
-    monkeypatch.setattr(worker_process.sys, "executable", "/no/such/python")
+    monkeypatch.setattr(sys, "executable", "/no/such/python")
     with pytest.raises(PlannerError, match="cannot start /no/such/python"):
         await planned_apart(asked(folder))
 

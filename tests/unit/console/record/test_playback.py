@@ -137,8 +137,13 @@ def test_no_events_are_done():
 
 def test_events_are_taken_as_they_come_due():
     taken = []
-    source = (taken.append(event["at"]) or event for event in at(*range(100)))
-    play = Playback(source)
+
+    def source():
+        for event in at(*range(100)):
+            taken.append(event["at"])
+            yield event
+
+    play = Playback(source())
     due(play, 0.0)
     due(play, 3.0)
     assert len(taken) <= 5

@@ -139,7 +139,9 @@ def test_the_newest_run_with_links_is_found(tmp_path):
     named(recorded(tmp_path, one_pair(1.0)), "20260101")
     named(recorded(tmp_path, one_pair(2.0)), "20260102")
     named(recorded(tmp_path, whole_run()[:3]), "20260103")
-    summary, matrix = last_link_matrix(tmp_path)
+    found = last_link_matrix(tmp_path)
+    assert found
+    summary, matrix = found
     assert (summary.id, matrix.tables[0].at(0, 1)) == ("20260102", 2.0)
     assert matrix.tables[0].by_host()["node01", "node02"] == 2.0
 
@@ -149,7 +151,9 @@ def test_links_are_told_by_their_labels_not_by_the_benchmarks_name(tmp_path):
     labels = {"source": 0, "target": 1, "watts": 3}
     told = rank_event("metric", 0, name="m", value=4.0, labels=labels)
     folder = recorded(tmp_path, [*started(what), told])
-    summary, matrix = last_link_matrix(tmp_path)
+    found = last_link_matrix(tmp_path)
+    assert found
+    summary, matrix = found
     assert (summary.id, matrix.tables[0].labels) == (folder.id, {"watts": 3})
 
 

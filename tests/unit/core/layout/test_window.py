@@ -53,12 +53,11 @@ def test_inside_are_the_outputs_that_read_nothing_else(window, beyond, inputs):
 def test_outputs_are_as_many_as_torch_makes(rows, cols, height, width):
     window = Window2d(rows, cols)
     image, weight = torch.empty(1, 1, height, width), torch.empty(1, 1, rows.kernel, cols.kernel)
-    arguments = {
-        name: (getattr(rows, name), getattr(cols, name))
-        for name in ("stride", "padding", "dilation")
-    }
+    stride, padding, dilation = (
+        (getattr(rows, name), getattr(cols, name)) for name in ("stride", "padding", "dilation")
+    )
     try:
-        made = functional.conv2d(image, weight, **arguments)
+        made = functional.conv2d(image, weight, None, stride, padding, dilation)
     except RuntimeError:
         with pytest.raises(ValueError, match="larger than"):
             window.outputs(height, width)

@@ -4,10 +4,9 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from test_allreduce_figures import Said, row
 
 from spbench_core.catalog import BENCHMARKS
-from spbench_workers.allreduce import distributed, findings, hiding
+from spbench_workers.allreduce import findings, hiding
 from spbench_workers.allreduce import sweep as sweep_benchmark
 from spbench_workers.allreduce.columns import say_row
 from spbench_workers.allreduce.distributed import DistributedReduction
@@ -18,8 +17,10 @@ from spbench_workers.allreduce.model.link_times import Copies, JobLink
 from spbench_workers.allreduce.model.prediction import predict
 from spbench_workers.device import streams as device_streams
 from spbench_workers.errors import CannotRunError
-from standins.late_device import install
+from spbench_workers.p2p import torch_group
+from standins.late_device import elem_of, install
 from standins.late_nccl import LateGroup
+from unit.workers.allreduce.rows import Said, row
 
 pytestmark = pytest.mark.usefixtures("late")
 
@@ -46,16 +47,16 @@ class Alone:
 @pytest.fixture
 def nccl(monkeypatch):
     """A stand-in for NCCL that adds 1, later."""
-    monkeypatch.setattr(distributed.torch_group, "nccl_refusal", lambda *_: "")
-    monkeypatch.setattr(distributed.torch_group, "acquire", lambda comm, _: LateGroup(comm))
-    monkeypatch.setattr(distributed.torch_group, "release", lambda *_: None)
+    monkeypatch.setattr(torch_group, "nccl_refusal", lambda *_: "")
+    monkeypatch.setattr(torch_group, "acquire", lambda comm, _: LateGroup(comm))
+    monkeypatch.setattr(torch_group, "release", lambda *_: None)
 
 
 def test_nccl_waits_for_its_own_stream_and_no_other(nccl):
     source = torch.full((4,), 2.0, device=DEVICE)
     result = torch.zeros(4, device=DEVICE)
     DistributedReduction(Alone(), "nccl", source, result, "sum").run()
-    assert result.elem.tolist() == [3.0] * 4
+    assert elem_of(result).tolist() == [3.0] * 4
     assert LATE.device_wide == 0
 
 
@@ -113,7 +114,7 @@ def clock(monkeypatch):
     """The device's clock, by which a matrix product takes 0.1 ms of the current stream."""
     for module in (hiding, device_streams):
         monkeypatch.setattr(module, "perf_counter", LATE.clock)
-    monkeypatch.setattr(hiding.torch, "mm", lambda *_, out: LATE.work(1e-4))
+    monkeypatch.setattr(torch, "mm", lambda *_, out: LATE.work(1e-4))
 
 
 @pytest.mark.parametrize("seconds", [0.002, 0.05])
@@ -207,7 +208,11 @@ def test_the_link_of_a_case_is_that_of_its_path_and_memory(monkeypatch, device, 
     done = []
 
     def note(name, made):
-        return lambda *_: done.append(name) or made
+        def noted(*_):
+            done.append(name)
+            return made
+
+        return noted
 
     monkeypatch.setattr(job_link, "_links", {})
     monkeypatch.setattr(job_link, "host_link", note("host", link_of()))
@@ -298,7 +303,7 @@ def test_nccl_out_of_place_says_that_a_copy_is_in_its_time(monkeypatch):
 
 
 def test_nccl_is_refused_where_ranks_share_a_gpu(monkeypatch):
-    monkeypatch.setattr(distributed.torch_group, "nccl_refusal", lambda *_: "needs more")
+    monkeypatch.setattr(torch_group, "nccl_refusal", lambda *_: "needs more")
     vector = torch.zeros(2, device=DEVICE)
     with pytest.raises(CannotRunError, match="algorithm nccl needs more; choose another"):
         DistributedReduction(Alone(), "nccl", vector, vector, "sum")

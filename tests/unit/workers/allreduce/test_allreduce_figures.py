@@ -1,17 +1,17 @@
-"""What a sweep concludes from times, and the lines that it prints."""
+"""Conclusions of a sweep from times, and the lines that it prints."""
 
 import random
-from types import SimpleNamespace
 
 import pytest
 
 from spbench_core.catalog import BENCHMARKS
-from spbench_workers.allreduce.columns import SweepRow, say_row
+from spbench_workers.allreduce.columns import say_row
 from spbench_workers.allreduce.model.cost_model import LinkCosts
 from spbench_workers.allreduce.model.link_fit import fit, fit_line
 from spbench_workers.allreduce.model.link_times import JobLink
 from spbench_workers.allreduce.model.prediction import best_of, crossover_words, predict
 from spbench_workers.allreduce.turns import compare
+from unit.workers.allreduce.rows import Said, row
 
 
 def times(mean, spread=0.05, count=24, seed=0):
@@ -112,38 +112,6 @@ def test_crossovers_are_named_in_words():
     assert crossover_words(1, 4, alone) == "one rank alone sends nothing"
     assert predict(params_of(in_place=True), 1, 1 << 20, alone).seconds == 0.0
     assert LinkCosts(0.0, 0.0).gamma == 0.0
-
-
-class Said:
-    """A context that keeps what it is told to say."""
-
-    def __init__(self, first=True, last=True):
-        self.lines = []
-        self.first, self.last = first, last
-        self.params = {"collective": "allreduce", "mode": "blocking", "in_place": True}
-        self.world = SimpleNamespace(size=2)
-
-    def say(self, line):
-        self.lines.append(line)
-
-
-def row(busbw, wrong=0, native=None, in_place=True):
-    return SweepRow(
-        size=1048576,
-        count=262144,
-        dtype="fp32",
-        op="sum",
-        algorithm="bidirectional_ring",
-        time=112.4e-6,
-        algbw=9.33,
-        busbw=busbw,
-        wrong=wrong,
-        p99=130e-6,
-        skew=1.02,
-        predicted=100e-6,
-        native=native,
-        in_place=in_place,
-    )
 
 
 def test_columns_are_those_of_nccl_tests_under_one_heading():

@@ -111,7 +111,7 @@ def test_memory_of_a_gpu_of_nvidias_is_pinned(kind, pinned, monkeypatch):
         return right(*shape, **more)
 
     monkeypatch.setattr(host_memory, "streams_of", lambda _: LATE.streams)
-    monkeypatch.setattr(host_memory.torch, "empty", empty)
+    monkeypatch.setattr(torch, "empty", empty)
     memory = host_memory.HostMemory(torch.device(kind))
     asked.clear()
     # All pieces of a kind grow at once, not in the midst of later steps.

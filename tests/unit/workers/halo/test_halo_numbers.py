@@ -3,7 +3,10 @@
 import pytest
 import torch
 
+from spbench_workers.compute.whole_numbers import largest_convolved
+from spbench_workers.device.formats import tuned_convolutions
 from spbench_workers.halo import compute
+from spbench_workers.spatial.pixels import WholeImage
 from standins.tf32 import Tf32Products
 from unit.recorded import context_of, said
 
@@ -31,8 +34,7 @@ def failed(context):
 @pytest.fixture
 def tf32(monkeypatch):
     """A device that multiplies fp32 as TF32, for a benchmark that does not forbid it."""
-    tuned = compute.tuned_convolutions
-    monkeypatch.setattr(compute, "tuned_convolutions", lambda: tuned(tf32=True))
+    monkeypatch.setattr(compute, "tuned_convolutions", lambda: tuned_convolutions(tf32=True))
     monkeypatch.setattr(compute, "device_of", lambda _: torch.device("cpu"))
     for name in ("give_parts", "give_speedup", "give_backward"):
         monkeypatch.setattr(compute, name, lambda *_: None)
@@ -58,12 +60,13 @@ def test_no_sum_is_larger_than_what_comes_out_exactly(params, dtype, gpu, monkey
     monkeypatch.setattr(compute, "is_gpu", lambda _: gpu)
     with torch.no_grad():
         convolution, case = compute._make(case_of(dtype=dtype, **params))
-    limit = compute.largest_convolved(case.like.dtype, convolution.module.kernel_size, gpu=gpu)
+    limit = largest_convolved(case.like.dtype, convolution.module.kernel_size, gpu=gpu)
     plain = case.plain
     plain.weight.data.abs_()
     plain.bias.data.zero_()
     image = case.image.box(case.input.tile, 1, torch.float64).abs()
     gradient = case.gradient.box(case.output.tile, 1, torch.float64).abs()
+    assert isinstance(case.image, WholeImage)
     if case.image.share == 1 << 16:
         # The worst there can be; where most numbers are zero, what there is.
         image.fill_(case.image.largest)

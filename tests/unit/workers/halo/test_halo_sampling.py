@@ -15,6 +15,7 @@ from spbench_workers.halo.compare import Mismatch
 from spbench_workers.halo.operator_checks import OperatorCase
 from spbench_workers.halo.reference import Reference, reach_of
 from spbench_workers.halo.sampling import Sampling, operations, sampling_of
+from spbench_workers.spatial.exchange import view
 from spbench_workers.spatial.pixels import WholeImage
 from standins.late_device import install
 from unit.recorded import choice_of, context_of, said
@@ -130,7 +131,7 @@ def test_boxes_of_the_reference_are_those_of_the_whole(name):
         ):
             assert found
             for box, values in found:
-                torch.testing.assert_close(values, sampling.view(all_, at, box))
+                torch.testing.assert_close(values, view(all_, at, box))
         torch.testing.assert_close(some.parameter_gradients, whole.parameter_gradients)
         assert all(one.abs().max() > 0 for one in some.parameter_gradients)
         assert of_input.abs().max() > 0
@@ -144,8 +145,8 @@ def test_gradients_are_zero_where_nothing_is_compared():
     wanted = gradient.box(all_, 1, everywhere)
     for rank in range(4):
         for box in chosen.outputs(1, rank):
-            one = sampling.view(wanted, all_, box)
-            assert torch.equal(sampling.view(values, all_, box), one)
+            one = view(wanted, all_, box)
+            assert torch.equal(view(values, all_, box), one)
             one.zero_()
     kept = sum(chosen.share(1, rank) for rank in range(4)) / 4
     assert float((values != 0).float().mean()) == pytest.approx(0.8 * kept, rel=0.1)
@@ -288,11 +289,11 @@ def test_what_is_not_read_has_no_gradient(name):
     everything = Box((0, result.shape[2]), (0, result.shape[3]))
     for rank in range(4):
         for box in chosen.outputs(1, rank):
-            sampling.view(gradient, everything, box).fill_(1.0)
+            view(gradient, everything, box).fill_(1.0)
     result.backward(gradient)
     for rank in range(4):
         tile = chosen.owned.tile(rank)
-        of_tile = sampling.view(image.grad, Box((0, 90), (0, 101)), tile).clone()
+        of_tile = view(image.grad, Box((0, 90), (0, 101)), tile).clone()
         read = chosen.read(1, tile)
         assert whole_tile.look_for_strays(of_tile, tile, 0.0, read) == Mismatch()
         assert whole_tile.look_for_strays(of_tile, tile, 0.0, []).wrong

@@ -1,4 +1,4 @@
-"""What the halo benchmarks time on a device whose work is done late, and beside which limit."""
+"""Times of the halo benchmarks on a device whose work is done late, and their limits."""
 
 from types import SimpleNamespace
 
@@ -81,8 +81,7 @@ def test_computing_is_timed_without_what_was_queued_before(context, monkeypatch)
     module = SimpleNamespace(tiled=tiled, shared_parameters=tuple)
     gather = SimpleNamespace(start=lambda tile: LATE.work(0.2), finish=lambda flight: ())
     given = SimpleNamespace(module=module, tile=None, gather=gather, place=PLACE)
-    taken = []
-    monkeypatch.setattr(conv_times, "median", lambda times: taken.extend(times) or times[0])
+    taken = taken_by(monkeypatch, conv_times)
     assert conv_times._compute_ms(context, given) == pytest.approx(3.0)
     assert taken == pytest.approx([0.003] * conv_times.ROUNDS)
 
@@ -117,10 +116,21 @@ def test_a_rank_of_a_gpu_that_sends_nothing_gives_no_time_of_its_calls(context):
     assert not said(context, "metric", name="wait_ms")
 
 
+def taken_by(monkeypatch, module):
+    """A list of the times of which a module takes the median; it gets the first of them."""
+    taken = []
+
+    def median(times):
+        taken.extend(times)
+        return taken[0]
+
+    monkeypatch.setattr(module, "median", median)
+    return taken
+
+
 def test_copies_are_timed_without_what_was_queued_before(monkeypatch):
     LATE.work(0.5)
-    taken = []
-    monkeypatch.setattr(report, "median", lambda times: taken.extend(times) or taken[0])
+    taken = taken_by(monkeypatch, report)
     source = torch.ones(4, device="late")
     report._copy_seconds([(torch.zeros(4, device="late"), source)])
     assert taken == pytest.approx([0.0] * report.COPY_ROUNDS)
@@ -129,7 +139,7 @@ def test_copies_are_timed_without_what_was_queued_before(monkeypatch):
 
 @pytest.fixture
 def pings(monkeypatch):
-    """Which ping-pong was asked for; none is made."""
+    """The ping-pongs that were asked for; none is made."""
     asked = []
 
     def on_device(peer, count, trips, *, device, path):

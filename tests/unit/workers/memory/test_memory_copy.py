@@ -148,11 +148,11 @@ def two_sockets(tmp_path, monkeypatch):
 
 @pytest.fixture
 def moved(monkeypatch):
-    """Which cores were asked for; the process stays where it is."""
+    """The cores that were asked for; the process stays where it is."""
     asked, here = [], os.sched_getaffinity(0)
     monkeypatch.setattr(os, "sched_setaffinity", lambda pid, cpus: asked.append(set(cpus)))
     monkeypatch.setattr(
-        cores.Gpu, "of", lambda device: SimpleNamespace(address="0000:81:00.0"), raising=True
+        choice.Gpu, "of", lambda device: SimpleNamespace(address="0000:81:00.0"), raising=True
     )
     return asked, here
 

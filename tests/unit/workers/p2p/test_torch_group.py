@@ -1,4 +1,4 @@
-"""What is asked of NCCL, and of the GPU while others hold receives. Neither is here."""
+"""Calls to NCCL, and to the GPU while others hold receives. Neither is here."""
 
 from itertools import count
 from types import SimpleNamespace
@@ -12,7 +12,7 @@ from spbench_workers.p2p import torch_group
 from spbench_workers.p2p.torch_distributed import NcclP2P
 from spbench_workers.spatial.transports import Wiring
 from spbench_workers.spatial.transports.staged import StagedTransport
-from standins.late_device import install
+from standins.late_device import elem_of, install
 
 LATE = install()
 
@@ -38,7 +38,7 @@ class Comm:
 
 
 class Nccl:
-    """What is used of ``dist.ProcessGroupNCCL``."""
+    """The part of ``dist.ProcessGroupNCCL`` that is used."""
 
     supports_coalescing = False
 
@@ -67,6 +67,7 @@ def _nccl(monkeypatch):
 @pytest.mark.usefixtures("_nccl")
 def test_nccl_takes_its_streams_from_the_pool_of_high_priority():
     made = torch_group._backend(None, Comm(), torch.device("cuda", 0))
+    assert isinstance(made, Nccl)
     assert made.options.is_high_priority_stream
     assert made.options._timeout == torch_group._TIMEOUT
 
@@ -78,7 +79,7 @@ def test_groups_open_and_close_without_waiting_for_all_streams(monkeypatch):
     LATE.reset()
     summed = torch.ones(1, device="late") * 2
     p2p = NcclP2P(Comm(), torch.device("late"), (0, 1))
-    assert summed.elem.item() == 2, "nobody waited for the current stream"
+    assert elem_of(summed).item() == 2, "nobody waited for the current stream"
     p2p.free()
     assert LATE.device_wide == 0
     assert not torch_group._groups

@@ -1,6 +1,7 @@
 """The times of layers: on a GPU those of its work, which add up to the pass."""
 
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -22,7 +23,7 @@ from standins.tf32 import Tf32Products
 LATE = install()
 GPU = torch.device("late")
 LAUNCH = 0.001
-"""What the host takes for a layer before it has asked for the layer's work."""
+"""Seconds that the host takes for a layer before it has asked for the layer's work."""
 
 
 @pytest.fixture(autouse=True)
@@ -63,7 +64,7 @@ def row_of(layers):
     whole = nn.Sequential(*layers)
     names = tuple(map(str, range(len(layers))))
     return LayerRow(
-        ProfiledModel(names, tuple(layers), whole, 0, lambda _: None, lambda made: made[0].sum())
+        ProfiledModel(names, tuple(layers), whole, 0, Mock(), lambda made: made[0].sum())
     )
 
 

@@ -65,10 +65,10 @@ def test_a_convolution_is_that_of_rounded_numbers(precision):
     layer, pixels = conv(), random(2, 4, 9, 9, seed=7)
     with MixedProducts(precision.work, CPU):
         made = layer(pixels)
-    rounded = [
+    image, weight, bias = (
         one.detach().to(precision.work).double() for one in (pixels, layer.weight, layer.bias)
-    ]
-    wanted = functional.conv2d(*rounded, padding=1)
+    )
+    wanted = functional.conv2d(image, weight, bias, padding=1)
     epsilon = torch.finfo(precision.work).eps
     assert made.dtype == precision.work
     torch.testing.assert_close(made.double(), wanted, rtol=epsilon, atol=1e-5)
