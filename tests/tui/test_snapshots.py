@@ -34,9 +34,9 @@ NODE["gpus"] = HostGpus(tuple(Card("H200", f"0000:{number}a:00.0") for number in
 
 def command_of(run, case_id):
     """The command that `spbench command` would print on some cluster."""
-    by_hand = "mpirun -n 4 python -m mpi4py -m spbench_workers halo.exchange --image-size 256"
+    standalone = "mpirun -n 4 python -m mpi4py -m spbench_workers halo.exchange --image-size 256"
     line = "mpirun -n 4 --bind-to core python -m mpi4py -m spbench_workers"
-    return JobCommand(run.jobs[0], "Open MPI 5.0.11", (), line, ((case_id, by_hand),))
+    return JobCommand(run.jobs[0], "Open MPI 5.0.11", (), line, ((case_id, standalone),))
 
 
 async def survey(hosts, settings, env):

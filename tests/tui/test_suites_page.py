@@ -142,10 +142,10 @@ async def test_the_exact_launch_command_of_the_chosen_case_is_shown(suite):
         command = app.screen.query_one(CommandPane)
         await until(pilot, lambda: command.line == told[0].line)
         await to_line(pilot, AT_SECOND)
-        by_hand = dict(told[0].by_hand)["second[iterations=5]"]
+        standalone = dict(told[0].standalone)["second[iterations=5]"]
         await until(pilot, lambda: "--iterations 5" in shown(app))
         words = " ".join(" ".join(shown(app).split()).replace("│", "").split())
-        assert "--iterations 5" in by_hand
+        assert "--iterations 5" in standalone
         assert command.line in words
         assert "Command of second[iterations=5]" in words
         await pilot.press("y")

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from spbench.engine.plan import RunPlan, added_environment, by_hand, launch_of, launches
+from spbench.engine.plan import RunPlan, added_environment, launch_of, launches, standalone
 from spbench.launch.jobs import Job, Launch
 from spbench.suites.case import Case
 
@@ -19,14 +19,14 @@ class JobCommand:
         version: The launcher's program and version.
         added: What the launch adds to the environment, ``NAME=value``.
         line: The launch line; what only a running console knows is not in it.
-        by_hand: Ids of cases, each with the line that runs it alone and without the console.
+        standalone: Ids of cases, each with the line that runs it alone and without the console.
     """
 
     job: Job
     version: str
     added: tuple[str, ...]
     line: str
-    by_hand: tuple[tuple[str, str], ...]
+    standalone: tuple[tuple[str, str], ...]
 
     @property
     def heading(self) -> str:
@@ -61,7 +61,7 @@ def case_command(run: RunPlan, case_id: str) -> JobCommand:
 def _command(run: RunPlan, job: Job, launch: Launch, cases: tuple[Case, ...]) -> JobCommand:
     added = added_environment(run, launch)
     words = [f"{name}={shlex.quote(value)}" for name, value in added.items()]
-    lines = by_hand(run, launch, cases)
+    lines = standalone(run, launch, cases)
     by_id = [(case.id, " ".join([*words, shlex.join(line)])) for case, line in lines]
     line = shlex.join(launch.command.argv)
     return JobCommand(job, launch.version, tuple(words), line, tuple(by_id))
@@ -78,6 +78,6 @@ def command_lines(run: RunPlan) -> Iterator[str]:
         if command.added:
             yield f"# in its environment: {' '.join(command.added)}"
         yield command.line
-        for case, line in command.by_hand:
+        for case, line in command.standalone:
             yield f"#   by hand, {case}"
             yield line

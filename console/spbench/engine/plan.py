@@ -12,7 +12,7 @@ from spbench.launch.gpu_needs import check_gpus
 from spbench.launch.hosts.hostfiles import given_hosts
 from spbench.launch.hosts.hosts import Hosts
 from spbench.launch.jobs import HostsOf, Job, Launch, group, hosts_for, prepare
-from spbench.launch.program import by_hand_arguments
+from spbench.launch.program import standalone_arguments
 from spbench.launch.survey.reach import unreachable
 from spbench.suites.case import Case, Suite
 from spbench.suites.inject import plant
@@ -108,13 +108,13 @@ def launch_of(run: RunPlan, job: Job) -> Launch:
     return prepare(job, run.hosts(job), request.home, PRIVATE_NAMES, request.environ)
 
 
-def by_hand(run: RunPlan, launch: Launch, cases: Iterable[Case]) -> list[tuple[Case, list[str]]]:
+def standalone(run: RunPlan, launch: Launch, cases: Iterable[Case]) -> list[tuple[Case, list[str]]]:
     """Return the lines that run cases of a launch one by one without the console."""
     given = launch.spec.private_env.items()
     kept = {name: value for name, value in given if name not in PRIVATE_NAMES}
     spec = replace(launch.spec, private_env=kept)
     command = launch.launcher.command(launch.found.executable, spec, run.request.environ)
-    return [(case, [*command.argv, *by_hand_arguments(case)]) for case in cases]
+    return [(case, [*command.argv, *standalone_arguments(case)]) for case in cases]
 
 
 def added_environment(run: RunPlan, launch: Launch) -> dict[str, str]:

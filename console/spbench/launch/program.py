@@ -52,7 +52,7 @@ def _checked_line(line: str) -> str:
     return f"{line}\n[ $? = 0 ] || {{ echo {message} >&2; exit 1; }}"
 
 
-def by_hand_arguments(case: Case) -> tuple[str, ...]:
+def standalone_arguments(case: Case) -> tuple[str, ...]:
     """Return the worker's arguments that run the case without the console.
 
     Parameters stand there only where they differ from what the benchmark would take by itself.

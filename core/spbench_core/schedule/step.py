@@ -99,17 +99,3 @@ def _in_rounds(layout: ModelLayout, batches: int, forward_only: bool) -> tuple[O
         )
         for rank in range(layout.ranks_a_replica)
     )
-
-
-def halves_bubble(
-    stages: int, parts: int, times: int, forward: float = 1.0, backward: float = 2.0
-) -> float:
-    """Return the bubble of mirrored gpipe, each stage taking equally long: the share of waiting.
-
-    ``2 * times`` halves of ``parts`` micro-batches follow each other; each but the first starts
-    ``stages - 1`` times the longer of forward and backward after the last stage is done with the
-    half before.
-    """
-    work = 2 * times * parts * (forward + backward)
-    follow = (2 * times - 1) * max(forward, backward)
-    return 1 - work / (work + (stages - 1) * (forward + backward + follow))

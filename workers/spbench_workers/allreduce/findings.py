@@ -17,7 +17,7 @@ from spbench_workers.allreduce.columns import SweepRow, say_row
 from spbench_workers.allreduce.model.cost_model import deviates
 from spbench_workers.allreduce.model.formulas import expected_work
 from spbench_workers.allreduce.model.job_link import measured_link
-from spbench_workers.allreduce.model.link_times import Ends, JobLink
+from spbench_workers.allreduce.model.link_times import JobLink, LinkEnds
 from spbench_workers.allreduce.model.prediction import Prediction, best_of, crossover_words, predict
 from spbench_workers.allreduce.native import registered_operation
 from spbench_workers.allreduce.turns import PairedComparison
@@ -40,7 +40,7 @@ class MeasuredTimes:
 
     count: int
     device: torch.device
-    ends: Ends
+    ends: LinkEnds
     slowest: Sequence[float]
     medians: Sequence[float]
 

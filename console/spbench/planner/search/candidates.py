@@ -68,7 +68,7 @@ class Candidate(NamedTuple):
 
 
 class Pass(NamedTuple):
-    """The times of a stage, as in `plans.Stage`."""
+    """The times of a stage, as in `plans.PlanStage`."""
 
     forward_s: float
     backward_s: float

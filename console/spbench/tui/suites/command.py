@@ -48,6 +48,6 @@ def _lines(command: JobCommand) -> Text:
     if command.added:
         text.append(f"{' '.join(command.added)}\n", quiet)
     text.append(command.line, strong)
-    for _, line in command.by_hand:
+    for _, line in command.standalone:
         text.append("\nby hand, without the console\n", quiet).append(line)
     return text

@@ -55,11 +55,11 @@ def test_each_job_has_one_line_and_each_case_its_own_by_hand(request_of):
     assert first.heading == "job 1: 2 ranks, 2 cases, Open MPI 5.0.11"
     assert second.heading == "job 2: 1 ranks, 1 cases, Open MPI 5.0.11"
     assert "-n 2" in first.line
-    assert [case for case, _ in first.by_hand] == ["pair[iterations=5]", "pair[iterations=6]"]
+    assert [case for case, _ in first.standalone] == ["pair[iterations=5]", "pair[iterations=6]"]
     for command in (first, second):
-        for _, by_hand in command.by_hand:
-            assert by_hand.startswith(" ".join([*command.added, command.line]))
-    assert first.by_hand[1][1].endswith("link.pingpong --iterations 6")
+        for _, standalone in command.standalone:
+            assert standalone.startswith(" ".join([*command.added, command.line]))
+    assert first.standalone[1][1].endswith("link.pingpong --iterations 6")
 
 
 def test_each_job_is_prepared_once_for_all_its_lines(request_of, prepared):
@@ -81,7 +81,7 @@ def test_a_cases_command_is_that_of_its_job_with_its_own_line_by_hand(request_of
     for job, case in ((0, "pair[iterations=6]"), (1, "copy")):
         command = case_command(planned, case)
         assert (command.heading, command.line) == (whole[job].heading, whole[job].line)
-        assert command.by_hand == ((case, dict(whole[job].by_hand)[case]),)
+        assert command.standalone == ((case, dict(whole[job].standalone)[case]),)
 
 
 def test_the_lines_are_a_script_that_a_shell_reads(request_of):

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from spbench.errors import UsageError
-from spbench.launch.program import by_hand_arguments, interpreter, worker_program, wrapped
+from spbench.launch.program import interpreter, standalone_arguments, worker_program, wrapped
 from spbench.suites.case import Case
 from spbench.suites.settings import LaunchSettings
 from spbench_core.catalog import BENCHMARKS
@@ -57,15 +57,15 @@ def test_a_failing_setup_line_stops_the_rank():
 
 
 def test_by_hand_arguments_are_what_differs_from_the_defaults():
-    assert by_hand_arguments(case("halo.exchange")) == ("halo.exchange",)
-    words = by_hand_arguments(
+    assert standalone_arguments(case("halo.exchange")) == ("halo.exchange",)
+    words = standalone_arguments(
         case("halo.exchange", image_size="64x32", halo_len=3, slice_method="vertical")
     )
     assert words == (
         "halo.exchange",
         *("--image-size", "64x32", "--slice-method", "vertical", "--halo-len", "3"),
     )
-    words = by_hand_arguments(case("link.pingpong", sizes=[8, 1024]))
+    words = standalone_arguments(case("link.pingpong", sizes=[8, 1024]))
     assert words == ("link.pingpong", "--sizes", "8,1024")
 
 
@@ -80,7 +80,7 @@ def test_by_hand_arguments_are_what_differs_from_the_defaults():
 )
 def test_by_hand_arguments_read_back_to_the_same_parameters(given):
     exact = case("halo.exchange", **given)
-    words = by_hand_arguments(exact)[1:]
+    words = standalone_arguments(exact)[1:]
     flags = {param.flag: param.name for param in exact.entry.params}
     again = {flags[flag]: value for flag, value in zip(words[::2], words[1::2], strict=True)}
     assert exact.entry.complete(again) == exact.params

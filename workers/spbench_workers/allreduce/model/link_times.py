@@ -26,9 +26,9 @@ _REPEATS = 15
 _ROUNDS = 3
 """Repetitions of the measurement; the least median counts, as the least disturbed."""
 
-Ends = tuple[int, int]
+LinkEnds = tuple[int, int]
 """Bytes of a rank's source, and of its result."""
-_NOWHERE: Ends = (0, 0)
+_NOWHERE: LinkEnds = (0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +43,13 @@ class Copies:
     to_host: Line
     to_device: Line
 
-    def seconds(self, ends: Ends) -> float:
+    def seconds(self, ends: LinkEnds) -> float:
         """Return the seconds of both copies; no bytes take no time."""
         return sum(
             line.start.value + nbytes * line.slope.value for line, nbytes in self._used(ends)
         )
 
-    def interval(self, ends: Ends) -> tuple[float, float]:
+    def interval(self, ends: LinkEnds) -> tuple[float, float]:
         """Return the least and the most that `seconds` can be within the lines' intervals."""
         used = self._used(ends)
         return (
@@ -57,7 +57,7 @@ class Copies:
             sum(line.start.high + nbytes * line.slope.high for line, nbytes in used),
         )
 
-    def _used(self, ends: Ends) -> list[tuple[Line, int]]:
+    def _used(self, ends: LinkEnds) -> list[tuple[Line, int]]:
         both = zip((self.to_host, self.to_device), ends, strict=True)
         return [(line, nbytes) for line, nbytes in both if nbytes]
 
@@ -79,7 +79,7 @@ class JobLink:
     up_to: int = MESSAGE_BYTES[-1]
 
     def seconds(
-        self, copied: int, predict: Callable[[LinkCosts], float], ends: Ends = _NOWHERE
+        self, copied: int, predict: Callable[[LinkCosts], float], ends: LinkEnds = _NOWHERE
     ) -> float:
         """Return the predicted seconds, with a copy of so many bytes before.
 
@@ -93,7 +93,7 @@ class JobLink:
         return sent + copied * self.copy.slope.value + around
 
     def interval(
-        self, copied: int, predict: Callable[[LinkCosts], float], ends: Ends = _NOWHERE
+        self, copied: int, predict: Callable[[LinkCosts], float], ends: LinkEnds = _NOWHERE
     ) -> tuple[float, float]:
         """Return the least and the most that `seconds` can be within the fit's intervals."""
         low, high = self.fit.interval(predict) if self.fit else (0.0, 0.0)

@@ -14,7 +14,7 @@ from spbench_workers.allreduce.model.cost_model import (
     crossovers,
     predicted_seconds,
 )
-from spbench_workers.allreduce.model.link_times import Ends, JobLink
+from spbench_workers.allreduce.model.link_times import JobLink, LinkEnds
 from spbench_workers.allreduce.model.path import path_of
 
 _COMPETING = [name for name in SCHEDULED if not name.startswith("muji")]
@@ -37,7 +37,7 @@ class Prediction:
 
 
 def predict(
-    params: Params, ranks: int, nbytes: int, link: JobLink, ends: Ends = (0, 0)
+    params: Params, ranks: int, nbytes: int, link: JobLink, ends: LinkEnds = (0, 0)
 ) -> Prediction:
     """Return the predicted time of a case.
 
@@ -73,7 +73,7 @@ def predict(
 
 
 def _prediction(
-    link: JobLink, copied: int, time_of: Callable[[LinkCosts], float], ends: Ends, by: str
+    link: JobLink, copied: int, time_of: Callable[[LinkCosts], float], ends: LinkEnds, by: str
 ) -> Prediction:
     seconds = link.seconds(copied, time_of, ends)
     return Prediction(seconds, link.interval(copied, time_of, ends), by)
