@@ -215,6 +215,18 @@ def run(*words: str, home: Path, env: dict[str, str] | None = None, limit: float
     return Running(*words, home=home, env=env).end(limit)
 
 
+def printed_by(program: str, *words: str) -> str:
+    """Run a program of Python in the repository; return what it prints."""
+    return subprocess.run(
+        [sys.executable, "-c", program, *words],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=100,
+    ).stdout
+
+
 def python_path() -> str:
     """Return what lets a program import what tests share."""
     return f"{TESTS}{os.pathsep}{os.environ.get('PYTHONPATH', '')}".rstrip(os.pathsep)

@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 import pytest
 
 from measure_lines import Batch, Size, parse
+from mpi.cases import BenchmarkCase
 from running import answers_of, on_ranks, run
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(240)]
@@ -21,20 +22,19 @@ SHORT = {"num_batches": 3, "disp_batches": 2}
 
 
 @dataclass(frozen=True)
-class Case:
-    ranks: int
-    params: dict
-    inject: str | None = None
+class Case(BenchmarkCase):
+    ranks: int = 1
     elements: tuple[int, ...] = ODD
 
     def __str__(self):
-        words = [f"{key}={value}" for key, value in self.params.items() if key not in SHORT]
+        words = self.words(SHORT)
         words += [f"elements={self.elements}"] if self.elements != ODD else []
         return " ".join([*words, self.inject or ""]).strip()
 
 
 def devices(kv_store, gpus, inject=None, elements=ODD, **params):
-    return Case(gpus, {"kv_store": kv_store, "gpus": gpus, **SHORT, **params}, inject, elements)
+    given = {"kv_store": kv_store, "gpus": gpus, **SHORT, **params}
+    return Case("kvstore.push_pull", given, inject, gpus, elements)
 
 
 def dist(kv_store, workers, gpus, servers, inject=None, elements=ODD, **params):
@@ -42,7 +42,8 @@ def dist(kv_store, workers, gpus, servers, inject=None, elements=ODD, **params):
     if "async" in kv_store:
         given["optimizer"] = "sgd"
     params = given | {"bigarray_bound": BOUND} | SHORT | params
-    return Case(workers * gpus + servers, params, inject, elements)
+    ranks = workers * gpus + servers
+    return Case("kvstore.push_pull", params, inject, ranks, elements)
 
 
 ONE_WORKER = [

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 
 import pytest
 
+from mpi.cases import BenchmarkCase
 from running import answers_of
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(240)]
@@ -16,14 +17,9 @@ FEW = {"warmup": 1, "iterations": 3}
 
 
 @dataclass(frozen=True)
-class Case:
-    benchmark: str
-    params: dict
-    inject: str | None = None
-
+class Case(BenchmarkCase):
     def __str__(self):
-        words = [f"{key}={value}" for key, value in self.params.items() if key not in FEW]
-        return " ".join([self.benchmark, *words, self.inject or ""]).strip()
+        return " ".join([self.benchmark, *self.words(FEW), self.inject or ""]).strip()
 
 
 def pingpong(path, inject=None):

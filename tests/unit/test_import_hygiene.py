@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from places import ROOT
+from running import printed_by
 
 STANDARD = sys.stdlib_module_names | {"__main__", "sitecustomize", "_distutils_hack"}
 ROOTS = ("core", "console", "workers")
@@ -64,14 +65,7 @@ print(json.dumps(sorted(sys.modules)))
 
 def modules_after(program, *words):
     """The modules that a program has imported when it ends; its last line says so."""
-    done = subprocess.run(
-        [sys.executable, "-c", program, *words],
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        check=True,
-    )
-    return set(json.loads(done.stdout.splitlines()[-1]))
+    return set(json.loads(printed_by(program, *words).splitlines()[-1]))
 
 
 def packages(modules):
