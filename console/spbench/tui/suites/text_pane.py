@@ -145,7 +145,8 @@ class TextPane(Vertical):
         problems = reading.problems
         marks = {problem.line: problem.column for problem in reversed(problems)}
         self.editor.mark(marks)
-        self.query_one(ProblemList).show(problems)
+        for shown in self.query(ProblemList):  # none where the console has ended meanwhile
+            shown.show(problems)
         self._errors = len(problems)
         self._entitle()
         self.post_message(self.Read(reading))
