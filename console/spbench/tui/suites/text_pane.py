@@ -136,17 +136,23 @@ class TextPane(Vertical):
         if self.document is not None:
             self._read()
 
+    @property
+    def _whole(self) -> bool:
+        """Whether the pane has its parts: where the console ends they go before it."""
+        return bool(self.query(SuiteEditor) and self.query(ProblemList))
+
     @work(exclusive=True, group="read")
     async def _read(self) -> None:
+        if not self._whole:
+            return
         reading = await self.reading()
-        if reading.text != self.editor.text:
-            return  # there is a key since, which has it read again
+        if not self._whole or reading.text != self.editor.text:
+            return  # the console ends, or there is a key since, which has it read again
         self._reading = reading
         problems = reading.problems
         marks = {problem.line: problem.column for problem in reversed(problems)}
         self.editor.mark(marks)
-        for shown in self.query(ProblemList):  # none where the console has ended meanwhile
-            shown.show(problems)
+        self.query_one(ProblemList).show(problems)
         self._errors = len(problems)
         self._entitle()
         self.post_message(self.Read(reading))
