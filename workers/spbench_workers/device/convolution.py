@@ -10,6 +10,9 @@ from torch.nn import functional
 Pair = int | Sequence[int]
 
 
+_DEFECTIVE = (torch.bfloat16, torch.uint8)
+
+
 def convolve(
     pixels: torch.Tensor,
     weight: torch.Tensor,
@@ -19,26 +22,27 @@ def convolve(
     dilation: Pair,
     groups: int,
 ) -> torch.Tensor:
-    """Return the convolution of `torch.conv2d`, ``batch x channels x rows x cols``.
-
-    oneDNN's bf16 kernels for AMX (torch 2.13) compute a single column of outputs wrong where the
-    stride across it is above 1. With a second column, which is dropped, it is right.
-    """
-    spare = _spare_columns(pixels, weight, _across(stride), _across(padding), _across(dilation))
-    if spare:
-        pixels = functional.pad(pixels, (0, spare))
+    """Return what `torch.conv2d` is to give, ``batch x channels x rows x cols``."""
+    pixels, alone = widened(pixels, weight, stride, padding, dilation)
     made = torch.conv2d(pixels, weight, bias, stride, padding, dilation, groups)
-    return made[..., :1] if spare else made
+    return made[..., :1] if alone else made
 
 
-def _spare_columns(
-    pixels: torch.Tensor, weight: torch.Tensor, stride: int, padding: int, dilation: int
-) -> int:
-    """Return the columns of zeros to append, so that there is no single column of outputs."""
-    if stride == 1 or pixels.device.type != "cpu" or pixels.dtype != torch.bfloat16:
-        return 0
-    span = dilation * (weight.shape[-1] - 1) + 1
-    return stride if 0 <= pixels.shape[-1] + 2 * padding - span < stride else 0
+def widened(
+    pixels: torch.Tensor, weight: torch.Tensor, stride: Pair, padding: Pair, dilation: Pair
+) -> tuple[torch.Tensor, bool]:
+    """Return pixels whose convolution has no lone column, and whether its second is to be dropped.
+
+    oneDNN's kernels for AMX (torch 2.13; bf16, and 8 bits) compute a lone column of outputs wrong
+    where the stride across it is above 1. Behind zeros there is a second one, and both are right.
+    """
+    step = _across(stride)
+    span = _across(dilation) * (weight.shape[-1] - 1) + 1
+    reach = pixels.shape[-1] + 2 * _across(padding) - span
+    host = pixels.device.type == "cpu" and pixels.dtype in _DEFECTIVE
+    if host and step > 1 and 0 <= reach < step:
+        return functional.pad(pixels, (0, step)), True
+    return pixels, False
 
 
 def _across(value: Pair) -> int:

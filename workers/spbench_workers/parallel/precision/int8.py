@@ -22,6 +22,7 @@ import torch
 from mpi4py import MPI
 from torch import nn
 
+from spbench_workers.device.convolution import widened
 from spbench_workers.parallel.precision.formats import ConvForm, Products
 from spbench_workers.spatial.conv import Pair, window_of
 
@@ -133,11 +134,12 @@ class Int8Products(Products):
         own = self._quantised[weight.data_ptr()]
         how = (*map(_both, form[:3]), form.groups)
         scale, zero = own.scale, own.zero
+        rounded, alone = widened(own.rounded(pixels), weight, *form[:3])
         made: torch.Tensor = torch.ops.onednn.qconv2d_pointwise(
-            own.rounded(pixels),
+            rounded,
             scale,
             zero,
-            self._packed_for(weight.data_ptr(), how, pixels.shape),
+            self._packed_for(weight.data_ptr(), how, rounded.shape),
             own.weight_scales,
             torch.zeros(len(own.weight), dtype=torch.int64),
             bias,
@@ -149,6 +151,7 @@ class Int8Products(Products):
             [],
             "",
         )
+        made = made[..., :1] if alone else made
         self.int8 += made.numel() * weight[0].numel()
         return made
 
