@@ -25,6 +25,7 @@ def test_a_name_that_is_not_there_is_an_attribute_error():
 
 
 def test_a_rank_loads_only_the_operators_that_it_asks_for():
+    pytest.importorskip("torch")
     code = (
         "import sys; from spbench_workers.spatial import Tiling; "
         "print(*(name for name in sys.modules if name.startswith('spbench_workers.spatial')))"
