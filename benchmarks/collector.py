@@ -1,4 +1,4 @@
-"""How many lines of rank events a second the console takes, and in how much memory.
+"""Throughput of the collector: lines of rank events a second, and memory.
 
     python -m benchmarks.collector [--rounds 3] [--ranks 64] [--lines 10000] [--profile STAGE]
 
@@ -64,7 +64,7 @@ cases:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What one stage took, once."""
+    """The time and memory of one stage, once."""
 
     lines: int
     seconds: float

@@ -1,4 +1,4 @@
-"""How quick the console in the terminal is: start, keys, processor time, memory, replay.
+"""Speed of the console in the terminal: start, keys, processor time, memory, replay.
 
     python -m benchmarks.console [--rounds 9] [--seconds 60] [--ranks 4096] [--rate 1000]
 
@@ -77,7 +77,7 @@ def first_paint(rounds: int) -> tuple[float, float]:
 
 @dataclass(frozen=True, slots=True)
 class Watching:
-    """What watching a large run costs.
+    """The cost of watching a large run.
 
     Attributes:
         answers: Times in ms of answers to the table's keys.

@@ -1,4 +1,4 @@
-"""What a benchmark is asked for, and what it has seen beside its goals, as one small table."""
+"""Arguments of the benchmarks, and a small table of their figures beside their goals."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from benchmarks.goals import Figure, table
 
 GRIDS = {"2-ranks-vertical": "1x2", "4-ranks-vertical": "1x4", "4-ranks-square": "2x2"}
 LEAST = {"2-ranks-vertical": 4.0, "4-ranks-square": 8.0}
-"""How many times faster than the reference's way."""
+"""The factor by which ours is faster than the reference's way."""
 MOST_OF_LIMIT = 1.3
 EXCHANGE = {"image_size": 1024, "in_channels": 3, "halo_len": 3}
 COMPUTE = {

@@ -1,4 +1,4 @@
-"""What overlap hides where data travel without the ranks' cores: between two hosts.
+"""The share of an exchange that overlap hides between two hosts, where no core carries the data.
 
     python -m benchmarks.halo_network [--rates 100mbit]
 

@@ -35,7 +35,7 @@ RUNS: dict[str, tuple[str, ...]] = {
         *("--num-workers", "1", "--num-servers", "1"),
     ),
 }
-"""What runs, and the words that ask for it; all on 2 ranks."""
+"""The runs, and the words that ask for them; all on 2 ranks."""
 MXNET_LOCAL_MS = 24.8
 """MXNet 1.9.1, store `local`, 2 CPU contexts, on a machine as in docs/performance.md."""
 

@@ -1,4 +1,4 @@
-"""What a session saves: 24 small cases in one launch against 24 launches of one case each.
+"""Time that a session saves: 24 small cases in one launch against 24 launches of one case each.
 
     python -m benchmarks.session [--rounds 1]
 

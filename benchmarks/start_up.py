@@ -1,4 +1,4 @@
-"""How long `spbench` takes to answer where nothing is run.
+"""Start-up time of `spbench` commands that run nothing.
 
     python -m benchmarks.start_up [--rounds 15] [-v]
 

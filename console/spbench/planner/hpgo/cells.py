@@ -49,7 +49,7 @@ class TableStep(NamedTuple):
     """A stage on a group of devices, behind those of the cell before it."""
 
     group: DeviceGroup
-    before: TableCell | None
+    before: SearchCell | None
 
 
 class Trial(NamedTuple):
@@ -72,7 +72,7 @@ class Trial(NamedTuple):
     depth: Indices
 
 
-class TableCell:
+class SearchCell:
     """The best pipelines so far for one set of devices in use and one last group, over all states.
 
     Args:
@@ -121,12 +121,12 @@ class TableCell:
         self.steps.append(step)
 
 
-def draft_of(cell: TableCell, states: Indices, pipelines: int) -> HpgoCandidate:
+def draft_of(cell: SearchCell, states: Indices, pipelines: int) -> HpgoCandidate:
     """Return the split that led to a cell's last state."""
     at = len(states) - 1
     cuts: list[int] = []
     groups: list[DeviceGroup] = []
-    current: TableCell | None = cell
+    current: SearchCell | None = cell
     while current is not None:
         group, before = current.steps[int(current.step[at])]
         cuts.append(int(states[at]))

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from spbench.planner.cluster.placement import Counts, DeviceGroup
-from spbench.planner.hpgo.cells import SLACK, TableCell, TableSearch, TableStep, Trial, draft_of
+from spbench.planner.hpgo.cells import SLACK, SearchCell, TableSearch, TableStep, Trial, draft_of
 from spbench.planner.hpgo.costs import HpgoCandidate, HpgoWork, Wires
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class Table:
         self._span = np.where(work.before[np.ix_(states, states)], spans, np.inf)
         self._split = shape.pipelines * max(work.micro_batches(shape.pipelines), 1)
         # By the last stage's group as well: what its message costs depends on that.
-        self._cells: list[dict[DeviceGroup, TableCell]] = [{} for _ in range(shape.workers + 1)]
+        self._cells: list[dict[DeviceGroup, SearchCell]] = [{} for _ in range(shape.workers + 1)]
         self._rates: dict[tuple[DeviceGroup, DeviceGroup], float] = {}
 
     def search(self, fresh: Callable[[int], Counts]) -> HpgoCandidate | None:
@@ -87,7 +87,7 @@ class Table:
         best = min(whole, key=_worth_at_end, default=None)
         return None if best is None else draft_of(best, self._states, shape.pipelines)
 
-    def _followed(self, workers: int) -> list[TableCell]:
+    def _followed(self, workers: int) -> list[SearchCell]:
         cells = list(self._cells[workers].values())
         keep = self._shape.keep
         if keep is None or len(cells) <= keep:
@@ -109,10 +109,10 @@ class Table:
         trial = Trial(places, block[places], np.zeros(len(places)), tail, none - 1, none)
         self._cell(workers, group).take(TableStep(group, None), trial)
 
-    def _cell(self, workers: int, group: DeviceGroup) -> TableCell:
+    def _cell(self, workers: int, group: DeviceGroup) -> SearchCell:
         cells = self._cells[workers]
         if group not in cells:
-            cells[group] = TableCell(group.last, len(self._states))
+            cells[group] = SearchCell(group.last, len(self._states))
         return cells[group]
 
     def _window(self, workers: int) -> Indices:
@@ -132,7 +132,7 @@ class Table:
         at_bound = (block >= bound / SLACK) & (block <= self._shape.limit)
         return self._np.where(at_bound, bound, block)
 
-    def _extend(self, workers: int, cell: TableCell, more: int) -> None:
+    def _extend(self, workers: int, cell: SearchCell, more: int) -> None:
         """Try a stage of so many workers more, behind those of a cell."""
         places, cuts = self._window(workers + more), cell.ends
         if places.size and cuts.size:
@@ -142,7 +142,7 @@ class Table:
                     group = DeviceGroup(cell.used, used)
                     self._cell(workers + more, group).take(TableStep(group, cell), trial)
 
-    def _try(self, cell: TableCell, used: Counts, places: Indices, cuts: Indices) -> Trial | None:
+    def _try(self, cell: SearchCell, used: Counts, places: Indices, cuts: Indices) -> Trial | None:
         """Try one more stage on one group of devices, for all its ends and cuts at once."""
         np, group = self._np, DeviceGroup(cell.used, used)
         rates = np.array([self._rate(step.group, group) for step in cell.steps])
@@ -166,7 +166,7 @@ class Table:
 
     def _best(
         self,
-        cell: TableCell,
+        cell: SearchCell,
         group: DeviceGroup,
         places: Indices,
         cuts: Indices,
@@ -212,7 +212,9 @@ class Table:
         held = work.parameters[ends][:, None] - before[None, :]
         return self._wires.all_reduce(group) * held
 
-    def _tails(self, cell: TableCell, group: DeviceGroup, places: Indices, cuts: Indices) -> Floats:
+    def _tails(
+        self, cell: SearchCell, group: DeviceGroup, places: Indices, cuts: Indices
+    ) -> Floats:
         """Return by how much all-reduces outlast the pipeline, ``(ends, cuts)``."""
         before = self._work.parameters[self._states[cuts]]
         block = self._shape.bound * self._shape.pipelines / self._split  # of a micro-batch
@@ -221,5 +223,5 @@ class Table:
         return self._np.maximum(cell.tail[cuts][None, :], late)
 
 
-def _worth_at_end(cell: TableCell) -> tuple[float, float]:
+def _worth_at_end(cell: SearchCell) -> tuple[float, float]:
     return float(cell.block[-1]), float(cell.sent[-1] + cell.tail[-1])
