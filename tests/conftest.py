@@ -20,6 +20,7 @@ from running import kill_leftovers
 # How long an example takes says nothing of what is tested, and much of what else the cores do.
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
+settings.register_profile("quick", deadline=None, max_examples=20)
 
 ABSENT = [name for name in ("torch", "mpi4py") if find_spec(name) is None]
 """Packages that workers need and that are not installed, as on other Pythons in .ci/run."""

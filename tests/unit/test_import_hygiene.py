@@ -72,6 +72,7 @@ def packages(modules):
     return {name.partition(".")[0] for name in modules}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     [
@@ -90,6 +91,7 @@ def test_a_command_that_needs_no_torch_imports_none(words):
     assert not packages(modules_after(COMMAND, *words)) & HEAVY
 
 
+@pytest.mark.slow
 def test_planning_imports_neither_torch_nor_mpi(tmp_path):
     profile = tmp_path / "profile.txt"
     profile.write_text(TORCHGRAPH)
@@ -108,6 +110,7 @@ def test_planning_imports_neither_torch_nor_mpi(tmp_path):
     assert not found & {"torch", "mpi4py", "textual"}
 
 
+@pytest.mark.slow
 def test_the_console_in_a_terminal_imports_neither_torch_nor_mpi(tmp_path):
     found = packages(modules_after(CONSOLE, str(tmp_path)))
     assert "textual" in found
@@ -132,6 +135,7 @@ def test_the_channel_needs_nothing_but_the_core():
     assert found <= STANDARD | {"spbench_core", "spbench_workers"}
 
 
+@pytest.mark.slow
 def test_no_module_of_the_console_brings_in_torch_or_mpi():
     pytest.importorskip("textual_serve", reason="spbench.tui.web needs the extra serve")
     found = packages(modules_after(EVERY_MODULE, "spbench"))
@@ -139,6 +143,7 @@ def test_no_module_of_the_console_brings_in_torch_or_mpi():
     assert not found & {"torch", "mpi4py", "spbench_workers"}
 
 
+@pytest.mark.slow
 def test_the_workers_import_nothing_of_the_console():
     pytest.importorskip("torch")
     names = ["session", "standalone", "link.pingpong"]
@@ -171,6 +176,7 @@ def copied(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_the_rooms_import_only_downwards(copied):
     code, said = contracts(copied)
     assert code == 0, said
@@ -228,6 +234,7 @@ def test_a_planted_import_breaks_its_contract(copied, path, line, broken):
     assert broken in said, said
 
 
+@pytest.mark.slow
 def test_a_ping_pong_of_the_host_imports_no_torch():
     pytest.importorskip("mpi4py")
     assert "torch" not in packages(modules_after(IMPORTS, "spbench_workers.link.pingpong"))

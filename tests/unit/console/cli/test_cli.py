@@ -185,6 +185,7 @@ def test_a_suite_that_cannot_be_read_is_one_line(spbench, name):
     assert name in done.refusal
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ["suite", "report", "plan", "cluster", "profile"])
 def test_a_schema_is_a_json_schema(spbench, what):
     done = spbench("schema", what)

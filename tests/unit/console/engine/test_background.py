@@ -96,6 +96,7 @@ def until(look):
 # Real runs that are refused
 
 
+@pytest.mark.slow
 def test_the_errors_of_a_suite_are_the_complaint(begin, home, tmp_path):
     bad = tmp_path / "bad.yaml"
     bad.write_text("schema: spbench.suite/1\nname: s\ncases:\n  - {name: a, benchmark: b}\n")
@@ -107,6 +108,7 @@ def test_the_errors_of_a_suite_are_the_complaint(begin, home, tmp_path):
     assert launched.log.parent == home / "console"
 
 
+@pytest.mark.slow
 def test_a_missing_launcher_is_the_complaint(begin):
     pytest.importorskip("mpi4py")
     launched = begin(*run_words(HALO, LaunchChoice(launcher="mpirun_rsh")), PATH="")

@@ -67,6 +67,7 @@ def test_each_job_is_prepared_once_for_all_its_lines(request_of, prepared):
     assert len(prepared) == 2
 
 
+@pytest.mark.slow
 async def test_each_job_is_prepared_once_for_a_run(request_of, prepared):
     state = RunState()
     outcome = await Run(plan(request_of()), state, lambda event: None).execute()

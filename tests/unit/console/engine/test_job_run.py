@@ -97,6 +97,7 @@ async def test_ranks_that_end_their_cases_and_say_bye_leave_no_fault(play):
     assert statuses == {"a": "passed", "b": "passed"}
 
 
+@pytest.mark.slow
 async def test_what_other_ranks_had_sent_is_read_after_an_error(play):
     fault, statuses = await play(
         "for rank in (first, second): start(rank, 'a')\n"

@@ -324,6 +324,7 @@ async def test_ranks_that_arguments_of_the_launcher_may_share_out_otherwise(aske
     assert await refused(launched(NCCL, args=["--map-by", "node"]), hosts=hosts) is None
 
 
+@pytest.mark.slow
 def test_the_shipped_suite_is_refused_at_once_where_there_is_no_gpu(tmp_path):
     pytest.importorskip("mpi4py")
     ended = run("suites/gpu.yaml", home=tmp_path / "home", env={"CUDA_VISIBLE_DEVICES": ""})

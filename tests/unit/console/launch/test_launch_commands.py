@@ -246,6 +246,7 @@ TEXT = st.text(
 ) | st.text("'\"$`\\ \n\t;&|*?~#{}!()<>=a", max_size=12)
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(st.lists(TEXT, min_size=1, max_size=5), st.lists(TEXT, min_size=1, max_size=5))
 def test_mpirun_rsh_quoting_survives_its_shell_line(arguments, values):

@@ -207,6 +207,7 @@ def gone(pid: int) -> bool:
         return True
 
 
+@pytest.mark.slow
 def test_a_setup_line_that_hangs_is_told_and_leaves_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(detect, "_PATIENCE", 2.0)
     pids = tmp_path / "pids"

@@ -212,6 +212,7 @@ async def test_a_name_that_does_not_resolve(ssh):
     assert "correct the name" in found.findings[0].mend
 
 
+@pytest.mark.slow
 async def test_a_host_that_hangs_meets_its_deadline_and_leaves_nothing(ssh, monkeypatch):
     monkeypatch.setattr(survey, "DEADLINE", 0.4)
     ssh.add("node01", f"echo $$ > {ssh.folder}/pid", "trap '' TERM", "exec sleep 60")
@@ -293,6 +294,7 @@ async def test_a_shell_that_lets_nobody_in(ssh):
     )
 
 
+@pytest.mark.slow
 async def test_setup_lines_and_environment_reach_the_host_as_they_are(ssh):
     packages = ssh.equip("node01")
     ssh.add("node01")
@@ -353,6 +355,7 @@ async def test_an_mpi_library_that_hangs_leaves_the_other_facts(ssh, monkeypatch
     assert "did not tell its MPI library within" in found.reason
 
 
+@pytest.mark.slow
 async def test_a_clock_that_is_off_is_a_note_however_long_the_way(ssh):
     late = "import time\nreal = time.time\ntime.time = lambda: real() - 90\n"
     ssh.equip("late", more=late)

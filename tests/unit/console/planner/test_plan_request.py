@@ -94,6 +94,7 @@ def test_what_cannot_be_is_one_sentence(folder, changes, words):
         asked(folder, **changes)
 
 
+@pytest.mark.slow
 async def test_a_process_of_its_own_gives_the_same_plan_and_the_same_error(folder):
     request = asked(folder)
     found = await planned_apart(request)

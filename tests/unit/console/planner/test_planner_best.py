@@ -65,6 +65,7 @@ def found(states, place, training, choose=True):
         return None
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(problems())
 def test_the_best_plan_is_that_of_brute_force(problem):
@@ -94,6 +95,7 @@ def test_a_given_micro_batch_is_kept(problem, micro_batch):
     assert best is None or best.micro_batch_size == micro_batch
 
 
+@pytest.mark.slow
 @settings(max_examples=12)
 @given(problems())
 def test_the_search_for_large_problems_is_never_below_and_rarely_above_the_best(problem):
@@ -122,6 +124,7 @@ def step_of(plan, states, place, training):
     return scores.step_s
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "measured_at", "batch"),
     [
@@ -251,6 +254,7 @@ def test_a_known_peak_stands_for_what_is_kept():
         plan(profile, cluster([1]), 1, peak_activation_bytes=4000.0)
 
 
+@pytest.mark.slow
 def test_several_processes_plan_as_one():
     profile = chain([1.0, 2.0, 3.0], [1.0, 1.0, 1.0], [1.0, 1.0, 1.0])
     place = cluster([2])

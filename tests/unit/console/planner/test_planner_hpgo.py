@@ -81,6 +81,7 @@ def test_two_machines_of_eight(name, batch, total, ends, stages):
     assert [(a, b, len(devices)) for a, b, _, devices in plan.hpgo_stages()] == stages
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["dapple/gnmt-16-pbs-64", "pipedream/gnmt", "dapple/bert-48-pbs-2"]
 )
@@ -121,6 +122,7 @@ def problems(draw, most_devices=6):
 
 @settings(max_examples=80)
 # Where the last stage's place decides what its message costs, an earlier cheap message misleads.
+@pytest.mark.slow
 @example(
     ([1.0, 1.0, 1.0, 1.0, 2.0], [1e5, 0.0, 0.0, 2e5, 0.0], [0.0, 0.0, 5e7, 0.0, 0.0], [3, 4, 5], 2)
 )

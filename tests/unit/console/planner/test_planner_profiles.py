@@ -326,12 +326,14 @@ def profiles(draw):
     return Profile("p", sizes[0], made(parameters), tuple(edges), also)
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(profiles())
 def test_json_reads_back_to_the_same(profile):
     assert read_profile_json(write_profile_json(profile), "p.json", "other") == profile
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(profiles())
 def test_torchgraph_reads_back_to_what_it_can_hold(profile):

@@ -182,6 +182,7 @@ def test_the_shipped_entries_are_written_as_they_stand(name):
     assert again.partition("cases:\n")[2] == text.partition("cases:\n")[2]
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(st.sampled_from(sorted(SHIPPED)), DRAFTS, st.none() | st.integers(1, 60))
 def test_a_new_entry_reads_back_and_goes_again_without_a_trace(name, draft, after):
@@ -377,6 +378,7 @@ def difference(before, after):
     return [line for line in lines if line[0] in "+-"]
 
 
+@pytest.mark.slow
 def test_an_unchanged_draft_changes_nothing():
     for text in (*SHIPPED.values(), COMMENTED, AROUND):
         for index in range(text.count("name: ") - 1):
@@ -444,6 +446,7 @@ def test_an_entry_in_braces_is_changed():
     assert "  - name: b\n    benchmark: memory.copy\n    params: {size: 64KiB," in added
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(st.sampled_from([*SHIPPED.values(), COMMENTED]), st.data())
 def test_a_changed_entry_reads_back_and_all_else_stays(text, data):

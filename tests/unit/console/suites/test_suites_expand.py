@@ -198,6 +198,7 @@ def test_each_of_its_own_cases_must_fit_the_ranks():
         ids_of(f"{{name: a, {SWEEP}, algorithm: [ring, muji_4]}}, np: 3}}")
 
 
+@pytest.mark.slow
 def test_its_own_cases_count():
     many = "{min_bytes: 0, max_bytes: 1GiB, factor: 1.01}"
     seeds = ", ".join(map(str, range(10)))

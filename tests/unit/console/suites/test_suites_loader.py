@@ -282,6 +282,7 @@ OVERRIDES = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(st.lists(ENTRY | ANYTHING, max_size=3) | ANYTHING, ANYTHING, OVERRIDES)
 def test_whatever_the_shape_there_is_a_suite_or_an_error_for_the_user(cases, launch, overrides):

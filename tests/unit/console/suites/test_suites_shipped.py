@@ -21,6 +21,7 @@ SCHEMA = suite_schema()
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
 
 
+@pytest.mark.slow
 def test_the_schema_is_one():
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
     assert SCHEMA["$schema"] == "https://json-schema.org/draft/2020-12/schema"

@@ -139,6 +139,7 @@ def test_members_keep_their_share_between_two_stages_of_members():
     assert groups_of(layout, 1).next == (2, 3, 4)
 
 
+@pytest.mark.slow
 @given(layouts(mirrored=True))
 def test_the_weights_of_a_stage_are_held_by_all_who_run_it(layout):
     held = Counter()

@@ -120,6 +120,7 @@ def test_two_ranks_two_rounds_and_four_micro_batches_by_hand():
     assert line.bubble == pytest.approx(1 / 9)
 
 
+@pytest.mark.slow
 @given(STAGES, ROUNDS, GROUPS, st.booleans())
 def test_orders_are_whole_and_never_stuck(stages, rounds, groups, forward_only):
     layout, parts = pipeline(stages, rounds), stages * groups
@@ -144,6 +145,7 @@ def test_orders_are_whole_and_never_stuck(stages, rounds, groups, forward_only):
         )
 
 
+@pytest.mark.slow
 @given(STAGES, ROUNDS, GROUPS, COST, COST)
 def test_the_bubble_is_as_the_formula_says(stages, rounds, groups, forward, backward):
     layout, parts = pipeline(stages, rounds), stages * groups

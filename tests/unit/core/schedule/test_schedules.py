@@ -113,6 +113,7 @@ def test_one_pipeline_with_more_ahead(stages, parts):
         )
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(GRIDS, st.integers(0, 4), PARTS, TIMES, SCHEDULE, st.booleans())
 def test_two_mirrored_pipelines(grids, more, parts, times, schedule, forward_only):

@@ -52,6 +52,7 @@ def nccl(monkeypatch):
     monkeypatch.setattr(torch_group, "release", lambda *_: None)
 
 
+@pytest.mark.slow
 def test_nccl_waits_for_its_own_stream_and_no_other(nccl):
     source = torch.full((4,), 2.0, device=DEVICE)
     result = torch.zeros(4, device=DEVICE)

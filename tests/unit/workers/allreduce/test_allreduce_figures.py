@@ -48,6 +48,7 @@ def test_of_few_pairs_nothing_is_said(pairs):
     assert compare([1.0] * 8, [2.0] * 8).verdict == "faster"
 
 
+@pytest.mark.slow
 def test_two_equal_ways_are_hardly_ever_told_apart():
     told = [
         compare(times(1.0, 0.3, seed=2 * seed), times(1.0, 0.3, seed=2 * seed + 1)).verdict

@@ -177,6 +177,7 @@ def checked_product(monkeypatch, **params):
     return right, gemm._check(context, matrices.multiply, matrices, "before")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [2, 64, 300, 2000])
 def test_a_product_of_fp32_in_tf32_is_wrong(n, monkeypatch):
     right, rounded = checked_product(monkeypatch, n=n)

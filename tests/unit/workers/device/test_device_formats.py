@@ -83,6 +83,7 @@ def test_each_model_case_says_so_anew(gpu, precision, on, before):
     assert flags() == (on, on)
 
 
+@pytest.mark.slow
 def test_what_torch_begins_with_would_be_tf32():
     code = (
         "import torch; from spbench_workers.device.formats import multiply_fp32 as say\n"

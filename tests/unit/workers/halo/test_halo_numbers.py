@@ -40,6 +40,7 @@ def tf32(monkeypatch):
         monkeypatch.setattr(compute, name, lambda *_: None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("params", CASES, ids=str)
 def test_fp32_is_right_and_in_tf32_output_and_gradients_are_wrong(params, tf32):
     context = case_of(**params)

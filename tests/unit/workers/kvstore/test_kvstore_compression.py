@@ -80,6 +80,7 @@ def deliveries(kind, gradient, times):
     return [float(decoded(kind, encoded(kind, given, residual), 1)[0]) for _ in range(times)]
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(kinds, thresholds, rounds())
 def test_every_bit_is_as_the_plain_rules_have_it(name, threshold, gradients):
@@ -102,6 +103,7 @@ def conserved(delivered, residual, given_sums, scale):
     return all(abs(Fraction(float(d)) + Fraction(float(r)) - g) <= room for d, r, g in parts)
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(kinds, thresholds, rounds(), st.data())
 def test_what_is_delivered_and_owed_is_what_was_given(name, threshold, gradients, data):

@@ -177,6 +177,7 @@ def profiled(monkeypatch, tf32):
     return context
 
 
+@pytest.mark.slow
 def test_a_profile_on_a_device(monkeypatch):
     context = profiled(monkeypatch, tf32=False)
     assert context.checks == {"parameters": True, "output": True, "products": True}
@@ -184,6 +185,7 @@ def test_a_profile_on_a_device(monkeypatch):
     assert names.count("forward_ms") == names.count("backward_ms") == 5
 
 
+@pytest.mark.slow
 def test_a_profile_in_tf32_is_none_of_fp32(monkeypatch):
     context = profiled(monkeypatch, tf32=True)
     assert context.checks == {"parameters": True, "output": True, "products": False}

@@ -26,6 +26,7 @@ from spbench_workers.parallel.precision.loss_scale import START
 from spbench_workers.parallel.validation import validate
 from standins.late_device import install
 
+pytestmark = pytest.mark.slow
 LATE = install()
 GPU, CPU = torch.device("late"), torch.device("cpu")
 RESNET = model("resnet", image_size=(32, 32), num_classes=5, version=2, depth=11)

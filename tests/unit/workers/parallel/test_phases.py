@@ -215,6 +215,7 @@ def engine_of(device, precision, learns=True):
     return engine, images
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("precision", "waits"), [("fp32", 1), ("bf16", 1), ("fp16", 2)])
 def test_a_step_that_learns_waits_once_and_in_fp16_for_its_scale(precision, waits):
     engine, images = engine_of("late", precision)

@@ -24,6 +24,7 @@ from spbench_workers.parallel.validation.validate import Validation, check_produ
 from standins.late_device import install
 from standins.tf32 import BF16_BITS, TF32_BITS, Tf32Products
 
+pytestmark = pytest.mark.slow
 LATE = install()
 GPU, CPU = torch.device("late"), torch.device("cpu")
 MODEL = model("resnet", image_size=(32, 32), num_classes=5, version=2, depth=11)

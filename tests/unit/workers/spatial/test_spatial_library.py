@@ -24,6 +24,7 @@ def test_a_name_that_is_not_there_is_an_attribute_error():
         _ = spatial.Tile
 
 
+@pytest.mark.slow
 def test_a_rank_loads_only_the_operators_that_it_asks_for():
     pytest.importorskip("torch")
     code = (

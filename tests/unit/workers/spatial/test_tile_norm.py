@@ -59,6 +59,7 @@ def _seed():
     torch.manual_seed(3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", FORMATS)
 @pytest.mark.parametrize("size", MAPS, ids=str)
 def test_the_kernel_of_the_sums_is_given_a_weight_of_the_statistics_format(dtype, size):
@@ -78,6 +79,7 @@ def test_the_kernel_of_the_sums_is_given_a_weight_of_the_statistics_format(dtype
     assert wanted == [False, True, True]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("dtype", FORMATS)
 @pytest.mark.parametrize("size", MAPS, ids=str)
@@ -99,6 +101,7 @@ def test_values_and_gradients_are_those_of_torch(dtype, size, layout):
         torch.testing.assert_close(one.double(), other, rtol=near, atol=near)
 
 
+@pytest.mark.slow
 def test_a_rank_without_pixels_asks_no_kernel_for_sums():
     """CUDA's would refuse, or start with no threads."""
     tiling = Tiling(Twin(1), Partition.of_grid(Grid(1, 1), 4, 4, ranks=[0], size=2))
