@@ -8,7 +8,6 @@ from heapq import nlargest
 from itertools import count
 
 from spbench.record.case_state import CaseState
-from spbench.record.histogram import Distribution, Histogram
 from spbench.record.ordered import Ordered
 from spbench.record.places import PlaceName, place_names, short_place
 from spbench.record.state import Event, RankState, RunState
@@ -135,7 +134,6 @@ class RankRows:
         self._typical: float | None = None
         self._stale = False
         self._moved = 0
-        self._histogram: Histogram | None = None
         self._names: tuple[PlaceName, ...] | None = None
         self._restart()
 
@@ -211,19 +209,6 @@ class RankRows:
             ranks += [rank for rank in self.ranks() if rank not in medians][: most - len(ranks)]
         return [self.row(rank) for rank in ranks]
 
-    def distribution(self, rank: int | None = None) -> Distribution | None:
-        """Return a rank's times in ms, or all ranks' in the case; None where there are none."""
-        self._catch_up()
-        if rank is not None:
-            figures = self._figures.get(rank)
-            return figures.times if figures and figures.times else None
-        if self._case is None:
-            return None
-        if self._histogram is None:
-            self._histogram = Histogram(self._case, "time_ms")
-        self._histogram.update()
-        return self._histogram if self._histogram else None
-
     def _restart(self) -> None:
         """Begin with what the state has now: a new job has new ranks."""
         self._figures, self._rows, self._changes, self._order = {}, {}, {}, []
@@ -235,7 +220,7 @@ class RankRows:
     def _compare_in(self, case: CaseState | None) -> None:
         if case is not None:
             self._begun.add(case.id)
-        self._case, self._histogram, self._names = case, None, None
+        self._case, self._names = case, None
         self._medians, self._typical, self._stale = {}, None, False
         self._moved = next(self._versions)
 

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from spbench_core.catalog.allreduce import ITEM_BYTES, SCHEDULED
-from spbench_core.catalog.sweep_sizes import algbw_gb_s, bus_factor
+from spbench_core.catalog.sweep_sizes import algbw_gb_s, busbw_gb_s
 from spbench_workers.allreduce.arithmetic import FORMATS
 from spbench_workers.allreduce.base import RankTraffic
 from spbench_workers.allreduce.columns import SweepRow, say_row
@@ -93,8 +93,7 @@ def give_findings(
 
 
 def _busbw(context: Context, nbytes: int, seconds: float) -> float:
-    factor = bus_factor(context.params["collective"], context.world.size)
-    return factor * algbw_gb_s(nbytes, seconds)
+    return busbw_gb_s(context.params["collective"], context.world.size, nbytes, seconds)
 
 
 def _give_link(context: Context, link: JobLink) -> None:

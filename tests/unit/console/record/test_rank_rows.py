@@ -278,22 +278,3 @@ def test_the_slowest_ranks_come_first_and_those_without_times_last():
     assert [row.rank for row in watched.rows.slowest(2)] == [3, 4]
     assert [row.rank for row in watched.rows.slowest(4)] == [3, 4, 1, 0]
     assert [row.rank for row in watched.rows.slowest(9)] == [3, 4, 1, 0, 2]
-
-
-def test_times_are_spread_over_one_rank_or_all_of_the_case():
-    watched = Watched(*started(*both()), times(0, 1.0, 2.0), times(1, 4.0))
-    one, every = watched.rows.distribution(0), watched.rows.distribution()
-    assert (len(one), one.greatest) == (2, 2.0)
-    assert (len(every), every.greatest) == (3, 4.0)
-    watched.take(times(1, 8.0))
-    assert len(watched.rows.distribution()) == 4
-    watched.take(rank_event("case_start", 0, case="b"), rank_event("case_start", 1, case="b"))
-    assert watched.rows.distribution() is None
-    assert watched.rows.distribution(0) is None
-    watched.take(times(1, 3.0, case="b"))
-    assert len(watched.rows.distribution()) == 1
-
-
-def test_nothing_is_spread_before_a_case():
-    watched = Watched(run_start(), job_start())
-    assert (watched.rows.distribution(), watched.rows.distribution(3)) == (None, None)

@@ -32,11 +32,6 @@ class Phases:
         self.seconds = dict.fromkeys(PHASES, 0.0)
         self.total = 0.0
 
-    @property
-    def idle(self) -> float:
-        """Seconds of the steps that belong to no phase."""
-        return self.total - sum(self.seconds.values())
-
     @contextmanager
     def of(self, phase: str) -> Iterator[None]:
         """Count the time inside as a phase; exchanges within a pass count as their own phase."""
