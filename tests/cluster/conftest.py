@@ -40,9 +40,20 @@ def console_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[N
 @pytest.fixture(scope="session")
 def mpich() -> Path:
     """A venv that has PyPI's mpich and mpi4py."""
-    venv = Path(os.environ.get("SPBENCH_TEST_MPICH_VENV", "/nowhere"))
+    return venv_named("SPBENCH_TEST_MPICH_VENV", "mpich")
+
+
+@pytest.fixture(scope="session")
+def intelmpi() -> Path:
+    """A venv that has PyPI's impi-rt and mpi4py."""
+    return venv_named("SPBENCH_TEST_INTELMPI_VENV", "impi-rt")
+
+
+def venv_named(variable: str, package: str) -> Path:
+    """Return the venv that a variable names; without one the test is skipped."""
+    venv = Path(os.environ.get(variable, "/nowhere"))
     if not (venv / "bin/mpiexec").exists():
-        pytest.skip("SPBENCH_TEST_MPICH_VENV names no venv with mpich and mpi4py")
+        pytest.skip(f"{variable} names no venv with {package} and mpi4py")
     return venv
 
 

@@ -38,11 +38,12 @@ class NetHost:
 
 @dataclass(frozen=True)
 class NetHosts:
-    """The hosts, the console's address, and a folder whose ``ssh`` reaches them."""
+    """The hosts, the console's address, its interface, and a folder whose ``ssh`` reaches them."""
 
     hosts: tuple[NetHost, ...]
     subnet: str
     address: str
+    bridge: str
     bin: Path
 
     def lines(self) -> str:
@@ -100,17 +101,17 @@ def started_hosts(folder: Path, count: int) -> Iterator[NetHosts]:
         NetHost(f"{mark}n{number}", f"{base}.{number}", f"{mark}v{number}")
         for number in range(1, count + 1)
     )
-    made = NetHosts(hosts, f"{base}.0/24", f"{base}.254", folder / "bin")
+    made = NetHosts(hosts, f"{base}.0/24", f"{base}.254", f"{mark}br", folder / "bin")
     try:
         _write_ssh_files(folder, hosts)
-        _make_network(f"{mark}br", made)
+        _make_network(made)
         for host in hosts:
             _start_sshd(host, folder)
         for host in hosts:
             _wait_for_ssh(host, made)
         yield made
     finally:
-        _remove(f"{mark}br", hosts)
+        _remove(made)
 
 
 def _check_tools() -> None:
@@ -147,7 +148,8 @@ def _write_ssh_files(folder: Path, hosts: tuple[NetHost, ...]) -> None:
     ssh.chmod(0o755)
 
 
-def _make_network(bridge: str, made: NetHosts) -> None:
+def _make_network(made: NetHosts) -> None:
+    bridge = made.bridge
     _output("ip", "link", "add", bridge, "type", "bridge")
     _output("ip", "addr", "add", f"{made.address}/24", "dev", bridge)
     _output("ip", "link", "set", bridge, "up")
@@ -182,8 +184,8 @@ def _wait_for_ssh(host: NetHost, made: NetHosts) -> None:
             return
 
 
-def _remove(bridge: str, hosts: tuple[NetHost, ...]) -> None:
-    for host in hosts:
+def _remove(made: NetHosts) -> None:
+    for host in made.hosts:
         with suppress(UnfitError):
             for pid in host.pids:
                 with suppress(ProcessLookupError):
@@ -193,4 +195,4 @@ def _remove(bridge: str, hosts: tuple[NetHost, ...]) -> None:
         with suppress(UnfitError):  # else the namespace's last process takes it along
             _output("ip", "link", "del", host.link)
     with suppress(UnfitError):
-        _output("ip", "link", "del", bridge)
+        _output("ip", "link", "del", made.bridge)

@@ -45,7 +45,7 @@ FAILURES = (
     failure(
         r"unable to connect to server (?P<server>\S+) at port \d+",
         "a host cannot reach mpiexec at {server}: name an address of this machine that it reaches, "
-        "launch.args: [-localhost, ADDRESS]",
+        "launch.args: [-localhost, ADDRESS], or with Intel MPI [-iface, INTERFACE]",
     ),
     *SSH_FAILURES,
     failure(
@@ -87,7 +87,9 @@ class Hydra:
         """Return mpiexec's argv and environment."""
         argv = [str(executable), "-n", str(job.np)]
         if job.hostfile:
-            argv += ["-f", str(job.hostfile)]
+            # Intel's takes the names of -f alone, and fills the first host.
+            option = "-machinefile" if job.library == "intelmpi" else "-f"
+            argv += [option, str(job.hostfile)]
         if job.settings.ranks_per_host:
             argv += ["-ppn", str(job.settings.ranks_per_host)]
         argv += ["-genvall", *_binding(job)]

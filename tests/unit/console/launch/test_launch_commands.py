@@ -305,6 +305,13 @@ def test_hydra_of_intel_mpi_binds_by_environment():
     assert "-genv I_MPI_PIN 0 /venv" in line(launch("hydra", library="intelmpi", bind="none"))
 
 
+def test_hydra_of_intel_mpi_takes_counts_from_a_machinefile():
+    assert f"-f {HOSTFILE}" in line(launch("hydra"))
+    command = line(launch("hydra", library="intelmpi"))
+    assert f"-machinefile {HOSTFILE}" in command
+    assert "-f " not in command
+
+
 def test_openmpi_across_hosts():
     env = {"PATH": "/usr/bin", "VIRTUAL_ENV": "/venv", "LANG": "C"}
     command = launch("openmpi", env=env, rank_env={"NOTE": "a b", "PATH": "/x"})

@@ -85,7 +85,7 @@ HYDRA = [
         "connect to server login at port 38121 (Connection refused)\n"
         "[mpiexec@login] ui_cmd_cb (pmiserv_pmci.c:51): Launch proxy failed.\n",
         "a host cannot reach mpiexec at login: name an address of this machine that it reaches, "
-        "launch.args: [-localhost, ADDRESS]",
+        "launch.args: [-localhost, ADDRESS], or with Intel MPI [-iface, INTERFACE]",
     ),
     (
         "[mpiexec@vm] match_arg (args.c:166): unrecognized argument nosuchopt\n",
