@@ -187,8 +187,8 @@ def _refuse_too_few(job: Job, hosts: Hosts | None, env: Mapping[str, str]) -> No
 
 
 def _refuse_nul(settings: LaunchSettings) -> None:
-    words = (*settings.env.values(), *settings.args, *settings.setup, settings.container or "")
-    if any("\0" in word for word in (*words, settings.python or "")):
+    words = (*settings.env.values(), *settings.args, *worker_program(settings))
+    if any("\0" in word for word in words):
         raise UsageError("launch: a value has a NUL character, which no command line can carry")
 
 

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from spbench.errors import UsageError
+from spbench.launch.containers import container_prefix
 from spbench.suites.case import Case
-from spbench.suites.settings import LaunchSettings
+from spbench.suites.settings import Container, LaunchSettings
 
 # an uncaught exception must end the whole job: `-m mpi4py` turns it into MPI_Abort
 WORKER = ("-m", "mpi4py", "-m", "spbench_workers")
 
 
 def interpreter(settings: LaunchSettings) -> str:
-    """Return the ranks' Python; links are kept, for a venv is known by its own path."""
-    return settings.python or sys.executable
+    """Return the ranks' Python; links are kept, for a venv is known by its own path.
+
+    An image has its own in its PATH.
+    """
+    own = "python3" if isinstance(settings.container, Container) else sys.executable
+    return settings.python or own
 
 
 def worker_program(settings: LaunchSettings, extra: Sequence[str] = ()) -> tuple[str, ...]:
@@ -35,11 +40,7 @@ def wrapped(settings: LaunchSettings, argv: Sequence[str]) -> tuple[str, ...]:
     Raises:
         UsageError: ``container`` cannot be split into words.
     """
-    try:
-        prefix = shlex.split(settings.container or "")
-    except ValueError as error:
-        raise UsageError(f"launch.container: {settings.container!r}: {error}") from None
-    words = (*prefix, *argv)
+    words = (*container_prefix(settings.container, os.getcwd()), *argv)
     if not settings.setup:
         return words
     lines = "\n".join(map(_checked_line, settings.setup))

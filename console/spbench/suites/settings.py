@@ -5,7 +5,14 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+)
 
 LAUNCHERS = ("mpirun_rsh", "hydra", "openmpi", "srun")
 """The launcher modules of ``spbench.launch``."""
@@ -35,6 +42,29 @@ def json_schema(model: type[BaseModel], **options: Any) -> dict[str, Any]:
     return {"$schema": draft, **model.model_json_schema(by_alias=True, **options)}
 
 
+def _mount(mount: str) -> str:
+    if not re.fullmatch(r"/[^:]*(:/[^:]*(:[A-Za-z,]+)?)?", mount):
+        raise ValueError(f"{mount!r} is no mount: write PATH or PATH:INSIDE[:ro], whole paths")
+    return mount
+
+
+class Container(StrictModel):
+    """The container of the ranks: a runtime, its image and what of the host is seen inside."""
+
+    image: str = Field(min_length=1, description="an image's name, or the path of a .sif file")
+    runtime: Literal["apptainer", "podman", "docker"] = Field(
+        default="apptainer", description="the program that starts it on each host"
+    )
+    mounts: tuple[Annotated[str, AfterValidator(_mount)], ...] = Field(
+        default=(),
+        strict=False,
+        description="PATH or PATH:INSIDE[:ro], beside working folder, /tmp",
+    )
+    args: tuple[str, ...] = Field(
+        default=(), strict=False, description="further arguments, such as --nv"
+    )
+
+
 class LaunchSettings(StrictModel):
     """The keys of ``launch:``, each with its default."""
 
@@ -53,8 +83,9 @@ class LaunchSettings(StrictModel):
     setup: tuple[str, ...] = Field(
         default=(), strict=False, description="shell lines before the worker"
     )
-    container: str | None = Field(
-        default=None, description="a prefix such as 'apptainer exec image.sif'"
+    container: str | Container | None = Field(
+        default=None,
+        description="an image with its runtime, or a prefix such as 'apptainer exec image.sif'",
     )
     hostfile: str | None = Field(default=None, description="a path; --hostfile wins")
     env: dict[EnvName, str] = Field(default={}, description="environment of the ranks")

@@ -52,7 +52,17 @@ def tell(error: ValidationError, data: Any, findings: Findings, model: type[Base
     for detail in error.errors(include_url=False):
         grouped.setdefault(_within(data, detail), []).append(detail)
     for path, details in grouped.items():
-        _tell(path, details, findings, model)
+        _tell(path, _of_one_form(path, details, grouped), findings, model)
+
+
+def _of_one_form(
+    path: KeyPath, details: list[ErrorDetails], grouped: Mapping[KeyPath, Any]
+) -> list[ErrorDetails]:
+    """Return the errors without that of text, where keys were given and can stand in its place."""
+    inside = any(other[: len(path)] == path != other for other in grouped)
+    if not inside and all(detail["type"] != "missing" for detail in details):
+        return details
+    return [detail for detail in details if detail["type"] != "string_type"]
 
 
 def complaint(**part: Any) -> str | None:
@@ -87,7 +97,7 @@ def _within(data: Any, detail: ErrorDetails) -> KeyPath:
         keys: Any = data if isinstance(data, dict) else ()
         keys = range(len(data)) if isinstance(data, list) else keys
         if part not in keys:
-            break
+            continue
         path, data = (*path, part), data[part]
     return path
 
@@ -162,6 +172,7 @@ def _fields(path: KeyPath, model: Any) -> dict[str, FieldInfo]:
     for part in path:
         keys = getattr(model, "model_fields", None)
         model = keys[part].annotation if keys else get_args(model)[-1]
+        model = next((form for form in get_args(model) if hasattr(form, "model_fields")), model)
     return getattr(model, "model_fields", {})
 
 

@@ -20,6 +20,7 @@ FieldKind = Literal[
     "text",
     "lines",
     "env",
+    "keys",
 ]
 _SAID: dict[FieldKind, str] = {
     "int": "a whole number",
@@ -32,6 +33,7 @@ _SAID: dict[FieldKind, str] = {
     "text": "text",
     "lines": "one a line",
     "env": "NAME=VALUE, one a line",
+    "keys": "text, or {KEY: VALUE, ...}",
 }
 
 

@@ -79,9 +79,9 @@ def _of_model(
 
 def _of_schema(name: str, schema: Mapping[str, Any], path: tuple[str, ...]) -> Field:
     """Return the field of one key of a model, from its JSON Schema."""
-    parts = [part for part in schema.get("anyOf", [schema]) if part["type"] != "null"]
+    parts = [part for part in schema.get("anyOf", [schema]) if part.get("type") != "null"]
     choices = tuple(word for part in parts for word in part.get("enum", _const(part)))
-    typed = [_TYPES[part["type"]] for part in parts if part["type"] in _TYPES]
+    typed = [known for part in parts if (known := _kind(part)) is not None]
     kind: FieldKind = typed[0] if typed else "choice" if choices else "text"
     bounds = {key: part[key] for part in parts for key in _BOUNDS if key in part}
     least, most, above = (f"{bounds[key]:g}" if key in bounds else None for key in _BOUNDS)
@@ -97,6 +97,11 @@ def _of_schema(name: str, schema: Mapping[str, Any], path: tuple[str, ...]) -> F
         maximum=bounds.get("maximum"),
         path=path,
     )
+
+
+def _kind(part: Mapping[str, Any]) -> FieldKind | None:
+    """Return the kind of a field by its type; keys of their own stand elsewhere in the schema."""
+    return "keys" if "$ref" in part else _TYPES.get(part["type"])
 
 
 def _const(part: Mapping[str, Any]) -> list[str]:

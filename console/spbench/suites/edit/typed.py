@@ -35,11 +35,16 @@ def read_text(field: Field, text: str) -> Any:
         return _checked(field, _variables(field, text))
     if field.kind in LISTS:
         return _checked(field, [_scalar(field, part.strip()) for part in text.split(",")])
-    return _checked(field, text if field.kind == "text" else _scalar(field, text))
+    if field.kind == "keys" and text.startswith("{"):
+        (value,) = _items(field, text, "write {KEY: VALUE, ...}")
+        return _checked(field, value)
+    return _checked(field, text if field.kind in ("text", "keys") else _scalar(field, text))
 
 
 def text_of(field: Field, value: Any) -> str:
     """Return a value of a suite as one would type it for `read_text`."""
+    if field.kind == "keys" and isinstance(value, Mapping):
+        return flow(value)
     if isinstance(value, Mapping):
         return "\n".join(f"{key}={item}" for key, item in value.items())
     if isinstance(value, (list, tuple)):
@@ -118,13 +123,14 @@ def _read(field: Field, value: Any) -> Any:
         raise UsageError(str(error)) from None
 
 
-def _items(field: Field, text: str) -> list[Any]:
+def _items(
+    field: Field, text: str, how: str = "write values with commas between, or FIRST..LAST *FACTOR"
+) -> list[Any]:
     try:
         document = compose(f"[{text}]")
     except YamlError:
         document = None
     if document is None or document.problems or not isinstance(document.root.content, list):
-        how = "write values with commas between, or FIRST..LAST *FACTOR"
         raise UsageError(f"{field.name}: {text.strip()!r} cannot be read; {how}")
     return list(document.root.data)
 

@@ -36,6 +36,13 @@ def test_a_container_stands_before_the_interpreter():
         worker_program(keys(container="apptainer 'open"))
 
 
+def test_an_image_has_its_own_interpreter():
+    words = worker_program(keys(container={"image": "i.sif"}))
+    assert words[-5:] == ("python3", "-m", "mpi4py", "-m", "spbench_workers")
+    assert words[-6] == "i.sif"
+    assert interpreter(keys(container={"image": "i"}, python="/opt/python")) == "/opt/python"
+
+
 def run(setup: tuple[str, ...], *argv: str) -> subprocess.CompletedProcess[str]:
     words = wrapped(keys(setup=setup), argv)
     return subprocess.run(words, capture_output=True, text=True, check=False)

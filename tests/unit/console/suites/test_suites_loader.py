@@ -193,6 +193,26 @@ def test_an_empty_env_value_is_refused():
             "launch.threads must be auto or at least 1, not 0",
         ),
         (
+            "  - {name: a, benchmark: memory.copy, launch: {container: §{args: [-v]}}}",
+            "launch.container lacks the key 'image'",
+        ),
+        (
+            "  - {name: a, benchmark: memory.copy, launch: {container: {image: §3}}}",
+            "launch.container.image must be text, not 3 (put it in quotes)",
+        ),
+        (
+            "  - {name: a, benchmark: memory.copy, launch: {container: {image: x, §run: y}}}",
+            "unknown key 'run' in launch.container (known: image, runtime, mounts, args)",
+        ),
+        (
+            "  - {name: a, benchmark: memory.copy, launch: {container: {image: x, mounts: [§a]}}}",
+            "'a' is no mount: write PATH or PATH:INSIDE[:ro], whole paths",
+        ),
+        (
+            "  - {name: a, benchmark: memory.copy, launch: {container: §[x]}}",
+            "launch.container must be text or a mapping, not a list",
+        ),
+        (
             "  - {name: a, benchmark: memory.copy, launch: {timeout: §0}}",
             "launch.timeout must be above 0, not 0",
         ),

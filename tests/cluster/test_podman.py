@@ -1,0 +1,57 @@
+"""Ranks in containers of a real podman.
+
+SPBENCH_TEST_PODMAN_IMAGE names an image that has a libc; interpreter and torch come by mounts:
+debootstrap --variant=minbase bookworm R; tar -C R -c . | podman import - localhost/bookworm
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from places import ROOT
+from running import Running
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(90)]
+
+SUITE = """
+schema: spbench.suite/1
+name: boxed
+launch:
+  python: {python}
+  container:
+    image: {image}
+    runtime: podman
+    mounts: {mounts}
+    args: {args}
+cases:
+  - name: link
+    benchmark: link.pingpong
+    np: 2
+    params: {{sizes: [8, 64KiB], iterations: 20}}
+"""
+NARROW = ["--runtime", "runc", "--ulimit", "nofile=10000:10000", "--ulimit", "nproc=10000:10000"]
+
+
+@pytest.fixture(scope="session")
+def image() -> str:
+    """An image that podman has."""
+    name = os.environ.get("SPBENCH_TEST_PODMAN_IMAGE")
+    if name is None or shutil.which("podman") is None:
+        pytest.skip("SPBENCH_TEST_PODMAN_IMAGE names no image, or there is no podman")
+    return name
+
+
+def test_ranks_in_containers_find_each_other_and_leave_nothing(image, tmp_path):
+    mounts = {str(Path(path)) for path in (sys.prefix, sys.base_prefix, ROOT)}
+    words = {"mounts": json.dumps(sorted(mounts)), "args": json.dumps(NARROW)}
+    suite = tmp_path / "suite.yaml"
+    suite.write_text(SUITE.format(python=sys.executable, image=image, **words))
+    ended = Running(str(suite), home=tmp_path / "home").end()
+    assert ended.code == 0, ended.stdout + ended.stderr
+    ended.assert_no_process_left()
