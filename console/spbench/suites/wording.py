@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any, get_args
+from types import UnionType
+from typing import Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
@@ -172,7 +173,8 @@ def _fields(path: KeyPath, model: Any) -> dict[str, FieldInfo]:
     for part in path:
         keys = getattr(model, "model_fields", None)
         model = keys[part].annotation if keys else get_args(model)[-1]
-        model = next((form for form in get_args(model) if hasattr(form, "model_fields")), model)
+        if get_origin(model) in (Union, UnionType):
+            model = next((one for one in get_args(model) if hasattr(one, "model_fields")), model)
     return getattr(model, "model_fields", {})
 
 

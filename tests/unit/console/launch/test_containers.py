@@ -11,7 +11,6 @@ import pytest
 from pydantic import ValidationError
 
 from launched import NASTY
-from spbench.launch import containers
 from spbench.launch.containers import container_prefix
 from spbench.suites.settings import Container
 
@@ -32,7 +31,7 @@ def test_apptainer_binds_what_ranks_share():
 
 @pytest.mark.parametrize(("user", "words"), [(0, ""), (1000, "--userns=keep-id ")])
 def test_podman_shares_the_host_and_keeps_the_user(monkeypatch, user, words):
-    monkeypatch.setattr(containers.os, "geteuid", lambda: user)
+    monkeypatch.setattr(os, "geteuid", lambda: user)
     assert shlex.join(prefix("podman", mounts=MOUNTS)) == (
         f"podman run --rm --env-host --network=host --pid=host --ipc=host {words}"
         "--volume /work:/work --volume /tmp:/tmp --volume /data:/data "

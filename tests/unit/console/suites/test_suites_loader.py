@@ -201,8 +201,8 @@ def test_an_empty_env_value_is_refused():
             "launch.container.image must be text, not 3 (put it in quotes)",
         ),
         (
-            "  - {name: a, benchmark: memory.copy, launch: {container: {image: x, §run: y}}}",
-            "unknown key 'run' in launch.container (known: image, runtime, mounts, args)",
+            "  - {name: a, benchmark: memory.copy, launch: {container: {image: x, §gpu: y}}}",
+            "unknown key 'gpu' in launch.container (known: image, runtime, mounts, args)",
         ),
         (
             "  - {name: a, benchmark: memory.copy, launch: {container: {image: x, mounts: [§a]}}}",
