@@ -1,0 +1,93 @@
+"""The table of faults: what is done to a run, what it has to say, and what it said.
+
+    python -m benchmarks.faults [--only WORDS] [--launchers NAME,...] [--repeats N] [--out FILE]
+
+Each fault is tried with each launcher that it concerns: once, and where its moment is random as
+often as --repeats says. Outcomes are kept in --log, so that a command that was cut short goes on;
+--again begins anew. After all trials of a row it looks for processes of any of them. Ends with 1
+where an outcome is not as expected.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+
+from benchmarks.goals import argument_parser
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "tests"))
+
+from reliability.faults import FAULT_TABLE, Fault  # noqa: E402
+from reliability.trials import Log, table, tried_often  # noqa: E402
+from reliability.where import NAMES, Places  # noqa: E402
+
+PAGE = """\
+# Reliability
+
+Faults that were done to runs on one machine, and the first sentence that a user read. `openmpi` is
+Open MPI's mpirun, `hydra` MPICH's mpiexec, `srun` a real Slurm with two nodes, `openmpi-hosts` two
+network namespaces with an sshd each; `mpirun_rsh` is a stand-in that behaves as MVAPICH2 2.3.7's
+was measured to. Two ranks; the victim is random, and where there are several trials the moment too.
+
+```sh
+python -m benchmarks.faults --list
+```
+
+lists them; without `--list` it tries them and makes this page.
+
+"""
+
+
+def main() -> int:
+    """Try the faults and print the table."""
+    parser = argument_parser(__doc__)
+    parser.add_argument("--only", default="", help="faults whose name has these words")
+    parser.add_argument("--launchers", default=",".join(NAMES), help=f"of {', '.join(NAMES)}")
+    parser.add_argument("--repeats", type=int, default=20, help="where the moment is random")
+    parser.add_argument("--fixed", type=int, default=3, help="where it is not")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--log", type=Path, default=Path(".spbench/faults.jsonl"))
+    parser.add_argument("--again", action="store_true", help="forget earlier outcomes")
+    parser.add_argument("--list", action="store_true", help="name the faults, try none")
+    parser.add_argument("--out", type=Path, help="write the page here")
+    words = parser.parse_args()
+    if words.again:
+        words.log.unlink(missing_ok=True)
+    faults = [fault for fault in FAULT_TABLE if words.only in fault.name]
+    places = words.launchers.split(",")
+    if words.list:
+        for fault in faults:
+            print(f"{fault.name}: {', '.join(fault.places)}")
+        return 0
+    log = Log(words.log)
+    with tempfile.TemporaryDirectory(prefix="spf") as folder, Places(Path(folder)) as made:
+        for fault in faults:
+            for name in (one for one in fault.places if one in places):
+                repeats = words.repeats if fault.chance else words.fixed
+                _try(fault, name, repeats - len(log.of(fault.name, name)), words.seed, made, log)
+    text = table(faults, places, log)
+    if words.out:
+        words.out.write_text(PAGE + text)
+    print(text, end="")
+    return 1 if any(seen.wrong for seen in log.seen) else 0
+
+
+def _try(fault: Fault, name: str, repeats: int, seed: int, places: Places, log: Log) -> None:
+    if repeats < 1:
+        return
+    place = places.named(name)
+    if isinstance(place, str):
+        print(f"{fault.name}, {name}: not here: {place}", flush=True)
+        return
+    done = len(log.of(fault.name, name))
+    found = tried_often(fault, place, repeats, seed + done)
+    log.add(found)
+    for seen in found:
+        told = f"WRONG: {'; '.join(seen.wrong)}: {seen.sentence}" if seen.wrong else seen.sentence
+        print(f"{fault.name}, {name}, {seen.seconds:g} s: {told}", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

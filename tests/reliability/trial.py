@@ -1,0 +1,128 @@
+"""One trial of a fault: a run, the fault at some moment of it, and what came of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import time
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import running
+from reliability.where import Place
+from running import Ended, Running
+from spbench.engine.processes import members
+
+RANK = re.compile(r"\branks? (\d+)(?: on ([\w.-]+))?")
+
+
+@dataclass
+class Seen:
+    """The outcome of a trial.
+
+    Attributes:
+        sentence: The reason of the first case that did not pass, or the last line on stderr.
+        code: The exit code.
+        seconds: From the fault to the end of the run.
+        wrong: Where the outcome is not as expected; empty: it is.
+    """
+
+    fault: str
+    place: str
+    sentence: str
+    code: int
+    seconds: float
+    wrong: list[str] = field(default_factory=list)
+    run: str = ""
+
+    def as_line(self) -> str:
+        """Return it as a line of JSON."""
+        return json.dumps(asdict(self))
+
+
+class Trial:
+    """A run in which a fault is tried.
+
+    Attributes:
+        rng: The moment and the victim come from it.
+        victim: The rank that the fault hits.
+        host: Its host, once it is known.
+    """
+
+    def __init__(self, place: Place, folder: Path, seed: int) -> None:
+        self.place = place
+        self.folder = folder
+        self.rng = random.Random(seed)
+        self.victim = self.rng.randrange(2)
+        self.host = ""
+        self.since = time.monotonic()
+        self._run: Running | None = None
+
+    @property
+    def run(self) -> Running:
+        """The run under way."""
+        assert self._run is not None
+        return self._run
+
+    def start(self, suite: str, *words: str, env: dict[str, str] | None = None) -> Running:
+        """Start the suite of this text."""
+        path = self.folder / "suite.yaml"
+        path.write_text(suite)
+        running.SPBENCH = self.place.spbench
+        given = {**dict(self.place.env), **(env or {})}
+        words = (str(path), *self.place.words, *words)
+        self._run = Running(*words, home=self.folder / "home", env=given)
+        self.since = time.monotonic()
+        return self._run
+
+    def measuring(self) -> int:
+        """Wait for a random moment of the timed part; return the victim's pid."""
+        self.run.timing()
+        time.sleep(self.rng.random())
+        return self.pid_of(self.victim)
+
+    def pid_of(self, rank: int) -> int:
+        """Return the pid of a rank, and note the victim's host."""
+        ready = self.run.wait_for("ready", rank=rank)
+        if rank == self.victim:
+            self.host = str(ready["host"])
+        return int(ready["pid"])
+
+    def strike(self, pid: int, number: int) -> None:
+        """Send a process the signal that is the fault."""
+        self.since = time.monotonic()
+        os.kill(pid, number)
+
+    def end(self, limit: float = 90.0) -> Ended:
+        """Wait for the end of the run."""
+        return self.run.end(limit)
+
+
+def sentence_of(ended: Ended) -> str:
+    """Return the first reason that a user reads."""
+    cases: list[dict[str, Any]] = []
+    if ended.report_path.exists():
+        report = ended.report
+        cases = [case for case in report["cases"] if case["status"] != "passed"]
+    reasons = [case["reason"] for case in cases if case["reason"]]
+    lines = ended.stderr.strip().splitlines()
+    return reasons[0] if reasons else lines[-1] if lines else ""
+
+
+def first_named(sentence: str) -> tuple[int, str] | None:
+    """Return the rank and the host that a sentence names first."""
+    found = RANK.search(sentence)
+    return (int(found[1]), found[2] or "") if found else None
+
+
+def leftovers(runs: list[str], limit: float = 15.0) -> list[str]:
+    """Return the runs of which processes are left when some seconds have passed."""
+    deadline = time.monotonic() + limit
+    while left := [run for run in runs if members(run)]:
+        if time.monotonic() > deadline:
+            return left
+        time.sleep(0.1)
+    return []

@@ -1,0 +1,101 @@
+"""Trials of faults one after another, what is known of earlier ones, and the table of all."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from reliability.faults import Fault
+from reliability.trial import Seen, Trial, first_named, leftovers, sentence_of
+from reliability.where import Place
+from running import Ended
+
+
+def tried(fault: Fault, place: Place, folder: Path, seed: int) -> Seen:
+    """Try a fault once; a harness that is cut short is told as an outcome too."""
+    trial = Trial(place, folder, seed)
+    try:
+        ended = fault.act(trial)
+    except Exception as error:
+        return Seen(fault.name, place.name, f"{type(error).__name__}: {error}", -1, 0.0, ["broke"])
+    seconds = time.monotonic() - trial.since
+    sentence = sentence_of(ended)
+    run = next((path.name for path in ended.home.glob("runs/*")), "")
+    wrong = list(_wrong(fault, trial, ended, sentence))
+    return Seen(fault.name, place.name, sentence, ended.code, round(seconds, 1), wrong, run)
+
+
+def _wrong(fault: Fault, trial: Trial, ended: Ended, sentence: str) -> Iterable[str]:
+    # A process in a namespace of its own that a signal kills has a status and no signal.
+    if ended.code % 256 != fault.code:
+        yield f"exit {ended.code} in place of {fault.code}"
+    words = [word.format(rank=trial.victim, host=trial.host) for word in fault.told]
+    yield from (f"{word!r} is not said" for word in words if word not in sentence)
+    if fault.victim and first_named(sentence) != (trial.victim, trial.host):
+        yield f"rank {trial.victim} on {trial.host} is not named first"
+    if fault.goes_on and list(ended.statuses.values())[-1] != "passed":
+        yield "the case after it did not pass"
+    if "Traceback" in ended.stderr:
+        yield "a traceback on stderr"
+
+
+def tried_often(fault: Fault, place: Place, repeats: int, seed: int) -> list[Seen]:
+    """Try a fault several times, and look for what all of them have left together."""
+    found = []
+    with tempfile.TemporaryDirectory(prefix="spf", ignore_cleanup_errors=True) as folder:
+        for number in range(repeats):
+            (Path(folder) / str(number)).mkdir()
+            found.append(tried(fault, place, Path(folder) / str(number), seed + number))
+        left = leftovers([seen.run for seen in found if seen.run])
+    for seen in found:
+        if seen.run in left:
+            seen.wrong.append("processes are left after 15 s")
+    return found
+
+
+class Log:
+    """The outcomes of trials in a file, a line each, so that a command can be taken up again."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        lines = path.read_text().splitlines() if path.exists() else []
+        self.seen = [Seen(**json.loads(line)) for line in lines]
+
+    def of(self, fault: str, place: str) -> list[Seen]:
+        """Return the outcomes of a fault at a place."""
+        return [seen for seen in self.seen if (seen.fault, seen.place) == (fault, place)]
+
+    def add(self, found: Iterable[Seen]) -> None:
+        """Keep outcomes."""
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        with self._path.open("a") as file:
+            for seen in found:
+                self.seen.append(seen)
+                file.write(seen.as_line() + "\n")
+
+
+def table(faults: Sequence[Fault], places: Sequence[str], log: Log) -> str:
+    """Return the table of outcomes as Markdown: a row for each fault and place."""
+    rows = ["| fault | launcher | expected | seen | seconds | right |", "| --- " * 6 + "|"]
+    for fault in faults:
+        tried_at = [place for place in fault.places if place in places]
+        outcomes = ((place, log.of(fault.name, place)) for place in tried_at)
+        rows += [_row(fault, place, found) for place, found in outcomes if found]
+    return "\n".join(rows) + "\n"
+
+
+def _row(fault: Fault, place: str, found: Sequence[Seen]) -> str:
+    right = [seen for seen in found if not seen.wrong]
+    shown = (right or list(found))[-1]
+    expected = ["the victim first"] if fault.victim else []
+    expected += [f"“{word}”" for word in fault.told]
+    expected += [f"exit {fault.code}"] + (["the next case passes"] if fault.goes_on else [])
+    sentence = shown.sentence.replace("|", "\\|").replace("\n", " ")
+    if len(sentence) > 160:
+        sentence = sentence[:159] + "…"
+    seconds = sorted(seen.seconds for seen in found)[len(found) // 2]
+    cells = [fault.name, place, ", ".join(expected), sentence or "-", f"{seconds:g}"]
+    return f"| {' | '.join(cells)} | {len(right)} of {len(found)} |"

@@ -1,0 +1,128 @@
+"""Places where faults are tried: a launcher, and the hosts that it starts ranks on."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import running
+from cluster.apart import console_pid, write_apart
+from cluster.hosts import NetHosts, started_hosts
+from cluster.slurm import Slurm, private_slurm
+from cluster.unfit import UnfitError
+from places import ROOT, STANDINS
+from running import Running
+
+
+@dataclass(frozen=True)
+class Place:
+    """A launcher with hosts.
+
+    Attributes:
+        name: As the table names it.
+        words: Arguments of ``spbench run``.
+        env: Variables of the console.
+        spbench: The command that is started.
+        hosts: Hosts whose links can be cut; None where all ranks are on this machine.
+    """
+
+    name: str
+    words: tuple[str, ...] = ()
+    env: tuple[tuple[str, str], ...] = ()
+    spbench: str = running.SPBENCH
+    hosts: NetHosts | None = None
+    slurm: Slurm | None = None
+
+    @property
+    def apart(self) -> bool:
+        """Whether the console is in a process namespace of its own."""
+        return self.spbench != running.SPBENCH
+
+    def console(self, run: Running) -> int:
+        """Return the pid of the console of a run."""
+        return console_pid(run) if self.apart else run.process.pid
+
+
+NAMES = ("openmpi", "hydra", "mpirun_rsh", "srun", "openmpi-hosts")
+
+
+class Places:
+    """Makes each place when it is first asked for, and ends all at the end."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._stack = ExitStack()
+        self._made: dict[str, Place | str] = {}
+
+    def __enter__(self) -> Places:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stack.close()
+
+    def named(self, name: str) -> Place | str:
+        """Return a place, or why this machine has none."""
+        if name not in self._made:
+            try:
+                self._made[name] = self._stack.enter_context(_MAKERS[name](self._folder))
+            except UnfitError as error:
+                self._made[name] = str(error)
+        return self._made[name]
+
+
+@contextmanager
+def _openmpi(folder: Path) -> Iterator[Place]:
+    yield Place("openmpi", ("--launcher", "openmpi"))
+
+
+@contextmanager
+def _hydra(folder: Path) -> Iterator[Place]:
+    yield Place("hydra", ("--launcher", "hydra", *_mpich()))
+
+
+@contextmanager
+def _mpirun_rsh(folder: Path) -> Iterator[Place]:
+    path = f"{STANDINS}:{os.environ['PATH']}"
+    yield Place("mpirun_rsh", ("--launcher", "mpirun_rsh"), (("PATH", path),))
+
+
+@contextmanager
+def _srun(folder: Path) -> Iterator[Place]:
+    (folder / "slurm").mkdir()
+    with private_slurm(folder / "slurm") as slurm:
+        words = ("--launcher", "srun", *_mpich(), "--hosts", ",".join(slurm.nodes[:2]))
+        env = (("SLURM_CONF", str(slurm.conf)),)
+        yield Place("srun", words, env, str(write_apart(folder / "slurm")), slurm=slurm)
+
+
+@contextmanager
+def _openmpi_hosts(folder: Path) -> Iterator[Place]:
+    (folder / "hosts").mkdir()
+    with started_hosts(folder / "hosts", 2) as hosts:
+        hostfile = folder / "hosts" / "hostfile"
+        hostfile.write_text(hosts.lines())
+        env = (("PATH", f"{hosts.bin}:{os.environ['PATH']}"),)
+        words = ("--launcher", "openmpi", "--hostfile", str(hostfile), "--set", "launch.bind=none")
+        apart = str(write_apart(folder / "hosts"))
+        yield Place("openmpi-hosts", words, env, apart, hosts)
+
+
+_MAKERS = {
+    "openmpi": _openmpi,
+    "hydra": _hydra,
+    "mpirun_rsh": _mpirun_rsh,
+    "srun": _srun,
+    "openmpi-hosts": _openmpi_hosts,
+}
+
+
+def _mpich() -> Sequence[str]:
+    """Return what runs ranks with MPICH, from the venv that SPBENCH_TEST_MPICH_VENV names."""
+    venv = Path(os.environ.get("SPBENCH_TEST_MPICH_VENV", "/nowhere"))
+    if not (venv / "bin/mpiexec").exists():
+        raise UnfitError("SPBENCH_TEST_MPICH_VENV names no venv with mpich and mpi4py")
+    workers = f"launch.env.PYTHONPATH={ROOT / 'core'}:{ROOT / 'workers'}"
+    return ("--set", f"launch.python={venv / 'bin/python'}", "--set", workers)
