@@ -88,6 +88,18 @@ class SuiteError(UsageError):
         super().__init__("\n".join(map(str, self.diagnostics)))
 
 
+def defect_of(error: BaseException) -> str:
+    """Return the sentence on an exception that none of our code expected, with its place."""
+    at, place = error.__traceback__, ""
+    while at is not None:
+        file = at.tb_frame.f_code.co_filename
+        if "/spbench" in file:
+            place = f" at {file.rpartition('/spbench')[2].partition('/')[2]}:{at.tb_lineno}"
+        at = at.tb_next
+    told = " ".join(str(error).split())[:200]
+    return f"a defect of spbench{place}: {type(error).__name__}: {told}"
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return `` (did you mean X?)`` for the nearest known word, or an empty text."""
     near = get_close_matches(word, list(known), n=1, cutoff=0.5)

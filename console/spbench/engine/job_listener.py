@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import time
+import traceback
 from contextlib import suppress
 from typing import Any
 
 from spbench.engine.collector import Event, RankConnection
 from spbench.engine.recorder import Recorder
 from spbench.engine.watchdog import Watchdog
-from spbench.errors import SpbenchError
+from spbench.errors import SpbenchError, defect_of
 from spbench.launch.jobs import Job
 from spbench.record.judge import judge
+from spbench_core.events.rank_events import BEFORE_READY, OF_CASE
 
 
 class JobListener:
@@ -31,6 +33,7 @@ class JobListener:
         self._recorder = recorder
         self._watch = watch
         self._answered = False
+        self._repeats = {case.id: case.repeat for case in job.cases}
         self.wake = asyncio.Event()
         self.ranks: dict[int, RankConnection] = {}
         self.where: dict[int, str] = {}
@@ -45,10 +48,13 @@ class JobListener:
             now = time.monotonic()
             for event in events[:right]:
                 self._act(source, event, now)
-        except Exception as error:
+        except SpbenchError as error:
             # In a callback of the event loop it would be lost; the job raises it once all is ended.
             self.failure = self.failure or error
             self._watch.fail(str(error))
+        except Exception as error:
+            trace = traceback.format_exc()
+            self._watch.fail(defect_of(error), source.rank, traceback=trace)
         if wrong is not None:
             self.on_violation(source, wrong)
         if self._watch.fault is not None:
@@ -58,15 +64,31 @@ class JobListener:
         """Return how many of the events are ones that this rank may send, and what is wrong."""
         rank = source.rank
         for right, event in enumerate(events):
+            wrong = self._wrong(event, rank)
+            if wrong is not None:
+                return right, wrong
             if event["event"] == "ready":
                 rank = event["rank"]
-            elif "case" in event and event["case"] not in self._watch.case_timeouts:
-                return right, f"spoke of a case {event['case']!r} that it does not run"
-            elif "case" in event and rank is None:
-                return right, "spoke of a case before it was ready"
-            elif rank is not None and event["rank"] != rank:
-                return right, f"spoke as rank {event['rank']}"
         return len(events), None
+
+    def _wrong(self, event: Event, rank: int | None) -> str | None:
+        """Return what is wrong with an event of a rank; ``rank`` is None until it is ready."""
+        kind, number = event["event"], event["rank"]
+        if kind == "ready":
+            known = 0 <= number < event["size"]
+            twice = "was ready twice" if rank is not None else None
+            return twice if known else f"says it is rank {number} of {event['size']}"
+        if rank is None:
+            return None if kind in BEFORE_READY else f"sent {kind} before it was ready"
+        if number != rank:
+            return f"spoke as rank {number}"
+        if kind not in OF_CASE:
+            return None
+        case = event["case"]
+        if case not in self._repeats:
+            return f"spoke of a case {case[:80]!r} that it does not run"
+        repeat = event.get("repeat", 0)
+        return None if 0 <= repeat < self._repeats[case] else f"spoke of repeat {repeat} of {case}"
 
     def _act(self, source: RankConnection, event: Event, now: float) -> None:
         kind = event["event"]

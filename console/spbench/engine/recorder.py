@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
-from spbench.errors import FailedRunError
+from spbench.errors import FailedRunError, defect_of
 from spbench.record.runs.event_log import EventLog, encode
 from spbench.record.state import RunState
 from spbench_core.events.run_events import run_event
@@ -54,6 +56,10 @@ class Recorder:
         except OSError:
             # The terminal or the pipe has gone; the run matters more than who looked on.
             self._view = _unseen
+        except Exception as error:
+            self._view = _unseen
+            with suppress(OSError):
+                sys.stderr.write(f"spbench: the run goes on unseen: {defect_of(error)}\n")
 
 
 def _unseen(_: Mapping[str, Any]) -> None:

@@ -16,7 +16,7 @@ from spbench.engine.recorder import Recorder, View
 from spbench.engine.run_metadata import run_json, run_start
 from spbench.engine.stop import Stop
 from spbench.engine.watchdog import Fault
-from spbench.errors import ExitCode, FailedRunError, SpbenchError
+from spbench.errors import ExitCode, SpbenchError, defect_of
 from spbench.launch.detect import abandon_probes
 from spbench.launch.jobs import Job, Launch
 from spbench.record.environment import facts
@@ -25,7 +25,7 @@ from spbench.record.judge import verdict_of
 from spbench.record.runs.event_log import EventLog
 from spbench.record.runs.folder import RunFolder, create, working_folder
 from spbench.record.state import RunState
-from spbench.report.build import build_report
+from spbench.report.build import build_report, told_cases
 from spbench.suites.case import Case
 from spbench_core.events.run_events import run_event
 
@@ -104,6 +104,7 @@ class Run:
         self, job: Job, launch: Launch | None, folder: RunFolder, recorder: Recorder
     ) -> Job | None:
         """Run a job; return the job of what a fault left over."""
+        job_run: JobRun | None = None
         try:
             launch = launch or launch_of(self._plan, job)
             plan = JobPlan(job, self._plan.hosts(job), launch, self._plan.request.environ)
@@ -113,9 +114,9 @@ class Run:
         except SpbenchError as error:
             self._errors.append(error)
         except Exception as error:
-            traceback.print_exc()
-            defect = f"a defect of spbench ended the run: {type(error).__name__}: {error}"
-            self._errors.append(FailedRunError(defect))
+            fault = Fault("error", defect_of(error), traceback=traceback.format_exc())
+            current = job_run.current_case if job_run else job.cases[0].id
+            return self._settle(recorder, job, fault, current)
         else:
             return self._settle(recorder, job, fault, job_run.current_case) if fault else None
         self._give_up(recorder, job, Fault("error", str(self._errors[-1])))
@@ -149,10 +150,14 @@ class Run:
             if case.status in ("waiting", "running"):
                 status = "cancelled" if self._stop.code else "skipped"
                 _judge(recorder, case.id, Fault("cancelled", why), status)
+        cases = told_cases(self._state)
+        for told in cases:
+            if told.status != self._state.cases[told.id].status:  # its results cannot be reported
+                _judge(recorder, told.id, Fault("error", str(told.reason)))
         end = self._run_end()
         try:
             recorder.say("run_end", **end)
-            report = build_report(self._state)
+            report = build_report(self._state, cases)
             folder.write_json("report.json", report)
             folder.write_json("run.json", folder.read_json("run.json") | _ended(end))
         except SpbenchError as error:
@@ -162,7 +167,7 @@ class Run:
                 recorder.say("run_end", **end)
                 folder.write_json("run.json", folder.read_json("run.json") | _ended(end))
             self._state.apply(run_event("run_end", **end))
-            report = build_report(self._state)
+            report = build_report(self._state, cases)
         return Outcome(folder, ExitCode(end["exit_code"]), report)
 
     def _run_end(self) -> dict[str, Any]:
@@ -171,8 +176,14 @@ class Run:
             "verdict": verdict,
             "exit_code": int(code),
             "errors": [str(error) for error in self._errors],
-            "findings": findings(self._state.cases.values()),
+            "findings": self._findings(),
         }
+
+    def _findings(self) -> list[str]:
+        try:
+            return findings(self._state.cases.values())
+        except Exception as error:  # what its ranks have said is reported all the same
+            return [f"No finding: {defect_of(error)}."]
 
     def _verdict(self) -> tuple[str, ExitCode]:
         """The first that applies of interrupted, budget, missing, error and failed."""

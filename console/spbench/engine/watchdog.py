@@ -106,6 +106,10 @@ class Watchdog:
 
     def on_case_end(self, event: Mapping[str, Any], now: float) -> None:
         """Note that a rank has ended an item, well or not."""
+        number = event["rank"]
+        if self.ranks[number].case != event["case"]:
+            self.fail(f"{self.name(number, now)}, ended {event['case']}, which it had not started")
+            return
         if event["status"] == "ok":
             self._ended.setdefault((event["case"], event["repeat"]), set()).add(event["rank"])
             self.waiting_since = now

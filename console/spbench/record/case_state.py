@@ -9,21 +9,25 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
-from spbench.record.statistics import Summary, median, summarize, typical
+from spbench.record.statistics import Summary, median, summarize, typical, within_floats
 from spbench.suites.case import DERIVED_METRICS
 
 Place = tuple[int, int]
 """Repeat and rank."""
 
 
+def _sum(values: Sequence[float]) -> float:
+    return within_floats(sum(values))
+
+
 def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)
+    return _sum(values) / len(values)
 
 
 FOLDS: dict[str, Callable[[Sequence[float]], float]] = {
     "max": max,
     "min": min,
-    "sum": sum,
+    "sum": _sum,
     "mean": _mean,
 }
 
@@ -219,4 +223,4 @@ class CaseState:
         """The slowest rank's median time over the typical rank's; None below two ranks."""
         medians = self.rank_medians()
         middle = typical(medians.values()) if len(medians) > 1 else 0.0
-        return max(medians.values()) / middle if middle > 0 else None
+        return within_floats(max(medians.values()) / middle) if middle > 0 else None

@@ -15,6 +15,10 @@ NOTABLE_RANK, NOTABLE_LINK = 1.3, 1.5
 """A host, rank or link this many times slower than is usual of its kind is named."""
 
 
+_ENDS = {"source", "target"}
+_LINK = _ENDS | {"bytes", "host_a", "host_b"}
+
+
 @dataclass(frozen=True, slots=True)
 class Slow:
     """Something slower than is usual of its kind, by ``ratio``."""
@@ -45,7 +49,7 @@ def _extent(cases: list[CaseState]) -> str:
     hosts = {rank.host for case in cases for rank in case.measured.ranks.values()}
     ranks = max(len(case.measured.ranks) for case in cases)
     links = max(
-        len({(m["source"], m["target"]) for m in case.measured.labelled if "target" in m})
+        len({(m["source"], m["target"]) for m in case.measured.labelled if m.keys() >= _ENDS})
         for case in cases
     )
     parts = [f"{len(hosts)} host{'s' * (len(hosts) != 1)}", f"{ranks} ranks"]
@@ -86,7 +90,7 @@ def _links(case: CaseState) -> list[Slow]:
     """Each pair against the usual of its kind, within a host or between hosts."""
     found = []
     for metric in (_LATENCY, _BANDWIDTH):
-        rows = [m for m in case.measured.labelled if m["name"] == metric.name and m["value"]]
+        rows = [m for m in case.measured.labelled if m["name"] == metric.name and _is_link(m)]
         sizes = [row["bytes"] for row in rows]
         if not sizes:
             continue
@@ -99,6 +103,12 @@ def _links(case: CaseState) -> list[Slow]:
             middle = metric.typical(row["value"] for row in pairs)
             found += [_slow_link(case, row, metric, middle) for row in pairs]
     return found
+
+
+def _is_link(row: Mapping[str, Any]) -> bool:
+    """Whether a labelled value is of a pair of ranks, and one that can be compared."""
+    whole = row.keys() >= _LINK and type(row["bytes"]) is int
+    return whole and row["value"] is not None and row["value"] > 0
 
 
 def _comparable(pairs: list[dict[str, Any]]) -> bool:

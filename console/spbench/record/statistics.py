@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import statistics
+import sys
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Protocol
 
 
@@ -14,6 +15,19 @@ class Sorted(Protocol):
 
     def __len__(self) -> int: ...
     def __getitem__(self, index: int, /) -> float: ...
+
+
+LARGEST = sys.float_info.max
+_SQUARES = 1e150
+"""Samples beyond this are scaled first: their squares are no floats."""
+
+
+def within_floats(value: float) -> float:
+    """Return a value, or the largest float of its sign where it is infinite.
+
+    A broken kernel's figures are reported, and a report has no infinities.
+    """
+    return min(max(float(value), -LARGEST), LARGEST)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +53,10 @@ def percentile(ordered: Sorted, fraction: float) -> float:
     position = fraction * (len(ordered) - 1)
     low = math.floor(position)
     high = min(low + 1, len(ordered) - 1)
-    return ordered[low] + (ordered[high] - ordered[low]) * (position - low)
+    share, step = position - low, ordered[high] - ordered[low]
+    if math.isinf(step):  # between the largest floats of both signs
+        return ordered[low] * (1 - share) + ordered[high] * share
+    return ordered[low] + step * share
 
 
 def median(values: Iterable[float]) -> float:
@@ -64,6 +81,9 @@ def summarize(values: Iterable[float]) -> Summary | None:
     n = len(ordered)
     if n == 0:
         return None
+    scale = max(-ordered[0], ordered[-1])
+    if scale > _SQUARES:
+        return _scaled(ordered, float(scale))
     mean = math.fsum(ordered) / n
     variance = math.fsum((value - mean) ** 2 for value in ordered) / (n - 1) if n > 1 else 0.0
     return Summary(
@@ -76,3 +96,8 @@ def summarize(values: Iterable[float]) -> Summary | None:
         mean=mean,
         stdev=math.sqrt(variance),
     )
+
+
+def _scaled(ordered: list[float], scale: float) -> Summary | None:
+    unit = summarize(value / scale for value in ordered)
+    return unit and Summary(unit.n, *(within_floats(x * scale) for x in astuple(unit)[1:]))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
-from spbench.errors import ExitCode
-from spbench.record.case_state import SKEW, CaseState, CheckResult, Place
+from spbench.errors import ExitCode, defect_of
+from spbench.record.case_state import SKEW, CaseState, CaseVerdict, CheckResult, Place
 from spbench.record.state import JobState, RankState, RunState
 from spbench.record.statistics import summarize
 from spbench.report.model import (
@@ -38,10 +38,14 @@ _LOST = {
 }
 
 
-def build_report(state: RunState) -> dict[str, Any]:
+def build_report(state: RunState, cases: Sequence[CasePart] | None = None) -> dict[str, Any]:
     """Return the report of a run, finished or not, checked against its own format.
 
     A case that has no verdict, since the console was killed, counts as an error or as skipped.
+
+    Args:
+        state: The run.
+        cases: What `told_cases` has made of its cases, where that is known already.
     """
     run = state.run
     assert run is not None, "a state without run_start has no report"
@@ -60,10 +64,29 @@ def build_report(state: RunState) -> dict[str, Any]:
             "findings": state.findings,
         },
         "environment": dict(run.environment) | {"ranks": _versions(state.ranks.values())},
-        "cases": [settled(case) for case in case_parts(state)],
+        "cases": [],
         "errors": state.errors or _reasons(state.cases.values()),
     }
-    return checked(document)
+    told = Report.model_validate(document).model_copy(
+        update={"cases": told_cases(state) if cases is None else cases}
+    )
+    return as_json(told)
+
+
+def told_cases(state: RunState) -> list[CasePart]:
+    """Return the cases as the report has them, each checked against its format.
+
+    A case that the format cannot hold is an error, whatever its ranks have said: the report of the
+    others is still made.
+    """
+    return [_told(case, state) for case in state.cases.values()]
+
+
+def _told(case: CaseState, state: RunState) -> CasePart:
+    try:
+        return CasePart.model_validate(settled(_case(case, state)))
+    except Exception as error:
+        return CasePart.model_validate(_untold(case, error))
 
 
 def refused_report(
@@ -127,7 +150,23 @@ def case_parts(state: RunState) -> list[CasePart]:
     A case that has no verdict yet keeps its status, ``waiting`` or ``running``, which no report
     has: see `settled`.
     """
-    return [_case(case, state) for case in state.cases.values()]
+    return [_part(case, state) for case in state.cases.values()]
+
+
+def _part(case: CaseState, state: RunState) -> CasePart:
+    try:
+        return _case(case, state)
+    except Exception as error:
+        return _untold(case, error)
+
+
+def _untold(case: CaseState, error: Exception) -> CasePart:
+    """Return a case without its results, which could not be told, and why."""
+    bare = CaseState(
+        replace(case.identity, params={}, metrics={}),
+        verdict=CaseVerdict("error", f"its results cannot be reported: {defect_of(error)}"),
+    )
+    return _case(bare, RunState())
 
 
 def settled(case: CasePart) -> CasePart:

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+YEAR_10000 = 253402300800.0
+"""Seconds since the epoch at which RFC 3339 ends."""
+
 
 def timestamp(seconds: float | None) -> str | None:
-    """Return seconds since the epoch as UTC, RFC 3339."""
-    if seconds is None:
+    """Return seconds since the epoch as UTC, RFC 3339.
+
+    None where it is not known, or where the clock was so wrong that no calendar has it.
+    """
+    if seconds is None or not 0 <= seconds < YEAR_10000:
         return None
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")

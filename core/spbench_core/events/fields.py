@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 Types = frozenset[type]
@@ -33,3 +33,13 @@ def check(kind: str, event: Mapping[str, Any], fields: Fields) -> None:
     for name, types in fields.items():
         if type(event.get(name, MISSING)) not in types:
             raise EventError(f"{kind}: field {name!r} is missing or of a wrong type")
+
+
+def check_items(kind: str, name: str, items: Iterable[Any], types: Types) -> None:
+    """Check that all that a field holds is of these types.
+
+    Raises:
+        EventError: Something in it is not.
+    """
+    if not types.issuperset(map(type, items)):
+        raise EventError(f"{kind}: field {name!r} has something of a wrong type in it")

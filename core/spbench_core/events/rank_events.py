@@ -8,7 +8,7 @@ from 0 without a gap, so that a lost line is seen.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from spbench_core.events.fields import (
@@ -23,6 +23,8 @@ from spbench_core.events.fields import (
     TEXT,
     EventError,
     Fields,
+    check,
+    check_items,
 )
 
 SCHEMA = "spbench.events/1"
@@ -70,9 +72,20 @@ _FIELDS: dict[str, Fields] = {
         "cpus": LIST,
         "device": TEXT,
         "versions": OBJECT,
+        "host": TEXT | LEFT_OUT,
+        "pid": INTEGER | LEFT_OUT,
+        "numa": INTEGER | NOTHING | LEFT_OUT,
+        "threads": INTEGER | NOTHING | LEFT_OUT,
+        "fabric": TEXT | NOTHING | LEFT_OUT,
     },
     "case_start": _OF_REPEAT,
-    "progress": {**_OF_CASE, "phase": TEXT, "done": INTEGER, "total": INTEGER},
+    "progress": {
+        **_OF_CASE,
+        "repeat": INTEGER | LEFT_OUT,
+        "phase": TEXT,
+        "done": INTEGER,
+        "total": INTEGER,
+    },
     "samples": {**_OF_REPEAT, "metric": TEXT, "values": LIST},
     "check": {
         **_OF_REPEAT,
@@ -91,12 +104,25 @@ _FIELDS: dict[str, Fields] = {
     },
     "device": {**_OF_REPEAT, "device": TEXT, "reason": TEXT},
     "choice": {**_OF_REPEAT, "name": TEXT, "value": TEXT, "reason": TEXT},
-    "log": {**_HEAD, **_RANK_OR_NONE, "level": TEXT, "message": TEXT},
+    "log": {
+        **_HEAD,
+        **_RANK_OR_NONE,
+        "level": TEXT,
+        "message": TEXT,
+        "traceback": TEXT | NOTHING | LEFT_OUT,
+    },
     "case_end": {**_OF_REPEAT, "status": TEXT, "error": OBJECT | LEFT_OUT},
     "heartbeat": {**_HEAD, **_RANK_OR_NONE},
     "bye": {**_HEAD, **_RANK},
 }
+_ERROR: Fields = {
+    "message": TEXT | LEFT_OUT,
+    "traceback": TEXT | NOTHING | LEFT_OUT,
+}
 KINDS = tuple(_FIELDS)
+OF_CASE = frozenset(kind for kind, fields in _FIELDS.items() if "case" in fields)
+BEFORE_READY = frozenset({"hello", "log", "heartbeat"})
+"""What a rank may say before MPI has told it its number."""
 
 
 def encode(event: Mapping[str, Any]) -> bytes:
@@ -133,16 +159,55 @@ def decode(line: bytes) -> Event:
         raise EventError("not JSON: there is more than one value")
     if type(event) is not dict:
         raise EventError("not an object")
+    check_rank_event(event)
+    return event
+
+
+def check_rank_event(event: Event) -> None:
+    """Check the kind of a rank event, the types of its fields, and what is in them.
+
+    Raises:
+        EventError: The kind is not known, or something is missing or of a wrong type.
+    """
     kind = event.get("event")
     fields = _FIELDS.get(kind) if type(kind) is str else None
     if fields is None:
-        raise EventError(f"unknown event {kind!r}")
+        raise EventError(f"unknown event {str(kind)[:40]!r}")
     for name, types in fields.items():  # not by `check`: a call more for each line
         if type(event.get(name, MISSING)) not in types:
             raise EventError(f"{kind}: field {name!r} is missing or of a wrong type")
-    if kind == "samples" and not NUMBER.issuperset(map(type, event["values"])):
-        raise EventError("samples: values has something that is no number")
-    return event
+    if kind in _CONTENTS:
+        _CONTENTS[kind](event)
+
+
+def _check_samples(event: Event) -> None:
+    check_items("samples", "values", event["values"], NUMBER)
+
+
+def _check_ready(event: Event) -> None:
+    check_items("ready", "cpus", event["cpus"], INTEGER)
+
+
+def _check_metric(event: Event) -> None:
+    labels = event.get("labels", {})
+    check_items("metric", "labels", labels.values(), TEXT | NUMBER | FLAG | NOTHING)
+    taken = _ROW.intersection(labels)
+    if taken:
+        raise EventError(f"metric: a label is called {min(taken)!r}")
+
+
+def _check_case_end(event: Event) -> None:
+    check("the error of case_end", event.get("error", {}), _ERROR)
+
+
+_ROW = {"name", "value", "rank"}
+"""Of a labelled value, what stands beside its labels."""
+_CONTENTS: dict[str, Callable[[Event], None]] = {
+    "samples": _check_samples,
+    "ready": _check_ready,
+    "metric": _check_metric,
+    "case_end": _check_case_end,
+}
 
 
 def _finite(text: str) -> float:

@@ -172,10 +172,54 @@ def test_what_was_right_before_a_wrong_event_counts(job, wrong, why):
     assert job.statuses == {"a": "passed", "b": "error", "c": "waiting"}
 
 
+def test_a_rank_ends_only_what_it_has_started(job):
+    job.say(1, "case_end", case="a")
+    assert job.watch.fault.sentence.endswith("after the launch, ended a, which it had not started")
+
+
+@pytest.mark.parametrize(
+    ("events", "why"),
+    [
+        ([rank_event("bye", 1)], "rank ? on node01 sent bye before it was ready"),
+        ([rank_event("ready", -1)], "rank ? on node01 says it is rank -1 of 2"),
+        ([rank_event("ready", 1), rank_event("ready", 0)], "rank 1 on node01 was ready twice"),
+    ],
+)
+def test_a_rank_that_breaks_the_order_of_events_is_named(tmp_path, events, why):
+    job = Played(tmp_path, "a")
+    job.watch.ranks.clear()
+    job.listener.on_events(Source(1), [b"{}"] * len(events), events)
+    job.log.close()
+    assert job.watch.fault.sentence == why
+
+
 def test_a_case_before_ready_is_a_violation(tmp_path):
     job = Played(tmp_path, "a")
     late = Source(1)
     job.listener.on_events(late, [b"{}"], [rank_event("case_start", 1, case="a")])
     job.log.close()
-    assert job.watch.fault.sentence == "rank ? on node01 spoke of a case before it was ready"
+    assert job.watch.fault.sentence == "rank ? on node01 sent case_start before it was ready"
     assert job.statuses == {"a": "waiting"}
+
+
+def test_a_defect_of_ours_is_an_error_of_its_case_and_the_others_run(job, monkeypatch):
+    job.both("case_start", case="a")
+    job.both("case_end", case="a")
+    job.both("case_start", case="b")
+    monkeypatch.setattr(job.state, "apply", lambda event: {}["unexpected"])
+    job.say(1, "samples", case="b")
+    monkeypatch.undo()
+    assert job.listener.failure is None
+    assert job.settle() == ["c"]
+    assert job.statuses == {"a": "passed", "b": "error", "c": "waiting"}
+    verdict = job.state.cases["b"].verdict
+    assert verdict.reason.startswith("a defect of spbench at engine/recorder.py:")
+    assert "KeyError" in verdict.traceback
+    assert job.verdict == ("error", ExitCode.ERROR)
+
+
+@pytest.mark.parametrize("repeat", [-1, 1, 10**9])
+def test_a_rank_speaks_only_of_the_repeats_it_was_given(job, repeat):
+    job.both("case_start", case="a")
+    job.say(1, "case_end", case="a", repeat=repeat)
+    assert job.watch.fault.sentence == f"rank 1 on node01 spoke of repeat {repeat} of a"

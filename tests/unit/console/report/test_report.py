@@ -184,10 +184,38 @@ def test_what_is_not_a_number_is_null():
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
-def test_a_number_that_is_none_is_refused(value):
-    events = [*started(), *(rank_event("samples", rank, values=[value]) for rank in (0, 1))]
-    with pytest.raises(ValueError, match="finite number"):
-        build_report(state_of(events))
+def test_a_case_that_the_format_cannot_hold_is_an_error_and_the_others_are_told(value):
+    cases = (described("a"), described("b"))
+    good = [rank_event("samples", rank, case="b") for rank in (0, 1)]
+    wrong = [rank_event("samples", rank, values=[value]) for rank in (0, 1)]
+    report = build_report(state_of([*started(*cases), *good, *wrong, judged("b")]))
+    a, b = report["cases"]
+    assert (a["status"], a["metrics"]) == ("error", {})
+    assert "finite number" in a["reason"]
+    assert (b["status"], b["metrics"]["time_ms"]["value"]) == ("passed", 1.0)
+
+
+@pytest.mark.parametrize("largest", [1.7e308, -1.7e308, 1e300])
+def test_figures_near_the_largest_float_are_told(largest):
+    what = described(metrics=[TIME, metric("rate", fold="sum")], repeat=2)
+    events = [
+        rank_event("samples", rank, repeat=repeat, metric=name, values=[largest, -largest])
+        for rank in (0, 1)
+        for repeat in (0, 1)
+        for name in ("time_ms", "rate")
+    ]
+    case = case_of([*started(what), *events, judged()])
+    assert case["status"] == "passed"
+    assert case["metrics"]["time_ms"]["max"] == abs(largest)
+    assert case["metrics"]["rate"]["mean"] == 0
+
+
+@pytest.mark.parametrize("off", [1e12, -1e12, 1e300])
+def test_a_rank_whose_clock_is_far_off_has_no_times_of_day(off):
+    events = [event | {"time": event["time"] + off * ("rank" in event)} for event in whole_run()]
+    case = case_of(events)
+    assert (case["status"], case["started"]) == ("passed", None)
+    assert case["finished"] == "1970-01-01T00:16:40.000+00:00"
 
 
 def test_an_error_has_its_reason_and_its_traceback():

@@ -156,6 +156,12 @@ def test_a_field_that_is_missing_is_named(kind, name):
         ("samples", "values", {}),
         ("check", "passed", 1),
         ("metric", "value", "1.5"),
+        ("metric", "labels", {"peer": [1]}),
+        ("metric", "labels", {"value": 1}),
+        ("ready", "cpus", ["0"]),
+        ("ready", "fabric", 5),
+        ("log", "traceback", 5),
+        ("case_end", "error", {"message": 5}),
     ],
 )
 def test_a_field_of_another_type_is_refused(kind, name, wrong):
