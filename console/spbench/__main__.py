@@ -13,6 +13,7 @@ def main() -> None:
     if sys.argv[1:] == ["--version"]:
         print(f"spbench {__version__}")
         return
+    _open_closed_streams()
     from spbench.cli import console
     from spbench.cli.app import app, run_command_line
 
@@ -20,6 +21,17 @@ def main() -> None:
     code = run_command_line()
     _flush()
     sys.exit(code)
+
+
+def _open_closed_streams() -> None:
+    """Open /dev/null where a standard stream was closed, as by ``>&-``: Python has None there.
+
+    Else the next file that is opened, an event log say, would be what programs print into.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            os.dup2(os.open(os.devnull, os.O_RDWR), number)
+            setattr(sys, name, open(number, "w" if number else "r"))  # noqa: SIM115
 
 
 def _open_console(**asked: Any) -> int:

@@ -1,0 +1,31 @@
+"""Commands whose standard streams were closed before they began, as by ``>&-`` in a shell."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from running import python_path
+from unit.events import recorded, whole_run
+
+
+def status(words, closed, *, cwd):
+    """The exit status of a command for which the shell has closed these streams."""
+    shell = f'exec "$@" {closed}'
+    env = os.environ | {"PYTHONPATH": python_path()}
+    command = ["sh", "-c", shell, "sh", sys.executable, "-m", "spbench", *words]
+    done = subprocess.run(command, cwd=cwd, env=env, capture_output=True, check=False)
+    return done.returncode, (done.stdout + done.stderr).decode()
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&- <&-"])
+def test_a_command_ends_as_with_its_streams(tmp_path, closed):
+    folder = recorded(tmp_path / "home", whole_run(), verdict="passed")
+    words = ["results", "export", "--home", "home", "--output", "run.csv"]
+    assert status(words, closed, cwd=tmp_path) == (0, "")
+    assert folder.id in (tmp_path / "run.csv").read_text()
+
+
+def test_a_mistake_keeps_its_exit_code_where_nobody_can_be_told(tmp_path):
+    assert status(["results", "show", "no-such-run"], "2>&-", cwd=tmp_path) == (2, "")
