@@ -143,14 +143,14 @@ def replay() -> float:
 def memory() -> list[Figure]:
     """Return how much the process grows with a million samples, in this process."""
     from spbench.record.runs.folder import RunFolder
-    from spbench.record.runs.follow import recorded_events
+    from spbench.record.runs.follow import RecordedEvents
     from spbench.tui.feed import Feed, ReplaySource
 
     with tempfile.TemporaryDirectory(prefix="spbench-") as home:
         folder = RunFolder(Path(home, "made-up"))
         write_recorded(folder.path, 64, SAMPLES // 10, values=10)
         before = resident()
-        feed = Feed(folder, ReplaySource(recorded_events(folder.events), None))
+        feed = Feed(folder, ReplaySource(RecordedEvents(folder.events), None))
         asyncio.run(feed.follow())
         grown = resident() - before
         samples = sum(feed.rows.row(rank).iterations for rank in feed.rows.ranks())

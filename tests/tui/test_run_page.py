@@ -23,7 +23,6 @@ from spbench.tui.widgets.timeline import TimeLine
 from tui.driving import SIZES, console, in_one_write, shown, until
 from unit.events import (
     TIME,
-    console_event,
     described,
     in_phases,
     job_end,
@@ -664,8 +663,7 @@ async def test_a_run_of_another_host_is_followed_and_not_cancelled_from_here(ope
         await run.until(lambda: "Cancel" not in shown(run.app))
         assert not run.app.context.feed.ended
         with folder.events.open("ab") as log:
-            log.write(json.dumps(console_event("log", rank=0, level="info", message="x")).encode())
-            log.write(b"\n")
+            log.write(json.dumps({"job": 1, **rank_event("log")}).encode() + b"\n")
         await run.until(lambda: run.app.context.feed.said == 1)
         os.utime(folder.events, (1000.0, 1000.0))
         await run.sees("! unfinished", "nothing came from its console on node09")

@@ -31,13 +31,13 @@ def compare(
     ] = TEXT,
 ) -> None:
     """Compare two runs: per case and metric the ratio of medians, and which is better."""
+    from spbench.cli.recorded import read_run
     from spbench.record.runs.folder import find_run, home_of
     from spbench.report.compare import compare as compare_runs
     from spbench.report.export import export_comparison
-    from spbench.report.recorded import load_run
 
     root = home_of(home, os.environ)
-    comparison = compare_runs(*(load_run(find_run(root, name)) for name in (a, b)))
+    comparison = compare_runs(*(read_run(find_run(root, name)) for name in (a, b)))
     if format_ == TEXT:
         for line in _lines(comparison):
             print(line)

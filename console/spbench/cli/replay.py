@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from spbench.cli.lines import Lines
+from spbench.cli.lines import Lines, printable
 from spbench.errors import UsageError
 from spbench.record.runs.folder import RunFolder
-from spbench.record.runs.follow import recorded_events
+from spbench.record.runs.follow import RecordedEvents
 from spbench.record.runs.playback import Playback, paced
-from spbench.record.state import Event, RunState
+from spbench.record.state import RunState
 
 
 def replay_lines(
@@ -19,13 +19,18 @@ def replay_lines(
     """Print what a run printed, at a speed; None is as fast as can be.
 
     Raises:
-        UsageError: The log cannot be read, or has a line that is no event of a run.
+        UsageError: The log cannot be read, or does not begin as a run does.
     """
     state = RunState()
     lines = Lines(state, write, verbosity)
-    playback = Playback(recorded_events(folder.events), speed)
-    for line, event in enumerate(paced(playback, time.monotonic, time.sleep), 1):
-        _show(event, state, lines, f"{folder.events}:{line}")
+    events = RecordedEvents(folder.events)
+    for event in paced(Playback(events, speed), time.monotonic, time.sleep):
+        state.apply(event)
+        lines(event)
+    if state.run is None and events.left_out:
+        raise UsageError(f"the beginning of this run is lost: {events.left_out}")
+    if events.left_out:
+        write(printable(events.left_out))
     if state.run is not None and state.run.finished is not None:
         lines.finish(f"report: {folder.report}")
     else:
@@ -42,11 +47,3 @@ def unfinished(folder: RunFolder) -> str:
     else:
         end = "still running" if alive else "the console ended before the run did"
     return f"unfinished: {end}; events: {folder.events}"
-
-
-def _show(event: Event, state: RunState, lines: Lines, where: str) -> None:
-    try:
-        state.apply(event)
-        lines(event)
-    except (ValueError, KeyError, TypeError, AttributeError):
-        raise UsageError(f"{where}: error: this is no event of a run") from None

@@ -96,6 +96,8 @@ def _show_cases(folder: RunFolder) -> None:
             print(printable(f"        {case.verdict.reason}"))
         for line in share_lines(case):
             print(printable(line))
+    if state.left_out:
+        print(printable(state.left_out))
     ended = state.run is not None and state.run.finished is not None
     if ended:
         Lines(state, print, 0).finish(f"report: {folder.report}")
@@ -104,10 +106,10 @@ def _show_cases(folder: RunFolder) -> None:
 
 
 def _matrices(folder: RunFolder) -> list[LinkMatrix]:
+    from spbench.cli.recorded import read_run
     from spbench.report.links import link_matrices
-    from spbench.report.recorded import load_run
 
-    matrices = link_matrices(load_run(folder))
+    matrices = link_matrices(read_run(folder))
     if not matrices:
         raise NothingSelected(
             f"run {folder.id} has no case that measured links between ranks; "
@@ -172,11 +174,11 @@ def export(
 ) -> None:
     """Export what a run measured: a row for each case and metric, or its whole report."""
     refuse_folder("--output", output)
+    from spbench.cli.recorded import read_run
     from spbench.record.runs.folder import find_run, home_of, write_whole
     from spbench.report.export import export_text
-    from spbench.report.recorded import load_run
 
-    text = export_text(load_run(find_run(home_of(home, os.environ), run)), format_)
+    text = export_text(read_run(find_run(home_of(home, os.environ), run)), format_)
     if output == "-":
         print(text, end="")
     else:

@@ -36,16 +36,16 @@ def series(
     home: HomeOption = None,
 ) -> None:
     """Print a metric of a case over the runs, or over a swept parameter of one run."""
+    from spbench.cli.recorded import read_run
     from spbench.record.runs.folder import find_run, home_of
     from spbench.record.runs.history import select_runs, summaries
-    from spbench.report.recorded import load_run
     from spbench.report.series import over_runs
 
     root = home_of(home, os.environ)
     if over is not None:
-        found = _over(load_run(find_run(root, run)), case, metric, over)
+        found = _over(read_run(find_run(root, run)), case, metric, over)
     else:
-        runs = [load_run(one.folder) for one in select_runs(summaries(root), words)]
+        runs = [read_run(one.folder) for one in select_runs(summaries(root), words)]
         found = [over_runs(runs, case, metric)]
     if not any(one.points for one in found):
         raise NothingSelected(f"no run has a case {case!r} with the metric {metric!r}")

@@ -65,12 +65,17 @@ def build_report(state: RunState, cases: Sequence[CasePart] | None = None) -> di
         },
         "environment": dict(run.environment) | {"ranks": _versions(state.ranks.values())},
         "cases": [],
-        "errors": state.errors or _reasons(state.cases.values()),
+        "errors": _errors(state),
     }
     told = Report.model_validate(document).model_copy(
         update={"cases": told_cases(state) if cases is None else cases}
     )
     return as_json(told)
+
+
+def _errors(state: RunState) -> list[str]:
+    told = state.errors or _reasons(state.cases.values())
+    return [*told, state.left_out] if state.left_out else told
 
 
 def told_cases(state: RunState) -> list[CasePart]:

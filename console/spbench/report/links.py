@@ -11,6 +11,7 @@ from typing import Any
 
 from spbench.errors import UsageError
 from spbench.record.findings import NOTABLE_LINK
+from spbench.record.runs.files import open_file
 from spbench.record.runs.folder import RunFolder, list_runs
 from spbench.record.runs.history import RunSummary
 from spbench.record.statistics import typical
@@ -147,7 +148,7 @@ def _may_have_links(folder: RunFolder) -> bool:
     """Look for the label in the text: far faster than to read what has none."""
     path = folder.report if folder.report.exists() else folder.events
     try:
-        with path.open("rb") as file:
+        with open(open_file(path), "rb") as file:
             return any(b'"target"' in line for line in file)
     except OSError:
         return False

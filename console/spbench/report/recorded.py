@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from spbench.errors import UsageError
+from spbench.record.runs.files import read_file
 from spbench.record.runs.folder import RunFolder
 from spbench.record.runs.history import RUNNING, RunSummary, summary_of
 from spbench.report.build import case_parts, settled
@@ -16,13 +17,15 @@ from spbench.report.model import CasePart, Report
 class RecordedRun:
     """A run and its cases by id, in the suite's order.
 
-    A case of a run that still goes on may be ``waiting`` or ``running``.
+    A case of a run that still goes on may be ``waiting`` or ``running``. ``left_out`` is the
+    sentence on what of its log could not be read.
     """
 
     summary: RunSummary
     cases: Mapping[str, CasePart]
     findings: tuple[str, ...] = ()
     errors: tuple[str, ...] = ()
+    left_out: str | None = None
 
 
 def load_run(folder: RunFolder) -> RecordedRun:
@@ -31,7 +34,7 @@ def load_run(folder: RunFolder) -> RecordedRun:
     Raises:
         UsageError: It has no report, and its event log cannot be read.
     """
-    summary = summary_of(folder)
+    summary, left_out = summary_of(folder), None
     report = read_report(folder)
     if report is not None:
         cases, findings, errors = report.cases, report.run.findings, report.errors
@@ -42,14 +45,16 @@ def load_run(folder: RunFolder) -> RecordedRun:
                 f"run {summary.id}: its report is damaged, and {folder.events} is empty"
             )
         cases, findings, errors = case_parts(state), state.findings, state.errors
+        left_out = state.left_out
         if summary.verdict != RUNNING:
             cases = [settled(case) for case in cases]
-    return RecordedRun(summary, {case.id: case for case in cases}, tuple(findings), tuple(errors))
+    by_id = {case.id: case for case in cases}
+    return RecordedRun(summary, by_id, tuple(findings), tuple(errors), left_out)
 
 
 def read_report(folder: RunFolder) -> Report | None:
     """Return the report of a run; None where there is none, or it is damaged."""
     try:
-        return Report.model_validate_json(folder.report.read_bytes())
+        return Report.model_validate_json(read_file(folder.report))
     except (OSError, ValueError):
         return None

@@ -111,10 +111,10 @@ class ConsoleContext:
 
     def replay_run(self, folder: RunFolder, speed: float | None) -> None:
         """Play a recorded run again; ``speed`` 1 is as fast as it was, None as fast as can be."""
-        from spbench.record.runs.follow import recorded_events
+        from spbench.record.runs.follow import RecordedEvents
         from spbench.tui.feed import ReplaySource
 
-        self.watch_run(folder, ReplaySource(recorded_events(folder.events), speed))
+        self.watch_run(folder, ReplaySource(RecordedEvents(folder.events), speed))
 
     def run_goes_on(self) -> bool:
         """Whether the watched run is one that still runs."""

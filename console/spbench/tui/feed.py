@@ -13,7 +13,7 @@ from spbench.errors import SpbenchError
 from spbench.record.case_state import CaseState
 from spbench.record.rank_rows import RankRows
 from spbench.record.runs.folder import RunFolder
-from spbench.record.runs.follow import EventTail
+from spbench.record.runs.follow import EventTail, RecordedEvents
 from spbench.record.runs.playback import Playback
 from spbench.record.state import Event, RunState
 from spbench.record.stragglers import Stragglers
@@ -38,7 +38,10 @@ class LogLine:
 
 
 class EventSource(Protocol):
-    """A source of a feed's events."""
+    """A source of a feed's events; ``left_out`` says what of their log could not be read."""
+
+    @property
+    def left_out(self) -> str | None: ...
 
     def batches(self) -> AsyncIterator[Sequence[Event]]:
         """Yield events in order, in batches; it ends when no more can come."""
@@ -55,6 +58,10 @@ class LiveSource:
         self.elsewhere: str | None = None
         self._folder = folder
         self._tail = EventTail(folder.events)
+
+    @property
+    def left_out(self) -> str | None:
+        return self._tail.left_out
 
     async def batches(self) -> AsyncIterator[Sequence[Event]]:
         """Yield what is there, then what comes, until the run ends or its console is gone."""
@@ -85,11 +92,16 @@ class ReplaySource:
     """
 
     def __init__(self, events: Iterable[Event], speed: float | None) -> None:
+        self._events = events
         self._playback = Playback(events, speed)
         self._set_speed = speed
         self.speed = speed
         self.playing = True
         self.played = 0
+
+    @property
+    def left_out(self) -> str | None:
+        return self._events.left_out if isinstance(self._events, RecordedEvents) else None
 
     async def batches(self) -> AsyncIterator[Sequence[Event]]:
         """Yield the events that are due, until all are played."""
@@ -167,6 +179,9 @@ class Feed:
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             why = f"{type(error).__name__}: {error}"
             self.failure = f"{self.folder.events}: event {self.events + 1} is none of a run ({why})"
+        self.state.left_out = self.source.left_out
+        if self.state.run is None:
+            self.failure = self.failure or self.state.left_out
         self.ended = True
         self.version += 1
 
@@ -179,6 +194,7 @@ class Feed:
                 await asyncio.sleep(BREATH)
                 until = time.monotonic() + SLICE
         self.stragglers.update()
+        self.state.left_out = self.source.left_out
         self.version += 1
 
     def _apply(self, event: Event) -> None:

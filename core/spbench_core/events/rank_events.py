@@ -152,7 +152,7 @@ def decode(line: bytes) -> Event:
     """
     try:
         text = line.decode()
-        event, end = (_SHORT if len(line) < _LONG_LINE else _LONG).raw_decode(text)
+        event, end = (SHORT_JSON if len(line) < _LONG_LINE else LONG_JSON).raw_decode(text)
     except (ValueError, RecursionError) as error:
         raise EventError(f"not JSON: {error}") from None
     if end != len(text) and text[end:].strip():
@@ -228,5 +228,5 @@ def _refuse_constant(word: str) -> float:
 
 _LONG_LINE = 300
 """Bytes of a line that may hold a whole number beyond the floats; in shorter ones none fits."""
-_SHORT = json.JSONDecoder(parse_float=_finite, parse_constant=_refuse_constant)
-_LONG = json.JSONDecoder(parse_float=_finite, parse_int=_whole, parse_constant=_refuse_constant)
+SHORT_JSON = json.JSONDecoder(parse_float=_finite, parse_constant=_refuse_constant)
+LONG_JSON = json.JSONDecoder(parse_float=_finite, parse_int=_whole, parse_constant=_refuse_constant)

@@ -7,11 +7,11 @@ neither ``seq`` nor a rank that says them.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from spbench_core.events import fields
-from spbench_core.events.fields import EventError, Fields, check
+from spbench_core.events.fields import EventError, Fields, check, check_items
 
 _TEXT_OR_NONE = fields.TEXT | fields.NOTHING
 _INTEGER_OR_NONE = fields.INTEGER | fields.NOTHING
@@ -84,6 +84,24 @@ CASE: Fields = {
 }
 """A case in ``run_start``: all that readers of the run need to know of it without the catalog."""
 
+METRIC: Fields = {
+    "name": fields.TEXT,
+    "unit": fields.TEXT,
+    "better": fields.TEXT,
+    "fold": fields.TEXT,
+    "part_of": _TEXT_OR_NONE | fields.LEFT_OUT,
+}
+"""A metric of a case in ``run_start``."""
+EXPECTATION: Fields = {"metric": fields.TEXT, "op": fields.TEXT, "limit": fields.NUMBER}
+OUTCOME: Fields = {
+    **EXPECTATION,
+    "value": fields.NUMBER | fields.NOTHING,
+    "status": fields.TEXT,
+}
+"""An expectation of a case, and how it came out, in ``case_judged``."""
+FOLDS, BETTER, OPS = {"max", "min", "sum", "mean"}, {"lower", "higher", "none"}, {"max", "min"}
+VERDICTS = {"passed", "failed", "error", "timeout", "cancelled", "skipped"}
+
 
 def run_event(kind: str, **said: Any) -> dict[str, Any]:
     """Return an event of the console's own, said now.
@@ -102,3 +120,61 @@ def run_event(kind: str, **said: Any) -> dict[str, Any]:
     for case in event["cases"] if kind == "run_start" else ():
         check("a case of run_start", case, CASE)
     return event
+
+
+def check_run_event(event: Mapping[str, Any]) -> None:
+    """Check an event that was recorded, to its last part: the log may be anyone's.
+
+    Raises:
+        EventError: It is no event of the console's, or something in it is of a wrong type.
+    """
+    kind = event["event"]
+    if kind not in FIELDS:
+        raise EventError(f"unknown event {kind[:40]!r}")
+    check(kind, event, FIELDS[kind])
+    for name in _TEXTS & event.keys():
+        check_items(kind, name, event[name], fields.TEXT)
+    if kind == "run_start":
+        check_items(kind, "cases", event["cases"], fields.OBJECT)
+        for case in event["cases"]:
+            _check_case(case)
+    elif kind == "job_start":
+        check_items(kind, "cases", event["cases"], fields.TEXT)
+        check_items(kind, "env", event["env"].values(), fields.TEXT)
+    elif kind == "case_judged":
+        _check_word(kind, event["status"], VERDICTS)
+        _check_each(kind, event["expectations"], OUTCOME)
+        for outcome in event["expectations"]:
+            _check_word(kind, outcome["op"], OPS)
+            _check_word(kind, outcome["status"], {"passed", "failed"})
+    elif kind == "run_end":
+        _check_word(kind, event["verdict"], VERDICTS)
+
+
+_TEXTS = {"argv", "errors", "findings"}
+
+
+def _check_case(case: Mapping[str, Any]) -> None:
+    what = "a case of run_start"
+    check(what, case, CASE)
+    check_items(what, "checks", case["checks"], fields.TEXT)
+    check_items(what, "places", case["places"], fields.OBJECT)
+    _check_each(what, case["metrics"], METRIC)
+    _check_each(what, case["expect"], EXPECTATION)
+    for metric in case["metrics"]:
+        _check_word(what, metric["fold"], FOLDS)
+        _check_word(what, metric["better"], BETTER)
+    if case["np"] < 1 or case["repeat"] < 1:
+        raise EventError(f"{what}: np and repeat are at least 1")
+
+
+def _check_each(kind: str, items: Iterable[Any], known: Fields) -> None:
+    for item in items:
+        if type(item) is not dict or not item.keys() <= known.keys():
+            raise EventError(f"{kind}: {str(item)[:80]} is none of its parts")
+        check(kind, item, known)
+
+
+def _check_word(kind: str, word: str, known: Collection[str]) -> None:
+    if word not in known:
+        raise EventError(f"{kind}: {word[:40]!r} is none of {', '.join(sorted(known))}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -51,13 +51,3 @@ def unwritable(path: Path, error: OSError) -> FailedRunError:
 def encode(event: Mapping[str, Any]) -> bytes:
     """Return a console event as one line."""
     return json.dumps(event, separators=(",", ":"), allow_nan=False).encode() + b"\n"
-
-
-def read_events(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the events of a log; a torn last line is left out, a log that is not there is empty."""
-    if not path.exists():
-        return
-    with path.open("rb") as file:
-        for line in file:
-            if line.endswith(b"\n"):
-                yield json.loads(line)

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spbench.errors import UsageError, did_you_mean
-from spbench.record.runs.event_log import read_events, unwritable
+from spbench.record.runs.event_log import unwritable
+from spbench.record.runs.files import read_file
 
 if TYPE_CHECKING:
     from spbench.record.state import RunState
@@ -104,8 +105,8 @@ class RunFolder:
     def read_json(self, name: str) -> dict[str, Any]:
         """Return the content of a JSON file of this folder; empty where it is missing or torn."""
         try:
-            content = json.loads((self.path / name).read_text())
-        except (OSError, ValueError):
+            content = json.loads(read_file(self.path / name))
+        except (OSError, ValueError, RecursionError):
             return {}
         return content if isinstance(content, dict) else {}
 
@@ -143,23 +144,21 @@ class RunFolder:
         return False
 
     def replay(self) -> RunState:
-        """Return the state to which the recorded events lead.
+        """Return the state to which the recorded events lead; lines that are none are left out.
 
         Raises:
-            UsageError: The log cannot be read, or has a line that is no event of a run.
+            UsageError: The log cannot be read, or does not begin as a run does.
         """
-        from spbench.record.state import RunState  # what only lists runs need not wait for it
+        # What only lists runs need not wait for these.
+        from spbench.record.runs.follow import RecordedEvents
+        from spbench.record.state import RunState
 
-        state = RunState()
-        line = 1
-        try:
-            for event in read_events(self.events):
-                state.apply(event)
-                line += 1
-        except OSError as error:
-            raise UsageError(f"cannot read {self.events}: {error.strerror or error}") from None
-        except (ValueError, KeyError, TypeError, AttributeError):
-            raise UsageError(f"{self.events}:{line}: error: this is no event of a run") from None
+        state, events = RunState(), RecordedEvents(self.events)
+        for event in events:
+            state.apply(event)
+        state.left_out = events.left_out
+        if state.run is None and state.left_out:
+            raise UsageError(f"the beginning of this run is lost: {state.left_out}")
         return state
 
 

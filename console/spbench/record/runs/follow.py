@@ -2,34 +2,59 @@
 
 from __future__ import annotations
 
-import json
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from spbench.errors import UsageError
-from spbench.record.state import Event
+from spbench.record.runs.files import open_file
+from spbench.record.runs.log_check import LogCheck
+from spbench_core.events.rank_events import LONG_JSON, SHORT_JSON
+
+Event = dict[str, Any]
 
 READ_SIZE = 256 << 10
 """Bytes of a log that one look takes in, unless it is told otherwise."""
+MOST_LINE = 256 << 20
+"""Bytes of the longest line of a log: a run of many cases on ten thousand ranks begins with it."""
+_BEYOND_FLOATS = re.compile(rb"\d{309}")
 
 
 class EventTail:
-    """A reader of a log from its beginning on, and of what is appended afterwards."""
+    """A reader of a log from its beginning on, and of what is appended afterwards.
+
+    A line that is no event of a run, as a full disk or a kill may leave one, is left out: it is
+    counted, and `left_out` says so.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._offset = 0
         self._lines = 0
-        self._rest = b""
+        self._rest = bytearray()
         self._at_end = False
-        self._wrong: UsageError | None = None
+        self._check = LogCheck()
+        self._wrong = 0
+        self._first_wrong = 0
 
     @property
     def at_end(self) -> bool:
         """Whether the last look took in all that was there, but for a line that was not whole."""
         return self._at_end
+
+    @property
+    def left_out(self) -> str | None:
+        """The sentence on the lines that were left out, with the place of the first."""
+        if not self._wrong:
+            return None
+        more = self._wrong - 1
+        where = f"{self._path}:{self._first_wrong}: this is no event of a run"
+        if not more:
+            return f"{where}; what it told was left out"
+        others = "is 1 further line" if more == 1 else f"are {more} further lines"
+        return f"{where}, nor {others}; what they told was left out"
 
     def read(self, limit: int = READ_SIZE) -> list[Event]:
         """Return the events of the next ``limit`` bytes; a torn last line waits for its rest.
@@ -38,80 +63,87 @@ class EventTail:
         read of it so far.
 
         Raises:
-            UsageError: The log cannot be read, or a line of it is no event; the events before it
-                were returned.
+            UsageError: The log cannot be read.
         """
-        self._refuse_wrong()
         chunk = self._read_bytes(limit)
         self._at_end = len(chunk) < limit
         whole, newline, rest = chunk.rpartition(b"\n")
         if not newline:
-            self._rest += chunk
+            self._keep(chunk)
             return []
-        whole, self._rest = self._rest + whole, rest
-        events = _events(whole)
-        if events is None:
-            events = self._before_wrong(whole)
-        self._lines += len(events)
-        if not events:
-            self._refuse_wrong()
-        return events
+        lines = bytes(self._rest) + whole
+        self._rest = bytearray()
+        self._keep(rest)
+        return self._events(lines)
 
-    def _refuse_wrong(self) -> None:
-        if self._wrong is not None:
-            raise self._wrong
+    def _keep(self, part: bytes) -> None:
+        """Keep a part of a line, and no more of it than a line may have."""
+        if len(self._rest) <= MOST_LINE:
+            self._rest += part
 
     def _read_bytes(self, limit: int) -> bytes:
         try:
-            with self._path.open("rb") as file:
-                chunk = os.pread(file.fileno(), limit, self._offset)
+            file = open_file(self._path)
+            try:
+                chunk = os.pread(file, limit, self._offset)
+            finally:
+                os.close(file)
         except FileNotFoundError:
             return b""
         except OSError as error:
-            why = error.strerror or error
-            raise UsageError(f"cannot read {self._path}: {why}") from None
+            raise UsageError(f"cannot read {self._path}: {error.strerror or error}") from None
         self._offset += len(chunk)
         return chunk
 
-    def _before_wrong(self, lines: bytes) -> list[Event]:
-        """Return the events before the first line that is none; the next look refuses it."""
-        events: list[Event] = []
-        for line in lines.split(b"\n"):
-            event = _events(line)
-            if event is None:
-                break
-            events += event
-        where = f"{self._path}:{self._lines + len(events) + 1}"
-        self._wrong = UsageError(f"{where}: error: this is no event of a run")
-        self._at_end = False
-        return events
+    def _events(self, lines: bytes) -> list[Event]:
+        """Return the events of whole lines.
+
+        They are read as one array: twice as fast as line by line, for they have the same keys.
+        """
+        count = lines.count(b"\n") + 1
+        events = _parsed(b"[%b]" % lines.replace(b"\n", b","))
+        if type(events) is not list or len(events) != count:
+            events = [_parsed(line) for line in lines.split(b"\n")]
+        first, self._lines = self._lines + 1, self._lines + count
+        return [
+            event for number, event in enumerate(events, first) if self._is_event(event, number)
+        ]
+
+    def _is_event(self, event: Any, line: int) -> bool:
+        if self._check.passes(event):
+            return True
+        self._wrong += 1
+        self._first_wrong = self._first_wrong or line
+        return False
 
 
-def recorded_events(path: Path) -> Iterator[Event]:
-    """Yield the events that a log has now, a torn last line left out.
+class RecordedEvents(Iterator[Event]):
+    """The events that a log has now, one by one, a torn last line left out.
 
-    Raises:
-        UsageError: The log cannot be read, or a line of it is no event.
+    ``next`` raises a UsageError where the log cannot be read.
     """
-    tail = EventTail(path)
-    while not tail.at_end:
-        yield from tail.read()
+
+    def __init__(self, path: Path) -> None:
+        self._tail = EventTail(path)
+        self._events = self._read()
+
+    @property
+    def left_out(self) -> str | None:
+        """The sentence on the lines that were left out so far."""
+        return self._tail.left_out
+
+    def __next__(self) -> Event:
+        return next(self._events)
+
+    def _read(self) -> Iterator[Event]:
+        while not self._tail.at_end:
+            yield from self._tail.read()
 
 
-def _events(lines: bytes) -> list[Event] | None:
-    """Return the events of whole lines; None where one of them is none.
-
-    They are read as one array: twice as fast as line by line, for they have the same keys.
-    """
+def _parsed(text: bytes) -> Any:
+    """Return JSON as Python has it; None where it is none, or has a number that no float is."""
+    decoder = LONG_JSON if _BEYOND_FLOATS.search(text) else SHORT_JSON
     try:
-        events = json.loads(b"[%b]" % lines.replace(b"\n", b","))
+        return decoder.decode(text.decode())
     except (ValueError, RecursionError):
         return None
-    whole = len(events) == lines.count(b"\n") + 1 and all(map(_is_event, events))
-    return events if whole else None
-
-
-def _is_event(event: Any) -> bool:
-    if type(event) is not dict or type(event.get("event")) is not str:
-        return False
-    return type(event.get("time")) in (int, float)

@@ -155,7 +155,7 @@ def _words(run: RecordedRun) -> Content:
     summary = run.summary
     took = f" in {duration(summary.duration_s)}" if summary.duration_s is not None else ""
     where = f" on {summary.host}" if summary.host else ""
-    errors = [f"error: {error}" for error in run.errors]
+    errors = [f"error: {error}" for error in (*run.errors, run.left_out) if error]
     rest = "\n".join((f", {counted(run)}{took}{where}", *run.findings, *errors))
     return Content.assemble(f"{summary.id}\n", status_span(summary.verdict), rest)
 

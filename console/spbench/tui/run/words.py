@@ -92,6 +92,8 @@ class Words:
             yield Word("unfinished", "", _why_unfinished(feed.elsewhere))
         for error in feed.state.errors:
             yield Word("error", "", error)
+        if feed.state.left_out:
+            yield Word("error", "", feed.state.left_out)
 
     def _stragglers(self) -> Iterator[Word]:
         if self._feed.ended:

@@ -505,8 +505,34 @@ def test_a_damaged_log_is_told_with_its_place(spbench, home, line):
     lines = folder.events.read_bytes().splitlines(keepends=True)
     folder.events.write_bytes(b"".join([*lines[:3], line, *lines[3:]]))
     done = spbench("results", "show")
+    assert (done.status, done.err) == (0, "")
+    assert f"{folder.events}:4: this is no event of a run; what it told was left out" in done.out
+    assert "passed: 1 passed in" in done.out
+
+
+@pytest.mark.parametrize(
+    "words", [("results", "export"), ("compare", "last", "last"), ("results", "series", "a")]
+)
+def test_what_is_made_of_a_damaged_log_says_so_on_stderr(spbench, home, words):
+    folder = recorded(home, whole_run())
+    with folder.events.open("a") as file:
+        file.write("garbage\n")
+    done = spbench(*words)
+    assert done.status == 0
+    notes = set(done.err.splitlines())
+    assert len(notes) == 1
+    assert "this is no event of a run; what it told was left out" in notes.pop()
+
+
+def test_a_log_without_its_beginning_is_refused(spbench, home):
+    folder = recorded(home, whole_run())
+    lines = folder.events.read_bytes().splitlines(keepends=True)
+    folder.events.write_bytes(b"".join(lines[1:]))
+    done = spbench("results", "show")
     assert (done.status, done.out) == (2, "")
-    assert done.refusal == (f"spbench: error: {folder.events}:4: error: this is no event of a run")
+    assert done.refusal.startswith(
+        f"spbench: error: the beginning of this run is lost: {folder.events}:1: "
+    )
 
 
 def test_a_log_that_cannot_be_read_is_told_in_one_sentence(spbench, home):

@@ -8,13 +8,13 @@ from rich.console import Console
 from spbench.cli.lines import Lines, case_line
 from spbench.cli.live import LiveView
 from spbench.cli.replay import replay_lines
-from spbench.errors import UsageError
-from spbench.record.runs.event_log import read_events
 from spbench.record.runs.folder import RunFolder
+from spbench.record.runs.follow import RecordedEvents
 from spbench.record.state import RunState
 from unit.events import (
     described,
     in_phases,
+    job_start,
     judged,
     rank_event,
     recorded,
@@ -225,7 +225,7 @@ def test_a_replay_prints_what_the_run_printed(tmp_path, verbosity):
     folder = recorded(tmp_path, whole_run())
     state, printed = RunState(), []
     lines = Lines(state, printed.append, verbosity)
-    for event in read_events(folder.events):
+    for event in RecordedEvents(folder.events):
         state.apply(event)
         lines(event)
     lines.finish(f"report: {folder.report}")
@@ -239,7 +239,7 @@ def test_what_a_rank_says_cannot_move_the_cursor(tmp_path):
         rank_event("case_start", 0),
         judged("a", "error", "rank 0: \x1b]0;x\x07"),
     ]
-    printed = replayed(recorded(tmp_path, [run_start(), *said, run_end("error", 4)]))
+    printed = replayed(recorded(tmp_path, [run_start(), job_start(), *said, run_end("error", 4)]))
     assert "        rank 0: ?[2Jone\n        two" in printed
     assert "        rank 0: ?]0;x?" in printed
     assert "1 case" in printed[1]
@@ -278,5 +278,6 @@ def test_a_replay_tells_which_line_is_wrong(tmp_path, wrong):
     folder = recorded(tmp_path, whole_run()[:3])
     with folder.events.open("a") as file:
         file.write(wrong + "\n")
-    with pytest.raises(UsageError, match=r"events\.jsonl:4: error: this is no event of a run"):
-        replayed(folder)
+    *_, left_out, end = replayed(folder)
+    assert left_out == f"{folder.events}:4: this is no event of a run; what it told was left out"
+    assert end.startswith("unfinished")

@@ -2,7 +2,8 @@ import pytest
 
 from spbench.engine.recorder import Recorder
 from spbench.errors import FailedRunError
-from spbench.record.runs.event_log import EventLog, read_events
+from spbench.record.runs.event_log import EventLog
+from spbench.record.runs.follow import RecordedEvents
 from spbench.record.state import RunState
 from unit.events import run_end, run_start
 
@@ -29,7 +30,7 @@ def test_a_view_whose_terminal_has_gone_is_dropped_and_the_run_goes_on(tmp_path,
     log.close()
     assert seen == ["run_start"]
     assert recorder.state.run.verdict == "passed"
-    assert [event["event"] for event in read_events(tmp_path / "events.jsonl")] == [
+    assert [event["event"] for event in RecordedEvents(tmp_path / "events.jsonl")] == [
         "run_start",
         "run_end",
     ]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from spbench.errors import ExitCode, FailedRunError, UsageError
-from spbench.record.runs.event_log import EventLog, encode, read_events
+from spbench.record.runs.event_log import EventLog, encode
 from spbench.record.runs.folder import (
     QUIET,
     RunFolder,
@@ -20,6 +20,7 @@ from spbench.record.runs.folder import (
     list_runs,
     write_whole,
 )
+from spbench.record.runs.follow import RecordedEvents
 from unit.events import console_event, recorded, run_end, run_start, whole_run
 
 SHORT_RUN = [run_start(), run_end()]
@@ -237,15 +238,15 @@ def test_events_come_back_as_they_were_written(tmp_path):
     for event in events:
         log.append(encode(event))
     log.close()
-    assert list(read_events(tmp_path / "events.jsonl")) == events
+    assert list(RecordedEvents(tmp_path / "events.jsonl")) == events
 
 
 def test_a_log_is_appended_to(tmp_path):
     for number in range(2):
         log = EventLog(tmp_path / "events.jsonl")
-        log.append(encode({"event": "notice", "number": number}))
+        log.append(encode(console_event("notice", number=number)))
         log.close()
-    assert [event["number"] for event in read_events(tmp_path / "events.jsonl")] == [0, 1]
+    assert [event["number"] for event in RecordedEvents(tmp_path / "events.jsonl")] == [0, 1]
 
 
 def test_a_recorded_run_replays(home):

@@ -1,14 +1,26 @@
 import json
+import os
 
 import pytest
 
 from spbench.errors import UsageError
+from spbench.record.runs import follow
 from spbench.record.runs.event_log import EventLog, encode
-from spbench.record.runs.follow import EventTail, recorded_events
+from spbench.record.runs.follow import EventTail, RecordedEvents
+from unit.events import (
+    console_event,
+    described,
+    job_start,
+    judged,
+    rank_event,
+    run_end,
+    run_start,
+    whole_run,
+)
 
 
 def event(number, **fields):
-    return {"event": "log", "time": 1000.0 + number, "number": number, **fields}
+    return {"event": "note", "time": 1000.0 + number, "number": number, **fields}
 
 
 def lines(*numbers):
@@ -106,35 +118,91 @@ NO_EVENTS = [
 
 
 @pytest.mark.parametrize("wrong", NO_EVENTS, ids=lambda line: line[:12].decode(errors="replace"))
-def test_a_line_that_is_no_event_is_named_with_its_place(path, wrong):
+def test_a_line_that_is_no_event_is_left_out_and_told_with_its_place(path, wrong):
     path.write_bytes(lines(0, 1) + wrong + b"\n" + lines(2))
     tail = EventTail(path)
-    assert read(tail) == [0, 1]
-    assert not tail.at_end
-    for _ in range(2):
-        with pytest.raises(UsageError) as told:
-            tail.read()
-        assert str(told.value) == f"{path}:3: error: this is no event of a run"
+    assert tail.left_out is None
+    assert read(tail) == [0, 1, 2]
+    assert tail.left_out == (f"{path}:3: this is no event of a run; what it told was left out")
 
 
-def test_the_place_counts_all_lines_before(path):
-    path.write_bytes(lines(*range(50)) + b"nonsense\n")
-    found = []
-    with pytest.raises(UsageError, match=r"jsonl:51: error"):
-        found.extend(event["number"] for event in recorded_events(path))
-    assert found == list(range(50))
-    tail = EventTail(path)
-    for _ in range(50):
-        tail.read(len(lines(10)))
-    with pytest.raises(UsageError, match=r"jsonl:51: error"):
-        tail.read()
+def test_the_place_counts_all_lines_before_and_the_others_are_counted(path):
+    path.write_bytes(lines(*range(50)) + b"nonsense\n" + lines(50) + b"nonsense\n" * 11)
+    for limit in (len(lines(10)), 1000, 1 << 20):
+        tail, found = EventTail(path), []
+        while not tail.at_end:
+            found += read(tail, limit)
+        assert found == list(range(51))
+        assert tail.left_out == (
+            f"{path}:51: this is no event of a run, nor are 11 further lines; "
+            "what they told was left out"
+        )
 
 
-def test_two_lines_that_are_an_event_together_are_wrong(path):
+def test_two_lines_that_are_an_event_together_are_two_that_are_none(path):
     half = json.dumps(event(0)).encode()
     cut = half.index(b",")
     path.write_bytes(half[:cut] + b"\n" + half[cut + 1 :] + b"\n")
-    with pytest.raises(UsageError, match=r"jsonl:1: error"):
+    tail = EventTail(path)
+    assert read(tail) == []
+    assert "jsonl:1: this is no event of a run, nor is 1 further line;" in tail.left_out
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        rank_event("samples", case="unknown"),
+        rank_event("samples", repeat=1),
+        rank_event("samples", repeat=-1),
+        rank_event("samples", values=["1"]),
+        rank_event("samples", values=[float("nan")]),
+        rank_event("samples", values=[10**400]),
+        rank_event("samples", -1),
+        rank_event("samples") | {"job": 7},
+        rank_event("samples") | {"job": []},
+        rank_event("ready", cpus=["0"]),
+        run_start(),
+        run_start(described(np=0)),
+        job_start("unknown"),
+        {**job_start(), "job": "1"},
+        judged("unknown"),
+        judged("a", "splendid"),
+        judged(expectations=[{"metric": "time_ms"}]),
+        run_end("splendid"),
+        run_end(errors=[1]),
+        console_event("job_end", job=7, reason=None, status=0, strangers=0),
+    ],
+    ids=lambda event: event["event"],
+)
+def test_an_event_that_does_not_fit_its_run_is_left_out(path, wrong):
+    whole = [{"job": 1, **event} if "seq" in event else event for event in whole_run()]
+    events = [*whole[:6], {"job": 1, **wrong}, *whole[6:]]
+    path.write_bytes(b"".join(json.dumps(event).encode() + b"\n" for event in events))
+    recorded = RecordedEvents(path)
+    assert list(recorded) == whole
+    assert recorded.left_out.startswith(f"{path}:7: ")
+
+
+def test_before_its_first_event_a_log_tells_nothing(path):
+    path.write_bytes(encode(judged()) + encode(run_start()) + encode(judged()))
+    recorded = RecordedEvents(path)
+    assert [event["event"] for event in recorded] == ["run_start", "case_judged"]
+    assert recorded.left_out.startswith(f"{path}:1: ")
+
+
+def test_a_line_that_never_ends_is_not_kept(path, monkeypatch):
+    monkeypatch.setattr(follow, "MOST_LINE", 1000)
+    path.write_bytes(lines(0) + b"x" * 5000 + b"\n" + lines(1))
+    tail, found = EventTail(path), []
+    while not tail.at_end:
+        found += read(tail, 300)
+        assert len(tail._rest) <= 1300
+    assert found == [0, 1]
+
+
+def test_a_log_that_is_a_pipe_is_refused_at_once(path):
+    os.mkfifo(path)
+    with pytest.raises(UsageError, match=r": it is a pipe or a device, and no file$"):
         EventTail(path).read()
 
 
@@ -144,6 +212,6 @@ def test_a_log_that_cannot_be_read_is_refused(tmp_path):
 
 
 def test_a_recorded_log_is_read_to_its_end(path):
-    assert list(recorded_events(path)) == []
+    assert list(RecordedEvents(path)) == []
     path.write_bytes(lines(*range(10_000)) + lines(10_000)[:-3])
-    assert [event["number"] for event in recorded_events(path)] == list(range(10_000))
+    assert [event["number"] for event in RecordedEvents(path)] == list(range(10_000))

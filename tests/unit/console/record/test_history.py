@@ -265,7 +265,7 @@ def test_a_torn_report_and_a_damaged_log_are_told(home):
     folder = reported(home, whole_run())
     folder.report.write_text("{")
     folder.events.write_text("garbage\n")
-    with pytest.raises(UsageError, match="this is no event of a run"):
+    with pytest.raises(UsageError, match="the beginning of this run is lost"):
         load_run(folder)
 
 
