@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from spbench_workers.binding.local_rank import Whereabouts, located, told_local_rank
 from spbench_workers.binding.nearness import nodes_of_cores
 
 if TYPE_CHECKING:
@@ -25,7 +26,13 @@ class DisagreementError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """The communicator of all ranks, and this rank's place: rank, host, local rank and cores."""
+    """The communicator of all ranks, and this rank's place: rank, host, local rank and cores.
+
+    Attributes:
+        machine: The lowest rank on this rank's machine.
+        doubt: The sentence on launcher and machines that do not agree on local ranks; see
+            `Located`.
+    """
 
     comm: MPI.Intracomm
     rank: int
@@ -34,6 +41,8 @@ class World:
     host: str
     cpus: tuple[int, ...]
     threads: int
+    machine: int = 0
+    doubt: str = ""
 
 
 def open_world() -> World:
@@ -51,21 +60,23 @@ def open_world() -> World:
 
     comm = MPI.COMM_WORLD
     cpus = tuple(sorted(os.sched_getaffinity(0)))
-    # By host names: with MVAPICH2's ch3:sock MPI's communicator of shared memory has one rank.
-    here = _machine()
-    every: list[tuple[str, tuple[int, ...]]] = comm.allgather((here, cpus))
-    local_rank = sum(other == here for other, _ in every[: comm.rank])
-    threads = _threads(cpus, [theirs for other, theirs in every if other == here])
+    host = socket.gethostname()
+    mine = Whereabouts(host, _boot_id(), told_local_rank(os.environ), cpus)
+    every: list[Whereabouts] = comm.allgather(mine)
+    found = located(every)
+    machine = found.machines[comm.rank]
+    here = [one.cpus for one, of in zip(every, found.machines, strict=True) if of == machine]
+    threads = _threads(cpus, here)
     os.environ.setdefault("OMP_NUM_THREADS", str(threads))
-    return World(comm, comm.rank, comm.size, local_rank, socket.gethostname(), cpus, threads)
+    local_rank = found.local_ranks[comm.rank]
+    return World(comm, comm.rank, comm.size, local_rank, host, cpus, threads, machine, found.doubt)
 
 
-def _machine() -> str:
-    """Return an identifier of this machine, since several may have the same host name."""
+def _boot_id() -> str:
     try:
-        return f"{socket.gethostname()} {_BOOT.read_text().strip()}"
+        return _BOOT.read_text().strip()
     except OSError:
-        return socket.gethostname()
+        return ""
 
 
 def _threads(cpus: tuple[int, ...], local: list[tuple[int, ...]]) -> int:
@@ -91,13 +102,12 @@ def agree(comm: MPI.Intracomm, configuration: dict[str, Any]) -> None:
             )
 
 
-def crowded(comm: MPI.Intracomm) -> bool:
-    """Whether some host has more ranks than cores for them; the same on all ranks."""
-    here = (socket.gethostname(), tuple(os.sched_getaffinity(0)))
-    hosts: dict[str, list[tuple[int, ...]]] = {}
-    for host, cpus in comm.allgather(here):
-        hosts.setdefault(host, []).append(cpus)
-    return any(len(ranks) > len(set().union(*ranks)) for ranks in hosts.values())
+def crowded(world: World) -> bool:
+    """Whether some machine has more ranks than cores for them; the same on all ranks."""
+    machines: dict[int, list[tuple[int, ...]]] = {}
+    for machine, cpus in world.comm.allgather((world.machine, tuple(os.sched_getaffinity(0)))):
+        machines.setdefault(machine, []).append(cpus)
+    return any(len(ranks) > len(set().union(*ranks)) for ranks in machines.values())
 
 
 def on_one_host(comm: MPI.Intracomm) -> bool:

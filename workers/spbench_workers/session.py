@@ -34,6 +34,8 @@ def serve() -> None:
         world = open_world()
         channel.rank = world.rank
         say_ready(channel, world)
+        if world.doubt and world.rank == 0:
+            channel.send("log", level="warning", message=world.doubt)
         cases = world.comm.bcast(channel.receive_cases() if world.rank == 0 else None)
         runners = load_runners(case["benchmark"] for case in cases)
     except BaseException as error:

@@ -133,6 +133,8 @@ def main(words: list[str]) -> None:
     """Run the benchmark that the words name; exit 1 where a check failed, 2 on wrong words."""
     load_kernels_first(words, os.environ)
     world = open_world()
+    if world.doubt and world.rank == 0:
+        sys.stderr.write(f"spbench_workers: warning: {world.doubt}\n")
     try:
         # First, since from here on all ranks must do the same.
         agree(world.comm, {"words": words})

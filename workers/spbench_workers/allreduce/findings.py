@@ -74,7 +74,7 @@ def give_findings(
     link = measured_link(world.comm, dtype, params["op"] or "sum", measured.device, nccl=nccl)
     nbytes = measured.count * dtype.itemsize
     predicted = predict(params, world.size, nbytes, link, measured.ends)
-    shared = crowded(world.comm)
+    shared = crowded(world)
     if world.rank != 0:
         return
     context.metric("count", measured.count)

@@ -10,7 +10,6 @@ import torch
 
 from spbench_core.host_facts import driver_version
 from spbench_workers.binding.driver import driver
-from spbench_workers.binding.local_rank import told_local_rank
 from spbench_workers.binding.nearness import place_of
 from spbench_workers.context import Context
 from spbench_workers.device.formats import multiply_fp32
@@ -70,7 +69,7 @@ def device_of(
 
     Raises:
         NoDeviceError: For one of the ranks ``cuda`` was asked for, and torch sees no GPU or not
-            enough; or launcher and host names do not agree on the local rank. All ranks raise it.
+            enough; or launcher and machines do not agree on local ranks. All ranks raise it.
         CannotRunError: The device cannot multiply in the format that is asked for.
     """
     asked = preference or context.params["device"]
@@ -189,7 +188,7 @@ def _index(context: Context, asked: int | None) -> int:
 
     Raises:
         NoDeviceError: The GPU that is asked for is not there.
-        CannotRunError: Launcher and host names do not agree on the local rank.
+        CannotRunError: Launcher and machines do not agree on local ranks.
     """
     count = torch.cuda.device_count()
     if asked is not None:
@@ -199,13 +198,8 @@ def _index(context: Context, asked: int | None) -> int:
                 f"name those that are there"
             )
         return asked
-    told = told_local_rank(os.environ)
-    if told is not None and told[0] != context.world.local_rank:
-        raise CannotRunError(
-            f"rank {context.world.rank} is local rank {told[0]} by {told[1]} and "
-            f"{context.world.local_rank} by the host names of the ranks, {context.world.host} "
-            "here: give each host one name of its own, so that ranks take GPUs of their own"
-        )
+    if context.world.doubt:
+        raise CannotRunError(context.world.doubt)
     return context.world.local_rank % count
 
 

@@ -91,7 +91,7 @@ def _give_overlap(context: Context, convolution: TiledConvolution, exchange_ms: 
     It counts the time that a rank spends in the exchange's calls, within whole convolutions
     with and without overlap by turns. Data that the rank's own core has to copy are not hidden.
     """
-    if crowded(context.world.comm):
+    if crowded(context.world):
         if context.world.rank == 0:
             context.log("overlap is not given: there are more ranks than cores")
         return

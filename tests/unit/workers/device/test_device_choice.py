@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from spbench_workers import comm as comm_module
-from spbench_workers.binding.local_rank import VARIABLES
+from spbench_workers.binding.local_rank import VARIABLES, Whereabouts
 from spbench_workers.comm import World, open_world
 from spbench_workers.context import Context
 from spbench_workers.device import choice
@@ -202,18 +202,19 @@ def test_a_gpu_of_the_other_socket_is_told(monkeypatch):
     assert (log["level"], far in log["message"]) == ("warning", True)
 
 
-@pytest.mark.parametrize("name", ["OMPI_COMM_WORLD_LOCAL_RANK", "MV2_COMM_WORLD_LOCAL_RANK"])
-def test_a_launcher_that_counts_otherwise_is_an_error(monkeypatch, name):
+def test_a_launcher_that_counts_otherwise_is_an_error(monkeypatch):
     Gpus(monkeypatch, 8)
-    monkeypatch.setenv(name, "3")
-    assert device_of(a_case(local_rank=3)[0]) == torch.device("cuda", 3)
-    with pytest.raises(CannotRunError, match=rf"local rank 3 by {name} and 0 by the host names"):
-        device_of(a_case(local_rank=0)[0])
+    context, _ = a_case(local_rank=3)
+    assert device_of(context) == torch.device("cuda", 3)
+    context.world = replace(context.world, doubt="rank 1 is local rank 3 by one and 0 by another")
+    with pytest.raises(CannotRunError, match=r"^rank 1 is local rank 3 by one"):
+        device_of(context)
 
 
-def test_what_does_not_touch_a_gpu_asks_no_launcher(monkeypatch):
-    monkeypatch.setenv("OMPI_COMM_WORLD_LOCAL_RANK", "3")
-    assert device_of(a_case("auto")[0]).type == "cpu"
+def test_what_does_not_touch_a_gpu_may_be_in_doubt():
+    context, _ = a_case("auto")
+    context.world = replace(context.world, doubt="rank 1 is local rank 3 by one and 0 by another")
+    assert device_of(context).type == "cpu"
 
 
 def test_a_gpu_by_its_number_must_be_there(monkeypatch):
@@ -263,8 +264,8 @@ def test_an_environment_that_forces_the_other_format_is_an_error(monkeypatch, fo
 
 def test_ranks_of_a_host_are_counted_by_its_name(monkeypatch, tmp_path):
     # A machine of the same name that was started by itself is another one.
-    names = ("node01 one", "node02 one", "node01 two", "node01 one")
-    every = tuple((name, (0, 1)) for name in names)
+    names = (("node01", "one"), ("node02", "one"), ("node01", "two"), ("node01", "one"))
+    every = tuple(Whereabouts(host, boot, None, (0, 1)) for host, boot in names)
     (tmp_path / "boot_id").write_text("one\n")
     monkeypatch.setattr(comm_module, "_BOOT", tmp_path / "boot_id")
     comm = FakeComm(4, 5, every)
@@ -275,4 +276,4 @@ def test_ranks_of_a_host_are_counted_by_its_name(monkeypatch, tmp_path):
     monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1})
     monkeypatch.setenv("OMP_NUM_THREADS", "")
     world = open_world()
-    assert (world.local_rank, world.threads) == (2, 1)
+    assert (world.local_rank, world.machine, world.threads) == (2, 0, 1)

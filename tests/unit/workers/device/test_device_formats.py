@@ -29,7 +29,7 @@ class Context:
         self.entry = BENCHMARKS[name]
         self.params = self.entry.complete(params)
         self.world = SimpleNamespace(
-            rank=0, size=1, local_rank=0, host="here", cpus=(0,), comm=Comm()
+            rank=0, size=1, local_rank=0, doubt="", host="here", cpus=(0,), comm=Comm()
         )
         self.seed, self.told = 0, []
 
