@@ -138,15 +138,16 @@ class Context:
         """Report a choice that the parameters left open, and its reason."""
         self._channel.send("choice", **self._ids, name=name, value=value, reason=reason)
 
-    def device(self, name: str, reason: str, *, speaks: bool) -> None:
+    def device(self, name: str, reason: str, *, speaks: bool, near: bool | None = None) -> None:
         """Report the device of this rank, and the reason of the choice.
 
         Args:
             name: ``cpu``, or the GPU's number and kind.
             reason: The reason, and facts about the device.
             speaks: Whether it is also reported as a choice of the case, as one rank does.
+            near: Whether it is near the rank's cores; None where that is not known.
         """
-        self._channel.send("device", **self._ids, device=name, reason=reason)
+        self._channel.send("device", **self._ids, device=name, reason=reason, near=near)
         if speaks:
             self.choice("device", name, reason)
 

@@ -15,6 +15,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from spbench_core.catalog import BENCHMARKS
+from spbench_workers.binding.nearness import nodes_of_cores, physical_cores
 from spbench_workers.channel import Channel, ConsoleUnreachableError, open_channel
 from spbench_workers.comm import World, fabric, numa_node, open_world
 from spbench_workers.context import Context
@@ -64,6 +65,9 @@ def say_ready(channel: Channel, world: World) -> None:
         host=world.host,
         cpus=list(world.cpus),
         numa=numa_node(world.cpus),
+        nodes=sorted(nodes_of_cores(world.cpus)),
+        cores=physical_cores(world.cpus),
+        host_cpus=os.cpu_count(),
         threads=world.threads,
         device=host_facts.describe(),
         fabric=fabric(),

@@ -16,6 +16,7 @@ from spbench.errors import NothingSelected
 
 if TYPE_CHECKING:
     from spbench.record.runs.folder import RunFolder
+    from spbench.record.state import RunState
     from spbench.report.links import LinkMatrix, LinkTable
 
 MOST_RANKS = 64
@@ -70,13 +71,19 @@ def show(
     links: Annotated[
         bool, typer.Option("--links", help="What was measured between ranks, as matrices.")
     ] = False,
+    ranks: Annotated[
+        bool, typer.Option("--ranks", help="Where each rank was, beside its times.")
+    ] = False,
 ) -> None:
     """Show a run's cases, as its events tell; also of a run whose console was killed."""
     from spbench.record.runs.folder import find_run, home_of
 
     folder = find_run(home_of(home, os.environ), run)
     matrices = _matrices(folder) if links else []
-    _show_cases(folder)
+    state = folder.replay()
+    _show_cases(folder, state)
+    for line in _rank_lines(state) if ranks else ():
+        print(line)
     for matrix in matrices:
         for table in matrix.tables:
             print(f"\n{matrix.case}: {table.title}")
@@ -84,11 +91,10 @@ def show(
                 print(line)
 
 
-def _show_cases(folder: RunFolder) -> None:
+def _show_cases(folder: RunFolder, state: RunState) -> None:
     from spbench.cli.lines import MOST_WIDTH, Lines, case_line, printable, share_lines
     from spbench.cli.replay import unfinished
 
-    state = folder.replay()
     width = min(MOST_WIDTH, max(map(len, state.cases), default=0))
     for case in state.cases.values():
         print(case_line(case, width))
@@ -103,6 +109,23 @@ def _show_cases(folder: RunFolder) -> None:
         Lines(state, print, 0).finish(f"report: {folder.report}")
     else:
         print(unfinished(folder))
+
+
+def _rank_lines(state: RunState) -> Iterator[str]:
+    """The ranks of each case: where they were, and the median of their times."""
+    from spbench.cli.lines import printable
+    from spbench.cli.tables import aligned
+    from spbench.record.cores import place_cells
+    from spbench.record.number_formatting import number
+
+    for case in state.cases.values():
+        medians = case.rank_medians()
+        rows = [["rank", "host", "local", "CPUs", "NUMA", "device", "adapters", "ms"]]
+        for rank, part in sorted(case.measured.ranks.items()):
+            time = number(medians[rank]) if rank in medians else ""
+            rows.append([str(rank), *place_cells(part), time])
+        yield f"\n{case.id}"
+        yield from map(printable, aligned(rows, (0, 2, 7)))
 
 
 def _matrices(folder: RunFolder) -> list[LinkMatrix]:

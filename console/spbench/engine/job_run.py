@@ -145,6 +145,7 @@ class JobRun:
             np=self._job.np,
             cases=[case.id for case in self._job.cases],
             oversubscribed=launch.spec.oversubscribed,
+            asked=launch.asked,
         )
         self._watch.launched = self._watch.waiting_since = time.monotonic()
         return await processes.start(command, folder)

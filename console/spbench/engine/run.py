@@ -181,7 +181,7 @@ class Run:
 
     def _findings(self) -> list[str]:
         try:
-            return findings(self._state.cases.values())
+            return findings(self._state)
         except Exception as error:  # what its ranks have said is reported all the same
             return [f"No finding: {defect_of(error)}."]
 

@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from spbench.errors import FailedRunError, MissingError, UsageError
 from spbench.launch.detect import Found, find_launcher, mpi_library
@@ -26,6 +27,9 @@ from spbench.launch.program import interpreter, worker_program
 from spbench.suites.case import Case
 from spbench.suites.settings import LaunchSettings
 from spbench_core.events.rank_events import ENV_DEVICE, ENV_KERNEL_LOADING
+
+_PINNING = ("MV2_ENABLE_AFFINITY", "MVP_ENABLE_AFFINITY", "I_MPI_PIN")
+_OFF = ("0", "off", "no", "disable")
 
 HostsOf = Callable[[LaunchSettings], Hosts | None]
 """The hosts of a job with these settings; None: this machine."""
@@ -67,6 +71,16 @@ class Launch:
     def version(self) -> str:
         """The launcher's program and version, one line."""
         return self.found.version
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """What the job asks of its ranks' places, what may undo it, and what shows it."""
+        asked = self.spec.asked | {"shown_by": self.launcher.shows_binding}
+        if self.launcher.name == "srun" and self.spec.settings.bind == "auto":
+            asked["bind"] = None  # the cluster's own policy
+        given = {**self.command.env, **self.spec.rank_env}
+        off = (f"{name}={given[name]}" for name in _PINNING if given.get(name) in _OFF)
+        return asked | {"undone_by": next(off, None)}
 
     @property
     def placement(self) -> tuple[Placed, ...]:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from spbench.suites.settings import LaunchSettings
 
@@ -67,6 +67,19 @@ class JobSpec:
         return "none" if shared else "core"
 
     @property
+    def asked(self) -> dict[str, Any]:
+        """The binding and the hosts of the ranks, for comparison with where they are.
+
+        ``bind`` is ``own`` where auto gives each rank cores of its own, and null where the launcher
+        is left to its policy. ``hosts`` are name, ranks and adapter, in the ranks' order.
+        """
+        bind: str | None = self.settings.bind
+        if bind == "auto":
+            bind = "own" if self.binding == "core" else None
+        hosts = [[placed.host, placed.count, placed.hca] for placed in self.placement]
+        return {"bind": bind, "hosts": hosts}
+
+    @property
     def rank_env(self) -> Mapping[str, str]:
         """The variables that the settings give the ranks; ``env`` wins over ``threads``."""
         threads = self.settings.threads
@@ -101,6 +114,8 @@ class Launcher(Protocol):
     name: str
     libraries: frozenset[str]
     """MPI libraries whose ranks it starts: openmpi, mpich, intelmpi, mvapich2, mvapich."""
+    shows_binding: str
+    """The words of a suite's launch settings that make it print how it binds ranks."""
 
     def candidates(self, env: Mapping[str, str], beside: Path) -> Sequence[Path]:
         """Return where its program may be, best first: beside the interpreter, then PATH."""

@@ -74,7 +74,15 @@ class CheckResult:
 
 @dataclass(slots=True)
 class CaseRank:
-    """A rank in a case: its host, device, CPUs, place and status."""
+    """A rank in a case: its host, device, CPUs, place and status.
+
+    Attributes:
+        nodes: The NUMA nodes of its CPUs.
+        cores: The physical cores that its CPUs are on.
+        host_cpus: All CPUs of its host.
+        fabric: The adapters of its host, or ``tcp``.
+        near: Whether its device is near its CPUs; None where that is not known.
+    """
 
     host: str
     local_rank: int | None
@@ -82,6 +90,11 @@ class CaseRank:
     cpus: tuple[int, ...]
     place: Mapping[str, Any]
     status: str = "waiting"
+    nodes: tuple[int, ...] = ()
+    cores: int | None = None
+    host_cpus: int | None = None
+    fabric: str | None = None
+    near: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,10 @@
-"""Ranks that share CPUs with others."""
+"""Ranks' CPUs in short, and ranks that share CPUs with others."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
+from spbench.record.case_state import CaseRank
 from spbench.record.state import RankState
 
 
@@ -17,6 +18,13 @@ def crowded(ranks: Iterable[RankState]) -> str | None:
             shown = ", ".join(map(str, members[:8]))
             return f"ranks {shown} on {host} share {len(cpus)} cores ({fold_numbers(cpus)})"
     return None
+
+
+def place_cells(part: CaseRank) -> list[str]:
+    """Return host, local rank, CPUs, NUMA nodes, device and adapters of a rank as short texts."""
+    local_rank = "" if part.local_rank is None else str(part.local_rank)
+    cpus, nodes = fold_numbers(part.cpus), fold_numbers(part.nodes)
+    return [part.host, local_rank, cpus, nodes, part.device or "", part.fabric or ""]
 
 
 def fold_numbers(numbers: tuple[int, ...]) -> str:

@@ -1,4 +1,4 @@
-"""The finding of a run in one sentence: the slowest host, rank or link, or all alike."""
+"""The findings of a run: bindings that did not take, and the slowest host, rank or link."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from spbench.record.case_state import CaseState
+from spbench.record.misplaced import misplaced
+from spbench.record.state import RunState
 from spbench.record.statistics import typical
 
 NOTABLE_RANK, NOTABLE_LINK = 1.3, 1.5
@@ -27,7 +29,12 @@ class Slow:
     sentence: str
 
 
-def findings(cases: Iterable[CaseState]) -> list[str]:
+def findings(state: RunState) -> list[str]:
+    """Return what a run says of its cluster: bindings that did not take, then what is slow."""
+    return [*misplaced(state.cases.values(), state.jobs), *_slowest(state.cases.values())]
+
+
+def _slowest(cases: Iterable[CaseState]) -> list[str]:
     """Return one sentence over all cases that measure ranks or links; none where none does."""
     measured = [case for case in cases if case.status in ("passed", "failed")]
     ranks = [slow for case in measured if case.identity.measures == "rank" for slow in _ranks(case)]

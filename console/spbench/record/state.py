@@ -23,6 +23,9 @@ class RankState:
     device: str | None = None
     cpus: tuple[int, ...] = ()
     numa: int | None = None
+    nodes: tuple[int, ...] = ()
+    cores: int | None = None
+    host_cpus: int | None = None
     threads: int | None = None
     fabric: str | None = None
     versions: Mapping[str, Any] = field(default_factory=dict)
@@ -51,6 +54,7 @@ class JobState:
     cases: tuple[str, ...]
     started: float
     oversubscribed: bool
+    asked: Mapping[str, Any] = field(default_factory=dict)
     finished: float | None = None
     reason: str | None = None
 
@@ -118,6 +122,7 @@ class RunState:
             cases=tuple(event["cases"]),
             started=event["time"],
             oversubscribed=event["oversubscribed"],
+            asked=event.get("asked", {}),
             **fields,
         )
         self.ranks = {}
@@ -176,6 +181,9 @@ class RunState:
         rank.device = event["device"]
         rank.cpus = tuple(event["cpus"])
         rank.numa = event.get("numa")
+        rank.nodes = tuple(event.get("nodes", ()))
+        rank.cores = event.get("cores")
+        rank.host_cpus = event.get("host_cpus")
         rank.threads = event.get("threads")
         rank.fabric = event.get("fabric")
         rank.versions = event["versions"]
@@ -196,7 +204,16 @@ class RunState:
             verdict.status = "running"
         place = places[rank.rank] if rank.rank < len(places) else {}
         case.measured.ranks[rank.rank] = CaseRank(
-            rank.host, rank.local_rank, rank.device, rank.cpus, place, "running"
+            rank.host,
+            rank.local_rank,
+            rank.device,
+            rank.cpus,
+            place,
+            "running",
+            rank.nodes,
+            rank.cores,
+            rank.host_cpus,
+            rank.fabric,
         )
 
     def _on_progress(self, event: Event) -> None:
@@ -250,7 +267,8 @@ class RunState:
         """Note where a rank computes in this case; of the rank, what its host has stays known."""
         rank, case = self._rank(event), self.cases[event["case"]]
         if rank.rank in case.measured.ranks:
-            case.measured.ranks[rank.rank].device = event["device"]
+            part = case.measured.ranks[rank.rank]
+            part.device, part.near = event["device"], event.get("near")
 
     def _on_choice(self, event: Event) -> None:
         self._rank(event)

@@ -124,6 +124,9 @@ class RankPart(_Part):
     sharing: int | None = Field(
         default=None, description="the most ranks that may run on any one of these CPUs; 1: alone"
     )
+    numa: list[int] = Field(default=[], description="the NUMA nodes of these CPUs")
+    cores: int | None = Field(default=None, description="the physical cores of these CPUs")
+    fabric: str | None = Field(default=None, description="the adapters of its host, or tcp")
     place: dict[str, Any] = {}
     status: str
     time_ms: TimePart | None

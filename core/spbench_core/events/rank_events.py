@@ -70,6 +70,9 @@ _FIELDS: dict[str, Fields] = {
         "size": INTEGER,
         "local_rank": INTEGER,
         "cpus": LIST,
+        "nodes": LIST | LEFT_OUT,
+        "cores": INTEGER | LEFT_OUT,
+        "host_cpus": INTEGER | NOTHING | LEFT_OUT,
         "device": TEXT,
         "versions": OBJECT,
         "host": TEXT | LEFT_OUT,
@@ -102,7 +105,12 @@ _FIELDS: dict[str, Fields] = {
         "labels": OBJECT | LEFT_OUT,
         "measured_by": TEXT | LEFT_OUT,
     },
-    "device": {**_OF_REPEAT, "device": TEXT, "reason": TEXT},
+    "device": {
+        **_OF_REPEAT,
+        "device": TEXT,
+        "reason": TEXT,
+        "near": FLAG | NOTHING | LEFT_OUT,
+    },
     "choice": {**_OF_REPEAT, "name": TEXT, "value": TEXT, "reason": TEXT},
     "log": {
         **_HEAD,

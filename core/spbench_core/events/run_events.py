@@ -37,6 +37,7 @@ FIELDS: Mapping[str, Fields] = {
         "np": fields.INTEGER,
         "cases": fields.LIST,
         "oversubscribed": fields.FLAG,
+        "asked": fields.OBJECT | fields.LEFT_OUT,
     },
     "rank_lost": {
         "time": fields.NUMBER,

@@ -24,6 +24,18 @@ def nodes_of_cores(cpus: Iterable[int]) -> set[int]:
     return {int(path.name[4:]) for cpu in cpus for path in (CPUS / f"cpu{cpu}").glob("node[0-9]*")}
 
 
+def physical_cores(cpus: Iterable[int]) -> int:
+    """Return how many physical cores some CPUs are on; a CPU of unknown siblings is its own."""
+    return len({_siblings(cpu) for cpu in cpus})
+
+
+def _siblings(cpu: int) -> str:
+    try:
+        return (CPUS / f"cpu{cpu}" / "topology" / "thread_siblings_list").read_text().strip()
+    except OSError:
+        return str(cpu)
+
+
 def cores_by_node() -> dict[int, set[int]]:
     """Return the cores of each NUMA node of this host that has some."""
     cores: dict[int, set[int]] = {}

@@ -77,14 +77,16 @@ def device_of(
     sharing, speaker = _agreed(context, gpu, problem)
     device = torch.device("cpu") if gpu is None else torch.device("cuda", gpu.index)
     multiply_fp32(device, tf32=tf32)
+    near = None
     if gpu is not None:
         value = f"{device} {gpu.name}"
+        near, _ = place_of(gpu.address, context.world.cpus)
         reason = _described(context, gpu, sharing, "asked for" if asked == "cuda" else "auto")
     elif preference is not None:
         value, reason = "cpu", "this rank needs no GPU"
     else:
         value, reason = "cpu", "asked for" if asked == "cpu" else f"auto: {refusal()}"
-    context.device(value, reason, speaks=context.world.rank == speaker)
+    context.device(value, reason, speaks=context.world.rank == speaker, near=near)
     return device
 
 

@@ -64,6 +64,7 @@ class Hydra:
 
     name = "hydra"
     libraries = frozenset({"mpich", "intelmpi", "mvapich", "mvapich2"})
+    shows_binding = "launch.env: {HYDRA_TOPO_DEBUG: 1}, of Intel MPI {I_MPI_DEBUG: 4}"
 
     def candidates(self, env: Mapping[str, str], beside: Path) -> Sequence[Path]:
         """Return every ``mpiexec`` beside the interpreter and in PATH."""

@@ -70,6 +70,7 @@ class MpirunRsh:
 
     name = "mpirun_rsh"
     libraries = frozenset({"mvapich2", "mvapich"})
+    shows_binding = "launch.env: {MV2_SHOW_CPU_BINDING: 1}"
 
     def candidates(self, env: Mapping[str, str], beside: Path) -> Sequence[Path]:
         """Return every ``mpirun_rsh`` in MV2_HOME, beside the interpreter and in PATH."""

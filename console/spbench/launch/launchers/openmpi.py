@@ -55,6 +55,7 @@ class OpenMpi:
 
     name = "openmpi"
     libraries = frozenset({"openmpi"})
+    shows_binding = "launch.args: [--report-bindings]"
 
     def candidates(self, env: Mapping[str, str], beside: Path) -> Sequence[Path]:
         """Return every ``mpirun`` beside the interpreter and in PATH."""

@@ -63,6 +63,7 @@ class Srun:
 
     name = "srun"
     libraries = frozenset({"openmpi", "mpich", "intelmpi", "mvapich", "mvapich2"})
+    shows_binding = "launch.args: [--cpu-bind=verbose]"
 
     def candidates(self, env: Mapping[str, str], beside: Path) -> Sequence[Path]:
         """Return every ``srun`` beside the interpreter and in PATH."""

@@ -133,11 +133,12 @@ def _rank_lines(case: CaseState | None, rank: int, live: RankState | None) -> It
         yield "host", f"{known.host}, local rank {known.local_rank}"
         yield "device", known.device or "not told"
         yield "cores", fold_numbers(known.cpus) or "not told"
+        yield "NUMA nodes", fold_numbers(known.nodes) or "not told"
+        yield "fabric", known.fabric or "not told"
     if part is not None:
         yield from _places(part.place)
     if live is not None:
-        yield "process", f"{live.pid}, NUMA node {live.numa}, {live.threads} threads"
-        yield "fabric", live.fabric or "not told"
+        yield "process", f"{live.pid}, {live.threads} threads"
         versions = (f"{name} {text}" for name, text in live.versions.items() if text)
         yield "versions", ", ".join(versions)
     for name, results in (case.measured.checks if case else {}).items():

@@ -86,6 +86,7 @@ def play(tmp_path):
             library=SimpleNamespace(version_text="played"),
             hostfile_text=None,
             spec=SimpleNamespace(oversubscribed=False),
+            asked={},
         )
 
     return play

@@ -5,7 +5,7 @@ from unit.events import described, judged, measured, rank_event, started, state_
 
 
 def found(events):
-    return findings(state_of(events).cases.values())
+    return findings(state_of(events))
 
 
 ALIKE = [10.0, 10.2, 9.9, 10.1]

@@ -36,7 +36,7 @@ class Context:
     def planted_in_job(self, fault):
         return False
 
-    def device(self, name, reason, *, speaks):
+    def device(self, name, reason, *, speaks, near=None):
         self.told.append(name)
 
     def log(self, message, level):

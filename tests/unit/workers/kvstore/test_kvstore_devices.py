@@ -33,11 +33,11 @@ class Case:
         self.params = ENTRY.complete({"network": "lenet", "device": "cuda", **given})
         comm = SimpleNamespace(allgather=lambda mine: [mine] * size)
         self.world = SimpleNamespace(
-            rank=rank, size=size, local_rank=rank, host="node01", cpus=(0,), comm=comm
+            rank=rank, size=size, doubt="", local_rank=rank, host="node01", cpus=(0,), comm=comm
         )
         self.said = []
 
-    def device(self, value, reason, *, speaks):
+    def device(self, value, reason, *, speaks, near=None):
         self.said.append((value, reason))
 
     def log(self, *_, **__):

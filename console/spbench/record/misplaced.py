@@ -1,0 +1,139 @@
+"""Ranks that are not where their job asked for: CPUs, host, adapter and GPU, each with its mend."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+
+from spbench.record.case_state import CaseRank, CaseState
+from spbench.record.cores import fold_numbers
+from spbench.record.state import JobState
+
+_Ranks = Mapping[int, CaseRank]
+
+
+@dataclass(frozen=True, slots=True)
+class _Amiss:
+    """One rank's place, and what was asked for; ``asked`` and ``mend`` are alike for many ranks."""
+
+    rank: int
+    found: str
+    asked: str
+    mend: str
+
+
+def misplaced(cases: Iterable[CaseState], jobs: Mapping[int, JobState]) -> list[str]:
+    """Return a sentence for each thing that a job asked of its ranks' places and did not get.
+
+    Each names the first such rank with its host, and counts the others.
+    """
+    ranks: dict[int, dict[int, CaseRank]] = {}
+    for case in cases:
+        for rank, part in case.measured.ranks.items():
+            of_job = ranks.setdefault(case.verdict.job or 0, {})
+            if rank not in of_job or part.near is False:
+                of_job[rank] = part
+    told = (_sentences(jobs[job], parts) for job, parts in ranks.items() if job in jobs)
+    return list(dict.fromkeys(sentence for sentences in told for sentence in sentences))
+
+
+def _sentences(job: JobState, ranks: _Ranks) -> Iterator[str]:
+    groups: dict[tuple[str, str], list[_Amiss]] = {}
+    for rule in (_bound, _on_hosts, _with_adapters, _near_gpus):
+        for amiss in rule(job, ranks):
+            groups.setdefault((amiss.asked, amiss.mend), []).append(amiss)
+    for (asked, mend), members in groups.items():
+        first = min(members, key=lambda amiss: amiss.rank)
+        others = len(members) - 1
+        more = f" (and {others} rank{'s' * (others > 1)} more)" if others else ""
+        host = ranks[first.rank].host
+        yield f"Misplaced: rank {first.rank} on {host} {first.found}, where {asked}{more}: {mend}."
+
+
+def _bound(job: JobState, ranks: _Ranks) -> Iterator[_Amiss]:
+    bind = str(job.asked.get("bind"))
+    told = {rank: part for rank, part in ranks.items() if part.cpus}
+    on_cpu = Counter((part.host, cpu) for part in told.values() for cpu in part.cpus)
+    hosts: dict[str, set[int]] = {}
+    for part in told.values():
+        hosts.setdefault(part.host, set()).update(part.cpus)
+    asked, mend = _ASKED.get(bind, ""), _mend(job)
+    for rank, part in told.items():
+        shared = any(on_cpu[part.host, cpu] > 1 for cpu in part.cpus)
+        if asked and (found := _found(bind, part, shared, hosts[part.host])):
+            yield _Amiss(rank, found, asked, mend)
+
+
+_ASKED = {
+    "own": "each rank was to have cores of its own",
+    "core": "bind: core asks for one core of its own",
+    "numa": "bind: numa asks for CPUs of one NUMA node",
+    "none": "bind: none asks for all that its host's ranks have",
+}
+
+
+def _found(bind: str, part: CaseRank, shared: bool, of_host: set[int]) -> str:
+    """Return a rank's CPUs as words, where they are not what ``bind`` asks for; else nothing."""
+    cpus = f"may run on CPUs {fold_numbers(part.cpus)}"
+    match bind:
+        case "numa":
+            nodes = ", ".join(map(str, part.nodes))
+            return f"{cpus} of NUMA nodes {nodes}" if len(part.nodes) > 1 else ""
+        case "none":
+            whole = tuple(sorted(of_host))
+            return f"{cpus} of {fold_numbers(whole)} alone" if set(part.cpus) != of_host else ""
+        case "core" if (part.cores or 1) > 1:
+            return f"{cpus}, which are {part.cores} cores"
+        case "own" if (part.cores or 1) > 1 and len(part.cpus) == part.host_cpus:
+            return f"{cpus}, all that its host has"
+    return f"{cpus}, and so may another rank" if shared else ""
+
+
+def _mend(job: JobState) -> str:
+    """Return what mends a binding: the variable that undoes it, else what shows where it fails."""
+    if job.asked.get("undone_by"):
+        return f"take {job.asked['undone_by']} out of launch.env and of the environment"
+    shown = job.asked.get("shown_by")
+    told = f"; {shown} shows what {job.launcher} does" if shown else ""
+    return f"look at launch.args, setup lines and the container{told}"
+
+
+def _on_hosts(job: JobState, ranks: _Ranks) -> Iterator[_Amiss]:
+    """Ranks of one line of the hostfile that are not all on one host."""
+    for name, members, _ in _lines(job):
+        there = Counter(ranks[rank].host for rank in members if rank in ranks)
+        usual = max(there, key=lambda host: (host == name, there[host]), default=None)
+        for rank in members:
+            if rank in ranks and ranks[rank].host != usual:
+                asked = f"the hostfile has it on {name}"
+                yield _Amiss(rank, "runs there", asked, "look at launch.args and at an allocation")
+
+
+def _with_adapters(job: JobState, ranks: _Ranks) -> Iterator[_Amiss]:
+    """Ranks on hosts that lack the adapter which the hostfile names."""
+    for name, members, hca in _lines(job):
+        wanted = str(hca or "").partition(":")[0]
+        for rank in members if wanted else ():
+            fabric = ranks[rank].fabric if rank in ranks else None
+            if fabric is not None and wanted not in fabric.split(","):
+                found = f"has {'no adapter' if fabric == 'tcp' else f'adapters {fabric}'}"
+                asked = f"the hostfile gives {wanted} to {name}"
+                yield _Amiss(rank, found, asked, "name one that is there, or none")
+
+
+def _lines(job: JobState) -> Iterator[tuple[str, list[int], str | None]]:
+    """Yield host, ranks and adapter of each line of the hostfile."""
+    left = iter(range(job.np))
+    for name, count, hca in job.asked.get("hosts", ()):
+        yield name, list(islice(left, count)), hca
+
+
+def _near_gpus(job: JobState, ranks: _Ranks) -> Iterator[_Amiss]:
+    for rank, part in ranks.items():
+        if part.near is False:
+            found = f"computes on {part.device}, and its CPUs {fold_numbers(part.cpus)} are far"
+            asked = "a GPU is fed from CPUs of its own NUMA node"
+            mend = "set launch.bind: numa, or order the GPUs by CUDA_VISIBLE_DEVICES"
+            yield _Amiss(rank, found, asked, mend)
