@@ -69,7 +69,7 @@ def test_binding(mpich, tmp_path, bind):
 def test_a_killed_rank_is_explained(mpich, tmp_path):
     launch, done, _ = launched(mpich, tmp_path, 2, None, END, ("killed",))
     assert done.returncode == 9
-    sentence = launch.launcher.explain(done.stderr + done.stdout)
+    sentence = launch.launcher.said(done.stderr + done.stdout).sentence
     assert sentence is not None
     assert sentence.endswith("was killed by signal 9 (SIGKILL)")
 
@@ -78,6 +78,6 @@ def test_a_host_that_does_not_resolve_is_explained(mpich, tmp_path):
     hosts = parse_hosts("no-such-host.invalid:2")
     launch, done, _ = launched(mpich, tmp_path, 2, hosts, RANK, (str(tmp_path),))
     assert done.returncode != 0
-    sentence = launch.launcher.explain(done.stderr)
+    sentence = launch.launcher.said(done.stderr).sentence
     assert sentence is not None
     assert "no-such-host.invalid cannot be reached" in sentence

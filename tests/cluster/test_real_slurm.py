@@ -69,7 +69,7 @@ def launched(
     )
     command = found.launcher.command(found.executable, job, os.environ)
     done = completed(command.argv, command.env)
-    return done, gathered(tmp_path), found.launcher.explain(done.stderr)
+    return done, gathered(tmp_path), found.launcher.said(done.stderr).sentence
 
 
 @pytest.mark.parametrize("case", ["even", "uneven", "turned"])

@@ -25,6 +25,7 @@ from spbench.suites.settings import LaunchSettings
 
 pytestmark = pytest.mark.mpi
 
+HOST = socket.gethostname()
 LAUNCHERS = ("openmpi", "mpirun_rsh", "hydra", "srun")
 
 
@@ -110,7 +111,7 @@ def test_mpirun_rsh_carries_the_environment_to_nodes_that_ssh_starts(tmp_path):
     script = tmp_path / "rank.py"
     script.write_text(RANK)
     program = (sys.executable, str(script), str(tmp_path), "it's")
-    hosts = (Placed(socket.gethostname(), 1), Placed("127.0.0.2", 2))
+    hosts = (Placed(HOST, 1), Placed("127.0.0.2", 2))
     done = run("mpirun_rsh", 3, program, tmp_path, hosts, env=NASTY)
     assert done.returncode == 0, done.stderr
     ranks = gathered(tmp_path)
@@ -123,11 +124,11 @@ def test_mpirun_rsh_carries_the_environment_to_nodes_that_ssh_starts(tmp_path):
     ("launcher", "how", "sentence"),
     [
         ("openmpi", "exited", "rank 1 exited with status 3"),
-        ("mpirun_rsh", "exited", "rank 1 exited with status 3"),
+        ("mpirun_rsh", "exited", f"rank 1 on {HOST} exited with status 3"),
         ("srun", "exited", "rank 1 on standin1 exited with status 3"),
-        ("openmpi", "killed", f"rank 1 on {socket.gethostname()} was killed by signal 9 (SIGKILL)"),
-        ("mpirun_rsh", "killed", "rank 1 was killed by signal 9 (SIGKILL)"),
-        ("hydra", "killed", f"a rank on {socket.gethostname()} was killed by signal 9 (SIGKILL)"),
+        ("openmpi", "killed", f"rank 1 on {HOST} was killed by signal 9 (SIGKILL)"),
+        ("mpirun_rsh", "killed", f"rank 1 on {HOST} was killed by signal 9 (SIGKILL)"),
+        ("hydra", "killed", f"a rank on {HOST} was killed by signal 9 (SIGKILL)"),
         ("srun", "killed", "rank 1 on standin1 was killed by signal 9 (SIGKILL)"),
     ],
 )
@@ -136,7 +137,7 @@ def test_a_ranks_end_is_explained(launcher, how, sentence, tmp_path):
     script.write_text(END)
     done = run(launcher, 2, (sys.executable, str(script), how), tmp_path)
     assert done.returncode != 0
-    assert launcher_named(launcher).explain(done.stderr) == sentence
+    assert launcher_named(launcher).said(done.stderr).sentence == sentence
 
 
 @pytest.mark.usefixtures("library")
@@ -144,7 +145,7 @@ def test_a_ranks_end_is_explained(launcher, how, sentence, tmp_path):
 def test_a_missing_program_is_explained(launcher, tmp_path):
     done = run(launcher, 1, ("/no/such/python",), tmp_path)
     assert done.returncode != 0
-    sentence = launcher_named(launcher).explain(done.stderr)
+    sentence = launcher_named(launcher).said(done.stderr).sentence
     assert sentence is not None
     assert sentence.startswith("program /no/such/python cannot be run")
 

@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 from spbench.engine.collector import Event, RankConnection
+from spbench.engine.fault import Fault, RankError, RankLoss
 from spbench.engine.recorder import Recorder
 from spbench.engine.watchdog import Watchdog
 from spbench.errors import SpbenchError, defect_of
@@ -26,6 +27,7 @@ class JobListener:
         where: Where ranks stand, by their own word, once they were asked.
         failure: An exception of ours; raised again when the job is ended.
         strangers: How many connections without the token were dropped.
+        closed: Whether the fault has been judged: connections that end now are ended by us.
     """
 
     def __init__(self, job: Job, recorder: Recorder, watch: Watchdog) -> None:
@@ -39,6 +41,7 @@ class JobListener:
         self.where: dict[int, str] = {}
         self.failure: Exception | None = None
         self.strangers = 0
+        self.closed = False
 
     def on_events(self, source: RankConnection, lines: list[bytes], events: list[Event]) -> None:
         """Record a batch, then act on what it says."""
@@ -94,7 +97,9 @@ class JobListener:
         kind = event["event"]
         if source.rank is not None:
             self._watch.heard(source.rank, now)
-        if kind == "ready":
+        if kind == "hello":
+            self._watch.greeted[event["rank"]] = event["host"]
+        elif kind == "ready":
             self._on_ready(source, event, now)
         elif kind == "case_start":
             self._watch.on_case_start(event, now)
@@ -124,11 +129,15 @@ class JobListener:
         message = event["message"]
         lacking = message.startswith(("ModuleNotFoundError", "ImportError"))
         hint = "; pip install 'spbench[workers,mpi]' into the ranks' interpreter" if lacking else ""
-        self._watch.fail(
-            f"{self._watch.name(event['rank'], now)}: {message}{hint}",
-            event["rank"],
-            missing=lacking,
-            traceback=event.get("traceback"),
+        self._watch.on_error(
+            RankError(
+                event["rank"],
+                self._watch.name(event["rank"], now),
+                message,
+                hint,
+                missing=lacking,
+                traceback=event.get("traceback"),
+            )
         )
 
     def _judge(self, case_id: str) -> None:
@@ -152,22 +161,32 @@ class JobListener:
 
     def on_lost(self, source: RankConnection) -> None:
         """A rank's connection has ended: well after its bye, else it is dead or cut off."""
-        if source.ended or self._watch.fault is not None or source.who is None:
+        if source.ended or self.closed or source.who is None:
             return
         now = time.monotonic()
         number = source.rank if source.rank is not None else source.who.rank
-        name = self._watch.name(number, now) if number is not None else f"a rank on {source.peer}"
-        sentence = f"{name}, ended without a word"
-        self._watch.fail(sentence, number)
+        who = (
+            self._watch.name(number, now) if number is not None else f"a rank on {source.who.host}"
+        )
+        self._watch.on_lost(number, who)
+        self.wake.set()
+
+    def lost(self, fault: Fault) -> None:
+        """Record the rank that the fault names as lost, if its connection has ended."""
+        for piece in self._watch.seen:
+            if isinstance(piece, RankLoss) and piece.rank == fault.rank:
+                self._say_lost(piece.rank, fault.sentence)
+                return
+
+    def _say_lost(self, rank: int | None, sentence: str) -> None:
         with suppress(SpbenchError):
             self._recorder.say(
                 "rank_lost",
                 job=self._job.number,
-                rank=number,
-                host=source.who.host,
+                rank=rank,
+                host=self._watch.greeted.get(rank, ""),
                 reason=sentence,
             )
-        self.wake.set()
 
     def on_stranger(self, peer: str, why: str) -> None:
         """Someone without the token was dropped; the run goes on."""

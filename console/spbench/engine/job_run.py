@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import secrets
+import socket
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -12,11 +12,15 @@ from dataclasses import dataclass, replace
 
 from spbench.engine import processes
 from spbench.engine.address import advertised, bind_address
+from spbench.engine.cause import Evidence, cause, settled
 from spbench.engine.collector import Collector
+from spbench.engine.fault import Fault
 from spbench.engine.job_listener import JobListener
+from spbench.engine.launcher_output import output_in, own_words
 from spbench.engine.recorder import Recorder
-from spbench.engine.watchdog import Fault, Watchdog
+from spbench.engine.watchdog import Watchdog
 from spbench.launch.hosts.hosts import Hosts
+from spbench.launch.hosts.names import is_local
 from spbench.launch.jobs import Job, Launch, chosen_elsewhere
 from spbench.record.environment import notable
 from spbench.record.runs.folder import RunFolder, working_folder
@@ -26,11 +30,9 @@ TICK = 0.1
 DRAIN = 1.5
 """Seconds that events may still come after the launcher has ended."""
 SETTLE = 2.0
-"""Seconds that a launcher is given to say why a rank was lost."""
+"""Seconds in which launcher and ranks may still say what came of a fault that seems to be one."""
 ANSWER = 1.0
 """Seconds that ranks are given to say where they stand."""
-TAIL = 100_000
-"""Characters at the end of a launcher's output in which a reason is looked for."""
 GRACE = 5.0
 """Seconds between SIGTERM and SIGKILL: mpirun_rsh ends ranks up to 3 s after itself."""
 
@@ -65,6 +67,7 @@ class JobRun:
             start_timeout=self._job.settings.start_timeout,
             case_timeouts={case.id: case.launch.timeout for case in self._job.cases},
             launched=time.monotonic(),
+            places=_places(plan),
         )
         self._listener = JobListener(self._job, recorder, self._watch)
         self._collector = Collector(self._token, self._listener)
@@ -161,33 +164,58 @@ class JobRun:
             if exited.done():
                 exit_seen = exit_seen or time.monotonic()
                 if time.monotonic() - exit_seen > DRAIN:
-                    self._watch.fail(_exit_sentence(process, self._watch))
+                    self._watch.fail(_exit_sentence(process, self._watch), tentative=True)
             self._listener.wake.clear()
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._listener.wake.wait(), TICK)
         exited.cancel()
 
     async def _explain(self, process: asyncio.subprocess.Process) -> None:
-        """Add to a fault what the ranks and the launcher know of it."""
+        """Find the cause of a fault in what ranks and launcher know of it."""
         fault = self._watch.fault
-        if fault is None or fault.status == "cancelled":
-            return
-        if fault.status == "timeout":
+        if fault is not None and fault.status == "timeout":
             await self._ask_where(fault)
-            return
-        with suppress(TimeoutError):
-            await asyncio.wait_for(process.wait(), SETTLE)
-        if fault.traceback is None:
-            output = self._output()
-            said = _own_words(output) or self._plan.launch.launcher.explain(output)
-            if said:
-                self._watch.fault = replace(fault, sentence=f"{fault.sentence}: {said}")
+        elif fault is not None and fault.status == "error":
+            if self._watch.tentative:
+                await self._settle(process)
+            self._watch.fault = self._judged(fault, self._evidence(process))
+            self._listener.lost(self._watch.fault)
+        self._listener.closed = True
 
-    def _output(self) -> str:
-        """The launcher's output; Hydra tells of a rank's end on its stdout."""
-        folder = self._folder.job(self._job.number)
-        logs = (folder / "stderr.log", folder / "stdout.log")
-        return "\n".join(path.read_text(errors="replace")[-TAIL:] for path in logs)
+    def _judged(self, fault: Fault, evidence: Evidence) -> Fault:
+        found = cause(evidence) if self._watch.tentative else None
+        if found is not None or fault.traceback is not None:
+            return found or fault
+        more = evidence.words or evidence.said.sentence
+        return replace(fault, sentence=f"{fault.sentence}: {more}") if more else fault
+
+    async def _settle(self, process: asyncio.subprocess.Process) -> None:
+        """Wait for what may still show the cause: a launcher's word takes its time."""
+        deadline = time.monotonic() + SETTLE
+        while time.monotonic() < deadline and not self._hurry.is_set():
+            if settled(self._evidence(process)):
+                return
+            ended = process.returncode is not None
+            await asyncio.sleep(TICK)
+            if ended:  # what ranks had sent before has been read by now
+                return
+
+    def _evidence(self, process: asyncio.subprocess.Process) -> Evidence:
+        watch, launcher = self._watch, self._plan.launch.launcher
+        output = output_in(self._folder.job(self._job.number))
+        now = time.monotonic()
+        return Evidence(
+            seen=tuple(watch.seen),
+            said=launcher.said(output),
+            name=lambda rank: watch.name(rank, now),
+            waited_for=watch.unconnected,
+            places=watch.places,
+            quiet=watch.quiet(now),
+            launcher=launcher.name,
+            host=socket.gethostname(),
+            status=process.returncode,
+            words=own_words(output),
+        )
 
     async def _ask_where(self, fault: Fault) -> None:
         """Ask the ranks what they are doing, and name those that do not do what most do."""
@@ -213,16 +241,17 @@ class JobRun:
             await asyncio.sleep(TICK / 10)
 
 
+def _places(plan: JobPlan) -> dict[int, str]:
+    """Return the ranks' hosts by their own names, as far as they are known before they tell."""
+    own = socket.gethostname()
+    if plan.hosts is None:
+        elsewhere = chosen_elsewhere(plan.job.settings, None, plan.environ)
+        return {} if elsewhere else dict.fromkeys(range(plan.job.np), own)
+    hosts = [placed.host for placed in plan.launch.placement for _ in range(placed.count)]
+    return {rank: own if is_local(host) else host for rank, host in enumerate(hosts)}
+
+
 def _exit_sentence(process: asyncio.subprocess.Process, watch: Watchdog) -> str:
     elapsed = time.monotonic() - watch.launched
     stage = "before all ranks were ready" if not watch.ready else "before all ranks were through"
     return f"the launcher ended with status {process.returncode} after {elapsed:.1f} s, {stage}"
-
-
-def _own_words(output: str) -> str | None:
-    """Return what ranks that have no connection wrote on stderr: it says more than their status."""
-    unreached = re.search(r"spbench: no console at (\S+):\s", output)
-    if unreached:
-        return f"ranks cannot reach the console at {unreached[1]}: check firewalls and routes"
-    setup = re.search(r"spbench: (setup line failed: .*)", output)
-    return setup[1] if setup else None

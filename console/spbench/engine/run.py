@@ -10,12 +10,12 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
+from spbench.engine.fault import Fault
 from spbench.engine.job_run import JobPlan, JobRun
 from spbench.engine.plan import RunPlan, check_before, launch_of, launches
 from spbench.engine.recorder import Recorder, View
 from spbench.engine.run_metadata import run_json, run_start
 from spbench.engine.stop import Stop
-from spbench.engine.watchdog import Fault
 from spbench.errors import ExitCode, SpbenchError, defect_of
 from spbench.launch.detect import abandon_probes
 from spbench.launch.jobs import Job, Launch

@@ -4,32 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any
 
+from spbench.engine.fault import Fault, RankError, RankLoss, Seen
 from spbench_core.events.rank_events import ASLEEP, SILENCE_LIMIT
 
 EXIT_TIMEOUT = 20.0
 """Seconds from the last case's end until every rank has said bye."""
 
+QUIET = 3.0
+"""Seconds without a heartbeat that are too many to be chance: it is sent once a second."""
+
 SILENT = "not answering"
 
 Item = tuple[str, int]
 """A case's id and a repeat: what ranks start and end."""
-
-
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """The fault that ended a job: a verdict for the case it hit, and a sentence with the rank.
-
-    ``case`` None: the fault names no case; it counts for the one that was not through.
-    """
-
-    status: Literal["error", "timeout", "cancelled"]
-    sentence: str
-    rank: int | None = None
-    case: str | None = None
-    missing: bool = False
-    traceback: str | None = None
 
 
 @dataclass(slots=True)
@@ -47,6 +36,14 @@ class Watchdog:
     """The deadlines of one job: when each rank was last heard, and when each step must be done.
 
     Times are of one monotonic clock, in seconds. ``items`` are run in order by all ranks.
+
+    Attributes:
+        places: Ranks' hosts as far as they are known before the ranks tell them.
+        greeted: The hosts of ranks that have connected, by the numbers that their launcher gave
+            them; None stands for those that it gave none.
+        fault: What went wrong first, as it seemed at that moment.
+        tentative: Whether the fault may be what followed from another.
+        seen: What was seen of ranks' ends, in order.
     """
 
     np: int
@@ -56,7 +53,11 @@ class Watchdog:
     launched: float
     names: str = "the launcher and the MPI library"
     ranks: dict[int, _Rank] = field(default_factory=dict)
+    places: Mapping[int, str] = field(default_factory=dict)
+    greeted: dict[int | None, str] = field(default_factory=dict)
     fault: Fault | None = None
+    tentative: bool = False
+    seen: list[Seen] = field(default_factory=list)
     _last_start: dict[Item, float] = field(default_factory=dict)
     _ended: dict[Item, set[int]] = field(default_factory=dict)
     waiting_since: float = 0.0
@@ -78,6 +79,11 @@ class Watchdog:
     def done(self) -> bool:
         """Whether every rank has ended every item and said bye."""
         return self.ready and all(rank.ended for rank in self.ranks.values())
+
+    @property
+    def unconnected(self) -> frozenset[int] | None:
+        """The ranks that have not connected; None where one of those that have has no number."""
+        return None if None in self.greeted else frozenset(range(self.np)) - self.greeted.keys()
 
     def heard(self, rank: int, now: float) -> None:
         """Note a sign of life."""
@@ -115,13 +121,28 @@ class Watchdog:
             self.waiting_since = now
             return
         error = event.get("error", {})
-        self.fail(
-            f"{self.name(event['rank'], now)}: {error.get('message', 'unknown error')}",
-            event["rank"],
-            case=event["case"],
-            missing=bool(error.get("missing")),
-            traceback=error.get("traceback"),
+        self.on_error(
+            RankError(
+                event["rank"],
+                self.name(event["rank"], now),
+                error.get("message", "unknown error"),
+                case=event["case"],
+                missing=bool(error.get("missing")),
+                traceback=error.get("traceback"),
+            )
         )
+
+    def on_error(self, error: RankError) -> None:
+        """Note an exception of a rank."""
+        self.seen.append(error)
+        if self.fault is None:
+            self.fault = error.fault()
+            self.tentative = True
+
+    def on_lost(self, rank: int | None, who: str) -> None:
+        """Note that a connection has ended before its rank had said bye."""
+        self.seen.append(RankLoss(rank, who))
+        self.fail(f"{who}, ended without a word", rank, tentative=True)
 
     def on_bye(self, rank: int, now: float) -> None:
         """Note that a rank is through: it must have ended all; others may be read later."""
@@ -135,22 +156,30 @@ class Watchdog:
         sentence: str,
         rank: int | None = None,
         *,
-        case: str | None = None,
         missing: bool = False,
-        traceback: str | None = None,
+        tentative: bool = False,
     ) -> None:
         """Note what went wrong first; what follows from it is not noted."""
         if self.fault is None:
-            self.fault = Fault("error", sentence, rank, case, missing, traceback)
+            self.tentative = tentative
+            self.fault = Fault("error", sentence, rank, missing=missing)
 
     def name(self, rank: int, now: float) -> str:
         """Return ``rank 3 on node02, 1.4 s into CASE``, or how long after the launch."""
         known = self.ranks.get(rank)
-        if known is None:
-            return f"rank {rank}, {now - self.launched:.1f} s after the launch"
-        if known.case is None:
-            return f"rank {rank} on {known.host}, {now - self.launched:.1f} s after the launch"
-        return f"rank {rank} on {known.host}, {now - known.since:.1f} s into {known.case}"
+        host = known.host if known else self.greeted.get(rank, self.places.get(rank))
+        who = f"rank {rank} on {host}" if host else f"rank {rank}"
+        if known is None or known.case is None:
+            return f"{who}, {now - self.launched:.1f} s after the launch"
+        return f"{who}, {now - known.since:.1f} s into {known.case}"
+
+    def quiet(self, now: float) -> dict[int, float]:
+        """Return the ranks that miss heartbeats while others do not, and for how long they do."""
+        silence = {
+            number: now - rank.heard for number, rank in self.ranks.items() if not rank.ended
+        }
+        heard = any(seconds <= QUIET for seconds in silence.values())
+        return {rank: s for rank, s in silence.items() if s > QUIET} if heard else {}
 
     def overdue(self, now: float) -> Fault | None:
         """Return what is overdue at this moment, or the fault that was noted before."""

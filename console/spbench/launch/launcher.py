@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -108,6 +109,94 @@ class Command:
     env: Mapping[str, str]
 
 
+PASSED_ON = (signal.SIGINT, signal.SIGTERM)
+"""Signals that launchers themselves send to ranks when a job is to end."""
+
+
+@dataclass(frozen=True, slots=True)
+class RankEnd:
+    """The end of a rank, or of several, in the words of a launcher.
+
+    Attributes:
+        ranks: Their numbers; empty where the launcher does not tell them.
+        host: The host that they ran on, by its own name; None where it is not told.
+        signal: The signal that killed them; None where they ended by themselves.
+        status: Their exit status, or the code of MPI_Abort.
+        aborted: Whether they called MPI_Abort.
+    """
+
+    ranks: tuple[int, ...] = ()
+    host: str | None = None
+    signal: int | None = None
+    status: int | None = None
+    aborted: bool = False
+
+    @property
+    def killed(self) -> bool:
+        """Whether a signal ended them that launchers do not send to end a job."""
+        return self.signal is not None and self.signal not in PASSED_ON
+
+    @property
+    def how(self) -> str:
+        """``was killed by signal 9 (SIGKILL)``, without who."""
+        many = len(self.ranks) > 1
+        if self.signal is not None:
+            return f"{'were' if many else 'was'} killed by {signal_name(self.signal)}"
+        if self.aborted:
+            return f"called MPI_Abort with code {self.status}"
+        return f"exited with status {self.status}"
+
+    @property
+    def sentence(self) -> str:
+        """``rank 2 on node02 was killed by signal 9 (SIGKILL)``."""
+        shown = ", ".join(map(str, self.ranks[:8])) + (", ..." if len(self.ranks) > 8 else "")
+        who = f"rank{'s'[: len(self.ranks) - 1]} {shown}" if self.ranks else "a rank"
+        return f"{who}{f' on {self.host}' if self.host else ''} {self.how}"
+
+
+def signal_name(number: int) -> str:
+    """Return ``signal 9 (SIGKILL)``."""
+    try:
+        return f"signal {number} ({signal.Signals(number).name})"
+    except ValueError:
+        return f"signal {number}"
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What the output of a launcher tells of the end of its job.
+
+    Attributes:
+        ends: Ends of ranks, in the order in which they are told.
+        reason: What is wrong with the job as a whole, in one sentence; None: nothing is told.
+        decisive: Whether the reason is why the job ended, whatever became of its ranks then.
+        kills: Whether the launcher ends the ranks of a job by SIGKILL, and tells of those too.
+    """
+
+    ends: tuple[RankEnd, ...] = ()
+    reason: str | None = None
+    decisive: bool = False
+    kills: bool = False
+
+    @property
+    def killed(self) -> tuple[RankEnd, ...]:
+        """The ends by a signal that somebody else than the launcher has sent."""
+        ends = self.ends
+        if self.kills:
+            by_itself = (at for at, end in enumerate(ends) if end.signal is None)
+            first = next(by_itself, len(ends))
+            ends = tuple(
+                end for at, end in enumerate(ends) if at < first or end.signal != signal.SIGKILL
+            )
+        return tuple(end for end in ends if end.killed)
+
+    @property
+    def sentence(self) -> str | None:
+        """The most telling of it: a killed rank, a reason, the end of a rank."""
+        killed = next((end.sentence for end in self.killed), None)
+        return killed or self.reason or next((end.sentence for end in self.ends), None)
+
+
 class Launcher(Protocol):
     """One launcher. Each module of `launchers` has one as ``LAUNCHER``."""
 
@@ -133,5 +222,5 @@ class Launcher(Protocol):
     def command(self, executable: Path, job: JobSpec, env: Mapping[str, str]) -> Command:
         """Return argv and environment; ``env`` is the console's own environment."""
 
-    def explain(self, stderr: str) -> str | None:
-        """Return what its messages say of a rank's end: ``rank 2 was killed by signal 9``."""
+    def said(self, output: str) -> Said:
+        """Return what its messages tell of the end of a job: of ranks, and of the whole."""

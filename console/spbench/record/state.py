@@ -148,7 +148,7 @@ class RunState:
         verdict.reason = event["reason"]
         verdict.expectations = event["expectations"]
         verdict.finished = event["time"] if verdict.started is not None else None
-        if event.get("traceback"):
+        if "traceback" in event:  # a rank's own, which was kept until now, may be a consequence
             verdict.traceback = event["traceback"]
 
     def _on_run_end(self, event: Event) -> None:

@@ -1,19 +1,25 @@
-"""Failures of launchers: their own messages, put into one sentence."""
+"""Failures of launchers: their own messages, turned into facts and sentences."""
 
 from __future__ import annotations
 
 import re
-import signal
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+
+from spbench.launch.launcher import RankEnd, Said
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A message that a launcher prints, and what it says in plain words."""
+    """A message that a launcher prints, and what it says in plain words.
+
+    Attributes:
+        decisive: Whether it says why the job ended, and not what followed from a rank's end.
+    """
 
     pattern: re.Pattern[str]
     sentence: str | Callable[[re.Match[str]], str]
+    decisive: bool = False
 
     def tell(self, match: re.Match[str]) -> str:
         """Return the sentence with the message's numbers and names filled in."""
@@ -22,28 +28,63 @@ class Failure:
         return self.sentence.format(*match.groups(), **match.groupdict())
 
 
-def failure(pattern: str, sentence: str | Callable[[re.Match[str]], str]) -> Failure:
+def failure(
+    pattern: str, sentence: str | Callable[[re.Match[str]], str], *, decisive: bool = False
+) -> Failure:
     """Return a Failure; ``{name}`` in the sentence stands for the pattern's group."""
-    return Failure(re.compile(pattern, re.MULTILINE), sentence)
+    return Failure(re.compile(pattern, re.MULTILINE), sentence, decisive)
 
 
-def first_sentence(failures: Sequence[Failure], text: str) -> str | None:
-    """Return the sentence of the first failure, in the order given, that the text holds."""
-    for known in failures:
-        match = known.pattern.search(text)
+End = tuple[re.Pattern[str], Callable[[re.Match[str]], RankEnd]]
+"""A message about the end of ranks, and the reader of it."""
+
+
+def end(pattern: str, read: Callable[[re.Match[str]], RankEnd] | None = None) -> End:
+    """Return an End; without ``read`` the groups are named as RankEnd's attributes, and ``rank``.
+
+    A pattern with a group ``code`` tells of MPI_Abort.
+    """
+    return re.compile(pattern, re.MULTILINE), read or _by_groups
+
+
+def _by_groups(match: re.Match[str]) -> RankEnd:
+    found = match.groupdict()
+    status = found.get("status", found.get("code"))
+    return RankEnd(
+        ranks=(int(found["rank"]),) if found.get("rank") else (),
+        host=found.get("host"),
+        signal=int(found["signal"]) if found.get("signal") else None,
+        status=int(status) if status is not None else None,
+        aborted="code" in found,
+    )
+
+
+def read(
+    ends: Sequence[End], failures: Sequence[Failure], output: str, *, kills: bool = False
+) -> Said:
+    """Return what an output tells: all ends in their order, and the first failure of the list.
+
+    ``kills`` is passed on to `Said`.
+    """
+    found = [
+        (match.start(), tell(match)) for known, tell in ends for match in known.finditer(output)
+    ]
+    told = tuple(end for _, end in sorted(found, key=lambda pair: pair[0]))
+    for known in sorted(failures, key=lambda known: not known.decisive):
+        match = known.pattern.search(output)
         if match:
-            return known.tell(match)
-    return None
+            return Said(told, known.tell(match), known.decisive, kills)
+    return Said(told, kills=kills)
 
 
-def killed(who: str, number: int, *, many: bool = False) -> str:
-    """Return ``WHO was killed by signal 9 (SIGKILL)``."""
-    try:
-        name = f" ({signal.Signals(number).name})"
-    except ValueError:
-        name = ""
-    return f"{who} {'were' if many else 'was'} killed by signal {number}{name}"
+def cannot_run(said: re.Match[str]) -> str:
+    """Return ``program X cannot be run on node02: WHY``, by the groups program, host and why."""
+    where = f" on {said['host']}" if said["host"] else ""
+    return f"program {said['program']} cannot be run{where}: {said['why']}"
 
+
+MPI_ABORT = end(r"application called MPI_Abort\([^,]*, (?P<code>-?\d+)\) - process (?P<rank>\d+)")
+"""The words of MPICH and its kin, whatever launched them."""
 
 SSH_FAILURES = (
     failure(

@@ -6,8 +6,15 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from spbench.launch.launcher import Command, JobSpec, Placed, counts
-from spbench.launch.launchers.failures import SSH_FAILURES, failure, first_sentence, killed
+from spbench.launch.launcher import Command, JobSpec, Placed, Said, counts
+from spbench.launch.launchers.failures import (
+    MPI_ABORT,
+    SSH_FAILURES,
+    cannot_run,
+    end,
+    failure,
+    read,
+)
 from spbench.launch.launchers.search import output_of, search
 
 _INTEL_BINDING = {
@@ -17,30 +24,21 @@ _INTEL_BINDING = {
 }
 
 # the pid and the exit code of the BAD TERMINATION banner may be another rank's: no rank is named
+ENDS = (
+    end(
+        r"rank (?P<rank>\d+) in comm \d+\): application called MPI_Abort\([^,]*, (?P<code>-?\d+)\)"
+    ),
+    MPI_ABORT,
+    end(
+        r"RUNNING AT (?P<host>\S+)\s+=\s+EXIT CODE: (?P<status>\d+)"
+        r"(?:[^\0]*?EXIT STRING: [^(\n]*\(signal (?P<signal>\d+)\))?"
+    ),
+)
 FAILURES = (
     failure(
-        r"rank (?P<rank>\d+) in comm \d+\): application called MPI_Abort\([^,]*, (?P<code>-?\d+)\)",
-        "rank {rank} called MPI_Abort with code {code}",
-    ),
-    failure(
-        r"application called MPI_Abort\([^,]*, (?P<code>-?\d+)\) - process (?P<rank>\d+)",
-        "rank {rank} called MPI_Abort with code {code}",
-    ),
-    failure(
-        r"execvp error on file (?P<program>.+?) \((?P<why>[^)]*)\)",
-        "program {program} cannot be run: {why}",
-    ),
-    failure(
-        r"RUNNING AT (?P<host>\S+)[^\0]*?EXIT STRING: [^(\n]*\(signal (?P<number>\d+)\)",
-        lambda said: killed(f"a rank on {said['host']}", int(said["number"])),
-    ),
-    failure(
-        r"EXIT STRING: [^(\n]*\(signal (?P<number>\d+)\)",
-        lambda said: killed("a rank", int(said["number"])),
-    ),
-    failure(
-        r"RUNNING AT (?P<host>\S+)\s+=\s+EXIT CODE: (?P<status>\d+)",
-        "a rank on {host} exited with status {status}",
+        r"(?:\[proxy:\d+@(?P<host>[^\]\s]+)\][^\n]*)?execvp error on file (?P<program>.+?) "
+        r"\((?P<why>[^)]*)\)",
+        cannot_run,
     ),
     failure(
         r"unable to connect to server (?P<server>\S+) at port \d+",
@@ -98,9 +96,9 @@ class Hydra:
             argv += ["-genv", name, value]
         return Command((*argv, *job.settings.args, *job.program), {**env, **job.private_env})
 
-    def explain(self, stderr: str) -> str | None:
-        """Return what mpiexec says of a rank's end."""
-        return first_sentence(FAILURES, stderr)
+    def said(self, output: str) -> Said:
+        """Return what mpiexec tells of a job's end."""
+        return read(ENDS, FAILURES, output, kills=True)
 
 
 def _binding(job: JobSpec) -> Iterator[str]:

@@ -11,8 +11,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from spbench.errors import UsageError
-from spbench.launch.launcher import Command, JobSpec, Placed
-from spbench.launch.launchers.failures import SSH_FAILURES, failure, first_sentence, killed
+from spbench.launch.launcher import Command, JobSpec, Placed, Said, signal_name
+from spbench.launch.launchers.failures import (
+    MPI_ABORT,
+    SSH_FAILURES,
+    cannot_run,
+    end,
+    failure,
+    read,
+)
 from spbench.launch.launchers.search import output_of, search
 from spbench_core.mpi_builds import built_with_cuda
 
@@ -27,24 +34,32 @@ _LONGEST_PATH = 255
 _RAIL = re.compile(r"\bch3:mrail\b")
 _SAFE_FOLDER = re.compile(r"[\w@%+=:,./-]+", re.ASCII)
 
+# the name is the host's own; "from node X" of other messages can be another's
+_SPAWN = r"(?:\[(?P<host>[^\s\]:]+):mpispawn_\d+\]\[\w+\] )?"
+_RANK = _SPAWN + r"MPI process \(rank: (?P<rank>\d+), pid: \d+\) "
+ENDS = (
+    end(_RANK + r"terminated with signal (?P<signal>\d+)"),
+    MPI_ABORT,
+    end(_RANK + r"exited with status (?P<status>[1-9]\d*)"),
+)
 FAILURES = (
     failure(
-        r"MPI process \(rank: (?P<rank>\d+), pid: \d+\) terminated with signal (?P<number>\d+)",
-        lambda said: killed(f"rank {said['rank']}", int(said["number"])),
+        r"Timeout \[TIMEOUT = (?P<seconds>\d+) seconds\]",
+        "mpirun_rsh ended the job after {seconds} s, its MPIEXEC_TIMEOUT",
+        decisive=True,
     ),
     failure(
-        r"application called MPI_Abort\([^,]*, (?P<code>-?\d+)\) - process (?P<rank>\d+)",
-        "rank {rank} called MPI_Abort with code {code}",
+        r"\[signal_processor\] Caught signal (?P<number>\d+), killing job",
+        lambda said: f"mpirun_rsh got {signal_name(int(said['number']))} and ended the job",
+        decisive=True,
     ),
     failure(
-        r"Failed to execvp\(\) '(?P<program>[^']*)': (?P<why>[^\r\n(]+?) \(\d+\)",
-        "program {program} cannot be run: {why}",
+        _SPAWN + r"Failed to execvp\(\) '(?P<program>[^']*)': (?P<why>[^\r\n(]+?) \(\d+\)",
+        cannot_run,
     ),
     failure(
-        r"MPI process \(rank: (?P<rank>\d+), pid: \d+\) exited with status (?P<status>\d+)",
-        "rank {rank} exited with status {status}",
-    ),
-    failure(
+        # where it tells which rank, that says more
+        r"\A(?![^\0]*MPI process \(rank: )[^\0]*"
         r"Unexpected End-Of-File on file descriptor \d+\. MPI process died\?",
         "a rank ended without MPI_Finalize",
     ),
@@ -57,10 +72,6 @@ FAILURES = (
     failure(
         r"Timeout during client startup",
         "some host did not start within launch.start_timeout: check ssh to each host",
-    ),
-    failure(
-        r"Timeout \[TIMEOUT = (?P<seconds>\d+) seconds\]",
-        "mpirun_rsh ended the job after {seconds} s, its MPIEXEC_TIMEOUT",
     ),
 )
 
@@ -110,9 +121,9 @@ class MpirunRsh:
         kept |= {name: words[name] for name in _NEEDED if name in words}
         return Command(tuple(argv), {**kept, **_timeouts(job), **job.private_env})
 
-    def explain(self, stderr: str) -> str | None:
-        """Return what mpirun_rsh says of a rank's end; its exit code says nothing."""
-        return first_sentence(FAILURES, stderr)
+    def said(self, output: str) -> Said:
+        """Return what mpirun_rsh tells of a job's end; its exit code tells nothing."""
+        return read(ENDS, FAILURES, output)
 
 
 def _line(placed: Placed) -> str:

@@ -8,27 +8,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from spbench.launch.hosts.names import is_local
-from spbench.launch.launcher import ALLOCATIONS, Command, JobSpec, Placed, counts
-from spbench.launch.launchers.failures import SSH_FAILURES, failure, first_sentence, killed
+from spbench.launch.launcher import ALLOCATIONS, Command, JobSpec, Placed, Said, counts
+from spbench.launch.launchers.failures import SSH_FAILURES, end, failure, read
 from spbench.launch.launchers.search import output_of, search
 
 # prted gives ranks elsewhere none of mpirun's environment but OMPI_ and PMIX_ names
 FORWARDED = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "VIRTUAL_ENV")
 
-FAILURES = (
-    failure(
+ENDS = (
+    end(
         r"process rank (?P<rank>\d+) with PID \d+ on node (?P<host>\S+)\s+exited\s+on\s+"
-        r"signal (?P<number>\d+)",
-        lambda said: killed(f"rank {said['rank']} on {said['host']}", int(said["number"])),
+        r"signal (?P<signal>\d+)"
     ),
-    failure(
-        r"MPI_ABORT was invoked on rank (?P<rank>\d+)[^\0]*?Errorcode:\s*(?P<code>-?\d+)",
-        "rank {rank} called MPI_Abort with code {code}",
-    ),
-    failure(
-        r"Process name: \[[^\]]*,(?P<rank>\d+)\]\s+Exit code:\s+(?P<status>\d+)",
-        "rank {rank} exited with status {status}",
-    ),
+    end(r"MPI_ABORT was invoked on rank (?P<rank>\d+)[^\0]*?Errorcode:\s*(?P<code>-?\d+)"),
+    end(r"Process name: \[[^\]]*,(?P<rank>\d+)\]\s+Exit code:\s+(?P<status>\d+)"),
+)
+FAILURES = (
     *SSH_FAILURES,
     failure(
         r"A daemon failed to report back[^\0]*?Remote host:\s+(?P<host>\S+)",
@@ -88,9 +83,9 @@ class OpenMpi:
         argv += _exports(job, full_env)
         return Command((*argv, *job.settings.args, *job.program), full_env)
 
-    def explain(self, stderr: str) -> str | None:
-        """Return what mpirun says of a rank's end."""
-        return first_sentence(FAILURES, stderr)
+    def said(self, output: str) -> Said:
+        """Return what mpirun tells of a job's end."""
+        return read(ENDS, FAILURES, output)
 
 
 def _exports(job: JobSpec, full_env: Mapping[str, str]) -> Iterator[str]:

@@ -7,38 +7,54 @@ import signal
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from spbench.launch.launcher import Command, JobSpec, Placed, counts
-from spbench.launch.launchers.failures import failure, first_sentence, killed
+from spbench.launch.launcher import Command, JobSpec, Placed, RankEnd, Said, counts
+from spbench.launch.launchers.failures import MPI_ABORT, cannot_run, end, failure, read
 from spbench.launch.launchers.search import output_of, search
 
 _CPU_BIND = {"core": "cores", "numa": "ldoms", "none": "none"}
 # what the library speaks to Slurm; others take the cluster's own default
 _MPI = {"mpich": "pmi2", "mvapich": "pmi2", "mvapich2": "pmi2", "openmpi": "pmix"}
-_SIGNALS = {text: number for number in signal.valid_signals() if (text := signal.strsignal(number))}
+_SIGNALS: dict[str, int] = {
+    text: number for number in signal.valid_signals() if (text := signal.strsignal(number))
+}
+_SIGNALS["Out Of Memory"] = signal.SIGKILL
 
 
-def _ended(said: re.Match[str]) -> str:
-    many = "s" if said["many"] else ""
-    who = f"rank{many} {said['ranks']} on {said['host']}"
-    if said["status"]:
-        return f"{who} exited with status {said['status']}"
-    number = _SIGNALS.get(said["how"])
-    return killed(who, number, many=bool(many)) if number else f"{who}: {said['how']}"
+def _ended(said: re.Match[str]) -> RankEnd:
+    status = int(said["status"]) if said["status"] else None
+    return RankEnd(
+        ranks=tuple(_numbers(said["ranks"])),
+        host=said["host"],
+        signal=None if status is not None else _SIGNALS[said["how"]],
+        status=status,
+    )
 
 
+def _numbers(text: str) -> Iterator[int]:
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        yield from range(int(first), int(last or first) + 1)
+
+
+_HOW = "|".join(sorted(map(re.escape, _SIGNALS), key=len, reverse=True))
+ENDS = (
+    MPI_ABORT,
+    end(
+        r"srun: error: (?P<host>\S+): tasks? (?P<ranks>[\d,-]+): "
+        rf"(?:Exited with exit code (?P<status>\d+)|(?P<how>{_HOW}))",
+        _ended,
+    ),
+)
 FAILURES = (
     failure(
-        r"application called MPI_Abort\([^,]*, (?P<code>-?\d+)\) - process (?P<rank>\d+)",
-        "rank {rank} called MPI_Abort with code {code}",
+        r"(?:slurmstepd-(?P<host>[^\s:]+): )?error: execve\(\): (?P<program>.+): "
+        r"(?P<why>[^:\r\n]+)$",
+        cannot_run,
     ),
     failure(
-        r"error: execve\(\): (?P<program>.+): (?P<why>[^:\r\n]+)$",
-        "program {program} cannot be run: {why}",
-    ),
-    failure(
-        r"srun: error: (?P<host>\S+): task(?P<many>s?) (?P<ranks>[\d,-]+): "
-        r"(?P<how>Exited with exit code (?P<status>\d+)|[^\r\n(]*\w)",
-        _ended,
+        r"\*\*\* (?:STEP|JOB) \S+ ON (?P<host>\S+) CANCELLED AT \S+ DUE TO (?P<why>[A-Z ]+?) \*",
+        lambda said: f"Slurm cancelled the job on {said['host']}: {said['why'].lower()}",
+        decisive=True,
     ),
     failure(r"Invalid MPI type '(?P<kind>[^']+)'", "this Slurm cannot use --mpi={kind}"),
     failure(r"Unable to allocate resources: (?P<why>[^\r\n]+)", "Slurm gives no resources: {why}"),
@@ -97,9 +113,9 @@ class Srun:
             argv.append(f"--mpi={_MPI[job.library]}")
         return Command((*argv, *job.settings.args, *job.program), full_env)
 
-    def explain(self, stderr: str) -> str | None:
-        """Return what srun says of a rank's end."""
-        return first_sentence(FAILURES, stderr)
+    def said(self, output: str) -> Said:
+        """Return what srun tells of a job's end."""
+        return read(ENDS, FAILURES, output, kills=True)
 
 
 def _evenly(placement: Sequence[Placed]) -> bool:

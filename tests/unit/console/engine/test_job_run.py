@@ -7,12 +7,12 @@ from types import SimpleNamespace
 import pytest
 
 from running import python_path
-from spbench.engine import job_run
 from spbench.engine.job_run import JobPlan, JobRun
+from spbench.engine.launcher_output import own_words
 from spbench.engine.processes import members
 from spbench.engine.recorder import Recorder
 from spbench.launch.jobs import Job
-from spbench.launch.launcher import Command
+from spbench.launch.launcher import Command, Said
 from spbench.record.runs.event_log import EventLog
 from spbench.record.runs.folder import create
 from spbench.record.state import RunState
@@ -81,7 +81,7 @@ def play(tmp_path):
         command = Command((sys.executable, "-c", RANKS + deeds), env)
         return SimpleNamespace(
             command=command,
-            launcher=SimpleNamespace(name="played", explain=lambda _: None),
+            launcher=SimpleNamespace(name="played", said=lambda _: Said()),
             version="1",
             library=SimpleNamespace(version_text="played"),
             hostfile_text=None,
@@ -137,4 +137,4 @@ async def test_a_rank_that_ends_without_bye_after_the_last_case_is_a_fault(play)
     ],
 )
 def test_what_ranks_without_a_connection_wrote_is_taken_for_the_reason(written, said):
-    assert job_run._own_words(written) == said
+    assert own_words(written) == said

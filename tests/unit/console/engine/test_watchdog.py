@@ -1,6 +1,7 @@
 import pytest
 
-from spbench.engine.watchdog import EXIT_TIMEOUT, Fault, Watchdog
+from spbench.engine.fault import Fault
+from spbench.engine.watchdog import EXIT_TIMEOUT, Watchdog
 from spbench_core.events.rank_events import ASLEEP, SILENCE_LIMIT
 from unit.events import rank_event
 

@@ -5,17 +5,18 @@ from __future__ import annotations
 import pytest
 
 from spbench.launch.detect import launcher_named
+from spbench.launch.launcher import RankEnd
 
 MPIRUN_RSH = [
     (
         "[vm:mpispawn_0][child_handler] MPI process (rank: 2, pid: 77) terminated with signal 9 "
         "-> abort job\n[vm:mpispawn_0][child_handler] MPI process (rank: 1, pid: 76) exited with "
         "status 1\n",
-        "rank 2 was killed by signal 9 (SIGKILL)",
+        "rank 2 on vm was killed by signal 9 (SIGKILL)",
     ),
     (
         "[vm:mpispawn_1][child_handler] MPI process (rank: 2, pid: 77) exited with status 3\n",
-        "rank 2 exited with status 3",
+        "rank 2 on vm exited with status 3",
     ),
     (
         "application called MPI_Abort(MPI_COMM_WORLD, 7) - process 2\n"
@@ -26,7 +27,7 @@ MPIRUN_RSH = [
         "[vm:mpispawn_0][spawn_processes] Failed to execvp() '/no/such/prog': No such file or "
         "directory (2)\n[vm:mpispawn_0][child_handler] MPI process (rank: 0, pid: 7) exited with "
         "status 1\n",
-        "program /no/such/prog cannot be run: No such file or directory",
+        "program /no/such/prog cannot be run on vm: No such file or directory",
     ),
     (
         "[vm:mpirun_rsh][child_handler] Error in init phase, aborting! "
@@ -69,7 +70,7 @@ HYDRA = [
     (
         "[proxy:0@vm] HYDU_create_process (/mpich-5.0.2/src/pm/hydra/lib/utils/launch.c:73): "
         "execvp error on file /no/such/prog (No such file or directory)\n",
-        "program /no/such/prog cannot be run: No such file or directory",
+        "program /no/such/prog cannot be run on vm: No such file or directory",
     ),
     (
         "ssh: Could not resolve hostname nosuchhost: Name or service not known\n"
@@ -154,12 +155,12 @@ SRUN = [
     ),
     (
         "srun: error: n1: tasks 0-1: Segmentation fault (core dumped)\n",
-        "ranks 0-1 on n1 were killed by signal 11 (SIGSEGV)",
+        "ranks 0, 1 on n1 were killed by signal 11 (SIGSEGV)",
     ),
     (
         "slurmstepd-n1: error: execve(): /no/such: No such file or directory\n"
         "srun: error: n1: tasks 0-1: Exited with exit code 2\n",
-        "program /no/such cannot be run: No such file or directory",
+        "program /no/such cannot be run on n1: No such file or directory",
     ),
     (
         "srun: error: Unable to allocate resources: Invalid node name specified\n",
@@ -199,10 +200,94 @@ SRUN = [
     ],
 )
 def test_a_measured_message_becomes_a_sentence(launcher, stderr, sentence):
-    assert launcher_named(launcher).explain(f"noise of a rank\n{stderr}") == sentence
+    assert launcher_named(launcher).said(f"noise of a rank\n{stderr}").sentence == sentence
 
 
 @pytest.mark.parametrize("launcher", ["mpirun_rsh", "hydra", "openmpi", "srun"])
 def test_noise_is_not_explained(launcher):
     text = "Traceback (most recent call last):\nValueError: rank 3 is wrong\n"
-    assert launcher_named(launcher).explain(text) is None
+    assert launcher_named(launcher).said(text).sentence is None
+
+
+SPAWN = "[n2:mpispawn_1][child_handler] MPI process (rank: 2, pid: 7)"
+
+
+@pytest.mark.parametrize(
+    ("launcher", "output", "ends", "killed"),
+    [
+        (
+            "mpirun_rsh",
+            f"{SPAWN} terminated with signal 2 -> abort job\n"
+            f"torn {SPAWN.replace('rank: 2', 'rank: 3')} terminated with signal 11 -> abort job\n",
+            [RankEnd((2,), "n2", signal=2), RankEnd((3,), "n2", signal=11)],
+            [3],
+        ),
+        (
+            "mpirun_rsh",
+            "MPI process (rank: 1, pid: 7) terminated with signal 15 -> abort job\n",
+            [RankEnd((1,), None, signal=15)],
+            [],
+        ),
+        (
+            "srun",
+            "application called MPI_Abort(MPI_COMM_WORLD, 1) - process 1\n"
+            "srun: error: n1: tasks 0-1: Killed\n",
+            [
+                RankEnd((1,), None, status=1, aborted=True),
+                RankEnd((0, 1), "n1", signal=9),
+            ],
+            [],
+        ),
+        (
+            "srun",
+            "srun: error: n2: task 2: Out Of Memory\nsrun: error: n1: tasks 0-1: Killed\n",
+            [RankEnd((2,), "n2", signal=9), RankEnd((0, 1), "n1", signal=9)],
+            [2, 0, 1],
+        ),
+        (
+            "hydra",
+            "Abort(1) on node 1 (rank 1 in comm 0): application called MPI_Abort(comm, 1) - "
+            "process 1\n=   PID 4624 RUNNING AT vm\n=   EXIT CODE: 9\n====\nYOUR APPLICATION "
+            "TERMINATED WITH THE EXIT STRING: Killed (signal 9)\n",
+            [
+                RankEnd((1,), None, status=1, aborted=True),
+                RankEnd((1,), None, status=1, aborted=True),
+                RankEnd((), "vm", signal=9, status=9),
+            ],
+            [],
+        ),
+    ],
+    ids=["SIGINT of its own", "SIGTERM of its own", "aborted", "no memory", "Hydra's abort"],
+)
+def test_ends_of_ranks_are_told_from_those_that_a_launcher_brings_about(
+    launcher, output, ends, killed
+):
+    said = launcher_named(launcher).said(output)
+    assert list(said.ends) == ends
+    assert [rank for end in said.killed for rank in end.ranks] == killed
+
+
+@pytest.mark.parametrize(
+    ("launcher", "output", "reason"),
+    [
+        (
+            "mpirun_rsh",
+            f"Timeout [TIMEOUT = 4 seconds].\n{SPAWN} terminated with signal 9 -> abort job\n",
+            "mpirun_rsh ended the job after 4 s, its MPIEXEC_TIMEOUT",
+        ),
+        (
+            "mpirun_rsh",
+            "[login:mpirun_rsh][signal_processor] Caught signal 15, killing job\n",
+            "mpirun_rsh got signal 15 (SIGTERM) and ended the job",
+        ),
+        (
+            "srun",
+            "slurmstepd-n1: error: *** STEP 5.0 ON n1 CANCELLED AT 2026-11-22T10:00:00 DUE TO TIME "
+            "LIMIT ***\nsrun: error: n1: tasks 0-1: Killed\n",
+            "Slurm cancelled the job on n1: time limit",
+        ),
+    ],
+)
+def test_what_a_launcher_ended_a_job_for_is_decisive(launcher, output, reason):
+    said = launcher_named(launcher).said(output)
+    assert (said.reason, said.decisive) == (reason, True)

@@ -1,0 +1,226 @@
+"""The cause of a fault, found among what the ranks and the launcher have told: no side effects.
+
+A rank's death reaches the console by several ways, of which none is always the first: its own
+connection ends, other ranks tell of errors in MPI, the launcher says which signal it was and sends
+signals of its own to the others. In order of weight: what the launcher ended the job for, a rank's
+own error that no other rank's end explains, a signal by the launcher's word, the launcher's own
+death, a rank that ended before it connected, the first connection lost, a rank that is quiet, the
+first error in communication. What other ranks tell of errors then follows from it.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from spbench.engine.fault import Fault, RankError, RankLoss, Seen
+from spbench.launch.launcher import RankEnd, Said, signal_name
+
+SHOWN = 2
+"""Consequences that are told; of more, the number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """All that is known of a fault.
+
+    Attributes:
+        seen: Losses and errors, in the order in which they came.
+        said: What the launcher tells.
+        name: Names a rank of which nothing was seen, with its host and when it happened.
+        waited_for: Ranks that have not connected; None where that is not known.
+        places: Ranks' hosts by the placement, as far as it is known before the launch.
+        quiet: Ranks that have been silent for longer than others, and for how long in seconds.
+        launcher: The launcher's name.
+        host: The host on which it runs.
+        status: Its exit status; negative where a signal ended it, None while it runs.
+        words: What ranks without a connection have written themselves; None: nothing.
+    """
+
+    seen: Sequence[Seen] = ()
+    said: Said = field(default_factory=Said)
+    name: Callable[[int], str] = "rank {}".format
+    waited_for: frozenset[int] | None = None
+    places: Mapping[int, str] = field(default_factory=dict)
+    quiet: Mapping[int, float] = field(default_factory=dict)
+    launcher: str = "?"
+    host: str = "?"
+    status: int | None = None
+    words: str | None = None
+
+    @property
+    def losses(self) -> list[RankLoss]:
+        """The connections lost without a word, before a rank that has told of an error went."""
+        told: set[int | None] = set()
+        losses = []
+        for piece in self.seen:
+            if isinstance(piece, RankError):
+                told.add(piece.rank)
+            elif piece.rank in told and piece.rank is not None:
+                break
+            else:
+                losses.append(piece)
+        return losses
+
+    @property
+    def errors(self) -> list[RankError]:
+        """The errors that ranks have told of."""
+        return [piece for piece in self.seen if isinstance(piece, RankError)]
+
+
+def cause(evidence: Evidence) -> Fault | None:
+    """Return the fault that the evidence shows, with what follows from it; None: it shows none."""
+    found = next(filter(None, (rule(evidence) for rule in _RULES)), None)
+    return found and replace(found, sentence=found.sentence + _consequences(evidence, found))
+
+
+def settled(evidence: Evidence) -> bool:
+    """Whether nothing that may still come can show another cause."""
+    return evidence.said.decisive or bool(evidence.said.killed)
+
+
+def _ended_by_launcher(evidence: Evidence) -> Fault | None:
+    said = evidence.said
+    return Fault("error", said.reason) if said.reason and said.decisive else None
+
+
+def _own_error(evidence: Evidence) -> Fault | None:
+    """Return a rank's error that came before any loss and that no other rank's end explains."""
+    for piece in evidence.seen:
+        if isinstance(piece, RankLoss):
+            return None
+        if not piece.follows:
+            return None if _killed_before(evidence, piece.rank) else piece.fault()
+    return None
+
+
+def _killed_before(evidence: Evidence, rank: int) -> bool:
+    """Whether the launcher tells of a killed rank, and only then of the end of this one."""
+    ends = evidence.said.ends
+    mine = next((at for at, end in enumerate(ends) if rank in end.ranks), None)
+    return mine is not None and any(end in evidence.said.killed for end in ends[:mine])
+
+
+def _killed(evidence: Evidence) -> Fault | None:
+    """Return the first rank that the launcher says was killed; aborts of a library come after."""
+    killed = evidence.said.killed
+    if not killed:
+        return None
+    end = min(killed, key=lambda end: end.signal == signal.SIGABRT)
+    order = [loss.rank for loss in evidence.losses]
+    rank = next((rank for rank in order if rank in end.ranks), None)
+    if rank is None and end.ranks:
+        rank = end.ranks[0]
+    elif rank is None and evidence.losses:
+        rank = evidence.losses[0].rank
+    if rank is None:
+        return None if evidence.errors else Fault("error", end.sentence)
+    return Fault("error", f"{_who(evidence, rank, end)}, {replace(end, ranks=(rank,)).how}", rank)
+
+
+def _launcher_killed(evidence: Evidence) -> Fault | None:
+    if evidence.status is None or evidence.status >= 0:
+        return None
+    by = signal_name(-evidence.status)
+    return Fault(
+        "error", f"the launcher, {evidence.launcher}, was killed by {by} on {evidence.host}"
+    )
+
+
+def _never_connected(evidence: Evidence) -> Fault | None:
+    """Return the rank that ended by itself before it connected."""
+    for end in evidence.said.ends:
+        rank = _unconnected(evidence, end) if end.signal is None else None
+        if rank is not None:
+            how = replace(end, ranks=(rank,)).how
+            sentence = f"{_who(evidence, rank, end)}, {how} before it connected"
+            return Fault("error", _because(evidence, sentence), rank)
+    return None
+
+
+def _unconnected(evidence: Evidence, end: RankEnd) -> int | None:
+    waited_for = sorted(evidence.waited_for or ())
+    if end.ranks:
+        return next((rank for rank in end.ranks if rank in waited_for), None)
+    there = [rank for rank in waited_for if evidence.places.get(rank, end.host) == end.host]
+    return there[0] if there else None
+
+
+def _lost(evidence: Evidence) -> Fault | None:
+    """Return the first loss, unless a rank's own error came before it."""
+    if not evidence.losses:
+        return None
+    loss = evidence.losses[0]
+    end = next((end for end in evidence.said.ends if loss.rank in end.ranks), None)
+    if end is not None:
+        return Fault("error", f"{loss.who}, {replace(end, ranks=()).how}", loss.rank)
+    return Fault("error", _because(evidence, f"{loss.who}, ended without a word"), loss.rank)
+
+
+def _quiet(evidence: Evidence) -> Fault | None:
+    """Return the rank that fell silent longest ago, where others' connections to it break."""
+    if not evidence.quiet or not any(error.follows for error in evidence.errors):
+        return None
+    rank = max(evidence.quiet, key=lambda rank: evidence.quiet[rank])
+    silence = evidence.quiet[rank]
+    return Fault("error", f"{evidence.name(rank)}, silent for {silence:.0f} s", rank)
+
+
+def _first_error(evidence: Evidence) -> Fault | None:
+    return evidence.errors[0].fault() if evidence.errors else None
+
+
+def _told_end(evidence: Evidence) -> Fault | None:
+    for end in evidence.said.ends:
+        if not end.ranks:
+            return Fault("error", _because(evidence, end.sentence))
+        sentence = f"{_who(evidence, end.ranks[0], end)}, {replace(end, ranks=()).how}"
+        return Fault("error", _because(evidence, sentence), end.ranks[0])
+    return None
+
+
+_RULES = (
+    _ended_by_launcher,
+    _own_error,
+    _killed,
+    _launcher_killed,
+    _never_connected,
+    _lost,
+    _quiet,
+    _first_error,
+    _told_end,
+)
+
+
+def _who(evidence: Evidence, rank: int, end: RankEnd) -> str:
+    """Name a rank as it was when its connection was lost, else with the launcher's host."""
+    for piece in evidence.seen:
+        if piece.rank == rank:
+            return piece.who
+    name = evidence.name(rank)
+    return name if " on " in name or end.host is None else _placed(name, rank, end.host)
+
+
+def _placed(name: str, rank: int, host: str) -> str:
+    return name.replace(f"rank {rank}", f"rank {rank} on {host}", 1)
+
+
+def _because(evidence: Evidence, sentence: str) -> str:
+    more = evidence.words or evidence.said.reason
+    return f"{sentence}: {more}" if more else sentence
+
+
+def _consequences(evidence: Evidence, found: Fault) -> str:
+    """Return what followed: errors of other ranks, each one's first; two own errors are apart."""
+    told: dict[int, str] = {}
+    own = any(error.fault() == found for error in evidence.errors)
+    for error in evidence.errors:
+        if error.rank != found.rank and (error.follows or not own):
+            told.setdefault(error.rank, f"{error.who}: {error.message}")
+    if not told:
+        return ""
+    shown = "; ".join(list(told.values())[:SHOWN])
+    rest = len(told) - SHOWN
+    more = f"; {rest} more rank{'s' if rest > 1 else ''}" if rest > 0 else ""
+    return f"; as a consequence {shown}{more}"

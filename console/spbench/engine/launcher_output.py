@@ -1,0 +1,51 @@
+"""What a launcher and its ranks have written on stdout and stderr, as far as it tells of an end."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+TAIL = 100_000
+"""Bytes at the end of each file in which a reason is looked for: ranks may print gigabytes."""
+
+_UNREACHED = re.compile(r"spbench: no console at (\S+):\s")
+_WORDS = (
+    re.compile(r"spbench: (setup line failed: .*)"),
+    re.compile(r"^(\S*python\S*: (?:No module named|can't open file) .+)$", re.MULTILINE),
+    re.compile(r"^(\S+: error while loading shared libraries: .+)$", re.MULTILINE),
+    re.compile(
+        r"^\S+: line \d+: (?:exec: )?(.+: (?:No such file or directory|Permission denied"
+        r"|(?:command )?not found|cannot execute.*))$",
+        re.MULTILINE,
+    ),
+    # an error in communication is that of a rank which got further
+    re.compile(
+        r"^Traceback \(most recent call last\):\n(?:[ \t].*\n)+"
+        r"(?!mpi4py\.MPI\.|KeyboardInterrupt)(\w[\w.]*(?:Error|Exception|Exit)\b.*)",
+        re.MULTILINE,
+    ),
+)
+
+
+def output_in(folder: Path) -> str:
+    """Return the end of a launcher's output; Hydra tells of a rank's end on its stdout."""
+    return "\n".join(_tail(folder / name) for name in ("stderr.log", "stdout.log"))
+
+
+def _tail(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - TAIL))
+            return file.read(TAIL).decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def own_words(output: str) -> str | None:
+    """Return what ranks that have no connection wrote on stderr: it says more than their status."""
+    unreached = _UNREACHED.search(output)
+    if unreached:
+        return f"ranks cannot reach the console at {unreached[1]}: check firewalls and routes"
+    found = next(filter(None, (known.search(output) for known in _WORDS)), None)
+    return found[1].strip() if found else None

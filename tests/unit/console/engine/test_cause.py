@@ -1,0 +1,228 @@
+"""Which of several signs of a fault is its cause: a table of what comes in which order."""
+
+import pytest
+
+from spbench.engine.cause import Evidence, cause, settled
+from spbench.engine.fault import RankError, RankLoss
+from spbench.launch.launcher import RankEnd, Said
+
+HOSTS = {0: "node01", 1: "node01", 2: "node02", 3: "node02"}
+MPI = "Exception: Unknown error class, error stack:"
+TRACE = "Traceback ...\nmpi4py.MPI.Exception: Unknown error class, error stack:\n"
+
+
+def who(rank):
+    return f"rank {rank} on {HOSTS[rank]}, 1.0 s into a"
+
+
+def lost(rank):
+    return RankLoss(rank, who(rank))
+
+
+def own(rank, message="ValueError: no"):
+    return RankError(rank, who(rank), message, case="a", traceback=f"Traceback ...\n{message}\n")
+
+
+def broken(rank):
+    return RankError(rank, who(rank), MPI, case="a", traceback=TRACE)
+
+
+def interrupted(rank):
+    return own(rank, "KeyboardInterrupt")
+
+
+def killed(rank, number=9):
+    return RankEnd((rank,), HOSTS[rank], signal=number)
+
+
+def exited(rank, status=1):
+    return RankEnd((rank,), HOSTS[rank], status=status)
+
+
+def aborted(rank):
+    return RankEnd((rank,), None, status=1, aborted=True)
+
+
+def said(*ends, **more):
+    return Said(ends, **more)
+
+
+TIMEOUT = Said((killed(3), killed(0, 2)), "the launcher ended the job after 4 s", decisive=True)
+KILLED = "was killed by signal 9 (SIGKILL)"
+SILENT_DEATH = "ended without a word"
+
+TABLE = {
+    # a kill, as each launcher tells of it
+    "killed": ([lost(2)], said(killed(2)), 2, KILLED),
+    "survivors first": ([broken(0), broken(1), lost(2)], said(killed(2)), 2, KILLED),
+    "survivors alone": ([broken(0), lost(0), broken(3)], said(killed(2)), 2, KILLED),
+    "the launcher's own signals first": (
+        [broken(0), lost(3), lost(2)],
+        said(killed(3, 2), killed(1, 15), killed(2)),
+        2,
+        KILLED,
+    ),
+    "a survivor exits first": ([broken(0)], said(aborted(0), exited(0), killed(2)), 2, KILLED),
+    "interrupted survivors": ([interrupted(0), interrupted(1)], said(killed(2)), 2, KILLED),
+    "a survivor's library aborts": ([lost(0)], said(killed(0, 6), killed(2)), 2, KILLED),
+    "a survivor's unknown error": (
+        [own(0, "OddError: ?")],
+        said(killed(2), exited(0)),
+        2,
+        KILLED,
+    ),
+    "Hydra names no rank": ([lost(2), lost(0)], said(RankEnd((), "node02", signal=9)), 2, KILLED),
+    "srun names several": (
+        [lost(2), lost(0)],
+        said(RankEnd((0, 2), "node02", signal=9), kills=True),
+        2,
+        KILLED,
+    ),
+    "no word": ([lost(2), broken(0), lost(0)], said(), 2, SILENT_DEATH),
+    "no word, survivors first": ([broken(0), lost(2), lost(0)], said(), 2, SILENT_DEATH),
+    "SIGTERM from outside": (
+        [lost(2), lost(0)],
+        said(killed(2, 15), killed(0, 15)),
+        2,
+        "was killed by signal 15 (SIGTERM)",
+    ),
+    "exit without a word": ([lost(2), broken(0)], said(exited(2, 7)), 2, "exited with status 7"),
+    # a rank's own error
+    "own error": ([own(1), broken(0), lost(1)], said(exited(1)), 1, "ValueError: no"),
+    "own error, others killed": (
+        [own(1), lost(1), lost(0)],
+        said(aborted(1), killed(0), kills=True),
+        1,
+        "ValueError: no",
+    ),
+    "own error, others killed late": ([own(1), lost(0)], said(exited(1), killed(0)), 1, "Value"),
+    "own error, no word of it": ([own(1), lost(1), lost(0)], said(killed(0)), 1, "ValueError"),
+    "own error after survivors": ([broken(0), own(1), lost(1)], said(exited(1)), 1, "ValueError"),
+    "own error after a loss": ([lost(2), own(1)], said(), 2, SILENT_DEATH),
+    "own MPI error": ([broken(1), lost(1), lost(0)], said(aborted(1)), 1, MPI),
+    "own MPI error, others killed by srun": (
+        [broken(1), lost(1), lost(0)],
+        said(aborted(1), killed(0), kills=True),
+        1,
+        MPI,
+    ),
+    "own MPI error under Hydra": (
+        [broken(1), lost(1), lost(0)],
+        said(RankEnd((), "node01", signal=9), kills=True),
+        1,
+        MPI,
+    ),
+    "two own errors": ([own(1), own(0, "KeyError: 'x'")], said(), 1, "ValueError: no"),
+    # the launcher
+    "a time limit": ([interrupted(0), lost(2)], TIMEOUT, None, "the launcher ended the job"),
+    "an interrupt alone": ([interrupted(1), broken(0)], said(), 1, "KeyboardInterrupt"),
+    # words alone
+    "only a status": ([], said(exited(1, 3)), 1, "exited with status 3"),
+}
+
+
+def evidence(seen, told, **more):
+    names = {"name": who, "waited_for": frozenset(), "places": HOSTS, "host": "login"}
+    return Evidence(tuple(seen), told, **names | more)
+
+
+@pytest.mark.parametrize(("seen", "words", "rank", "text"), TABLE.values(), ids=TABLE)
+def test_the_cause_is_told_first_with_rank_and_host(seen, words, rank, text):
+    fault = cause(evidence(seen, words))
+    first = fault.sentence.partition("; as a consequence")[0]
+    assert (fault.rank, fault.status) == (rank, "error")
+    assert text in first
+    assert first.startswith(who(rank) if rank is not None else text)
+    assert (fault.traceback is not None) == any(
+        piece.rank == rank and isinstance(piece, RankError) for piece in seen
+    )
+
+
+def test_consequences_follow_the_cause_in_short():
+    seen = [broken(0), broken(0), broken(1), broken(3), lost(2)]
+    assert cause(evidence(seen, said(killed(2)))).sentence == (
+        f"{who(2)}, {KILLED}; as a consequence {who(0)}: {MPI}; {who(1)}: {MPI}; 1 more rank"
+    )
+
+
+def test_two_own_errors_are_no_consequences_of_each_other():
+    assert cause(evidence([own(1), own(0)], said())).sentence == f"{who(1)}: ValueError: no"
+
+
+@pytest.mark.parametrize(
+    ("words", "places", "rank", "start"),
+    [
+        (said(exited(2, 7)), HOSTS, 2, f"{who(2)}, exited with status 7 before it connected"),
+        (
+            said(RankEnd((), "node02", status=7)),
+            HOSTS,
+            2,
+            f"{who(2)}, exited with status 7 before it connected",
+        ),
+        (said(RankEnd((), "node09", status=7)), HOSTS, 0, f"{who(0)}, {SILENT_DEATH}"),
+    ],
+    ids=["named", "by its host", "on another host"],
+)
+def test_a_rank_that_never_connected_is_the_cause_and_not_its_victims(words, places, rank, start):
+    seen = [lost(0), lost(1)]
+    given = evidence(seen, words, waited_for=frozenset({2, 3}), places=places, words="no module x")
+    fault = cause(given)
+    assert fault.rank == rank
+    assert fault.sentence == f"{start}: no module x"
+
+
+def test_a_rank_of_no_known_host_gets_the_launchers():
+    given = evidence(
+        [], said(exited(2, 7)), waited_for=frozenset({2}), name="rank {}, early".format
+    )
+    assert cause(given).sentence.startswith("rank 2 on node02, early, exited with status 7")
+
+
+def test_a_launcher_that_was_killed_is_the_cause_unless_it_had_told_of_one():
+    given = evidence([lost(2), lost(0)], said(), status=-9, launcher="hydra")
+    assert cause(given).sentence == f"the launcher, hydra, {KILLED} on login"
+    told = evidence([lost(2)], said(killed(2)), status=-9)
+    assert cause(told).rank == 2
+
+
+def test_a_quiet_rank_comes_before_those_that_cannot_reach_it():
+    given = evidence([broken(0), lost(0)], said(aborted(0)), quiet={3: 4.0, 2: 5.2})
+    fault = cause(given)
+    assert fault.rank == 2
+    assert fault.sentence.startswith(f"{who(2)}, silent for 5 s; as a consequence {who(0)}: {MPI}")
+
+
+def test_nothing_known_is_no_cause():
+    assert cause(evidence([], said())) is None
+
+
+@pytest.mark.parametrize(
+    ("words", "known"),
+    [
+        (said(), False),
+        (said(killed(2, 2), exited(1)), False),
+        (said(killed(2)), True),
+        (TIMEOUT, True),
+    ],
+)
+def test_a_signal_by_the_launchers_word_needs_no_more_waiting(words, known):
+    assert settled(evidence([broken(0)], words)) is known
+
+
+@pytest.mark.parametrize(
+    ("message", "trace", "follows"),
+    [
+        ("Exception: MPI_ERR_PROC_FAILED: Process Failure", None, True),
+        ("Exception: Unknown error class, error stack:", None, True),
+        ("RuntimeError: exchange failed", "mpi4py.MPI.Exception: MPI_ERR_OTHER\n\nThe above", True),
+        ("RuntimeError: [../gloo/pair.cc:534] Connection closed by peer [10.0.0.2]", None, True),
+        ("ConnectionResetError: [Errno 104] Connection reset by peer", None, True),
+        ("DistBackendError: NCCL error: remote process exited", None, True),
+        ("KeyboardInterrupt", None, True),
+        ("ValueError: no", "Traceback ...\nValueError: no\n", False),
+        ("Exception: a plain one", "Exception: a plain one\n", False),
+        ("SystemExit: 3", None, False),
+    ],
+)
+def test_errors_that_another_ranks_end_brings_about_are_known(message, trace, follows):
+    assert RankError(0, "rank 0", message, traceback=trace).follows is follows
