@@ -20,6 +20,7 @@ from typing import Any, NoReturn, Protocol
 
 from spbench_core.events import rank_events
 from spbench_core.events.fields import EventError
+from spbench_workers.connect import admitted
 
 REPLY_TIMEOUT = 600.0
 """Seconds to wait for an answer of the console; its death ends the rank at once in any case."""
@@ -46,18 +47,23 @@ class Channel(Protocol):
         """Send ``bye`` and wait until every event has arrived."""
 
 
+def numbered(event: str, rank: int | None, seq: int, fields: dict[str, Any]) -> bytes:
+    """Return the line of an event that happens now."""
+    head = {"event": event, "rank": rank, "seq": seq}
+    return rank_events.encode(head | {"time": round(time.time(), 6)} | fields)
+
+
 class _Numbered(ABC):
     """A channel that numbers events and writes each as one line, from any thread."""
 
-    def __init__(self) -> None:
-        self.rank: int | None = None
-        self._seq = 0
+    def __init__(self, rank: int | None = None, sent: int = 0) -> None:
+        self.rank = rank
+        self._seq = sent
         self._lock = threading.Lock()
 
     def send(self, event: str, **fields: Any) -> None:
         with self._lock:
-            head = {"event": event, "rank": self.rank, "seq": self._seq}
-            self._write(rank_events.encode(head | {"time": round(time.time(), 6)} | fields))
+            self._write(numbered(event, self.rank, self._seq, fields))
             self._seq += 1
 
     @abstractmethod
@@ -72,9 +78,13 @@ class TcpChannel(_Numbered):
     that no rank outlives the console, wherever the main thread is.
     """
 
-    def __init__(self, connection: socket.socket) -> None:
-        super().__init__()
+    def __init__(
+        self, connection: socket.socket, rest: bytes, rank: int | None, *, sent: int
+    ) -> None:
+        """``rest`` has been received already; so many events were sent."""
+        super().__init__(rank, sent)
         self._socket = connection
+        self._rest = rest
         self._replies: queue.Queue[dict[str, Any]] = queue.Queue()
         self._closing = threading.Event()
         self._through = threading.Event()
@@ -117,7 +127,7 @@ class TcpChannel(_Numbered):
     def _watch(self) -> None:
         poller = select.poll()
         poller.register(self._socket, select.POLLIN)
-        rest = b""
+        rest = self._take(self._rest)
         due = time.monotonic() + rank_events.HEARTBEAT_INTERVAL
         while True:
             if poller.poll(max(0.0, due - time.monotonic()) * 1000):
@@ -128,13 +138,18 @@ class TcpChannel(_Numbered):
                 if not data:
                     self._ended()
                     return
-                *lines, rest = (rest + data).split(b"\n")
-                for line in lines:
-                    self._answer(json.loads(line))
+                rest = self._take(rest + data)
             if time.monotonic() >= due:
                 if not self._closing.is_set():
                     self.send("heartbeat")
                 due = time.monotonic() + rank_events.HEARTBEAT_INTERVAL
+
+    def _take(self, data: bytes) -> bytes:
+        """Act on whole lines, and return what is left."""
+        *lines, rest = data.split(b"\n")
+        for line in lines:
+            self._answer(json.loads(line))
+        return rest
 
     def _answer(self, reply: dict[str, Any]) -> None:
         if reply.get("reply") == "where":
@@ -210,10 +225,8 @@ def open_channel(environ: os._Environ[str]) -> TcpChannel | FileChannel:
     """
     addresses = environ.get(rank_events.ENV_COLLECTOR, "")
     folder = environ.get(rank_events.ENV_EVENTS_DIR)
-    connection = _connect(addresses.split(",")) if addresses else None
-    if connection is not None:
-        channel = TcpChannel(connection)
-        say_hello(channel, environ)
+    channel = _over_tcp(addresses.split(","), environ) if addresses else None
+    if channel is not None:
         channel.start()
         return channel
     if folder:
@@ -226,25 +239,11 @@ def open_channel(environ: os._Environ[str]) -> TcpChannel | FileChannel:
     )
 
 
-def _connect(addresses: list[str]) -> socket.socket | None:
-    deadline = time.monotonic() + rank_events.CONNECT_TIMEOUT
-    # an address that swallows packets must leave time for the others
-    share = rank_events.CONNECT_TIMEOUT / len(addresses)
-    while (left := deadline - time.monotonic()) > 0:
-        for address in addresses:
-            host, _, port = address.rpartition(":")
-            try:
-                connection = socket.create_connection((host, int(port)), timeout=min(left, share))
-            except OSError:
-                continue
-            connection.settimeout(None)
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            # a host that is cut off gets no reset: what is not acknowledged ends the connection
-            silence = int(1000 * rank_events.SILENCE_LIMIT)
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, silence)
-            return connection
-        time.sleep(0.1)
-    return None
+def _over_tcp(addresses: list[str], environ: os._Environ[str]) -> TcpChannel | None:
+    rank, fields = _greeting(environ)
+    hello = numbered("hello", rank, 0, fields)
+    let_in = admitted(addresses, hello)
+    return TcpChannel(let_in.connection, let_in.rest, rank, sent=1) if let_in else None
 
 
 _RANK_NAMES = ("MV2_COMM_WORLD", "MVP_COMM_WORLD", "OMPI_COMM_WORLD", "PMI")
@@ -259,15 +258,15 @@ def launcher_rank(environ: os._Environ[str]) -> tuple[int | None, int | None]:
     return None, None
 
 
+def _greeting(environ: os._Environ[str]) -> tuple[int | None, dict[str, Any]]:
+    """Return the rank, and the fields of ``hello``: the token, and the size by the launcher."""
+    rank, size = launcher_rank(environ)
+    token = environ.get(rank_events.ENV_TOKEN, "")
+    process = {"host": socket.gethostname(), "pid": os.getpid()}
+    return rank, {"token": token, "schema": rank_events.SCHEMA, **process, "size": size}
+
+
 def say_hello(channel: Channel, environ: os._Environ[str]) -> None:
     """Send ``hello``: the token, and rank and size by the launcher's environment."""
-    channel.rank, size = launcher_rank(environ)
-    token = environ.get(rank_events.ENV_TOKEN, "")
-    channel.send(
-        "hello",
-        token=token,
-        schema=rank_events.SCHEMA,
-        host=socket.gethostname(),
-        pid=os.getpid(),
-        size=size,
-    )
+    channel.rank, fields = _greeting(environ)
+    channel.send("hello", **fields)

@@ -8,23 +8,15 @@ line, and events are written before more is read.
 from __future__ import annotations
 
 import asyncio
-import hmac
 import json
-from collections.abc import Callable
+import socket
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
+from spbench.engine.admission import Admission
+from spbench.engine.descriptors import room_for_strangers
 from spbench_core.events.fields import EventError
-from spbench_core.events.rank_events import (
-    CONNECT_TIMEOUT,
-    MAX_HELLO,
-    MAX_LINE,
-    decode,
-)
-
-MAX_STRANGERS = 128
-"""Connections without a token that are kept at once; of more, the oldest go."""
-BACKLOG = 1024
+from spbench_core.events.rank_events import MAX_LINE, decode
 
 Event = dict[str, Any]
 
@@ -55,23 +47,18 @@ class Who:
 
 
 class RankConnection(asyncio.Protocol):
-    """One connection: a stranger until it has shown the token, a rank from then on."""
+    """The connection of a rank that has shown the token."""
 
-    def __init__(self, collector: Collector) -> None:
+    def __init__(self, collector: Collector, peer: str, hello: Event, rest: bytes) -> None:
         self._collector = collector
-        self._rest = b""
+        self._hello = hello
+        self._rest = rest
         self._next_seq = 0
         self._transport: asyncio.Transport | None = None
-        self._greeting: asyncio.TimerHandle | None = None
-        self.who: Who | None = None
+        self.peer = peer
+        self.who = Who(hello["host"], hello["pid"], hello["rank"])
         self.rank: int | None = None
         self.ended = False
-
-    @property
-    def peer(self) -> str:
-        """The address at the other end."""
-        name = self._transport.get_extra_info("peername") if self._transport else None
-        return f"{name[0]}:{name[1]}" if name else "?"
 
     def reply(self, **fields: Any) -> None:
         """Send the rank an answer."""
@@ -85,48 +72,26 @@ class RankConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        loop = asyncio.get_running_loop()
-        self._greeting = loop.call_later(
-            CONNECT_TIMEOUT, self._drop, f"said nothing for {CONNECT_TIMEOUT:g} s"
-        )
-        self._collector.add_stranger(self)
+        self._collector.welcome(self)
+        # The token is a secret of this run: it is not recorded.
+        shown = {**self._hello, "token": "shown"}
+        self._deliver([json.dumps(shown, separators=(",", ":")).encode()], [shown])
+        # A rank that has not read this was not let in, and tries again.
+        self.reply(reply="hello")
+        rest, self._rest = self._rest, b""
+        if rest:
+            self.data_received(rest)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if self._greeting is not None:
-            self._greeting.cancel()
         self._transport = None
         self._collector.forget(self)
 
     def data_received(self, data: bytes) -> None:
         *lines, self._rest = (self._rest + data if self._rest else data).split(b"\n")
-        if self.who is None:
-            if lines:
-                self._greet(lines.pop(0))
-            elif len(self._rest) > MAX_HELLO:
-                self._drop("sent more than a greeting")
-        if self.who is None:
-            return
         if lines:
             self._take(lines)
         if len(self._rest) > MAX_LINE:
             self._break(f"sent a line of more than {MAX_LINE} bytes")
-
-    def _greet(self, line: bytes) -> None:
-        try:
-            hello = decode(line) if len(line) <= MAX_HELLO else {}
-        except EventError:
-            hello = {}
-        token = str(hello.get("token", "")).encode(errors="replace")
-        if hello.get("event") != "hello" or not self._collector.knows(token):
-            self._drop("did not show the run's token")
-            return
-        self.who = Who(hello["host"], hello["pid"], hello.get("rank"))
-        if self._greeting is not None:
-            self._greeting.cancel()
-        self._collector.welcome(self)
-        # The token is a secret of this run: it is not recorded.
-        shown = {**hello, "token": "shown"}
-        self._deliver([json.dumps(shown, separators=(",", ":")).encode()], [shown])
 
     def _take(self, lines: list[bytes]) -> None:
         """Hand on what is right; the first line that is wrong ends the connection."""
@@ -152,10 +117,6 @@ class RankConnection(asyncio.Protocol):
         if wrong is not None:
             self._break(wrong)
 
-    def _drop(self, why: str) -> None:
-        self._collector.listener.on_stranger(self.peer, why)
-        self.close()
-
     def _break(self, why: str) -> None:
         self._collector.listener.on_violation(self, why)
         self.close()
@@ -164,55 +125,56 @@ class RankConnection(asyncio.Protocol):
 class Collector:
     """Listens for the ranks of one job."""
 
-    def __init__(self, token: str, listener: Listener) -> None:
+    def __init__(self, token: str, listener: Listener, expected: int = 0) -> None:
+        """``expected`` connections are of ranks, and keep their descriptors free of strangers."""
         self.listener = listener
-        self._token = token.encode()
-        self._strangers: dict[RankConnection, None] = {}
+        self._token = token
+        self._expected = expected
         self._ranks: dict[RankConnection, None] = {}
-        self._server: asyncio.Server | None = None
+        self._arriving: dict[asyncio.Task[Any], socket.socket] = {}
+        self._admission: Admission | None = None
 
     async def listen(self, host: str) -> int:
         """Listen on a free port of that address, and return the port."""
-        loop = asyncio.get_running_loop()
-        make: Callable[[], RankConnection] = lambda: RankConnection(self)  # noqa: E731
-        self._server = await loop.create_server(make, host, 0, backlog=BACKLOG)
-        port: int = self._server.sockets[0].getsockname()[1]
-        return port
+        room = room_for_strangers(self._expected)
+        self._admission = Admission(self._token, room, self._admit, self.listener.on_stranger)
+        return self._admission.listen(host)
 
     @property
     def ranks(self) -> tuple[RankConnection, ...]:
         """The connections of ranks that are open now."""
         return tuple(self._ranks)
 
-    def knows(self, token: bytes) -> bool:
-        """Whether that is the run's token."""
-        return hmac.compare_digest(token, self._token)
+    @property
+    def strangers(self) -> int:
+        """How many connections have yet to show the token."""
+        return self._admission.strangers if self._admission else 0
 
-    def add_stranger(self, connection: RankConnection) -> None:
-        """Keep a connection that has yet to show the token."""
-        self._strangers[connection] = None
-        if len(self._strangers) > MAX_STRANGERS:
-            oldest = next(iter(self._strangers))
-            del self._strangers[oldest]
-            self.listener.on_stranger(oldest.peer, "was one of too many")
-            oldest.close()
+    def _admit(self, accepted: socket.socket, peer: str, hello: Event, rest: bytes) -> None:
+        loop = asyncio.get_running_loop()
+        connection = RankConnection(self, peer, hello, rest)
+        work = loop.connect_accepted_socket(lambda: connection, accepted)
+        task = loop.create_task(work)
+        self._arriving[task] = accepted
+        task.add_done_callback(lambda done: self._arriving.pop(done, None))
 
     def welcome(self, connection: RankConnection) -> None:
         """Take a connection for a rank's."""
-        self._strangers.pop(connection, None)
         self._ranks[connection] = None
 
     def forget(self, connection: RankConnection) -> None:
         """A connection has ended."""
-        self._strangers.pop(connection, None)
         if self._ranks.pop(connection, 0) is None:
             self.listener.on_lost(connection)
 
     async def close(self) -> None:
         """End all connections; ranks that are still there end with them."""
-        if self._server is not None:
-            self._server.close()
-        for connection in (*self._strangers, *self._ranks):
+        if self._admission is not None:
+            self._admission.close()
+        for task, accepted in tuple(self._arriving.items()):
+            task.cancel()
+            accepted.close()
+        for connection in tuple(self._ranks):
             connection.close()
         # One turn of the loop, so that the ends are seen before the job is judged.
         await asyncio.sleep(0)

@@ -117,7 +117,6 @@ class JobListener:
             self.wake.set()
 
     def _on_ready(self, source: RankConnection, event: Event, now: float) -> None:
-        assert source.who is not None
         self._watch.on_ready(event, source.who.host, source.who.pid, now)
         source.rank = event["rank"]
         self.ranks[event["rank"]] = source
@@ -154,14 +153,13 @@ class JobListener:
 
     def on_violation(self, source: RankConnection, why: str) -> None:
         """A rank said what no rank says."""
-        host = source.who.host if source.who else source.peer
         rank = source.rank if source.rank is not None else "?"
-        self._watch.fail(f"rank {rank} on {host} {why}", source.rank)
+        self._watch.fail(f"rank {rank} on {source.who.host} {why}", source.rank)
         self.wake.set()
 
     def on_lost(self, source: RankConnection) -> None:
         """A rank's connection has ended: well after its bye, else it is dead or cut off."""
-        if source.ended or self.closed or source.who is None:
+        if source.ended or self.closed:
             return
         now = time.monotonic()
         number = source.rank if source.rank is not None else source.who.rank

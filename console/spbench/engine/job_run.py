@@ -70,7 +70,7 @@ class JobRun:
             places=_places(plan),
         )
         self._listener = JobListener(self._job, recorder, self._watch)
-        self._collector = Collector(self._token, self._listener)
+        self._collector = Collector(self._token, self._listener, self._job.np)
 
     async def run(self) -> Fault | None:
         """Run the job to its end, whatever happens, and return what went wrong.

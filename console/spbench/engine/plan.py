@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from spbench.engine.descriptors import check_connections
 from spbench.errors import MissingError
 from spbench.launch.choice import NOTHING_CHOSEN, LaunchChoice
 from spbench.launch.gpu_needs import check_gpus
@@ -128,11 +129,12 @@ def added_environment(run: RunPlan, launch: Launch) -> dict[str, str]:
 
 
 async def check_before(run: RunPlan, prepared: list[Launch]) -> None:
-    """Refuse what hosts must be asked for: whether ssh reaches them, and GPUs that cases need.
+    """Refuse more ranks than open files, hosts that ssh does not reach, and GPUs that are missing.
 
     Raises:
         MissingError: naming what is missing, and where.
     """
+    check_connections(max((job.np for job in run.jobs), default=0))
     await check_hosts(run, prepared)
     jobs = [(job, launch, run.hosts(job)) for job, launch in zip(run.jobs, prepared, strict=True)]
     await check_gpus(jobs, run.request.environ)
