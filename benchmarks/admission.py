@@ -31,8 +31,9 @@ from typing import Any
 from benchmarks.collector_ranks import BASE, LOOPBACK, TOKEN
 from benchmarks.goals import Figure, argument_parser, table
 
-from spbench.engine.collector import Collector, Event, RankConnection
+from spbench.engine.collector import Collector
 from spbench.engine.descriptors import raise_limit
+from spbench.engine.rank_connection import Event, RankConnection
 from spbench_core.events import rank_events
 from spbench_workers.connect import admitted
 
@@ -256,6 +257,9 @@ class Arrivals:
     def on_lost(self, source: RankConnection) -> None:
         """Count it as lost."""
         self.lost.add(source.who.rank)
+
+    def on_relay_lost(self, host: str, ranks: int, why: str) -> None:
+        """There are no relays here."""
 
     def on_stranger(self, peer: str, why: str) -> None:
         """Strangers are meant to be there."""

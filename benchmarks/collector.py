@@ -31,8 +31,9 @@ from typing import Any
 from benchmarks.collector_ranks import BASE, LOOPBACK, TOKEN, send
 from benchmarks.goals import Figure, argument_parser, table
 
-from spbench.engine.collector import Collector, Event, RankConnection
+from spbench.engine.collector import Collector
 from spbench.engine.job_listener import JobListener
+from spbench.engine.rank_connection import Event, RankConnection
 from spbench.engine.recorder import Recorder
 from spbench.engine.run_metadata import describe
 from spbench.engine.watchdog import Watchdog
@@ -292,6 +293,11 @@ class Listener:
 
     def on_lost(self, source: RankConnection) -> None:
         """All connections end, at the end."""
+
+    def on_relay_lost(self, host: str, ranks: int, why: str) -> None:
+        """There are no relays here: it ends the benchmark."""
+        self.wrong = self.wrong or f"relay of {host} {why}"
+        self.done.set()
 
     def on_stranger(self, peer: str, why: str) -> None:
         """Note it: it ends the benchmark."""

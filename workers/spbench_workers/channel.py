@@ -20,7 +20,7 @@ from typing import Any, NoReturn, Protocol
 
 from spbench_core.events import rank_events
 from spbench_core.events.fields import EventError
-from spbench_workers.connect import admitted
+from spbench_workers.connect import admitted, admitted_by_relay
 
 REPLY_TIMEOUT = 600.0
 """Seconds to wait for an answer of the console; its death ends the rank at once in any case."""
@@ -72,7 +72,7 @@ class _Numbered(ABC):
 
 
 class TcpChannel(_Numbered):
-    """A channel over one TCP connection to the console, whose end before `close` ends the process.
+    """A channel to the console, itself or by a relay, whose end before `close` ends the process.
 
     A thread sends a heartbeat a second and watches for the console's answers and for its end, so
     that no rank outlives the console, wherever the main thread is.
@@ -225,7 +225,7 @@ def open_channel(environ: os._Environ[str]) -> TcpChannel | FileChannel:
     """
     addresses = environ.get(rank_events.ENV_COLLECTOR, "")
     folder = environ.get(rank_events.ENV_EVENTS_DIR)
-    channel = _over_tcp(addresses.split(","), environ) if addresses else None
+    channel = _to_console(addresses.split(","), environ) if addresses else None
     if channel is not None:
         channel.start()
         return channel
@@ -239,10 +239,11 @@ def open_channel(environ: os._Environ[str]) -> TcpChannel | FileChannel:
     )
 
 
-def _over_tcp(addresses: list[str], environ: os._Environ[str]) -> TcpChannel | None:
-    rank, fields = _greeting(environ)
+def _to_console(addresses: list[str], environ: os._Environ[str]) -> TcpChannel | None:
+    rank, fields = greeting(environ)
     hello = numbered("hello", rank, 0, fields)
-    let_in = admitted(addresses, hello)
+    by_relay = environ.get(rank_events.ENV_FAN_IN) == "node"
+    let_in = admitted_by_relay(fields["token"], hello) if by_relay else admitted(addresses, hello)
     return TcpChannel(let_in.connection, let_in.rest, rank, sent=1) if let_in else None
 
 
@@ -258,7 +259,7 @@ def launcher_rank(environ: os._Environ[str]) -> tuple[int | None, int | None]:
     return None, None
 
 
-def _greeting(environ: os._Environ[str]) -> tuple[int | None, dict[str, Any]]:
+def greeting(environ: os._Environ[str]) -> tuple[int | None, dict[str, Any]]:
     """Return the rank, and the fields of ``hello``: the token, and the size by the launcher."""
     rank, size = launcher_rank(environ)
     token = environ.get(rank_events.ENV_TOKEN, "")
@@ -268,5 +269,5 @@ def _greeting(environ: os._Environ[str]) -> tuple[int | None, dict[str, Any]]:
 
 def say_hello(channel: Channel, environ: os._Environ[str]) -> None:
     """Send ``hello``: the token, and rank and size by the launcher's environment."""
-    channel.rank, fields = _greeting(environ)
+    channel.rank, fields = greeting(environ)
     channel.send("hello", **fields)

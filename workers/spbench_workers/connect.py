@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import random
 import socket
+import subprocess
+import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from spbench_core.events import rank_events
@@ -17,6 +22,10 @@ ATTEMPT = 1.0
 asks to be asked again only after 1, 3 and 7 s."""
 PAUSES = (0.05, 0.25)
 """Seconds between two attempts, drawn at random: ranks that start together come back apart."""
+RELAY_BACKLOG = 4096
+
+_started: list[subprocess.Popen[bytes]] = []
+"""The relay, where this process has started it; kept, since it goes on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,30 +42,89 @@ def admitted(addresses: Sequence[str], hello: bytes) -> Admitted | None:
     A connection that has sent its hello is never given up while the other end holds it: the
     console may only be slow, and would take its end for the end of a rank.
     """
-    deadline = time.monotonic() + rank_events.CONNECT_TIMEOUT
     # an address that swallows packets must leave time for the others
     share = rank_events.CONNECT_TIMEOUT / len(addresses)
+    return _tried([partial(_by_tcp, address, share) for address in addresses], hello)
+
+
+def admitted_by_relay(token: str, hello: bytes) -> Admitted | None:
+    """Connect to the console by this node's relay, as `admitted`; the first rank starts it."""
+    return _tried([partial(_by_relay, relay_name(token))], hello)
+
+
+def relay_name(token: str) -> str:
+    """Return the name of the socket of a job's relay, in the kernel's own name space: no file.
+
+    Who does not know the token cannot take the name first.
+    """
+    return f"\0spbench-{hashlib.sha256(token.encode()).hexdigest()[:32]}"
+
+
+def _tried(ways: Sequence[Callable[[], socket.socket]], hello: bytes) -> Admitted | None:
+    deadline = time.monotonic() + rank_events.CONNECT_TIMEOUT
     while time.monotonic() < deadline:
-        for address in addresses:
-            patience = min(share, ATTEMPT * random.uniform(1.0, 1.5))
-            found = _let_in(address, hello, patience)
-            if found is not None:
-                return found
+        for connect in ways:
+            with suppress(OSError, ValueError):
+                return _let_in(connect(), hello)
         time.sleep(random.uniform(*PAUSES))
     return None
 
 
-def _let_in(address: str, hello: bytes, patience: float) -> Admitted | None:
-    host, _, port = address.rpartition(":")
-    try:
-        connection = socket.create_connection((host, int(port)), timeout=patience)
-    except OSError:
-        return None
+def _let_in(connection: socket.socket, hello: bytes) -> Admitted:
     try:
         return Admitted(connection, _greeted(connection, hello))
-    except (OSError, ValueError):
+    except BaseException:
         connection.close()
-        return None
+        raise
+
+
+def _by_tcp(address: str, share: float) -> socket.socket:
+    host, _, port = address.rpartition(":")
+    patience = min(share, ATTEMPT * random.uniform(1.0, 1.5))
+    connection = socket.create_connection((host, int(port)), timeout=patience)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    # a host that is cut off gets no reset: what is not acknowledged ends the connection
+    silence = int(1000 * rank_events.SILENCE_LIMIT)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, silence)
+    return connection
+
+
+def _by_relay(name: str) -> socket.socket:
+    """Connect to the relay; the rank that gets its name first starts it, then connects too."""
+    connection = socket.socket(socket.AF_UNIX)
+    try:
+        try:
+            connection.connect(name)
+        except ConnectionRefusedError:
+            _start_relay(name)
+            connection.connect(name)
+    except OSError:
+        connection.close()
+        raise
+    return connection
+
+
+def _start_relay(name: str) -> None:
+    """Start the relay on a socket that listens already; who comes second finds the name taken.
+
+    Raises:
+        OSError: The name is taken.
+    """
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(name)
+        listening.listen(RELAY_BACKLOG)
+        # A session of its own: a launcher that ends a rank's group leaves it to the other ranks.
+        # None of the launcher's pipes, at whose end the launcher may wait.
+        _started.append(
+            subprocess.Popen(
+                [sys.executable, "-m", "spbench_workers.relay", str(listening.fileno())],
+                pass_fds=[listening.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        )
 
 
 def _greeted(connection: socket.socket, hello: bytes) -> bytes:
@@ -66,10 +134,6 @@ def _greeted(connection: socket.socket, hello: bytes) -> bytes:
         OSError: The other end has gone, or does not answer.
         ValueError: It is no console.
     """
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    # a host that is cut off gets no reset: what is not acknowledged ends the connection
-    silence = int(1000 * rank_events.SILENCE_LIMIT)
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, silence)
     connection.settimeout(rank_events.SILENCE_LIMIT)
     connection.sendall(hello)
     said = b""

@@ -37,6 +37,17 @@ TurnAway = Callable[[str, str], None]
 """Called with the peer of a connection that was ended, and why."""
 
 
+def shown_hello(line: bytes, token: bytes) -> Event | None:
+    """Return the hello that a line is, if it shows the token."""
+    try:
+        hello = decode(line) if len(line) < MAX_HELLO else {}
+    except EventError:
+        return None
+    shown = str(hello.get("token", "")).encode(errors="replace")
+    right = hello.get("event") == "hello" and hmac.compare_digest(shown, token)
+    return hello if right else None
+
+
 @dataclass(slots=True, eq=False)
 class Stranger:
     """A connection that has yet to show the token, and what it has sent so far."""
@@ -160,19 +171,13 @@ class Admission:
             self._end(stranger, "sent more than a greeting")
 
     def _judge(self, stranger: Stranger, line: bytes, rest: bytes) -> None:
-        try:
-            hello = decode(line) if len(line) < MAX_HELLO else {}
-        except EventError:
-            hello = {}
-        if hello.get("event") == "hello" and self._is_token(hello["token"]):
+        hello = shown_hello(line, self._token)
+        if hello is not None:
             self._let_go(stranger)
             self._admit(stranger.connection, stranger.peer, hello, rest)
             return
         self._suspect(stranger.address)
         self._end(stranger, "did not show the run's token")
-
-    def _is_token(self, shown: str) -> bool:
-        return hmac.compare_digest(shown.encode(errors="replace"), self._token)
 
     def _suspect(self, address: str) -> None:
         if address in self._suspects or len(self._suspects) == MOST_SUSPECTS:

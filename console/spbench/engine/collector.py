@@ -1,4 +1,4 @@
-"""The collector: takes the ranks' connections, checks every line, hands events on in batches.
+"""The collector: takes ranks' and relays' connections, and hands their events to a job's listener.
 
 What comes without the token is dropped: garbage, a wrong token, a line that never ends, a
 connection that says nothing. Memory stays bounded: a connection holds at most one unfinished
@@ -8,118 +8,36 @@ line, and events are written before more is read.
 from __future__ import annotations
 
 import asyncio
-import json
 import socket
-from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
-from spbench.engine.admission import Admission
+from spbench.engine.admission import Admission, shown_hello
 from spbench.engine.descriptors import room_for_strangers
-from spbench_core.events.fields import EventError
-from spbench_core.events.rank_events import MAX_LINE, decode
-
-Event = dict[str, Any]
+from spbench.engine.rank_connection import Event, Listener, RankConnection
+from spbench.engine.relay_connection import RelayConnection
 
 
-class Listener(Protocol):
-    """The receiver of the events of one job."""
-
-    def on_events(self, source: RankConnection, lines: list[bytes], events: list[Event]) -> None:
-        """Take a batch of one rank's events, and the lines they came in."""
-
-    def on_violation(self, source: RankConnection, why: str) -> None:
-        """A rank with the right token broke the protocol."""
-
-    def on_lost(self, source: RankConnection) -> None:
-        """A rank's connection has ended."""
-
-    def on_stranger(self, peer: str, why: str) -> None:
-        """A connection without the token was dropped."""
-
-
-@dataclass(slots=True)
-class Who:
-    """The process at the other end of a connection, by its hello."""
-
-    host: str
-    pid: int
-    rank: int | None
-
-
-class RankConnection(asyncio.Protocol):
-    """The connection of a rank that has shown the token."""
+class _RankSocket(asyncio.Protocol):
+    """A rank's own connection."""
 
     def __init__(self, collector: Collector, peer: str, hello: Event, rest: bytes) -> None:
         self._collector = collector
-        self._hello = hello
-        self._rest = rest
-        self._next_seq = 0
-        self._transport: asyncio.Transport | None = None
-        self.peer = peer
-        self.who = Who(hello["host"], hello["pid"], hello["rank"])
-        self.rank: int | None = None
-        self.ended = False
-
-    def reply(self, **fields: Any) -> None:
-        """Send the rank an answer."""
-        if self._transport is not None:
-            self._transport.write(json.dumps(fields, separators=(",", ":")).encode() + b"\n")
-
-    def close(self) -> None:
-        """End the connection; a rank on any host ends with it."""
-        if self._transport is not None:
-            self._transport.abort()
+        self._first = peer, hello, rest
+        self._rank: RankConnection | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)
-        self._collector.welcome(self)
-        # The token is a secret of this run: it is not recorded.
-        shown = {**self._hello, "token": "shown"}
-        self._deliver([json.dumps(shown, separators=(",", ":")).encode()], [shown])
-        # A rank that has not read this was not let in, and tries again.
-        self.reply(reply="hello")
-        rest, self._rest = self._rest, b""
-        if rest:
-            self.data_received(rest)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._transport = None
-        self._collector.forget(self)
+        peer, hello, rest = self._first
+        line = cast(asyncio.Transport, transport)
+        self._rank = RankConnection(self._collector, line, peer, hello)
+        self._rank.begin(hello, rest)
 
     def data_received(self, data: bytes) -> None:
-        *lines, self._rest = (self._rest + data if self._rest else data).split(b"\n")
-        if lines:
-            self._take(lines)
-        if len(self._rest) > MAX_LINE:
-            self._break(f"sent a line of more than {MAX_LINE} bytes")
+        assert self._rank is not None
+        self._rank.receive(data)
 
-    def _take(self, lines: list[bytes]) -> None:
-        """Hand on what is right; the first line that is wrong ends the connection."""
-        events: list[Event] = []
-        try:
-            events.extend(map(decode, lines))
-        except EventError as error:
-            wrong = f"sent a line that is no event: {error}"
-            self._deliver(lines[: len(events)], events, wrong)
-            return
-        self._deliver(lines, events)
-
-    def _deliver(self, lines: list[bytes], events: list[Event], wrong: str | None = None) -> None:
-        right = 0
-        for event in events:
-            if event["seq"] != self._next_seq:
-                wrong = f"sent event {event['seq']} where {self._next_seq} was due"
-                break
-            self._next_seq += 1
-            right += 1
-        if right:
-            self._collector.listener.on_events(self, lines[:right], events[:right])
-        if wrong is not None:
-            self._break(wrong)
-
-    def _break(self, why: str) -> None:
-        self._collector.listener.on_violation(self, why)
-        self.close()
+    def connection_lost(self, exc: Exception | None) -> None:
+        assert self._rank is not None
+        self._rank.finish()
 
 
 class Collector:
@@ -131,6 +49,7 @@ class Collector:
         self._token = token
         self._expected = expected
         self._ranks: dict[RankConnection, None] = {}
+        self._relays: set[RelayConnection] = set()
         self._arriving: dict[asyncio.Task[Any], socket.socket] = {}
         self._admission: Admission | None = None
 
@@ -152,11 +71,15 @@ class Collector:
 
     def _admit(self, accepted: socket.socket, peer: str, hello: Event, rest: bytes) -> None:
         loop = asyncio.get_running_loop()
-        connection = RankConnection(self, peer, hello, rest)
-        work = loop.connect_accepted_socket(lambda: connection, accepted)
-        task = loop.create_task(work)
+        kind = RelayConnection if hello.get("relay") is True else _RankSocket
+        made = kind(self, peer, hello, rest)
+        task = loop.create_task(loop.connect_accepted_socket(lambda: made, accepted))
         self._arriving[task] = accepted
         task.add_done_callback(lambda done: self._arriving.pop(done, None))
+
+    def hello_of(self, line: bytes) -> Event | None:
+        """Return the hello that a line is, if it shows the token."""
+        return shown_hello(line, self._token.encode())
 
     def welcome(self, connection: RankConnection) -> None:
         """Take a connection for a rank's."""
@@ -167,6 +90,19 @@ class Collector:
         if self._ranks.pop(connection, 0) is None:
             self.listener.on_lost(connection)
 
+    def welcome_relay(self, relay: RelayConnection) -> None:
+        """Take a connection for a relay's."""
+        self._relays.add(relay)
+
+    def forget_relay(self, relay: RelayConnection, ranks: list[RankConnection], why: str) -> None:
+        """A relay is gone, and the ranks that it still carried are not to blame."""
+        self._relays.discard(relay)
+        for rank in ranks:
+            self._ranks.pop(rank, None)
+        cut_off = sum(not rank.ended for rank in ranks)
+        if cut_off:
+            self.listener.on_relay_lost(relay.host, cut_off, why)
+
     async def close(self) -> None:
         """End all connections; ranks that are still there end with them."""
         if self._admission is not None:
@@ -174,7 +110,9 @@ class Collector:
         for task, accepted in tuple(self._arriving.items()):
             task.cancel()
             accepted.close()
-        for connection in tuple(self._ranks):
-            connection.close()
+        for rank in tuple(self._ranks):
+            rank.close()
+        for relay in tuple(self._relays):
+            relay.close()
         # One turn of the loop, so that the ends are seen before the job is judged.
         await asyncio.sleep(0)

@@ -31,8 +31,9 @@ def check_connections(number: int) -> None:
     limit = raise_limit()
     if number + RESERVE > limit:
         raise MissingError(
-            f"{number} ranks need {number + RESERVE} open files in the console, and the hard limit "
-            f"here is {limit}: raise it (ulimit -Hn, limits.conf, LimitNOFILE of the service)"
+            f"{number} connections of ranks need {number + RESERVE} open files in the console, and "
+            f"the hard limit here is {limit}: raise it (ulimit -Hn, limits.conf, LimitNOFILE), or "
+            "set launch.fan_in to node"
         )
 
 

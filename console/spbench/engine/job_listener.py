@@ -8,8 +8,8 @@ import traceback
 from contextlib import suppress
 from typing import Any
 
-from spbench.engine.collector import Event, RankConnection
 from spbench.engine.fault import Fault, RankError, RankLoss
+from spbench.engine.rank_connection import Event, RankConnection
 from spbench.engine.recorder import Recorder
 from spbench.engine.watchdog import Watchdog
 from spbench.errors import SpbenchError, defect_of
@@ -185,6 +185,12 @@ class JobListener:
                 host=self._watch.greeted.get(rank, ""),
                 reason=sentence,
             )
+
+    def on_relay_lost(self, host: str, ranks: int, why: str) -> None:
+        """A relay is gone; the ranks it carried end with it, and are not to blame."""
+        cut_off = "the rank" if ranks == 1 else f"the {ranks} ranks"
+        self._watch.fail(f"the relay of {host} {why}: {cut_off} behind it cannot be heard")
+        self.wake.set()
 
     def on_stranger(self, peer: str, why: str) -> None:
         """Someone without the token was dropped; the run goes on."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from spbench.engine.descriptors import check_connections
 from spbench.errors import MissingError
 from spbench.launch.choice import NOTHING_CHOSEN, LaunchChoice
+from spbench.launch.fan_in import connections
 from spbench.launch.gpu_needs import check_gpus
 from spbench.launch.hosts.hostfiles import given_hosts
 from spbench.launch.hosts.hosts import Hosts
@@ -19,10 +20,12 @@ from spbench.suites.case import Case, Suite
 from spbench.suites.inject import plant
 from spbench.suites.loader import load
 from spbench.suites.select import named, select
-from spbench_core.events.rank_events import ENV_COLLECTOR, ENV_RUN, ENV_TOKEN
+from spbench_core.events.rank_events import ENV_COLLECTOR, ENV_FAN_IN, ENV_RUN, ENV_TOKEN
 
 PRIVATE_NAMES = dict.fromkeys((ENV_COLLECTOR, ENV_TOKEN, ENV_RUN), "")
 """The variables that every launch hands to its ranks; their values are known when it starts."""
+_OF_CONSOLE = {*PRIVATE_NAMES, ENV_FAN_IN}
+"""The variables that a rank without a console has no use for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +115,7 @@ def launch_of(run: RunPlan, job: Job) -> Launch:
 def standalone(run: RunPlan, launch: Launch, cases: Iterable[Case]) -> list[tuple[Case, list[str]]]:
     """Return the lines that run cases of a launch one by one without the console."""
     given = launch.spec.private_env.items()
-    kept = {name: value for name, value in given if name not in PRIVATE_NAMES}
+    kept = {name: value for name, value in given if name not in _OF_CONSOLE}
     spec = replace(launch.spec, private_env=kept)
     command = launch.launcher.command(launch.found.executable, spec, run.request.environ)
     return [(case, [*command.argv, *standalone_arguments(case)]) for case in cases]
@@ -124,7 +127,7 @@ def added_environment(run: RunPlan, launch: Launch) -> dict[str, str]:
     return {
         name: value
         for name, value in sorted(launch.command.env.items())
-        if given.get(name) != value and name not in PRIVATE_NAMES
+        if given.get(name) != value and name not in _OF_CONSOLE
     }
 
 
@@ -134,7 +137,8 @@ async def check_before(run: RunPlan, prepared: list[Launch]) -> None:
     Raises:
         MissingError: naming what is missing, and where.
     """
-    check_connections(max((job.np for job in run.jobs), default=0))
+    for job, launch in zip(run.jobs, prepared, strict=True):
+        check_connections(connections(job.settings, job.np, launch.placement))
     await check_hosts(run, prepared)
     jobs = [(job, launch, run.hosts(job)) for job, launch in zip(run.jobs, prepared, strict=True)]
     await check_gpus(jobs, run.request.environ)

@@ -12,6 +12,7 @@ from typing import Any
 
 from spbench.errors import FailedRunError, MissingError, UsageError
 from spbench.launch.detect import Found, find_launcher, mpi_library
+from spbench.launch.fan_in import relays
 from spbench.launch.hosts.hosts import Hosts, read_hostfile
 from spbench.launch.launcher import (
     ALLOCATIONS,
@@ -26,7 +27,7 @@ from spbench.launch.placement import available_slots, cores, oversubscribed, pla
 from spbench.launch.program import interpreter, worker_program
 from spbench.suites.case import Case
 from spbench.suites.settings import LaunchSettings
-from spbench_core.events.rank_events import ENV_DEVICE, ENV_KERNEL_LOADING
+from spbench_core.events.rank_events import ENV_DEVICE, ENV_FAN_IN, ENV_KERNEL_LOADING
 
 _PINNING = ("MV2_ENABLE_AFFINITY", "MVP_ENABLE_AFFINITY", "I_MPI_PIN")
 _OFF = ("0", "off", "no", "disable")
@@ -156,7 +157,10 @@ def prepare(
         placement=placement,
         settings=settings,
         program=worker_program(settings),
-        private_env=private_env | _device_environment(job) | _kernel_loading_environment(job, env),
+        private_env=private_env
+        | _fan_in_environment(job, placement)
+        | _device_environment(job)
+        | _kernel_loading_environment(job, env),
         oversubscribed=shared,
         hostfile=path,
         library=library.name,
@@ -169,6 +173,11 @@ def _device_environment(job: Job) -> dict[str, str]:
     """Tell ranks before MPI starts that a case needs a GPU: each takes its own first."""
     needed = any(case.params.get("device") == "cuda" for case in job.cases)
     return {ENV_DEVICE: "cuda"} if needed else {}
+
+
+def _fan_in_environment(job: Job, placement: tuple[Placed, ...]) -> dict[str, str]:
+    """Tell ranks to share their node's connection to the console."""
+    return {ENV_FAN_IN: "node"} if relays(job.settings, job.np, placement) else {}
 
 
 def _kernel_loading_environment(job: Job, env: Mapping[str, str]) -> dict[str, str]:

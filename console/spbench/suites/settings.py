@@ -92,5 +92,9 @@ class LaunchSettings(StrictModel):
     args: tuple[str, ...] = Field(
         default=(), strict=False, description="further arguments of the launcher"
     )
+    fan_in: Literal["auto", "flat", "node"] = Field(
+        default="auto",
+        description="a connection for each rank, or one for each node; auto goes by their number",
+    )
     start_timeout: float = Field(default=60, gt=0, description="seconds until every rank is ready")
     timeout: float = Field(default=120, gt=0, description="seconds for one case")

@@ -12,9 +12,9 @@ from spbench.engine import admission
 from spbench.engine.admission import Admission
 from spbench_core.events.rank_events import encode
 from unit.events import rank_event
+from unit.heard import until
 
 TOKEN = "s3cret"
-PATIENCE = 5.0
 LOOPBACK = "127.0.0.1"
 ELSEWHERE = "127.0.0.9"
 """Another address of this machine, as another host would have."""
@@ -60,12 +60,6 @@ async def door():
 def stack():
     with ExitStack() as stack:
         yield stack
-
-
-async def until(condition):
-    async with asyncio.timeout(PATIENCE):
-        while not condition():
-            await asyncio.sleep(0.002)
 
 
 def hello(rank=0, token=TOKEN):

@@ -5,43 +5,13 @@ from contextlib import suppress
 import pytest
 
 from spbench.engine import admission
-from spbench.engine.collector import Collector, Who
+from spbench.engine.collector import Collector
+from spbench.engine.rank_connection import Who
 from spbench_core.events.rank_events import MAX_HELLO, MAX_LINE, encode
 from unit.events import rank_event
+from unit.heard import PATIENCE, Heard, until
 
 TOKEN = "s3cret"
-PATIENCE = 5.0
-
-
-class Heard:
-    """The events that the collector has told."""
-
-    def __init__(self):
-        self.events = []
-        self.lines = []
-        self.violations = []
-        self.lost = []
-        self.strangers = []
-        self.sources = []
-
-    def on_events(self, source, lines, events):
-        assert len(lines) == len(events)
-        self.sources.append(source)
-        self.lines += lines
-        self.events += events
-
-    def on_violation(self, source, why):
-        self.violations.append(why)
-
-    def on_lost(self, source):
-        self.lost.append(source)
-
-    def on_stranger(self, peer, why):
-        self.strangers.append(why)
-
-    @property
-    def seqs(self):
-        return [event["seq"] for event in self.events]
 
 
 class Peer:
@@ -118,12 +88,6 @@ async def console():
 @pytest.fixture
 def heard(console):
     return console.heard
-
-
-async def until(condition):
-    async with asyncio.timeout(PATIENCE):
-        while not condition():
-            await asyncio.sleep(0.002)
 
 
 def hello(rank=0, token=TOKEN, **fields):

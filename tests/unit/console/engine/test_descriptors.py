@@ -55,6 +55,6 @@ def test_a_run_of_more_ranks_than_open_files_is_refused_before_its_launch(tmp_pa
         check=False,
     )
     assert done.returncode == 3, done.stderr
-    assert "300 ranks need 364 open files" in done.stderr
+    assert "300 connections of ranks need 364 open files" in done.stderr
     assert "the hard limit here is 200" in done.stderr
     assert len(done.stderr.splitlines()) == 1

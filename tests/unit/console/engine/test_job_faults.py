@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from spbench.engine.collector import Who
 from spbench.engine.job_listener import JobListener
+from spbench.engine.rank_connection import Who
 from spbench.engine.recorder import Recorder
 from spbench.engine.run import Run
 from spbench.engine.watchdog import Watchdog
@@ -149,6 +149,16 @@ def test_a_connection_that_ends_after_its_bye_is_nothing(job):
     assert job.watch.fault is None
     assert job.watch.done
     assert [source.answers[-1] for source in job.sources] == ["bye", "bye"]
+
+
+def test_a_relay_that_is_gone_is_the_cause_and_no_rank_of_it(job):
+    job.both("case_start", case="a")
+    job.listener.on_relay_lost("node01", 2, "ended")
+    job.lose(0)
+    assert job.watch.fault.rank is None
+    assert job.settle() == ["b", "c"]
+    reason = job.state.cases["a"].verdict.reason
+    assert reason == "the relay of node01 ended: the 2 ranks behind it cannot be heard"
 
 
 @pytest.mark.parametrize(

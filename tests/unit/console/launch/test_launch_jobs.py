@@ -116,6 +116,12 @@ def test_a_launch_is_complete_and_the_same_each_time(openmpi, tmp_path):
     assert [entry.name for entry in path.parent.iterdir()] == [path.name]
 
 
+def test_ranks_are_told_to_share_their_nodes_connection(openmpi, tmp_path):
+    apart = ready(openmpi, tmp_path, "node[01-02]:2").spec.private_env
+    together = ready(openmpi, tmp_path, "node[01-02]:2", fan_in="node").spec.private_env
+    assert together == {**apart, "SPBENCH_FAN_IN": "node"}
+
+
 def test_a_damaged_hostfile_is_written_again(openmpi, tmp_path):
     launch = ready(openmpi, tmp_path, "node01:4")
     path = launch.spec.hostfile

@@ -1,0 +1,35 @@
+"""Ranks whose lines a relay carries: `launch.fan_in: node`."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+from pathlib import Path
+
+import pytest
+
+from places import DATA
+from running import Running
+from spbench.engine.processes import members
+
+pytestmark = [pytest.mark.mpi, pytest.mark.timeout(120)]
+
+LONG = str(DATA / "long.yaml")
+
+
+def relays(run: str) -> list[int]:
+    return [pid for pid in members(run) if b"relay" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+
+
+def test_a_relay_that_dies_is_named_and_the_next_job_has_its_own(tmp_path: Path) -> None:
+    words = ("--set", "launch.fan_in=node")
+    running = Running(LONG, *words, home=tmp_path / "home").timing()
+    (relay,) = relays(running.folder.name)
+    os.kill(relay, signal.SIGKILL)
+    ended = running.end()
+    assert ended.code == 4, ended.stderr
+    assert ended.statuses == {"long": "error", "after": "passed"}
+    assert ended.case("long")["reason"].startswith(f"the relay of {socket.gethostname()} ended")
+    ended.assert_no_process_left()
+    ended.assert_events_whole()

@@ -1,0 +1,46 @@
+"""A listener to the collector that keeps what it is told."""
+
+import asyncio
+
+PATIENCE = 5.0
+
+
+class Heard:
+    """The events that the collector has told."""
+
+    def __init__(self):
+        self.events = []
+        self.lines = []
+        self.violations = []
+        self.lost = []
+        self.relays_lost = []
+        self.strangers = []
+        self.sources = []
+
+    def on_events(self, source, lines, events):
+        assert len(lines) == len(events)
+        self.sources.append(source)
+        self.lines += lines
+        self.events += events
+
+    def on_violation(self, source, why):
+        self.violations.append(why)
+
+    def on_lost(self, source):
+        self.lost.append(source)
+
+    def on_relay_lost(self, host, ranks, why):
+        self.relays_lost.append((host, ranks, why))
+
+    def on_stranger(self, peer, why):
+        self.strangers.append(why)
+
+    @property
+    def seqs(self):
+        return [event["seq"] for event in self.events]
+
+
+async def until(condition):
+    async with asyncio.timeout(PATIENCE):
+        while not condition():
+            await asyncio.sleep(0.002)
