@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import queue
 import select
 import socket
 import sys
+import tempfile
 import threading
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
@@ -184,23 +187,86 @@ def where_main_thread_stands() -> str:
 
 
 class FileChannel(_Numbered):
-    """A channel to a file, where no console can be reached: ``spbench collect`` reads it."""
+    """A channel to a file, where no console can be reached: ``spbench collect`` reads it.
 
-    def __init__(self, folder: Path) -> None:
+    Each line is in the file when `send` returns. A thread adds a heartbeat a second and, since
+    there is no console to do so, ends this process where a case exceeds its timeout.
+
+    Args:
+        folder: The folder of the file, which is made where it is missing.
+        limits: Seconds for each case, by id; under None those without one: start and end.
+    """
+
+    def __init__(self, folder: Path, limits: Mapping[str | None, float] | None = None) -> None:
         super().__init__()
         folder.mkdir(parents=True, exist_ok=True)
-        path = folder / f"{socket.gethostname()}-{os.getpid()}.jsonl"
-        self._file = path.open("ab", buffering=0)
+        # Several containers of one host may have the same process number in it.
+        name = f"{socket.gethostname()}-{os.getpid()}"
+        handle, path = tempfile.mkstemp(".jsonl", f"{name}-", folder)
+        os.chmod(path, 0o644)
+        self._file = os.fdopen(handle, "ab", buffering=0)
+        self._limits = limits or {}
+        self._closing = threading.Event()
+        self._due = self._after(None)
+        self._thread = threading.Thread(target=self._watch, name="heartbeat", daemon=True)
+
+    def start(self) -> None:
+        """Start the heartbeat."""
+        self._thread.start()
+
+    def send(self, event: str, **fields: Any) -> None:
+        super().send(event, **fields)
+        if event in ("case_start", "case_end"):
+            self._due = self._after(fields["case"] if event == "case_start" else None)
 
     def receive_cases(self) -> list[dict[str, Any]]:
         return read_cases(os.environ)
 
     def close(self) -> None:
+        self._closing.set()
+        if self._thread.is_alive():
+            self._thread.join()
         self.send("bye")
         self._file.close()
 
+    def _after(self, case: str | None) -> float:
+        return time.monotonic() + self._limits.get(case, math.inf)
+
     def _write(self, line: bytes) -> None:
-        self._file.write(line)
+        rest = memoryview(line)
+        while rest:
+            rest = rest[self._file.write(rest) :]
+
+    def _watch(self) -> None:
+        while not self._closing.wait(rank_events.HEARTBEAT_INTERVAL):
+            self.send("heartbeat")
+            if time.monotonic() > self._due:
+                self._overdue()
+
+    def _overdue(self) -> None:
+        """Say where this rank stands, and end it unless it gets on in the time others need too."""
+        self.send("log", level="where", message=where_main_thread_stands())
+        time.sleep(rank_events.HEARTBEAT_INTERVAL)
+        if time.monotonic() <= self._due:
+            return
+        sys.stderr.write(f"spbench: rank {self.rank} has exceeded its timeout, so it ends\n")
+        sys.stderr.flush()
+        os._exit(LOST_STATUS)
+
+
+def read_limits(environ: os._Environ[str]) -> dict[str | None, float]:
+    """Return the seconds for each case of a batch job, by id; under None those to start and end.
+
+    Empty where there is no file of cases, or it states none.
+    """
+    path = environ.get(rank_events.ENV_CASES)
+    if path is None:
+        return {}
+    cases = [case for case in json.loads(Path(path).read_text()) if "timeout" in case]
+    limits: dict[str | None, float] = {case["id"]: case["timeout"] for case in cases}
+    if cases:
+        limits[None] = cases[0]["start_timeout"]
+    return limits
 
 
 def read_cases(environ: os._Environ[str]) -> list[dict[str, Any]]:
@@ -230,8 +296,9 @@ def open_channel(environ: os._Environ[str]) -> TcpChannel | FileChannel:
         channel.start()
         return channel
     if folder:
-        file = FileChannel(Path(folder))
+        file = FileChannel(Path(folder), read_limits(environ))
         say_hello(file, environ)
+        file.start()
         return file
     where = f"at {addresses}" if addresses else f"({rank_events.ENV_COLLECTOR} is not set)"
     raise ConsoleUnreachableError(

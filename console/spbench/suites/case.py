@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from spbench.suites.settings import LaunchSettings
+from spbench.suites.settings import LaunchSettings, SuiteLaunch
 from spbench_core.catalog import BENCHMARKS
 from spbench_core.catalog.benchmark import Benchmark, Metric, Ranks
 
@@ -74,5 +74,5 @@ class Suite:
     text: str
     name: str
     description: str
-    launch: LaunchSettings
+    launch: SuiteLaunch
     cases: tuple[Case, ...] = field(default=())

@@ -19,10 +19,11 @@ def suite_schema() -> dict[str, Any]:
     """Return the JSON Schema (draft 2020-12), with each benchmark's own parameters."""
     schema = json_schema(SuiteFile)
     definitions = schema["$defs"]
-    env = definitions["LaunchSettings"]["properties"]["env"]
-    for written in env.get("patternProperties", {}).values():
-        written["type"] = ["string", "number", "boolean"]  # read as it is written
-    env["additionalProperties"] = False
+    for name in ("LaunchSettings", "SuiteLaunch"):
+        env = definitions[name]["properties"]["env"]
+        for written in env.get("patternProperties", {}).values():
+            written["type"] = ["string", "number", "boolean"]  # read as it is written
+        env["additionalProperties"] = False
     entry = definitions["CaseEntry"]
     entry["properties"]["benchmark"]["enum"] = list(BENCHMARKS)
     entry["allOf"] = [

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field, StringConstraints
 from pydantic.json_schema import SkipJsonSchema
 
-from spbench.suites.settings import LaunchSettings, StrictModel
+from spbench.suites.settings import LaunchSettings, StrictModel, SuiteLaunch
 
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)]
 Swept = dict[str, Annotated[list[Any], Field(min_length=1)]]
@@ -51,9 +51,7 @@ class SuiteFile(StrictModel):
     schema_: Literal["spbench.suite/1"] = Field(alias="schema", description="the format")
     name: Name = Field(description="the suite's name")
     description: str = Field(default="", description="what the suite measures")
-    launch: LaunchSettings = Field(
-        default=LaunchSettings(), description="how its jobs are launched"
-    )
+    launch: SuiteLaunch = Field(default=SuiteLaunch(), description="how its jobs are launched")
     cases: list[CaseEntry] = Field(min_length=1, description="the benchmarks to run")
 
 

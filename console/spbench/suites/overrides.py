@@ -8,7 +8,7 @@ from typing import Any
 
 from spbench.errors import UsageError, did_you_mean
 from spbench.suites.findings import Findings
-from spbench.suites.settings import LaunchSettings
+from spbench.suites.settings import BatchSettings, LaunchSettings
 from spbench.suites.yaml_nodes import KeyPath, Node, YamlError, compose
 from spbench_core.catalog import BENCHMARKS
 from spbench_core.catalog.benchmark import Benchmark
@@ -52,6 +52,7 @@ def _read(option: str, written: str) -> Node:
 def _known(data: dict[str, Any]) -> list[str]:
     names = [*_OF_SUITE, *_OF_CASES, "launch.env.NAME"]
     names += [f"launch.{key}" for key in LaunchSettings.model_fields]
+    names += [f"launch.batch.{key}" for key in BatchSettings.model_fields]
     for _, _, benchmark in _cases(data):
         names += [param.name for param in benchmark.params] if benchmark else []
     return names
@@ -89,6 +90,8 @@ class _Override:
 
     def _set_launch(self, rest: str) -> bool:
         key, dot, variable = rest.partition(".")
+        if key == "batch":
+            return self._set_batch(variable)
         if key not in LaunchSettings.model_fields or (dot and (key != "env" or not variable)):
             return False
         for _, case, _ in _cases(self._data):
@@ -102,6 +105,16 @@ class _Override:
         elif isinstance(env := launch.setdefault("env", {}), dict):
             env[variable] = _text(self._node)
             self._findings.mark_option(("launch", "env", variable), self._option)
+        return True
+
+    def _set_batch(self, key: str) -> bool:
+        """Set a key of the suite's ``launch.batch``; a wrong shape around it is told later."""
+        if key not in BatchSettings.model_fields:
+            return False
+        launch = self._data.setdefault("launch", {})
+        if isinstance(launch, dict) and isinstance(batch := launch.setdefault("batch", {}), dict):
+            batch[key] = self._node.data
+            self._findings.mark_option(("launch", "batch", key), self._option)
         return True
 
     def _set_in_cases(self) -> bool:

@@ -17,6 +17,9 @@ from pydantic import (
 LAUNCHERS = ("mpirun_rsh", "hydra", "openmpi", "srun")
 """The launcher modules of ``spbench.launch``."""
 
+SCHEDULERS = ("slurm", "pbs", "lsf", "flux")
+"""The scheduler modules of ``spbench.batch``."""
+
 _ENV_NAME = r"^[A-Za-z_][A-Za-z0-9_]*$"
 
 
@@ -28,6 +31,46 @@ def _variable(name: str) -> str:
 
 
 EnvName = Annotated[str, StringConstraints(pattern=_ENV_NAME), BeforeValidator(_variable)]
+
+
+def time_limit(text: str) -> int:
+    """Return the seconds of a time limit: ``45m``, ``2h``, ``1d``, ``1:30:00`` or ``1-12:00:00``.
+
+    Raises:
+        ValueError: It is none; ``1:30`` is refused, for schedulers do not agree on what it means.
+    """
+    units = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+    if short := re.fullmatch(r"(\d{1,6})([smhd])", text):
+        seconds = int(short[1]) * units[short[2]]
+    elif clock := re.fullmatch(r"(?:(\d{1,3})-)?(\d{1,3}):([0-5]\d):([0-5]\d)", text):
+        days, hours, minutes, rest = (int(part or 0) for part in clock.groups())
+        seconds = ((days * 24 + hours) * 60 + minutes) * 60 + rest
+    else:
+        seconds = 0
+    if not seconds:
+        raise ValueError(f"{text!r} is no time limit; write it as 45m, 2h or 1:30:00")
+    return seconds
+
+
+def _checked_limit(text: str) -> str:
+    time_limit(text)
+    return text
+
+
+def _one_word(text: str) -> str:
+    if not re.fullmatch(r"[^\s'\"\\`$\x00-\x1f\x7f]+", text):
+        raise ValueError(f"{text!r} must be one word without blanks, quotes, $ and backslashes")
+    return text
+
+
+def _one_line(text: str) -> str:
+    if not text.strip() or not text.isprintable():
+        raise ValueError(f"{text!r} must be one line of text that is not empty")
+    return text
+
+
+Word = Annotated[str, AfterValidator(_one_word)]
+Line = Annotated[str, AfterValidator(_one_line)]
 
 
 class StrictModel(BaseModel):
@@ -98,3 +141,36 @@ class LaunchSettings(StrictModel):
     )
     start_timeout: float = Field(default=60, gt=0, description="seconds until every rank is ready")
     timeout: float = Field(default=120, gt=0, description="seconds for one case")
+
+
+class BatchSettings(StrictModel):
+    """The keys of ``launch.batch:`` and of a site file's ``batch:``: what a batch job asks for."""
+
+    scheduler: Literal["slurm", "pbs", "lsf", "flux"] | None = Field(
+        default=None, description="the batch system; the one installed here if left out"
+    )
+    account: Word | None = Field(default=None, description="the account that pays")
+    partition: Word | None = Field(default=None, description="the partition or queue")
+    qos: Word | None = Field(default=None, description="the quality of service")
+    time: Annotated[str, AfterValidator(_checked_limit)] | None = Field(
+        default=None, description="the time limit: 45m, 2h, 1:30:00", examples=["1:30:00"]
+    )
+    nodes: int | None = Field(default=None, ge=1, description="nodes of the allocation")
+    gpus: int | None = Field(default=None, ge=1, description="GPUs on each node")
+    modules: tuple[Word, ...] = Field(
+        default=(), strict=False, description="modules to load before the first launch"
+    )
+    directives: tuple[Line, ...] = Field(
+        default=(), strict=False, description="further options of the scheduler, one a line"
+    )
+    lines: tuple[Line, ...] = Field(
+        default=(), strict=False, description="shell lines before the first launch"
+    )
+
+
+class SuiteLaunch(LaunchSettings):
+    """The keys of a suite's own ``launch:``: a batch job is one for all its cases."""
+
+    batch: BatchSettings = Field(
+        default=BatchSettings(), description="what `spbench script` asks the batch system for"
+    )

@@ -318,7 +318,7 @@ def test_without_a_console_the_lines_go_to_a_file(hurry, nowhere, tmp_path):
     events = [rank_events.decode(line) for line in path.read_bytes().splitlines()]
     assert [event["event"] for event in events] == ["hello", "case_start", "bye"]
     assert [event["seq"] for event in events] == [0, 1, 2]
-    assert path.name == f"{socket.gethostname()}-{os.getpid()}.jsonl"
+    assert path.name.startswith(f"{socket.gethostname()}-{os.getpid()}-")
 
 
 def test_events_of_many_threads_are_whole_and_without_a_gap(tmp_path):
@@ -347,6 +347,48 @@ def test_a_batch_job_reads_its_cases_from_a_file(tmp_path, monkeypatch):
     channel = FileChannel(tmp_path)
     assert channel.receive_cases() == cases
     channel.close()
+
+
+def test_two_ranks_with_one_host_name_and_process_number_have_a_file_each(tmp_path):
+    for channel in (FileChannel(tmp_path), FileChannel(tmp_path)):
+        channel.close()
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+OVERDUE = """
+import os, sys, time
+from spbench_workers.channel import open_channel
+channel = open_channel(os.environ)
+channel.rank = 3
+channel.send("case_start", case=sys.argv[1], repeat=0)
+time.sleep(float(sys.argv[2]))
+channel.send("case_end", case=sys.argv[1], repeat=0, status="ok")
+channel.close()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("case", "seconds", "status"), [("short", "30", LOST_STATUS), ("long", "1.5", 0)]
+)
+def test_without_a_console_a_rank_ends_itself_where_its_case_exceeds_its_timeout(
+    tmp_path, case, seconds, status
+):
+    cases = [{"id": "short", "timeout": 0.5}, {"id": "long", "timeout": 60.0}]
+    text = json.dumps([{**entry, "start_timeout": 60.0} for entry in cases])
+    (tmp_path / "cases.json").write_text(text)
+    named = {rank_events.ENV_CASES: str(tmp_path / "cases.json")}
+    env = os.environ | named | {rank_events.ENV_EVENTS_DIR: str(tmp_path / "events")}
+    words = [sys.executable, "-c", OVERDUE, case, seconds]
+    done = subprocess.run(words, env=env, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == status, done.stderr
+    [path] = (tmp_path / "events").iterdir()
+    events = [rank_events.decode(line) for line in path.read_bytes().splitlines()]
+    assert [event["seq"] for event in events] == list(range(len(events)))
+    assert "heartbeat" in [event["event"] for event in events]
+    where = [event["message"] for event in events if event.get("level") == "where"]
+    assert bool(where) == (case == "short")
+    assert events[-1]["event"] == ("bye" if case == "long" else "log")
 
 
 def test_a_batch_job_without_cases_is_an_error_that_names_the_variable(tmp_path, monkeypatch):

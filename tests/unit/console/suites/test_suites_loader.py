@@ -10,7 +10,7 @@ from places import DATA
 from spbench.errors import ExitCode, SuiteError, UsageError
 from spbench.suites.loader import load, load_text
 from spbench.suites.model import CaseEntry
-from spbench.suites.settings import LaunchSettings
+from spbench.suites.settings import LaunchSettings, SuiteLaunch, time_limit
 
 HEAD = "schema: spbench.suite/1\nname: s\n"
 
@@ -47,7 +47,7 @@ def test_a_whole_suite():
     )
     (case,) = suite.cases
     assert (suite.name, suite.description, suite.path) == ("s", "what it is", Path("s.yaml"))
-    assert suite.launch == LaunchSettings(timeout=7, setup=("module load x",))
+    assert suite.launch == SuiteLaunch(timeout=7, setup=("module load x",))
     assert (case.id, case.np, case.repeat, case.line) == ("a", 4, 2, 6)
     assert case.params["halo_len"] == 3
     assert case.params["grid"] == "2x2"
@@ -344,3 +344,39 @@ def test_the_text_is_kept_as_read(tmp_path):
     path = tmp_path / "s.yaml"
     path.write_text(text)
     assert load(path).text == text
+
+
+BATCH = """
+schema: spbench.suite/1
+name: b
+launch: {batch: {account: "a b", time: 1:30, modules: [x, 3], lines: ["a\\nb"]}}
+cases:
+  - {name: a, benchmark: link.pingpong, np: 2, launch: {batch: {account: x}}}
+"""
+
+
+def test_what_a_batch_job_asks_for_is_checked_and_stands_once_a_suite(tmp_path):
+    path = tmp_path / "b.yaml"
+    path.write_text(BATCH)
+    with pytest.raises(SuiteError) as refused:
+        load(path, ["launch.batch.nodes=0"])
+    told = [str(item).partition(" error: ")[2] for item in refused.value.diagnostics]
+    assert [line.partition(";")[0] for line in told] == [
+        "--set launch.batch.nodes=0: launch.batch.nodes must be at least 1, not 0",
+        "'a b' must be one word without blanks, quotes, $ and backslashes",
+        "'1:30' is no time limit",
+        "launch.batch.modules[1] must be text, not 3 (put it in quotes)",
+        "'a\\nb' must be one line of text that is not empty",
+        "unknown key 'batch' in launch (known: launcher, ranks_per_host, bind, threads, python, "
+        "setup, container, hostfile, env, args, start_timeout, timeout)",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("45m", 2700), ("2h", 7200), ("1d", 86400), ("1:30:00", 5400), ("1-12:00:00", 129600)],
+)
+def test_a_time_limit_is_read(text, seconds):
+    assert time_limit(text) == seconds
+    with pytest.raises(ValueError, match="is no time limit"):
+        time_limit(f"{text}x")

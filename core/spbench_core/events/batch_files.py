@@ -1,0 +1,134 @@
+"""Files of a batch job without a console: its launches, and the events that their ranks wrote.
+
+::
+
+    plan.json                what was planned
+    starts                   a line for each start of the script: when, and the scheduler's id
+    ended                    when the script ended, and the signal that ended it; not there before
+    jobs/N/cases.json        the cases of job N
+    jobs/N/K/cases.json      those that its K-th launch runs
+    jobs/N/K/started         when it began
+    jobs/N/K/events/*.jsonl  the events of each rank
+    jobs/N/K/stdout.log, stderr.log
+    jobs/N/K/status          exit status and end; behind them the signal that ended the script
+
+Times are seconds since the epoch.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from spbench_core.events.rank_events import MAX_LINE
+
+CASES = "cases.json"
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchEnd:
+    """The end of a launch: exit status, when, and the signal by which the script was ended.
+
+    ``stopped`` is when that signal came.
+    """
+
+    status: int
+    time: float
+    signal: str | None = None
+    stopped: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchFolder:
+    """The folder of one launch of a job."""
+
+    path: Path
+
+    @property
+    def number(self) -> int:
+        """The launch's number among those of its job, from 1."""
+        return int(self.path.name)
+
+    @property
+    def started(self) -> float | None:
+        """When it began; None where that was not written."""
+        words = words_of(self.path / "started")
+        return number(words[0]) if words else None
+
+    @property
+    def end(self) -> LaunchEnd | None:
+        """How it ended; None where the script did not see it."""
+        words = words_of(self.path / "status")
+        when = number(words[1]) if len(words) > 1 else None
+        if when is None or not words[0].isdigit():
+            return None
+        stopped = number(words[3]) if len(words) > 3 else None
+        return LaunchEnd(int(words[0]), when, words[2] if len(words) > 2 else None, stopped)
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether it was ended from outside, through no fault of a case."""
+        return self.end is None or self.end.signal is not None
+
+    def cases(self) -> list[dict[str, Any]]:
+        """Return its cases, an entry a repeat, as the ranks got them; none where they are torn."""
+        return cases_in(self.path)
+
+    def event_files(self) -> list[Path]:
+        """Return the files of its ranks' events."""
+        files = (self.path / "events").glob("*.jsonl")
+        return sorted(path for path in files if path.is_file())
+
+
+def launches_of(job: Path) -> list[LaunchFolder]:
+    """Return the launches of a job, in their order."""
+    found = [path for path in job.glob("[0-9]*") if path.name.isdigit() and path.is_dir()]
+    return [LaunchFolder(path) for path in sorted(found, key=lambda path: int(path.name))]
+
+
+def cases_in(folder: Path) -> list[dict[str, Any]]:
+    """Return the cases of a job or a launch; none where the file is missing or torn."""
+    try:
+        cases = json.loads((folder / CASES).read_text())
+    except (OSError, ValueError):
+        return []
+    return cases if isinstance(cases, list) else []
+
+
+def whole_lines(path: Path) -> Iterator[bytes]:
+    """Yield the lines of a file without their ends; a torn last line is left out.
+
+    A line that is too long to be an event is cut: it is then none.
+    """
+    with path.open("rb") as file:
+        while line := file.readline(MAX_LINE + 1):
+            if line.endswith(b"\n"):
+                yield line[:-1]
+            elif len(line) > MAX_LINE:
+                yield line
+
+
+def words_of(path: Path) -> list[str]:
+    """Return the words of a small file; none where it is not there."""
+    try:
+        return path.read_text(errors="replace").split()
+    except OSError:
+        return []
+
+
+def number(text: str) -> float | None:
+    """Return a time that a shell wrote; None where it is none."""
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if 0 < value < 1e11 else None
+
+
+def signal_name(word: str) -> str:
+    """Return ``SIGTERM`` for ``TERM``."""
+    return f"SIG{word}" if f"SIG{word}" in signal.Signals.__members__ else word
