@@ -14,8 +14,8 @@ from rich.console import Console
 
 from spbench.cli.lines import Lines
 from spbench.cli.live import LiveView, styled
-from spbench.record.runs.event_log import read_events
 from spbench.record.runs.folder import find_run, home_of
+from spbench.record.runs.follow import RecordedEvents
 from spbench.record.state import RunState
 
 WIDTH = 144
@@ -28,7 +28,7 @@ def main() -> None:
     console = Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True)
     lines = Lines(state, lambda line: console.print(styled(line)), 0, WIDTH)
     view = LiveView(state, Console(file=io.StringIO(), width=WIDTH), verbosity=0)
-    for event in read_events(folder.events):
+    for event in RecordedEvents(folder.events):
         state.apply(event)
         lines(event)
         view(event)

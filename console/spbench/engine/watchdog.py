@@ -158,11 +158,12 @@ class Watchdog:
         *,
         missing: bool = False,
         tentative: bool = False,
+        traceback: str | None = None,
     ) -> None:
         """Note what went wrong first; what follows from it is not noted."""
         if self.fault is None:
             self.tentative = tentative
-            self.fault = Fault("error", sentence, rank, missing=missing)
+            self.fault = Fault("error", sentence, rank, missing=missing, traceback=traceback)
 
     def name(self, rank: int, now: float) -> str:
         """Return ``rank 3 on node02, 1.4 s into CASE``, or how long after the launch."""
