@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -477,3 +478,17 @@ def test_a_full_disk_under_the_run_folder_is_one_sentence(tmp_path: Path) -> Non
         assert [members(path.name) for path in (small / "home" / "runs").iterdir()] == [[]]
     finally:
         subprocess.run(["umount", "-l", str(small)], check=True)
+
+
+def test_a_home_that_is_removed_under_a_run_is_an_error_and_stays_removed(tmp_path: Path) -> None:
+    running = Running(LONG, home=tmp_path / "home").timing()
+    run_id = running.folder.name
+    shutil.rmtree(running.home)
+    ended = running.end()
+    assert ended.code == 4, ended.stdout + ended.stderr
+    assert set(ended.statuses.values()) == {"error"}
+    assert f"{run_id}/events.jsonl was removed while the run went on" in ended.report["errors"][0]
+    assert "no report was written" in ended.stdout
+    assert "Traceback" not in ended.stderr
+    assert not running.home.exists()
+    assert members(run_id) == []

@@ -151,8 +151,9 @@ def _execute(
     view = _view(state, headless, on_stderr, verbosity)
     try:
         outcome = asyncio.run(Run(planned, state, view).execute())
+        report = outcome.folder.report
         with suppress(OSError):  # the terminal may have gone
-            view.finish(f"report: {outcome.folder.report}")
+            view.finish(f"report: {report}" if report.exists() else "no report was written")
     finally:
         with suppress(OSError):
             view.close()

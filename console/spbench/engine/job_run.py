@@ -202,7 +202,7 @@ class JobRun:
 
     def _evidence(self, process: asyncio.subprocess.Process) -> Evidence:
         watch, launcher = self._watch, self._plan.launch.launcher
-        output = output_in(self._folder.job(self._job.number))
+        output = output_in(self._folder.path / "jobs" / str(self._job.number))
         now = time.monotonic()
         return Evidence(
             seen=tuple(watch.seen),

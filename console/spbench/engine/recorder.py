@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
@@ -12,6 +13,8 @@ from spbench.record.runs.event_log import EventLog, encode
 from spbench.record.state import RunState
 from spbench_core.events.run_events import run_event
 
+LOOK = 1.0
+"""Seconds between two looks whether the log is still there, while ranks speak."""
 View = Callable[[Mapping[str, Any]], None]
 """Called with each event once the state has it."""
 
@@ -24,11 +27,12 @@ class Recorder:
         self.state = state
         self._view = view
         self._broken = False
+        self._look_at = 0.0
 
     def say(self, kind: str, **fields: Any) -> None:
         """Record an event of the console's own."""
         event = run_event(kind, **fields)
-        self._write(encode(event))
+        self._write(encode(event), look=True)
         self._show(event)
 
     def take(self, job: int, lines: list[bytes], events: list[dict[str, Any]]) -> None:
@@ -39,12 +43,15 @@ class Recorder:
             event["job"] = job
             self._show(event)
 
-    def _write(self, lines: bytes) -> None:
+    def _write(self, lines: bytes, *, look: bool = False) -> None:
         # After the first failure the state goes on without the log: the report is still made.
         if self._broken:
             return
         try:
             self._log.append(lines)
+            if look or time.monotonic() >= self._look_at:
+                self._look_at = time.monotonic() + LOOK
+                self._log.check_place()
         except FailedRunError:
             self._broken = True
             raise

@@ -23,6 +23,23 @@ class EventLog:
             self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         except OSError as error:
             raise unwritable(path, error) from None
+        self._stamp = _stamp(os.fstat(self._file))
+
+    def check_place(self) -> None:
+        """Look whether the log is still where a reader would look for it.
+
+        Raises:
+            FailedRunError: It was removed, moved or replaced: what is appended would be lost.
+        """
+        try:
+            there = _stamp(os.stat(self._path)) == self._stamp
+        except OSError:
+            there = False
+        if not there:
+            raise FailedRunError(
+                f"{self._path} was removed while the run went on, and with it what was measured; "
+                "start the run again"
+            )
 
     def append(self, lines: bytes) -> None:
         """Append whole lines.
@@ -40,6 +57,10 @@ class EventLog:
     def close(self) -> None:
         """Close the file."""
         os.close(self._file)
+
+
+def _stamp(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino
 
 
 def unwritable(path: Path, error: OSError) -> FailedRunError:

@@ -89,14 +89,15 @@ class RunFolder:
         """Return the folder of a job, made where it is missing."""
         folder = self.path / "jobs" / str(number)
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            for path in (folder.parent, folder):  # a run's folder that was removed stays so
+                path.mkdir(exist_ok=True)
         except OSError as error:
             raise unwritable(folder, error) from None
         return folder
 
     def write_text(self, name: str, text: str) -> None:
         """Write a file of this folder at once: a reader sees the old one or the new one."""
-        write_whole(self.path / name, text)
+        write_whole(self.path / name, text, make_folder=False)
 
     def write_json(self, name: str, content: object) -> None:
         """Write a JSON file of this folder at once."""
@@ -178,8 +179,10 @@ def process_start(pid: object) -> float | None:
     return int(booted[1]) + int(after_name[_START_TICKS]) / os.sysconf("SC_CLK_TCK")
 
 
-def write_whole(path: Path, text: str) -> None:
+def write_whole(path: Path, text: str, *, make_folder: bool = True) -> None:
     """Write a file under another name and rename it; a pipe or a device is written to itself.
+
+    Its folder is made where it is missing, unless ``make_folder`` is False.
 
     Raises:
         FailedRunError: It could not be written.
@@ -189,7 +192,8 @@ def write_whole(path: Path, text: str) -> None:
         if path.exists() and not path.is_file():
             path.write_text(text, encoding="utf-8")
             return
-        path.parent.mkdir(parents=True, exist_ok=True)
+        if make_folder:
+            path.parent.mkdir(parents=True, exist_ok=True)
         draft.write_text(text, encoding="utf-8")
         draft.replace(path)
     except OSError as error:

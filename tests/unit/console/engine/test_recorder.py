@@ -5,7 +5,7 @@ from spbench.errors import FailedRunError
 from spbench.record.runs.event_log import EventLog
 from spbench.record.runs.follow import RecordedEvents
 from spbench.record.state import RunState
-from unit.events import run_end, run_start
+from unit.events import rank_event, run_end, run_start
 
 
 def say(recorder, event):
@@ -59,3 +59,30 @@ def test_a_log_that_is_full_is_told_once_and_the_state_goes_on(tmp_path):
     say(recorder, run_end())
     log.close()
     assert recorder.state.run.verdict == "passed"
+
+
+@pytest.mark.parametrize("put_in_its_place", [None, b"another log"])
+def test_a_log_that_was_removed_is_told(tmp_path, put_in_its_place):
+    path = tmp_path / "events.jsonl"
+    log = EventLog(path)
+    recorder = Recorder(log, RunState(), lambda event: None)
+    say(recorder, run_start())
+    path.unlink()
+    if put_in_its_place is not None:
+        path.write_bytes(put_in_its_place)
+    with pytest.raises(FailedRunError, match=r"events\.jsonl was removed while the run went on"):
+        say(recorder, run_end())
+    log.close()
+
+
+def test_a_log_that_was_removed_is_told_while_ranks_speak(tmp_path):
+    path = tmp_path / "events.jsonl"
+    log = EventLog(path)
+    recorder = Recorder(log, RunState(), lambda event: None)
+    say(recorder, run_start())
+    path.unlink()
+    recorder.take(1, [b"{}"], [rank_event("heartbeat")])  # within a second of the last look
+    recorder._look_at = 0.0
+    with pytest.raises(FailedRunError, match="was removed"):
+        recorder.take(1, [b"{}"], [rank_event("heartbeat")])
+    log.close()

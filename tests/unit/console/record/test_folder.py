@@ -227,6 +227,16 @@ def test_json_that_is_missing_or_torn_is_empty(tmp_path, content):
     assert RunFolder(tmp_path).read_json("run.json") == {}
 
 
+def test_a_folder_that_was_removed_is_not_made_again(home):
+    folder = create(home, "a")
+    folder.path.rmdir()
+    with pytest.raises(FailedRunError, match=r"cannot write .*report\.json: No such file"):
+        folder.write_json("report.json", {})
+    with pytest.raises(FailedRunError, match=r"cannot write .*jobs/1: No such"):
+        folder.job(1)
+    assert not folder.path.exists()
+
+
 def test_json_is_never_nan(tmp_path):
     with pytest.raises(ValueError, match="not JSON compliant"):
         RunFolder(tmp_path).write_json("report.json", {"value": float("nan")})
