@@ -239,6 +239,25 @@ def whole_run():
     ]
 
 
+def told_by_a_stranger():
+    """A run whose every word would clear a terminal, retitle it or turn its text around."""
+    evil = "a\x1b[2J\x1b]0;owned\x07\x9b31m\u202e\ud800\r"
+    what = described(evil, metrics=[TIME, metric(evil)], places=[{evil: evil}], measures="link")
+    ends = {"source": 0, "target": 1, "host_a": evil, "host_b": evil, "bytes": 8, evil: evil}
+    return [
+        *started(what, hosts=(evil, evil)),
+        rank_event("samples", 0, case=evil),
+        rank_event("samples", 1, case=evil),
+        rank_event("metric", 0, case=evil, name=evil, labels=ends),
+        rank_event("metric", 0, case=evil, name="latency_us", labels=ends),
+        rank_event("choice", 0, case=evil, name=evil, value=evil, reason=evil),
+        rank_event("check", 1, case=evil, name=evil, passed=False, detail=evil),
+        rank_event("log", 0, level="error", message=evil),
+        judged(evil, "failed", evil, traceback=evil),
+        run_end("failed", 1, errors=[evil], findings=[evil]),
+    ]
+
+
 def state_of(events):
     """The state to which these events lead."""
     state = RunState()

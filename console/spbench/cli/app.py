@@ -97,4 +97,6 @@ def run_command_line(words: list[str] | None = None) -> int:
 
 
 def _complain(text: str) -> None:
-    sys.stderr.write(text + "\n")
+    from spbench.record.number_formatting import printable
+
+    sys.stderr.write(printable(text) + "\n")

@@ -32,6 +32,7 @@ def compare(
 ) -> None:
     """Compare two runs: per case and metric the ratio of medians, and which is better."""
     from spbench.cli.recorded import read_run
+    from spbench.record.number_formatting import clean
     from spbench.record.runs.folder import find_run, home_of
     from spbench.report.compare import compare as compare_runs
     from spbench.report.export import export_comparison
@@ -40,7 +41,7 @@ def compare(
     comparison = compare_runs(*(read_run(find_run(root, name)) for name in (a, b)))
     if format_ == TEXT:
         for line in _lines(comparison):
-            print(line)
+            print(clean(line))
     else:
         print(export_comparison(comparison, format_), end="")
     if not comparison.cases:

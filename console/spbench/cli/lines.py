@@ -8,7 +8,7 @@ from typing import Any
 
 from spbench.record.case_state import CaseState
 from spbench.record.cores import crowded, fold_numbers
-from spbench.record.number_formatting import GLYPHS, clean, number
+from spbench.record.number_formatting import GLYPHS, clean, number, printable
 from spbench.record.rank_rows import RankRows
 from spbench.record.shares import label, shares
 from spbench.record.state import RankState, RunState
@@ -132,11 +132,6 @@ class Lines:
             self._write(f"        rank {event['rank']}: {event['message']}")
 
 
-def printable(text: str) -> str:
-    """Return lines without what would move a terminal's cursor: ranks may say anything."""
-    return "\n".join(clean(line.expandtabs()) for line in text.splitlines())
-
-
 def case_line(case: CaseState, width: int = 0, room: int | None = None) -> str:
     """Return a judged case in one line: verdict, id, time beside its limit, checks.
 
@@ -145,7 +140,7 @@ def case_line(case: CaseState, width: int = 0, room: int | None = None) -> str:
         width: Columns for the id, so that lines stand below each other.
         room: Columns for the whole line: what does not fit is left out, the report has it all.
     """
-    line = f"{GLYPHS.get(case.status, '?')} {case.status:<9} {case.id:<{width}}"
+    line = f"{GLYPHS.get(case.status, '?')} {case.status:<9} {clean(case.id):<{width}}"
     for part in _parts(case):
         if room is not None and len(line) + 2 + len(part.rstrip()) > room:
             break

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from spbench.cli.lines import Lines
 from spbench.record.findings import NOTABLE_RANK
-from spbench.record.number_formatting import number
+from spbench.record.number_formatting import clean, number
 from spbench.record.rank_rows import RankRow
 from spbench.record.state import RunState
 
@@ -77,7 +77,9 @@ class LiveView:
         filled = width * done // max(1, len(self._state.cases))
         bar = "█" * filled + "░" * (width - filled)
         elapsed = max(0.0, self._now - self._state.run.started) if self._state.run else 0.0
-        return Text(f"{bar} {done}/{len(self._state.cases)} cases  {elapsed:.0f} s  {running}")
+        return Text(
+            f"{bar} {done}/{len(self._state.cases)} cases  {elapsed:.0f} s  {clean(running)}"
+        )
 
     def _table(self) -> Table:
         table = Table(box=None, pad_edge=False, header_style="bold")
@@ -86,10 +88,12 @@ class LiveView:
         places = [known.name for known in rows.place_names() if known.differs or not narrow]
         columns = [name for name in _AFTER if not narrow or name not in _ONLY_WIDE]
         for name in (*_BEFORE, *places, *columns):
-            table.add_column(name, justify="right" if name in _FIGURES else "left", no_wrap=True)
+            table.add_column(
+                clean(name), justify="right" if name in _FIGURES else "left", no_wrap=True
+            )
         crowd = len(rows.ranks())
         for row in rows.slowest(MOST_ROWS) if crowd > MOST_ROWS else rows.rows():
-            cells, place = _cells(row), (Text(row.place.get(name, "")) for name in places)
+            cells, place = _cells(row), (Text(clean(row.place.get(name, ""))) for name in places)
             table.add_row(*map(cells.get, _BEFORE), *place, *map(cells.get, columns))
         if crowd > MOST_ROWS:
             table.caption = f"the slowest {MOST_ROWS} of {crowd} ranks; times in ms"
@@ -103,8 +107,8 @@ def _cells(row: RankRow) -> dict[str, Text]:
     times = {"last": row.last, "p50": row.p50, "p95": row.p95, "p99": row.p99}
     return {
         "rank": Text(str(row.rank)),
-        "host": Text(row.host),
-        "phase": Text(row.phase, style=_STYLES.get(row.phase, "")),
+        "host": Text(clean(row.host)),
+        "phase": Text(clean(row.phase), style=_STYLES.get(row.phase, "")),
         "iterations": Text(str(row.iterations or "")),
         **{name: _time(value) for name, value in times.items()},
         "skew": Text(f"{skew} slow" if slow else skew, style="yellow" if slow else ""),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from spbench.cli.lines import printable
+from spbench.record.number_formatting import printable
 from spbench.record.runs.folder import RunFolder
 from spbench.report.recorded import RecordedRun, load_run
 

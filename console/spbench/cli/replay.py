@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from spbench.cli.lines import Lines, printable
+from spbench.cli.lines import Lines
 from spbench.errors import UsageError
+from spbench.record.number_formatting import printable
 from spbench.record.runs.folder import RunFolder
 from spbench.record.runs.follow import RecordedEvents
 from spbench.record.runs.playback import Playback, paced
@@ -34,7 +35,7 @@ def replay_lines(
     if state.run is not None and state.run.finished is not None:
         lines.finish(f"report: {folder.report}")
     else:
-        write(unfinished(folder))
+        write(printable(unfinished(folder)))
 
 
 def unfinished(folder: RunFolder) -> str:

@@ -46,6 +46,7 @@ def list_(
     as_json: Annotated[bool, typer.Option("--json", help="As JSON, with all fields.")] = False,
 ) -> None:
     """List the runs that fit a filter, the oldest first."""
+    from spbench.record.number_formatting import clean
     from spbench.record.runs.folder import home_of
     from spbench.record.runs.history import select_runs, summaries
     from spbench.report.tables import day_and_time
@@ -59,7 +60,8 @@ def list_(
         print(json.dumps([summary_object(run) for run in chosen], indent=1))
     else:
         for run in chosen:
-            print(f"{run.id:<46} {day_and_time(run.started):<20}  {run.verdict:<10} {run.suite}")
+            started = day_and_time(run.started)
+            print(clean(f"{run.id:<46} {started:<20}  {run.verdict:<10} {run.suite}"))
     if runs and not chosen:
         raise NothingSelected(f"the filter {text!r} fits none of the {len(runs)} runs")
 
@@ -76,6 +78,7 @@ def show(
     ] = False,
 ) -> None:
     """Show a run's cases, as its events tell; also of a run whose console was killed."""
+    from spbench.record.number_formatting import clean
     from spbench.record.runs.folder import find_run, home_of
 
     folder = find_run(home_of(home, os.environ), run)
@@ -86,18 +89,19 @@ def show(
         print(line)
     for matrix in matrices:
         for table in matrix.tables:
-            print(f"\n{matrix.case}: {table.title}")
+            print(f"\n{clean(f'{matrix.case}: {table.title}')}")
             for line in _table_lines(table):
-                print(line)
+                print(clean(line))
 
 
 def _show_cases(folder: RunFolder, state: RunState) -> None:
-    from spbench.cli.lines import MOST_WIDTH, Lines, case_line, printable, share_lines
+    from spbench.cli.lines import MOST_WIDTH, Lines, case_line, share_lines
     from spbench.cli.replay import unfinished
+    from spbench.record.number_formatting import clean, printable
 
     width = min(MOST_WIDTH, max(map(len, state.cases), default=0))
     for case in state.cases.values():
-        print(case_line(case, width))
+        print(clean(case_line(case, width)))
         if case.verdict.reason:
             print(printable(f"        {case.verdict.reason}"))
         for line in share_lines(case):
@@ -108,15 +112,14 @@ def _show_cases(folder: RunFolder, state: RunState) -> None:
     if ended:
         Lines(state, print, 0).finish(f"report: {folder.report}")
     else:
-        print(unfinished(folder))
+        print(printable(unfinished(folder)))
 
 
 def _rank_lines(state: RunState) -> Iterator[str]:
     """The ranks of each case: where they were, and the median of their times."""
-    from spbench.cli.lines import printable
     from spbench.cli.tables import aligned
     from spbench.record.cores import place_cells
-    from spbench.record.number_formatting import number
+    from spbench.record.number_formatting import number, printable
 
     for case in state.cases.values():
         medians = case.rank_medians()

@@ -64,15 +64,16 @@ def _over(run: RecordedRun, case: str, metric: str, parameter: str) -> list[Seri
 
 def _print(found: Iterable[Series]) -> None:
     from spbench.cli.tables import aligned
+    from spbench.record.number_formatting import clean
 
     for one in found:
-        print(f"{one.name}: {one.metric} in {one.unit}, better: {one.better}")
+        print(clean(f"{one.name}: {one.metric} in {one.unit}, better: {one.better}"))
         rows = [
             (point.label, *map(_or_blank, (point.y, point.low, point.high)), point.status)
             for point in one.points
         ]
         for line in aligned([HEADING, *rows], (1, 2, 3)):
-            print(f"  {line}")
+            print(clean(f"  {line}"))
 
 
 def _or_blank(value: float | None) -> str:

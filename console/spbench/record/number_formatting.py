@@ -1,4 +1,4 @@
-"""The format of numbers and verdicts, the same in every view."""
+"""The format of numbers, verdicts and text, the same in every view."""
 
 from __future__ import annotations
 
@@ -18,6 +18,11 @@ def clean(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(letter if letter.isprintable() else "?" for letter in text)
+
+
+def printable(text: str) -> str:
+    """Return lines without what would move a terminal's cursor: ranks may say anything."""
+    return "\n".join(clean(line.expandtabs()) for line in text.splitlines())
 
 
 def number(value: float) -> str:

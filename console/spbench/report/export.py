@@ -10,6 +10,7 @@ from dataclasses import asdict
 from typing import Any
 
 from spbench.errors import UsageError, did_you_mean
+from spbench.record.number_formatting import clean, printable
 from spbench.record.runs.history import RunSummary
 from spbench.report.build import as_json, build_report
 from spbench.report.compare import RunComparison
@@ -29,6 +30,8 @@ from spbench.report.times import timestamp
 
 KINDS = ("csv", "json", "md")
 
+_FORMULA = ("=", "+", "-", "@")
+"""The letters with which a spreadsheet's formulas begin."""
 _STATISTICS = ("n", "min", "p50", "p95", "p99", "max", "mean", "stdev")
 
 
@@ -179,10 +182,18 @@ def _json(document: object) -> str:
 def _csv(records: Sequence[Mapping[str, Any]]) -> str:
     text = io.StringIO()
     if records:
-        writer = csv.DictWriter(text, list(records[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(records)
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(map(_csv_cell, records[0]))
+        writer.writerows(map(_csv_cell, record.values()) for record in records)
     return text.getvalue()
+
+
+def _csv_cell(value: Any) -> Any:
+    """Return a cell that no spreadsheet takes for a formula, and no terminal for a command."""
+    if not isinstance(value, str):
+        return value
+    text = printable(value)
+    return f"'{text}" if text.startswith(_FORMULA) else text
 
 
 def _markdown(
@@ -192,10 +203,11 @@ def _markdown(
     remarks: Iterable[str],
 ) -> str:
     rule = ["---:" if column in FIGURE_COLUMNS else "---" for column in columns]
+    head = clean(head)
     lines = [f"| {' | '.join(map(_escaped, row))} |" for row in (columns, rule, *rows)]
-    below = [f"\n{remark}" for remark in remarks]
+    below = [f"\n{clean(remark)}" for remark in remarks]
     return "\n".join([f"{head}\n", *lines, *below]) + "\n"
 
 
 def _escaped(cell: str) -> str:
-    return " ".join(cell.split()).replace("|", "\\|")
+    return clean(" ".join(cell.split())).replace("|", "\\|")

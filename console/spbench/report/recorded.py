@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from spbench.errors import UsageError
-from spbench.record.runs.files import read_file
+from spbench.record.runs.files import has_commands, read_file, read_json
 from spbench.record.runs.folder import RunFolder
 from spbench.record.runs.history import RUNNING, RunSummary, summary_of
 from spbench.report.build import case_parts, settled
@@ -55,6 +55,9 @@ def load_run(folder: RunFolder) -> RecordedRun:
 def read_report(folder: RunFolder) -> Report | None:
     """Return the report of a run; None where there is none, or it is damaged."""
     try:
-        return Report.model_validate_json(read_file(folder.report))
+        text = read_file(folder.report)
+        if has_commands(text):
+            return Report.model_validate(read_json(folder.report))
+        return Report.model_validate_json(text)
     except (OSError, ValueError):
         return None

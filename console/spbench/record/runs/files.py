@@ -1,11 +1,24 @@
-"""Files of a run's folder, which may be anyone's: a pipe in it would never end."""
+"""Files of a run's folder, which may be anyone's.
+
+A pipe in it would never end, and text in it may be a terminal's commands.
+"""
 
 from __future__ import annotations
 
 import errno
+import json
 import os
+import re
 import stat
 from pathlib import Path
+from typing import Any
+
+_SUSPECT = re.compile(
+    rb"\\u(?:00[0189]|007f|20[26]|d[89a-f])|\\[bfr]|"  # as JSON writes them
+    rb"\x7f|\xc2[\x80-\x9f]|\xe2\x80[\xa8-\xae]|\xe2\x81[\xa6-\xa9]",  # as UTF-8 has them
+    re.IGNORECASE,
+)
+_LAYOUT = "\n\t"
 
 
 def open_file(path: Path) -> int:
@@ -32,3 +45,43 @@ def read_file(path: Path) -> bytes:
     """
     with open(open_file(path), "rb") as file:
         return file.read()
+
+
+def has_commands(text: bytes) -> bool:
+    """Whether a JSON text may have letters that a terminal would act on.
+
+    Such are control characters, those that turn the direction of text, and half characters.
+    """
+    return _SUSPECT.search(text) is not None
+
+
+def without_commands(value: Any) -> Any:
+    """Return a JSON value whose texts can be printed; ends of lines and tabs are kept."""
+    if isinstance(value, str):
+        if value.isprintable():
+            return value
+        return "".join(map(_shown, value.replace("\r\n", "\n")))
+    if isinstance(value, list):
+        return [without_commands(item) for item in value]
+    if isinstance(value, dict):
+        return {without_commands(key): without_commands(of) for key, of in value.items()}
+    return value
+
+
+def _shown(letter: str) -> str:
+    return letter if letter.isprintable() or letter in _LAYOUT else "?"
+
+
+def read_json(path: Path) -> Any:
+    """Return what a JSON file has, its texts without a terminal's commands.
+
+    Raises:
+        OSError: It cannot be read, or is a folder, a pipe, a socket or a device.
+        ValueError: It is not JSON.
+    """
+    text = read_file(path)
+    try:
+        value = json.loads(text)
+        return without_commands(value) if has_commands(text) else value
+    except RecursionError:
+        raise ValueError(f"{path} is nested too deep") from None

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from spbench.errors import UsageError, did_you_mean
 from spbench.record.runs.event_log import unwritable
-from spbench.record.runs.files import read_file
+from spbench.record.runs.files import read_json
 
 if TYPE_CHECKING:
     from spbench.record.state import RunState
@@ -106,8 +106,8 @@ class RunFolder:
     def read_json(self, name: str) -> dict[str, Any]:
         """Return the content of a JSON file of this folder; empty where it is missing or torn."""
         try:
-            content = json.loads(read_file(self.path / name))
-        except (OSError, ValueError, RecursionError):
+            content = read_json(self.path / name)
+        except (OSError, ValueError):
             return {}
         return content if isinstance(content, dict) else {}
 
@@ -222,11 +222,12 @@ def create(home: Path, suite: str) -> RunFolder:
 
 
 def list_runs(home: Path) -> list[RunFolder]:
-    """Return the runs under a home, the oldest first."""
+    """Return the runs under a home, the oldest first; none has a name that cannot be printed."""
     runs = home / "runs"
     if not runs.is_dir():
         return []
-    return [RunFolder(path) for path in sorted(runs.iterdir()) if (path / "run.json").is_file()]
+    paths = sorted(path for path in runs.iterdir() if path.name.isprintable())
+    return [RunFolder(path) for path in paths if (path / "run.json").is_file()]
 
 
 def find_run(home: Path, name: str) -> RunFolder:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from spbench.errors import UsageError
-from spbench.record.runs.files import open_file
+from spbench.record.runs.files import has_commands, open_file, without_commands
 from spbench.record.runs.log_check import LogCheck
 from spbench_core.events.rank_events import LONG_JSON, SHORT_JSON
 
@@ -144,6 +144,7 @@ def _parsed(text: bytes) -> Any:
     """Return JSON as Python has it; None where it is none, or has a number that no float is."""
     decoder = LONG_JSON if _BEYOND_FLOATS.search(text) else SHORT_JSON
     try:
-        return decoder.decode(text.decode())
+        value = decoder.decode(text.decode())
+        return without_commands(value) if has_commands(text) else value
     except (ValueError, RecursionError):
         return None

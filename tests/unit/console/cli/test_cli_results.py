@@ -8,6 +8,7 @@ import typer
 from spbench.cli import compare, results
 from spbench.cli.app import run_command_line
 from spbench.cli.tables import aligned
+from spbench.report.build import build_report
 from spbench.report.model import report_schema
 from unit.events import (
     described,
@@ -17,6 +18,7 @@ from unit.events import (
     recorded,
     run_end,
     started,
+    told_by_a_stranger,
     whole_run,
 )
 
@@ -276,3 +278,27 @@ def test_a_series_of_nothing_is_told(spbench, two_runs):
     status, out, err = spbench("results", "series", "b", "speed")
     assert (status, out) == (5, "")
     assert "no run has a case 'b' with the metric 'speed'" in err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("results", "list"),
+        ("results", "show"),
+        ("results", "show", "--links"),
+        ("results", "series", "a?[2J?]0;owned??31m???"),
+        ("compare", "last", "last"),
+        ("compare", "last", "last", "--format", "csv"),
+        ("compare", "last", "last", "--format", "md"),
+        ("results", "export"),
+    ],
+    ids=" ".join,
+)
+@pytest.mark.parametrize("reported", [False, True])
+def test_a_folder_of_a_stranger_moves_no_cursor(spbench, home, words, reported):
+    folder = recorded(home, told_by_a_stranger(), suite="s\x1b[2J", host="h\x1b[2J")
+    if reported:
+        folder.write_json("report.json", build_report(folder.replay()))
+    _, out, err = spbench(*words)
+    assert "?[2J" in out + err
+    assert all(letter.isprintable() or letter == "\n" for letter in out + err)

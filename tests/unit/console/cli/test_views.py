@@ -21,6 +21,7 @@ from unit.events import (
     run_end,
     run_start,
     started,
+    told_by_a_stranger,
     whole_run,
 )
 
@@ -244,6 +245,24 @@ def test_what_a_rank_says_cannot_move_the_cursor(tmp_path):
     assert "        rank 0: ?]0;x?" in printed
     assert "1 case" in printed[1]
     assert "1 cases" not in printed[1]
+
+
+def test_a_run_of_a_stranger_moves_no_cursor_as_it_is_played_or_runs(tmp_path):
+    printed = replayed(recorded(tmp_path, told_by_a_stranger()), verbosity=1)
+    assert any("?[2J" in line for line in printed)
+    state, output = RunState(), io.StringIO()
+    view = LiveView(state, Console(file=output, width=200), 1)
+    frames = io.StringIO()
+    for event in told_by_a_stranger():
+        event = {"job": 1, **event}
+        state.apply(event)
+        view(event)
+        Console(file=frames, width=200).print(view.frame())
+    view.finish("report")
+    for text in ("\n".join(printed), output.getvalue(), frames.getvalue()):
+        assert "[2J" in text
+        assert "\x1b[2J" not in text
+        assert not {"\x07", "\x9b", "\u202e", "\ud800"} & set(text)
 
 
 def test_a_replay_at_a_high_speed_ends_alike(tmp_path):

@@ -19,7 +19,7 @@ from spbench.report.tables import (
     day_and_time,
     run_rows,
 )
-from unit.events import measured, recorded, run_end, run_start, whole_run
+from unit.events import measured, recorded, run_end, run_start, told_by_a_stranger, whole_run
 from unit.results import case, figure, run
 
 
@@ -64,6 +64,27 @@ def test_csv_has_a_column_for_each_parameter_of_any_case():
 def test_csv_tells_why_a_case_has_no_metrics():
     lost = records(export_text(run(LIMITED, LOST), "csv"))[-1]
     assert (lost["status"], lost["reason"], lost["value"]) == ("error", LOST.reason, "")
+
+
+@pytest.mark.parametrize("text", ["=cmd|' /C calc'!A0", "+1", "-1", "@SUM(A1)"])
+def test_csv_has_no_formulas(text):
+    [row] = records(export_text(run(case(text, {}, params={"of": text}, reason=text)), "csv"))
+    assert (row["case"], row["reason"], row["params.of"]) == (f"'{text}",) * 3
+    compared = records(export_comparison(compare(run(case(text)), run(case(text))), "csv"))
+    assert compared[0]["case"] == f"'{text}"
+
+
+def test_csv_keeps_numbers_below_zero():
+    [row] = records(export_text(run(case("a", {"time_ms": figure(-2.0)})), "csv"))
+    assert (row["value"], row["min"]) == ("-2.0", "-3.0")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_export_moves_no_cursor(kind, tmp_path):
+    folder = recorded(tmp_path, told_by_a_stranger(), suite="s\x1b[2J\x9b")
+    text = export_text(load_run(folder), kind)
+    assert all(line.isprintable() for line in text.splitlines())
+    assert "?[2J" in text
 
 
 def test_a_run_without_cases_is_an_empty_csv():
