@@ -15,6 +15,8 @@ FILES = Path("/dev")
 SHARED = Path("/dev/shm")
 ADAPTERS = Path("/sys/class/infiniband")
 MEMORY = Path("/proc/meminfo")
+MOUNTS = Path("/proc/mounts")
+GOVERNOR = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
 DRIVER_LIBRARY = "libcuda.so.1"
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 
@@ -150,7 +152,11 @@ def adapters() -> "list[dict[str, str]]":
 
 
 def facts() -> "dict[str, object]":
-    """Return cores that may be used, memory in GiB, load over a minute, GPUs and adapters."""
+    """Return cores that may be used, memory in GiB, load over a minute, GPUs, adapters, limits.
+
+    ``governor`` is the first core's, None where the kernel has none; limits are soft ones, memory
+    that may be locked in bytes, None without a limit.
+    """
     memory = dict(line.split(":", 1) for line in _text(MEMORY).splitlines() if ":" in line)
     return {
         "cores": len(os.sched_getaffinity(0)),
@@ -159,7 +165,40 @@ def facts() -> "dict[str, object]":
         "load": round(os.getloadavg()[0], 2),
         "gpus": gpus(),
         "adapters": adapters(),
+        "governor": _text(GOVERNOR).strip() or None,
+        "limits": limits(),
     }
+
+
+def limits() -> "dict[str, int | None]":
+    """Return the soft limits of locked memory in bytes and of open files; None: there is none."""
+    import resource
+
+    soft = {
+        "memlock": resource.getrlimit(resource.RLIMIT_MEMLOCK)[0],
+        "nofile": resource.getrlimit(resource.RLIMIT_NOFILE)[0],
+    }
+    return {
+        name: None if value == resource.RLIM_INFINITY else value for name, value in soft.items()
+    }
+
+
+def folder(path: str) -> "dict[str, object]":
+    """Return number and file system of a folder; number None where it is not there.
+
+    A folder that hosts share has the same number on all of them.
+    """
+    try:
+        number = os.stat(path).st_ino if os.path.isdir(path) else None
+    except OSError:
+        number = None
+    mounts = [line.split()[1:3] for line in _text(MOUNTS).splitlines() if len(line.split()) > 2]
+    above = [(len(point), kind) for point, kind in mounts if _is_above(point, path)]
+    return {"number": number, "filesystem": max(above)[1] if above else None}
+
+
+def _is_above(point: str, path: str) -> bool:
+    return (path + "/").startswith(point.rstrip("/") + "/")
 
 
 def _gib(kib: "str | None") -> "float | None":

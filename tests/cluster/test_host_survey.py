@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -32,7 +33,10 @@ def test_two_hosts_tell_what_they_have_and_one_is_down(hosts: NetHosts) -> None:
     # the second by a name that only ssh knows
     with hosts.cut(lost):
         done = doctor(hosts, "--hosts", f"{one.address},{two.name},{lost.address}", "--json")
-    assert (done.returncode, done.stderr) == (3, "")
+    assert done.returncode == 3
+    # the one that is down takes some seconds, in which nobody waits in silence
+    line = r"asking hosts: \d of 3 after \d+ s(, 1 of them not well)?\n"
+    assert re.fullmatch(f"({line})+", done.stderr)
     first, second, third = json.loads(done.stdout)["hosts"]
     for facts in (first, second):
         assert facts["status"] != "unreachable", facts["reason"]
@@ -50,7 +54,7 @@ def test_two_hosts_tell_what_they_have_and_one_is_down(hosts: NetHosts) -> None:
 def test_an_interpreter_that_no_host_has_is_one_finding(hosts: NetHosts, tmp_path) -> None:
     (tmp_path / "hosts").write_text(hosts.lines())
     done = doctor(hosts, "--hostfile", str(tmp_path / "hosts"), "--python", "/opt/nowhere/python")
-    assert (done.returncode, done.stderr) == (3, "")
+    assert done.returncode == 3
     lines = done.stdout.splitlines()
     assert [line.split()[2] for line in lines[:3]] == [host.address for host in hosts.hosts]
     assert all("cores" in line for line in lines[:3])

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from spbench.cli.request import HostfileOption, HostsOption
+from spbench.cli.request import HostfileOption, HostsOption, print_progress
 from spbench.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
@@ -77,7 +77,8 @@ def _surveyed(hosts: Hosts, python: str | None) -> list[HostFacts]:
     from spbench.suites.settings import LaunchSettings
 
     async def arrived() -> dict[str, HostFacts]:
-        return {facts.host: facts async for facts in survey(hosts.names, settings, os.environ)}
+        answers = survey(hosts.names, settings, os.environ, print_progress)
+        return {facts.host: facts async for facts in answers}
 
     settings = LaunchSettings.model_validate({"python": python} if python else {})
     found = asyncio.run(arrived())

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import inspect
 import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
@@ -65,6 +67,12 @@ def refuse_folder(option: str, target: str | Path | None) -> None:
     """
     if target is not None and os.path.isdir(target or "."):  # Path's own raises on names too long
         raise UsageError(f"{option} {target}: cannot write to a folder; name a file in it")
+
+
+def print_progress(line: str) -> None:
+    """Print a line on stderr for somebody who waits; nothing once it is closed."""
+    with suppress(OSError, ValueError):
+        print(line, file=sys.stderr, flush=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +136,8 @@ def request_from(
     inject: str | None = None,
     budget: float | None = None,
     argv: Sequence[str] = (),
+    preflight: bool = False,
+    skip_bad_hosts: bool = False,
 ) -> Request:
     """Return what a command line asks for, with this process's environment.
 
@@ -148,4 +158,6 @@ def request_from(
         inject=inject,
         chosen=chosen,
         budget=budget,
+        preflight=preflight,
+        skip_bad_hosts=skip_bad_hosts,
     )

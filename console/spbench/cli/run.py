@@ -21,6 +21,7 @@ from spbench.cli.request import (
     HomeOption,
     case_options,
     launch_options,
+    print_progress,
     request_from,
 )
 from spbench.errors import ExitCode, SpbenchError, UsageError
@@ -70,6 +71,13 @@ def run(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the launch lines, run nothing.")
     ] = False,
+    preflight: Annotated[
+        bool, typer.Option("--preflight", help="Ask all hosts first what they have and lack.")
+    ] = False,
+    skip_bad_hosts: Annotated[
+        bool,
+        typer.Option("--skip-bad-hosts", help="Go on without hosts that are not fit; exit 1."),
+    ] = False,
     budget: Annotated[
         str | None, typer.Option("--budget", help="Time for the whole run: 90, 90s, 5m, 1h.")
     ] = None,
@@ -92,6 +100,8 @@ def run(
             inject=inject,
             budget=None if budget is None else seconds(budget),
             argv=sys.argv[1:],
+            preflight=preflight,
+            skip_bad_hosts=skip_bad_hosts,
         )
         if dry_run and json_target is not None:
             raise UsageError("--dry-run runs nothing that --json could report; give one of the two")
@@ -149,8 +159,9 @@ def _execute(
     from spbench.engine.run import Run
 
     view = _view(state, headless, on_stderr, verbosity)
+    say = print_progress if verbosity >= 0 else _nobody
     try:
-        outcome = asyncio.run(Run(planned, state, view).execute())
+        outcome = asyncio.run(Run(planned, state, view, say).execute())
         report = outcome.folder.report
         with suppress(OSError):  # the terminal may have gone
             view.finish(f"report: {report}" if report.exists() else "no report was written")
@@ -158,6 +169,10 @@ def _execute(
         with suppress(OSError):
             view.close()
     return outcome
+
+
+def _nobody(_: str) -> None:
+    """Say nothing: ``--quiet`` wants the verdict alone."""
 
 
 def _view(state: RunState, headless: bool, on_stderr: bool, verbosity: int) -> RunView:

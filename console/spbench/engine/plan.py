@@ -15,6 +15,8 @@ from spbench.launch.hosts.hostfiles import given_hosts
 from spbench.launch.hosts.hosts import Hosts
 from spbench.launch.jobs import HostsOf, Job, Launch, group, hosts_for, prepare
 from spbench.launch.program import standalone_arguments
+from spbench.launch.survey.facts import HostFacts
+from spbench.launch.survey.progress import Say, nobody
 from spbench.launch.survey.reach import unreachable
 from spbench.suites.case import Case, Suite
 from spbench.suites.inject import plant
@@ -22,6 +24,8 @@ from spbench.suites.loader import load
 from spbench.suites.select import named, select
 from spbench_core.events.rank_events import ENV_COLLECTOR, ENV_FAN_IN, ENV_RUN, ENV_TOKEN
 
+Told = Mapping[str, Mapping[str, HostFacts]]
+"""What hosts have told, by `gpu_needs.asked_alike` of the settings that they were asked with."""
 PRIVATE_NAMES = dict.fromkeys((ENV_COLLECTOR, ENV_TOKEN, ENV_RUN), "")
 """The variables that every launch hands to its ranks; their values are known when it starts."""
 _OF_CONSOLE = {*PRIVATE_NAMES, ENV_FAN_IN}
@@ -30,7 +34,12 @@ _OF_CONSOLE = {*PRIVATE_NAMES, ENV_FAN_IN}
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A run as asked for on the command line."""
+    """A run as asked for on the command line.
+
+    Attributes:
+        preflight: Whether all hosts are asked what they have, before anything starts.
+        skip_bad_hosts: Whether the run goes on without hosts that are not fit.
+    """
 
     suite: Path
     home: Path
@@ -42,6 +51,8 @@ class Request:
     inject: str | None = None
     chosen: LaunchChoice = NOTHING_CHOSEN
     budget: float | None = None
+    preflight: bool = False
+    skip_bad_hosts: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,20 +142,25 @@ def added_environment(run: RunPlan, launch: Launch) -> dict[str, str]:
     }
 
 
-async def check_before(run: RunPlan, prepared: list[Launch]) -> None:
+async def check_before(
+    run: RunPlan, prepared: list[Launch], say: Say = nobody, told: Told | None = None
+) -> None:
     """Refuse more ranks than open files, hosts that ssh does not reach, and GPUs that are missing.
+
+    ``say`` takes lines on how far it is; hosts that have told all there is are not asked again.
 
     Raises:
         MissingError: naming what is missing, and where.
     """
     for job, launch in zip(run.jobs, prepared, strict=True):
         check_connections(connections(job.settings, job.np, launch.placement))
-    await check_hosts(run, prepared)
+    if told is None:
+        await check_hosts(run, prepared, say)
     jobs = [(job, launch, run.hosts(job)) for job, launch in zip(run.jobs, prepared, strict=True)]
-    await check_gpus(jobs, run.request.environ)
+    await check_gpus(jobs, run.request.environ, say, told)
 
 
-async def check_hosts(run: RunPlan, prepared: list[Launch]) -> None:
+async def check_hosts(run: RunPlan, prepared: list[Launch], say: Say = nobody) -> None:
     """Refuse hosts that ssh cannot reach.
 
     Raises:
@@ -154,11 +170,11 @@ async def check_hosts(run: RunPlan, prepared: list[Launch]) -> None:
     for launch in prepared:
         if launch.launcher.name != "srun":
             names.update(dict.fromkeys(placed.host for placed in launch.placement))
-    reasons = await unreachable(names)
+    reasons = await unreachable(names, say)
     if reasons:
         told = "; ".join(f"{host}: {why}" for host, why in sorted(reasons.items())[:8])
         more = f" and {len(reasons) - 8} more" if len(reasons) > 8 else ""
         raise MissingError(
             f"cannot reach {told}{more}; check the hostfile and that ssh needs no password, "
-            "or leave hosts out with --exclude-hosts"
+            "or leave hosts out with --exclude-hosts, or all of these with --skip-bad-hosts"
         )

@@ -13,12 +13,14 @@ from typing import Any
 from spbench.engine.fault import Fault
 from spbench.engine.job_run import JobPlan, JobRun
 from spbench.engine.plan import RunPlan, check_before, launch_of, launches
+from spbench.engine.preflight import look
 from spbench.engine.recorder import Recorder, View
 from spbench.engine.run_metadata import run_json, run_start
 from spbench.engine.stop import Stop
 from spbench.errors import ExitCode, SpbenchError, defect_of
 from spbench.launch.detect import abandon_probes
 from spbench.launch.jobs import Job, Launch
+from spbench.launch.survey.progress import Say, nobody
 from spbench.record.environment import facts
 from spbench.record.findings import findings
 from spbench.record.judge import verdict_of
@@ -42,8 +44,10 @@ class Outcome:
 class Run:
     """One execution of a suite."""
 
-    def __init__(self, plan: RunPlan, state: RunState, view: View) -> None:
+    def __init__(self, plan: RunPlan, state: RunState, view: View, say: Say = nobody) -> None:
         self._plan = plan
+        self._say = say
+        self._left_out: tuple[str, ...] = ()
         self._view = view
         self._state = state
         self._errors: list[SpbenchError] = []
@@ -76,11 +80,13 @@ class Run:
     async def _look_before(self) -> list[Launch]:
         """Return the launch of each job; refuse what can be refused before one starts."""
         try:
+            looked = await look(self._plan, self._say)
+            self._plan, self._left_out = looked.plan, looked.left_out
             prepared = await asyncio.to_thread(launches, self._plan)
         except asyncio.CancelledError:
             abandon_probes()
             raise
-        await check_before(self._plan, prepared)
+        await check_before(self._plan, prepared, self._say, looked.told)
         return prepared
 
     async def _run_jobs(
@@ -175,7 +181,7 @@ class Run:
         return {
             "verdict": verdict,
             "exit_code": int(code),
-            "errors": [str(error) for error in self._errors],
+            "errors": [*self._left_out, *(str(error) for error in self._errors)],
             "findings": self._findings(),
         }
 
@@ -193,7 +199,11 @@ class Run:
         codes = {error.exit_code for error in self._errors}
         if self._missing or ExitCode.MISSING in codes:
             return "error", ExitCode.MISSING
-        return ("error", ExitCode.ERROR) if codes else (verdict, code)
+        if codes:
+            return "error", ExitCode.ERROR
+        if self._left_out and code == ExitCode.PASSED:
+            return "failed", ExitCode.FAILED  # less ran than was asked for
+        return verdict, code
 
 
 def _ended(end: dict[str, Any]) -> dict[str, Any]:

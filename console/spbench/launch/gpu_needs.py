@@ -13,6 +13,7 @@ from spbench.launch.hosts.names import fold, is_local
 from spbench.launch.jobs import Job, Launch, chosen_elsewhere
 from spbench.launch.mpi_probe import MpiLibrary
 from spbench.launch.survey.facts import HostFacts
+from spbench.launch.survey.progress import Say, nobody
 from spbench.launch.survey.survey import survey
 from spbench.suites.case import Case
 from spbench.suites.settings import LaunchSettings
@@ -58,13 +59,23 @@ def needs_one_each(case: Case) -> bool:
 
 
 async def check_gpus(
-    jobs: Iterable[tuple[Job, Launch, Hosts | None]], env: Mapping[str, str]
+    jobs: Iterable[tuple[Job, Launch, Hosts | None]],
+    env: Mapping[str, str],
+    say: Say = nobody,
+    told: Mapping[str, Mapping[str, HostFacts]] | None = None,
 ) -> None:
     """Refuse cases that need GPUs where they are not there, or not so many.
 
     Other hosts are asked; nothing is asked for cases that need none. Hosts that are not known
     before the launch, or that do not tell, are left to their ranks; so are jobs with arguments for
     the launcher, which may name hosts, share out ranks and set CUDA_VISIBLE_DEVICES.
+
+    Args:
+        jobs: Each with its launch and its hosts.
+        env: The console's environment.
+        say: Takes a line on how far it is, while hosts are asked.
+        told: What hosts have told already, by `asked_alike` of the settings; they are not asked
+            again.
 
     Raises:
         MissingError: One sentence that says what was found where, and which cases need more.
@@ -78,39 +89,39 @@ async def check_gpus(
         and not chosen_elsewhere(job.settings, hosts, env)
     ]
     refused: dict[str, _Refused] = {}
-    known: dict[str, dict[str, HostFacts]] = {}
+    known: dict[str, Mapping[str, HostFacts]] = dict(told or {})
     for job, launch in needing:
-        alike = _asked_alike(job.settings)
+        alike = asked_alike(job.settings)
         if alike not in known:
-            others = [other for other in needing if _asked_alike(other[0].settings) == alike]
-            known[alike] = await _facts(others, job.settings, env)
+            others = [other for other in needing if asked_alike(other[0].settings) == alike]
+            known[alike] = await _facts(others, job.settings, env, say)
         for host, ranks in _ranks(job, launch).items():
-            told = launch.library if _local(host) else known[alike].get(host)
-            if told is None or told.gpus is None:
+            there = launch.library if _local(host) else known[alike].get(host)
+            if there is None or there.gpus is None:
                 continue
-            gpus = _as_ranks_see(told.gpus, host, job.settings, env)
+            gpus = _as_ranks_see(there.gpus, host, job.settings, env)
             for case in filter(needs_gpu, job.cases):
-                for reason, mend in _refusals(case, told, gpus, ranks):
+                for reason, mend in _refusals(case, there, gpus, ranks):
                     group = refused.setdefault(reason, _Refused(mend))
                     group.cases[case.name] = group.hosts[host] = None
     if refused:
         raise MissingError(_sentence(refused))
 
 
-def _asked_alike(settings: LaunchSettings) -> str:
+def asked_alike(settings: LaunchSettings) -> str:
     """Return what is the same for settings with which a host gives the same answer."""
     return settings.model_dump_json(include={"python", "setup", "container", "env"})
 
 
 async def _facts(
-    jobs: Sequence[tuple[Job, Launch]], settings: LaunchSettings, env: Mapping[str, str]
+    jobs: Sequence[tuple[Job, Launch]], settings: LaunchSettings, env: Mapping[str, str], say: Say
 ) -> dict[str, HostFacts]:
     """Ask the hosts of jobs, except this machine; return what those say that answer."""
     hosts = {host: None for job, launch in jobs for host in _ranks(job, launch)}
     others = [host for host in hosts if not _local(host)]
     if not others:
         return {}
-    found = {facts.host: facts async for facts in survey(others, settings, env)}
+    found = {facts.host: facts async for facts in survey(others, settings, env, say)}
     return {host: facts for host, facts in found.items() if facts.cores is not None}
 
 

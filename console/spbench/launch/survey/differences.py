@@ -38,15 +38,22 @@ _COMPARED = (
     _Compared("MPI library", lambda facts: facts.mpi, "{}"),
     _Compared("torch", lambda facts: facts.torch, "torch {}"),
     _Compared("torch's build", _build, "a torch {}", "one {}"),
+    _Compared("Python", lambda facts: facts.python, "Python {}", "{}"),
+    _Compared("governor", lambda facts: facts.governor, "the governor {}", "{}"),
+    _Compared("/dev/shm", lambda facts: facts.gpus.shared_gib, "{:g} GiB of /dev/shm", "{:g}"),
+    _Compared("limits", lambda facts: facts.memlock, "{} of memory to lock", "{}"),
+    _Compared("limits", lambda facts: facts.nofile, "{} open files at most", "{}"),
+    _Compared("folder", lambda facts: facts.filesystem, "the folder on {}", "on {}"),
 )
 
 
 def differences(hosts: Iterable[HostFacts]) -> list[Finding]:
     """Return a note for each group of hosts that differs from what most hosts have.
 
-    Cores, memory (by more than 5 %), devices, driver, adapters, MPI library, torch and its CUDA are
-    compared. What a host has not told, and what it lacks, is no difference. Where no value is that
-    of most hosts, one note tells all of them.
+    Cores, memory and /dev/shm (by more than 5 %), devices, driver, adapters, MPI library, torch and
+    its CUDA, Python, governor, limits and the working folder's file system are compared. What a
+    host has not told, and what it lacks, is no difference. Where no value is that of most hosts,
+    one note tells all of them.
     """
     answered = [facts for facts in hosts if facts.cores is not None]
     return [finding for item in _COMPARED for finding in _told(item, answered)]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from spbench import __version__
@@ -25,6 +26,8 @@ from spbench_core import host_facts
 
 CLOCK_TOLERANCE = 1.0
 """Seconds that a host's clock may differ from this machine's."""
+BUSY = 0.5
+"""The load of a core above which a host is called busy."""
 _OLDEST_PYTHON = (3, 11)
 _CHECK_LAUNCH = "check launch.python, launch.setup and launch.container"
 
@@ -46,7 +49,8 @@ class HostFacts:
     ``status`` is that of the worst finding, and ``reason`` its text. Versions are those of the
     ranks' interpreter; ``torch_cuda`` is the CUDA that its torch is built for, empty for a build
     without, and ``mpi_memory`` tells whether its MPI takes memory of a GPU, and why. ``clock_s`` is
-    how far its clock is ahead of this machine's.
+    how far its clock is ahead of this machine's. ``memlock`` is memory that may be locked,
+    ``nofile`` the files that a process may open, and ``filesystem`` that of the working folder.
     """
 
     host: str
@@ -68,6 +72,10 @@ class HostFacts:
     spbench: str | None = None
     mpi_memory: MpiMemory | None = None
     clock_s: float | None = None
+    governor: str | None = None
+    memlock: str | None = None
+    nofile: int | None = None
+    filesystem: str | None = None
 
     @property
     def devices(self) -> str:
@@ -82,12 +90,22 @@ class HostFacts:
 
 
 def findings_of(hosts: Iterable[HostFacts]) -> dict[Finding, list[str]]:
-    """Return each finding, and the hosts that it is true of."""
-    found: dict[Finding, list[str]] = {}
+    """Return each finding, and the hosts that it is true of; of several it says HOST for a name."""
+    found: dict[Finding, list[tuple[str, Finding]]] = {}
     for facts in hosts:
         for finding in facts.findings:
-            found.setdefault(finding, []).append(facts.host)
-    return found
+            text, mend = (nameless(said, facts.host) for said in (finding.text, finding.mend))
+            shared = replace(finding, text=text, mend=mend or None)
+            found.setdefault(shared, []).append((facts.host, finding))
+    return {
+        shared if len(told) > 1 else told[0][1]: [host for host, _ in told]
+        for shared, told in found.items()
+    }
+
+
+def nameless(said: str | None, host: str) -> str:
+    """Return a sentence on a host with HOST in place of its name."""
+    return re.sub(rf"(?<![\w.-]){re.escape(host)}(?![\w-])", "HOST", said or "")
 
 
 def unreached(host: str, reason: str) -> HostFacts:
@@ -134,6 +152,9 @@ def facts_of(host: str, python: str, answer: Mapping[str, Any], clock_s: float |
         *amiss(gpus, found.get("torch"), found.get("torch_cuda")),
         *_clock(clock_s),
         *_ports(adapters),
+        *_locked(adapters, answer.get("limits", {})),
+        *_load(answer),
+        *_folder(answer.get("folder", {})),
     )
     worst = next((f for f in findings if f.status == "missing"), next(iter(findings), None))
     return HostFacts(
@@ -150,6 +171,10 @@ def facts_of(host: str, python: str, answer: Mapping[str, Any], clock_s: float |
         **{name: found.get(name) for name in ("mpi4py", "torch", "torch_cuda", "spbench")},
         mpi_memory=mpi_memory_in(found),
         clock_s=clock_s,
+        governor=answer.get("governor"),
+        memlock=_memlock(answer.get("limits", {})),
+        nofile=answer.get("limits", {}).get("nofile"),
+        filesystem=answer.get("folder", {}).get("filesystem"),
     )
 
 
@@ -209,3 +234,37 @@ def _ports(adapters: Sequence[Adapter]) -> Iterator[Finding]:
         names = ", ".join(f"{port.name}:{port.port} {port.state}" for port in adapters)
         text = f"no port is active ({names}): MPI takes a slower way"
         yield Finding("note", "adapters", text, "look at cable, switch port and subnet manager")
+
+
+def _memlock(limits: Mapping[str, Any]) -> str | None:
+    if "memlock" not in limits:
+        return None
+    limit = limits["memlock"]
+    return "unlimited" if limit is None else f"{limit / 2**20:g} MiB"
+
+
+def _locked(adapters: Sequence[Adapter], limits: Mapping[str, Any]) -> Iterator[Finding]:
+    told = _memlock(limits)
+    if adapters and told not in (None, "unlimited"):
+        text = f"only {told} of memory may be locked, and adapters send from locked memory"
+        mend = "set memlock to unlimited in /etc/security/limits.conf, for sshd and slurmd as well"
+        yield Finding("note", "limits", text, mend)
+
+
+def _load(answer: Mapping[str, Any]) -> Iterator[Finding]:
+    load, have = answer["load"], answer["cores"]
+    if load is not None and load > BUSY * have:
+        text = f"load {load:g} on {have} cores: others compute there"
+        yield Finding("note", "load", text, "wait, or leave it out with --exclude-hosts")
+
+
+def _folder(there: Mapping[str, Any]) -> Iterator[Finding]:
+    if not there:
+        return
+    here, name = host_facts.folder(os.getcwd()), os.getcwd()
+    mend = "start spbench in a folder that all hosts share"
+    if there["number"] is None:
+        yield Finding("note", "folder", f"{name} is not there, and ranks start in it", mend)
+    elif there["number"] != here["number"]:
+        text = f"{name} is another folder there: files that a suite names are not the same"
+        yield Finding("note", "folder", text, mend)

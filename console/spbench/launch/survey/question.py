@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import cache
 from pathlib import Path
 
 from spbench.launch.mpi_probe import PROBE
@@ -41,6 +42,7 @@ def probed():
     return {"status": done.returncode, **cut}
 
 answer = facts()
+answer["folder"] = folder(FOLDER)
 answer["python"] = platform.python_version()
 answer["interpreter"] = sys.executable
 answer["probe"] = None if "instead" in sys.argv else probed()
@@ -75,7 +77,12 @@ def program() -> bytes:
     It answers with a line of JSON behind `MARK`, then each further line with one that has
     ``clock``, in seconds since 1970. It ends where its stdin does.
     """
-    given = f"MARK, PROBE, PATIENCE = {MARK!r}, {PROBE!r}, {PROBE_PATIENCE}\n"
-    text = Path(host_facts.__file__).read_text(encoding="utf-8") + given + _ANSWER
+    return _program(os.getcwd(), host_facts.__file__)
+
+
+@cache
+def _program(folder: str, facts: str) -> bytes:
+    given = f"MARK, PROBE, PATIENCE = {MARK!r}, {PROBE!r}, {PROBE_PATIENCE}\nFOLDER = {folder!r}\n"
+    text = Path(facts).read_text(encoding="utf-8") + given + _ANSWER
     encoded = text.encode()
     return b"%d\n%s" % (len(encoded), encoded)

@@ -8,6 +8,7 @@ import socket
 from collections.abc import Iterable
 
 from spbench.launch.hosts.names import is_local
+from spbench.launch.survey.progress import Say, nobody, progress
 
 DEADLINE = 8.0
 """Seconds that a host has for its answer."""
@@ -17,11 +18,11 @@ UNKNOWN_NAME = "its name does not resolve"
 SSH = ("ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=5")
 
 
-async def unreachable(hosts: Iterable[str]) -> dict[str, str]:
+async def unreachable(hosts: Iterable[str], say: Say = nobody) -> dict[str, str]:
     """Return host -> why ssh cannot reach it, in few words; {} where all is well.
 
     This machine's own names are taken as reached. At most 64 hosts are asked at once, each for
-    8 s.
+    8 s; ``say`` takes a line on how far it is, every second.
     """
     names = [host for host in dict.fromkeys(hosts) if not is_local(host)]
     gate = asyncio.Semaphore(AT_ONCE)
@@ -29,11 +30,14 @@ async def unreachable(hosts: Iterable[str]) -> dict[str, str]:
     async def ask(host: str) -> str | None:
         async with gate:
             try:
-                return await asyncio.wait_for(_trouble(host), DEADLINE)
+                why = await asyncio.wait_for(_trouble(host), DEADLINE)
             except TimeoutError:
-                return f"no answer in {DEADLINE:g} s"
+                why = f"no answer in {DEADLINE:g} s"
+            asked.count(well=why is None)
+            return why
 
-    reasons = await asyncio.gather(*map(ask, names))
+    async with progress(len(names), say) as asked:
+        reasons = await asyncio.gather(*map(ask, names))
     return {host: why for host, why in zip(names, reasons, strict=True) if why is not None}
 
 
@@ -45,9 +49,12 @@ async def _trouble(host: str) -> str | None:
 async def reason(host: str, ssh: str) -> str:
     """Return why ssh cannot reach a host, in few words, where ssh itself has said so much.
 
-    A name may be an alias of ssh's configuration, so the resolver alone does not decide.
+    A name may be an alias of ssh's configuration, so the resolver decides only where ssh has told
+    of a name or of nothing.
     """
-    return ssh if await _resolves(host) else UNKNOWN_NAME
+    silent = ssh.startswith(("exit status", "ssh ended"))
+    of_name = "resolve hostname" in ssh.lower()
+    return UNKNOWN_NAME if (silent or of_name) and not await _resolves(host) else ssh
 
 
 async def _resolves(host: str) -> bool:

@@ -16,6 +16,7 @@ from typing import IO, Any
 
 from spbench.launch.hosts.names import is_local
 from spbench.launch.survey.facts import HostFacts, facts_of, mute, unreached
+from spbench.launch.survey.progress import Say, nobody, progress
 from spbench.launch.survey.question import MARK, asked_interpreter, program, question
 from spbench.launch.survey.reach import AT_ONCE, DEADLINE, SSH, reason
 from spbench.suites.settings import LaunchSettings
@@ -35,7 +36,7 @@ class _SilentError(Exception):
 
 
 async def survey(
-    hosts: Iterable[str], settings: LaunchSettings, env: Mapping[str, str]
+    hosts: Iterable[str], settings: LaunchSettings, env: Mapping[str, str], say: Say = nobody
 ) -> AsyncIterator[HostFacts]:
     """Yield the facts of each host as soon as it answers.
 
@@ -46,6 +47,7 @@ async def survey(
         hosts: Names; those that come twice are asked once.
         settings: The interpreter of the ranks, and what it runs behind.
         env: The environment of ssh, and of the question to this machine.
+        say: Takes a line on how far it is, every second.
 
     Raises:
         UsageError: ``container`` cannot be split into words.
@@ -59,8 +61,11 @@ async def survey(
 
     tasks = [asyncio.create_task(facts(host)) for host in dict.fromkeys(hosts)]
     try:
-        for answered in asyncio.as_completed(tasks):
-            yield await answered
+        async with progress(len(tasks), say) as asked:
+            for answered in asyncio.as_completed(tasks):
+                facts_there = await answered
+                asked.count(well=facts_there.status in ("ok", "note"))
+                yield facts_there
     finally:
         for task in tasks:
             task.cancel()

@@ -101,7 +101,7 @@ def asked(monkeypatch):
     """Stands in for the survey: hosts answer what they are given, and those asked are kept."""
     asked = SimpleNamespace(hosts=[], answers={}, settings=[])
 
-    async def survey(hosts, settings, env):
+    async def survey(hosts, settings, env, say):
         asked.settings.append(settings)
         for host in hosts:
             asked.hosts.append(host)

@@ -15,6 +15,7 @@ case "$last" in
 good*) echo "$*" > "{folder}/$last"; exit 0;;
 slow) exec sleep 30;;
 mute) exit 255;;
+nowhere|*.invalid) echo "ssh: Could not resolve hostname $last: unknown" >&2; exit 255;;
 127.0.0.9) echo "ssh: wrong" >&2; exit 255;;
 *) echo "noise" >&2; echo "$last: Permission denied (publickey)." >&2; exit 255;;
 esac
@@ -30,16 +31,18 @@ def ssh(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", f"{path.parent}:/usr/bin:/bin")
 
     async def resolves(host: str) -> bool:
-        return host != "nowhere"
+        return host not in ("nowhere", "alias")
 
     monkeypatch.setattr(reach, "_resolves", resolves)
     return tmp_path
 
 
 async def test_each_host_that_ssh_cannot_reach_has_a_reason(ssh):
-    found = await unreachable(["good1", "locked", "nowhere", "mute", "good1", "localhost"])
+    # an alias of ssh's configuration, whose host refuses, is no name that does not resolve
+    found = await unreachable(["good1", "locked", "alias", "nowhere", "mute", "good1", "localhost"])
     assert found == {
         "locked": "locked: Permission denied (publickey).",
+        "alias": "alias: Permission denied (publickey).",
         "nowhere": "its name does not resolve",
         "mute": "ssh ended with status 255",
     }

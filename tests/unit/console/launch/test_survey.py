@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import math
 import os
 import subprocess
 import sys
@@ -17,6 +18,7 @@ import pytest
 from spbench import __version__
 from spbench.errors import UsageError
 from spbench.launch.mpi_probe import INSTALL
+from spbench.launch.survey import facts as facts_module
 from spbench.launch.survey import reach, survey
 from spbench.launch.survey.facts import HostFacts, facts_of, findings_of
 from spbench.launch.survey.question import program
@@ -34,6 +36,8 @@ def ssh(tmp_path, monkeypatch) -> SshHosts:
         return host != "nowhere"
 
     monkeypatch.setattr(reach, "_resolves", resolves)
+    # The hosts are all this machine, on which other tests compute.
+    monkeypatch.setattr(facts_module, "BUSY", math.inf)
     return SshHosts(tmp_path / "ssh")
 
 

@@ -1,0 +1,67 @@
+"""Made-up hosts by the thousand, behind a stand-in for ssh that is a shell."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from places import STANDINS
+from spbench.launch.survey.question import MARK, program, question
+from spbench.suites.settings import LaunchSettings
+
+
+class QuickHosts:
+    """Makes hosts that answer as this machine does, in a folder, and the environment to ask them.
+
+    Args:
+        folder: An empty folder.
+        seconds: The time that ssh takes to log in.
+    """
+
+    def __init__(self, folder: Path, seconds: float) -> None:
+        self._hosts, self.now = folder / "hosts", folder / "now"
+        for path in (self._hosts, self.now, folder / "bin"):
+            path.mkdir(parents=True)
+        (folder / "bin/ssh").symlink_to(STANDINS / "quick_ssh")
+        self.env = {
+            **os.environ,
+            "PATH": f"{folder}/bin:{os.environ['PATH']}",
+            "QUICK_SSH_HOSTS": str(self._hosts),
+            "QUICK_SSH_NOW": str(self.now),
+            "QUICK_SSH_SECONDS": str(seconds),
+        }
+        self._answer = _answer_here()
+
+    def add(self, name: str, **changes: Any) -> None:
+        """Make a host that has what this machine has, but for these fields of its answer."""
+        self._write(name, f"{MARK}{json.dumps(copy.deepcopy(self._answer) | changes)}")
+
+    def add_without_mpi(self, name: str) -> None:
+        """Make a host whose interpreter has no mpi4py."""
+        told = json.dumps({"error": "No module named 'mpi4py'", "torch": "2.6.0"})
+        self.add(name, probe={"status": 1, "stdout": "", "stderr": told})
+
+    def refuse(self, name: str) -> None:
+        """Make a host that lets nobody in."""
+        self._write(name, f"exit 255 {name}: Permission denied (publickey).")
+
+    def hang(self, name: str) -> None:
+        """Make a host that never answers."""
+        self._write(name, "hang")
+
+    def _write(self, name: str, text: str) -> None:
+        (self._hosts / name).write_text(text + "\n")
+
+
+def _answer_here() -> dict[str, Any]:
+    """Return what this machine answers, asked by the real program; its load is not kept."""
+    settings = LaunchSettings.model_validate({"python": sys.executable})
+    done = subprocess.run(question(settings), input=program(), capture_output=True, check=True)
+    line = next(line for line in done.stdout.decode().splitlines() if line.startswith(MARK))
+    answer: dict[str, Any] = json.loads(line.removeprefix(MARK))
+    return answer | {"load": 0.0}
