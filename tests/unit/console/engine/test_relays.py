@@ -5,12 +5,14 @@ import os
 import secrets
 import signal
 import socket
+import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from places import ROOT
 from spbench.engine import processes, relay_connection
 from spbench.engine.collector import Collector
 from spbench_core.events import rank_events
@@ -244,3 +246,17 @@ async def test_a_relay_whose_ranks_have_all_said_bye_may_go(node, relay):
     relay.writer.close()
     await until(lambda: node.collector.ranks == ())
     assert node.heard.relays_lost == node.heard.lost == []
+
+
+@pytest.mark.slow
+def test_many_made_up_ranks_go_through_the_whole_console_without_loss():
+    words = ["--ranks", "64", "--nodes", "4", "--seconds", "2", "--no-tui"]
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.scale", *words],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "64 ranks on 4 nodes, node: passed" in done.stdout
