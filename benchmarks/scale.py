@@ -35,7 +35,7 @@ from spbench.engine.job_run import JobPlan, JobRun
 from spbench.engine.recorder import Recorder
 from spbench.engine.run_metadata import describe
 from spbench.launch.jobs import Job, Launch
-from spbench.launch.launcher import Command
+from spbench.launch.launcher import Command, Said
 from spbench.record.runs.event_log import EventLog
 from spbench.record.runs.folder import RunFolder, create
 from spbench.record.state import RunState
@@ -234,11 +234,13 @@ def made_up_launch(size: Size, case: Mapping[str, Any]) -> Launch:
     argv = (sys.executable, "-m", "benchmarks.scale_ranks", *map(str, words))
     launch = SimpleNamespace(
         command=Command(argv, {**os.environ, **fan_in}),
-        launcher=SimpleNamespace(name="made up", explain=lambda _: None),
+        launcher=SimpleNamespace(name="made up", said=lambda _: Said()),
         version="made up",
         library=SimpleNamespace(version_text="made up"),
         hostfile_text=None,
         spec=SimpleNamespace(oversubscribed=False),
+        placement=(),
+        asked={},
     )
     return cast(Launch, launch)
 
