@@ -14,6 +14,7 @@ def main() -> None:
         print(f"spbench {__version__}")
         return
     _open_closed_streams()
+    _name_home()
     from spbench.cli import console
     from spbench.cli.app import app, run_command_line
 
@@ -32,6 +33,14 @@ def _open_closed_streams() -> None:
         if getattr(sys, name) is None:
             os.dup2(os.open(os.devnull, os.O_RDWR), number)
             setattr(sys, name, open(number, "w" if number else "r"))  # noqa: SIM115
+
+
+def _name_home() -> None:
+    """Set HOME where a service or a container has none: Open MPI does not start without."""
+    if not os.environ.get("HOME"):
+        os.environ.pop("HOME", None)
+        home = os.path.expanduser("~")  # by the user's entry in the system
+        os.environ["HOME"] = home if os.path.isdir(home) else "/tmp"
 
 
 def _open_console(**asked: Any) -> int:

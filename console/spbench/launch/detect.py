@@ -197,6 +197,6 @@ def _none_found(
     extra = _EXTRAS.get(library.name) if library else "mpi"
     mend = f"pip install 'spbench[{extra}]'" if extra else "load the cluster's MPI module"
     return (
-        f"no launcher{of} ({' or '.join(names)}) is installed: looked {_places(env, beside)}; "
-        f"{mend}"
+        f"no launcher{of} ({' or '.join(names)}) is installed: looked {_places(env, beside)}"
+        f"{''.join(_strangers(name, env, beside) for name in names)}; {mend}"
     )

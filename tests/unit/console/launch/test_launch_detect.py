@@ -121,6 +121,15 @@ def test_an_explicit_launcher_that_is_not_installed(tmp_path):
         )
 
 
+def test_a_launcher_that_does_not_answer_is_named_where_none_was_asked_for(tmp_path):
+    program(tmp_path / "bin/mpirun", "echo 'Unable to get the user home directory' >&2; exit 1")
+    with pytest.raises(MissingError) as raised:
+        find_launcher(
+            keys(python="/nowhere/python"), library("openmpi"), {"PATH": f"{tmp_path}/bin"}
+        )
+    assert f"({tmp_path}/bin/mpirun did not answer as openmpi does" in str(raised.value)
+
+
 def test_a_mismatch_is_said_in_a_sentence():
     found = Found(launcher_named("hydra"), Path("/x/mpiexec"), "Hydra 5.0.2")
     sentence = mismatch(found, library("openmpi"))

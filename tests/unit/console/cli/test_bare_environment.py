@@ -1,12 +1,14 @@
-"""Commands whose standard streams were closed before they began, as by ``>&-`` in a shell."""
+"""Commands that lack what a shell gives: standard streams (closed by ``>&-``), or HOME."""
 
 import os
+import pwd
 import subprocess
 import sys
 
 import pytest
 
 from running import python_path
+from spbench.__main__ import _name_home
 from unit.events import recorded, whole_run
 
 
@@ -29,3 +31,25 @@ def test_a_command_ends_as_with_its_streams(tmp_path, closed):
 
 def test_a_mistake_keeps_its_exit_code_where_nobody_can_be_told(tmp_path):
     assert status(["results", "show", "no-such-run"], "2>&-", cwd=tmp_path) == (2, "")
+
+
+@pytest.mark.parametrize("missing", [None, ""])
+def test_a_service_without_home_has_the_users(monkeypatch, missing):
+    monkeypatch.delenv("HOME")
+    if missing is not None:
+        monkeypatch.setenv("HOME", missing)
+    _name_home()
+    assert os.environ["HOME"] == pwd.getpwuid(os.getuid()).pw_dir
+
+
+def test_a_user_without_a_home_has_the_folder_of_temporary_files(monkeypatch):
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr("os.path.expanduser", lambda path: "/no/such/home")
+    _name_home()
+    assert os.environ["HOME"] == "/tmp"
+
+
+def test_a_home_that_is_set_stays(monkeypatch):
+    monkeypatch.setenv("HOME", "/somewhere")
+    _name_home()
+    assert os.environ["HOME"] == "/somewhere"
