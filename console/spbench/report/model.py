@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from spbench.suites.settings import json_schema
 
@@ -60,6 +60,14 @@ class CheckPart(_Part):
     ranks_passed: int
     ranks_failed: int
     detail: str
+
+    @model_validator(mode="after")
+    def _holds(self) -> Self:
+        """Refuse a check that passed with an error above its tolerance, or on not all ranks."""
+        above = self.max_abs_error is not None and self.max_abs_error > self.tolerance
+        if self.status == "passed" and (above or self.ranks_failed):
+            raise ValueError(f"the check {self.name} passed, and its figures say that it failed")
+        return self
 
 
 class _Figure(_Part):

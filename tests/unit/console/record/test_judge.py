@@ -58,6 +58,27 @@ def test_an_error_that_is_not_a_number_fails_and_says_so():
     assert "largest error not a number" in verdict.reason
 
 
+@pytest.mark.parametrize(
+    ("error", "tolerance", "told"),
+    [(0.5, 0.25, "0.5 (tolerance 0.25)"), (None, 1.0, "not a number (tolerance 1)")],
+)
+def test_a_rank_is_not_believed_whose_error_is_above_the_tolerance(error, tolerance, told):
+    said = {"passed": True, "max_abs_error": error, "tolerance": tolerance, "detail": "row 3"}
+    verdict = judged_case(*(rank_event("check", rank, **said) for rank in (0, 1)))
+    assert verdict.status == "failed"
+    assert verdict.reason == (
+        f"check halo failed on ranks 0, 1: largest error {told}: "
+        "row 3 (though the rank said that it passed)"
+    )
+
+
+def test_a_check_without_figures_is_believed():
+    events = [rank_event("check", rank) for rank in (0, 1)]
+    for event in events:
+        del event["max_abs_error"], event["tolerance"]
+    assert judged_case(*events).status == "passed"
+
+
 def test_the_worst_rank_is_the_one_that_is_told():
     events = [
         rank_event("check", rank, passed=False, max_abs_error=error, detail=f"by {rank}")
