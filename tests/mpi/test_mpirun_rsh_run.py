@@ -22,10 +22,10 @@ HOST = socket.gethostname()
 def start(tmp_path: Path):
     """Starts a suite with the stand-in first on PATH."""
 
-    def start(suite: str, *words: str) -> Running:
+    def start(suite: str, *words: str, **env: str) -> Running:
         path = f"{STANDINS}:{os.environ['PATH']}"
         words = ("--launcher", "mpirun_rsh", *words)
-        return Running(suite, *words, home=tmp_path / "home", env={"PATH": path})
+        return Running(suite, *words, home=tmp_path / "home", env={"PATH": path, **env})
 
     return start
 
@@ -45,6 +45,36 @@ def test_a_run_passes(start) -> None:
 
 def test_a_killed_rank_is_named_and_the_next_case_runs(start) -> None:
     start(LONG).killed(1, HOST).assert_no_process_left()
+
+
+def test_a_killed_rank_is_named_though_the_errors_of_the_others_come_first(start) -> None:
+    ended = start(LONG, STANDIN_LATE="0.7").killed(1, HOST)
+    reason = ended.case("long")["reason"]
+    assert reason.startswith(f"rank 1 on {HOST}, ")
+    cause, _, consequence = reason.partition("; as a consequence ")
+    assert cause.endswith("was killed by signal 9 (SIGKILL)")
+    assert f"rank 0 on {HOST}, " in consequence
+    assert "Exception: MPI_ERR_PROC_FAILED" in consequence
+    assert ended.case("long")["traceback"] is None
+
+
+def test_a_rank_that_ends_before_it_connects_is_named_and_not_its_victim(start) -> None:
+    line = '[ "$MV2_COMM_WORLD_RANK" != 1 ] || exit 7'
+    ended = start(FAULTS, "--set", f"launch.setup=['{line}']").end()
+    assert ended.code == 4, ended.stdout + ended.stderr
+    reason = ended.case("first")["reason"]
+    assert reason.startswith(f"rank 1 on {HOST}, ")
+    assert "exited with status 7 before it connected" in reason
+    ended.assert_no_process_left()
+
+
+def test_the_launchers_own_time_limit_is_the_cause_and_not_its_signal(start) -> None:
+    ended = start(LONG, MPIEXEC_TIMEOUT="5").end()
+    assert ended.code == 4, ended.stdout + ended.stderr
+    reason = ended.case("long")["reason"]
+    assert reason.startswith("mpirun_rsh ended the job after 5 s, its MPIEXEC_TIMEOUT")
+    assert "KeyboardInterrupt" in reason
+    ended.assert_no_process_left()
 
 
 def test_ctrl_c_leaves_nothing_behind(start) -> None:

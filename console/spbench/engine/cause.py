@@ -35,6 +35,8 @@ class Evidence:
         launcher: The launcher's name.
         host: The host on which it runs.
         status: Its exit status; negative where a signal ended it, None while it runs.
+        mismatch: The fault where a rank's world is not the job's; MPI may also start a rank alone
+            where another's end has ended the launcher.
         words: What ranks without a connection have written themselves; None: nothing.
     """
 
@@ -47,6 +49,7 @@ class Evidence:
     launcher: str = "?"
     host: str = "?"
     status: int | None = None
+    mismatch: Fault | None = None
     words: str | None = None
 
     @property
@@ -78,6 +81,13 @@ def cause(evidence: Evidence) -> Fault | None:
 def settled(evidence: Evidence) -> bool:
     """Whether nothing that may still come can show another cause."""
     return evidence.said.decisive or bool(evidence.said.killed)
+
+
+def doubtful(evidence: Evidence) -> bool:
+    """Whether all that is known is what may follow from another rank's end."""
+    found = cause(evidence)
+    told = {error.rank for error in evidence.errors if error.follows}
+    return found is None or (found.rank in told and found.traceback is not None)
 
 
 def _ended_by_launcher(evidence: Evidence) -> Fault | None:
@@ -147,6 +157,10 @@ def _unconnected(evidence: Evidence, end: RankEnd) -> int | None:
     return there[0] if there else None
 
 
+def _mismatch(evidence: Evidence) -> Fault | None:
+    return evidence.mismatch
+
+
 def _lost(evidence: Evidence) -> Fault | None:
     """Return the first loss, unless a rank's own error came before it."""
     if not evidence.losses:
@@ -186,6 +200,7 @@ _RULES = (
     _killed,
     _launcher_killed,
     _never_connected,
+    _mismatch,
     _lost,
     _quiet,
     _first_error,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from spbench.engine import processes
 from spbench.engine.address import advertised, bind_address
-from spbench.engine.cause import Evidence, cause, settled
+from spbench.engine.cause import Evidence, cause, doubtful, settled
 from spbench.engine.collector import Collector
 from spbench.engine.fault import Fault
 from spbench.engine.job_listener import JobListener
@@ -193,11 +193,12 @@ class JobRun:
         """Wait for what may still show the cause: a launcher's word takes its time."""
         deadline = time.monotonic() + SETTLE
         while time.monotonic() < deadline and not self._hurry.is_set():
-            if settled(self._evidence(process)):
-                return
+            evidence = self._evidence(process)
             ended = process.returncode is not None
-            await asyncio.sleep(TICK)
-            if ended:  # what ranks had sent before has been read by now
+            if settled(evidence):
+                return
+            await asyncio.sleep(TICK)  # what ranks had sent before the launcher's end is read
+            if ended and not doubtful(evidence):
                 return
 
     def _evidence(self, process: asyncio.subprocess.Process) -> Evidence:
@@ -214,6 +215,7 @@ class JobRun:
             launcher=launcher.name,
             host=socket.gethostname(),
             status=process.returncode,
+            mismatch=watch.mismatch,
             words=own_words(output),
         )
 

@@ -43,6 +43,7 @@ class Watchdog:
             them; None stands for those that it gave none.
         fault: What went wrong first, as it seemed at that moment.
         tentative: Whether the fault may be what followed from another.
+        mismatch: The fault where a rank's world is not the job's.
         seen: What was seen of ranks' ends, in order.
     """
 
@@ -57,6 +58,7 @@ class Watchdog:
     greeted: dict[int | None, str] = field(default_factory=dict)
     fault: Fault | None = None
     tentative: bool = False
+    mismatch: Fault | None = None
     seen: list[Seen] = field(default_factory=list)
     _last_start: dict[Item, float] = field(default_factory=dict)
     _ended: dict[Item, set[int]] = field(default_factory=dict)
@@ -94,15 +96,19 @@ class Watchdog:
         """Note that a rank is ready; its world must be as large as the job."""
         number = event["rank"]
         if event["size"] != self.np or number in self.ranks:
-            told = f"rank {number} of {event['size']}"
-            self.fail(
-                f"{host} says it is {told} in a job of {self.np} ranks: {self.names} do not match",
-                number,
-                missing=True,
-            )
+            self._mismatch(event, host)
             return
         self.ranks[number] = _Rank(host, pid, now, now)
         self.waiting_since = now
+
+    def _mismatch(self, event: Mapping[str, Any], host: str) -> None:
+        told = f"rank {event['rank']} of {event['size']}"
+        why = f"{self.names} do not match"
+        sentence = f"{host} says it is {told} in a job of {self.np} ranks: {why}"
+        self.mismatch = Fault("error", sentence, event["rank"], missing=True)
+        if self.fault is None:
+            self.fault = self.mismatch
+            self.tentative = True
 
     def on_case_start(self, event: Mapping[str, Any], now: float) -> None:
         """Note that a rank starts an item; the deadline counts from the last one to do so."""

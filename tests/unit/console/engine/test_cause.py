@@ -3,7 +3,7 @@
 import pytest
 
 from spbench.engine.cause import Evidence, cause, settled
-from spbench.engine.fault import RankError, RankLoss
+from spbench.engine.fault import Fault, RankError, RankLoss
 from spbench.launch.launcher import RankEnd, Said
 
 HOSTS = {0: "node01", 1: "node01", 2: "node02", 3: "node02"}
@@ -169,6 +169,13 @@ def test_a_rank_that_never_connected_is_the_cause_and_not_its_victims(words, pla
     fault = cause(given)
     assert fault.rank == rank
     assert fault.sentence == f"{start}: no module x"
+
+
+def test_a_world_of_another_size_is_a_mismatch_unless_a_rank_had_ended_before():
+    mismatch = Fault("error", "node01 says it is rank 0 of 1", 0, missing=True)
+    given = {"mismatch": mismatch, "waited_for": frozenset({2})}
+    assert cause(evidence([lost(0)], said(), **given)) == mismatch
+    assert cause(evidence([lost(0)], said(exited(2, 7)), **given)).rank == 2
 
 
 def test_a_rank_of_no_known_host_gets_the_launchers():
