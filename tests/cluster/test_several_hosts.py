@@ -112,6 +112,30 @@ def test_a_halo_exchange_passes_over_hosts_that_only_ssh_knows_by_name(
     assert [rank["local_rank"] for rank in case["ranks"]] == [0, 1, 0, 1]
 
 
+def test_hosts_reach_the_console_by_tunnels_a_relay_each(hosts: NetHosts, start) -> None:
+    """Its collector listens on loopback alone, which is another on each host."""
+    words = ("--set", "launch.tunnel=ssh", "--set", "launch.fan_in=node")
+    running = start(LONG, "", *words).timing()
+    assert collectors_told_to(running.pid_of(1)) == ["127.0.0.1"]
+    signal_console(running, signal.SIGINT)
+    ended = running.end()
+    assert ended.code == 130
+    assert [rank["host"] for rank in ended.report["cases"][0]["ranks"]] == [
+        host.name for host in hosts.hosts
+    ]
+    assert_gone_everywhere(ended)
+    ended.assert_events_whole()
+
+
+def test_ranks_use_the_address_that_they_are_told(hosts: NetHosts, start) -> None:
+    """The first one swallows packets; the second is this machine's, on a port of the range."""
+    words = ("--console-address", f"192.0.2.1,{hosts.address}", "--port-range", "47000-47040")
+    running = start(LONG, "", *words).timing()
+    assert collectors_told_to(running.pid_of(1)) == ["192.0.2.1", hosts.address]
+    signal_console(running, signal.SIGINT)
+    assert running.end().code == 130
+
+
 @pytest.mark.alone
 def test_the_link_of_a_slow_host_is_named(hosts: NetHosts, start) -> None:
     slow = hosts.hosts[2]

@@ -127,6 +127,8 @@ def plan(
         "--hosts": chosen.hosts,
         "--hostfile": chosen.hostfile,
         "--launcher": chosen.launcher,
+        "--console-address": chosen.console_address,
+        "--port-range": chosen.port_range,
     }
     _refuse_unless_verified(verify, running | {"--quiet": quiet, "--verbose": verbose})
     refuse_folder("--out", out)

@@ -35,11 +35,23 @@ LauncherOption = Annotated[
     str | None,
     typer.Option("--launcher", help="mpirun_rsh, hydra, openmpi, srun or auto.", metavar="L"),
 ]
+AddressOption = Annotated[
+    str | None,
+    typer.Option(
+        "--console-address", help="This machine as ranks see it: names, IPv4.", metavar="LIST"
+    ),
+]
+PortsOption = Annotated[
+    str | None,
+    typer.Option("--port-range", help="Ports that ranks can reach, as 5000-5010.", metavar="A-B"),
+]
 _LAUNCH_OPTIONS = {
     "hostfile": HostfileOption,
     "hosts": HostsOption,
     "exclude_hosts": ExcludeOption,
     "launcher": LauncherOption,
+    "console_address": AddressOption,
+    "port_range": PortsOption,
 }
 """The option of each field of `LaunchChoice`, in the order in which help shows them."""
 KeywordOption = Annotated[

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, cast
 
 from spbench.engine.admission import Admission, shown_hello
 from spbench.engine.descriptors import room_for_strangers
 from spbench.engine.rank_connection import Event, Listener, RankConnection
 from spbench.engine.relay_connection import RelayConnection
+from spbench.errors import MissingError
 
 
 class _RankSocket(asyncio.Protocol):
@@ -53,11 +56,19 @@ class Collector:
         self._arriving: dict[asyncio.Task[Any], socket.socket] = {}
         self._admission: Admission | None = None
 
-    async def listen(self, host: str) -> int:
-        """Listen on a free port of that address, and return the port."""
+    async def listen(self, host: str, ports: Sequence[int] = (0,)) -> int:
+        """Listen on the first of these ports that is free, 0 being any, and return the port.
+
+        Raises:
+            MissingError: None is free.
+        """
         room = room_for_strangers(self._expected)
         self._admission = Admission(self._token, room, self._admit, self.listener.on_stranger)
-        return self._admission.listen(host)
+        for port in ports:
+            with suppress(OSError):
+                return self._admission.listen(host, port)
+        span = f"{ports[0]}-{ports[-1]}"
+        raise MissingError(f"no port of --port-range {span} is free on {host}; give a wider range")
 
     @property
     def ranks(self) -> tuple[RankConnection, ...]:

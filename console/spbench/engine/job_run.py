@@ -11,14 +11,16 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from spbench.engine import processes
-from spbench.engine.address import advertised, bind_address
+from spbench.engine.address import way_to_console
 from spbench.engine.cause import Evidence, cause, doubtful, settled
 from spbench.engine.collector import Collector
 from spbench.engine.fault import Fault
 from spbench.engine.job_listener import JobListener
 from spbench.engine.launcher_output import output_in, own_words
 from spbench.engine.recorder import Recorder
+from spbench.engine.tunnel import Tunnels
 from spbench.engine.watchdog import Watchdog
+from spbench.launch.choice import NOTHING_CHOSEN, LaunchChoice
 from spbench.launch.hosts.hosts import Hosts
 from spbench.launch.hosts.names import is_local
 from spbench.launch.jobs import Job, Launch, chosen_elsewhere
@@ -48,6 +50,7 @@ class JobPlan:
     hosts: Hosts | None
     launch: Launch
     environ: Mapping[str, str]
+    chosen: LaunchChoice = NOTHING_CHOSEN
 
 
 class JobRun:
@@ -71,6 +74,7 @@ class JobRun:
         )
         self._listener = JobListener(self._job, recorder, self._watch)
         self._collector = Collector(self._token, self._listener, self._job.np)
+        self._tunnels = Tunnels()
 
     async def run(self) -> Fault | None:
         """Run the job to its end, whatever happens, and return what went wrong.
@@ -85,6 +89,7 @@ class JobRun:
         finally:
             await self._let_events_arrive(process)
             await self._collector.close()
+            await self._tunnels.close()
             await processes.end(process, self._folder.id, GRACE, self._hurry)
         if self._listener.failure is not None:
             raise self._listener.failure
@@ -118,10 +123,11 @@ class JobRun:
         plan, launch = self._plan, self._plan.launch
         names = plan.hosts.names if plan.hosts else ()
         unknown = chosen_elsewhere(plan.job.settings, plan.hosts, plan.environ)
-        port = await self._collector.listen(bind_address(names, unknown=unknown))
-        addresses = advertised(names, unknown=unknown)
+        way = way_to_console(names, plan.chosen, plan.job.settings.tunnel, unknown=unknown)
+        port = await self._collector.listen(way.bind, way.ports)
+        await self._tunnels.open(way.tunnels, port)
         private = {
-            rank_events.ENV_COLLECTOR: ",".join(f"{host}:{port}" for host in addresses),
+            rank_events.ENV_COLLECTOR: ",".join(f"{host}:{port}" for host in way.told),
             rank_events.ENV_TOKEN: self._token,
             rank_events.ENV_RUN: self._folder.id,
         }
@@ -151,7 +157,11 @@ class JobRun:
             asked=launch.asked,
         )
         self._watch.launched = self._watch.waiting_since = time.monotonic()
-        return await processes.start(command, folder)
+        try:
+            return await processes.start(command, folder)
+        except BaseException:
+            await self._tunnels.close()
+            raise
 
     # Supervising
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from spbench.engine.address import addresses_of, ports_of
 from spbench.engine.descriptors import check_connections
 from spbench.errors import MissingError
 from spbench.launch.choice import NOTHING_CHOSEN, LaunchChoice
@@ -98,6 +99,8 @@ def plan_suite(request: Request, suite: Suite) -> RunPlan:
     if request.inject:
         cases = plant(cases, request.inject)
     chosen = request.chosen
+    ports_of(chosen.port_range)
+    addresses_of(chosen.console_address)
     given = given_hosts(chosen.hostfile, chosen.hosts)
     hosts_of = hosts_for(given, suite.path.parent, chosen.exclude_hosts)
     return RunPlan(request, suite, group(cases, hosts_of), hosts_of)

@@ -113,7 +113,9 @@ class Run:
         job_run: JobRun | None = None
         try:
             launch = launch or launch_of(self._plan, job)
-            plan = JobPlan(job, self._plan.hosts(job), launch, self._plan.request.environ)
+            request = self._plan.request
+            hosts = self._plan.hosts(job)
+            plan = JobPlan(job, hosts, launch, request.environ, request.chosen)
             job_run = JobRun(plan, folder, recorder)
             self._stop.tell(lambda why, at_once: job_run.cancel(why, at_once=at_once))
             fault = await job_run.run()

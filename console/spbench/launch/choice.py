@@ -1,4 +1,4 @@
-"""The hosts and the launcher that a user chooses for a run."""
+"""The hosts, the launcher and the way back to the console that a user chooses for a run."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ class LaunchChoice:
     hosts: str | None = None
     exclude_hosts: str | None = None
     launcher: str | None = None
+    console_address: str | None = None
+    port_range: str | None = None
 
     @property
     def title(self) -> str:

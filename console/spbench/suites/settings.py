@@ -139,6 +139,10 @@ class LaunchSettings(StrictModel):
         default="auto",
         description="a connection for each rank, or one for each node; auto goes by their number",
     )
+    tunnel: Literal["none", "ssh"] = Field(
+        default="none",
+        description="how hosts reach the console where the network does not let them",
+    )
     start_timeout: float = Field(default=60, gt=0, description="seconds until every rank is ready")
     timeout: float = Field(default=120, gt=0, description="seconds for one case")
 

@@ -234,7 +234,9 @@ ASKED: dict[str, Any] = {
     "keyword": "small and not square",
     "case": "small[slice_method=square]",
     "inject": "slow@small",
-    "chosen": LaunchChoice(Path("my hosts"), "node[01-02]:4", "node02", "hydra"),
+    "chosen": LaunchChoice(
+        Path("my hosts"), "node[01-02]:4", "node02", "hydra", "login.ib,10.0.0.1", "5000-5010"
+    ),
     "overrides": ("halo_len=2", "launch.timeout=3"),
 }
 
