@@ -44,10 +44,12 @@ class Stop:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Give the signals back."""
+        """Give the signals back; a Ctrl-C after another one no longer ends what is written last."""
         loop = asyncio.get_running_loop()
         for number in _SIGNALS:
             loop.remove_signal_handler(number)
+        if self._signals:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
         if self._timer is not None:
             self._timer.cancel()
 

@@ -207,7 +207,7 @@ class Watchdog:
         )
         told = [f"{self._names(places[place])} {_are(places[place])} {place}" for place in order]
         more = f" and {len(told) - 3} more places" if len(told) > 3 else ""
-        sentence = f"{fault.sentence}: {', '.join(told[:3])}{more}"
+        sentence = f"{', '.join(told[:3])}{more}: {fault.sentence}"
         return replace(fault, sentence=sentence, rank=places[order[0]][0])
 
     def _silent(self, now: float) -> Fault | None:

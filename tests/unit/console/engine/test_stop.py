@@ -10,6 +10,14 @@ from spbench.engine.stop import Stop
 from spbench.errors import ExitCode, StoppedError
 
 
+@pytest.fixture(autouse=True)
+def _ctrl_c_as_before():
+    """After a run that a signal has ended Ctrl-C does nothing more."""
+    before = signal.getsignal(signal.SIGINT)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 async def press(number=signal.SIGINT):
     os.kill(os.getpid(), number)
     await asyncio.sleep(0.02)
@@ -38,6 +46,12 @@ async def test_only_the_second_signal_is_at_once():
         await press()
         await press()
     assert told == [False, True]
+
+
+async def test_ctrl_c_after_the_end_of_a_cancelled_run_is_not_heard():
+    with Stop(None):
+        await press()
+    await press()
 
 
 async def test_the_first_signal_gives_the_code():
