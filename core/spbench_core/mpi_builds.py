@@ -1,4 +1,4 @@
-"""Build options of an MPI library, read from the words of its configure."""
+"""Version and build options of an MPI library, read from its own words."""
 
 from __future__ import annotations
 
@@ -7,6 +7,15 @@ import re
 # --with-cuda alone says where CUDA is, and does not ask for it
 _WITH_CUDA = re.compile(r"--enable-cuda(?!=no)\b|\bgdr\b", re.IGNORECASE)
 _WITHOUT_CUDA = re.compile(r"--(disable|without)-cuda\b|--(enable|with)-cuda=no\b")
+
+
+def library_text(text: str) -> str:
+    """Return the name and version in an MPI library's version text: ``MVAPICH2 2.3.7``.
+
+    The text's own first line may hold tabs, NULs, a colon and the package that it came in.
+    """
+    first = " ".join(text.strip("\0 \n").splitlines()[0].replace("\0", " ").split())
+    return re.sub(r" Version ?:", "", first.split(", package")[0])
 
 
 def built_with_cuda(text: str) -> bool:

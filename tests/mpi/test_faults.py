@@ -102,6 +102,33 @@ def test_a_rank_killed_from_outside_is_an_error_too(tmp_path: Path) -> None:
     ended.assert_no_process_left()
 
 
+def test_a_rank_killed_before_the_first_case_takes_that_one_and_the_others_go_on(
+    tmp_path: Path,
+) -> None:
+    mark = tmp_path / "mark"
+    once = f"[ -e {mark} ] || {{ touch {mark}; kill -9 $$; }}"
+    line = f'[ "$OMPI_COMM_WORLD_RANK" != 1 ] || {once}'
+    ended = run(FAULTS, "--set", f"launch.setup=['{line}']", home=tmp_path / "home")
+    assert ended.code == 4, ended.stdout + ended.stderr
+    assert ended.statuses == {"first": "error", "second": "passed", "third": "passed"}
+    reason = ended.case("first")["reason"]
+    assert reason.startswith(f"rank 1 on {HOST}, ")
+    assert "was killed by signal 9 (SIGKILL)" in reason
+    ended.assert_no_process_left()
+
+
+def test_a_rank_stopped_while_it_loads_is_named_ten_seconds_after_the_others_started(
+    tmp_path: Path,
+) -> None:
+    running = Running(LONG, home=tmp_path / "home")
+    victim = running.pid_of(1)
+    os.kill(victim, signal.SIGSTOP)
+    ended = running.end()
+    assert ended.seconds < 30
+    assert ended.statuses == {"long": "error", "after": "passed"}
+    assert f"rank 1 on {HOST} silent for" in ended.case("long")["reason"]
+
+
 def test_a_hung_rank_is_timed_out_and_named(tmp_path: Path) -> None:
     words = ("--inject", "hang@second", "--set", "launch.timeout=2")
     ended = run(FAULTS, *words, home=tmp_path / "home")

@@ -25,7 +25,7 @@ def start(tmp_path: Path):
     def start(suite: str, *words: str, **env: str) -> Running:
         path = f"{STANDINS}:{os.environ['PATH']}"
         words = ("--launcher", "mpirun_rsh", *words)
-        return Running(suite, *words, home=tmp_path / "home", env={"PATH": path, **env})
+        return Running(suite, *words, home=tmp_path / "home", env={"PATH": path} | env)
 
     return start
 
@@ -75,6 +75,18 @@ def test_the_launchers_own_time_limit_is_the_cause_and_not_its_signal(start) -> 
     assert reason.startswith("mpirun_rsh ended the job after 5 s, its MPIEXEC_TIMEOUT")
     assert "KeyboardInterrupt" in reason
     ended.assert_no_process_left()
+
+
+def test_a_name_that_ssh_alone_knows_is_refused_before_the_launch(start, tmp_path: Path) -> None:
+    ssh = tmp_path / "bin" / "ssh"
+    ssh.parent.mkdir()
+    ssh.write_text("#!/bin/sh\nexit 0\n")
+    ssh.chmod(0o755)
+    path = f"{ssh.parent}:{STANDINS}:{os.environ['PATH']}"
+    ended = start(FAULTS, "--hosts", "alias.invalid:2", PATH=path).end()
+    assert ended.code == 3, ended.stdout + ended.stderr
+    assert "mpirun_rsh cannot reach alias.invalid: the name is an alias of ssh's" in ended.stderr
+    assert ended.report["cases"] == []
 
 
 def test_ctrl_c_leaves_nothing_behind(start) -> None:

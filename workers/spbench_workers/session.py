@@ -15,6 +15,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from spbench_core.catalog import BENCHMARKS
+from spbench_core.events import rank_events
 from spbench_workers.binding.nearness import nodes_of_cores, physical_cores
 from spbench_workers.channel import Channel, ConsoleUnreachableError, open_channel
 from spbench_workers.comm import World, fabric, numa_node, open_world
@@ -38,6 +39,7 @@ def serve() -> None:
         if world.doubt and world.rank == 0:
             channel.send("log", level="warning", message=world.doubt)
         cases = world.comm.bcast(channel.receive_cases() if world.rank == 0 else None)
+        channel.send("log", level=rank_events.LOADING, message="loads the benchmarks")
         runners = load_runners(case["benchmark"] for case in cases)
     except BaseException as error:
         channel.send("log", level="error", message=_sentence(error), traceback=_trace())
@@ -55,8 +57,9 @@ def say_ready(channel: Channel, world: World) -> None:
     from mpi4py import MPI
 
     from spbench_core import host_facts
+    from spbench_core.mpi_builds import library_text
 
-    library = MPI.Get_library_version().strip("\0").splitlines()[0].split(", package")[0]
+    library = library_text(MPI.Get_library_version())
     channel.send(
         "ready",
         size=world.size,

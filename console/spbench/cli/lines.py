@@ -126,7 +126,7 @@ class Lines:
             self._write(case.verdict.traceback.rstrip())
 
     def _on_log(self, event: Mapping[str, Any]) -> None:
-        if event["level"] == "where":
+        if event["level"] in ("where", "loading"):
             return
         if self._verbosity > 0 or event["level"] not in ("info", "line"):
             self._write(f"        rank {event['rank']}: {event['message']}")

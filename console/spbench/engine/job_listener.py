@@ -15,7 +15,7 @@ from spbench.engine.watchdog import Watchdog
 from spbench.errors import SpbenchError, defect_of
 from spbench.launch.jobs import Job
 from spbench.record.judge import judge
-from spbench_core.events.rank_events import BEFORE_READY, OF_CASE
+from spbench_core.events.rank_events import BEFORE_READY, LOADING, OF_CASE
 
 
 class JobListener:
@@ -106,6 +106,8 @@ class JobListener:
         elif kind == "case_end":
             self._watch.on_case_end(event, now)
             self._judge(event["case"])
+        elif kind == "log" and event["level"] == LOADING:
+            self._watch.on_loading(event["rank"])
         elif kind == "log" and event["level"] == "where":
             self.where[event["rank"]] = event["message"]
         elif kind == "log" and event["level"] == "error":
@@ -117,7 +119,9 @@ class JobListener:
             self.wake.set()
 
     def _on_ready(self, source: RankConnection, event: Event, now: float) -> None:
-        self._watch.on_ready(event, source.who.host, source.who.pid, now)
+        self._watch.on_ready(
+            event, source.who.host, source.who.pid, now, launched_as=source.who.rank
+        )
         source.rank = event["rank"]
         self.ranks[event["rank"]] = source
         if self._watch.ready and not self._answered and 0 in self.ranks:

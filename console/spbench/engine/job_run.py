@@ -136,6 +136,7 @@ class JobRun:
         env = notable(command.env)
         launcher, library = launch.launcher.name, launch.library.version_text
         self._watch.names = f"{launcher} ({launch.version}) and {library}"
+        self._watch.library = library
         name = f"jobs/{self._job.number}"
         self._folder.write_json(
             f"{name}/argv.json", {"argv": command.argv, "cwd": working_folder()}

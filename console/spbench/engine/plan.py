@@ -14,11 +14,12 @@ from spbench.launch.fan_in import connections
 from spbench.launch.gpu_needs import check_gpus
 from spbench.launch.hosts.hostfiles import given_hosts
 from spbench.launch.hosts.hosts import Hosts
+from spbench.launch.hosts.names import fold
 from spbench.launch.jobs import HostsOf, Job, Launch, group, hosts_for, prepare
 from spbench.launch.program import standalone_arguments
 from spbench.launch.survey.facts import HostFacts
 from spbench.launch.survey.progress import Say, nobody
-from spbench.launch.survey.reach import unreachable
+from spbench.launch.survey.reach import unreachable, unresolved
 from spbench.suites.case import Case, Suite
 from spbench.suites.inject import plant
 from spbench.suites.loader import load
@@ -181,3 +182,18 @@ async def check_hosts(run: RunPlan, prepared: list[Launch], say: Say = nobody) -
             f"cannot reach {told}{more}; check the hostfile and that ssh needs no password, "
             "or leave hosts out with --exclude-hosts, or all of these with --skip-bad-hosts"
         )
+    await _check_names(prepared)
+
+
+async def _check_names(prepared: list[Launch]) -> None:
+    """Refuse names that ssh alone knows, where the launcher resolves them itself."""
+    for launch in prepared:
+        names = [placed.host for placed in launch.placement]
+        aliases = await unresolved(names) if launch.launcher.resolves_names else []
+        if aliases:
+            name = launch.launcher.name
+            raise MissingError(
+                f"{name} cannot reach {fold(aliases)}: the name is an alias of ssh's "
+                "configuration, and this launcher asks the resolver, which does not know it; give "
+                "the host's own name or address"
+            )

@@ -135,14 +135,17 @@ class Run:
     ) -> Job | None:
         """Give the fault to the case it hit; return the job of what can still be run."""
         self._missing = self._missing or fault.missing
-        started = any(self._state.cases[case.id].verdict.started is not None for case in job.cases)
-        if fault.status == "cancelled" or not started:
+        started = any(rank.case is not None for rank in self._state.ranks.values())
+        if not started and job.deaths:
+            why = f"{fault.sentence}; it died twice before any case: it is not started a third time"
+            fault = replace(fault, sentence=why)
+        if fault.status == "cancelled" or (not started and (fault.missing or job.deaths)):
             self._give_up(recorder, job, fault)
             return None
         # After the last case has ended it is that one which a missing bye makes an error.
         _judge(recorder, fault.case or current or job.cases[-1].id, fault)
         left = tuple(case for case in job.cases if self._open(case))
-        return replace(job, cases=left) if left else None
+        return replace(job, cases=left, deaths=0 if started else 1) if left else None
 
     def _open(self, case: Case) -> bool:
         return self._state.cases[case.id].status in ("waiting", "running")

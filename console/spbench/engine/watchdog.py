@@ -28,6 +28,7 @@ class _Rank:
     since: float
     heard: float
     case: str | None = None
+    loading: bool = False
     ended: bool = False
 
 
@@ -38,6 +39,7 @@ class Watchdog:
     Times are of one monotonic clock, in seconds. ``items`` are run in order by all ranks.
 
     Attributes:
+        library: The MPI library that ranks are to load, as they tell theirs.
         places: Ranks' hosts as far as they are known before the ranks tell them.
         greeted: The hosts of ranks that have connected, by the numbers that their launcher gave
             them; None stands for those that it gave none.
@@ -54,12 +56,14 @@ class Watchdog:
     launched: float
     names: str = "the launcher and the MPI library"
     ranks: dict[int, _Rank] = field(default_factory=dict)
+    library: str | None = None
     places: Mapping[int, str] = field(default_factory=dict)
     greeted: dict[int | None, str] = field(default_factory=dict)
     fault: Fault | None = None
     tentative: bool = False
     mismatch: Fault | None = None
     seen: list[Seen] = field(default_factory=list)
+    _first_start: float | None = None
     _last_start: dict[Item, float] = field(default_factory=dict)
     _ended: dict[Item, set[int]] = field(default_factory=dict)
     waiting_since: float = 0.0
@@ -92,27 +96,50 @@ class Watchdog:
         if rank in self.ranks:
             self.ranks[rank].heard = now
 
-    def on_ready(self, event: Mapping[str, Any], host: str, pid: int, now: float) -> None:
-        """Note that a rank is ready; its world must be as large as the job."""
+    def on_ready(
+        self,
+        event: Mapping[str, Any],
+        host: str,
+        pid: int,
+        now: float,
+        launched_as: int | None = None,
+    ) -> None:
+        """Note that a rank is ready; its world must be as large as the job.
+
+        ``launched_as`` is its number by the launcher's environment.
+        """
         number = event["rank"]
         if event["size"] != self.np or number in self.ranks:
-            self._mismatch(event, host)
+            self._mismatch(event, host, launched_as)
             return
         self.ranks[number] = _Rank(host, pid, now, now)
         self.waiting_since = now
 
-    def _mismatch(self, event: Mapping[str, Any], host: str) -> None:
+    def _mismatch(self, event: Mapping[str, Any], host: str, launched_as: int | None) -> None:
+        who = host if launched_as is None else f"rank {launched_as} on {host}"
         told = f"rank {event['rank']} of {event['size']}"
-        why = f"{self.names} do not match"
-        sentence = f"{host} says it is {told} in a job of {self.np} ranks: {why}"
-        self.mismatch = Fault("error", sentence, event["rank"], missing=True)
+        why, own = f"{self.names} do not match", event["versions"].get("mpi")
+        if own and self.library and own != self.library:
+            why = (
+                f"it loads {own}, and the others are to load {self.library}: let {host} find the "
+                f"same, by launch.setup, launch.env or launch.python"
+            )
+        sentence = f"{who} says it is {told} in a job of {self.np} ranks: {why}"
+        rank = event["rank"] if launched_as is None else launched_as
+        self.mismatch = Fault("error", sentence, rank, missing=True)
         if self.fault is None:
             self.fault = self.mismatch
             self.tentative = True
 
+    def on_loading(self, rank: int) -> None:
+        """Note that a rank has its cases and loads what they need."""
+        if rank in self.ranks:
+            self.ranks[rank].loading = True
+
     def on_case_start(self, event: Mapping[str, Any], now: float) -> None:
         """Note that a rank starts an item; the deadline counts from the last one to do so."""
         self._last_start[event["case"], event["repeat"]] = now
+        self._first_start = now if self._first_start is None else self._first_start
         self.ranks[event["rank"]].case = event["case"]
         self.ranks[event["rank"]].since = now
 
@@ -213,9 +240,11 @@ class Watchdog:
     def _silent(self, now: float) -> Fault | None:
         for number, rank in self.ranks.items():
             silence = now - rank.heard
-            # Once all are ready they load torch, which can keep a heartbeat waiting for longer than
-            # this on a slow file system; start_timeout bounds that.
-            loading = self.ready and rank.case is None
+            # To load torch can keep a heartbeat waiting for longer than this on a slow file system;
+            # start_timeout bounds that, until the first rank has loaded it.
+            loading = rank.loading and rank.case is None
+            if loading and self._first_start is not None:
+                loading = now - self._first_start <= SILENCE_LIMIT
             if silence > SILENCE_LIMIT and not loading and not rank.ended:
                 sentence = f"rank {number} on {rank.host} silent for {silence:.0f} s"
                 return Fault("error", sentence, number)

@@ -38,12 +38,18 @@ HostsOf = Callable[[LaunchSettings], Hosts | None]
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One MPI launch: cases with equal settings and ranks, one after another."""
+    """One MPI launch: cases with equal settings and ranks, one after another.
+
+    Attributes:
+        deaths: 1 where the job before it, of which this one is what was left, had died before any
+            case had started; else 0.
+    """
 
     number: int
     cases: tuple[Case, ...]
     np: int
     settings: LaunchSettings
+    deaths: int = 0
 
 
 @dataclass(frozen=True, slots=True)

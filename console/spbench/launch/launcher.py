@@ -205,6 +205,8 @@ class Launcher(Protocol):
     """MPI libraries whose ranks it starts: openmpi, mpich, intelmpi, mvapich2, mvapich."""
     shows_binding: str
     """The words of a suite's launch settings that make it print how it binds ranks."""
+    resolves_names: bool
+    """Whether it asks the resolver for its hosts, which knows no aliases of ssh's configuration."""
 
     def candidates(self, env: Mapping[str, str], beside: Path) -> Sequence[Path]:
         """Return where its program may be, best first: beside the interpreter, then PATH."""

@@ -9,6 +9,7 @@ from typing import Any
 
 from spbench.errors import MissingError
 from spbench.launch.gpus.facts import HostGpus, MpiMemory
+from spbench_core.mpi_builds import library_text
 
 INSTALL = "pip install 'spbench[workers,mpi]'"
 
@@ -136,7 +137,7 @@ def library_in(python: str, found: Mapping[str, Any]) -> MpiLibrary:
             f"{python} has no spbench_workers",
             f"{python} -m {INSTALL}, or set launch.env.PYTHONPATH to its folder",
         )
-    text = str(found["library"]).split(", package:")[0]
+    text = library_text(str(found["library"]))
     name = next((name for mark, name in _MARKS if mark in text), None)
     if name is None:
         raise LackingError(

@@ -54,6 +54,8 @@ SILENCE_LIMIT = 10.0
 BATCH_INTERVAL = 0.1
 """Seconds between two batches of samples, at least."""
 
+LOADING = "loading"
+"""The level of a rank's log event before it loads torch: that can keep its heartbeat waiting."""
 ASLEEP = "asleep"
 """How a rank that is asked where it stands says that its main thread uses no CPU."""
 

@@ -61,6 +61,7 @@ class Hydra:
     """MPICH's process manager."""
 
     name = "hydra"
+    resolves_names = False
     libraries = frozenset({"mpich", "intelmpi", "mvapich", "mvapich2"})
     shows_binding = "launch.env: {HYDRA_TOPO_DEBUG: 1}, of Intel MPI {I_MPI_DEBUG: 4}"
 

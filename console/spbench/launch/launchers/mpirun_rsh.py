@@ -70,6 +70,14 @@ FAILURES = (
         "and that the working folder exists there",
     ),
     failure(
+        r"getaddrinfo \[(?P<host>[^\]\s]+):\d+\]",
+        "mpirun_rsh cannot resolve {host}: it asks the resolver and not ssh's configuration",
+    ),
+    failure(
+        r"mpirun_rsh: (?:unrecognized|ambiguous) option '(?P<word>[^']+)'",
+        "mpirun_rsh does not know the option {word} of launch.args",
+    ),
+    failure(
         r"Timeout during client startup",
         "some host did not start within launch.start_timeout: check ssh to each host",
     ),
@@ -80,6 +88,7 @@ class MpirunRsh:
     """mpirun_rsh of MVAPICH2 2.3 and MVAPICH 3.0."""
 
     name = "mpirun_rsh"
+    resolves_names = True
     libraries = frozenset({"mvapich2", "mvapich"})
     shows_binding = "launch.env: {MV2_SHOW_CPU_BINDING: 1}"
 
@@ -107,10 +116,12 @@ class MpirunRsh:
         """Return mpirun_rsh's argv and environment.
 
         Raises:
-            UsageError: The program or the working folder has a name that it cannot handle.
+            UsageError: The program, the working folder or a path has a name that it cannot handle,
+                or an option breaks its quoting.
         """
         _check(job, _folder(env))
         words = _words(executable, job, env)
+        _check_quoting(job, {**env, **words})
         argv = [str(executable), "--export-all", "-np", str(job.np), *job.settings.args]
         argv += ["-hostfile", str(job.hostfile)]
         argv += [f"{name}={shlex.quote(value)}" for name, value in words.items()]
@@ -162,6 +173,28 @@ def _check(job: JobSpec, folder: str) -> None:
             f"mpirun_rsh cannot read a hostfile with a path as long as {job.hostfile}: "
             f"choose a shorter --home"
         )
+
+
+def _check_quoting(job: JobSpec, env: Mapping[str, str]) -> None:
+    """Refuse what mpirun_rsh writes into a shell line without quotes, or quotes twice.
+
+    Raises:
+        UsageError: naming it.
+    """
+    path = env.get("LD_LIBRARY_PATH", "")
+    if path and not _SAFE_FOLDER.fullmatch(path):
+        raise UsageError(
+            f"mpirun_rsh passes LD_LIBRARY_PATH on unquoted, and {path!r} would break there: give "
+            f"it folders whose paths have only letters, digits and ._-/"
+        )
+    for word in job.settings.args:
+        name = word.lstrip("-").partition("=")[0]
+        # getopt_long_only takes one dash or two, and each unique beginning of a name
+        if word.startswith("-") and name and (name == "sg" or "fastssh".startswith(name)):
+            raise UsageError(
+                f"launch.args: with {word} mpirun_rsh has shells read values and arguments twice, "
+                f"which breaks or runs them: leave it out"
+            )
 
 
 def _words(executable: Path, job: JobSpec, env: Mapping[str, str]) -> dict[str, str]:

@@ -49,6 +49,7 @@ class OpenMpi:
     """Open MPI 4 and 5 (PRRTE)."""
 
     name = "openmpi"
+    resolves_names = False
     libraries = frozenset({"openmpi"})
     shows_binding = "launch.args: [--report-bindings]"
 

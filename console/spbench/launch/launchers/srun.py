@@ -78,6 +78,7 @@ class Srun:
     """Slurm's own launcher, which starts ranks of every library that speaks PMI."""
 
     name = "srun"
+    resolves_names = False
     libraries = frozenset({"openmpi", "mpich", "intelmpi", "mvapich", "mvapich2"})
     shows_binding = "launch.args: [--cpu-bind=verbose]"
 

@@ -41,6 +41,13 @@ async def unreachable(hosts: Iterable[str], say: Say = nobody) -> dict[str, str]
     return {host: why for host, why in zip(names, reasons, strict=True) if why is not None}
 
 
+async def unresolved(hosts: Iterable[str]) -> list[str]:
+    """Return the hosts whose names the resolver does not know, be they aliases of ssh's or not."""
+    names = [host for host in dict.fromkeys(hosts) if not is_local(host)]
+    known = await asyncio.gather(*map(_resolves, names))
+    return [host for host, found in zip(names, known, strict=True) if not found]
+
+
 async def _trouble(host: str) -> str | None:
     ssh = await _ssh_trouble(host)
     return None if ssh is None else await reason(host, ssh)

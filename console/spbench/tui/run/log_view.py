@@ -17,7 +17,7 @@ from spbench.tui.widgets.component_styles import ComponentStyles
 from spbench.tui.widgets.fitting import fit, wrap
 from spbench.tui.widgets.keys import key
 
-_LEVELS = {"error": "failed", "warning": "slow", "where": "muted"}
+_LEVELS = {"error": "failed", "warning": "slow", "where": "muted", "loading": "muted"}
 
 
 class LogView(Widget, can_focus=True):

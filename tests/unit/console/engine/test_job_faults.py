@@ -1,5 +1,6 @@
 """The case of a job that a fault is given to, from the ranks' events to the run's verdict."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -78,6 +79,7 @@ class Played:
         current = self.watch.current
         left = run._settle(self.recorder, self.job, self.watch.fault, current and current[0])
         self.verdict = run._verdict()
+        self.left = left
         return [case.id for case in left.cases] if left else []
 
     @property
@@ -233,3 +235,33 @@ def test_a_rank_speaks_only_of_the_repeats_it_was_given(job, repeat):
     job.both("case_start", case="a")
     job.say(1, "case_end", case="a", repeat=repeat)
     assert job.watch.fault.sentence == f"rank 1 on node01 spoke of repeat {repeat} of a"
+
+
+def test_a_job_that_dies_before_any_case_gives_the_fault_to_the_first_and_the_rest_goes_on(job):
+    job.lose(1)
+    assert job.settle() == ["b", "c"]
+    assert job.statuses == {"a": "error", "b": "waiting", "c": "waiting"}
+    assert job.left.deaths == 1
+
+
+def test_a_job_that_dies_twice_before_any_case_is_not_started_a_third_time(job):
+    job.job = replace(job.job, deaths=1)
+    job.lose(1)
+    assert job.settle() == []
+    assert set(job.statuses.values()) == {"error"}
+    assert job.state.cases["c"].verdict.reason.endswith("it is not started a third time")
+
+
+def test_a_job_that_has_started_a_case_may_die_before_one_again(job):
+    job.job = replace(job.job, deaths=1)
+    job.both("case_start", case="a")
+    job.lose(1)
+    assert job.settle() == ["b", "c"]
+    assert job.left.deaths == 0
+
+
+def test_what_is_missing_before_any_case_is_missing_for_all(job):
+    job.say(1, "log", level="error", message="ModuleNotFoundError: No module named 'torch'")
+    assert job.settle() == []
+    assert set(job.statuses.values()) == {"error"}
+    assert job.verdict == ("error", ExitCode.MISSING)

@@ -112,6 +112,19 @@ def test_a_world_of_another_size_is_a_mismatch(size):
     )
 
 
+def test_a_host_with_another_library_is_named_with_both():
+    job = Job()
+    job.watch.library = "MVAPICH2 2.3.7"
+    event = rank_event("ready", 0, size=1, versions={"mpi": "Open MPI v5.0.11"})
+    job.watch.on_ready(event, "node02", 1, job.now, launched_as=2)
+    assert job.fault.rank == 2
+    assert job.fault.sentence == (
+        "rank 2 on node02 says it is rank 0 of 1 in a job of 3 ranks: it loads Open MPI v5.0.11, "
+        "and the others are to load MVAPICH2 2.3.7: let node02 find the same, by launch.setup, "
+        "launch.env or launch.python"
+    )
+
+
 def test_two_ranks_of_one_number_are_a_mismatch():
     job = Job().ready(0, 1)
     before = job.fault
@@ -137,6 +150,20 @@ def test_a_silent_rank_is_named_after_ten_seconds():
 def test_a_silent_rank_is_found_before_all_are_ready():
     job = Job().ready(0, 1).later(10.1, 0)
     assert told(job.fault) == ("error", "rank 1 on node01 silent for 10 s")
+
+
+def test_a_rank_that_is_silent_before_it_has_its_cases_is_named():
+    job = Job().ready().later(10.1, 0, 1)
+    assert told(job.fault) == ("error", "rank 2 on node02 silent for 10 s")
+
+
+def test_a_rank_that_loads_may_be_silent_until_ten_seconds_after_the_first_start():
+    job = Job().ready()
+    for rank in range(3):
+        job.watch.on_loading(rank)
+    assert job.later(30.0, 0, 1).fault is None
+    assert job.start("a", 0).later(10.0, 0, 1).fault is None
+    assert told(job.later(0.1, 0, 1).fault) == ("error", "rank 2 on node02 silent for 40 s")
 
 
 def test_silence_comes_before_a_late_case():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import socket
 import subprocess
@@ -239,6 +240,29 @@ def test_mpirun_rsh_refuses_what_it_would_break(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UsageError, match="cannot start ranks in"):
         launch("mpirun_rsh", env={"PWD": str(link)})
+
+
+@pytest.mark.parametrize(
+    ("keys", "sentence"),
+    [
+        ({"env": {"LD_LIBRARY_PATH": "/a b/lib"}}, "LD_LIBRARY_PATH on unquoted, and '/a b/lib'"),
+        ({"rank_env": {"LD_LIBRARY_PATH": "/a'b"}}, "LD_LIBRARY_PATH on unquoted"),
+        ({"args": ["-fastssh"]}, "launch.args: with -fastssh mpirun_rsh has shells read"),
+        ({"args": ["--fast"]}, "launch.args: with --fast mpirun_rsh"),
+        ({"args": ["-sg", "video"]}, "launch.args: with -sg mpirun_rsh"),
+    ],
+)
+def test_mpirun_rsh_refuses_what_breaks_its_quoting(keys, sentence):
+    with pytest.raises(UsageError, match=re.escape(sentence)):
+        launch("mpirun_rsh", **keys)
+
+
+def test_mpirun_rsh_takes_paths_and_options_that_break_nothing():
+    kept = {"LD_LIBRARY_PATH": "/opt/x-1.2/lib:/usr/lib"}
+    assert (
+        launch("mpirun_rsh", env=kept, args=["-legacy"]).env["LD_LIBRARY_PATH"]
+        == kept["LD_LIBRARY_PATH"]
+    )
 
 
 TEXT = st.text(

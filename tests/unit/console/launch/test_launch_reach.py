@@ -7,7 +7,7 @@ import time
 import pytest
 
 from spbench.launch.survey import reach
-from spbench.launch.survey.reach import unreachable
+from spbench.launch.survey.reach import unreachable, unresolved
 
 SSH = """#!/bin/sh
 for host do test "$host" != true && last=$host; done
@@ -81,3 +81,8 @@ async def test_a_name_that_no_resolver_knows(ssh, monkeypatch):
     assert await unreachable(["no-such-host.invalid"]) == {
         "no-such-host.invalid": "its name does not resolve"
     }
+
+
+@pytest.mark.usefixtures("ssh")
+async def test_names_that_only_ssh_knows_are_told_from_those_that_resolve():
+    assert await unresolved(["good1", "nowhere", "localhost", "nowhere"]) == ["nowhere"]
