@@ -85,7 +85,20 @@ class SuiteError(UsageError):
 
     def __init__(self, diagnostics: Iterable[Diagnostic]) -> None:
         self.diagnostics: Sequence[Diagnostic] = sorted(diagnostics)
-        super().__init__("\n".join(map(str, self.diagnostics)))
+        super().__init__(listed(list(map(str, self.diagnostics))))
+
+
+MOST_ERRORS, MOST_LETTERS = 50, 1000
+"""Of the errors of one file so many are told, and of each so many letters."""
+
+
+def listed(errors: Sequence[str]) -> str:
+    """Return the errors of a file, one a line: the first of them where there are very many."""
+    lines = [line if len(line) <= MOST_LETTERS else f"{line[:MOST_LETTERS]} ..." for line in errors]
+    more = len(lines) - MOST_ERRORS
+    if more > 0:
+        lines = [*lines[:MOST_ERRORS], f"and {more} more error{'s' * (more > 1)}"]
+    return "\n".join(lines)
 
 
 def defect_of(error: BaseException) -> str:

@@ -286,7 +286,7 @@ class RunState:
 
 
 def _check_result(event: Event) -> CheckResult:
-    """Return a comparison: one with an error above its tolerance failed, whatever the rank says."""
+    """Return a comparison; one with an error above its tolerance failed, whatever it says."""
     error, tolerance = event.get("max_abs_error", 0.0), event.get("tolerance", 0.0)
     within, detail = error is not None and error <= tolerance, event.get("detail", "")
     if event["passed"] and not within:

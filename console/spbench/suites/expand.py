@@ -15,6 +15,8 @@ from spbench.suites.yaml_nodes import KeyPath
 from spbench_core.catalog.benchmark import Benchmark
 
 MAX_CASES = 10_000
+MOST_RANKS = 1_000_000
+"""Ranks of the largest case: more are a slip of the pen."""
 """Into how many cases one entry may expand."""
 
 
@@ -97,7 +99,7 @@ def case_id(name: str, point: Point) -> str:
 
 
 class _Misfit(Exception):  # noqa: N818 - it never leaves this module
-    """A given number of ranks that the parameters at one point of the sweep do not allow."""
+    """A number of ranks that the parameters at one point of the sweep do not allow."""
 
     def __init__(self, path: KeyPath, given: int, runs_on: str) -> None:
         super().__init__(path, given, runs_on)
@@ -240,6 +242,9 @@ def _ranks(entry: Entry, point: Point, params: dict[str, Any]) -> int | None:
     needed = entry.benchmark.ranks(params)
     given = point["np"].value if "np" in point else entry.np
     path = point["np"].path if "np" in point else (*entry.path, "np")
+    for count in (given, needed.exact):
+        if count is not None and count > MOST_RANKS:
+            raise _Misfit(path, count, f"runs on at most {MOST_RANKS} ranks")
     if given is None:
         return needed.exact
     if needed.exact not in (None, given):

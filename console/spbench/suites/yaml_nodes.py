@@ -27,6 +27,8 @@ _TAG = "tag:yaml.org,2002:"
 _UNREADABLE = re.compile(
     "[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"  # as YAML has it
 )
+_UNUSABLE = re.compile("[\0\ud800-\udfff]")
+"""What escapes of YAML can write, and neither arguments nor environments can hold."""
 
 
 class Mark(NamedTuple):
@@ -211,6 +213,8 @@ class _Builder:
         except ValueError:
             self._blame(event, "the number has too many digits")
             value = None
+        if bad := _UNUSABLE.search(text):
+            self._blame(event, f"no program can be given a text with U+{ord(bad[0]):04X}")
         return Node(mark, value, text, end=_mark(event.end_mark))
 
     def _tagged(self, event: Any, text: str) -> Scalar:

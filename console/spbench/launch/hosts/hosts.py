@@ -7,10 +7,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from spbench.errors import UsageError, did_you_mean
+from spbench.errors import UsageError, did_you_mean, listed
 from spbench.launch.hosts.names import expand, fold
 
 MOST_HOSTS = 100_000
+MOST_BYTES = 16 << 20
+"""Bytes of the largest hostfile."""
 ACCEPTED = "a line is HOST, HOST:COUNT[:HCA[:PORT]], HOST slots=COUNT, or node[01-04]:COUNT"
 
 _COUNT = re.compile(r"0*[1-9][0-9]{0,8}")
@@ -79,10 +81,15 @@ def read_hostfile(path: Path) -> Hosts:
         UsageError: The file cannot be read, is empty, or has bad lines: all of them, one a line.
     """
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        with path.open("rb") as file:
+            data = file.read(MOST_BYTES + 1)
+        text = data.decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise UsageError(f"{path}:1: error: cannot read the hostfile: {why}") from None
+    if len(data) > MOST_BYTES:
+        most = MOST_BYTES >> 20
+        raise UsageError(f"{path}:1: error: the hostfile has more than {most} MiB")
     found: list[Host] = []
     errors: list[str] = []
     # not splitlines(): a form feed or a Unicode separator is no end of a line
@@ -92,11 +99,12 @@ def read_hostfile(path: Path) -> Hosts:
             _guard(found)
         except ValueError as error:
             errors.append(f"{path}:{number}: error: {error}")
-            found = found[:MOST_HOSTS]
+        if len(found) > MOST_HOSTS:
+            break
     if not errors and not found:
         errors.append(f"{path}:1: error: the hostfile names no host; {ACCEPTED}")
     if errors:
-        raise UsageError("\n".join(errors))
+        raise UsageError(listed(errors))
     return Hosts(_added_up(found), str(path))
 
 

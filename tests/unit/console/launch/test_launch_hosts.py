@@ -151,6 +151,23 @@ def test_fold_keeps_addresses_apart():
     assert fold(["n1"]) == "n1"
 
 
+def test_of_very_many_bad_lines_the_first_are_told(tmp_path):
+    path = tmp_path / "hosts"
+    path.write_text(f"node01 {'x' * 5000}\n" * 1_000)
+    with pytest.raises(UsageError) as raised:
+        read_hostfile(path)
+    lines = str(raised.value).splitlines()
+    assert len(lines) == 51
+    assert lines[0].startswith(f"{path}:1: error: unknown word 'xxx")
+    assert lines[-1] == "and 950 more errors"
+    assert len(str(raised.value)) < 60_000
+
+
+def test_a_hostfile_without_end_is_refused():
+    with pytest.raises(UsageError, match="the hostfile has more than 16 MiB"):
+        read_hostfile(Path("/dev/zero"))
+
+
 NAMES = st.from_regex(r"[a-z][a-z0-9-]{0,8}", fullmatch=True)
 PLACEMENTS = st.lists(
     st.builds(

@@ -380,3 +380,30 @@ def test_a_time_limit_is_read(text, seconds):
     assert time_limit(text) == seconds
     with pytest.raises(ValueError, match="is no time limit"):
         time_limit(f"{text}x")
+
+
+@pytest.mark.parametrize("given", ["np: 1000000000", "matrix: {np: [2, 1000000000]}"])
+def test_more_ranks_than_any_machine_has_are_a_slip(given):
+    [error] = errors_of(f"  - {{name: a, benchmark: compute.gemm, {given}}}\n")
+    assert "np is 1000000000, but " in error
+    assert "runs on at most 1000000 ranks" in error
+
+
+@pytest.mark.parametrize("escape", [r"\0", r"\x00"])
+@pytest.mark.parametrize("where", ["env: {A: TEXT}", "setup: [TEXT]", "python: TEXT"])
+def test_what_no_program_can_be_given_is_refused_at_its_place(where, escape):
+    text = where.replace("TEXT", f'"a{escape}b"')
+    [error] = errors_of(f"  - {{name: a, benchmark: compute.gemm, np: 2, launch: {{{text}}}}}\n")
+    assert error.startswith("s.yaml:4:")
+    assert "no program can be given a text with U+" in error
+
+
+def test_of_very_many_errors_the_first_are_told():
+    cases = "".join(f"  - {{name: a{n}, benchmark: none, x: {'y' * 5000}}}\n" for n in range(200))
+    with pytest.raises(SuiteError) as caught:
+        suite_of(cases)
+    lines = str(caught.value).splitlines()
+    assert len(caught.value.diagnostics) >= 200
+    assert len(lines) == 51
+    assert lines[-1] == f"and {len(caught.value.diagnostics) - 50} more errors"
+    assert max(map(len, lines)) < 1100
