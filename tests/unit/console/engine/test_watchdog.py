@@ -318,32 +318,32 @@ def located(where, np=3, fault=FAULT):
         (
             {0: "in wait", 1: "in wait", 2: "in pack"},
             2,
-            "late: rank 2 on node02 is in pack, ranks 0, 1 on node01 are in wait",
+            "rank 2 on node02 is in pack, ranks 0, 1 on node01 are in wait: late",
         ),
         (
             {0: "in wait", 1: f"in _hang, {ASLEEP}", 2: "in pack"},
             1,
-            f"late: rank 1 on node01 is in _hang, {ASLEEP}, rank 0 on node01 is in wait, "
-            "rank 2 on node02 is in pack",
+            f"rank 1 on node01 is in _hang, {ASLEEP}, rank 0 on node01 is in wait, "
+            "rank 2 on node02 is in pack: late",
         ),
         (
             {0: f"in _hang, {ASLEEP}", 2: "in wait"},
             1,
-            f"late: rank 1 on node01 is not answering, rank 0 on node01 is in _hang, {ASLEEP}, "
-            "rank 2 on node02 is in wait",
+            f"rank 1 on node01 is not answering, rank 0 on node01 is in _hang, {ASLEEP}, "
+            "rank 2 on node02 is in wait: late",
         ),
         (
             {0: f"in wait, {ASLEEP}", 1: f"in wait, {ASLEEP}", 2: f"in _hang, {ASLEEP}"},
             2,
-            f"late: rank 2 on node02 is in _hang, {ASLEEP}, "
-            f"ranks 0, 1 on node01 are in wait, {ASLEEP}",
+            f"rank 2 on node02 is in _hang, {ASLEEP}, "
+            f"ranks 0, 1 on node01 are in wait, {ASLEEP}: late",
         ),
         (
             dict.fromkeys(range(3), "in wait"),
             0,
-            "late: ranks 0, 1, 2 on node01, node02 are in wait",
+            "ranks 0, 1, 2 on node01, node02 are in wait: late",
         ),
-        ({}, 0, "late: ranks 0, 1, 2 on node01, node02 are not answering"),
+        ({}, 0, "ranks 0, 1, 2 on node01, node02 are not answering: late"),
     ],
     ids=["stands alone", "sleeps", "does not answer", "all sleep", "all alike", "none answers"],
 )
@@ -355,7 +355,7 @@ def test_the_likely_culprit_comes_first(where, rank, sentence):
 def test_only_three_places_are_told():
     fault = located({rank: f"in step{rank}" for rank in range(5)}, np=5)
     assert fault.sentence.count(" is in step") == 3
-    assert fault.sentence.endswith(" and 2 more places")
+    assert fault.sentence.endswith(" and 2 more places: late")
 
 
 def test_many_ranks_are_named_shortly():
