@@ -81,7 +81,7 @@ class OpenMpi:
             argv += ["--oversubscribe"]
         argv += ["--bind-to", job.binding]
         full_env = {**_defaults(job, env), **env, **job.private_env}
-        argv += _exports(job, full_env)
+        argv += _exports(job, full_env, env)
         return Command((*argv, *job.settings.args, *job.program), full_env)
 
     def said(self, output: str) -> Said:
@@ -89,26 +89,27 @@ class OpenMpi:
         return read(ENDS, FAILURES, output)
 
 
-def _exports(job: JobSpec, full_env: Mapping[str, str]) -> Iterator[str]:
+def _exports(job: JobSpec, full_env: Mapping[str, str], env: Mapping[str, str]) -> Iterator[str]:
     # Measured with 5.0.11, here and over ssh: the value of -x NAME=VALUE arrives exactly, be it
     # empty or with blanks, quotes, $, backquotes, ; , = : \ newlines or UTF-8
     for name, value in job.rank_env.items():
         yield from ("-x", f"{name}={value}")
-    if _names_no_other(job):
+    if _stays_here(job, env):
         return
     for name in (*job.private_env, *FORWARDED):
         if name in full_env and name not in job.rank_env:
             yield from ("-x", name)
 
 
-def _names_no_other(job: JobSpec) -> bool:
-    return all(is_local(host) for host in job.counts)
+def _stays_here(job: JobSpec, env: Mapping[str, str]) -> bool:
+    """Say whether all ranks run on this machine; an allocation may have others."""
+    allocated = not job.counts and any(name in env for name in ALLOCATIONS)
+    return not allocated and all(is_local(host) for host in job.counts)
 
 
 def _defaults(job: JobSpec, env: Mapping[str, str]) -> dict[str, str]:
     defaults = {"OMPI_MCA_osc": "^ucx"}
-    allocated = not job.counts and any(name in env for name in ALLOCATIONS)
-    if _names_no_other(job) and not allocated:
+    if _stays_here(job, env):
         # These reach other hosts only. Where ofi finds no network to do it, it sleeps for a second
         # in MPI_Init, which takes 0.05 s without it.
         defaults["OMPI_MCA_btl"] = "^ofi,openib,uct"

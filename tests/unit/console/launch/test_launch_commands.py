@@ -370,6 +370,14 @@ def test_openmpi_looks_for_a_network_where_ranks_may_be_on_other_hosts():
     assert "OMPI_MCA_btl" not in launch("openmpi", placement=(*here, *FOUR)).env
 
 
+def test_openmpi_hands_its_variables_on_where_ranks_may_be_on_other_hosts():
+    here = (Placed(socket.gethostname(), 4),)
+    allocated = {"PBS_NODEFILE": "/nodes"}
+    assert "-x SPBENCH_TOKEN" in line(launch("openmpi", placement=(), env=allocated))
+    assert "-x SPBENCH_TOKEN" not in line(launch("openmpi", placement=here, env=allocated))
+    assert "-x SPBENCH_TOKEN" not in line(launch("openmpi", placement=()))
+
+
 def test_openmpi_ranks_per_host():
     command = line(launch("openmpi", ranks_per_host=2, bind="numa"))
     assert "--map-by ppr:2:node --bind-to numa -x SPBENCH_TOKEN" in command
