@@ -18,7 +18,7 @@ from cluster.unfit import UnfitError
 
 _PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
 DAEMONS = ("munged", "slurmctld", "slurmd")
-COMMANDS = ("srun", "sinfo", "squeue")
+COMMANDS = ("srun", "sbatch", "salloc", "scancel", "scontrol", "sinfo", "squeue")
 NODES = ("n1", "n2")
 
 # SlurmctldHost must be this machine's name or localhost; every node is localhost at its own port.

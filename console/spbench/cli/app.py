@@ -11,7 +11,7 @@ from typing import cast
 import typer
 
 from spbench import __version__
-from spbench.cli import compare, doctor, networks, plan, profile, results, run, suites
+from spbench.cli import batch, compare, doctor, networks, plan, profile, results, run, suites
 from spbench.errors import ExitCode, SpbenchError
 
 ENV_COMPLETE = "_SPBENCH_COMPLETE"
@@ -33,6 +33,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 run.register(app)
+batch.register(app)
 suites.register(app)
 networks.register(app)
 profile.register(app)

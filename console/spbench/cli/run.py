@@ -115,10 +115,10 @@ def run(
         outcome = _execute(planned, headless, on_stderr, verbosity, RunState())
         report, exit_code = outcome.report, outcome.exit_code
     except SpbenchError as error:
-        _refuse(error, json_target)
+        refuse(error, json_target)
         raise
     try:
-        _write_report(report, json_target, no_samples)
+        write_report(report, json_target, no_samples)
     except SpbenchError as unwritten:
         sys.stderr.write(f"spbench: error: {unwritten}\n")
         exit_code = max(exit_code, ExitCode.ERROR) if exit_code != ExitCode.MISSING else exit_code
@@ -186,10 +186,10 @@ def _view(state: RunState, headless: bool, on_stderr: bool, verbosity: int) -> R
         return LiveView(state, Console(), verbosity)
     from spbench.cli.lines import Lines
 
-    return Lines(state, _writer(sys.stderr if on_stderr else sys.stdout), verbosity)
+    return Lines(state, writer(sys.stderr if on_stderr else sys.stdout), verbosity)
 
 
-def _writer(stream: TextIO) -> Callable[[str], None]:
+def writer(stream: TextIO) -> Callable[[str], None]:
     """Return a printer that falls silent when its reader has gone: the run matters more."""
 
     def write(line: str) -> None:
@@ -205,21 +205,27 @@ def _writer(stream: TextIO) -> Callable[[str], None]:
 def report_usage(sentence: str, words: list[str]) -> None:
     """Write the report of a ``run`` whose words could not be read, where they name one."""
     if words[:1] == ["run"] and "--json" in words[1:-1]:
-        _refuse(UsageError(sentence), words[words.index("--json") + 1])
+        refuse(UsageError(sentence), words[words.index("--json") + 1])
 
 
-def _refuse(error: SpbenchError, json_target: str | None) -> None:
+def refuse(error: SpbenchError, json_target: str | None) -> None:
+    """Write the report of a run that never began, where --json asks for one."""
     from spbench.report.build import refused_report
 
     report = refused_report(str(error), error.exit_code, sys.argv[1:])
     try:
-        _write_report(report, json_target, False)
+        write_report(report, json_target, False)
     except SpbenchError as unwritten:
         # Why the run was refused matters more than where that could not be written.
         sys.stderr.write(f"spbench: error: {unwritten}\n")
 
 
-def _write_report(report: dict[str, Any], target: str | None, no_samples: bool) -> None:
+def write_report(report: dict[str, Any], target: str | None, no_samples: bool) -> None:
+    """Write a report where --json names a place for it.
+
+    Raises:
+        FailedRunError: It could not be written.
+    """
     if target is None:
         return
     from spbench.record.runs.event_log import unwritable

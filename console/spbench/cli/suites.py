@@ -61,9 +61,11 @@ def validate(
 
 
 def schema(
-    what: Annotated[str, typer.Argument(help="suite, report, plan, cluster or profile.")] = "suite",
+    what: Annotated[
+        str, typer.Argument(help="suite, report, plan, cluster, profile or site.")
+    ] = "suite",
 ) -> None:
-    """Print the JSON Schema of suites (for editors), reports, plans, clusters or profiles."""
+    """Print the JSON Schema of suites (for editors), reports, plans, clusters, profiles, sites."""
     from spbench.suites.settings import json_schema
 
     if what == "suite":
@@ -86,8 +88,12 @@ def schema(
         from spbench.planner.profile.json_reader import ProfileFile
 
         document = json_schema(ProfileFile)
+    elif what == "site":
+        from spbench.batch.site import SiteFile
+
+        document = json_schema(SiteFile)
     else:
-        known = "suite, report, plan, cluster and profile"
+        known = "suite, report, plan, cluster, profile and site"
         raise UsageError(f"there is no schema of {what!r}; there are {known}")
     print(json.dumps(document, indent=1))
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import time
 import traceback
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
 from spbench.engine.fault import Fault, RankError, RankLoss
-from spbench.engine.rank_connection import Event, RankConnection
+from spbench.engine.rank_connection import Event, RankSource
 from spbench.engine.recorder import Recorder
 from spbench.engine.watchdog import Watchdog
 from spbench.errors import SpbenchError, defect_of
@@ -30,25 +31,32 @@ class JobListener:
         closed: Whether the fault has been judged: connections that end now are ended by us.
     """
 
-    def __init__(self, job: Job, recorder: Recorder, watch: Watchdog) -> None:
+    def __init__(
+        self,
+        job: Job,
+        recorder: Recorder,
+        watch: Watchdog,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._job = job
         self._recorder = recorder
         self._watch = watch
+        self._clock = clock
         self._answered = False
         self._repeats = {case.id: case.repeat for case in job.cases}
         self.wake = asyncio.Event()
-        self.ranks: dict[int, RankConnection] = {}
+        self.ranks: dict[int, RankSource] = {}
         self.where: dict[int, str] = {}
         self.failure: Exception | None = None
         self.strangers = 0
         self.closed = False
 
-    def on_events(self, source: RankConnection, lines: list[bytes], events: list[Event]) -> None:
+    def on_events(self, source: RankSource, lines: list[bytes], events: list[Event]) -> None:
         """Record a batch, then act on what it says."""
         right, wrong = self._known(source, events)
         try:
             self._recorder.take(self._job.number, lines[:right], events[:right])
-            now = time.monotonic()
+            now = self._clock()
             for event in events[:right]:
                 self._act(source, event, now)
         except SpbenchError as error:
@@ -63,7 +71,7 @@ class JobListener:
         if self._watch.fault is not None:
             self.wake.set()
 
-    def _known(self, source: RankConnection, events: list[Event]) -> tuple[int, str | None]:
+    def _known(self, source: RankSource, events: list[Event]) -> tuple[int, str | None]:
         """Return how many of the events are ones that this rank may send, and what is wrong."""
         rank = source.rank
         for right, event in enumerate(events):
@@ -93,7 +101,7 @@ class JobListener:
         repeat = event.get("repeat", 0)
         return None if 0 <= repeat < self._repeats[case] else f"spoke of repeat {repeat} of {case}"
 
-    def _act(self, source: RankConnection, event: Event, now: float) -> None:
+    def _act(self, source: RankSource, event: Event, now: float) -> None:
         kind = event["event"]
         if source.rank is not None:
             self._watch.heard(source.rank, now)
@@ -118,7 +126,7 @@ class JobListener:
             self._watch.on_bye(event["rank"], now)
             self.wake.set()
 
-    def _on_ready(self, source: RankConnection, event: Event, now: float) -> None:
+    def _on_ready(self, source: RankSource, event: Event, now: float) -> None:
         self._watch.on_ready(
             event, source.who.host, source.who.pid, now, launched_as=source.who.rank
         )
@@ -155,17 +163,17 @@ class JobListener:
                 expectations=verdict.expectations,
             )
 
-    def on_violation(self, source: RankConnection, why: str) -> None:
+    def on_violation(self, source: RankSource, why: str) -> None:
         """A rank said what no rank says."""
         rank = source.rank if source.rank is not None else "?"
         self._watch.fail(f"rank {rank} on {source.who.host} {why}", source.rank)
         self.wake.set()
 
-    def on_lost(self, source: RankConnection) -> None:
+    def on_lost(self, source: RankSource) -> None:
         """A rank's connection has ended: well after its bye, else it is dead or cut off."""
         if source.ended or self.closed:
             return
-        now = time.monotonic()
+        now = self._clock()
         number = source.rank if source.rank is not None else source.who.rank
         who = (
             self._watch.name(number, now) if number is not None else f"a rank on {source.who.host}"

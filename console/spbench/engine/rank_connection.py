@@ -47,6 +47,17 @@ class Who:
     rank: int | None
 
 
+class RankSource(Protocol):
+    """A rank that events come from: over a connection, or from the file that it wrote."""
+
+    who: Who
+    rank: int | None
+    ended: bool
+
+    def reply(self, **fields: Any) -> None:
+        """Send the rank an answer."""
+
+
 class Line(Protocol):
     """The way back to a rank."""
 

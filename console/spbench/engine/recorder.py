@@ -20,9 +20,23 @@ View = Callable[[Mapping[str, Any]], None]
 
 
 class Recorder:
-    """The recorder of a run: it takes every event, in order."""
+    """The recorder of a run: it takes every event, in order.
 
-    def __init__(self, log: EventLog, state: RunState, view: View) -> None:
+    Args:
+        log: The run's event log.
+        state: What is known of the run.
+        view: Shows each event.
+        clock: When the console's own events are said, in seconds since the epoch; None: now.
+    """
+
+    def __init__(
+        self,
+        log: EventLog,
+        state: RunState,
+        view: View,
+        clock: Callable[[], float] | None = None,
+    ) -> None:
+        self._clock = clock
         self._log = log
         self.state = state
         self._view = view
@@ -31,7 +45,8 @@ class Recorder:
 
     def say(self, kind: str, **fields: Any) -> None:
         """Record an event of the console's own."""
-        event = run_event(kind, **fields)
+        when = {} if self._clock is None else {"time": round(self._clock(), 6)}
+        event = run_event(kind, **when, **fields)
         self._write(encode(event), look=True)
         self._show(event)
 

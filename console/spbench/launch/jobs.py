@@ -163,16 +163,18 @@ def prepare(
         placement=placement,
         settings=settings,
         program=worker_program(settings),
-        private_env=private_env
-        | _fan_in_environment(job, placement)
-        | _device_environment(job)
-        | _kernel_loading_environment(job, env),
+        private_env=private_env | _fan_in_environment(job, placement) | job_environment(job, env),
         oversubscribed=shared,
         hostfile=path,
         library=library.name,
     )
     command = found.launcher.command(found.executable, spec, env)
     return Launch(found, library, spec, command, text)
+
+
+def job_environment(job: Job, env: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that the cases of a job need before MPI starts."""
+    return _device_environment(job) | _kernel_loading_environment(job, env)
 
 
 def _device_environment(job: Job) -> dict[str, str]:

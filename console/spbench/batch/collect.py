@@ -1,0 +1,322 @@
+"""The run of a batch job: made of what its ranks wrote, as a console would have recorded it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from spbench.batch.plan_file import BatchLaunch, BatchPlan, read_plan
+from spbench.batch.replay import LaunchReplay, ReplayClock, Replayed
+from spbench.engine.recorder import Recorder, View
+from spbench.engine.run import Outcome
+from spbench.errors import ExitCode, FailedRunError, MissingError, SpbenchError, UsageError
+from spbench.record.findings import findings
+from spbench.record.judge import verdict_of
+from spbench.record.runs.event_log import EventLog, unwritable
+from spbench.record.runs.folder import RunFolder
+from spbench.record.state import RunState
+from spbench.report.build import build_report
+from spbench_core.events.batch_files import (
+    LaunchFolder,
+    launches_of,
+    number,
+    signal_name,
+    words_of,
+)
+
+QUIET = 30.0
+"""Seconds without a heartbeat after which a batch job that has not told its end is taken for dead.
+"""
+_LOGS = ("stdout.log", "stderr.log")
+
+
+@dataclass(frozen=True, slots=True)
+class BatchEnd:
+    """The end of a batch job: when, and the signal that ended it.
+
+    ``time`` None: it has not told; ``alive`` says whether it still writes.
+    """
+
+    time: float | None
+    signal: str | None
+    alive: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A launch that counts in the run, and the cases of it that no later one runs again.
+
+    Attributes:
+        last: Whether no other launch of its job follows.
+    """
+
+    planned: BatchLaunch
+    folder: LaunchFolder
+    cases: tuple[str, ...]
+    last: bool
+
+    @property
+    def resumed(self) -> bool:
+        """Whether it was ended from outside, and a later launch runs what was left of it."""
+        return self.folder.interrupted and not self.last
+
+
+def collect(batch: Path, home: Path, state: RunState, view: View) -> Outcome:
+    """Make the run of a batch job's folder; made again, it replaces the former one.
+
+    Raises:
+        UsageError: The folder is none of a batch job.
+        MissingError: The job has not begun.
+        FailedRunError: The run's folder cannot be written.
+    """
+    plan = read_plan(batch)
+    begun = _begun(batch)
+    stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime(begun))
+    run_id = f"{stamp}-{plan.mark}"
+    drafts = home / f"collecting-{os.getpid()}"
+    folder = RunFolder(drafts / run_id)
+    try:
+        folder.path.mkdir(parents=True)
+        outcome = _Collection(batch, plan, folder, begun).record(state, view)
+        path = home / "runs" / run_id
+        _replace(folder.path, path, drafts)
+    except OSError as error:
+        raise unwritable(folder.path, error) from None
+    finally:
+        shutil.rmtree(drafts, ignore_errors=True)
+    return Outcome(RunFolder(path), outcome.exit_code, outcome.report)
+
+
+def _begun(batch: Path) -> float:
+    words = words_of(batch / "starts")
+    begun = number(words[0]) if words else None
+    if begun is None:
+        raise MissingError(
+            f"the batch job of {batch} has not begun: submit {batch / 'job.sh'}, or wait until the "
+            "scheduler starts it"
+        )
+    return begun
+
+
+def _replace(draft: Path, path: Path, aside: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.exists():
+        if RunFolder(path).read_json("run.json").get("collected") is None:
+            raise UsageError(f"{path} is a run that was not collected; choose another --home")
+        path.rename(aside / "former")
+    draft.rename(path)
+
+
+def end_of(batch: Path) -> BatchEnd:
+    """Return whether and how a batch job has ended, by its script and by its ranks' heartbeats."""
+    words = words_of(batch / "ended")
+    if words:
+        return BatchEnd(number(words[0]), words[1] if len(words) > 1 else None, False)
+    times = [0.0]
+    for pattern in ("starts", "jobs/*/*/*", "jobs/*/*/events/*.jsonl"):
+        for path in batch.glob(pattern):
+            with suppress(OSError):
+                times.append(path.stat().st_mtime)
+    return BatchEnd(None, None, time.time() - max(times) < QUIET)
+
+
+def attempts(batch: Path, plan: BatchPlan) -> list[Attempt]:
+    """Return the launches in their order, each with the cases that none after it runs again."""
+    found = []
+    for planned in plan.jobs:
+        later: set[str] = set()
+        folders = launches_of(batch / "jobs" / str(planned.number))
+        for index, folder in reversed(list(enumerate(folders))):
+            ids = {case["id"] for case in folder.cases()} & set(planned.cases)
+            counting = tuple(case for case in planned.cases if case in ids - later)
+            later |= ids
+            if counting and folder.started is not None:
+                last = index == len(folders) - 1
+                found.append(Attempt(planned, folder, counting, last))
+    return sorted(found, key=lambda each: each.folder.started or 0.0)
+
+
+class _Collection:
+    """The recording of one batch job."""
+
+    def __init__(self, batch: Path, plan: BatchPlan, folder: RunFolder, begun: float) -> None:
+        self._batch = batch
+        self._plan = plan
+        self._folder = folder
+        self._begun = begun
+        self._clock = ReplayClock(begun)
+        self._end = end_of(batch)
+        self._errors: list[SpbenchError] = []
+        self._missing = False
+
+    def record(self, state: RunState, view: View) -> Outcome:
+        self._state = state
+        suite = self._batch / "suite.yaml"
+        self._folder.write_text("suite.yaml", suite.read_text() if suite.is_file() else "")
+        self._folder.write_json("run.json", self._run_json())
+        log = EventLog(self._folder.events)
+        try:
+            self._recorder = Recorder(log, state, view, self._clock)
+            self._recorder.say("run_start", **self._run_start())
+            for count, attempt in enumerate(attempts(self._batch, self._plan), 1):
+                self._attempt(count, attempt)
+            return self._finish()
+        finally:
+            log.close()
+
+    def _run_json(self) -> dict[str, Any]:
+        plan = self._plan
+        return {
+            "id": self._folder.id,
+            "suite": plan.suite,
+            "file": plan.file,
+            "argv": list(plan.argv),
+            "cwd": plan.cwd,
+            "console": {"pid": None, "host": plan.environment.get("host"), "started": self._begun},
+            "environment": plan.environment,
+            "seed": plan.seed,
+            "collected": str(self._batch.absolute()),
+            "scheduler": plan.scheduler,
+        }
+
+    def _run_start(self) -> dict[str, Any]:
+        plan = self._plan
+        return {
+            "id": self._folder.id,
+            "suite": plan.suite,
+            "description": plan.description,
+            "argv": list(plan.argv),
+            "seed": plan.seed,
+            "environment": plan.environment,
+            "cases": list(plan.cases),
+        }
+
+    # Launches
+
+    def _attempt(self, count: int, attempt: Attempt) -> None:
+        planned, started = attempt.planned, attempt.folder.started
+        self._clock.now = started or self._clock.now
+        self._copy_logs(count, attempt)
+        self._recorder.say(
+            "job_start",
+            job=count,
+            launcher=planned.launcher,
+            version=planned.version,
+            argv=list(planned.argv),
+            hostfile=None,
+            env=planned.env,
+            np=planned.np,
+            cases=list(attempt.cases),
+            oversubscribed=False,
+            asked=planned.asked,
+        )
+        described = {case["id"]: case for case in self._plan.cases}
+        replay = LaunchReplay(
+            count, planned, attempt.folder, attempt.cases, described, self._recorder, self._clock
+        )
+        goes_on = self._end.alive and attempt.last and attempt.folder.end is None
+        replayed = replay.run(goes_on=goes_on)
+        if not goes_on:
+            status = attempt.folder.end.status if attempt.folder.end else None
+            reason = replayed.fault.sentence if replayed.fault else None
+            self._recorder.say("job_end", job=count, reason=reason, status=status, strangers=0)
+        if not attempt.resumed:
+            self._settle(attempt, replayed)
+
+    def _copy_logs(self, count: int, attempt: Attempt) -> None:
+        planned, name, folder = attempt.planned, f"jobs/{count}", self._folder.job(count)
+        argv = {"argv": planned.argv, "cwd": self._plan.cwd}
+        self._folder.write_json(f"{name}/argv.json", argv)
+        self._folder.write_json(f"{name}/env.json", planned.env)
+        for log in _LOGS:
+            source = attempt.folder.path / log
+            if source.is_file():
+                shutil.copyfile(source, folder / log)
+
+    def _settle(self, attempt: Attempt, replayed: Replayed) -> None:
+        """Give a fault to the case that it hit, or to all where none had started."""
+        fault = replayed.fault
+        if replayed.failure is not None:
+            why = f"{type(replayed.failure).__name__}: {replayed.failure}"
+            self._errors.append(FailedRunError(f"the events cannot be read: {why}"))
+        if fault is None:
+            return
+        self._missing = self._missing or fault.missing
+        left = [case for case in attempt.cases if self._open(case)]
+        started = any(self._state.cases[case].verdict.started for case in attempt.cases)
+        if started and fault.status != "cancelled":
+            # after the last case has ended it is that one which a missing bye makes an error
+            hit = fault.case or replayed.current or attempt.cases[-1]
+            left = [hit] if hit in attempt.cases else left[:1]
+        for case in left:
+            self._judge(case, fault.status, fault.sentence, fault.traceback)
+
+    def _open(self, case: str) -> bool:
+        return self._state.cases[case].status in ("waiting", "running")
+
+    def _judge(self, case: str, status: str, reason: str, traceback: str | None = None) -> None:
+        fields: dict[str, Any] = {"status": status, "reason": reason, "traceback": traceback}
+        self._recorder.say("case_judged", case=case, expectations=[], **fields)
+
+    # The end
+
+    def _finish(self) -> Outcome:
+        if self._end.time is not None:
+            self._clock.advance(self._end.time, self._end.time)
+        sentence = self._why_unfinished()
+        left = [case.id for case in self._state.cases.values() if self._open(case.id)]
+        if self._end.alive:
+            self._errors.append(FailedRunError(f"{sentence}; collect again when it has ended"))
+        for case in left:
+            running = self._state.cases[case].status == "running"
+            self._judge(case, self._status_left(running=running), sentence)
+        verdict, code = self._verdict()
+        end = {"verdict": verdict, "exit_code": int(code)}
+        self._recorder.say(
+            "run_end",
+            **end,
+            errors=[str(error) for error in self._errors],
+            findings=findings(self._state),
+        )
+        report = build_report(self._state)
+        self._folder.write_json("report.json", report)
+        finished = {"finished": self._clock.now}
+        self._folder.write_json("run.json", self._folder.read_json("run.json") | end | finished)
+        return Outcome(self._folder, code, report)
+
+    def _why_unfinished(self) -> str:
+        if self._end.alive:
+            total = len(self._state.cases)
+            done = sum(not self._open(case) for case in self._state.cases)
+            return f"the batch job still runs: {done} of {total} cases have ended"
+        if self._end.signal is not None:
+            after = self._clock.now - self._begun
+            return (
+                f"the batch job got {signal_name(self._end.signal)}, {after:.0f} s after it began"
+            )
+        if self._end.time is None:
+            return "the batch job was killed, or its node failed, before this case"
+        return "the batch job ended before this case"
+
+    def _status_left(self, *, running: bool) -> str:
+        if self._end.signal is not None or self._end.alive:
+            return "cancelled"
+        return "error" if running else "skipped"
+
+    def _verdict(self) -> tuple[str, ExitCode]:
+        """The first that applies of interrupted, missing, error and failed."""
+        if self._end.signal is not None:
+            interrupted = self._end.signal == "INT"
+            return "cancelled", ExitCode.INTERRUPTED if interrupted else ExitCode.TERMINATED
+        verdict, code = verdict_of(self._state.cases.values())
+        if self._missing:
+            return "error", ExitCode.MISSING
+        unfinished = any(case.status == "skipped" for case in self._state.cases.values())
+        if self._errors or (unfinished and code == ExitCode.PASSED):
+            return "error", ExitCode.ERROR
+        return verdict, code

@@ -1,0 +1,156 @@
+"""The folder of a batch job: written whole, with the script and all that it reads."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from spbench import __version__
+from spbench.batch.allocated import (
+    BatchRequest,
+    allocated,
+    allocation_of,
+    launch_in,
+    load_suite,
+    plan_batch,
+)
+from spbench.batch.plan_file import NAME, BatchLaunch, BatchPlan
+from spbench.batch.schedulers.scheduler import Scheduler, choose
+from spbench.batch.script import BatchScript
+from spbench.batch.site import batch_settings
+from spbench.engine.job_listener import payload
+from spbench.engine.plan import RunPlan
+from spbench.engine.run_metadata import run_start
+from spbench.errors import UsageError
+from spbench.launch.jobs import Job, Launch
+from spbench.record.environment import facts, notable
+from spbench.record.runs.folder import working_folder, write_whole
+from spbench_core.events.batch_files import CASES
+
+SCRIPT = "job.sh"
+
+
+@dataclass(frozen=True, slots=True)
+class BatchJob:
+    """A batch job that is ready to be submitted."""
+
+    folder: Path
+    scheduler: Scheduler
+    cases: int
+    launches: int
+    unused_hostfile: bool
+
+    @property
+    def script(self) -> Path:
+        """The script."""
+        return self.folder / SCRIPT
+
+
+def write_batch(request: BatchRequest, out: Path | None) -> BatchJob:
+    """Write the folder of a batch job.
+
+    Args:
+        request: What was asked for.
+        out: The folder, which must be new or empty; None: one under the home.
+
+    Raises:
+        SpbenchError: Something of the request is wrong, a launcher is missing, or the folder
+            cannot be written. Nothing was written then.
+    """
+    run = request.run
+    suite = load_suite(run)
+    settings = batch_settings(suite, run.overrides, request.site, run.home)
+    scheduler = choose(request.scheduler, settings, run.environ.get("PATH"))
+    mark = f"{_slug(suite.name)}-{secrets.token_hex(2)}"
+    folder = (out or run.home / "batch" / _stamped(mark)).absolute()
+    _refuse_used(folder)
+    plan = plan_batch(run, suite, settings, folder)
+    environ = allocated(run.environ, scheduler)
+    launches = [
+        (job, launch_in(job, scheduler, folder / "jobs" / str(job.number), environ))
+        for job in plan.jobs
+    ]
+    allocation = allocation_of(plan, settings, folder)
+    cwd = working_folder()
+    script = BatchScript(suite.name, scheduler, allocation, folder, cwd, launches, environ)
+    files = {
+        "suite.yaml": suite.text,
+        NAME: _plan(plan, mark, scheduler, launches).text(),
+        **{f"jobs/{job.number}/{CASES}": json.dumps(_cases(job)) for job in plan.jobs},
+        SCRIPT: script.text(),
+    }
+    for name, text in files.items():
+        write_whole(folder / name, text)
+    os.chmod(folder / SCRIPT, 0o755)
+    unused = any(case.launch.hostfile for case in suite.cases)
+    return BatchJob(folder, scheduler, sum(len(j.cases) for j in plan.jobs), len(launches), unused)
+
+
+def _slug(name: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:24].strip("-") or "run"
+
+
+def _stamped(mark: str) -> str:
+    return f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{mark}"
+
+
+def _refuse_used(folder: Path) -> None:
+    if re.search(r"[\s\"'%\\]", str(folder)):  # schedulers read it in a directive
+        raise UsageError(f"--out {str(folder)!r}: name a folder without blanks, quotes, % and \\")
+    if folder.is_dir() and not any(folder.iterdir()):
+        return
+    if os.path.lexists(folder):
+        raise UsageError(f"--out {folder} is there already; name a new folder")
+
+
+def _cases(job: Job) -> list[dict[str, Any]]:
+    """Return the cases as ranks read them from a file: with the deadlines that a console keeps."""
+    timeouts = {case.id: case.launch.timeout for case in job.cases}
+    limits = {"start_timeout": 2 * job.settings.start_timeout}
+    return [{**case, "timeout": timeouts[case["id"]], **limits} for case in payload(job)]
+
+
+def _plan(
+    plan: RunPlan, mark: str, scheduler: Scheduler, launches: Sequence[tuple[Job, Launch]]
+) -> BatchPlan:
+    environment = facts(plan.request.environ)
+    start = run_start(plan, "", environment)
+    return BatchPlan(
+        schema="spbench.batch/1",
+        mark=mark,
+        spbench=__version__,
+        scheduler=scheduler.name,
+        suite=start["suite"],
+        description=start["description"],
+        file=str(plan.request.suite),
+        argv=tuple(start["argv"]),
+        cwd=working_folder(),
+        seed=start["seed"],
+        environment=environment,
+        cases=tuple(start["cases"]),
+        jobs=tuple(_planned(job, launch, scheduler) for job, launch in launches),
+    )
+
+
+def _planned(job: Job, launch: Launch, scheduler: Scheduler) -> BatchLaunch:
+    env = notable(launch.command.env)
+    return BatchLaunch(
+        number=job.number,
+        np=job.np,
+        cases=tuple(case.id for case in job.cases),
+        timeouts={case.id: case.launch.timeout for case in job.cases},
+        start_timeout=job.settings.start_timeout,
+        launcher=launch.launcher.name,
+        version=launch.version,
+        library=launch.library.version_text,
+        argv=launch.command.argv,
+        env={name: value for name, value in env.items() if name not in scheduler.marks},
+        asked=dict(launch.asked),
+    )

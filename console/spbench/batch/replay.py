@@ -1,0 +1,207 @@
+"""One launch of a batch job replayed: its ranks' events, as a console would have heard them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from spbench.batch.event_files import FileEvent, RankFile, merged
+from spbench.batch.plan_file import BatchLaunch
+from spbench.batch.schedulers.flux import FluxRun
+from spbench.engine.cause import Evidence, cause
+from spbench.engine.fault import Fault
+from spbench.engine.job_listener import JobListener
+from spbench.engine.launcher_output import output_in, own_words
+from spbench.engine.recorder import Recorder
+from spbench.engine.watchdog import Watchdog
+from spbench.launch.detect import launcher_named
+from spbench.launch.jobs import Job
+from spbench.launch.launcher import Launcher
+from spbench.suites.case import Case
+from spbench.suites.settings import LaunchSettings
+from spbench_core.events.batch_files import LaunchFolder, signal_name
+from spbench_core.events.rank_events import HEARTBEAT_INTERVAL
+
+_SLACK = 2 * HEARTBEAT_INTERVAL
+"""Seconds by which ranks may have ended themselves before a deadline that counts from the last."""
+_LATEST = 86400.0
+"""Seconds by which a rank's clock may be ahead and still be believed."""
+
+
+class ReplayClock:
+    """The time of a replay: that of the last event, never going back.
+
+    Args:
+        now: Its beginning, in seconds since the epoch.
+    """
+
+    def __init__(self, now: float) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        """Return the time."""
+        return self.now
+
+    def advance(self, time: float, latest: float) -> None:
+        """Go on to a time, unless a clock that is far ahead has told it."""
+        if self.now < time < latest + _LATEST:
+            self.now = time
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """What a launch came to.
+
+    Attributes:
+        fault: What went wrong; None also where it still goes on.
+        current: The case that was not through.
+        failure: A defect of ours that the events have met.
+    """
+
+    fault: Fault | None
+    current: str | None
+    failure: Exception | None = None
+
+
+class LaunchReplay:
+    """Replays one launch.
+
+    Args:
+        number: The job's number in the run.
+        planned: The job as planned.
+        folder: The launch's folder.
+        cases: The cases that count here: those that no later launch runs again.
+        described: The cases by id, as ``run_start`` describes them.
+        recorder: The run's recorder.
+        clock: The run's clock, which stands at the launch's start.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        planned: BatchLaunch,
+        folder: LaunchFolder,
+        cases: Sequence[str],
+        described: Mapping[str, Mapping[str, Any]],
+        recorder: Recorder,
+        clock: ReplayClock,
+    ) -> None:
+        self._planned = planned
+        self._folder = folder
+        self._clock = clock
+        self._cases = set(cases)
+        self._left_out = {case["id"] for case in folder.cases()} - self._cases
+        self._faulty_before = False
+        self._launcher = _launcher(planned.launcher)
+        self.sources = [RankFile(path) for path in folder.event_files()]
+        entries = [case for case in folder.cases() if case["id"] in self._cases]
+        self.watch = Watchdog(
+            np=planned.np,
+            items=[(case["id"], case["repeat"]) for case in entries],
+            start_timeout=planned.start_timeout,
+            case_timeouts={case: planned.timeouts[case] for case in cases},
+            launched=clock.now,
+            names=f"{planned.launcher} ({planned.version}) and {planned.library}",
+        )
+        counted = tuple(_case(described[case], planned.timeouts[case]) for case in cases)
+        job = Job(number, counted, planned.np, LaunchSettings())
+        self._listener = JobListener(job, recorder, self.watch, clock)
+
+    def run(self, *, goes_on: bool) -> Replayed:
+        """Replay the events, then say what is missing; where it still goes on nothing is."""
+        latest = max((s.path.stat().st_mtime for s in self.sources), default=self._clock.now)
+        for item in merged(self.sources):
+            self._clock.advance(item.time, latest)
+            self._take(item)
+        fault = None if goes_on else self._fault()
+        if fault is not None:
+            self._listener.lost(fault)
+        end = self._folder.end
+        if end is not None:
+            self._clock.advance(end.time, end.time)
+        current = self.watch.current
+        return Replayed(fault, current[0] if current else None, self._listener.failure)
+
+    def _take(self, item: FileEvent) -> None:
+        before = self.watch.fault
+        if item.event is None:
+            self._listener.on_violation(item.source, item.wrong)
+        elif item.event.get("case") not in self._left_out:
+            event = item.event
+            shown = {**event, "token": "shown"} if event["event"] == "hello" else event
+            self._listener.on_events(item.source, [item.line], [shown])
+            item.source.last = item.time
+        if before is None and self.watch.fault is not None:
+            stopped = self._folder.end.stopped if self._folder.end else None
+            self._faulty_before = stopped is None or item.time < stopped
+
+    def _fault(self) -> Fault | None:
+        end, watch = self._folder.end, self.watch
+        if watch.done and watch.fault is None:
+            return None
+        if end is not None and end.signal is not None and not self._faulty_before:
+            after = (end.stopped or end.time) - watch.launched
+            name = signal_name(end.signal)
+            return Fault("cancelled", f"the batch job got {name} {after:.1f} s into this launch")
+        told = self._listener.where
+        fault = watch.overdue(self._clock.now + (_SLACK if told else 0.0))
+        if fault is not None and fault.status == "timeout":
+            return watch.located(fault, told)
+        return self._judged(fault)
+
+    def _judged(self, fault: Fault | None) -> Fault:
+        """Return the cause, by all that ranks, their files and the launcher tell."""
+        settled = fault is not None and not self.watch.tentative
+        for source in sorted(self.sources, key=lambda source: source.last):
+            if not settled:
+                self._listener.on_lost(source)
+        evidence = self._evidence()
+        found = fault if settled else cause(evidence) or self.watch.fault
+        found = found or Fault("error", "no rank wrote events")
+        if found.traceback is not None:
+            return found
+        more = evidence.words or evidence.said.sentence
+        if found.rank is None and more and more not in found.sentence:
+            found = replace(found, sentence=f"{more}; {found.sentence}")
+        elif settled and more:
+            found = replace(found, sentence=f"{found.sentence}: {more}")
+        if self._folder.end is None or not self.sources:
+            found = replace(found, sentence=f"{found.sentence}; {self._exit_sentence()}")
+        return found
+
+    def _evidence(self) -> Evidence:
+        watch, now, end = self.watch, self._clock.now, self._folder.end
+        output = output_in(self._folder.path)
+        return Evidence(
+            seen=tuple(watch.seen),
+            said=self._launcher.said(output),
+            name=lambda rank: watch.name(rank, end.time if end else now),
+            waited_for=watch.unconnected,
+            quiet=watch.quiet(now),
+            launcher=self._planned.launcher,
+            status=end.status if end else None,
+            words=own_words(output),
+        )
+
+    def _exit_sentence(self) -> str:
+        end = self._folder.end
+        if end is None:
+            return "the batch job was killed, or its node failed: it left no status"
+        return f"the launcher ended with status {end.status} after {self._after(end.time):.1f} s"
+
+    def _after(self, time: float) -> float:
+        return time - self.watch.launched
+
+
+def _launcher(name: str) -> Launcher:
+    if name == FluxRun.name:
+        return FluxRun()
+    return launcher_named(name)
+
+
+def _case(described: Mapping[str, Any], timeout: float) -> Case:
+    """Return a case as far as the listener of a job needs it."""
+    fields = {name: described[name] for name in ("id", "name", "benchmark", "params", "np")}
+    more = {"repeat": described["repeat"], "inject": described["inject"]}
+    return Case(**fields, **more, expect=(), launch=LaunchSettings(timeout=timeout), line=0)

@@ -1,0 +1,94 @@
+"""Flux, and its own launcher: others do not see its allocations."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from spbench.batch.schedulers.scheduler import Allocation
+from spbench.batch.site import refuse_unknown
+from spbench.launch.detect import Found
+from spbench.launch.launcher import Command, JobSpec, Placed, Said
+
+_BINDING = {"core": "per-task", "numa": "on", "none": "off"}
+
+
+class FluxRun:
+    """``flux run``, inside an allocation of Flux. No machine of ours has it."""
+
+    name = "flux"
+    shows_binding = "launch.args: [--setopt=cpu-affinity=verbose]"
+    libraries = frozenset({"openmpi", "mpich", "intelmpi", "mvapich", "mvapich2"})
+
+    def candidates(self, env: Mapping[str, str], beside: Path) -> Sequence[Path]:
+        """Return none: it is called by its name, on the nodes."""
+        return ()
+
+    def version(self, executable: Path) -> str | None:
+        """Return its name: which version runs is not known before."""
+        return "flux run"
+
+    def hostfile(self, placement: Sequence[Placed]) -> None:
+        """Return none: it knows its allocation."""
+
+    def command(self, executable: Path, job: JobSpec, env: Mapping[str, str]) -> Command:
+        """Return argv and environment; the ranks' variables stand in its own."""
+        argv = [str(executable), "run", f"--ntasks={job.np}"]
+        if job.settings.ranks_per_host:
+            argv.append(f"--nodes={math.ceil(job.np / job.settings.ranks_per_host)}")
+        if job.settings.bind != "auto":
+            argv.append(f"--setopt=cpu-affinity={_BINDING[job.settings.bind]}")
+        if job.library == "openmpi":
+            argv.append("--setopt=pmi=pmix")
+        full_env = {**env, **job.rank_env, **job.private_env}
+        return Command((*argv, *job.settings.args, *job.program), full_env)
+
+    def said(self, output: str) -> Said:
+        """Return nothing: its words were not measured."""
+        return Said()
+
+
+class FluxScheduler:
+    """Flux, by flux batch."""
+
+    name = "flux"
+    prefix = "#flux: "
+    marks = {"FLUX_JOB_ID": "0"}  # noqa: RUF012 - a constant of the Protocol
+    job_id = "${FLUX_JOB_ID:-}"
+    hosts = "flux hostlist --expand --delimiter='\\n' local"
+    submit = ("flux", "batch")
+    takes_stdin = False
+
+    def directives(self, allocation: Allocation) -> Iterator[str]:
+        """Yield flux batch's options; a slot is a node where nodes are asked for, else a rank."""
+        settings = allocation.settings
+        refuse_unknown(settings.qos, "qos", "Flux")
+        yield f"--job-name={allocation.name}"
+        yield f"--output={allocation.log}"
+        if settings.account is not None:
+            yield f"--bank={settings.account}"
+        if settings.partition is not None:
+            yield f"--queue={settings.partition}"
+        if allocation.seconds is not None:
+            yield f"--time-limit={allocation.seconds}s"
+        if allocation.nodes is not None:
+            yield f"--nodes={allocation.nodes}"
+            yield f"--nslots={allocation.nodes}"
+            yield f"--cores-per-slot={allocation.tasks_per_node}"
+        else:
+            yield f"--nslots={allocation.np}"
+        if settings.gpus is not None:
+            yield f"--gpus-per-slot={settings.gpus}"
+        yield f"--signal=SIGTERM@{allocation.notice}s"
+
+    def launcher(self) -> tuple[str, Found | None]:
+        """Return its own launcher."""
+        launcher = FluxRun()
+        return "auto", Found(launcher, Path("flux"), "flux run")
+
+    def early(self, allocation: Allocation) -> None:
+        """Return nothing: ``--signal`` does it."""
+
+
+SCHEDULER = FluxScheduler()

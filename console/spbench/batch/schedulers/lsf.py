@@ -1,0 +1,57 @@
+"""IBM Spectrum LSF."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from spbench.batch.schedulers.scheduler import Allocation
+from spbench.batch.site import refuse_unknown
+from spbench.launch.detect import Found
+
+
+class LsfScheduler:
+    """LSF, by bsub."""
+
+    name = "lsf"
+    prefix = "#BSUB "
+    marks = {"LSB_JOBID": "0"}  # noqa: RUF012 - a constant of the Protocol
+    job_id = "${LSB_JOBID:-}"
+    hosts = 'cat "$LSB_DJOB_HOSTFILE"'
+    submit = ("bsub",)
+    takes_stdin = True
+
+    def directives(self, allocation: Allocation) -> Iterator[str]:
+        """Yield bsub's options; its times are whole minutes."""
+        settings = allocation.settings
+        refuse_unknown(settings.qos, "qos", "LSF")
+        yield f"-J {allocation.name}"
+        yield f"-o {allocation.log}"
+        if settings.account is not None:
+            yield f"-P {settings.account}"
+        if settings.partition is not None:
+            yield f"-q {settings.partition}"
+        if allocation.seconds is not None:
+            minutes = math.ceil(allocation.seconds / 60)
+            yield f"-W {minutes // 60}:{minutes % 60:02}"
+            if minutes > 1:
+                yield "-wa TERM"
+                yield "-wt 1"
+        tasks = allocation.tasks_per_node
+        if allocation.nodes is None or tasks is None:
+            yield f"-n {allocation.np}"
+        else:
+            yield f"-n {allocation.nodes * tasks}"
+            yield f'-R "span[ptile={tasks}]"'
+        if settings.gpus is not None:
+            yield f'-gpu "num={settings.gpus}"'
+
+    def launcher(self) -> tuple[str, Found | None]:
+        """Leave it to the MPI library: its launcher finds the allocation."""
+        return "auto", None
+
+    def early(self, allocation: Allocation) -> None:
+        """Return nothing: ``-wa`` and ``-wt`` do it."""
+
+
+SCHEDULER = LsfScheduler()

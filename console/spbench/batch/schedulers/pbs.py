@@ -1,0 +1,62 @@
+"""PBS Professional and OpenPBS."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from spbench.batch.schedulers.scheduler import Allocation, clock
+from spbench.batch.site import refuse_unknown
+from spbench.launch.detect import Found
+
+
+class PbsScheduler:
+    """PBS, by qsub."""
+
+    name = "pbs"
+    prefix = "#PBS "
+    marks = {"PBS_NODEFILE": "/dev/null"}  # noqa: RUF012 - a constant of the Protocol
+    job_id = "${PBS_JOBID:-}"
+    hosts = 'cat "$PBS_NODEFILE"'
+    submit = ("qsub",)
+    takes_stdin = False
+
+    def directives(self, allocation: Allocation) -> Iterator[str]:
+        """Yield qsub's options; ``-V`` hands the environment on, as other schedulers do."""
+        settings = allocation.settings
+        refuse_unknown(settings.qos, "qos", "PBS")
+        yield f"-N {allocation.name}"
+        yield f"-o {allocation.log}"
+        yield "-j oe"
+        yield "-V"
+        if settings.account is not None:
+            yield f"-A {settings.account}"
+        if settings.partition is not None:
+            yield f"-q {settings.partition}"
+        if allocation.seconds is not None:
+            yield f"-l walltime={clock(allocation.seconds)}"
+        yield f"-l select={_chunks(allocation)}"
+        if allocation.nodes is not None:
+            yield "-l place=scatter"
+
+    def launcher(self) -> tuple[str, Found | None]:
+        """Leave it to the MPI library: its launcher finds PBS_NODEFILE."""
+        return "auto", None
+
+    def early(self, allocation: Allocation) -> str | None:
+        """Return a timer: PBS sends SIGTERM at the limit alone, and SIGKILL seconds later."""
+        if allocation.seconds is None:
+            return None
+        wait = allocation.seconds - allocation.notice
+        over = f"timeout {wait} tail --pid=$$ -f /dev/null"
+        return f"{{ {over}; [ $? = 124 ] && kill -TERM $$; }} &"
+
+
+def _chunks(allocation: Allocation) -> str:
+    gpus = f":ngpus={allocation.settings.gpus}" if allocation.settings.gpus is not None else ""
+    if allocation.nodes is None:
+        return f"{allocation.np}:ncpus=1:mpiprocs=1{gpus}"
+    tasks = allocation.tasks_per_node
+    return f"{allocation.nodes}:ncpus={tasks}:mpiprocs={tasks}{gpus}"
+
+
+SCHEDULER = PbsScheduler()

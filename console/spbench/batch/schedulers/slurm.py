@@ -1,0 +1,50 @@
+"""Slurm."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from spbench.batch.schedulers.scheduler import Allocation, clock
+from spbench.launch.detect import Found
+
+
+class SlurmScheduler:
+    """Slurm, by sbatch."""
+
+    name = "slurm"
+    prefix = "#SBATCH "
+    marks = {"SLURM_JOB_ID": "0"}  # noqa: RUF012 - a constant of the Protocol
+    job_id = "${SLURM_JOB_ID:-}"
+    hosts = 'scontrol show hostnames "$SLURM_JOB_NODELIST"'
+    submit = ("sbatch", "--parsable")
+    takes_stdin = False
+
+    def directives(self, allocation: Allocation) -> Iterator[str]:
+        """Yield sbatch's options; a requeued job writes on in the same log."""
+        settings = allocation.settings
+        yield f"--job-name={allocation.name}"
+        yield f"--output={allocation.log}"
+        yield "--open-mode=append"
+        for name in ("account", "partition", "qos"):
+            if (value := getattr(settings, name)) is not None:
+                yield f"--{name}={value}"
+        if allocation.seconds is not None:
+            yield f"--time={clock(allocation.seconds)}"
+        if allocation.nodes is not None:
+            yield f"--nodes={allocation.nodes}"
+            yield f"--ntasks-per-node={allocation.tasks_per_node}"
+        else:
+            yield f"--ntasks={allocation.np}"
+        if settings.gpus is not None:
+            yield f"--gres=gpu:{settings.gpus}"
+        yield f"--signal=B:TERM@{allocation.notice}"
+
+    def launcher(self) -> tuple[str, Found | None]:
+        """Return srun."""
+        return "srun", None
+
+    def early(self, allocation: Allocation) -> None:
+        """Return nothing: ``--signal`` does it."""
+
+
+SCHEDULER = SlurmScheduler()

@@ -1,0 +1,183 @@
+"""The script of a batch job: directives, modules, and one launch after another, in bash."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from spbench import __version__
+from spbench.batch.allocated import HOSTFILE, added
+from spbench.batch.schedulers.scheduler import Allocation, Scheduler
+from spbench.launch.jobs import Job, Launch
+from spbench.launch.program import interpreter, wrapped
+from spbench_core.events.rank_events import ENV_CASES, ENV_EVENTS_DIR
+
+KILL_AFTER = 30
+"""Seconds between SIGTERM and SIGKILL for a launcher."""
+_SPARE = 60
+"""Seconds beyond its ranks' own deadlines at which a launch is ended."""
+
+_HEAD = r"""
+rm -f "$dir/ended"
+now() { date +%s.%N; }
+echo "$(now) @JOB_ID@" >>"$dir/starts"
+stopped= child= worst=0
+
+# The batch system ends a job by a signal: the launch under way is ended, and no other begins.
+stop() {
+  [ -n "$stopped" ] || stopped="$1 $(now)"
+  [ -z "$child" ] || kill -TERM "$child" 2>/dev/null
+}
+for name in TERM INT HUP USR1 USR2 XCPU; do trap "stop $name" "$name"; done
+trap 'echo "$(now) $stopped" >"$dir/ended"' EXIT
+
+# supervise FOLDER SECONDS COMMAND...: run a launch to its end, and write its status.
+supervise() {
+  local folder=$1 seconds=$2 status
+  shift 2
+  export @EVENTS@="$folder/events" @CASES@="$folder/cases.json"
+  now >"$folder/started"
+  timeout --kill-after=@KILL@ "$seconds" "$@" \
+    </dev/null >"$folder/stdout.log" 2>"$folder/stderr.log" &
+  child=$!
+  [ -z "$stopped" ] || kill -TERM "$child"
+  wait "$child"
+  status=$?
+  # a signal ends the wait, not the launch
+  while kill -0 "$child" 2>/dev/null; do
+    wait "$child"
+    status=$?
+  done
+  child=
+  echo "$status $(now) $stopped" >"$folder/status"
+  return "$status"
+}
+
+# run JOB SECONDS COMMAND...: launch until none of the job's cases is left, or nothing helps.
+run() {
+  local job=$dir/jobs/$1 seconds=$2 number=1
+  shift 2
+  while [ -z "$stopped" ]; do
+    while [ -d "$job/$number" ]; do number=$((number + 1)); done
+    mkdir "$job/$number" || return
+    if [ "$number" = 1 ]; then
+      cp "$job/cases.json" "$job/1/cases.json"
+    elif ! "${remaining[@]}" "$job" "$number" 2>"$job/remaining.log"; then
+      rmdir "$job/$number"
+      return
+    fi
+    if supervise "$job/$number" "$seconds" "$@"; then return; else worst=$?; fi
+  done
+}
+"""
+
+_PLACE = r"""
+# hosts RANKS [MOST]: the hosts of the allocation with their ranks, filled in their order.
+hosts() {
+  @HOSTS@ | awk -v np="$1" -v most="${2:-0}" '
+    !seen[$1]++ { host[++n] = $1 }
+    END {
+      each = most ? most : int((np + n - 1) / n)
+      for (i = 1; i <= n && np > 0; i++) {
+        print host[i] ":" (np < each ? np : each)
+        np -= each
+      }
+    }'
+}
+"""
+
+_TAIL = """
+[ -z "$stopped" ] || exit 143
+exit "$worst"
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchScript:
+    """All that a script is made of.
+
+    Attributes:
+        suite: The suite's name.
+        folder: The folder of the batch job, with its whole path.
+        cwd: The folder in which the ranks run.
+        launches: The jobs with their launches, in their order.
+        environ: The environment for which they were prepared.
+    """
+
+    suite: str
+    scheduler: Scheduler
+    allocation: Allocation
+    folder: Path
+    cwd: str
+    launches: Sequence[tuple[Job, Launch]]
+    environ: Mapping[str, str]
+
+    def text(self) -> str:
+        """Return the script.
+
+        Raises:
+            UsageError: The scheduler has no option for a setting.
+        """
+        return "\n".join([*self._directives(), *self._set_up(), self._functions(), *self._runs()])
+
+    def _directives(self) -> Iterator[str]:
+        settings, prefix = self.allocation.settings, self.scheduler.prefix
+        # modules are a function of login shells
+        yield "#!/bin/bash -l" if settings.modules else "#!/bin/bash"
+        yield from (prefix + line for line in self.scheduler.directives(self.allocation))
+        yield from (prefix + line for line in settings.directives)
+        folder = shlex.quote(str(self.folder))
+        yield f"# spbench {__version__}, suite {self.suite}: spbench collect {folder}"
+        yield ""
+
+    def _set_up(self) -> Iterator[str]:
+        settings = self.allocation.settings
+        yield f"dir={shlex.quote(str(self.folder))}"
+        yield f"cd {shlex.quote(self.cwd)} || exit"
+        if settings.modules:
+            yield f"module load {shlex.join(settings.modules)} || exit"
+        yield from settings.lines
+
+    def _functions(self) -> str:
+        values = {
+            "@JOB_ID@": self.scheduler.job_id,
+            "@EVENTS@": ENV_EVENTS_DIR,
+            "@CASES@": ENV_CASES,
+            "@KILL@": str(KILL_AFTER),
+            "@HOSTS@": self.scheduler.hosts,
+        }
+        text = _HEAD + (_PLACE if any(launch.spec.hostfile for _, launch in self.launches) else "")
+        for name, value in values.items():
+            text = text.replace(name, value)
+        return text
+
+    def _runs(self) -> Iterator[str]:
+        early = self.scheduler.early(self.allocation)
+        if early is not None:
+            yield early
+        for job, launch in self.launches:
+            yield from self._run(job, launch)
+        yield _TAIL
+
+    def _run(self, job: Job, launch: Launch) -> Iterator[str]:
+        python = interpreter(job.settings)
+        remaining = wrapped(job.settings, (python, "-m", "spbench_workers.remaining"))
+        of = ", ".join(case.id for case in job.cases[:3]) + (", ..." if len(job.cases) > 3 else "")
+        yield f"# job {job.number}: {job.np} ranks, {launch.version}: {of}"
+        own = [f"{name}={value}" for name, value in launch.spec.rank_env.items()]
+        yield f"remaining=({shlex.join(['env', *own, *remaining] if own else remaining)})"
+        if launch.spec.hostfile is not None:
+            most = job.settings.ranks_per_host or ""
+            yield f'hosts {job.np} {most} >"$dir/jobs/{job.number}/{HOSTFILE}"'
+        given = [f"{name}={value}" for name, value in added(launch, self.environ).items()]
+        words = ["env", *given, *launch.command.argv] if given else [*launch.command.argv]
+        yield f"run {job.number} {seconds_of(job)} {shlex.join(words)}"
+
+
+def seconds_of(job: Job) -> int:
+    """Return the time after which a launch of the job is ended, whatever its ranks say."""
+    cases = sum(case.launch.timeout * case.repeat for case in job.cases)
+    return math.ceil(cases + 2 * job.settings.start_timeout) + _SPARE

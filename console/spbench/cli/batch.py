@@ -1,0 +1,134 @@
+"""Batch jobs: ``spbench script``, ``submit`` and ``collect``."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from spbench.cli.request import (
+    ALL_CASES,
+    CaseSelection,
+    HomeOption,
+    LauncherOption,
+    case_options,
+    request_from,
+)
+from spbench.launch.choice import LaunchChoice
+
+if TYPE_CHECKING:
+    from spbench.batch.folder import BatchJob
+
+SuiteArgument = Annotated[Path, typer.Argument(help="The suite's YAML file.")]
+SchedulerOption = Annotated[
+    str | None,
+    typer.Option("--scheduler", help="slurm, pbs, lsf or flux; the installed one.", metavar="S"),
+]
+SiteOption = Annotated[
+    Path | None, typer.Option("--site", help="What batch jobs of this cluster ask for.")
+]
+OutOption = Annotated[
+    Path | None, typer.Option("--out", help="A new folder, on a disk that all nodes see.")
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of this module."""
+    for command in (script, submit, collect):
+        app.command()(command)
+
+
+@case_options
+def script(
+    suite: SuiteArgument,
+    scheduler: SchedulerOption = None,
+    site: SiteOption = None,
+    out: OutOption = None,
+    launcher: LauncherOption = None,
+    selected: CaseSelection = ALL_CASES,
+    home: HomeOption = None,
+) -> None:
+    """Write a suite as a batch job that needs no console; print its script's path."""
+    job = _written(suite, scheduler, site, out, launcher, selected, home)
+    sys.stderr.write(f"{_told(job)}: submit it, then spbench collect {job.folder}\n")
+    print(job.script)
+
+
+@case_options
+def submit(
+    suite: SuiteArgument,
+    scheduler: SchedulerOption = None,
+    site: SiteOption = None,
+    out: OutOption = None,
+    launcher: LauncherOption = None,
+    selected: CaseSelection = ALL_CASES,
+    home: HomeOption = None,
+) -> None:
+    """Write a suite as a batch job and submit it; print the job's number and its folder."""
+    from spbench.batch.submission import submit as hand_in
+
+    job = _written(suite, scheduler, site, out, launcher, selected, home)
+    number = hand_in(job, os.environ)
+    sys.stderr.write(f"{_told(job)}: when it has ended, spbench collect {job.folder}\n")
+    print(f"{number} {job.folder}")
+
+
+def _written(
+    suite: Path,
+    scheduler: str | None,
+    site: Path | None,
+    out: Path | None,
+    launcher: str | None,
+    selected: CaseSelection,
+    home: Path | None,
+) -> BatchJob:
+    from spbench.batch.allocated import BatchRequest
+    from spbench.batch.folder import write_batch
+
+    chosen = LaunchChoice(launcher=launcher)
+    run = request_from(suite, chosen=chosen, selected=selected, home=home, argv=sys.argv[1:])
+    job = write_batch(BatchRequest(run, scheduler, site), out)
+    if job.unused_hostfile:
+        sys.stderr.write("note: launch.hostfile is not used: the allocation is the hosts\n")
+    return job
+
+
+def _told(job: BatchJob) -> str:
+    jobs = f"{job.launches} job{'s' * (job.launches != 1)}"
+    return f"{job.cases} case{'s' * (job.cases != 1)} in {jobs} for {job.scheduler.name}"
+
+
+def collect(
+    folder: Annotated[Path, typer.Argument(help="The folder of a batch job.")],
+    home: HomeOption = None,
+    json_target: Annotated[
+        str | None, typer.Option("--json", help="Write the report; - is stdout.", metavar="PATH|-")
+    ] = None,
+    no_samples: Annotated[
+        bool, typer.Option("--no-samples", help="Leave the samples out of --json.")
+    ] = False,
+    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Only the verdict.")] = False,
+    verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Ranks and commands.")] = False,
+) -> None:
+    """Make the run of a batch job, ended or not, of what its ranks wrote; its verdict is ours."""
+    from spbench.batch.collect import collect as made_of
+    from spbench.cli.lines import Lines
+    from spbench.cli.run import refuse, write_report, writer
+    from spbench.errors import SpbenchError
+    from spbench.record.runs.folder import home_of
+    from spbench.record.state import RunState
+
+    state = RunState()
+    write = writer(sys.stderr if json_target == "-" else sys.stdout)
+    view = Lines(state, write, -1 if quiet else int(verbose))
+    try:
+        outcome = made_of(folder, home_of(home, os.environ), state, view)
+    except SpbenchError as error:
+        refuse(error, json_target)
+        raise
+    view.finish(f"report: {outcome.folder.report}")
+    write_report(outcome.report, json_target, no_samples)
+    raise typer.Exit(outcome.exit_code)

@@ -1,0 +1,144 @@
+"""Batch jobs with real ranks: the script run by bash, as PBS would start it, and collected."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from places import DATA, ROOT
+from running import SPBENCH, run
+from spbench.record.runs.folder import find_run
+
+pytestmark = [pytest.mark.mpi, pytest.mark.timeout(120)]
+
+
+class BatchRun:
+    """A batch job's folder, made by `spbench script` for a scheduler that is not there."""
+
+    def __init__(self, tmp_path: Path, suite: str, *words: str) -> None:
+        self.folder, self.home = tmp_path / "job", tmp_path / "home"
+        where = ("--out", str(self.folder), "--home", str(self.home))
+        self.spbench("script", suite, "--scheduler", "pbs", *where, *words)
+
+    def spbench(self, *words: str, code: int = 0) -> str:
+        done = subprocess.run(
+            [SPBENCH, *words], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+        )
+        assert done.returncode == code, done.stdout + done.stderr
+        return done.stdout
+
+    def start(self) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(["bash", str(self.folder / "job.sh")], env=os.environ)
+
+    def run(self) -> int:
+        with self.start() as process:
+            return process.wait(60)
+
+    def events(self, launch: str = "1/1") -> list[dict[str, Any]]:
+        files = (self.folder / "jobs" / launch / "events").glob("*.jsonl")
+        lines = [line for path in files for line in path.read_text().split("\n")[:-1]]
+        return [json.loads(line) for line in lines]
+
+    def wait_for(self, **fields: Any) -> dict[str, Any]:
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline:
+            for event in self.events():
+                if fields.items() <= event.items():
+                    return event
+            time.sleep(0.05)
+        raise AssertionError(f"no event with {fields}")
+
+    def collect(self, code: int = 0) -> dict[str, Any]:
+        words = ("collect", str(self.folder), "--home", str(self.home), "--json", "-")
+        return json.loads(self.spbench(*words, code=code))
+
+
+def shape(value: Any) -> Any:
+    """What a report says, without numbers, times and names."""
+    if isinstance(value, dict):
+        return {key: shape(each) for key, each in value.items() if key != "argv"}
+    if isinstance(value, list):
+        return [shape(each) for each in value[:1]]
+    return type(value).__name__ if isinstance(value, (int, float, str)) else value
+
+
+def kinds_of(events: list[dict[str, Any]]) -> set[str]:
+    """The kinds of events; a short run may have no heartbeat."""
+    return {event["event"] for event in events} - {"heartbeat"}
+
+
+def test_a_collected_run_has_the_report_of_a_live_one(tmp_path: Path) -> None:
+    suite = str(DATA / "faults.yaml")
+    live = run(suite, home=tmp_path / "live")
+    batch = BatchRun(tmp_path, suite)
+    assert batch.run() == 0
+    report = batch.collect()
+    assert {case["id"]: case["status"] for case in report["cases"]} == live.statuses
+    for case, its in zip(report["cases"], live.report["cases"], strict=True):
+        case["launch"]["env"] = its["launch"]["env"] = {}
+        assert shape(case) == shape(its)
+    assert report["run"].keys() == live.report["run"].keys()
+    folder = find_run(batch.home, "last")
+    mine = [json.loads(line) for line in folder.events.read_text().splitlines()]
+    assert kinds_of(mine) == kinds_of(live.events)
+    home = ("--home", str(batch.home))
+    for words in (["results", "show"], ["results", "export"], ["compare", "last", "last"]):
+        assert "second" in batch.spbench(*words, *home)
+
+
+def test_a_killed_rank_is_an_error_and_the_case_behind_it_runs(tmp_path: Path) -> None:
+    batch = BatchRun(tmp_path, str(DATA / "long.yaml"))
+    with batch.start() as process:
+        batch.wait_for(event="progress", phase="timing")
+        os.kill(batch.wait_for(event="ready", rank=1)["pid"], signal.SIGKILL)
+        assert process.wait(60) != 0
+    report = batch.collect(code=4)
+    long, after = report["cases"]
+    assert (long["status"], after["status"]) == ("error", "passed")
+    assert "rank 1 on " in long["reason"]
+    assert "signal 9" in long["reason"]
+
+
+def test_at_the_time_limit_what_is_measured_is_kept_and_a_second_start_goes_on(
+    tmp_path: Path,
+) -> None:
+    batch = BatchRun(tmp_path, str(DATA / "long.yaml"))
+    with batch.start() as process:
+        batch.wait_for(event="progress", phase="timing")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 143
+    report = batch.collect(code=143)
+    assert [case["status"] for case in report["cases"]] == ["cancelled", "cancelled"]
+    planned = batch.folder / "jobs/1/cases.json"
+    planned.write_text(planned.read_text().replace("5000000", "5"))
+    assert batch.run() == 0
+    report = batch.collect()
+    assert [case["status"] for case in report["cases"]] == ["passed", "passed"]
+
+
+def test_a_case_that_exceeds_its_timeout_ends_without_a_console(tmp_path: Path) -> None:
+    words = ("--set", "launch.timeout=1", "-k", "long")
+    batch = BatchRun(tmp_path, str(DATA / "long.yaml"), *words)
+    assert batch.run() != 0
+    (long,) = batch.collect(code=4)["cases"]
+    assert long["status"] == "timeout"
+    assert "not through with long after" in long["reason"]
+    assert "(its timeout is 1 s)" in long["reason"]
+
+
+def test_an_interpreter_without_workers_is_named(tmp_path: Path) -> None:
+    batch = BatchRun(tmp_path, str(DATA / "faults.yaml"), "-k", "first")
+    script = batch.folder / "job.sh"
+    script.write_text(script.read_text().replace(f" {sys.executable} ", " /nowhere/python "))
+    assert batch.run() != 0
+    (first,) = batch.collect(code=4)["cases"]
+    assert first["status"] == "error"
+    assert "/nowhere/python" in first["reason"]

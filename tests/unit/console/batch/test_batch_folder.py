@@ -1,0 +1,162 @@
+"""The folder of a batch job, from the command line on: what is written, and what is refused."""
+
+import json
+import os
+import subprocess
+
+import pytest
+
+from places import STANDINS
+from spbench.batch import allocated, site
+from spbench.batch.plan_file import read_plan
+from spbench.cli.app import run_command_line
+from spbench.launch.mpi_probe import MpiLibrary
+
+SUITE = """
+schema: spbench.suite/1
+name: Small.Suite
+launch: {{{launch}}}
+cases:
+  - {{name: two, benchmark: link.pingpong, np: 2, repeat: 2, launch: {{timeout: 7}}}}
+  - {{name: four, benchmark: link.pingpong, np: 4}}
+  - {{name: all, benchmark: memory.copy}}
+"""
+
+
+@pytest.fixture
+def write(tmp_path, monkeypatch, capsys):
+    """Runs `spbench script` on a suite; returns exit code, folder and what stderr says."""
+    monkeypatch.setattr(site, "user_site", lambda: tmp_path / "none.yaml")
+    monkeypatch.setattr(allocated, "mpi_library", lambda *_: MpiLibrary("openmpi", "Open MPI 5"))
+    monkeypatch.setenv("PATH", f"{STANDINS}:{os.environ['PATH']}")
+    monkeypatch.setenv("SLURM_JOB_ID", "99")  # of the allocation in which the tests may run
+
+    def write(launch, *words, out="job"):
+        suite = tmp_path / "suite.yaml"
+        suite.write_text(SUITE.format(launch=launch))
+        folder = tmp_path / out
+        given = ("--out", str(folder), "--home", str(tmp_path / "home"))
+        code = run_command_line(["script", str(suite), *given, *words])
+        return code, folder, capsys.readouterr().err
+
+    return write
+
+
+def lines_of(folder, begin):
+    text = (folder / "job.sh").read_text()
+    return [line for line in text.splitlines() if line.startswith(begin)]
+
+
+PBS = ("--scheduler", "pbs", "-k", "not all")
+
+
+def test_all_that_a_job_needs_lies_in_its_folder(write):
+    code, folder, said = write("batch: {nodes: 2}", *PBS)
+    assert code == 0, said
+    assert "2 cases in 2 jobs for pbs" in said
+    plan = read_plan(folder)
+    assert (plan.suite, plan.scheduler, plan.mark[:12]) == ("Small.Suite", "pbs", "small-suite-")
+    assert [(job.np, job.cases) for job in plan.jobs] == [(2, ("two",)), (4, ("four",))]
+    assert plan.jobs[0].timeouts == {"two": 7}
+    assert "PBS_NODEFILE" not in json.dumps([job.env for job in plan.jobs])
+    cases = json.loads((folder / "jobs/1/cases.json").read_text())
+    assert [(c["id"], c["repeat"], c["timeout"], c["start_timeout"]) for c in cases] == [
+        ("two", 0, 7, 120),
+        ("two", 1, 7, 120),
+    ]
+    assert lines_of(folder, "#PBS -l select") == ["#PBS -l select=2:ncpus=2:mpiprocs=2"]
+    assert "-x SPBENCH_EVENTS_DIR -x SPBENCH_CASES" in lines_of(folder, "run 1 ")[0]
+    assert os.access(folder / "job.sh", os.X_OK)
+    subprocess.run(["bash", "-n", folder / "job.sh"], check=True)
+
+
+def test_auto_is_srun_under_slurm_and_flux_run_under_flux(write):
+    slurm = write("", "--scheduler", "slurm", "-k", "two", out="slurm")[1]
+    assert "standins/srun -n 2 --export=ALL -K --mpi=pmix " in lines_of(slurm, "run 1 ")[0]
+    flux = write("", "--scheduler", "flux", "-k", "two", out="flux")[1]
+    assert " flux run --ntasks=2 " in f" {lines_of(flux, 'run 1 ')[0]}"
+
+
+def test_all_slots_are_those_of_the_nodes(write):
+    code, _, said = write("", "--scheduler", "pbs")
+    assert code == 2
+    assert "all runs on all slots, and how many there will be is not known" in said
+    code, folder, said = write("ranks_per_host: 3, batch: {nodes: 4}", "--scheduler", "pbs")
+    assert code == 0, said
+    assert [job.np for job in read_plan(folder).jobs] == [2, 4, 12]
+
+
+def test_more_ranks_than_the_nodes_take_are_refused(write):
+    code, folder, said = write("ranks_per_host: 1, batch: {nodes: 2}", *PBS)
+    assert code == 2
+    assert "four needs 4 nodes at ranks_per_host 1, and launch.batch.nodes is 2" in said
+    assert not folder.exists()
+
+
+def test_the_allocation_is_the_hosts(write):
+    code, folder, said = write("hostfile: none.hosts, launcher: openmpi", *PBS)
+    assert code == 0
+    assert "note: launch.hostfile is not used" in said
+    assert "hostfile" not in (folder / "job.sh").read_text()
+
+
+def test_mpirun_rsh_gets_its_hosts_from_the_script(write):
+    code, folder, said = write("ranks_per_host: 2", *PBS, "--launcher", "mpirun_rsh")
+    assert code == 0, said
+    assert lines_of(folder, "hosts 2") == ['hosts 2 2 >"$dir/jobs/1/hostfile"']
+    assert f"-hostfile {folder}/jobs/1/hostfile " in lines_of(folder, "run 1 ")[0]
+
+
+def test_ranks_in_a_container_see_the_folder(write):
+    code, folder, said = write("container: {image: a.sif}", *PBS)
+    assert code == 0, said
+    for line in (lines_of(folder, "run 1 ")[0], lines_of(folder, "remaining=")[0]):
+        assert f"--bind {folder}:{folder} " in line
+
+
+@pytest.mark.parametrize(
+    ("words", "out", "told"),
+    [
+        (("--scheduler", "sge"), "job", "no scheduler is called 'sge'"),
+        (("--scheduler", "pbs", "--set", "launch.batch.qos=high"), "job", "PBS has no option"),
+        (("--scheduler", "pbs"), "two words", "name a folder without blanks"),
+        (("--scheduler", "pbs"), ".", "is there already; name a new folder"),
+        (("--scheduler", "pbs", "--site", "none.yaml"), "job", "there is no such file"),
+        (("--scheduler", "pbs", "-k", "nothing"), "job", "nothing"),
+    ],
+)
+def test_what_is_wrong_is_told_before_anything_is_written(write, tmp_path, words, out, told):
+    code, _, said = write("batch: {nodes: 2}, ranks_per_host: 4", *words, out=out)
+    assert code in (2, 5)
+    assert told in said
+    assert not list(tmp_path.rglob("job.sh"))
+
+
+def test_where_the_scheduler_is_not_installed_submit_says_where_the_script_lies(
+    write, tmp_path, monkeypatch, capsys
+):
+    suite = tmp_path / "suite.yaml"
+    suite.write_text(SUITE.format(launch=""))
+    words = ["submit", str(suite), *PBS, "--out", str(tmp_path / "job")]
+    assert run_command_line(words) == 3
+    assert f"qsub is not installed here: submit {tmp_path}/job/job.sh" in capsys.readouterr().err
+    qsub = tmp_path / "bin/qsub"
+    qsub.parent.mkdir()
+    qsub.write_text("#!/bin/sh\necho 12.server\n")
+    qsub.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{qsub.parent}:{os.environ['PATH']}")
+    assert run_command_line([*words[:-1], str(tmp_path / "other")]) == 0
+    assert capsys.readouterr().out.strip() == f"12.server {tmp_path}/other"
+
+
+def test_bsub_gets_the_script_on_its_stdin(write, tmp_path, monkeypatch, capsys):
+    bsub = tmp_path / "bin/bsub"
+    bsub.parent.mkdir()
+    bsub.write_text("#!/bin/sh\ngrep -c '#BSUB -n 2$'\n")
+    bsub.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{bsub.parent}:{os.environ['PATH']}")
+    suite = tmp_path / "suite.yaml"
+    suite.write_text(SUITE.format(launch=""))
+    words = ["submit", str(suite), "--scheduler", "lsf", "-k", "two"]
+    assert run_command_line([*words, "--out", str(tmp_path / "job")]) == 0
+    assert capsys.readouterr().out.startswith("1 ")

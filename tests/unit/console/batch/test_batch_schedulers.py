@@ -1,0 +1,147 @@
+"""Each scheduler's directives, word for word. Only Slurm's were read by the real one."""
+
+from pathlib import Path
+
+import pytest
+
+from spbench.batch.schedulers.flux import FluxRun
+from spbench.batch.schedulers.scheduler import Allocation, choose, scheduler_named
+from spbench.errors import UsageError
+from spbench.launch.launcher import JobSpec
+from spbench.suites.settings import SCHEDULERS, BatchSettings, LaunchSettings
+
+FULL = {
+    "account": "proj42",
+    "partition": "compute",
+    "time": "1:30:00",
+    "nodes": 4,
+    "gpus": 2,
+}
+
+
+def directives(scheduler, np=8, ranks_per_host=None, **keys):
+    settings = BatchSettings.model_validate(keys)
+    asked = Allocation("spbench-halo", np, ranks_per_host, settings, Path("/b/job.log"))
+    return list(scheduler_named(scheduler).directives(asked))
+
+
+GOLDEN = {
+    "slurm": """
+        --job-name=spbench-halo
+        --output=/b/job.log
+        --open-mode=append
+        --account=proj42
+        --partition=compute
+        --time=1:30:00
+        --nodes=4
+        --ntasks-per-node=2
+        --gres=gpu:2
+        --signal=B:TERM@60
+    """,
+    "pbs": """
+        -N spbench-halo
+        -o /b/job.log
+        -j oe
+        -V
+        -A proj42
+        -q compute
+        -l walltime=1:30:00
+        -l select=4:ncpus=2:mpiprocs=2:ngpus=2
+        -l place=scatter
+    """,
+    "lsf": """
+        -J spbench-halo
+        -o /b/job.log
+        -P proj42
+        -q compute
+        -W 1:30
+        -wa TERM
+        -wt 1
+        -n 8
+        -R "span[ptile=2]"
+        -gpu "num=2"
+    """,
+    "flux": """
+        --job-name=spbench-halo
+        --output=/b/job.log
+        --bank=proj42
+        --queue=compute
+        --time-limit=5400s
+        --nodes=4
+        --nslots=4
+        --cores-per-slot=2
+        --gpus-per-slot=2
+        --signal=SIGTERM@60s
+    """,
+}
+
+
+@pytest.mark.parametrize("scheduler", SCHEDULERS)
+def test_all_that_can_be_asked_for(scheduler):
+    assert directives(scheduler, **FULL) == [
+        line.strip() for line in GOLDEN[scheduler].strip().splitlines()
+    ]
+
+
+SMALL = {
+    "slurm": ["--ntasks=3", "--signal=B:TERM@60"],
+    "pbs": ["-V", "-l select=3:ncpus=1:mpiprocs=1"],
+    "lsf": ["-o /b/job.log", "-n 3"],
+    "flux": ["--nslots=3", "--signal=SIGTERM@60s"],
+}
+
+
+@pytest.mark.parametrize("scheduler", SCHEDULERS)
+def test_where_nothing_is_said_there_is_room_for_the_ranks(scheduler):
+    assert directives(scheduler, np=3)[-2:] == SMALL[scheduler]
+
+
+def test_ranks_per_host_says_how_many_nodes_are_needed():
+    assert {"--nodes=3", "--ntasks-per-node=2"} <= {*directives("slurm", 5, 2)}
+    assert "-l select=3:ncpus=2:mpiprocs=2" in directives("pbs", 5, 2)
+
+
+def test_a_short_job_is_told_later_of_its_end():
+    assert directives("slurm", time="2m")[-1] == "--signal=B:TERM@30"
+
+
+def test_qos_is_slurms_alone():
+    assert "--qos=high" in directives("slurm", qos="high")
+    for scheduler in ("pbs", "lsf", "flux"):
+        with pytest.raises(UsageError, match=r"launch\.batch\.qos: .* launch\.batch\.directives"):
+            directives(scheduler, qos="high")
+
+
+def test_pbs_sends_its_early_signal_itself():
+    settings = BatchSettings.model_validate({"time": "10m"})
+    asked = Allocation("n", 2, None, settings, Path("/b/job.log"))
+    assert scheduler_named("pbs").early(asked) == (
+        "{ timeout 540 tail --pid=$$ -f /dev/null; [ $? = 124 ] && kill -TERM $$; } &"
+    )
+    assert scheduler_named("slurm").early(asked) is None
+
+
+def test_a_scheduler_is_chosen_by_option_then_settings_then_what_is_installed(tmp_path):
+    named = BatchSettings.model_validate({"scheduler": "lsf"})
+    assert choose("pbs", named, "").name == "pbs"
+    assert choose(None, named, "").name == "lsf"
+    (tmp_path / "qsub").write_text("#!/bin/sh\n")
+    (tmp_path / "qsub").chmod(0o755)
+    assert choose(None, BatchSettings(), str(tmp_path)).name == "pbs"
+    with pytest.raises(UsageError, match="--scheduler"):
+        choose(None, BatchSettings(), str(tmp_path / "none"))
+    with pytest.raises(UsageError, match="no scheduler is called 'sge'; there are slurm, pbs"):
+        choose("sge", BatchSettings(), "")
+
+
+def test_flux_starts_the_ranks_itself():
+    settings = LaunchSettings.model_validate(
+        {"ranks_per_host": 2, "bind": "core", "env": {"A": "1"}, "args": ["-o", "x"]}
+    )
+    spec = JobSpec(5, (), settings, ("python", "-m", "w"), {"E": ""}, False, None, "openmpi")
+    command = FluxRun().command(Path("flux"), spec, {"PATH": "/bin"})
+    assert " ".join(command.argv) == (
+        "flux run --ntasks=5 --nodes=3 --setopt=cpu-affinity=per-task --setopt=pmi=pmix "
+        "-o x python -m w"
+    )
+    assert command.env == {"PATH": "/bin", "A": "1", "E": ""}

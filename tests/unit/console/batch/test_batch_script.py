@@ -1,0 +1,188 @@
+"""The script of a batch job: word for word, and run by bash with launchers of a few lines."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from spbench.batch.schedulers.scheduler import Allocation, scheduler_named
+from spbench.batch.script import BatchScript
+from spbench.launch.detect import Found
+from spbench.launch.jobs import Job, Launch
+from spbench.launch.launcher import Command, JobSpec
+from spbench.launch.launchers.mpirun_rsh import MpirunRsh
+from spbench.launch.launchers.srun import Srun
+from spbench.launch.mpi_probe import MpiLibrary
+from spbench.suites.case import Case
+from spbench.suites.settings import BatchSettings, LaunchSettings
+from spbench_core.catalog import BENCHMARKS
+from unit.events import rank_event
+
+
+def job_of(number, *names, **keys):
+    settings = LaunchSettings.model_validate({"python": "python3", **keys})
+    params = BENCHMARKS["link.pingpong"].complete({})
+    cases = (Case(name, name, "link.pingpong", params, 2, 1, (), settings, 1) for name in names)
+    return Job(number, tuple(cases), 2, settings)
+
+
+def launch_of(job, argv, launcher=None, hostfile=None, env=None):
+    spec = JobSpec(job.np, (), job.settings, ("python3",), {}, False, hostfile, "mpich")
+    found = Found(launcher or Srun(), Path("srun"), "srun 22.05.8")
+    library = MpiLibrary("mpich", "MPICH 5.0.2")
+    return Launch(found, library, spec, Command(argv, env or {}), None)
+
+
+def script_of(folder, launches, scheduler="slurm", **keys):
+    settings = BatchSettings.model_validate(keys)
+    asked = Allocation("spbench-s", 2, None, settings, folder / "job.log")
+    found = scheduler_named(scheduler)
+    return BatchScript("s", found, asked, folder, "/tmp", launches, {"SEEN": "1"}).text()
+
+
+def test_what_stands_before_and_behind_the_functions():
+    job = job_of(1, "a", "b", "c", "d", timeout=10, start_timeout=20)
+    launch = launch_of(job, ("srun", "-n", "2", "it's"), env={"SEEN": "1", "X": "a b"})
+    keys = {"modules": ["mpi/4", "py"], "directives": ["--constraint=ib"], "lines": ["ulimit -l 1"]}
+    lines = script_of(Path("/b"), [(job, launch)], account="proj42", **keys).splitlines()
+    assert lines[:15] == [
+        "#!/bin/bash -l",
+        "#SBATCH --job-name=spbench-s",
+        "#SBATCH --output=/b/job.log",
+        "#SBATCH --open-mode=append",
+        "#SBATCH --account=proj42",
+        "#SBATCH --ntasks=2",
+        "#SBATCH --signal=B:TERM@60",
+        "#SBATCH --constraint=ib",
+        lines[8],
+        "",
+        "dir=/b",
+        "cd /tmp || exit",
+        "module load mpi/4 py || exit",
+        "ulimit -l 1",
+        "",
+    ]
+    assert lines[8].endswith(", suite s: spbench collect /b")
+    assert lines[-6:] == [
+        "# job 1: 2 ranks, srun 22.05.8: a, b, c, ...",
+        "remaining=(python3 -m spbench_workers.remaining)",
+        """run 1 140 env 'X=a b' srun -n 2 'it'"'"'s'""",
+        "",
+        '[ -z "$stopped" ] || exit 143',
+        'exit "$worst"',
+    ]
+
+
+class Folder:
+    """The folder of a batch job whose launcher is a line of shell, and what became of it."""
+
+    def __init__(self, path, *launchers):
+        self.path = path
+        launches = []
+        for number, line in enumerate(launchers, 1):
+            job = job_of(number, "a", "b")
+            here = path / "jobs" / str(number)
+            here.mkdir(parents=True)
+            cases = [{"id": name, "repeat": 0} for name in "ab"]
+            (here / "cases.json").write_text(json.dumps(cases))
+            launches.append((job, launch_of(job, ("bash", "-c", line))))
+        self.script = path / "job.sh"
+        self.script.write_text(script_of(path, launches))
+
+    def start(self):
+        return subprocess.Popen(["bash", str(self.script)], env=os.environ)
+
+    def run(self):
+        with self.start() as process:
+            return process.wait(20)
+
+    def words(self, name):
+        path = self.path / name
+        return path.read_text().split() if path.exists() else None
+
+    def launches(self, job=1):
+        found = (self.path / "jobs" / str(job)).glob("[0-9]*")
+        return sorted(path.name for path in found)
+
+
+def says(*cases):
+    """A line of shell that writes the events of one rank which starts these cases."""
+    events = [rank_event("case_start", 0, case=case) for case in cases]
+    text = "".join(json.dumps(event) + "\n" for event in events)
+    return f"mkdir -p $SPBENCH_EVENTS_DIR; printf '%s' '{text}' >$SPBENCH_EVENTS_DIR/0.jsonl; "
+
+
+def test_a_job_that_fails_does_not_stop_the_next(tmp_path):
+    folder = Folder(tmp_path, says("a", "b") + "echo out; echo err >&2; exit 7", "exit 0")
+    assert folder.run() == 7
+    assert folder.words("jobs/1/1/status")[0] == "7"
+    assert folder.words("jobs/1/1/stdout.log") == ["out"]
+    assert folder.words("jobs/1/1/stderr.log") == ["err"]
+    assert (folder.launches(1), folder.launches(2)) == (["1"], ["1"])
+    assert folder.words("jobs/2/1/status")[0] == "0"
+    assert len(folder.words("ended")) == 1
+
+
+def test_what_a_fault_leaves_over_is_launched_again(tmp_path):
+    folder = Folder(tmp_path, says("a") + "grep -q '\"a\"' $SPBENCH_CASES && exit 1; exit 0")
+    assert folder.run() == 1
+    assert folder.launches() == ["1", "2"]
+    assert json.loads((tmp_path / "jobs/1/2/cases.json").read_text()) == [{"id": "b", "repeat": 0}]
+
+
+def test_a_launch_that_starts_nothing_is_tried_twice(tmp_path):
+    folder = Folder(tmp_path, "exit 3")
+    assert folder.run() == 3
+    assert folder.launches() == ["1", "2"]
+
+
+@pytest.mark.parametrize("line", ["exec sleep 60", "trap '' INT; sleep 60"])
+def test_a_signal_ends_the_launch_and_no_other_begins(tmp_path, line):
+    folder = Folder(tmp_path, f"touch begun; {line}".replace("begun", str(tmp_path / "b")), "exit")
+    process = folder.start()
+    deadline = time.monotonic() + 10
+    while not (tmp_path / "b").exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(10) == 143
+    status, _, name, _ = folder.words("jobs/1/1/status")
+    assert (status, name) == ("143", "TERM")
+    assert folder.words("ended")[1] == "TERM"
+    assert folder.launches(2) == []
+    # submitted again, it runs on: what was interrupted once more, and then the next
+    (tmp_path / "job.sh").write_text(folder.script.read_text().replace("sleep 60", "true"))
+    assert folder.run() == 0
+    assert (folder.launches(1), folder.launches(2)) == (["1", "2"], ["1"])
+    assert len(folder.words("ended")) == 1
+
+
+def test_a_launch_that_hangs_is_ended(tmp_path):
+    folder = Folder(tmp_path, says("a", "b") + "exec sleep 60")
+    text = folder.script.read_text()
+    folder.script.write_text(text.replace("run 1 420 ", "run 1 0.2 "))
+    assert folder.run() == 124
+    assert folder.words("jobs/1/1/status")[0] == "124"
+
+
+@pytest.mark.parametrize(
+    ("asked", "hosts"), [("4", "n1:2 n2:2"), ("3 1", "n1:1 n2:1"), ("3 2", "n1:2 n2:1")]
+)
+def test_mpirun_rsh_is_told_the_hosts_of_the_allocation(tmp_path, asked, hosts):
+    job = job_of(1, "a", ranks_per_host=2)
+    launch = launch_of(job, ("true",), MpirunRsh(), tmp_path / "jobs/1/hostfile")
+    text = script_of(tmp_path, [(job, launch)], "pbs")
+    assert 'hosts 2 2 >"$dir/jobs/1/hostfile"' in text
+    functions = text[text.index("# hosts RANKS") : text.index("# job 1")]
+    (tmp_path / "nodes").write_text("n1\nn1\nn2\nn2\n")
+    done = subprocess.run(
+        ["bash", "-c", f"{functions}\nhosts {asked}"],
+        env=os.environ | {"PBS_NODEFILE": str(tmp_path / "nodes")},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.split() == hosts.split()
