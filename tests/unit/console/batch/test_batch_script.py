@@ -94,7 +94,9 @@ class Folder:
         self.script.write_text(script_of(path, launches))
 
     def start(self):
-        return subprocess.Popen(["bash", str(self.script)], env=os.environ)
+        # The script's python3 is whichever there is.
+        workers = f"{ROOT / 'core'}:{ROOT / 'workers'}"
+        return subprocess.Popen(["bash", str(self.script)], env={**os.environ, "PYTHONPATH": workers})
 
     def run(self):
         with self.start() as process:
