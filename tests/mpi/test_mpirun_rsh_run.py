@@ -89,6 +89,19 @@ def test_a_name_that_ssh_alone_knows_is_refused_before_the_launch(start, tmp_pat
     assert ended.report["cases"] == []
 
 
+def test_a_host_without_mvapich2_is_named_with_what_it_lacks(start, tmp_path: Path) -> None:
+    ssh = tmp_path / "bin" / "ssh"
+    ssh.parent.mkdir()
+    ssh.write_text('#!/bin/sh\nfor word; do last=$word; done\nexec sh -c "$last"\n')
+    ssh.chmod(0o755)
+    path = f"{ssh.parent}:{STANDINS}:{os.environ['PATH']}"
+    ended = start(FAULTS, "--hosts", "192.0.2.7:2", PATH=path).end()
+    assert ended.code == 4, ended.stdout + ended.stderr
+    reason = ended.case("first")["reason"]
+    assert reason.startswith(f"host 192.0.2.7: it has no {STANDINS}/mpispawn; the launcher ended")
+    assert "0 of 1 hosts started" in reason
+
+
 def test_ctrl_c_leaves_nothing_behind(start) -> None:
     running = start(LONG).timing()
     running.interrupt()

@@ -66,8 +66,10 @@ class _Numbered(ABC):
 
     def send(self, event: str, **fields: Any) -> None:
         with self._lock:
-            self._write(numbered(event, self.rank, self._seq, fields))
+            line = numbered(event, self.rank, self._seq, fields)
+            # first, for a KeyboardInterrupt comes as a write returns: launchers send SIGINT
             self._seq += 1
+            self._write(line)
 
     @abstractmethod
     def _write(self, line: bytes) -> None:

@@ -181,6 +181,7 @@ class LaunchReplay:
             quiet=watch.quiet(now),
             launcher=self._planned.launcher,
             status=end.status if end else None,
+            misfit=watch.misfit,
             words=own_words(output),
         )
 

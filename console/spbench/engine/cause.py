@@ -35,8 +35,8 @@ class Evidence:
         launcher: The launcher's name.
         host: The host on which it runs.
         status: Its exit status; negative where a signal ended it, None while it runs.
-        mismatch: The fault where a rank's world is not the job's; MPI may also start a rank alone
-            where another's end has ended the launcher.
+        misfit: The fault where a rank is in another world than the job's, or says what no rank
+            says; the end of the launcher can bring about either.
         words: What ranks without a connection have written themselves; None: nothing.
     """
 
@@ -49,7 +49,7 @@ class Evidence:
     launcher: str = "?"
     host: str = "?"
     status: int | None = None
-    mismatch: Fault | None = None
+    misfit: Fault | None = None
     words: str | None = None
 
     @property
@@ -157,8 +157,8 @@ def _unconnected(evidence: Evidence, end: RankEnd) -> int | None:
     return there[0] if there else None
 
 
-def _mismatch(evidence: Evidence) -> Fault | None:
-    return evidence.mismatch
+def _misfit(evidence: Evidence) -> Fault | None:
+    return evidence.misfit
 
 
 def _lost(evidence: Evidence) -> Fault | None:
@@ -200,7 +200,7 @@ _RULES = (
     _killed,
     _launcher_killed,
     _never_connected,
-    _mismatch,
+    _misfit,
     _lost,
     _quiet,
     _first_error,

@@ -166,7 +166,8 @@ class JobListener:
     def on_violation(self, source: RankSource, why: str) -> None:
         """A rank said what no rank says."""
         rank = source.rank if source.rank is not None else "?"
-        self._watch.fail(f"rank {rank} on {source.who.host} {why}", source.rank)
+        why = f"rank {rank} on {source.who.host} {why}"
+        self._watch.on_misfit(Fault("error", why, source.rank))
         self.wake.set()
 
     def on_lost(self, source: RankSource) -> None:

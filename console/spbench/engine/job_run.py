@@ -24,6 +24,7 @@ from spbench.launch.choice import NOTHING_CHOSEN, LaunchChoice
 from spbench.launch.hosts.hosts import Hosts
 from spbench.launch.hosts.names import is_local
 from spbench.launch.jobs import Job, Launch, chosen_elsewhere
+from spbench.launch.survey.reach import unfit
 from spbench.record.environment import notable
 from spbench.record.runs.folder import RunFolder, working_folder
 from spbench_core.events import rank_events
@@ -189,7 +190,8 @@ class JobRun:
         elif fault is not None and fault.status == "error":
             if self._watch.tentative:
                 await self._settle(process)
-            self._watch.fault = self._judged(fault, self._evidence(process))
+            judged = self._judged(fault, self._evidence(process))
+            self._watch.fault = await self._examined(judged)
             self._listener.lost(self._watch.fault)
         self._listener.closed = True
 
@@ -199,6 +201,17 @@ class JobRun:
             return found or fault
         more = evidence.words or evidence.said.sentence
         return replace(fault, sentence=f"{fault.sentence}: {more}") if more else fault
+
+    async def _examined(self, fault: Fault) -> Fault:
+        """Add what is wrong with hosts where no rank has come up and the launcher hides why."""
+        launch = self._plan.launch
+        helper = launch.launcher.helper
+        if fault.rank is not None or self._watch.greeted or helper is None:
+            return fault
+        hosts = [placed.host for placed in launch.placement]
+        bad = await unfit(hosts, working_folder(), launch.found.executable.with_name(helper))
+        told = "; ".join(f"host {host}: {why}" for host, why in list(bad.items())[:4])
+        return replace(fault, sentence=f"{told}; {fault.sentence}") if told else fault
 
     async def _settle(self, process: asyncio.subprocess.Process) -> None:
         """Wait for what may still show the cause: a launcher's word takes its time."""
@@ -226,7 +239,7 @@ class JobRun:
             launcher=launcher.name,
             host=socket.gethostname(),
             status=process.returncode,
-            mismatch=watch.mismatch,
+            misfit=watch.misfit,
             words=own_words(output),
         )
 

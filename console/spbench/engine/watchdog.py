@@ -45,7 +45,7 @@ class Watchdog:
             them; None stands for those that it gave none.
         fault: What went wrong first, as it seemed at that moment.
         tentative: Whether the fault may be what followed from another.
-        mismatch: The fault where a rank's world is not the job's.
+        misfit: The fault where a rank is not what it should be.
         seen: What was seen of ranks' ends, in order.
     """
 
@@ -61,7 +61,7 @@ class Watchdog:
     greeted: dict[int | None, str] = field(default_factory=dict)
     fault: Fault | None = None
     tentative: bool = False
-    mismatch: Fault | None = None
+    misfit: Fault | None = None
     seen: list[Seen] = field(default_factory=list)
     _first_start: float | None = None
     _last_start: dict[Item, float] = field(default_factory=dict)
@@ -126,9 +126,13 @@ class Watchdog:
             )
         sentence = f"{who} says it is {told} in a job of {self.np} ranks: {why}"
         rank = event["rank"] if launched_as is None else launched_as
-        self.mismatch = Fault("error", sentence, rank, missing=True)
+        self.on_misfit(Fault("error", sentence, rank, missing=True))
+
+    def on_misfit(self, fault: Fault) -> None:
+        """Note that a rank is not what it should be, by its world or by what it says."""
+        self.misfit = self.misfit or fault
         if self.fault is None:
-            self.fault = self.mismatch
+            self.fault = fault
             self.tentative = True
 
     def on_loading(self, rank: int) -> None:

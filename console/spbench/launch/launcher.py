@@ -208,6 +208,10 @@ class Launcher(Protocol):
     resolves_names: bool
     """Whether it asks the resolver for its hosts, which knows no aliases of ssh's configuration."""
 
+    helper: str | None
+    """The program beside its own that it starts on each host by ssh, whose words it hides; None
+    where it tells itself what is wrong with a host."""
+
     def candidates(self, env: Mapping[str, str], beside: Path) -> Sequence[Path]:
         """Return where its program may be, best first: beside the interpreter, then PATH."""
 

@@ -62,6 +62,7 @@ class Hydra:
 
     name = "hydra"
     resolves_names = False
+    helper = None
     libraries = frozenset({"mpich", "intelmpi", "mvapich", "mvapich2"})
     shows_binding = "launch.env: {HYDRA_TOPO_DEBUG: 1}, of Intel MPI {I_MPI_DEBUG: 4}"
 

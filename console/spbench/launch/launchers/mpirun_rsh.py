@@ -89,6 +89,7 @@ class MpirunRsh:
 
     name = "mpirun_rsh"
     resolves_names = True
+    helper = "mpispawn"
     libraries = frozenset({"mvapich2", "mvapich"})
     shows_binding = "launch.env: {MV2_SHOW_CPU_BINDING: 1}"
 

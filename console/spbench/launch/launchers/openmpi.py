@@ -50,6 +50,7 @@ class OpenMpi:
 
     name = "openmpi"
     resolves_names = False
+    helper = None
     libraries = frozenset({"openmpi"})
     shows_binding = "launch.args: [--report-bindings]"
 

@@ -79,6 +79,7 @@ class Srun:
 
     name = "srun"
     resolves_names = False
+    helper = None
     libraries = frozenset({"openmpi", "mpich", "intelmpi", "mvapich", "mvapich2"})
     shows_binding = "launch.args: [--cpu-bind=verbose]"
 

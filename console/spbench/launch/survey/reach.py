@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
+from pathlib import Path
+from shlex import quote
 
 from spbench.launch.hosts.names import is_local
 from spbench.launch.survey.progress import Say, nobody, progress
@@ -15,6 +17,7 @@ DEADLINE = 8.0
 AT_ONCE = 64
 """Hosts that are asked at the same time, at most."""
 UNKNOWN_NAME = "its name does not resolve"
+_NO_FOLDER, _NO_PROGRAM = 91, 92
 SSH = ("ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=5")
 
 
@@ -24,13 +27,38 @@ async def unreachable(hosts: Iterable[str], say: Say = nobody) -> dict[str, str]
     This machine's own names are taken as reached. At most 64 hosts are asked at once, each for
     8 s; ``say`` takes a line on how far it is, every second.
     """
+    return await _each(hosts, _trouble, say)
+
+
+async def unfit(hosts: Iterable[str], folder: str, program: Path) -> dict[str, str]:
+    """Return host -> why no rank can start there: it is not reached, or lacks one of the two.
+
+    Hosts are asked as by `unreachable`.
+    """
+    return await _each(hosts, lambda host: _lack(host, folder, program))
+
+
+async def _lack(host: str, folder: str, program: Path) -> str | None:
+    tests = f"test -d {quote(folder)} || exit {_NO_FOLDER}; "
+    tests += f"test -x {quote(str(program))} || exit {_NO_PROGRAM}"
+    ssh = await _ssh_trouble(host, tests)
+    if ssh == f"ssh ended with status {_NO_FOLDER}":
+        return f"it has no folder {folder}"
+    if ssh == f"ssh ended with status {_NO_PROGRAM}":
+        return f"it has no {program}"
+    return None if ssh is None else await reason(host, ssh)
+
+
+async def _each(
+    hosts: Iterable[str], trouble: Callable[[str], Awaitable[str | None]], say: Say = nobody
+) -> dict[str, str]:
     names = [host for host in dict.fromkeys(hosts) if not is_local(host)]
     gate = asyncio.Semaphore(AT_ONCE)
 
     async def ask(host: str) -> str | None:
         async with gate:
             try:
-                why = await asyncio.wait_for(_trouble(host), DEADLINE)
+                why = await asyncio.wait_for(trouble(host), DEADLINE)
             except TimeoutError:
                 why = f"no answer in {DEADLINE:g} s"
             asked.count(well=why is None)
@@ -72,12 +100,12 @@ async def _resolves(host: str) -> bool:
     return True
 
 
-async def _ssh_trouble(host: str) -> str | None:
+async def _ssh_trouble(host: str, command: str = "true") -> str | None:
     try:
         process = await asyncio.create_subprocess_exec(
             *SSH,
             host,
-            "true",
+            command,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.DEVNULL,
             stderr=asyncio.subprocess.PIPE,

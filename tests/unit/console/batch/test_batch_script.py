@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from places import ROOT
 from spbench.batch.schedulers.scheduler import Allocation, scheduler_named
 from spbench.batch.script import BatchScript
 from spbench.launch.detect import Found
@@ -96,7 +97,9 @@ class Folder:
     def start(self):
         # The script's python3 is whichever there is.
         workers = f"{ROOT / 'core'}:{ROOT / 'workers'}"
-        return subprocess.Popen(["bash", str(self.script)], env={**os.environ, "PYTHONPATH": workers})
+        return subprocess.Popen(
+            ["bash", str(self.script)], env={**os.environ, "PYTHONPATH": workers}
+        )
 
     def run(self):
         with self.start() as process:

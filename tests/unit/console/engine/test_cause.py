@@ -173,7 +173,7 @@ def test_a_rank_that_never_connected_is_the_cause_and_not_its_victims(words, pla
 
 def test_a_world_of_another_size_is_a_mismatch_unless_a_rank_had_ended_before():
     mismatch = Fault("error", "node01 says it is rank 0 of 1", 0, missing=True)
-    given = {"mismatch": mismatch, "waited_for": frozenset({2})}
+    given = {"misfit": mismatch, "waited_for": frozenset({2})}
     assert cause(evidence([lost(0)], said(), **given)) == mismatch
     assert cause(evidence([lost(0)], said(exited(2, 7)), **given)).rank == 2
 

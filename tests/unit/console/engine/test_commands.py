@@ -68,7 +68,7 @@ def test_each_job_is_prepared_once_for_all_its_lines(request_of, prepared):
 
 
 @pytest.mark.slow
-async def test_each_job_is_prepared_once_for_a_run(request_of, prepared):
+async def test_each_job_is_prepared_once_for_a_run_and_the_rest_of_one_anew(request_of, prepared):
     state = RunState()
     outcome = await Run(plan(request_of()), state, lambda event: None).execute()
     assert [case["status"] for case in outcome.report["cases"]] == ["error"] * 3

@@ -81,7 +81,7 @@ def play(tmp_path):
         command = Command((sys.executable, "-c", RANKS + deeds), env)
         return SimpleNamespace(
             command=command,
-            launcher=SimpleNamespace(name="played", said=lambda _: Said()),
+            launcher=SimpleNamespace(name="played", said=lambda _: Said(), helper=None),
             version="1",
             library=SimpleNamespace(version_text="played"),
             hostfile_text=None,

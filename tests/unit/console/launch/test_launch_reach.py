@@ -7,11 +7,12 @@ import time
 import pytest
 
 from spbench.launch.survey import reach
-from spbench.launch.survey.reach import unreachable, unresolved
+from spbench.launch.survey.reach import unfit, unreachable, unresolved
 
 SSH = """#!/bin/sh
 for host do test "$host" != true && last=$host; done
 case "$last" in
+*"test -d"*) sh -c "$last"; exit;;
 good*) echo "$*" > "{folder}/$last"; exit 0;;
 slow) exec sleep 30;;
 mute) exit 255;;
@@ -86,3 +87,12 @@ async def test_a_name_that_no_resolver_knows(ssh, monkeypatch):
 @pytest.mark.usefixtures("ssh")
 async def test_names_that_only_ssh_knows_are_told_from_those_that_resolve():
     assert await unresolved(["good1", "nowhere", "localhost", "nowhere"]) == ["nowhere"]
+
+
+@pytest.mark.usefixtures("ssh")
+async def test_a_host_without_the_folder_or_the_launchers_helper_is_told_so(tmp_path):
+    helper = tmp_path / "mpispawn"
+    assert await unfit(["node01"], "/no/such", helper) == {"node01": "it has no folder /no/such"}
+    assert await unfit(["node01"], str(tmp_path), helper) == {"node01": f"it has no {helper}"}
+    helper.touch(mode=0o755)
+    assert await unfit(["node01", "localhost"], str(tmp_path), helper) == {}
