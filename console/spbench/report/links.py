@@ -116,7 +116,7 @@ def link_matrix(case: CasePart) -> LinkMatrix | None:
     groups: dict[tuple[str, str], list[Mapping[str, Any]]] = defaultdict(list)
     for row in case.measurements:
         if _is_link(row):
-            groups[row["name"], repr(_labels(row))].append(row)
+            groups[str(row["name"]), repr(_labels(row))].append(row)
     tables = tuple(_table(case, rows) for rows in groups.values())
     return LinkMatrix(case.id, tables) if tables else None
 
@@ -156,7 +156,8 @@ def _may_have_links(folder: RunFolder) -> bool:
 
 def _is_link(row: Mapping[str, Any]) -> bool:
     value = row.get("value")
-    return all(type(row.get(end)) is int for end in _ENDS) and isinstance(value, (int, float))
+    named = isinstance(row.get("name"), str) and isinstance(value, (int, float))
+    return named and all(type(row.get(end)) is int for end in _ENDS)
 
 
 def _labels(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ SCHEMA = "spbench.report/1"
 
 Status = Literal["passed", "failed", "error", "timeout", "cancelled", "skipped"]
 Better = Literal["lower", "higher", "none"]
+_Scalar = str | int | float | bool | None
 
 
 class _Part(BaseModel):
@@ -160,7 +161,7 @@ class CasePart(_Part):
     metrics: dict[str, MetricPart]
     limits: dict[str, LimitPart]
     choices: dict[str, ChoicePart] = {}
-    measurements: list[dict[str, Any]] = Field(
+    measurements: list[dict[str, _Scalar]] = Field(
         default=[], description="labelled values: a link's latency at one message size"
     )
     samples: dict[str, list[list[float]]] = {}

@@ -9,7 +9,7 @@ from functools import lru_cache
 
 _RANGE = r"[0-9]{1,9}(?:-[0-9]{1,9}(?:/[0-9]{1,9})?)?"
 _BRACKET = re.compile(rf"\[({_RANGE}(?:,{_RANGE})*)\]")
-_PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
+_PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,252}")
 
 
 def expand(expression: str, most: int) -> list[str]:
@@ -32,7 +32,7 @@ def expand(expression: str, most: int) -> list[str]:
 
     try:
         return list(NodeSet(expression, resolver=RESOLVER_NOGROUP))
-    except NodeSetException as error:
+    except (NodeSetException, AssertionError) as error:  # it asserts that ranges are no wider
         raise ValueError(f"{expression!r} is no list of hosts: {error}") from None
 
 

@@ -26,6 +26,8 @@ class LogCheck:
             return False
         if type(event.get("time")) not in (int, float):
             return False
+        if type(event.get("rank")) not in (int, type(None)):  # of kinds that are not known, too
+            return False
         kind = event["event"]
         try:
             if kind in rank_events.KINDS:

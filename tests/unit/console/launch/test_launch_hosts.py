@@ -163,6 +163,18 @@ def test_of_very_many_bad_lines_the_first_are_told(tmp_path):
     assert len(str(raised.value)) < 60_000
 
 
+@pytest.mark.parametrize("text", ["node[0-999999999/500000000]", "node[05-06,09]1000000000"])
+def test_numbers_wider_than_any_cluster_are_refused(text):
+    with pytest.raises(UsageError, match="is no list of hosts: range too large"):
+        parse_hosts(text)
+
+
+def test_a_host_name_is_no_longer_than_a_resolver_takes():
+    assert parse_hosts("n" * 253).names == ("n" * 253,)
+    with pytest.raises(UsageError, match="is neither a host name"):
+        parse_hosts("n" * 254)
+
+
 def test_a_hostfile_without_end_is_refused():
     with pytest.raises(UsageError, match="the hostfile has more than 16 MiB"):
         read_hostfile(Path("/dev/zero"))
