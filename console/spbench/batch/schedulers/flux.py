@@ -20,7 +20,7 @@ class FluxRun:
     name = "flux"
     shows_binding = "launch.args: [--setopt=cpu-affinity=verbose]"
     resolves_names = False
-    helper = None
+    helper: str | None = None
     libraries = frozenset({"openmpi", "mpich", "intelmpi", "mvapich", "mvapich2"})
 
     def candidates(self, env: Mapping[str, str], beside: Path) -> Sequence[Path]:
