@@ -11,14 +11,14 @@ import json
 import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from benchmarks.fuzz import inputs
 from benchmarks.fuzz.mutations import mutated_lines, mutated_text, mutated_value
 
 from spbench.cli.lines import Lines
 from spbench.cli.replay import replay_lines
-from spbench.engine.collector import Collector, RankConnection
+from spbench.engine.collector import Collector
 from spbench.engine.job_listener import JobListener
 from spbench.engine.recorder import Recorder
 from spbench.engine.watchdog import Watchdog
@@ -42,7 +42,7 @@ from spbench.suites.loader import load_text
 from spbench.suites.settings import LaunchSettings
 from spbench_core.catalog import BENCHMARKS
 from spbench_core.events.fields import EventError
-from spbench_core.events.rank_events import decode, encode
+from spbench_core.events.rank_events import MAX_HELLO, decode, encode
 
 Target = Callable[[random.Random, Path], str]
 """Takes a generator and a folder of its own; returns what is shown."""
@@ -92,18 +92,18 @@ def protocol(draw: random.Random, folder: Path) -> str:
     streams = [b"".join(_lines(rank)) for rank in (0, 1)]
     wrong = draw.randrange(2)
     streams[wrong] = mutated_lines(draw, inputs.rank_lines(wrong))
-    connections = [_connected(collector) for _ in streams]
+    connections = [_Connection(collector) for _ in streams]
     for connection, part in _in_parts(draw, connections, streams):
         connection.data_received(part)
     for connection in connections:
-        connection.connection_lost(None)
+        connection.connection_lost()
     log.close()
     if listener.failure is not None:
         raise listener.failure
     told = watch.fault.sentence if watch.fault else ""
     report = build_report(state)
     _look_at_report(report)
-    findings(state.cases.values())
+    findings(state)
     return "\n".join([told, *shown])
 
 
@@ -126,23 +126,45 @@ class _Wire(asyncio.Transport):
         self.closed = True
 
 
-def _connected(collector: Collector) -> RankConnection:
-    connection = RankConnection(collector)
-    connection.connection_made(_Wire())
-    return connection
+class _Connection:
+    """A connection as the collector takes it: a stranger's until its first line shows the token."""
+
+    def __init__(self, collector: Collector) -> None:
+        self._collector = collector
+        self._first = b""
+        self._protocol: asyncio.Protocol | None = None
+        self.wire = _Wire()
+
+    def data_received(self, data: bytes) -> None:
+        """Take bytes as they come."""
+        if self._protocol is not None:
+            self._protocol.data_received(data)
+            return
+        line, end, rest = (self._first + data).partition(b"\n")
+        self._first = line
+        hello = self._collector.hello_of(line) if end else None
+        if hello is not None:
+            self._protocol = self._collector.made_for("127.0.0.1:9", hello, rest)
+            self._protocol.connection_made(self.wire)
+        elif end or len(line) > MAX_HELLO:
+            self.wire.abort()
+
+    def connection_lost(self) -> None:
+        """Note the end."""
+        if self._protocol is not None:
+            self._protocol.connection_lost(None)
 
 
 def _in_parts(
-    draw: random.Random, connections: list[RankConnection], streams: list[bytes]
-) -> Iterator[tuple[RankConnection, bytes]]:
+    draw: random.Random, connections: list[_Connection], streams: list[bytes]
+) -> Iterator[tuple[_Connection, bytes]]:
     """Yield the streams in parts of random length, mixed; none after its connection was ended."""
     rests = dict(zip(connections, streams, strict=True))
     while rests:
         connection = draw.choice(list(rests))
         size = draw.choice((50, 500, 100_000))
         part, rests[connection] = rests[connection][:size], rests[connection][size:]
-        wire = cast("_Wire | None", connection._transport)
-        if not part or wire is None or wire.closed:
+        if not part or connection.wire.closed:
             del rests[connection]
         else:
             yield connection, part
