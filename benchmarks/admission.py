@@ -31,9 +31,9 @@ from typing import Any
 from benchmarks.collector_ranks import BASE, LOOPBACK, TOKEN
 from benchmarks.goals import Figure, argument_parser, table
 
-from spbench.engine.collector import Collector
-from spbench.engine.descriptors import raise_limit
-from spbench.engine.rank_connection import Event, RankConnection
+from spbench.engine.connections.collector import Collector
+from spbench.engine.connections.descriptors import raise_limit
+from spbench.engine.connections.rank_connection import Event, RankConnection
 from spbench_core.events import rank_events
 from spbench_workers.connect import admitted
 

@@ -31,9 +31,9 @@ from typing import Any
 from benchmarks.collector_ranks import BASE, LOOPBACK, TOKEN, send
 from benchmarks.goals import Figure, argument_parser, table
 
-from spbench.engine.collector import Collector
+from spbench.engine.connections.collector import Collector
+from spbench.engine.connections.rank_connection import Event, RankConnection
 from spbench.engine.job_listener import JobListener
-from spbench.engine.rank_connection import Event, RankConnection
 from spbench.engine.recorder import Recorder
 from spbench.engine.run_metadata import describe
 from spbench.engine.watchdog import Watchdog

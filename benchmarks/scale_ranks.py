@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from multiprocessing.synchronize import Event as SharedEvent
 from typing import Any, cast
 
-from spbench.engine.descriptors import raise_limit
+from spbench.engine.connections.descriptors import raise_limit
 from spbench_core.events import rank_events
 from spbench_workers.channel import numbered
 from spbench_workers.connect import admitted, relay_name

@@ -18,7 +18,7 @@ from benchmarks.fuzz.mutations import mutated_lines, mutated_text, mutated_value
 
 from spbench.cli.lines import Lines
 from spbench.cli.replay import replay_lines
-from spbench.engine.collector import Collector
+from spbench.engine.connections.collector import Collector
 from spbench.engine.job_listener import JobListener
 from spbench.engine.recorder import Recorder
 from spbench.engine.watchdog import Watchdog

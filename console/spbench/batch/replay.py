@@ -9,10 +9,10 @@ from typing import Any
 from spbench.batch.event_files import FileEvent, RankFile, merged
 from spbench.batch.plan_file import BatchLaunch
 from spbench.batch.schedulers.flux import FluxRun
-from spbench.engine.cause import Evidence, cause
-from spbench.engine.fault import Fault
+from spbench.engine.faults.cause import Evidence, cause
+from spbench.engine.faults.fault import Fault
+from spbench.engine.faults.launcher_output import output_in, own_words
 from spbench.engine.job_listener import JobListener
-from spbench.engine.launcher_output import output_in, own_words
 from spbench.engine.recorder import Recorder
 from spbench.engine.watchdog import Watchdog
 from spbench.launch.detect import launcher_named

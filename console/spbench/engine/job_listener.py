@@ -9,8 +9,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from spbench.engine.fault import Fault, RankError, RankLoss
-from spbench.engine.rank_connection import Event, RankSource
+from spbench.engine.connections.rank_connection import Event, RankSource
+from spbench.engine.faults.fault import Fault, RankError, RankLoss
 from spbench.engine.recorder import Recorder
 from spbench.engine.watchdog import Watchdog
 from spbench.errors import SpbenchError, defect_of

@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 
 from spbench.engine import processes
 from spbench.engine.address import way_to_console
-from spbench.engine.cause import Evidence, cause, doubtful, settled
-from spbench.engine.collector import Collector
-from spbench.engine.fault import Fault
+from spbench.engine.connections.collector import Collector
+from spbench.engine.faults.cause import Evidence, cause, doubtful, settled
+from spbench.engine.faults.fault import Fault
+from spbench.engine.faults.launcher_output import output_in, own_words
 from spbench.engine.job_listener import JobListener
-from spbench.engine.launcher_output import output_in, own_words
 from spbench.engine.recorder import Recorder
 from spbench.engine.tunnel import Tunnels
 from spbench.engine.watchdog import Watchdog

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from spbench.engine.address import addresses_of, ports_of
-from spbench.engine.descriptors import check_connections
+from spbench.engine.connections.descriptors import check_connections
 from spbench.errors import MissingError
 from spbench.launch.choice import NOTHING_CHOSEN, LaunchChoice
 from spbench.launch.fan_in import connections

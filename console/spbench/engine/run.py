@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from spbench.engine.fault import Fault
+from spbench.engine.faults.fault import Fault
 from spbench.engine.job_run import JobPlan, JobRun
 from spbench.engine.plan import RunPlan, check_before, launch_of, launches
 from spbench.engine.preflight import look

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from spbench.engine.fault import Fault, RankError, RankLoss, Seen
+from spbench.engine.faults.fault import Fault, RankError, RankLoss, Seen
 from spbench_core.events.rank_events import ASLEEP, SILENCE_LIMIT
 
 EXIT_TIMEOUT = 20.0

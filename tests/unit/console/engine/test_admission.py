@@ -8,8 +8,8 @@ from contextlib import ExitStack, contextmanager
 import pytest
 from benchmarks.admission import burst_of
 
-from spbench.engine import admission
-from spbench.engine.admission import Admission
+from spbench.engine.connections import admission
+from spbench.engine.connections.admission import Admission
 from spbench_core.events.rank_events import encode
 from unit.events import rank_event
 from unit.heard import until

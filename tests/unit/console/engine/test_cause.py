@@ -2,8 +2,8 @@
 
 import pytest
 
-from spbench.engine.cause import Evidence, cause, settled
-from spbench.engine.fault import Fault, RankError, RankLoss
+from spbench.engine.faults.cause import Evidence, cause, settled
+from spbench.engine.faults.fault import Fault, RankError, RankLoss
 from spbench.launch.launcher import RankEnd, Said
 
 HOSTS = {0: "node01", 1: "node01", 2: "node02", 3: "node02"}

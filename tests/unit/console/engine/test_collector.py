@@ -4,9 +4,9 @@ from contextlib import suppress
 
 import pytest
 
-from spbench.engine import admission
-from spbench.engine.collector import Collector
-from spbench.engine.rank_connection import Who
+from spbench.engine.connections import admission
+from spbench.engine.connections.collector import Collector
+from spbench.engine.connections.rank_connection import Who
 from spbench_core.events.rank_events import MAX_HELLO, MAX_LINE, encode
 from unit.events import rank_event
 from unit.heard import PATIENCE, Heard, until

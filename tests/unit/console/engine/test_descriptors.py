@@ -5,7 +5,12 @@ import sys
 
 import pytest
 
-from spbench.engine.descriptors import RESERVE, check_connections, raise_limit, room_for_strangers
+from spbench.engine.connections.descriptors import (
+    RESERVE,
+    check_connections,
+    raise_limit,
+    room_for_strangers,
+)
 from spbench.errors import ExitCode, MissingError
 
 

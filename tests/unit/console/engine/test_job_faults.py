@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from spbench.engine.connections.rank_connection import Who
 from spbench.engine.job_listener import JobListener
-from spbench.engine.rank_connection import Who
 from spbench.engine.recorder import Recorder
 from spbench.engine.run import Run
 from spbench.engine.watchdog import Watchdog

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 from running import python_path
+from spbench.engine.faults.launcher_output import own_words
 from spbench.engine.job_run import JobPlan, JobRun
-from spbench.engine.launcher_output import own_words
 from spbench.engine.processes import members
 from spbench.engine.recorder import Recorder
 from spbench.launch.jobs import Job

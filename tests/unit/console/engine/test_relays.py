@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from places import ROOT
-from spbench.engine import processes, relay_connection
-from spbench.engine.collector import Collector
+from spbench.engine import processes
+from spbench.engine.connections import relay_connection
+from spbench.engine.connections.collector import Collector
 from spbench_core.events import rank_events
 from spbench_core.events.fan_in import SIGN_OF_LIFE, Pieces, piece
 from spbench_core.events.rank_events import encode

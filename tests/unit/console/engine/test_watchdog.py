@@ -1,6 +1,6 @@
 import pytest
 
-from spbench.engine.fault import Fault
+from spbench.engine.faults.fault import Fault
 from spbench.engine.watchdog import EXIT_TIMEOUT, Watchdog
 from spbench_core.events.rank_events import ASLEEP, SILENCE_LIMIT
 from unit.events import rank_event

@@ -5,7 +5,7 @@ import socket
 import pytest
 
 from spbench.engine.address import addresses_of, ports_of, way_to_console
-from spbench.engine.collector import Collector
+from spbench.engine.connections.collector import Collector
 from spbench.engine.tunnel import Tunnels
 from spbench.errors import ExitCode, MissingError, UsageError
 from spbench.launch.choice import NOTHING_CHOSEN, LaunchChoice

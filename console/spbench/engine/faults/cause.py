@@ -14,7 +14,7 @@ import signal
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from spbench.engine.fault import Fault, RankError, RankLoss, Seen
+from spbench.engine.faults.fault import Fault, RankError, RankLoss, Seen
 from spbench.launch.launcher import RankEnd, Said, signal_name
 
 SHOWN = 2

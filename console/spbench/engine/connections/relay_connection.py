@@ -8,7 +8,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, cast
 
-from spbench.engine.rank_connection import WELCOME, Event, House, RankConnection, encode_reply
+from spbench.engine.connections.rank_connection import (
+    WELCOME,
+    Event,
+    House,
+    RankConnection,
+    encode_reply,
+)
 from spbench_core.events.fan_in import Pieces, piece
 from spbench_core.events.fields import EventError
 from spbench_core.events.rank_events import HEARTBEAT_INTERVAL, MAX_HELLO, SILENCE_LIMIT

@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, cast
 
-from spbench.engine.admission import Admission, shown_hello
-from spbench.engine.descriptors import room_for_strangers
-from spbench.engine.rank_connection import Event, Listener, RankConnection
-from spbench.engine.relay_connection import RelayConnection
+from spbench.engine.connections.admission import Admission, shown_hello
+from spbench.engine.connections.descriptors import room_for_strangers
+from spbench.engine.connections.rank_connection import Event, Listener, RankConnection
+from spbench.engine.connections.relay_connection import RelayConnection
 from spbench.errors import MissingError
 
 
