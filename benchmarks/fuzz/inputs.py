@@ -79,6 +79,9 @@ def rank_lines(rank: int) -> list[Event]:
             "host": "node01",
             "cpus": [0, 1],
             "numa": 0,
+            "nodes": [0],
+            "cores": 2,
+            "host_cpus": 4,
             "threads": 1,
             "device": "cpu",
             "fabric": "sm",
@@ -97,7 +100,7 @@ def rank_lines(rank: int) -> list[Event]:
             {"event": "metric", **of, "name": "rate", "value": 9.0, "measured_by": "memory.copy"},
             {"event": "metric", **of, "name": "latency_us", "value": 1.0, "labels": link},
             {"event": "choice", **of, "name": "transport", "value": "shm", "reason": "fastest"},
-            {"event": "device", **of, "device": "cpu", "reason": "auto"},
+            {"event": "device", **of, "device": "cpu", "reason": "auto", "near": True},
             _check(of),
             {"event": "heartbeat"},
             {"event": "case_end", **of, "status": "ok"},
@@ -141,6 +144,7 @@ def job_start() -> Event:
         "np": 2,
         "cases": list(CASES),
         "oversubscribed": False,
+        "asked": {"bind": "core", "hosts": [["node01", 2, "mlx5_0"]], "shown_by": "--report"},
     }
 
 

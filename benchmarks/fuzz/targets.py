@@ -19,6 +19,8 @@ from benchmarks.fuzz.mutations import mutated_lines, mutated_text, mutated_value
 from spbench.cli.lines import Lines
 from spbench.cli.replay import replay_lines
 from spbench.engine.connections.collector import Collector
+from spbench.engine.connections.rank_connection import RankConnection
+from spbench.engine.connections.relay_connection import RelayConnection
 from spbench.engine.job_listener import JobListener
 from spbench.engine.recorder import Recorder
 from spbench.engine.watchdog import Watchdog
@@ -41,14 +43,16 @@ from spbench.suites.case import Case
 from spbench.suites.loader import load_text
 from spbench.suites.settings import LaunchSettings
 from spbench_core.catalog import BENCHMARKS
+from spbench_core.events.fan_in import piece
 from spbench_core.events.fields import EventError
-from spbench_core.events.rank_events import MAX_HELLO, decode, encode
+from spbench_core.events.rank_events import decode, encode
 
 Target = Callable[[random.Random, Path], str]
 """Takes a generator and a folder of its own; returns what is shown."""
 
 LONG_AGO = {"console": {"pid": 1, "host": "elsewhere", "started": 1000.0}, "suite": "fuzz"}
 PROFILE = inputs.profile()
+PARTS = (50, 500, 100_000)
 RANK_LINES = inputs.rank_lines(0)
 
 
@@ -92,11 +96,7 @@ def protocol(draw: random.Random, folder: Path) -> str:
     streams = [b"".join(_lines(rank)) for rank in (0, 1)]
     wrong = draw.randrange(2)
     streams[wrong] = mutated_lines(draw, inputs.rank_lines(wrong))
-    connections = [_Connection(collector) for _ in streams]
-    for connection, part in _in_parts(draw, connections, streams):
-        connection.data_received(part)
-    for connection in connections:
-        connection.connection_lost()
+    (_by_relay if draw.random() < 0.5 else _by_themselves)(draw, collector, streams)
     log.close()
     if listener.failure is not None:
         raise listener.failure
@@ -112,11 +112,9 @@ def _lines(rank: int) -> Iterator[bytes]:
 
 
 class _Wire(asyncio.Transport):
-    """The other end of a connection that nobody reads."""
+    """The way back to a rank or a relay that reads no answers."""
 
-    def __init__(self) -> None:
-        super().__init__({"peername": ("127.0.0.1", 9)})
-        self.closed = False
+    closed = False
 
     def write(self, data: Any) -> None:
         """Take an answer."""
@@ -126,48 +124,49 @@ class _Wire(asyncio.Transport):
         self.closed = True
 
 
-class _Connection:
-    """A connection as the collector takes it: a stranger's until its first line shows the token."""
-
-    def __init__(self, collector: Collector) -> None:
-        self._collector = collector
-        self._first = b""
-        self._protocol: asyncio.Protocol | None = None
-        self.wire = _Wire()
-
-    def data_received(self, data: bytes) -> None:
-        """Take bytes as they come."""
-        if self._protocol is not None:
-            self._protocol.data_received(data)
-            return
-        line, end, rest = (self._first + data).partition(b"\n")
-        self._first = line
-        hello = self._collector.hello_of(line) if end else None
-        if hello is not None:
-            self._protocol = self._collector.made_for("127.0.0.1:9", hello, rest)
-            self._protocol.connection_made(self.wire)
-        elif end or len(line) > MAX_HELLO:
-            self.wire.abort()
-
-    def connection_lost(self) -> None:
-        """Note the end."""
-        if self._protocol is not None:
-            self._protocol.connection_lost(None)
-
-
-def _in_parts(
-    draw: random.Random, connections: list[_Connection], streams: list[bytes]
-) -> Iterator[tuple[_Connection, bytes]]:
-    """Yield the streams in parts of random length, mixed; none after its connection was ended."""
-    rests = dict(zip(connections, streams, strict=True))
-    while rests:
-        connection = draw.choice(list(rests))
-        size = draw.choice((50, 500, 100_000))
-        part, rests[connection] = rests[connection][:size], rests[connection][size:]
-        if not part or connection.wire.closed:
-            del rests[connection]
+def _by_themselves(draw: random.Random, collector: Collector, streams: list[bytes]) -> None:
+    """Let ranks speak over connections of their own, in parts of random length, mixed."""
+    ranks: dict[RankConnection, bytes] = {}
+    wires: dict[RankConnection, _Wire] = {}
+    for stream in streams:
+        hello, _, rest = stream.partition(b"\n")
+        event = collector.hello_of(hello)
+        if event is not None:
+            wire = _Wire()
+            rank = RankConnection(collector, wire, "127.0.0.1:9", event)
+            ranks[rank], wires[rank] = rest, wire
+            rank.begin(event, b"")
+    while ranks:
+        rank = draw.choice(list(ranks))
+        size = draw.choice(PARTS)
+        part, ranks[rank] = ranks[rank][:size], ranks[rank][size:]
+        if part and not wires[rank].closed:
+            rank.receive(part)
         else:
-            yield connection, part
+            del ranks[rank]
+            rank.finish()
+
+
+def _by_relay(draw: random.Random, collector: Collector, streams: list[bytes]) -> None:
+    """Let ranks speak through a relay, whose own pieces are mutated at times."""
+    pieces = []
+    rests = dict(enumerate(streams, 1))
+    while rests:
+        channel = draw.choice(list(rests))
+        size = draw.choice(PARTS)
+        part, rests[channel] = rests[channel][:size], rests[channel][size:]
+        pieces.append(piece(channel, part))
+        if not part:
+            del rests[channel]
+    said = b"".join(pieces)
+    said = mutated_text(draw, said) if draw.random() < 0.3 else said
+    wire = _Wire()
+    hello = {"event": "hello", "relay": True, "host": "node01"}
+    relay = RelayConnection(collector, "127.0.0.1:9", hello, said[:100])
+    relay.connection_made(wire)
+    if not wire.closed:
+        relay.data_received(said[100:])
+    relay.connection_lost(None)
 
 
 def log(draw: random.Random, folder: Path) -> str:

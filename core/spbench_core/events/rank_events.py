@@ -198,6 +198,7 @@ def _check_samples(event: Event) -> None:
 
 def _check_ready(event: Event) -> None:
     check_items("ready", "cpus", event["cpus"], INTEGER)
+    check_items("ready", "nodes", event.get("nodes", ()), INTEGER)
 
 
 def _check_metric(event: Event) -> None:

@@ -82,15 +82,11 @@ class Collector:
 
     def _admit(self, accepted: socket.socket, peer: str, hello: Event, rest: bytes) -> None:
         loop = asyncio.get_running_loop()
-        made = self.made_for(peer, hello, rest)
+        kind = RelayConnection if hello.get("relay") is True else _RankSocket
+        made = kind(self, peer, hello, rest)
         task = loop.create_task(loop.connect_accepted_socket(lambda: made, accepted))
         self._arriving[task] = accepted
         task.add_done_callback(lambda done: self._arriving.pop(done, None))
-
-    def made_for(self, peer: str, hello: Event, rest: bytes) -> asyncio.Protocol:
-        """Return what takes a connection with this hello: a relay's, or a rank's own."""
-        kind = RelayConnection if hello.get("relay") is True else _RankSocket
-        return kind(self, peer, hello, rest)
 
     def hello_of(self, line: bytes) -> Event | None:
         """Return the hello that a line is, if it shows the token."""
