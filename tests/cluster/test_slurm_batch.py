@@ -192,6 +192,7 @@ def test_a_requeued_job_goes_on_with_what_was_left(on: OnSlurm) -> None:
     planned = job.folder / "jobs/1/cases.json"
     planned.write_text(planned.read_text().replace("5000000", "5"))
     job.until(lambda: "PENDING" in on("squeue", "-h", "-o", "%T", "-j", job.number))
+    time.sleep(3)  # in the second of its end slurmd takes a new start for one that was killed
     on("scontrol", "update", f"jobid={job.number}", "StartTime=now")
     job.until(lambda: len((job.folder / "starts").read_text().splitlines()) == 2)
     assert job.ended().statuses() == {"long": "passed", "after": "passed"}
