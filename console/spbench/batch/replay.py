@@ -153,7 +153,7 @@ class LaunchReplay:
     def _judged(self, fault: Fault | None) -> Fault:
         """Return the cause, by all that ranks, their files and the launcher tell."""
         # ranks that are alone each end without the others' bye, and none of them is to blame
-        alone = self.watch.mismatch is not None
+        alone = self.watch.misfit is not None
         settled = fault is not None and (alone or not self.watch.tentative)
         for source in sorted(self.sources, key=lambda source: source.last):
             if not settled:
