@@ -136,7 +136,7 @@ async def flood(writer):
 async def test_ranks_wait_while_the_console_takes_nothing(node):
     _, writer = await node.rank()
     writer.transport.set_write_buffer_limits(high=1)
-    assert await flood(writer) < 16
+    assert await flood(writer) < 64  # else it would take all
     writer.transport.abort()
 
 

@@ -21,6 +21,7 @@ def status(words, closed, *, cwd):
     return done.returncode, (done.stdout + done.stderr).decode()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&- <&-"])
 def test_a_command_ends_as_with_its_streams(tmp_path, closed):
     folder = recorded(tmp_path / "home", whole_run(), verdict="passed")

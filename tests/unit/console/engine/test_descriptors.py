@@ -45,6 +45,7 @@ def test_what_does_not_fit_is_refused_with_both_numbers(limits):
     assert refused.value.exit_code == ExitCode.MISSING
 
 
+@pytest.mark.slow
 def test_a_run_of_more_ranks_than_open_files_is_refused_before_its_launch(tmp_path):
     suite = tmp_path / "many.yaml"
     suite.write_text(

@@ -93,6 +93,7 @@ async def test_no_host_is_left(hosts, planned):
         await look(planned("node1:2", skip=True), print)
 
 
+@pytest.mark.slow
 async def test_who_waits_is_told_how_far_it_is(hosts, planned, monkeypatch):
     monkeypatch.setattr(progress, "INTERVAL", 0.05)
     monkeypatch.setenv("QUICK_SSH_SECONDS", "0.5")

@@ -25,6 +25,8 @@ from unit.heard import Heard, until
 RANK = """
 import os
 from spbench_workers.channel import open_channel
+
+pytestmark = pytest.mark.slow
 channel = open_channel(os.environ)
 [case] = channel.receive_cases()
 channel.send("log", level="info", message=case["id"])

@@ -130,6 +130,7 @@ class Formats(TorchDispatchMode):
         return function(*args, **(kwargs or {}))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("device", "format_"), [("cpu", torch.float32), ("late", torch.bfloat16)], ids=str
 )
