@@ -18,6 +18,7 @@ from spbench.errors import ExitCode, FailedRunError, MissingError, SpbenchError,
 from spbench.record.findings import findings
 from spbench.record.judge import verdict_of
 from spbench.record.runs.event_log import EventLog, unwritable
+from spbench.record.runs.files import PRIVATE
 from spbench.record.runs.folder import RunFolder
 from spbench.record.state import RunState
 from spbench.report.build import build_report
@@ -81,7 +82,7 @@ def collect(batch: Path, home: Path, state: RunState, view: View) -> Outcome:
     drafts = home / f"collecting-{os.getpid()}"
     folder = RunFolder(drafts / run_id)
     try:
-        folder.path.mkdir(parents=True)
+        folder.path.mkdir(PRIVATE, parents=True)
         outcome = _Collection(batch, plan, folder, begun).record(state, view)
         path = home / "runs" / run_id
         _replace(folder.path, path, drafts)

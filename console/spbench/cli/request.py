@@ -150,6 +150,7 @@ def request_from(
     argv: Sequence[str] = (),
     preflight: bool = False,
     skip_bad_hosts: bool = False,
+    shared: bool = False,
 ) -> Request:
     """Return what a command line asks for, with this process's environment.
 
@@ -172,4 +173,5 @@ def request_from(
         budget=budget,
         preflight=preflight,
         skip_bad_hosts=skip_bad_hosts,
+        shared=shared,
     )

@@ -81,6 +81,9 @@ def run(
     budget: Annotated[
         str | None, typer.Option("--budget", help="Time for the whole run: 90, 90s, 5m, 1h.")
     ] = None,
+    shared: Annotated[
+        bool, typer.Option("--shared", help="Let others read the run's folder, as umask allows.")
+    ] = False,
     home: HomeOption = None,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Only the verdict.")] = False,
     verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Ranks and commands.")] = False,
@@ -102,6 +105,7 @@ def run(
             argv=sys.argv[1:],
             preflight=preflight,
             skip_bad_hosts=skip_bad_hosts,
+            shared=shared,
         )
         if dry_run and json_target is not None:
             raise UsageError("--dry-run runs nothing that --json could report; give one of the two")

@@ -105,6 +105,7 @@ def start(words: Sequence[str], home: Path, environ: Mapping[str, str], cwd: Pat
     try:
         log.parent.mkdir(parents=True, exist_ok=True)
         output = log.open("xb")
+        log.chmod(0o600)
     except OSError as error:
         raise unwritable(log, error) from None
     with output:

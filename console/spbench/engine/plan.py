@@ -41,6 +41,7 @@ class Request:
     Attributes:
         preflight: Whether all hosts are asked what they have, before anything starts.
         skip_bad_hosts: Whether the run goes on without hosts that are not fit.
+        shared: Whether others may read the run's folder.
     """
 
     suite: Path
@@ -55,6 +56,7 @@ class Request:
     budget: float | None = None
     preflight: bool = False
     skip_bad_hosts: bool = False
+    shared: bool = False
 
 
 @dataclass(frozen=True, slots=True)

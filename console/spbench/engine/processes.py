@@ -12,6 +12,7 @@ from pathlib import Path
 from spbench.errors import FailedRunError, MissingError
 from spbench.launch.launcher import Command
 from spbench.record.runs.event_log import unwritable
+from spbench.record.runs.files import file_mode, opener
 from spbench_core.events.rank_events import ENV_RUN
 
 POLL = 0.05
@@ -27,7 +28,11 @@ async def start(command: Command, folder: Path) -> asyncio.subprocess.Process:
         FailedRunError: The files cannot be written.
     """
     try:
-        with (folder / "stdout.log").open("wb") as out, (folder / "stderr.log").open("wb") as err:
+        mine = opener(file_mode(folder))
+        with (
+            open(folder / "stdout.log", "wb", opener=mine) as out,
+            open(folder / "stderr.log", "wb", opener=mine) as err,
+        ):
             return await asyncio.create_subprocess_exec(
                 *command.argv,
                 env=dict(command.env),

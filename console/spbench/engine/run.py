@@ -64,7 +64,8 @@ class Run:
         working_folder()
         with self._stop:
             prepared = await self._stop.unless(self._look_before())
-            folder = create(self._plan.request.home, self._plan.suite.name)
+            request = self._plan.request
+            folder = create(request.home, self._plan.suite.name, shared=request.shared)
             environment = facts(self._plan.request.environ)
             folder.write_text("suite.yaml", self._plan.suite.text)
             folder.write_json("run.json", run_json(self._plan, folder.id, environment))

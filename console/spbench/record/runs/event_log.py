@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from spbench.errors import FailedRunError
+from spbench.record.runs.files import file_mode
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
@@ -20,7 +21,8 @@ class EventLog:
     def __init__(self, path: Path) -> None:
         self._path = path
         try:
-            self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+            self._file = os.open(path, flags, file_mode(path.parent))
         except OSError as error:
             raise unwritable(path, error) from None
         self._stamp = _stamp(os.fstat(self._file))

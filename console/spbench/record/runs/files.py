@@ -10,6 +10,7 @@ import json
 import os
 import re
 import stat
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,23 @@ _SUSPECT = re.compile(
     re.IGNORECASE,
 )
 _LAYOUT = "\n\t"
+
+
+PRIVATE, SHARED = 0o700, 0o777
+"""Modes of a run's folder: its owner's alone, or what the umask leaves to others."""
+
+
+def file_mode(folder: Path) -> int:
+    """Return the mode of new files in a folder: whoever may read the folder may read them."""
+    try:
+        return folder.stat().st_mode & 0o666
+    except OSError:
+        return PRIVATE & 0o666
+
+
+def opener(mode: int) -> Callable[[str, int], int]:
+    """Return an opener, as ``open`` takes one, of files that are made with this mode."""
+    return lambda path, flags: os.open(path, flags, mode)
 
 
 def open_file(path: Path) -> int:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from spbench.errors import UsageError, did_you_mean
 from spbench.record.runs.event_log import unwritable
-from spbench.record.runs.files import read_json
+from spbench.record.runs.files import PRIVATE, SHARED, file_mode, opener, read_json
 
 if TYPE_CHECKING:
     from spbench.record.state import RunState
@@ -89,15 +89,16 @@ class RunFolder:
         """Return the folder of a job, made where it is missing."""
         folder = self.path / "jobs" / str(number)
         try:
+            mode = self.path.stat().st_mode & SHARED
             for path in (folder.parent, folder):  # a run's folder that was removed stays so
-                path.mkdir(exist_ok=True)
+                path.mkdir(mode, exist_ok=True)
         except OSError as error:
             raise unwritable(folder, error) from None
         return folder
 
     def write_text(self, name: str, text: str) -> None:
         """Write a file of this folder at once: a reader sees the old one or the new one."""
-        write_whole(self.path / name, text, make_folder=False)
+        write_whole(self.path / name, text, make_folder=False, mode=file_mode(self.path))
 
     def write_json(self, name: str, content: object) -> None:
         """Write a JSON file of this folder at once."""
@@ -179,10 +180,11 @@ def process_start(pid: object) -> float | None:
     return int(booted[1]) + int(after_name[_START_TICKS]) / os.sysconf("SC_CLK_TCK")
 
 
-def write_whole(path: Path, text: str, *, make_folder: bool = True) -> None:
+def write_whole(path: Path, text: str, *, make_folder: bool = True, mode: int = 0o666) -> None:
     """Write a file under another name and rename it; a pipe or a device is written to itself.
 
-    Its folder is made where it is missing, unless ``make_folder`` is False.
+    Its folder is made where it is missing, unless ``make_folder`` is False. ``mode`` is the file's,
+    but for what the umask takes.
 
     Raises:
         FailedRunError: It could not be written.
@@ -194,7 +196,8 @@ def write_whole(path: Path, text: str, *, make_folder: bool = True) -> None:
             return
         if make_folder:
             path.parent.mkdir(parents=True, exist_ok=True)
-        draft.write_text(text, encoding="utf-8")
+        with open(draft, "w", encoding="utf-8", opener=opener(mode)) as file:
+            file.write(text)
         draft.replace(path)
     except OSError as error:
         with suppress(OSError):
@@ -202,8 +205,10 @@ def write_whole(path: Path, text: str, *, make_folder: bool = True) -> None:
         raise unwritable(path, error) from None
 
 
-def create(home: Path, suite: str) -> RunFolder:
+def create(home: Path, suite: str, *, shared: bool = False) -> RunFolder:
     """Make the folder of a new run; its id tells when it started and of what suite.
+
+    It is its owner's alone, unless it is ``shared``.
 
     Raises:
         FailedRunError: The folder cannot be made.
@@ -213,7 +218,7 @@ def create(home: Path, suite: str) -> RunFolder:
     while True:
         path = home / "runs" / f"{stamp}-{slug}-{secrets.token_hex(2)}"
         try:
-            path.mkdir(parents=True)
+            path.mkdir(SHARED if shared else PRIVATE, parents=True)
         except OSError as error:
             if path.is_dir():
                 continue  # a run of the same second has the id: one chance in 65,536
@@ -227,7 +232,7 @@ def list_runs(home: Path) -> list[RunFolder]:
     if not runs.is_dir():
         return []
     paths = sorted(path for path in runs.iterdir() if path.name.isprintable())
-    return [RunFolder(path) for path in paths if (path / "run.json").is_file()]
+    return [RunFolder(path) for path in paths if os.path.isfile(path / "run.json")]
 
 
 def find_run(home: Path, name: str) -> RunFolder:
@@ -250,6 +255,11 @@ def find_run(home: Path, name: str) -> RunFolder:
         ids = ", ".join(folder.id for folder in found[:3])
         raise UsageError(
             f"{len(found)} runs begin with {name!r} ({ids}, ...); write more of the id"
+        )
+    locked = home / "runs" / name
+    if locked.name == name and locked.is_dir() and not os.access(locked, os.R_OK | os.X_OK):
+        raise UsageError(
+            f"run {name} is another user's, who has not shared it: see --shared of spbench run"
         )
     near = did_you_mean(name, (folder.id for folder in folders))
     raise UsageError(f"no run {name!r} under {home}{near}; see spbench results list")

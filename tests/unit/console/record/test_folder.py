@@ -21,7 +21,7 @@ from spbench.record.runs.folder import (
     write_whole,
 )
 from spbench.record.runs.follow import RecordedEvents
-from unit.events import console_event, recorded, run_end, run_start, whole_run
+from unit.events import console_event, record, recorded, run_end, run_start, whole_run
 
 SHORT_RUN = [run_start(), run_end()]
 
@@ -235,6 +235,46 @@ def test_a_folder_that_was_removed_is_not_made_again(home):
     with pytest.raises(FailedRunError, match=r"cannot write .*jobs/1: No such"):
         folder.job(1)
     assert not folder.path.exists()
+
+
+@pytest.fixture
+def no_umask():
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+def modes_of(folder):
+    """The modes of a run's folder and of all in it."""
+    folder.write_json("run.json", {})
+    (folder.job(1) / "made").mkdir(folder.path.stat().st_mode & 0o777)
+    folder.write_json("jobs/1/argv.json", {})
+    record(folder, SHORT_RUN)
+    found = [folder.path, *folder.path.rglob("*")]
+    folders = {path.stat().st_mode & 0o777 for path in found if path.is_dir()}
+    return folders, {path.stat().st_mode & 0o777 for path in found if path.is_file()}
+
+
+def test_a_run_is_its_owners_alone(home, no_umask):
+    assert modes_of(create(home, "a")) == ({0o700}, {0o600})
+
+
+@pytest.mark.parametrize(
+    ("umask", "folder", "file"),
+    [(0o022, 0o755, 0o644), (0o027, 0o750, 0o640), (0o077, 0o700, 0o600)],
+)
+def test_a_shared_run_is_for_whom_the_umask_allows(home, no_umask, umask, folder, file):
+    os.umask(umask)
+    assert modes_of(create(home, "a", shared=True)) == ({folder}, {file})
+
+
+def test_a_run_that_another_user_has_not_shared_is_told(home, monkeypatch):
+    theirs = create(home, "a")
+    monkeypatch.setattr(os.path, "isfile", lambda path: False)
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    assert list_runs(home) == []
+    with pytest.raises(UsageError, match=f"run {theirs.id} is another user's, who has not shared"):
+        find_run(home, theirs.id)
 
 
 def test_json_is_never_nan(tmp_path):
