@@ -22,11 +22,11 @@ from spbench_core.events.rank_events import encode
 from unit.events import rank_event
 from unit.heard import Heard, until
 
+pytestmark = pytest.mark.slow
 RANK = """
 import os
 from spbench_workers.channel import open_channel
 
-pytestmark = pytest.mark.slow
 channel = open_channel(os.environ)
 [case] = channel.receive_cases()
 channel.send("log", level="info", message=case["id"])
