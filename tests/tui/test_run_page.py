@@ -545,7 +545,7 @@ async def test_a_case_that_ended_in_an_error_shows_its_traceback(opened):
         *going_on(),
         *sums(failed=[1]),
         rank_event("case_end", 1, case="warp", **error),
-        judged("warp", "error", "rank 1 on node01: ValueError: no warp"),
+        judged("warp", "error", "rank 1 on node01: ValueError: no warp", traceback=traceback),
     ]
     async with opened(WIDE, events) as run:
         await run.sees("✗ error", "rank 1 on node01: ValueError: no warp")

@@ -17,25 +17,29 @@ _WITH_ENVIRONMENT = "names=$(awk 'BEGIN { for (name in ENVIRON) print \"--env=\"
 _DOCKER = _WITH_ENVIRONMENT + 'exec docker run $names --user="$(id -u):$(id -g)" "$@"'
 
 
-def container_prefix(container: str | Container | None, folder: str) -> tuple[str, ...]:
-    """Return the words before the interpreter.
+def container_prefix(container: str | Container | None) -> tuple[str, ...]:
+    """Return the words before the interpreter: a user's own prefix, or a runtime with its image.
 
     The working folder has its own path inside, as /tmp has, where launchers leave sockets for
     ranks; the launcher's whole environment goes in.
 
-    Args:
-        container: A prefix as the user wrote it, or a runtime with its image.
-        folder: The working folder.
-
     Raises:
-        UsageError: A prefix cannot be split into words.
+        UsageError: A prefix cannot be split into words, or the working folder was deleted.
     """
     if isinstance(container, Container):
+        folder = _working_folder()
         return _RUNTIMES[container.runtime](container, _mounts(container, folder), folder)
     try:
         return tuple(shlex.split(container or ""))
     except ValueError as error:
         raise UsageError(f"launch.container: {container!r}: {error}") from None
+
+
+def _working_folder() -> str:
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        raise UsageError("the folder in which you are was deleted; go to another one") from None
 
 
 def _mounts(container: Container, folder: str) -> Sequence[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
@@ -40,7 +39,7 @@ def wrapped(settings: LaunchSettings, argv: Sequence[str]) -> tuple[str, ...]:
     Raises:
         UsageError: ``container`` cannot be split into words.
     """
-    words = (*container_prefix(settings.container, os.getcwd()), *argv)
+    words = (*container_prefix(settings.container), *argv)
     if not settings.setup:
         return words
     lines = "\n".join(map(_checked_line, settings.setup))

@@ -19,7 +19,12 @@ MOUNTS = ["/data", "/a b:/inside:ro"]
 
 def prefix(runtime: str, **keys: object) -> tuple[str, ...]:
     given = {"image": "img", "runtime": runtime, "args": ["--nv"], **keys}
-    return container_prefix(Container.model_validate(given), "/work")
+    return container_prefix(Container.model_validate(given))
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder(monkeypatch):
+    monkeypatch.setattr(os, "getcwd", lambda: "/work")
 
 
 def test_apptainer_binds_what_ranks_share():
