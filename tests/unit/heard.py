@@ -2,7 +2,7 @@
 
 import asyncio
 
-PATIENCE = 5.0
+PATIENCE = 30.0
 
 
 class Heard:

@@ -204,8 +204,7 @@ class FileChannel(_Numbered):
         folder.mkdir(parents=True, exist_ok=True)
         # Several containers of one host may have the same process number in it.
         name = f"{socket.gethostname()}-{os.getpid()}"
-        handle, path = tempfile.mkstemp(".jsonl", f"{name}-", folder)
-        os.chmod(path, 0o644)
+        handle, _ = tempfile.mkstemp(".jsonl", f"{name}-", folder)
         self._file = os.fdopen(handle, "ab", buffering=0)
         self._limits = limits or {}
         self._closing = threading.Event()
@@ -241,7 +240,10 @@ class FileChannel(_Numbered):
 
     def _watch(self) -> None:
         while not self._closing.wait(rank_events.HEARTBEAT_INTERVAL):
-            self.send("heartbeat")
+            try:
+                self.send("heartbeat")
+            except OSError as error:
+                self._end(f"cannot write its events ({error.strerror})")
             if time.monotonic() > self._due:
                 self._overdue()
 
@@ -251,7 +253,10 @@ class FileChannel(_Numbered):
         time.sleep(rank_events.HEARTBEAT_INTERVAL)
         if time.monotonic() <= self._due:
             return
-        sys.stderr.write(f"spbench: rank {self.rank} has exceeded its timeout, so it ends\n")
+        self._end("has exceeded its timeout")
+
+    def _end(self, why: str) -> NoReturn:
+        sys.stderr.write(f"spbench: rank {self.rank} {why}, so it ends\n")
         sys.stderr.flush()
         os._exit(LOST_STATUS)
 

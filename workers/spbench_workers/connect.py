@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
+import os
 import random
 import socket
+import struct
 import subprocess
 import sys
 import time
@@ -98,10 +101,20 @@ def _by_relay(name: str) -> socket.socket:
         except ConnectionRefusedError:
             _start_relay(name)
             connection.connect(name)
+        if user_of(connection) != os.getuid():
+            raise PermissionError(errno.EPERM, "the relay is another user's")
     except OSError:
         connection.close()
         raise
     return connection
+
+
+def user_of(connection: socket.socket) -> int:
+    """Return the user whose process is at the other end of a Unix socket."""
+    size = struct.calcsize("3i")
+    asked = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
+    user: int = struct.unpack("3i", asked)[1]
+    return user
 
 
 def _start_relay(name: str) -> None:

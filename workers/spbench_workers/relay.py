@@ -14,7 +14,6 @@ import os
 import resource
 import signal
 import socket
-import struct
 import sys
 import time
 from typing import cast
@@ -23,7 +22,7 @@ from spbench_core.events import rank_events
 from spbench_core.events.fan_in import SIGN_OF_LIFE, Pieces, piece
 from spbench_core.events.fields import EventError
 from spbench_workers.channel import greeting, numbered
-from spbench_workers.connect import admitted
+from spbench_workers.connect import admitted, user_of
 
 NICENESS = 10
 BACKLOG = 4096
@@ -42,7 +41,7 @@ class _Local(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
         # anyone on this host may connect to the socket's name
-        if _user_of(transport.get_extra_info("socket")) == os.getuid():
+        if user_of(transport.get_extra_info("socket")) == os.getuid():
             self._channel = self._relay.add(self)
         else:
             self.transport.abort()
@@ -53,13 +52,6 @@ class _Local(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         if self._channel:
             self._relay.remove(self._channel)
-
-
-def _user_of(connection: socket.socket) -> int:
-    size = struct.calcsize("3i")
-    asked = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
-    user: int = struct.unpack("3i", asked)[1]
-    return user
 
 
 class Relay(asyncio.Protocol):

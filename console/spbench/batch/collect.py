@@ -12,16 +12,17 @@ from typing import Any
 
 from spbench.batch.plan_file import BatchLaunch, BatchPlan, read_plan
 from spbench.batch.replay import LaunchReplay, ReplayClock, Replayed
+from spbench.engine.connections.descriptors import raise_limit
 from spbench.engine.recorder import Recorder, View
 from spbench.engine.run import Outcome
 from spbench.errors import ExitCode, FailedRunError, MissingError, SpbenchError, UsageError
-from spbench.record.findings import findings
+from spbench.record.findings import found_or_defect
 from spbench.record.judge import verdict_of
 from spbench.record.runs.event_log import EventLog, unwritable
 from spbench.record.runs.files import PRIVATE
 from spbench.record.runs.folder import RunFolder
 from spbench.record.state import RunState
-from spbench.report.build import build_report
+from spbench.report.build import build_report, told_cases
 from spbench_core.events.batch_files import (
     LaunchFolder,
     launches_of,
@@ -75,6 +76,7 @@ def collect(batch: Path, home: Path, state: RunState, view: View) -> Outcome:
         MissingError: The job has not begun.
         FailedRunError: The run's folder cannot be written.
     """
+    raise_limit()  # the files of all ranks of a launch are open at once
     plan = read_plan(batch)
     begun = _begun(batch)
     stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime(begun))
@@ -276,15 +278,19 @@ class _Collection:
         for case in left:
             running = self._state.cases[case].status == "running"
             self._judge(case, self._status_left(running=running), sentence)
+        cases = told_cases(self._state)
+        for told in cases:
+            if told.status != self._state.cases[told.id].status:  # its results cannot be reported
+                self._judge(told.id, "error", str(told.reason))
         verdict, code = self._verdict()
         end = {"verdict": verdict, "exit_code": int(code)}
         self._recorder.say(
             "run_end",
             **end,
             errors=[str(error) for error in self._errors],
-            findings=findings(self._state),
+            findings=found_or_defect(self._state),
         )
-        report = build_report(self._state)
+        report = build_report(self._state, cases)
         self._folder.write_json("report.json", report)
         finished = {"finished": self._clock.now}
         self._folder.write_json("run.json", self._folder.read_json("run.json") | end | finished)

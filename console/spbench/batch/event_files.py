@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import heapq
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -63,6 +64,8 @@ def _events(source: RankFile) -> Iterator[FileEvent]:
     except EventError as error:
         yield FileEvent(at, source, wrong=str(error))
     except OSError as error:
+        if error.errno in (errno.EMFILE, errno.ENFILE):  # no fault of the rank's
+            raise
         yield FileEvent(at, source, wrong=f"left a file that cannot be read: {error.strerror}")
 
 

@@ -51,7 +51,7 @@ class ReplayClock:
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """What a launch came to.
+    """The outcome of a launch.
 
     Attributes:
         fault: What went wrong; None also where it still goes on.

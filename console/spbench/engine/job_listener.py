@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from spbench.engine.connections.rank_connection import Event, RankSource
+from spbench.engine.connections.rank_connection import Event, RankPeer
 from spbench.engine.faults.fault import Fault, RankError, RankLoss
 from spbench.engine.recorder import Recorder
 from spbench.engine.watchdog import Watchdog
@@ -45,13 +45,13 @@ class JobListener:
         self._answered = False
         self._repeats = {case.id: case.repeat for case in job.cases}
         self.wake = asyncio.Event()
-        self.ranks: dict[int, RankSource] = {}
+        self.ranks: dict[int, RankPeer] = {}
         self.where: dict[int, str] = {}
         self.failure: Exception | None = None
         self.strangers = 0
         self.closed = False
 
-    def on_events(self, source: RankSource, lines: list[bytes], events: list[Event]) -> None:
+    def on_events(self, source: RankPeer, lines: list[bytes], events: list[Event]) -> None:
         """Record a batch, then act on what it says."""
         right, wrong = self._known(source, events)
         try:
@@ -71,7 +71,7 @@ class JobListener:
         if self._watch.fault is not None:
             self.wake.set()
 
-    def _known(self, source: RankSource, events: list[Event]) -> tuple[int, str | None]:
+    def _known(self, source: RankPeer, events: list[Event]) -> tuple[int, str | None]:
         """Return how many of the events are ones that this rank may send, and what is wrong."""
         rank = source.rank
         for right, event in enumerate(events):
@@ -101,7 +101,7 @@ class JobListener:
         repeat = event.get("repeat", 0)
         return None if 0 <= repeat < self._repeats[case] else f"spoke of repeat {repeat} of {case}"
 
-    def _act(self, source: RankSource, event: Event, now: float) -> None:
+    def _act(self, source: RankPeer, event: Event, now: float) -> None:
         kind = event["event"]
         if source.rank is not None:
             self._watch.heard(source.rank, now)
@@ -126,7 +126,7 @@ class JobListener:
             self._watch.on_bye(event["rank"], now)
             self.wake.set()
 
-    def _on_ready(self, source: RankSource, event: Event, now: float) -> None:
+    def _on_ready(self, source: RankPeer, event: Event, now: float) -> None:
         self._watch.on_ready(
             event, source.who.host, source.who.pid, now, launched_as=source.who.rank
         )
@@ -163,14 +163,14 @@ class JobListener:
                 expectations=verdict.expectations,
             )
 
-    def on_violation(self, source: RankSource, why: str) -> None:
+    def on_violation(self, source: RankPeer, why: str) -> None:
         """A rank said what no rank says."""
         rank = source.rank if source.rank is not None else "?"
         why = f"rank {rank} on {source.who.host} {why}"
         self._watch.on_misfit(Fault("error", why, source.rank))
         self.wake.set()
 
-    def on_lost(self, source: RankSource) -> None:
+    def on_lost(self, source: RankPeer) -> None:
         """A rank's connection has ended: well after its bye, else it is dead or cut off."""
         if source.ended or self.closed:
             return

@@ -83,7 +83,12 @@ class JobRun:
         Raises:
             SpbenchError: The launcher could not be started, or the run folder not be written.
         """
-        process = await self._start()
+        try:
+            process = await self._start()
+        except BaseException:
+            await self._collector.close()
+            await self._tunnels.close()
+            raise
         try:
             await self._supervise(process)
             await self._explain(process)
@@ -159,11 +164,7 @@ class JobRun:
             asked=launch.asked,
         )
         self._watch.launched = self._watch.waiting_since = time.monotonic()
-        try:
-            return await processes.start(command, folder)
-        except BaseException:
-            await self._tunnels.close()
-            raise
+        return await processes.start(command, folder)
 
     # Supervising
 

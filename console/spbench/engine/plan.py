@@ -27,7 +27,7 @@ from spbench.suites.select import named, select
 from spbench_core.events.rank_events import ENV_COLLECTOR, ENV_FAN_IN, ENV_RUN, ENV_TOKEN
 
 Told = Mapping[str, Mapping[str, HostFacts]]
-"""What hosts have told, by `gpu_needs.asked_alike` of the settings that they were asked with."""
+"""The answers of hosts, by `gpu_needs.asked_alike` of the settings that they were asked with."""
 PRIVATE_NAMES = dict.fromkeys((ENV_COLLECTOR, ENV_TOKEN, ENV_RUN), "")
 """The variables that every launch hands to its ranks; their values are known when it starts."""
 _OF_CONSOLE = {*PRIVATE_NAMES, ENV_FAN_IN}
@@ -162,6 +162,7 @@ async def check_before(
         check_connections(connections(job.settings, job.np, launch.placement))
     if told is None:
         await check_hosts(run, prepared, say)
+    await _check_names(prepared)
     jobs = [(job, launch, run.hosts(job)) for job, launch in zip(run.jobs, prepared, strict=True)]
     await check_gpus(jobs, run.request.environ, say, told)
 
@@ -184,7 +185,6 @@ async def check_hosts(run: RunPlan, prepared: list[Launch], say: Say = nobody) -
             f"cannot reach {told}{more}; check the hostfile and that ssh needs no password, "
             "or leave hosts out with --exclude-hosts, or all of these with --skip-bad-hosts"
         )
-    await _check_names(prepared)
 
 
 async def _check_names(prepared: list[Launch]) -> None:

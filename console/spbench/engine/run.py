@@ -22,7 +22,7 @@ from spbench.launch.detect import abandon_probes
 from spbench.launch.jobs import Job, Launch
 from spbench.launch.survey.progress import Say, nobody
 from spbench.record.environment import facts
-from spbench.record.findings import findings
+from spbench.record.findings import found_or_defect
 from spbench.record.judge import verdict_of
 from spbench.record.runs.event_log import EventLog
 from spbench.record.runs.folder import RunFolder, create, working_folder
@@ -188,14 +188,8 @@ class Run:
             "verdict": verdict,
             "exit_code": int(code),
             "errors": [*self._left_out, *(str(error) for error in self._errors)],
-            "findings": self._findings(),
+            "findings": found_or_defect(self._state),
         }
-
-    def _findings(self) -> list[str]:
-        try:
-            return findings(self._state)
-        except Exception as error:  # what its ranks have said is reported all the same
-            return [f"No finding: {defect_of(error)}."]
 
     def _verdict(self) -> tuple[str, ExitCode]:
         """The first that applies of interrupted, budget, missing, error and failed."""

@@ -81,7 +81,7 @@ class Launch:
 
     @property
     def asked(self) -> dict[str, Any]:
-        """What the job asks of its ranks' places, what may undo it, and what shows it."""
+        """The places that the job asks for its ranks, what may undo them, and what shows them."""
         asked = self.spec.asked | {"shown_by": self.launcher.shows_binding}
         if self.launcher.name == "srun" and self.spec.settings.bind == "auto":
             asked["bind"] = None  # the cluster's own policy

@@ -164,7 +164,7 @@ def signal_name(number: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What the output of a launcher tells of the end of its job.
+    """The end of a job, as its launcher's output tells of it.
 
     Attributes:
         ends: Ends of ranks, in the order in which they are told.

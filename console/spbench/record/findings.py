@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from spbench.errors import defect_of
 from spbench.record.case_state import CaseState
 from spbench.record.misplaced import misplaced
 from spbench.record.state import RunState
@@ -32,6 +33,14 @@ class Slow:
 def findings(state: RunState) -> list[str]:
     """Return what a run says of its cluster: bindings that did not take, then what is slow."""
     return [*misplaced(state.cases.values(), state.jobs), *_slowest(state.cases.values())]
+
+
+def found_or_defect(state: RunState) -> list[str]:
+    """Return the findings; in place of a defect of ours its sentence, so that a run is reported."""
+    try:
+        return findings(state)
+    except Exception as error:
+        return [f"No finding: {defect_of(error)}."]
 
 
 def _slowest(cases: Iterable[CaseState]) -> list[str]:

@@ -103,7 +103,7 @@ async def test_with_the_console_its_ranks_end(node):
 
 
 async def test_another_user_is_not_let_in(node, monkeypatch):
-    monkeypatch.setattr(module, "_user_of", lambda connection: os.getuid() + 1)
+    monkeypatch.setattr(module, "user_of", lambda connection: os.getuid() + 1)
     reader, writer = await node.rank()
     async with asyncio.timeout(PATIENCE):
         assert await reader.read() == b""

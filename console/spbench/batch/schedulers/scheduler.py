@@ -20,7 +20,7 @@ NOTICE = 60
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """What a batch job asks for.
+    """The request of a batch job to its scheduler.
 
     Attributes:
         name: The job's name in the queue.

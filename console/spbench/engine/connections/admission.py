@@ -29,6 +29,7 @@ PAUSE = 0.1
 MOST_SUSPECTS = 4096
 """Addresses that showed a wrong token and are remembered."""
 _SHORT_OF = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+_BROKEN = (errno.EBADF, errno.EINVAL, errno.ENOTSOCK, errno.EOPNOTSUPP)
 
 Event = dict[str, Any]
 Admit = Callable[[socket.socket, str, Event, bytes], None]
@@ -90,7 +91,7 @@ class Admission:
 
     @property
     def strangers(self) -> int:
-        """How many connections have yet to show the token."""
+        """The number of connections that have yet to show the token."""
         return len(self._silent) + len(self._suspected)
 
     def close(self) -> None:
@@ -117,8 +118,10 @@ class Admission:
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
-                if error.errno not in _SHORT_OF:
+                if error.errno in _BROKEN:
                     raise
+                if error.errno not in _SHORT_OF:
+                    continue  # an error of that connection's network, which Linux tells here
                 if not self._make_room():
                     self._accept_later()
                     return

@@ -77,7 +77,7 @@ class Collector:
 
     @property
     def strangers(self) -> int:
-        """How many connections have yet to show the token."""
+        """The number of connections that have yet to show the token."""
         return self._admission.strangers if self._admission else 0
 
     def _admit(self, accepted: socket.socket, peer: str, hello: Event, rest: bytes) -> None:

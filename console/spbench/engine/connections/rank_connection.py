@@ -47,7 +47,7 @@ class Who:
     rank: int | None
 
 
-class RankSource(Protocol):
+class RankPeer(Protocol):
     """A rank that events come from: over a connection, or from the file that it wrote."""
 
     who: Who
@@ -58,7 +58,7 @@ class RankSource(Protocol):
         """Send the rank an answer."""
 
 
-class Line(Protocol):
+class ReplyLine(Protocol):
     """The way back to a rank."""
 
     def write(self, data: bytes) -> None:
@@ -68,7 +68,7 @@ class Line(Protocol):
         """End it at once."""
 
 
-class House(Protocol):
+class ConnectionOwner(Protocol):
     """The collector, as its connections see it."""
 
     listener: Listener
@@ -86,11 +86,13 @@ class House(Protocol):
 class RankConnection:
     """The connection of a rank that has shown the token, of its own or by a relay."""
 
-    def __init__(self, collector: House, line: Line, peer: str, hello: Event) -> None:
+    def __init__(
+        self, collector: ConnectionOwner, line: ReplyLine, peer: str, hello: Event
+    ) -> None:
         self._collector = collector
         self._rest = b""
         self._next_seq = 0
-        self._line: Line | None = line
+        self._line: ReplyLine | None = line
         self.peer = peer
         self.who = Who(hello["host"], hello["pid"], hello["rank"])
         self.rank: int | None = None

@@ -10,8 +10,8 @@ from typing import Protocol, cast
 
 from spbench.engine.connections.rank_connection import (
     WELCOME,
+    ConnectionOwner,
     Event,
-    House,
     RankConnection,
     encode_reply,
 )
@@ -23,7 +23,7 @@ RELAY_SILENCE = SILENCE_LIMIT - 2.0
 """Seconds without a sign of life: less than a rank's, which would be blamed for it."""
 
 
-class Relays(House, Protocol):
+class Relays(ConnectionOwner, Protocol):
     """The collector, as its relays see it."""
 
     def welcome_relay(self, relay: RelayConnection) -> None:

@@ -1,4 +1,4 @@
-"""What goes wrong in a job: the fault that ended it, and what was seen of it as it came about."""
+"""Faults of a job: the one that ended it, and what was seen of it as it came about."""
 
 from __future__ import annotations
 

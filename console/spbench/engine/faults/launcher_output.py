@@ -1,4 +1,4 @@
-"""What a launcher and its ranks have written on stdout and stderr, as far as it tells of an end."""
+"""Output of a launcher and its ranks on stdout and stderr, as far as it tells of an end."""
 
 from __future__ import annotations
 

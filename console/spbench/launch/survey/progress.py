@@ -30,7 +30,7 @@ class Asked:
 
     @property
     def line(self) -> str:
-        """How far it is, in a line."""
+        """The progress so far, in a line."""
         seconds = time.monotonic() - self._started
         ill = f", {self.ill} of them not well" if self.ill else ""
         return f"asking hosts: {self.answered} of {self.total} after {seconds:.0f} s{ill}"

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from spbench.record.state import RunState
 
 FileStamp = tuple[int, int]
-"""When a file was changed last, in nanoseconds, and its bytes; zeros of one that is not there."""
+"""A file's last change, in nanoseconds, and its bytes; zeros of one that is not there."""
 
 DEFAULT_HOME = Path(".spbench")
 ENV_HOME = "SPBENCH_HOME"
@@ -34,7 +34,7 @@ Ranks give a heartbeat a second, but a launch may take minutes, and clocks of ho
 _CLOCK_SLACK = 10.0
 """Seconds by which the kernel's clock, kept since boot, may differ from that of the day."""
 _START_TICKS = 19
-"""Which word of /proc/PID/stat behind the program's name is the process's start."""
+"""The word of /proc/PID/stat behind the program's name that is the process's start."""
 _LAST = re.compile(r"last(?:~(\d{1,9}))?")
 
 

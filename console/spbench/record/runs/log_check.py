@@ -9,7 +9,7 @@ from spbench_core.events.fields import EventError
 
 
 class LogCheck:
-    """What a log has told so far, against which each further event of it is held.
+    """The events of a log so far, against which each further one of it is held.
 
     An event that it lets pass can be applied to a state: its parts are of their types, and the
     cases and jobs that it speaks of are known.
