@@ -5,7 +5,7 @@
 The reference's way (`gloo_halo`) and spbench run by turns, so that a noisy neighbour troubles all
 alike; spbench runs as users run it, and each of its results is checked. Prints medians over the
 rounds. An exchange's own limit is a goal only for ranks with a core each. Then operators: what
-overlaps within a host, where cores copy all data themselves (`halo_network` has the other case),
+overlaps within a host, where cores copy all data themselves (`network` has the other case),
 and fused layers.
 """
 
