@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from spbench.batch.plan_file import LOG
 from spbench.batch.schedulers.scheduler import Allocation, Scheduler
 from spbench.batch.site import slots
 from spbench.engine.plan import Request, RunPlan, plan_suite, settings_of
@@ -93,7 +94,7 @@ def allocation_of(plan: RunPlan, settings: BatchSettings, folder: Path) -> Alloc
         raise UsageError("the cases differ in ranks_per_host: set launch.batch.nodes")
     width = max(known) if known and len(known) == len(widths) else None
     np = max(job.np for job in plan.jobs)
-    return Allocation(f"spbench-{plan.suite.name}", np, width, settings, folder / "job.log")
+    return Allocation(f"spbench-{plan.suite.name}", np, width, settings, folder / LOG)
 
 
 def _check_room(job: Job, nodes: int | None) -> None:

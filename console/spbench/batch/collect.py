@@ -10,19 +10,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from spbench.batch.plan_file import BatchLaunch, BatchPlan, read_plan
+from spbench.batch.plan_file import LOG, BatchLaunch, BatchPlan, read_plan
 from spbench.batch.replay import LaunchReplay, ReplayClock, Replayed
 from spbench.engine.connections.descriptors import raise_limit
+from spbench.engine.faults.launcher_output import end_of_file
 from spbench.engine.recorder import Recorder, View
 from spbench.engine.run import Outcome
 from spbench.errors import ExitCode, FailedRunError, MissingError, SpbenchError, UsageError
 from spbench.record.findings import found_or_defect
 from spbench.record.judge import verdict_of
+from spbench.record.number_formatting import clean
 from spbench.record.runs.event_log import EventLog, unwritable
 from spbench.record.runs.files import PRIVATE
 from spbench.record.runs.folder import RunFolder
 from spbench.record.state import RunState
-from spbench.report.build import build_report, told_cases
+from spbench.report.build import build_report, told_cases, untold
 from spbench_core.events.batch_files import (
     LaunchFolder,
     launches_of,
@@ -98,6 +100,13 @@ def collect(batch: Path, home: Path, state: RunState, view: View) -> Outcome:
 def _begun(batch: Path) -> float:
     words = words_of(batch / "starts")
     begun = number(words[0]) if words else None
+    log = batch / LOG
+    if begun is None and log.exists():
+        last = end_of_file(log).strip().splitlines()[-1:] or ["it is empty"]
+        raise MissingError(
+            f"the batch job of {batch} has launched nothing yet: it is in its set-up (modules and "
+            f"lines of launch.batch), or ended there; {log}: {clean(last[0])}"
+        )
     if begun is None:
         raise MissingError(
             f"the batch job of {batch} has not begun: submit {batch / 'job.sh'}, or wait until the "
@@ -115,17 +124,26 @@ def _replace(draft: Path, path: Path, aside: Path) -> None:
     draft.rename(path)
 
 
-def end_of(batch: Path) -> BatchEnd:
-    """Return whether and how a batch job has ended, by its script and by its ranks' heartbeats."""
+def end_of(batch: Path, plan: BatchPlan) -> BatchEnd:
+    """Return whether and how a batch job has ended, by its script and by its ranks' heartbeats.
+
+    A launch whose ranks have yet to write is given the time in which they must be ready.
+    """
     words = words_of(batch / "ended")
     if words:
         return BatchEnd(number(words[0]), words[1] if len(words) > 1 else None, False)
+    newest = [(job, launches_of(batch / "jobs" / str(job.number))[-1:]) for job in plan.jobs]
+    patience = max([QUIET, *(job.start_timeout for job, last in newest if any(map(_starts, last)))])
     times = [0.0]
     for pattern in ("starts", "jobs/*/*/*", "jobs/*/*/events/*.jsonl"):
         for path in batch.glob(pattern):
             with suppress(OSError):
                 times.append(path.stat().st_mtime)
-    return BatchEnd(None, None, time.time() - max(times) < QUIET)
+    return BatchEnd(None, None, time.time() - max(times) < patience)
+
+
+def _starts(launch: LaunchFolder) -> bool:
+    return launch.started is not None and launch.end is None and not launch.event_files()
 
 
 def attempts(batch: Path, plan: BatchPlan) -> list[Attempt]:
@@ -153,7 +171,7 @@ class _Collection:
         self._folder = folder
         self._begun = begun
         self._clock = ReplayClock(begun)
-        self._end = end_of(batch)
+        self._end = end_of(batch, plan)
         self._errors: list[SpbenchError] = []
         self._missing = False
 
@@ -279,9 +297,8 @@ class _Collection:
             running = self._state.cases[case].status == "running"
             self._judge(case, self._status_left(running=running), sentence)
         cases = told_cases(self._state)
-        for told in cases:
-            if told.status != self._state.cases[told.id].status:  # its results cannot be reported
-                self._judge(told.id, "error", str(told.reason))
+        for case, reason in untold(self._state, cases):
+            self._judge(case, "error", reason)
         verdict, code = self._verdict()
         end = {"verdict": verdict, "exit_code": int(code)}
         self._recorder.say(
@@ -320,10 +337,8 @@ class _Collection:
         if self._end.signal is not None:
             interrupted = self._end.signal == "INT"
             return "cancelled", ExitCode.INTERRUPTED if interrupted else ExitCode.TERMINATED
-        verdict, code = verdict_of(self._state.cases.values())
         if self._missing:
             return "error", ExitCode.MISSING
-        unfinished = any(case.status == "skipped" for case in self._state.cases.values())
-        if self._errors or (unfinished and code == ExitCode.PASSED):
+        if self._errors:
             return "error", ExitCode.ERROR
-        return verdict, code
+        return verdict_of(self._state.cases.values())

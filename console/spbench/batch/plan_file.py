@@ -13,6 +13,8 @@ from spbench_core.events import fields
 from spbench_core.events.run_events import CASE
 
 NAME = "plan.json"
+LOG = "job.log"
+"""The file of what the script prints, which the scheduler makes."""
 
 
 class BatchLaunch(StrictModel):

@@ -24,7 +24,7 @@ from spbench_core.events.batch_files import LaunchFolder, signal_name
 from spbench_core.events.rank_events import HEARTBEAT_INTERVAL
 
 _SLACK = 2 * HEARTBEAT_INTERVAL
-"""Seconds by which ranks may have ended themselves before a deadline that counts from the last."""
+"""Seconds that a rank's last word may be before its own deadline, at which it ends itself."""
 _LATEST = 86400.0
 """Seconds by which a rank's clock may be ahead and still be believed."""
 
@@ -145,7 +145,8 @@ class LaunchReplay:
             name = signal_name(end.signal)
             return Fault("cancelled", f"the batch job got {name} {after:.1f} s into this launch")
         told = self._listener.where
-        fault = watch.overdue(self._clock.now + (_SLACK if told else 0.0))
+        # a rank keeps its own deadline, and the console's counts from the last one's start
+        fault = watch.overdue(self._clock.now, _SLACK + watch.start_spread if told else 0.0)
         if fault is not None and fault.status == "timeout":
             return watch.located(fault, told)
         return self._judged(fault)

@@ -51,16 +51,23 @@ def way_to_console(
     ports = ports_of(chosen.port_range)
     given = addresses_of(chosen.console_address)
     if tunnel == "ssh":
-        if unknown:
-            raise UsageError(
-                "launch.tunnel: ssh needs to know the hosts; give --hostfile or --hosts"
-            )
+        check_tunnel(tunnel, unknown=unknown)
         return Way(LOOPBACK, ports, (LOOPBACK,), tuple(h for h in hosts if not is_local(h)))
     if given:
         return Way(EVERYWHERE, ports, given)
     return Way(
         bind_address(hosts, unknown=unknown), ports, tuple(advertised(hosts, unknown=unknown))
     )
+
+
+def check_tunnel(tunnel: str, *, unknown: bool) -> None:
+    """Refuse tunnels to hosts that only the launcher knows.
+
+    Raises:
+        UsageError: They are ``unknown``.
+    """
+    if tunnel == "ssh" and unknown:
+        raise UsageError("launch.tunnel: ssh needs to know the hosts; give --hostfile or --hosts")
 
 
 def ports_of(text: str | None) -> Sequence[int]:

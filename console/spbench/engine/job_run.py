@@ -6,7 +6,7 @@ import asyncio
 import secrets
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -24,6 +24,7 @@ from spbench.launch.choice import NOTHING_CHOSEN, LaunchChoice
 from spbench.launch.hosts.hosts import Hosts
 from spbench.launch.hosts.names import is_local
 from spbench.launch.jobs import Job, Launch, chosen_elsewhere
+from spbench.launch.survey.progress import Say, nobody
 from spbench.launch.survey.reach import unfit
 from spbench.record.environment import notable
 from spbench.record.runs.folder import RunFolder, working_folder
@@ -57,8 +58,11 @@ class JobPlan:
 class JobRun:
     """Runs one job: starts it, waits for its end or for what goes wrong, and ends it."""
 
-    def __init__(self, plan: JobPlan, folder: RunFolder, recorder: Recorder) -> None:
+    def __init__(
+        self, plan: JobPlan, folder: RunFolder, recorder: Recorder, say: Say = nobody
+    ) -> None:
         self._plan = plan
+        self._say = say
         self._job = plan.job
         self._folder = folder
         self._recorder = recorder
@@ -83,12 +87,15 @@ class JobRun:
         Raises:
             SpbenchError: The launcher could not be started, or the run folder not be written.
         """
+        process = None
         try:
             process = await self._start()
-        except BaseException:
-            await self._collector.close()
-            await self._tunnels.close()
-            raise
+        finally:
+            if process is None:
+                await self._collector.close()
+                await self._tunnels.close()
+        if process is None:
+            return self._watch.fault
         try:
             await self._supervise(process)
             await self._explain(process)
@@ -125,13 +132,16 @@ class JobRun:
 
     # Starting
 
-    async def _start(self) -> asyncio.subprocess.Process:
+    async def _start(self) -> asyncio.subprocess.Process | None:
+        """Start the launcher; None where the job was cancelled before."""
         plan, launch = self._plan, self._plan.launch
         names = plan.hosts.names if plan.hosts else ()
         unknown = chosen_elsewhere(plan.job.settings, plan.hosts, plan.environ)
         way = way_to_console(names, plan.chosen, plan.job.settings.tunnel, unknown=unknown)
         port = await self._collector.listen(way.bind, way.ports)
-        await self._tunnels.open(way.tunnels, port)
+        await self._open_tunnels(way.tunnels, port)
+        if self._watch.fault is not None:
+            return None
         private = {
             rank_events.ENV_COLLECTOR: ",".join(f"{host}:{port}" for host in way.told),
             rank_events.ENV_TOKEN: self._token,
@@ -165,6 +175,16 @@ class JobRun:
         )
         self._watch.launched = self._watch.waiting_since = time.monotonic()
         return await processes.start(command, folder)
+
+    async def _open_tunnels(self, hosts: Sequence[str], port: int) -> None:
+        """Open the tunnels, unless the job is cancelled before."""
+        opening = asyncio.create_task(self._tunnels.open(hosts, port, self._say))
+        woken = asyncio.create_task(self._listener.wake.wait())
+        await asyncio.wait({opening, woken}, return_when=asyncio.FIRST_COMPLETED)
+        woken.cancel()
+        if opening.done():
+            opening.result()
+        opening.cancel()
 
     # Supervising
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from spbench.engine.address import addresses_of, ports_of
+from spbench.engine.address import addresses_of, check_tunnel, ports_of
 from spbench.engine.connections.descriptors import check_connections
 from spbench.errors import MissingError
 from spbench.launch.choice import NOTHING_CHOSEN, LaunchChoice
@@ -15,7 +15,15 @@ from spbench.launch.gpu_needs import check_gpus
 from spbench.launch.hosts.hostfiles import given_hosts
 from spbench.launch.hosts.hosts import Hosts
 from spbench.launch.hosts.names import fold
-from spbench.launch.jobs import HostsOf, Job, Launch, group, hosts_for, prepare
+from spbench.launch.jobs import (
+    HostsOf,
+    Job,
+    Launch,
+    chosen_elsewhere,
+    group,
+    hosts_for,
+    prepare,
+)
 from spbench.launch.program import standalone_arguments
 from spbench.launch.survey.facts import HostFacts
 from spbench.launch.survey.progress import Say, nobody
@@ -157,8 +165,11 @@ async def check_before(
 
     Raises:
         MissingError: naming what is missing, and where.
+        UsageError: Tunnels would lead to hosts that are not known.
     """
     for job, launch in zip(run.jobs, prepared, strict=True):
+        unknown = chosen_elsewhere(job.settings, run.hosts(job), run.request.environ)
+        check_tunnel(job.settings.tunnel, unknown=unknown)
         check_connections(connections(job.settings, job.np, launch.placement))
     if told is None:
         await check_hosts(run, prepared, say)

@@ -27,7 +27,7 @@ from spbench.record.judge import verdict_of
 from spbench.record.runs.event_log import EventLog
 from spbench.record.runs.folder import RunFolder, create, working_folder
 from spbench.record.state import RunState
-from spbench.report.build import build_report, told_cases
+from spbench.report.build import build_report, told_cases, untold
 from spbench.suites.case import Case
 from spbench_core.events.run_events import run_event
 
@@ -117,7 +117,7 @@ class Run:
             request = self._plan.request
             hosts = self._plan.hosts(job)
             plan = JobPlan(job, hosts, launch, request.environ, request.chosen)
-            job_run = JobRun(plan, folder, recorder)
+            job_run = JobRun(plan, folder, recorder, self._say)
             self._stop.tell(lambda why, at_once: job_run.cancel(why, at_once=at_once))
             fault = await job_run.run()
         except SpbenchError as error:
@@ -163,9 +163,8 @@ class Run:
                 status = "cancelled" if self._stop.code else "skipped"
                 _judge(recorder, case.id, Fault("cancelled", why), status)
         cases = told_cases(self._state)
-        for told in cases:
-            if told.status != self._state.cases[told.id].status:  # its results cannot be reported
-                _judge(recorder, told.id, Fault("error", str(told.reason)))
+        for case_id, reason in untold(self._state, cases):
+            _judge(recorder, case_id, Fault("error", reason))
         end = self._run_end()
         try:
             recorder.say("run_end", **end)

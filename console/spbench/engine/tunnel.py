@@ -8,6 +8,7 @@ from contextlib import suppress
 
 from spbench.engine.address import LOOPBACK
 from spbench.errors import MissingError
+from spbench.launch.survey.progress import Say, nobody, progress
 from spbench.launch.survey.reach import SSH
 
 AT_ONCE = 32
@@ -29,20 +30,24 @@ class Tunnels:
     def __init__(self) -> None:
         self._open: list[asyncio.subprocess.Process] = []
 
-    async def open(self, hosts: Iterable[str], port: int) -> None:
-        """Open a tunnel on each host.
+    async def open(self, hosts: Iterable[str], port: int, say: Say = nobody) -> None:
+        """Open a tunnel on each host; ``say`` takes a line a second while it lasts.
 
         Raises:
             MissingError: naming a host that has none, and why.
         """
         slots = asyncio.Semaphore(AT_ONCE)
 
+        hosts = tuple(dict.fromkeys(hosts))
+
         async def one(host: str) -> str | None:
             async with slots:
-                return await self._dig(host, port)
+                reason = await self._dig(host, port)
+            asked.count(well=reason is None)
+            return reason
 
-        hosts = tuple(dict.fromkeys(hosts))
-        reasons = await asyncio.gather(*map(one, hosts))
+        async with progress(len(hosts), say, "opening tunnels") as asked:
+            reasons = await asyncio.gather(*map(one, hosts))
         wrong = [f"{host}: {why}" for host, why in zip(hosts, reasons, strict=True) if why]
         if wrong:
             await self.close()
@@ -55,18 +60,21 @@ class Tunnels:
     async def _dig(self, host: str, port: int) -> str | None:
         """Open one; return why it is not."""
         there = f"{LOOPBACK}:{port}:{LOOPBACK}:{port}"
-        process = await asyncio.create_subprocess_exec(
-            *SSH,
-            *OPTIONS,
-            "-R",
-            there,
-            host,
-            f"echo '{UP}'; exec cat",
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            start_new_session=True,
-        )
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *SSH,
+                *OPTIONS,
+                "-R",
+                there,
+                host,
+                f"echo '{UP}'; exec cat",
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                start_new_session=True,
+            )
+        except OSError as error:
+            return f"{SSH[0]} cannot run: {error.strerror}"
         self._open.append(process)
         assert process.stdout is not None
         assert process.stderr is not None

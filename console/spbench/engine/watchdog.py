@@ -64,7 +64,7 @@ class Watchdog:
     misfit: Fault | None = None
     seen: list[Seen] = field(default_factory=list)
     _first_start: float | None = None
-    _last_start: dict[Item, float] = field(default_factory=dict)
+    _starts: dict[Item, list[float]] = field(default_factory=dict)
     _ended: dict[Item, set[int]] = field(default_factory=dict)
     waiting_since: float = 0.0
 
@@ -142,7 +142,7 @@ class Watchdog:
 
     def on_case_start(self, event: Mapping[str, Any], now: float) -> None:
         """Note that a rank starts an item; the deadline counts from the last one to do so."""
-        self._last_start[event["case"], event["repeat"]] = now
+        self._starts.setdefault((event["case"], event["repeat"]), []).append(now)
         self._first_start = now if self._first_start is None else self._first_start
         self.ranks[event["rank"]].case = event["case"]
         self.ranks[event["rank"]].since = now
@@ -219,10 +219,19 @@ class Watchdog:
         heard = any(seconds <= QUIET for seconds in silence.values())
         return {rank: s for rank, s in silence.items() if s > QUIET} if heard else {}
 
-    def overdue(self, now: float) -> Fault | None:
-        """Return what is overdue at this moment, or the fault that was noted before."""
+    @property
+    def start_spread(self) -> float:
+        """Seconds from the first to the last rank's start of the item under way."""
+        starts = self._starts.get(self.current) if self.current else None
+        return max(starts) - min(starts) if starts else 0.0
+
+    def overdue(self, now: float, slack: float = 0.0) -> Fault | None:
+        """Return what is overdue at this moment, or the fault that was noted before.
+
+        ``slack``: seconds by which a deadline may be ahead and counts as passed.
+        """
         if self.fault is None:
-            self.fault = self._silent(now) or self._late(now)
+            self.fault = self._silent(now) or self._late(now + slack)
         return self.fault
 
     def located(self, fault: Fault, where: Mapping[int, str]) -> Fault:
@@ -264,9 +273,9 @@ class Watchdog:
             if waited > EXIT_TIMEOUT and late:
                 return Fault("error", f"{self._names(late)} did not say bye in {waited:.0f} s")
             return None
-        if item in self._last_start:
+        if item in self._starts:
             limit = self.case_timeouts[item[0]]
-            waited = now - self._last_start[item]
+            waited = now - max(self._starts[item])
             late = sorted(set(self.ranks) - self._ended.get(item, set()))
             what = f"not through with {item[0]} after {waited:.1f} s (its timeout is {limit:g} s)"
             if waited > limit:

@@ -109,4 +109,6 @@ def verdict_of(cases: Iterable[CaseState]) -> tuple[str, ExitCode]:
             return status, ExitCode.ERROR
     if "failed" in statuses:
         return "failed", ExitCode.FAILED
+    if "skipped" in statuses:  # less ran than was asked for
+        return "error", ExitCode.ERROR
     return "passed", ExitCode.PASSED

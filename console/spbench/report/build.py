@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -85,6 +85,13 @@ def told_cases(state: RunState) -> list[CasePart]:
     others is still made.
     """
     return [_told(case, state) for case in state.cases.values()]
+
+
+def untold(state: RunState, cases: Sequence[CasePart]) -> Iterator[tuple[str, str]]:
+    """Yield id and reason of each case of `told_cases` whose results the format cannot hold."""
+    for told in cases:
+        if told.status != state.cases[told.id].status:
+            yield told.id, str(told.reason)
 
 
 def _told(case: CaseState, state: RunState) -> CasePart:

@@ -30,10 +30,11 @@ _WORDS = (
 
 def output_in(folder: Path) -> str:
     """Return the end of a launcher's output; Hydra tells of a rank's end on its stdout."""
-    return "\n".join(_tail(folder / name) for name in ("stderr.log", "stdout.log"))
+    return "\n".join(end_of_file(folder / name) for name in ("stderr.log", "stdout.log"))
 
 
-def _tail(path: Path) -> str:
+def end_of_file(path: Path) -> str:
+    """Return the last TAIL bytes of a file as text; nothing of one that cannot be read."""
     try:
         with path.open("rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - TAIL))

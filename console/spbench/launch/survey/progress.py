@@ -17,8 +17,9 @@ MANY = 64
 class Asked:
     """The hosts that are asked: how many, how many have answered, and how many of those are ill."""
 
-    def __init__(self, total: int) -> None:
+    def __init__(self, total: int, doing: str = "asking hosts") -> None:
         self.total = total
+        self._doing = doing
         self.answered = 0
         self.ill = 0
         self._started = time.monotonic()
@@ -33,7 +34,7 @@ class Asked:
         """The progress so far, in a line."""
         seconds = time.monotonic() - self._started
         ill = f", {self.ill} of them not well" if self.ill else ""
-        return f"asking hosts: {self.answered} of {self.total} after {seconds:.0f} s{ill}"
+        return f"{self._doing}: {self.answered} of {self.total} after {seconds:.0f} s{ill}"
 
 
 def nobody(_: str) -> None:
@@ -41,9 +42,9 @@ def nobody(_: str) -> None:
 
 
 @asynccontextmanager
-async def progress(total: int, say: Say) -> AsyncIterator[Asked]:
-    """Say a line every second while hosts are asked."""
-    asked = Asked(total)
+async def progress(total: int, say: Say, doing: str = "asking hosts") -> AsyncIterator[Asked]:
+    """Say a line every second while hosts are asked, or something else is done with each."""
+    asked = Asked(total, doing)
     if total > MANY:
         say(asked.line)
     task = asyncio.create_task(_tell(asked, say))

@@ -409,3 +409,32 @@ def test_a_home_that_cannot_be_written_is_told(batch):
     batch.home.write_text("")
     with pytest.raises(FailedRunError, match="cannot write"):
         batch.collect()
+
+
+def test_a_late_start_of_one_rank_leaves_a_timeout_a_timeout(batch):
+    batch.launch("1/1", "abc", status="75")
+    said = rank_event("log", 0, level="where", message="in wait (exchange.py:88)")
+    beats = [word for s in range(1, 31) for word in (float(s), rank_event("heartbeat", 0))]
+    batch.rank("1/1", 0, "A", *beats, said, bye=False)
+    late = [word for s in range(7, 31) for word in (float(s), rank_event("heartbeat", 1))]
+    batch.rank("1/1", 1, 6.0, "A", *late, bye=False)
+    batch.ended(40.0)
+    assert batch.collect()["a"] == "timeout"
+    assert "rank 0 on n0 is in wait (exchange.py:88)" in batch.reason("a")
+
+
+def test_a_job_that_ends_in_its_set_up_is_told_with_the_last_line_of_its_log(batch):
+    (batch.path / "starts").unlink()
+    batch.write("job.log", "Lmod has detected an error:\nunknown module \x1b[31mmpi/5\n")
+    with pytest.raises(MissingError, match=r"in its set-up .* or ended there; .*unknown module \?"):
+        batch.collect()
+
+
+def test_a_launch_that_has_yet_to_write_is_given_its_start_timeout(batch):
+    batch.launch("1/1", "abc", status=None)
+    batch.quiet(45.0)
+    batch.collect()
+    assert "the batch job still runs" in batch.report["errors"][0]
+    batch.quiet(75.0)
+    batch.collect()
+    assert "still runs" not in str(batch.report["errors"])

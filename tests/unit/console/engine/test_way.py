@@ -98,3 +98,11 @@ async def test_a_host_that_forwards_nothing_is_named_with_sshs_own_words(ssh):
         await tunnels.open(("n1", "refusing"), 5000)
     assert "to refusing: Warning: remote port forwarding failed" in str(refused.value)
     await tunnels.close()
+
+
+async def test_a_machine_without_ssh_is_told_as_such(monkeypatch):
+    monkeypatch.setenv("PATH", "/nowhere")
+    tunnels = Tunnels()
+    with pytest.raises(MissingError, match="to n1: ssh cannot run: No such file or directory"):
+        await tunnels.open(("n1",), 5000)
+    await tunnels.close()

@@ -195,6 +195,8 @@ def test_many_ranks_are_named_shortly():
         ("failed timeout passed", "timeout", ExitCode.ERROR),
         ("failed error timeout", "error", ExitCode.ERROR),
         ("failed error", "error", ExitCode.ERROR),
+        ("passed skipped", "error", ExitCode.ERROR),
+        ("failed skipped", "failed", ExitCode.FAILED),
     ],
 )
 def test_a_run_is_as_bad_as_its_worst_case(statuses, verdict, code):
