@@ -106,7 +106,7 @@ def burst_of(ranks: int, strangers: int, stopped: float = 0.0) -> Burst:
     console.start()
     try:
         port = here.recv()
-        with held(strangers) as idle, Ranks(port, ranks) as ready:
+        with held(strangers) as idle, RankBurst(port, ranks) as ready:
             come(idle, port)
             # until all are accepted; it answers in turn
             here.send("how many?")
@@ -154,7 +154,7 @@ def halted(pid: int | None, seconds: float) -> Iterator[None]:
 # Ranks
 
 
-class Ranks:
+class RankBurst:
     """Ranks that are ready to connect, in processes of their own."""
 
     def __init__(self, port: int, ranks: int) -> None:
@@ -167,7 +167,7 @@ class Ranks:
             self._pipes.append(here)
             self._processes.append(_SPAWN.Process(target=connect_some, args=words))
 
-    def __enter__(self) -> Ranks:
+    def __enter__(self) -> RankBurst:
         """Start the processes, and wait until their threads are there."""
         for process in self._processes:
             process.start()
@@ -231,7 +231,7 @@ def serve(orders: Connection[Any, Any], ranks: int) -> None:
 
 
 async def _serve(orders: Connection[Any, Any], ranks: int) -> None:
-    listener = Arrivals()
+    listener = AdmissionCount()
     collector = Collector(TOKEN, listener, ranks)
     orders.send(await collector.listen(LOOPBACK))
     while await asyncio.to_thread(orders.recv) is not None:
@@ -239,7 +239,7 @@ async def _serve(orders: Connection[Any, Any], ranks: int) -> None:
     await collector.close()
 
 
-class Arrivals:
+class AdmissionCount:
     """The ranks that have come and stayed."""
 
     def __init__(self) -> None:

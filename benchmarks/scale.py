@@ -90,7 +90,7 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class Logged:
-    """What the log holds: events, their bytes, and how many of them are missing."""
+    """Contents of the log: events, their bytes, and how many of them are missing."""
 
     events: int
     size: float
@@ -169,7 +169,7 @@ async def _run(size: Size, home: Path) -> Cost:
     state = RunState()
     before, spent = memory("VmRSS"), time.process_time()
     with lines(state) as view, logging(folder) as log:
-        arrivals = Arrivals(view, state)
+        arrivals = EventCount(view, state)
         recorder = Recorder(log, state, arrivals)
         described = describe(case, size.ranks)
         words: dict[str, Any] = {
@@ -196,7 +196,7 @@ async def _run(size: Size, home: Path) -> Cost:
     return Cost(judged.status, seconds, arrivals.ready - began, cpu, grown, took)
 
 
-class Arrivals:
+class EventCount:
     """A view that notes when the last rank was ready, before the view behind it."""
 
     def __init__(self, behind: Any, state: RunState) -> None:

@@ -34,7 +34,7 @@ VALUES = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class PlayedJob:
     """The job that the ranks play."""
 
     ranks: int
@@ -52,7 +52,7 @@ class Job:
 class Rank(asyncio.Protocol):
     """One rank: its lines, numbered, and the console's answers to it."""
 
-    def __init__(self, rank: int, job: Job, go: SharedEvent) -> None:
+    def __init__(self, rank: int, job: PlayedJob, go: SharedEvent) -> None:
         self._rank = rank
         self._job = job
         self._go = go
@@ -136,7 +136,7 @@ def host(node: int) -> str:
 
 def main() -> None:
     ranks, nodes, seconds, rate, case, check = sys.argv[1:]
-    job = Job(int(ranks), int(nodes), float(seconds), float(rate), case, check)
+    job = PlayedJob(int(ranks), int(nodes), float(seconds), float(rate), case, check)
     context = multiprocessing.get_context("spawn")
     go = context.Event()
     processes = [
@@ -150,13 +150,13 @@ def main() -> None:
     sys.exit(max(abs(process.exitcode or 0) for process in processes))
 
 
-def play(job: Job, nodes: range, go: SharedEvent) -> None:
+def play(job: PlayedJob, nodes: range, go: SharedEvent) -> None:
     """Play some of the nodes."""
     raise_limit()
     asyncio.run(_play(job, nodes, go))
 
 
-async def _play(job: Job, nodes: range, go: SharedEvent) -> None:
+async def _play(job: PlayedJob, nodes: range, go: SharedEvent) -> None:
     mine = set(nodes)
     ranks = {n: Rank(n, job, go) for n in range(job.ranks) if job.node(n) in mine}
     beating = asyncio.create_task(_beat(list(ranks.values()), job.rate))

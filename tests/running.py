@@ -93,14 +93,20 @@ def kill_leftovers() -> None:
 class Running:
     """A run under way."""
 
-    def __init__(self, *words: str, home: Path, env: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        *words: str,
+        home: Path,
+        env: dict[str, str] | None = None,
+        spbench: str | None = None,
+    ) -> None:
         self.home = home
         self.report_path = home.parent / f"{home.name}.json"
         self.started = time.monotonic()
         _started.append(self)
         words = (*words, "--headless", "--json", str(self.report_path), "--home", str(home))
         self.process = subprocess.Popen(
-            [SPBENCH, "run", *words],
+            [spbench or SPBENCH, "run", *words],
             cwd=ROOT,
             env=os.environ | (env or {}),
             stdin=subprocess.DEVNULL,

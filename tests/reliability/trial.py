@@ -11,7 +11,6 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-import running
 from reliability.where import Place
 from running import Ended, Running
 from spbench.engine.processes import members
@@ -71,10 +70,11 @@ class Trial:
         """Start the suite of this text."""
         path = self.folder / "suite.yaml"
         path.write_text(suite)
-        running.SPBENCH = self.place.spbench
         given = {**dict(self.place.env), **(env or {})}
         words = (str(path), *self.place.words, *words)
-        self._run = Running(*words, home=self.folder / "home", env=given)
+        self._run = Running(
+            *words, home=self.folder / "home", env=given, spbench=self.place.spbench
+        )
         self.since = time.monotonic()
         return self._run
 

@@ -22,10 +22,9 @@ from spbench_core.events import rank_events
 from spbench_core.events.fan_in import SIGN_OF_LIFE, Pieces, piece
 from spbench_core.events.fields import EventError
 from spbench_workers.channel import greeting, numbered
-from spbench_workers.connect import admitted, user_of
+from spbench_workers.connect import RELAY_BACKLOG, admitted, user_of
 
 NICENESS = 10
-BACKLOG = 4096
 GATHER = 0.02
 """Seconds for which lines are gathered, so that ranks that speak together cost one packet."""
 
@@ -180,7 +179,7 @@ async def carry(listening: socket.socket, console: socket.socket, rest: bytes) -
     await loop.connect_accepted_socket(lambda: relay, console)
     if rest:
         relay.data_received(rest)
-    server = await loop.create_unix_server(relay.rank, sock=listening, backlog=BACKLOG)
+    server = await loop.create_unix_server(relay.rank, sock=listening, backlog=RELAY_BACKLOG)
     loop.call_later(
         rank_events.CONNECT_TIMEOUT, lambda: None if relay.used else relay.through.set()
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,6 +16,7 @@ from spbench.cli.request import (
     HomeOption,
     LauncherOption,
     case_options,
+    options_as,
     request_from,
 )
 from spbench.launch.choice import LaunchChoice
@@ -23,16 +25,36 @@ if TYPE_CHECKING:
     from spbench.batch.folder import BatchJob
 
 SuiteArgument = Annotated[Path, typer.Argument(help="The suite's YAML file.")]
-SchedulerOption = Annotated[
-    str | None,
-    typer.Option("--scheduler", help="slurm, pbs, lsf or flux; the installed one.", metavar="S"),
-]
-SiteOption = Annotated[
-    Path | None, typer.Option("--site", help="What batch jobs of this cluster ask for.")
-]
-OutOption = Annotated[
-    Path | None, typer.Option("--out", help="A new folder, on a disk that all nodes see.")
-]
+_OPTIONS = {
+    "scheduler": Annotated[
+        str | None,
+        typer.Option(
+            "--scheduler", help="slurm, pbs, lsf or flux; the installed one.", metavar="S"
+        ),
+    ],
+    "site": Annotated[
+        Path | None, typer.Option("--site", help="What batch jobs of this cluster ask for.")
+    ],
+    "out": Annotated[
+        Path | None, typer.Option("--out", help="A new folder, on a disk that all nodes see.")
+    ],
+    "launcher": LauncherOption,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class BatchChoice:
+    """The batch system, its site file, the folder and the launcher that were asked for."""
+
+    scheduler: str | None = None
+    site: Path | None = None
+    out: Path | None = None
+    launcher: str | None = None
+
+
+_NO_CHOICE = BatchChoice()
+batch_options = options_as("batch", BatchChoice, _OPTIONS)
+"""Gives a command the options of a batch job as its argument ``batch``."""
 
 
 def register(app: typer.Typer) -> None:
@@ -41,56 +63,46 @@ def register(app: typer.Typer) -> None:
         app.command()(command)
 
 
+@batch_options
 @case_options
 def script(
     suite: SuiteArgument,
-    scheduler: SchedulerOption = None,
-    site: SiteOption = None,
-    out: OutOption = None,
-    launcher: LauncherOption = None,
+    batch: BatchChoice = _NO_CHOICE,
     selected: CaseSelection = ALL_CASES,
     home: HomeOption = None,
 ) -> None:
     """Write a suite as a batch job that needs no console; print its script's path."""
-    job = _written(suite, scheduler, site, out, launcher, selected, home)
+    job = _written(suite, batch, selected, home)
     sys.stderr.write(f"{_told(job)}: submit it, then spbench collect {job.folder}\n")
     print(job.script)
 
 
+@batch_options
 @case_options
 def submit(
     suite: SuiteArgument,
-    scheduler: SchedulerOption = None,
-    site: SiteOption = None,
-    out: OutOption = None,
-    launcher: LauncherOption = None,
+    batch: BatchChoice = _NO_CHOICE,
     selected: CaseSelection = ALL_CASES,
     home: HomeOption = None,
 ) -> None:
     """Write a suite as a batch job and submit it; print the job's number and its folder."""
     from spbench.batch.submission import submit as hand_in
 
-    job = _written(suite, scheduler, site, out, launcher, selected, home)
+    job = _written(suite, batch, selected, home)
     number = hand_in(job, os.environ)
     sys.stderr.write(f"{_told(job)}: when it has ended, spbench collect {job.folder}\n")
     print(f"{number} {job.folder}")
 
 
 def _written(
-    suite: Path,
-    scheduler: str | None,
-    site: Path | None,
-    out: Path | None,
-    launcher: str | None,
-    selected: CaseSelection,
-    home: Path | None,
+    suite: Path, batch: BatchChoice, selected: CaseSelection, home: Path | None
 ) -> BatchJob:
     from spbench.batch.allocated import BatchRequest
     from spbench.batch.folder import write_batch
 
-    chosen = LaunchChoice(launcher=launcher)
+    chosen = LaunchChoice(launcher=batch.launcher)
     run = request_from(suite, chosen=chosen, selected=selected, home=home, argv=sys.argv[1:])
-    job = write_batch(BatchRequest(run, scheduler, site), out)
+    job = write_batch(BatchRequest(run, batch.scheduler, batch.site), batch.out)
     if job.unused_hostfile:
         sys.stderr.write("note: launch.hostfile is not used: the allocation is the hosts\n")
     return job

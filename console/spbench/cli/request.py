@@ -102,15 +102,15 @@ ALL_CASES = CaseSelection()
 def launch_options(*left_out: str) -> Callable[[Command], Command]:
     """Give a command the options of a launch, without those left out, as argument ``chosen``."""
     options = {name: kind for name, kind in _LAUNCH_OPTIONS.items() if name not in left_out}
-    return _options_as("chosen", LaunchChoice, options)
+    return options_as("chosen", LaunchChoice, options)
 
 
 def case_options(command: Command) -> Command:
     """Give a command the options that select cases as its argument ``selected``."""
-    return _options_as("selected", CaseSelection, _CASE_OPTIONS)(command)
+    return options_as("selected", CaseSelection, _CASE_OPTIONS)(command)
 
 
-def _options_as(
+def options_as(
     argument: str, value: Callable[..., Any], options: Mapping[str, Any]
 ) -> Callable[[Command], Command]:
     """Give a command options, by the fields of a value, as one argument.

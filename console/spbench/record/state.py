@@ -86,7 +86,7 @@ class RunState:
         self.errors: list[str] = []
         self.findings: list[str] = []
         self.left_out: str | None = None
-        """What of a recorded log could not be read, in one sentence."""
+        """The lines of a recorded log that could not be read, in one sentence."""
         self._handlers: dict[str, Callable[[Event], None]] = {
             name.removeprefix("_on_"): getattr(self, name)
             for name in dir(type(self))

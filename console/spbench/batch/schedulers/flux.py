@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from spbench.batch.schedulers.scheduler import Allocation
+from spbench.batch.schedulers.scheduler import Allocation, given
 from spbench.batch.site import refuse_unknown
 from spbench.launch.detect import Found
 from spbench.launch.launcher import Command, JobSpec, Placed, Said
@@ -68,20 +68,18 @@ class FluxScheduler:
         refuse_unknown(settings.qos, "qos", "Flux")
         yield f"--job-name={allocation.name}"
         yield f"--output={allocation.log}"
-        if settings.account is not None:
-            yield f"--bank={settings.account}"
-        if settings.partition is not None:
-            yield f"--queue={settings.partition}"
-        if allocation.seconds is not None:
-            yield f"--time-limit={allocation.seconds}s"
+        yield from given(
+            ("--bank={}", settings.account),
+            ("--queue={}", settings.partition),
+            ("--time-limit={}s", allocation.seconds),
+        )
         if allocation.nodes is not None:
             yield f"--nodes={allocation.nodes}"
             yield f"--nslots={allocation.nodes}"
             yield f"--cores-per-slot={allocation.tasks_per_node}"
         else:
             yield f"--nslots={allocation.np}"
-        if settings.gpus is not None:
-            yield f"--gpus-per-slot={settings.gpus}"
+        yield from given(("--gpus-per-slot={}", settings.gpus))
         yield f"--signal=SIGTERM@{allocation.notice}s"
 
     def launcher(self) -> tuple[str, Found | None]:

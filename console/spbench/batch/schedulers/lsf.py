@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from spbench.batch.schedulers.scheduler import Allocation
+from spbench.batch.schedulers.scheduler import Allocation, given
 from spbench.batch.site import refuse_unknown
 from spbench.launch.detect import Found
 
@@ -27,10 +27,7 @@ class LsfScheduler:
         refuse_unknown(settings.qos, "qos", "LSF")
         yield f"-J {allocation.name}"
         yield f"-o {allocation.log}"
-        if settings.account is not None:
-            yield f"-P {settings.account}"
-        if settings.partition is not None:
-            yield f"-q {settings.partition}"
+        yield from given(("-P {}", settings.account), ("-q {}", settings.partition))
         if allocation.seconds is not None:
             minutes = math.ceil(allocation.seconds / 60)
             yield f"-W {minutes // 60}:{minutes % 60:02}"
@@ -43,8 +40,7 @@ class LsfScheduler:
         else:
             yield f"-n {allocation.nodes * tasks}"
             yield f'-R "span[ptile={tasks}]"'
-        if settings.gpus is not None:
-            yield f'-gpu "num={settings.gpus}"'
+        yield from given(('-gpu "num={}"', settings.gpus))
 
     def launcher(self) -> tuple[str, Found | None]:
         """Leave it to the MPI library: its launcher finds the allocation."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from spbench.batch.schedulers.scheduler import Allocation, clock
+from spbench.batch.schedulers.scheduler import Allocation, clock, given
 from spbench.batch.site import refuse_unknown
 from spbench.launch.detect import Found
 
@@ -28,10 +28,7 @@ class PbsScheduler:
         yield f"-o {allocation.log}"
         yield "-j oe"
         yield "-V"
-        if settings.account is not None:
-            yield f"-A {settings.account}"
-        if settings.partition is not None:
-            yield f"-q {settings.partition}"
+        yield from given(("-A {}", settings.account), ("-q {}", settings.partition))
         if allocation.seconds is not None:
             yield f"-l walltime={clock(allocation.seconds)}"
         yield f"-l select={_chunks(allocation)}"

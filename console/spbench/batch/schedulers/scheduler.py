@@ -131,6 +131,13 @@ def choose(asked: str | None, settings: BatchSettings, path: str | None) -> Sche
     )
 
 
+def given(*options: tuple[str, object]) -> Iterator[str]:
+    """Yield the options, with ``{}`` for their values, whose value is not None."""
+    for text, value in options:
+        if value is not None:
+            yield text.format(value)
+
+
 def clock(seconds: int) -> str:
     """Return seconds as ``1:30:00``."""
     return f"{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}"

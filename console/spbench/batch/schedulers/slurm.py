@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from spbench.batch.schedulers.scheduler import Allocation, clock
+from spbench.batch.schedulers.scheduler import Allocation, clock, given
 from spbench.launch.detect import Found
 
 
@@ -25,9 +25,11 @@ class SlurmScheduler:
         yield f"--job-name={allocation.name}"
         yield f"--output={allocation.log}"
         yield "--open-mode=append"
-        for name in ("account", "partition", "qos"):
-            if (value := getattr(settings, name)) is not None:
-                yield f"--{name}={value}"
+        yield from given(
+            ("--account={}", settings.account),
+            ("--partition={}", settings.partition),
+            ("--qos={}", settings.qos),
+        )
         if allocation.seconds is not None:
             yield f"--time={clock(allocation.seconds)}"
         if allocation.nodes is not None:
@@ -35,8 +37,7 @@ class SlurmScheduler:
             yield f"--ntasks-per-node={allocation.tasks_per_node}"
         else:
             yield f"--ntasks={allocation.np}"
-        if settings.gpus is not None:
-            yield f"--gres=gpu:{settings.gpus}"
+        yield from given(("--gres=gpu:{}", settings.gpus))
         yield f"--signal=B:TERM@{allocation.notice}"
 
     def launcher(self) -> tuple[str, Found | None]:

@@ -104,4 +104,4 @@ SSH_FAILURES = (
         "ssh does not know the key of a host: connect to each host once by hand",
     ),
 )
-"""What ssh itself says; every launcher that starts hosts by ssh passes it on."""
+"""Messages of ssh itself; every launcher that starts hosts by ssh passes them on."""

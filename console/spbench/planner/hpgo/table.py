@@ -27,7 +27,7 @@ _UNITS = 2.0**44
 """In how many units the model's time is counted."""
 
 Following = Callable[[Counts, int], tuple[Counts, ...]]
-"""What is in use after a stage of so many workers, by what is in use before it."""
+"""Devices in use after a stage of so many workers, by those in use before it."""
 
 
 class Table:
