@@ -23,7 +23,7 @@ test: lint types ## Install what tests need; lint, types, arrows and all tests t
 	$(BIN)/python -m pytest -m alone
 
 unit: $(VENV)/.test ## The fast tests only
-	$(BIN)/python -m pytest -m "not (mpi or cluster or screen or slow)" --hypothesis-profile quick $(TOGETHER)
+	$(BIN)/python -m pytest tests/unit -m "not (mpi or cluster or screen or slow)" --hypothesis-profile quick $(TOGETHER)
 
 lint: $(VENV)/.test ## Style and the arrows between rooms
 	$(BIN)/ruff check .

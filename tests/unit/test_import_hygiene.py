@@ -183,6 +183,7 @@ def test_the_rooms_import_only_downwards(copied):
     assert "0 broken" in said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("path", "line", "broken"),
     [

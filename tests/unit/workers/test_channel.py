@@ -160,6 +160,7 @@ def test_a_rank_says_where_its_main_thread_stands(console, channel):
     assert ".py:" in said["message"]
 
 
+@pytest.mark.slow
 def test_a_heartbeat_comes_each_interval_in_at_most_100_bytes(often, console, channel):
     began = time.monotonic()
     lines = [console.line() for _ in range(4)]
@@ -260,6 +261,7 @@ def test_the_next_address_is_tried(hurry, nowhere, console, monkeypatch):
     end(console, channel)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("answer", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n", b'{"reply":"bye"}\n'])
 def test_who_is_not_let_in_tries_again(console, monkeypatch, answer):
     monkeypatch.setattr(TcpChannel, "_lost", lambda self: None)

@@ -30,6 +30,7 @@ def test_a_command_ends_as_with_its_streams(tmp_path, closed):
     assert folder.id in (tmp_path / "run.csv").read_text()
 
 
+@pytest.mark.slow
 def test_a_mistake_keeps_its_exit_code_where_nobody_can_be_told(tmp_path):
     assert status(["results", "show", "no-such-run"], "2>&-", cwd=tmp_path) == (2, "")
 

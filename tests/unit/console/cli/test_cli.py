@@ -125,6 +125,7 @@ def test_a_wrong_word_is_one_line_that_names_it(spbench, words, named):
     assert named in done.refusal
 
 
+@pytest.mark.slow
 def test_a_process_ends_with_the_commands_status():
     done = spbench_process("run", HALO, "--headles")
     assert (done.status, done.out) == (2, "")
@@ -223,6 +224,7 @@ def test_a_shells_completion_script_calls_back(spbench, shell):
     assert f"_SPBENCH_COMPLETE=complete_{shell}" in done.out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "asked",
     [
@@ -302,6 +304,7 @@ def test_a_refused_run_leaves_json_alone_on_stdout(spbench):
     assert "selects none" in done.refusal
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "named"),
     [

@@ -45,6 +45,7 @@ def doctor(ssh, capsys):
     return run
 
 
+@pytest.mark.slow
 def test_hosts_that_are_well_have_one_line_each(ssh, doctor, tmp_path):
     for name in ("node1", "longer-name-2"):
         ssh.equip(name)
@@ -58,6 +59,7 @@ def test_hosts_that_are_well_have_one_line_each(ssh, doctor, tmp_path):
         assert first.index(word) == second.index(word)
 
 
+@pytest.mark.slow
 def test_findings_stand_below_the_hosts_with_their_mends(ssh, doctor):
     for name in ("node1", "node2", "node3"):
         ssh.equip(name, torch="2.5.1" if name == "node3" else "2.6.0")
@@ -97,6 +99,7 @@ def test_a_host_that_lacks_something(ssh, doctor):
     assert "mend: " in out
 
 
+@pytest.mark.slow
 def test_json_is_alone_on_stdout(ssh, doctor):
     ssh.equip("node1", "echo Welcome")
     ssh.equip("node2", torch="2.5")

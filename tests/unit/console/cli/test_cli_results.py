@@ -280,6 +280,7 @@ def test_a_series_of_nothing_is_told(spbench, two_runs):
     assert "no run has a case 'b' with the metric 'speed'" in err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     [

@@ -92,6 +92,7 @@ def play(tmp_path):
     return play
 
 
+@pytest.mark.slow
 async def test_ranks_that_end_their_cases_and_say_bye_leave_no_fault(play):
     fault, statuses = await play(f"{BOTH_CASES}first.close()\nsecond.close()\n")
     assert fault is None
@@ -114,6 +115,7 @@ async def test_what_other_ranks_had_sent_is_read_after_an_error(play):
     assert statuses == {"a": "passed", "b": "running"}
 
 
+@pytest.mark.slow
 async def test_a_rank_that_ends_without_bye_after_the_last_case_is_a_fault(play):
     fault, statuses = await play(f"{BOTH_CASES}first.close()\nos._exit(0)\n")
     assert fault.status == "error"

@@ -59,6 +59,7 @@ async def test_a_process_that_heeds_sigterm_is_given_no_more_time_than_it_takes(
     assert members(RUN) == []
 
 
+@pytest.mark.slow
 async def test_a_process_that_does_not_is_killed_after_the_grace(start):
     process = await start(STUBBORN)
     assert 0.5 <= await timed_end(process, 0.5) < 2.0

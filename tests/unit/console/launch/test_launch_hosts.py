@@ -60,6 +60,7 @@ def test_example_hostfiles_read(name):
     assert hosts.slots == slots[name]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("line", "message"),
     [
@@ -194,6 +195,7 @@ PLACEMENTS = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(PLACEMENTS, st.sampled_from(["mpirun_rsh", "hydra", "openmpi"]))
 def test_a_written_hostfile_reads_back(tmp_path_factory, placement, name):
     text = launcher_named(name).hostfile(placement)

@@ -64,6 +64,7 @@ async def test_a_host_that_hangs_meets_its_deadline(monkeypatch):
     assert time.monotonic() - start < 3
 
 
+@pytest.mark.slow
 async def test_many_hosts_at_once(ssh):
     hosts = [f"good{number}" for number in range(100)]
     assert await unreachable(hosts) == {}

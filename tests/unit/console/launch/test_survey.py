@@ -138,6 +138,7 @@ async def test_a_host_with_gpus_and_a_torch_for_the_cpu(ssh, kernel):
     assert "pytorch.org" in found.findings[0].mend
 
 
+@pytest.mark.slow
 async def test_whether_mpi_takes_memory_of_gpus_comes_with_its_evidence(ssh):
     name = "spbench_workers.device.mpi_memory"
     told = "lambda *, started: (None, f'Open MPI: asked with {started}')"
@@ -227,6 +228,7 @@ async def test_a_host_that_hangs_meets_its_deadline_and_leaves_nothing(ssh, monk
     assert gone(ssh.folder / "pid")
 
 
+@pytest.mark.slow
 async def test_facts_come_in_the_order_of_arrival_and_the_rest_can_be_cancelled(ssh):
     wait = "while [ ! -e {} ]; do sleep 0.02; done"
     ssh.equip("second", wait.format(ssh.folder / "go"))
@@ -350,6 +352,7 @@ async def test_an_mpi_library_that_ends_the_interpreter_leaves_the_other_facts(s
     assert "cannot be asked for its MPI library, exit status 9" in found.reason
 
 
+@pytest.mark.slow
 async def test_an_mpi_library_that_hangs_leaves_the_other_facts(ssh, monkeypatch):
     monkeypatch.setattr("spbench.launch.survey.question.PROBE_PATIENCE", 0.3)
     packages = ssh.equip("node01")

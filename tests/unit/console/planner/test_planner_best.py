@@ -83,6 +83,7 @@ def test_the_best_plan_is_that_of_brute_force(problem):
     assert memory is None or max(again.peak_bytes) <= memory
 
 
+@pytest.mark.slow
 @settings(max_examples=12)
 @given(problems(), st.integers(1, 3))
 def test_a_given_micro_batch_is_kept(problem, micro_batch):

@@ -44,6 +44,7 @@ def costs_at(states, end):
     return [round(each[end - 1], 12) for each in sums]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("row", goldens(), ids=ident)
 def test_plans_are_hpgos_or_better(row):
     profile = load_profile(shared(row["profile"]), row["profile_batch_size"])

@@ -27,6 +27,7 @@ def counted():
     return [(name, int(count)) for name, count in rows]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "count"), counted())
 def test_there_are_as_many_states_as_hpgo_makes(name, count):
     assert len(antichain_states(load_profile(shared(f"profiles/{name}"), 1))) == count
@@ -89,12 +90,14 @@ def test_a_profile_of_inputs_alone_cannot_be_planned():
         planned(Profile("p", 1, (layer("in", description="Input"),), ()))
 
 
+@pytest.mark.slow
 def test_too_many_states_are_told():
     with pytest.raises(PlannerError, match=r"more than 4096 states.*use mode best"):
         antichain_states(BRANCHES)
     assert len(linear_states(BRANCHES)) <= 16
 
 
+@pytest.mark.slow
 def test_states_are_the_same_each_time():
     path = shared("profiles/dapple/gnmt-16-pbs-64.txt")
     assert antichain_states(load_profile(path, 64)) == antichain_states(load_profile(path, 64))

@@ -37,6 +37,7 @@ def sweeps(draw):
     return Sweep(items(matrix), items(zipped))
 
 
+@pytest.mark.slow
 @given(sweeps())
 @settings(max_examples=100)
 def test_points_are_the_product_in_file_order(sweep):

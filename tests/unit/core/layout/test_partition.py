@@ -98,6 +98,7 @@ def test_the_first_rank_named_has_the_first_tile(partition):
         assert partition.tile(rank).empty
 
 
+@pytest.mark.slow
 @brute_force
 @given(needs())
 def test_each_needed_pixel_comes_once_and_from_its_owner(table):
@@ -116,6 +117,7 @@ def test_each_needed_pixel_comes_once_and_from_its_owner(table):
         assert peers == sorted(set(peers))
 
 
+@pytest.mark.slow
 @brute_force
 @given(needs())
 def test_what_one_sends_the_other_receives(table):

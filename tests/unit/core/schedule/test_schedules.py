@@ -126,6 +126,7 @@ def test_two_mirrored_pipelines(grids, more, parts, times, schedule, forward_onl
         assert play(layout, orders, pending=pending).length > 0
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(GRIDS, st.integers(0, 3), st.integers(1, 3), PARTS, SCHEDULE)
 def test_tiles_and_members_work_together(grids, more, members, parts, schedule):

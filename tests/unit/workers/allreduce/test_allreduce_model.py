@@ -46,6 +46,7 @@ def seconds_of_rounds(algorithm, ranks, count, link, **options):
     return math.fsum([*ports.values(), *adders.values()])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ranks", range(1, 13))
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_the_model_is_the_schedules_longest_path(algorithm, ranks):

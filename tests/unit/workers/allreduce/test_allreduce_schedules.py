@@ -128,6 +128,7 @@ def cases(sizes=SIZES):
     return [(name, n) for name in ALGORITHMS for n in sizes if not refusal(name, n)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("algorithm", "ranks"), cases())
 def test_every_rank_ends_with_the_sum_of_all(algorithm, ranks):
     for count in COUNTS:
@@ -145,6 +146,7 @@ def runs(draw):
     return algorithm, ranks, draw(st.integers(0, 40)), options
 
 
+@pytest.mark.slow
 @given(runs())
 @settings(max_examples=150)
 def test_any_order_group_and_chunks_come_out_right(run):
@@ -152,6 +154,7 @@ def test_any_order_group_and_chunks_come_out_right(run):
     prove(plan(algorithm, ranks, count, **options), count)
 
 
+@pytest.mark.slow
 @given(runs())
 @settings(max_examples=150)
 def test_counts_are_those_of_the_formulas(run):

@@ -272,6 +272,7 @@ def winograd(images, kernels, format_):
     return sums.permute(0, 1, 2, 4, 3, 5).reshape(batch, channels, 4 * rows, 4 * cols)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
 @pytest.mark.parametrize("channels", [1, 3, 16, 64, 256])
 def test_winograd_leaves_no_doubt_of_the_whole_number(dtype, channels):

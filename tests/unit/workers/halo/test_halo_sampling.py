@@ -105,6 +105,7 @@ def test_a_rank_without_a_tile_compares_nothing():
     assert [chosen.outputs(0, rank) + chosen.inputs(0, rank) for rank in empty] == [[]] * len(empty)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LAYERS)
 def test_boxes_of_the_reference_are_those_of_the_whole(name):
     layers, windows, chosen = made(name)
@@ -198,6 +199,7 @@ def test_nothing_is_said_of_a_small_tile_of_which_all_is_compared(name):
     assert not said(context, "choice", name="checked")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(20))
 def test_a_wrong_value_at_the_border_is_always_found(seed, monkeypatch):
     convolve = torch.conv2d
@@ -231,6 +233,7 @@ OUTSIDE = {"NaN": float("nan"), "infinity": float("inf"), "fraction": 0.4}
 ANY_NUMBER = ("fraction", "halo.fused")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize(
     ("wrong", "name"),

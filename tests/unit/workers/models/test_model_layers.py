@@ -247,6 +247,7 @@ def test_the_shift_reads_the_pixels_that_the_other_half_leaves_out():
 # Stages
 
 
+@pytest.mark.slow
 @small_networks
 def test_stages_in_a_row_are_the_whole_network(name, size, config):
     network = made(name, size, CLASSES, **config)

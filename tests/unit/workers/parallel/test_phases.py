@@ -261,6 +261,7 @@ def test_all_that_a_step_does_belongs_to_a_phase():
     assert engine.phases.total == pytest.approx(LATE.now)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", ["fp64", "fp32"])
 def test_what_it_learns_is_what_the_host_learns(precision):
     found = []
