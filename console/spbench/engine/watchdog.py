@@ -64,7 +64,7 @@ class Watchdog:
     misfit: Fault | None = None
     seen: list[Seen] = field(default_factory=list)
     _first_start: float | None = None
-    _starts: dict[Item, list[float]] = field(default_factory=dict)
+    _starts: dict[Item, tuple[float, float]] = field(default_factory=dict)
     _ended: dict[Item, set[int]] = field(default_factory=dict)
     waiting_since: float = 0.0
 
@@ -142,7 +142,9 @@ class Watchdog:
 
     def on_case_start(self, event: Mapping[str, Any], now: float) -> None:
         """Note that a rank starts an item; the deadline counts from the last one to do so."""
-        self._starts.setdefault((event["case"], event["repeat"]), []).append(now)
+        item = event["case"], event["repeat"]
+        first, _ = self._starts.get(item, (now, now))
+        self._starts[item] = first, now
         self._first_start = now if self._first_start is None else self._first_start
         self.ranks[event["rank"]].case = event["case"]
         self.ranks[event["rank"]].since = now
@@ -222,8 +224,8 @@ class Watchdog:
     @property
     def start_spread(self) -> float:
         """Seconds from the first to the last rank's start of the item under way."""
-        starts = self._starts.get(self.current) if self.current else None
-        return max(starts) - min(starts) if starts else 0.0
+        first, last = self._starts.get(self.current, (0.0, 0.0)) if self.current else (0.0, 0.0)
+        return last - first
 
     def overdue(self, now: float, slack: float = 0.0) -> Fault | None:
         """Return what is overdue at this moment, or the fault that was noted before.
@@ -275,7 +277,7 @@ class Watchdog:
             return None
         if item in self._starts:
             limit = self.case_timeouts[item[0]]
-            waited = now - max(self._starts[item])
+            waited = now - self._starts[item][1]
             late = sorted(set(self.ranks) - self._ended.get(item, set()))
             what = f"not through with {item[0]} after {waited:.1f} s (its timeout is {limit:g} s)"
             if waited > limit:
