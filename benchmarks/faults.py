@@ -2,8 +2,9 @@
 
     python -m benchmarks.faults [--only WORDS] [--launchers NAME,...] [--repeats N] [--out FILE]
 
-Each fault is tried with each launcher that it concerns: once, and where its moment is random as
-often as --repeats says. Outcomes are kept in --log, so that a command that was cut short goes on;
+Each fault is tried with each launcher that it concerns, as often as --fixed says; where its moment
+is random as often as --repeats says with Open MPI, with mpirun_rsh and where nothing else plays it.
+Outcomes are kept in --log, so that a command that was cut short goes on;
 --again begins anew. After all trials of a row it looks for processes of any of them. Ends with 1
 where an outcome is not as expected.
 """
@@ -17,6 +18,7 @@ from pathlib import Path
 from benchmarks.goals import argument_parser
 
 ROOT = Path(__file__).parents[1]
+OFTEN = ("openmpi", "mpirun_rsh")
 sys.path.insert(0, str(ROOT / "tests"))
 
 from reliability.faults import FAULT_TABLE, Fault  # noqa: E402
@@ -65,7 +67,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="spf") as folder, Places(Path(folder)) as made:
         for fault in faults:
             for name in (one for one in fault.places if one in places):
-                repeats = words.repeats if fault.chance else words.fixed
+                often = fault.chance and name in (*OFTEN, fault.places[0])
+                repeats = words.repeats if often else words.fixed
                 _try(fault, name, repeats - len(log.of(fault.name, name)), words.seed, made, log)
     text = table(faults, places, log)
     if words.out:

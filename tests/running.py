@@ -161,7 +161,7 @@ class Running:
     def interrupt(self, number: signal.Signals = signal.SIGINT) -> None:
         self.process.send_signal(number)
 
-    def end(self, limit: float = 60.0) -> Ended:
+    def end(self, limit: float = 100.0) -> Ended:
         stdout, stderr = self.process.communicate(timeout=limit)
         seconds = time.monotonic() - self.started
         return Ended(self.process.returncode, stdout, stderr, seconds, self.home, self.report_path)
@@ -208,7 +208,7 @@ class OnTerminal(Running):
         self._reader.join()
         os.close(self._master)
 
-    def end(self, limit: float = 60.0) -> Ended:
+    def end(self, limit: float = 100.0) -> Ended:
         self.process.wait(timeout=limit)
         seconds = time.monotonic() - self.started
         shown = self._shown.decode(errors="replace")
@@ -216,7 +216,7 @@ class OnTerminal(Running):
         return Ended(self.process.returncode, shown, errors, seconds, self.home, self.report_path)
 
 
-def run(*words: str, home: Path, env: dict[str, str] | None = None, limit: float = 60.0) -> Ended:
+def run(*words: str, home: Path, env: dict[str, str] | None = None, limit: float = 100.0) -> Ended:
     """Run a suite to its end."""
     return Running(*words, home=home, env=env).end(limit)
 

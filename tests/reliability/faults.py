@@ -1,26 +1,31 @@
-"""The faults that spbench is tried with: what is done, and what it has to say of it."""
+"""The table of faults that spbench is tried with, and what it has to say of each."""
 
 from __future__ import annotations
 
-import shutil
 import signal
-import subprocess
-import time
 from collections.abc import Callable
-from contextlib import ExitStack
 from dataclasses import dataclass
 
-from places import DATA
-from reliability.trial import Trial
+from reliability import processes, records, remote, surroundings
+from reliability.trial import LONG, Trial
 from running import Ended
-from spbench.engine.processes import members
 
-LONG = (DATA / "long.yaml").read_text()
-FAULTS = (DATA / "faults.yaml").read_text()
 ALL = ("openmpi", "hydra", "mpirun_rsh", "srun", "openmpi-hosts")
 HERE_ONLY = ("openmpi", "hydra", "mpirun_rsh")
+TWO = ("openmpi", "mpirun_rsh")
 ONE = ("openmpi",)
+RSH = ("mpirun_rsh",)
+SRUN = ("srun",)
 HOSTS = ("openmpi-hosts",)
+
+
+_SUITE = """\
+schema: spbench.suite/1
+name: large
+cases:
+  - {{name: one, benchmark: link.pingpong, np: {}, params: {{sizes: [8], iterations: 5}}}}
+"""
+_NUL = _SUITE.format(2) + 'launch: {env: {A: "b\\0c"}}\n'
 
 
 @dataclass(frozen=True)
@@ -48,288 +53,284 @@ class Fault:
     chance: bool = False
 
 
-def _signalled(number: signal.Signals) -> Callable[[Trial], Ended]:
-    def act(trial: Trial) -> Ended:
-        trial.start(LONG)
-        trial.strike(trial.measuring(), number)
-        return trial.end()
-
-    return act
-
-
-def _killed_before_a_case(trial: Trial) -> Ended:
-    trial.start(LONG)
-    trial.strike(trial.pid_of(trial.victim), signal.SIGKILL)
-    return trial.end()
+def _on_victim(
+    name: str,
+    act: Callable[[Trial], Ended],
+    *told: str,
+    places: tuple[str, ...] = ALL,
+    chance: bool = False,
+    goes_on: bool = True,
+) -> Fault:
+    """Return a fault of one rank, which has to be named first; the next case goes on."""
+    return Fault(name, act, 4, told, places, victim=True, goes_on=goes_on, chance=chance)
 
 
-def _stopped_before_a_case(trial: Trial) -> Ended:
-    trial.start(LONG)
-    trial.strike(trial.pid_of(trial.victim), signal.SIGSTOP)
-    return trial.end()
-
-
-def _launcher_killed(trial: Trial) -> Ended:
-    trial.start(LONG)
-    trial.measuring()
-    console = trial.place.console(trial.run)
-    trial.strike(_children(console)[0], signal.SIGKILL)
-    return trial.end()
-
-
-def _console_killed(trial: Trial) -> Ended:
-    trial.start(LONG)
-    trial.measuring()
-    run_id = trial.run.folder.name
-    trial.strike(trial.place.console(trial.run), signal.SIGKILL)
-    deadline = time.monotonic() + 15
-    while members(run_id) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    return trial.end()
-
-
-def _interrupted(number: signal.Signals, times: int = 1) -> Callable[[Trial], Ended]:
-    def act(trial: Trial) -> Ended:
-        trial.start(LONG)
-        trial.measuring()
-        for _ in range(times):
-            trial.strike(trial.place.console(trial.run), number)
-            time.sleep(0.2)
-        return trial.end()
-
-    return act
-
-
-def _planted(*words: str, suite: str = FAULTS) -> Callable[[Trial], Ended]:
-    """Run a suite with words that break it."""
-
-    def act(trial: Trial) -> Ended:
-        trial.victim, trial.host = 1, ""
-        trial.start(suite, *words)
-        ended = trial.end()
-        for event in ended.events if ended.code not in (2, 3) else ():
-            if event["event"] == "ready" and event["rank"] == trial.victim:
-                trial.host = str(event["host"])
-        return ended
-
-    return act
-
-
-def _with_environment(**env: str) -> Callable[[Trial], Ended]:
-    def act(trial: Trial) -> Ended:
-        trial.start(FAULTS, env=env)
-        return trial.end()
-
-    return act
-
-
-def _link_cut(trial: Trial) -> Ended:
-    trial.start(LONG)
-    trial.measuring()
-    assert trial.place.hosts is not None
-    lost = next(host for host in trial.place.hosts.hosts if host.name == trial.host)
-    with trial.place.hosts.cut(lost):
-        trial.since = time.monotonic()
-        trial.run.wait_for("job_end")
-        return trial.end()
-
-
-def _host_refuses(trial: Trial) -> Ended:
-    assert trial.place.hosts is not None
-    hostfile = trial.folder / "hostfile"
-    nobody = trial.place.hosts.address.replace(".254", ".99")
-    hostfile.write_text(f"{nobody}\n" + trial.place.hosts.lines())
-    trial.start(LONG, "--hostfile", str(hostfile))
-    return trial.end()
-
-
-def _setup_fails_on_one_host(trial: Trial) -> Ended:
-    assert trial.place.hosts is not None
-    trial.victim, trial.host = 1, trial.place.hosts.hosts[1].name
-    line = f"test $(hostname) != {trial.host}"
-    trial.start(LONG, "--set", f"launch.setup=['{line}']")
-    return trial.end()
-
-
-def _home_removed(trial: Trial) -> Ended:
-    trial.start(LONG)
-    trial.measuring()
-    trial.since = time.monotonic()
-    shutil.rmtree(trial.run.home)
-    return trial.end()
-
-
-def _disk_full(trial: Trial) -> Ended:
-    home = trial.folder / "home"
-    home.mkdir()
-    with ExitStack() as stack:
-        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16k", "none", str(home)], check=True)
-        stack.callback(subprocess.run, ["umount", "-l", str(home)], check=False)
-        trial.start(FAULTS)
-        return trial.end()
-
-
-def _two_consoles(trial: Trial) -> Ended:
-    """Another run in the same home: both pass."""
-    trial.start(FAULTS)
-    first = trial.run
-    trial.start(FAULTS)
-    one, other = first.end(), trial.end()
-    return one if one.code else other
-
-
-def _children(pid: int) -> list[int]:
-    with open(f"/proc/{pid}/task/{pid}/children") as file:
-        return [int(word) for word in file.read().split()]
-
-
-FAULT_TABLE = (
-    Fault(
+RANKS = (
+    _on_victim(
         "a rank is killed (SIGKILL) while it measures",
-        _signalled(signal.SIGKILL),
-        4,
-        ("signal 9",),
-        ALL,
-        victim=True,
-        goes_on=True,
+        processes.signalled(signal.SIGKILL),
+        "signal 9",
         chance=True,
     ),
-    Fault(
+    _on_victim(
         "a rank breaks a rule of memory (SIGSEGV)",
-        _signalled(signal.SIGSEGV),
-        4,
-        ("signal 11",),
-        HERE_ONLY,
-        victim=True,
-        goes_on=True,
+        processes.signalled(signal.SIGSEGV),
+        "signal 11",
+        places=HERE_ONLY,
         chance=True,
     ),
-    Fault(
+    _on_victim(
         "a rank is stopped (SIGSTOP) while it measures",
-        _signalled(signal.SIGSTOP),
-        4,
-        ("silent",),
-        ALL,
-        victim=True,
-        goes_on=True,
+        processes.signalled(signal.SIGSTOP),
+        "silent",
         chance=True,
     ),
-    Fault(
+    _on_victim(
         "a rank is killed before the first case",
-        _killed_before_a_case,
+        processes.killed_before_a_case,
+        "signal 9",
+        places=HERE_ONLY,
+    ),
+    _on_victim(
+        "a rank is stopped between ready and the first case",
+        processes.stopped_before_a_case,
+        "silent",
+        places=HERE_ONLY,
+    ),
+    Fault(
+        "both ranks are killed",
+        processes.both_killed,
         4,
         ("signal 9",),
         HERE_ONLY,
-        victim=True,
-        goes_on=True,
-    ),
-    Fault(
-        "a rank is stopped between ready and the first case",
-        _stopped_before_a_case,
-        4,
-        ("silent",),
-        HERE_ONLY,
-        victim=True,
-        goes_on=True,
-    ),
-    Fault(
-        "the launcher is killed",
-        _launcher_killed,
-        4,
-        ("the launcher",),
-        ("openmpi", "mpirun_rsh"),
         goes_on=True,
         chance=True,
     ),
-    Fault("the console is killed", _console_killed, 256 - 9, (), ALL, chance=True),
-    Fault("Ctrl-C", _interrupted(signal.SIGINT), 130, ("Ctrl-C",), ALL),
-    Fault("Ctrl-C twice", _interrupted(signal.SIGINT, 2), 130, ("Ctrl-C",), HERE_ONLY),
-    Fault("SIGTERM to the console", _interrupted(signal.SIGTERM), 143, ("SIGTERM",), ALL),
-    Fault("the terminal hangs up", _interrupted(signal.SIGHUP), 143, ("SIGHUP",), HERE_ONLY),
-    Fault(
+    Fault("a rank is stopped for 3 s", surroundings.paused(True, 3), 0, (), HERE_ONLY),
+    _on_victim(
         "a rank raises an exception",
-        _planted("--inject", "raise@second"),
-        4,
-        ("planted by --inject raise",),
-        ALL,
-        victim=True,
-        goes_on=True,
+        processes.planted("--inject", "raise@second"),
+        "planted by --inject raise",
     ),
-    Fault(
-        "a rank ends by itself",
-        _planted("--inject", "exit@second"),
-        4,
-        ("SystemExit: 3",),
-        ALL,
-        victim=True,
-        goes_on=True,
+    _on_victim(
+        "a rank ends by itself", processes.planted("--inject", "exit@second"), "SystemExit: 3"
     ),
-    Fault(
-        "a rank kills itself",
-        _planted("--inject", "kill@second"),
-        4,
-        ("signal 9",),
-        ALL,
-        victim=True,
-        goes_on=True,
-    ),
-    Fault(
+    _on_victim("a rank kills itself", processes.planted("--inject", "kill@second"), "signal 9"),
+    _on_victim(
         "a rank hangs",
-        _planted("--inject", "hang@second", "--set", "launch.timeout=2"),
-        4,
-        ("its timeout is 2 s",),
-        ALL,
-        victim=True,
-        goes_on=True,
+        processes.planted("--inject", "hang@second", "--set", "launch.timeout=2"),
+        "its timeout is 2 s",
     ),
     Fault(
         "a result is wrong on one rank",
-        _planted("--inject", "corrupt-message@second"),
+        processes.planted("--inject", "corrupt-message@second"),
         1,
         ("check",),
         ALL,
         goes_on=True,
     ),
-    Fault("the budget is used up", _planted("--budget", "4s", suite=LONG), 124, ("budget",), ALL),
+    _on_victim(
+        "a rank has not the memory that it wants (OOM)",
+        surroundings.memory_short,
+        "signal 9",
+        places=ONE,
+    ),
+    Fault("the clock of a rank is an hour ahead", surroundings.clock_apart, 0, (), TWO),
+    _on_victim(
+        "the workers are missing for one rank",
+        surroundings.without_its_library,
+        "spbench_workers",
+        places=TWO,
+        goes_on=False,
+    ),
+    Fault(
+        "a rank prints 1 MB of its own",
+        processes.planted("--set", "launch.setup=['yes | head -c 1000000']"),
+        0,
+        (),
+        TWO,
+    ),
+    Fault(
+        "the relay of a node is killed",
+        surroundings.relay_killed,
+        4,
+        ("the relay of",),
+        HERE_ONLY,
+        goes_on=True,
+        chance=True,
+    ),
+)
+
+LAUNCHERS = (
+    Fault(
+        "the launcher is killed",
+        processes.launcher_killed,
+        4,
+        ("the launcher",),
+        TWO,
+        goes_on=True,
+        chance=True,
+    ),
+    Fault("the launcher prints 100 MB", surroundings.launcher_floods, 0, (), RSH),
     Fault(
         "the interpreter is missing",
-        _planted("--set", "launch.python=/no/such/python"),
+        processes.planted("--set", "launch.python=/no/such/python"),
         3,
         ("/no/such/python",),
-        ONE,
+        TWO,
     ),
     Fault(
         "a setup line fails",
-        _planted("--set", "launch.setup=['cd /no/such']"),
+        processes.planted("--set", "launch.setup=['cd /no/such']"),
         3,
         ("setup line failed: cd /no/such",),
-        ("openmpi", "mpirun_rsh"),
+        TWO,
     ),
     Fault(
         "ranks end before they connect",
-        _planted("--set", "launch.setup=['[ -z \"$SPBENCH_TOKEN\" ] || exit 7']"),
+        processes.planted("--set", "launch.setup=['[ -z \"$SPBENCH_TOKEN\" ] || exit 7']"),
         4,
         ("7",),
-        ("openmpi", "mpirun_rsh"),
+        TWO,
     ),
     Fault(
         "the launcher knows no such option",
-        _planted("--set", "launch.args=[--no-such-option]"),
+        processes.planted("--set", "launch.args=[--no-such-option]"),
         4,
         ("no-such-option",),
         HERE_ONLY,
     ),
-    Fault("a link is cut", _link_cut, 4, ("silent",), HOSTS, victim=True, chance=True),
-    Fault("a host cannot be reached", _host_refuses, 3, ("cannot be reached",), HOSTS),
     Fault(
-        "a setup line fails on one host",
-        _setup_fails_on_one_host,
+        "the launcher is not installed",
+        processes.with_environment(
+            "--set", "launch.launcher=mpirun_rsh", "--launcher", "mpirun_rsh", PATH="/usr/bin:/bin"
+        ),
+        3,
+        ("mpirun_rsh is not installed",),
+    ),
+    Fault(
+        "the launcher ends the job at its own time limit",
+        processes.with_environment(suite=LONG, MPIEXEC_TIMEOUT="8"),
         4,
-        ("setup line failed", "{host}"),
+        ("MPIEXEC_TIMEOUT",),
+        RSH,
+        goes_on=True,
+    ),
+    Fault(
+        "hosts have names that ssh alone knows",
+        remote.aliases,
+        3,
+        ("alias.invalid", "alias of ssh's"),
+        RSH,
+    ),
+    Fault(
+        "a host has no MVAPICH2",
+        remote.without_mvapich2,
+        4,
+        ("192.0.2.7", "mpispawn"),
+        RSH,
+    ),
+    Fault(
+        "a library path with a blank",
+        processes.planted("--set", "launch.env.LD_LIBRARY_PATH=/a b"),
+        2,
+        ("LD_LIBRARY_PATH",),
+        RSH,
+    ),
+    Fault(
+        "-fastssh, of which a shell would run parts",
+        processes.planted("--set", "launch.args=[-fastssh]"),
+        2,
+        ("fastssh",),
+        RSH,
+    ),
+)
+
+CONSOLE = (
+    Fault("the console is killed", processes.console_killed, 256 - 9, (), ALL, chance=True),
+    Fault("the console is stopped for 2 s", surroundings.paused(False, 2), 0, (), HERE_ONLY),
+    Fault("Ctrl-C", processes.interrupted(signal.SIGINT), 130, ("Ctrl-C",), ALL),
+    Fault("Ctrl-C twice", processes.interrupted(signal.SIGINT, 2), 130, ("Ctrl-C",), HERE_ONLY),
+    Fault("SIGTERM", processes.interrupted(signal.SIGTERM), 143, ("SIGTERM",), ALL),
+    Fault(
+        "the terminal hangs up", processes.interrupted(signal.SIGHUP), 143, ("SIGHUP",), HERE_ONLY
+    ),
+    Fault(
+        "the budget is used up",
+        processes.planted("--budget", "4s", suite=LONG),
+        124,
+        ("budget",),
+        ALL,
+    ),
+    Fault("two consoles at once in one home", processes.two_consoles, 0, (), HERE_ONLY),
+    Fault("an empty HOME", processes.with_environment(HOME=""), 0, (), HERE_ONLY),
+    Fault("stdout is closed", surroundings.wrapped("", ">&-"), 0, ()),
+    Fault("too few open files", surroundings.wrapped("ulimit -n 40"), 3, ("open files", "40"), TWO),
+    Fault("400 strangers and a wrong token", surroundings.strangers, 0, (), TWO),
+    Fault("the home is removed during the run", surroundings.home_removed, 4, ("home",)),
+    Fault("the home is read-only", surroundings.home_read_only, 4, ("Read-only",)),
+    Fault("the disk is full", surroundings.disk_full, 4, ("No space left",)),
+    Fault("the report cannot be written", surroundings.report_in_the_way, 4, ("cannot write",)),
+)
+
+NETWORKS = (
+    _on_victim(
+        "a link is cut", remote.link_cut, "silent", places=HOSTS, chance=True, goes_on=False
+    ),
+    Fault("a host cannot be reached", remote.unreachable, 3, ("cannot reach",), HOSTS),
+    Fault("a host's sshd refuses", remote.sshd_refuses, 3, ("refused",), HOSTS),
+    Fault("the key is wrong", remote.wrong_key, 3, ("denied",), HOSTS),
+    Fault(
+        "a host is gone between two jobs",
+        remote.gone_between_jobs,
+        4,
+        ("cannot be reached by ssh",),
         HOSTS,
     ),
-    Fault("the home is removed during the run", _home_removed, 4, ("home",), ONE),
-    Fault("the disk is full", _disk_full, 4, ("No space left",), ONE),
-    Fault("two consoles at once", _two_consoles, 0, (), HERE_ONLY),
-    Fault("an empty HOME", _with_environment(HOME=""), 0, (), HERE_ONLY),
+    _on_victim(
+        "a setup line fails on one host",
+        remote.setup_fails_on_one_host,
+        "setup line failed",
+        places=HOSTS,
+        goes_on=False,
+    ),
+    _on_victim(
+        "a rank of one host ends before it connects",
+        remote.ends_early_on_one_host,
+        "status 7",
+        places=HOSTS,
+        goes_on=False,
+    ),
 )
+
+BATCH = (
+    Fault(
+        "the job is cancelled (scancel)",
+        remote.job_cancelled,
+        4,
+        ("Slurm cancelled the job", "scancel"),
+        SRUN,
+    ),
+    _on_victim(
+        "a rank of a batch job is killed", remote.batch_rank_killed, "signal 9", places=SRUN
+    ),
+    Fault("a batch job is cancelled", remote.batch_job_cancelled, 143, ("SIGTERM",), SRUN),
+    Fault("a batch job's time is used up", remote.batch_time_limit, 143, ("SIGTERM",), SRUN),
+    Fault("a batch job is requeued", remote.batch_job_requeued, 0, (), SRUN, goes_on=True),
+)
+
+RECORDS = (
+    Fault("a line of the events is broken", records.damaged(records.line_broken), 0, ("left out",)),
+    Fault("the events are a FIFO", records.damaged(records.fifo), 2, ("events.jsonl", "pipe")),
+    Fault("names of a foreign run move the cursor", records.damaged(records.escapes), 0, ()),
+    Fault("a suite asks for 1e9 ranks", records.suite(_SUITE.format("1000000000")), 2, ("np",)),
+    Fault("a suite has a NUL in a variable", records.suite(_NUL), 2, ("U+0000",)),
+    Fault(
+        "100,000 broken lines of hosts",
+        records.hostfile("a b c d\n" * 100_000),
+        2,
+        ("more errors",),
+    ),
+)
+
+FAULT_TABLE = (*RANKS, *LAUNCHERS, *CONSOLE, *NETWORKS, *BATCH, *RECORDS)

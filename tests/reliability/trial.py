@@ -6,15 +6,19 @@ import json
 import os
 import random
 import re
+import subprocess
 import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
+from places import DATA, ROOT
 from reliability.where import Place
-from running import Ended, Running
+from running import SPBENCH, Ended, Running
 from spbench.engine.processes import members
 
+LONG = (DATA / "long.yaml").read_text()
+MEDIUM = LONG.replace("5000000", "60000")
+"""A suite whose first case goes on for some seconds."""
 RANK = re.compile(r"\branks? (\d+)(?: on ([\w.-]+))?")
 
 
@@ -66,17 +70,41 @@ class Trial:
         assert self._run is not None
         return self._run
 
-    def start(self, suite: str, *words: str, env: dict[str, str] | None = None) -> Running:
-        """Start the suite of this text."""
+    def start(
+        self,
+        suite: str,
+        *words: str,
+        env: dict[str, str] | None = None,
+        spbench: str | None = None,
+    ) -> Running:
+        """Start the suite of this text, by another command than the place's where one is given."""
         path = self.folder / "suite.yaml"
         path.write_text(suite)
         given = {**dict(self.place.env), **(env or {})}
         words = (str(path), *self.place.words, *words)
-        self._run = Running(
-            *words, home=self.folder / "home", env=given, spbench=self.place.spbench
-        )
+        command = spbench or self.place.spbench
+        self._run = Running(*words, home=self.folder / "home", env=given, spbench=command)
         self.since = time.monotonic()
         return self._run
+
+    def command(self, *words: str) -> Ended:
+        """Run another command of spbench's to its end; its report, if any, is the run's."""
+        began = time.monotonic()
+        done = subprocess.run(
+            [SPBENCH, *words],
+            cwd=ROOT,
+            env={**os.environ, **dict(self.place.env)},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        seconds = time.monotonic() - began
+        home = self.folder / "home"
+        return Ended(
+            done.returncode, done.stdout, done.stderr, seconds, home, self.folder / "home.json"
+        )
 
     def measuring(self) -> int:
         """Wait for a random moment of the timed part; return the victim's pid."""
@@ -103,13 +131,13 @@ class Trial:
 
 def sentence_of(ended: Ended) -> str:
     """Return the first reason that a user reads."""
-    cases: list[dict[str, Any]] = []
+    told: list[str] = []
     if ended.report_path.exists():
         report = ended.report
         cases = [case for case in report["cases"] if case["status"] != "passed"]
-    reasons = [case["reason"] for case in cases if case["reason"]]
-    lines = ended.stderr.strip().splitlines()
-    return reasons[0] if reasons else lines[-1] if lines else ""
+        told = [case["reason"] for case in cases if case["reason"]] + report["errors"]
+    told += ended.stderr.strip().splitlines()[-1:]
+    return told[0] if told else ""
 
 
 def first_named(sentence: str) -> tuple[int, str] | None:

@@ -6,6 +6,7 @@ import json
 import tempfile
 import time
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from reliability.faults import Fault
@@ -43,12 +44,18 @@ def _wrong(fault: Fault, trial: Trial, ended: Ended, sentence: str) -> Iterable[
 
 
 def tried_often(fault: Fault, place: Place, repeats: int, seed: int) -> list[Seen]:
-    """Try a fault several times, and look for what all of them have left together."""
-    found = []
+    """Try a fault several times, and look for what all of them have left together.
+
+    Most of a trial is waiting: two go on at once where they do not share hosts.
+    """
+    at_once = 1 if place.hosts or place.slurm else 2
     with tempfile.TemporaryDirectory(prefix="spf", ignore_cleanup_errors=True) as folder:
-        for number in range(repeats):
-            (Path(folder) / str(number)).mkdir()
-            found.append(tried(fault, place, Path(folder) / str(number), seed + number))
+        folders = [Path(folder) / str(number) for number in range(repeats)]
+        for one in folders:
+            one.mkdir()
+        with ThreadPoolExecutor(at_once) as pool:
+            seeds = range(seed, seed + repeats)
+            found = list(pool.map(lambda one, seed: tried(fault, place, one, seed), folders, seeds))
         left = leftovers([seen.run for seen in found if seen.run])
     for seen in found:
         if seen.run in left:

@@ -56,6 +56,13 @@ FAILURES = (
         lambda said: f"Slurm cancelled the job on {said['host']}: {said['why'].lower()}",
         decisive=True,
     ),
+    # Where a task had ended first, Slurm would cancel the step for that.
+    failure(
+        r"\A(?:(?!srun: error: \S+ tasks? )[\s\S])*?"
+        r"\*\*\* (?:STEP|JOB) \S+ ON (?P<host>\S+) CANCELLED AT \S+ \*\*\*",
+        "Slurm cancelled the job on {host}: somebody ended it there, as scancel does",
+        decisive=True,
+    ),
     failure(r"Invalid MPI type '(?P<kind>[^']+)'", "this Slurm cannot use --mpi={kind}"),
     failure(r"Unable to allocate resources: (?P<why>[^\r\n]+)", "Slurm gives no resources: {why}"),
     failure(

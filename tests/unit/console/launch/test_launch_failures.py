@@ -209,6 +209,7 @@ def test_noise_is_not_explained(launcher):
     assert launcher_named(launcher).said(text).sentence is None
 
 
+CANCELLED = "slurmstepd-n1: error: *** STEP 5.0 ON n1 CANCELLED AT 2026-11-23T00:32:25 ***\n"
 SPAWN = "[n2:mpispawn_1][child_handler] MPI process (rank: 2, pid: 7)"
 
 
@@ -286,8 +287,20 @@ def test_ends_of_ranks_are_told_from_those_that_a_launcher_brings_about(
             "LIMIT ***\nsrun: error: n1: tasks 0-1: Killed\n",
             "Slurm cancelled the job on n1: time limit",
         ),
+        (
+            "srun",
+            f"srun: Job step aborted: Waiting up to 4 seconds for job step to finish.\n{CANCELLED}"
+            "srun: error: n2: task 1: Terminated\n",
+            "Slurm cancelled the job on n1: somebody ended it there, as scancel does",
+        ),
     ],
 )
 def test_what_a_launcher_ended_a_job_for_is_decisive(launcher, output, reason):
     said = launcher_named(launcher).said(output)
     assert (said.reason, said.decisive) == (reason, True)
+
+
+def test_a_step_that_slurm_cancels_for_a_killed_rank_has_that_cause():
+    said = launcher_named("srun").said(f"srun: error: n1: task 0: Killed\n{CANCELLED}")
+    assert (said.reason, said.decisive) == (None, False)
+    assert [end.ranks for end in said.killed] == [(0,)]

@@ -1,0 +1,79 @@
+"""Faults of what commands read: recorded runs, suites and hostfiles."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from places import DATA
+from reliability.trial import Trial
+from running import Ended
+
+FAULTS = (DATA / "faults.yaml").read_text()
+
+
+def damaged(damage: Callable[[Path], object], *words: str) -> Callable[[Trial], Ended]:
+    """Record a run, damage its folder, and show it by a command of `spbench results`."""
+
+    def act(trial: Trial) -> Ended:
+        trial.start(FAULTS)
+        assert trial.end().code == 0
+        damage(trial.run.folder)
+        ended = trial.command("results", *(words or ("show",)), "--home", str(trial.run.home))
+        assert "\x1b" not in ended.stdout
+        left_out = [line for line in ended.stdout.splitlines() if "events.jsonl" in line]
+        return replace(ended, stderr=ended.stderr or "\n".join(left_out))
+
+    return act
+
+
+def line_broken(folder: Path) -> None:
+    """Break a line in the middle of the events, and forget the report made of them."""
+    path = folder / "events.jsonl"
+    lines = path.read_text().splitlines(keepends=True)
+    lines[len(lines) // 2] = "{broken\n"
+    path.write_text("".join(lines))
+    (folder / "report.json").unlink()
+
+
+def fifo(folder: Path) -> None:
+    """Put a FIFO, which nobody writes to, in the place of the events."""
+    for name in ("events.jsonl", "report.json"):
+        (folder / name).unlink()
+    os.mkfifo(folder / "events.jsonl")
+
+
+def escapes(folder: Path) -> None:
+    """Give the cases of a run names that move a terminal's cursor and begin a formula."""
+    for name in ("events.jsonl", "report.json", "run.json", "suite.yaml"):
+        path = folder / name
+        if path.exists():
+            text = path.read_text()
+            path.write_text(text.replace('"second"', '"=cmd()\\u001b[2J\\u001b]0;x\\u0007"'))
+
+
+def suite(text: str, *words: str) -> Callable[[Trial], Ended]:
+    """Validate, or run, a suite of this text."""
+
+    def act(trial: Trial) -> Ended:
+        path = trial.folder / "suite.yaml"
+        path.write_text(text)
+        return trial.command("validate", str(path), *words)
+
+    return act
+
+
+def hostfile(text: str) -> Callable[[Trial], Ended]:
+    """Run a suite with a hostfile of this text."""
+
+    def act(trial: Trial) -> Ended:
+        path = trial.folder / "hosts"
+        path.write_text(text)
+        trial.start(FAULTS, "--hostfile", str(path))
+        ended = trial.end()
+        assert len(ended.stderr) < 10_000, len(ended.stderr)
+        return ended
+
+    return act

@@ -1,0 +1,230 @@
+"""Faults of hosts, of the network between them, and of a batch system."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from reliability.trial import LONG, MEDIUM, Trial
+from running import Ended
+
+TWO_JOBS = """\
+schema: spbench.suite/1
+name: two-jobs
+launch: {timeout: 60}
+cases:
+  - {name: first, benchmark: link.pingpong, np: 2, params: {sizes: [8], iterations: 60000}}
+  - {name: second, benchmark: compute.gemm, np: 1, params: {n: 32, iterations: 5}}
+"""
+
+
+def link_cut(trial: Trial) -> Ended:
+    """Cut the link of the victim's host until the job has ended."""
+    trial.start(LONG)
+    trial.measuring()
+    assert trial.place.hosts is not None
+    lost = next(host for host in trial.place.hosts.hosts if host.name == trial.host)
+    with trial.place.hosts.cut(lost):
+        trial.since = time.monotonic()
+        trial.run.wait_for("job_end")
+        return trial.end()
+
+
+def unreachable(trial: Trial) -> Ended:
+    """Name a host that nobody has."""
+    assert trial.place.hosts is not None
+    hostfile = trial.folder / "hostfile"
+    nobody = trial.place.hosts.address.replace(".254", ".99")
+    hostfile.write_text(f"{nobody}\n" + trial.place.hosts.lines())
+    trial.start(LONG, "--hostfile", str(hostfile))
+    return trial.end()
+
+
+def sshd_refuses(trial: Trial) -> Ended:
+    """Name a host on which no sshd listens."""
+    assert trial.place.hosts is not None
+    hostfile = trial.folder / "hostfile"
+    hostfile.write_text(f"{trial.place.hosts.address}\n" + trial.place.hosts.lines())
+    trial.start(LONG, "--hostfile", str(hostfile))
+    return trial.end()
+
+
+def wrong_key(trial: Trial) -> Ended:
+    """Show the hosts a key that they do not know."""
+    assert trial.place.hosts is not None
+    key = trial.folder / "key"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
+    config = (trial.place.hosts.bin.parent / "ssh_config").read_text()
+    own = trial.place.hosts.bin.parent / "user_key"
+    (trial.folder / "config").write_text(config.replace(str(own), str(key)))
+    path = _ssh(trial.folder, f'exec {shutil.which("ssh")} -F {trial.folder}/config "$@"')
+    trial.start(LONG, env={"PATH": path})
+    return trial.end()
+
+
+def gone_between_jobs(trial: Trial) -> Ended:
+    """Let no ssh reach a host any more once the first of two jobs measures."""
+    assert trial.place.hosts is not None
+    gone = trial.folder / "gone"
+    path = _ssh(
+        trial.folder,
+        f"if [ -e {gone} ]; then echo 'ssh: connect to host: No route to host' >&2; exit 255; fi\n"
+        f'exec {trial.place.hosts.bin}/ssh "$@"',
+    )
+    trial.start(TWO_JOBS, env={"PATH": path})
+    trial.run.timing()
+    gone.touch()
+    trial.since = time.monotonic()
+    return trial.end()
+
+
+def _ssh(folder: Path, script: str) -> str:
+    ssh = folder / "bin" / "ssh"
+    ssh.parent.mkdir()
+    ssh.write_text(f"#!/bin/sh\n{script}\n")
+    ssh.chmod(0o755)
+    return f"{ssh.parent}:{os.environ['PATH']}"
+
+
+def setup_fails_on_one_host(trial: Trial) -> Ended:
+    """Let a line of the set-up fail on the second host."""
+    assert trial.place.hosts is not None
+    second = trial.place.hosts.hosts[1]
+    trial.victim, trial.host = 1, second.address
+    trial.start(LONG, "--set", f"launch.setup=['test $(hostname) != {second.name}']")
+    return trial.end()
+
+
+def ends_early_on_one_host(trial: Trial) -> Ended:
+    """Let the rank of the second host end before it connects."""
+    assert trial.place.hosts is not None
+    second = trial.place.hosts.hosts[1]
+    trial.victim, trial.host = 1, second.address
+    line = f'[ -z "$SPBENCH_TOKEN" ] || [ $(hostname) != {second.name} ] || exit 7'
+    trial.start(LONG, "--set", f"launch.setup=['{line}']")
+    return trial.end()
+
+
+def aliases(trial: Trial) -> Ended:
+    """Name hosts as only ssh knows them to a launcher that resolves names itself."""
+    path = f"{_ssh(trial.folder, 'exit 0')}:{dict(trial.place.env)['PATH']}"
+    trial.start(LONG, "--hosts", "alias.invalid:2", env={"PATH": path})
+    return trial.end()
+
+
+def without_mvapich2(trial: Trial) -> Ended:
+    """Name a host that has no MVAPICH2."""
+    ssh = _ssh(trial.folder, 'for word; do last=$word; done\nexec sh -c "$last"')
+    path = f"{ssh}:{dict(trial.place.env)['PATH']}"
+    trial.start(LONG, "--hosts", "192.0.2.7:2", env={"PATH": path})
+    return trial.end()
+
+
+def job_cancelled(trial: Trial) -> Ended:
+    """Cancel the job of the batch system under a run."""
+    trial.start(LONG)
+    trial.measuring()
+    assert trial.place.slurm is not None
+    for line in trial.place.slurm.jobs().splitlines():
+        trial.since = time.monotonic()
+        subprocess.run(["scancel", line.split()[0]], env=_env(trial), check=True)
+    return trial.end()
+
+
+def _env(trial: Trial) -> dict[str, str]:
+    return os.environ | dict(trial.place.env)
+
+
+class BatchJob:
+    """A job that `spbench submit` puts into the queue of Slurm."""
+
+    def __init__(self, trial: Trial, suite: str, *words: str) -> None:
+        self._trial = trial
+        (trial.folder / "suite.yaml").write_text(suite)
+        sets = [word for word in trial.place.words if word.startswith("launch.")]
+        given = [word for one in (*sets, "launch.batch.nodes=2") for word in ("--set", one)]
+        done = self._spbench("submit", str(trial.folder / "suite.yaml"), *given, *words)
+        assert done.code == 0, done.stderr
+        self.number, folder = done.stdout.split()
+        self.folder = Path(folder)
+
+    def _spbench(self, *words: str) -> Ended:
+        return self._trial.command(*words, "--home", str(self._trial.folder / "home"))
+
+    def measuring(self) -> None:
+        """Wait until a rank measures."""
+        self.until(
+            lambda: any(
+                '"phase":"timing"' in path.read_text()
+                for path in self.folder.glob("jobs/*/*/events/*.jsonl")
+            )
+        )
+
+    def until(self, condition: Callable[[], object], limit: float = 60.0) -> None:
+        """Wait for something."""
+        deadline = time.monotonic() + limit
+        while not condition():
+            assert time.monotonic() < deadline, (self.folder / "job.log").read_text()
+            time.sleep(0.1)
+
+    def collected(self) -> Ended:
+        """Wait for the end of the job; return what `spbench collect` says."""
+        self.until((self.folder / "ended").exists)
+        return self._spbench(
+            "collect", str(self.folder), "--json", str(self._trial.folder / "home.json")
+        )
+
+
+def batch_rank_killed(trial: Trial) -> Ended:
+    """Kill a rank of a batch job, which has no console."""
+    job = BatchJob(trial, LONG)
+    job.measuring()
+    for path in job.folder.glob("jobs/*/*/events/*.jsonl"):
+        for line in path.read_text().splitlines():
+            event = json.loads(line)
+            if (event["event"], event.get("rank")) == ("ready", trial.victim):
+                trial.host = str(event["host"])
+                trial.strike(int(event["pid"]), signal.SIGKILL)
+    return job.collected()
+
+
+def batch_job_cancelled(trial: Trial) -> Ended:
+    """Cancel a batch job."""
+    job = BatchJob(trial, LONG)
+    job.measuring()
+    trial.since = time.monotonic()
+    subprocess.run(["scancel", job.number], env=_env(trial), check=True)
+    return job.collected()
+
+
+def batch_time_limit(trial: Trial) -> Ended:
+    """Send the batch job the signal that comes some seconds before its time is used up."""
+    job = BatchJob(trial, LONG)
+    job.measuring()
+    trial.since = time.monotonic()
+    words = ["scancel", "--batch", "--signal=TERM", job.number]
+    subprocess.run(words, env=_env(trial), check=True)
+    return job.collected()
+
+
+def batch_job_requeued(trial: Trial) -> Ended:
+    """Put a batch job that measures back into the queue."""
+    job = BatchJob(trial, MEDIUM)
+    job.measuring()
+    env = _env(trial)
+    trial.since = time.monotonic()
+    subprocess.run(["scontrol", "requeue", job.number], env=env, check=True)
+    job.until((job.folder / "ended").exists)
+    state = ["squeue", "-h", "-o", "%T", "-j", job.number]
+    job.until(lambda: "PENDING" in subprocess.check_output(state, env=env, text=True))
+    time.sleep(3)  # in the second of its end slurmd takes a new start for one that was killed
+    now = ["scontrol", "update", f"jobid={job.number}", "StartTime=now"]
+    subprocess.run(now, env=env, check=True)
+    job.until(lambda: len((job.folder / "starts").read_text().splitlines()) == 2)
+    return job.collected()

@@ -1,0 +1,217 @@
+"""Faults of what a run stands on: files, limits, memory, clocks, and who else connects."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+from cluster.apart import collectors_told_to
+from cluster.unfit import UnfitError
+from places import DATA, STANDINS
+from reliability.trial import LONG, MEDIUM, Trial
+from running import SPBENCH, Ended
+from spbench.engine.processes import members
+
+FAULTS = (DATA / "faults.yaml").read_text()
+MEMORY = Path("/sys/fs/cgroup/memory")
+CLOCK = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1")
+GEMM = """\
+schema: spbench.suite/1
+name: gemm
+launch: {timeout: 60}
+cases:
+  - {name: large, benchmark: compute.gemm, np: 2, params: {n: 2048, iterations: 500}}
+  - {name: after, benchmark: compute.gemm, np: 2, params: {n: 64, iterations: 5}}
+"""
+NUMBER = "${OMPI_COMM_WORLD_RANK-}${PMI_RANK-}${MV2_COMM_WORLD_RANK-}"
+
+
+def home_removed(trial: Trial) -> Ended:
+    """Remove the home of a run."""
+    trial.start(LONG)
+    trial.measuring()
+    trial.since = time.monotonic()
+    shutil.rmtree(trial.run.home)
+    return trial.end()
+
+
+def disk_full(trial: Trial) -> Ended:
+    """Give a run a disk of 16 KiB."""
+    home = trial.folder / "home"
+    home.mkdir()
+    with ExitStack() as stack:
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16k", "none", str(home)], check=True)
+        stack.callback(subprocess.run, ["umount", "-l", str(home)], check=False)
+        trial.start(FAULTS)
+        return trial.end()
+
+
+def home_read_only(trial: Trial) -> Ended:
+    """Give a run a home that cannot be written, to root neither."""
+    home = trial.folder / "home"
+    home.mkdir()
+    with ExitStack() as stack:
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "ro", "none", str(home)], check=True)
+        stack.callback(subprocess.run, ["umount", "-l", str(home)], check=False)
+        trial.start(FAULTS)
+        return trial.end()
+
+
+def report_in_the_way(trial: Trial) -> Ended:
+    """Put a folder where the report goes."""
+    trial.start(MEDIUM)
+    trial.measuring()
+    (trial.run.folder / "report.json").mkdir()
+    trial.since = time.monotonic()
+    return trial.end()
+
+
+def wrapped(before: str, after: str = "", suite: str = FAULTS) -> Callable[[Trial], Ended]:
+    """Run a suite by a shell line: what stands before spbench, and behind its arguments."""
+
+    def act(trial: Trial) -> Ended:
+        command = trial.folder / "spbench"
+        command.write_text(f'#!/bin/sh\n{before}\nexec {SPBENCH} "$@" {after}\n')
+        command.chmod(0o755)
+        trial.start(suite, spbench=str(command))
+        return trial.end()
+
+    return act
+
+
+def paused(rank: bool, seconds: float) -> Callable[[Trial], Ended]:
+    """Stop the victim, or the console, for some seconds; the run goes on."""
+
+    def act(trial: Trial) -> Ended:
+        trial.start(MEDIUM)
+        victim = trial.measuring()
+        pid = victim if rank else trial.place.console(trial.run)
+        trial.strike(pid, signal.SIGSTOP)
+        time.sleep(seconds)
+        os.kill(pid, signal.SIGCONT)
+        return trial.end()
+
+    return act
+
+
+def clock_apart(trial: Trial) -> Ended:
+    """Put the clock of rank 1 an hour ahead."""
+    if not CLOCK.exists():
+        raise UnfitError("libfaketime is not installed")
+    trial.victim = 1
+    ahead = f"LD_PRELOAD={CLOCK} FAKETIME=+3600s"
+    trial.start(FAULTS, "--set", f"launch.setup=['[ \"{NUMBER}\" != 1 ] || export {ahead}']")
+    return trial.end()
+
+
+def memory_short(trial: Trial) -> Ended:
+    """Leave a rank 8 MiB before it makes its matrices: the kernel kills it."""
+    trial.start(GEMM)
+    pid = trial.pid_of(trial.victim)
+    with _memory(trial.run.folder.name, 8 << 20) as group:
+        trial.since = time.monotonic()
+        with suppress(ProcessLookupError):
+            (group / "cgroup.procs").write_text(str(pid))
+        return trial.end()
+
+
+@contextmanager
+def _memory(name: str, limit: int) -> Iterator[Path]:
+    group = MEMORY / name
+    try:
+        group.mkdir()
+    except OSError as error:
+        raise UnfitError(f"no cgroup of memory can be made: {error}") from error
+    try:
+        (group / "memory.limit_in_bytes").write_text(str(limit))
+        yield group
+    finally:
+        _leave(group)
+
+
+def _leave(group: Path) -> None:
+    deadline = time.monotonic() + 5
+    while group.exists() and time.monotonic() < deadline:
+        with suppress(OSError):
+            group.rmdir()
+            return
+        time.sleep(0.1)
+
+
+def strangers(trial: Trial) -> Ended:
+    """Hold 400 connections without a word, and say a wrong token on another."""
+    trial.start(MEDIUM)
+    first = collectors_told_to(trial.measuring())[0]
+    port = int(_port_of(trial.pid_of(0)))
+    trial.since = time.monotonic()
+    wrong = b'{"event":"hello","rank":0,"seq":0,"time":0,"token":"wrong","host":"x","pid":1}\n'
+    with ExitStack() as stack:
+        for _ in range(400):
+            stack.enter_context(socket.create_connection((first, port)))
+        stack.enter_context(socket.create_connection((first, port))).sendall(wrong)
+        return trial.end()
+
+
+def _port_of(pid: int) -> str:
+    words = Path(f"/proc/{pid}/environ").read_text().split("\0")
+    told = next(word for word in words if word.startswith("SPBENCH_COLLECTOR="))
+    return told.partition("=")[2].split(",")[0].rpartition(":")[2]
+
+
+def launcher_floods(trial: Trial) -> Ended:
+    """Let the launcher print 100 MB before it starts ranks."""
+    launcher = trial.folder / "bin" / "mpirun_rsh"
+    launcher.parent.mkdir()
+    launcher.write_text(
+        "#!/bin/sh\ncase \"$*\" in *-np*) yes 'line of the launcher' | head -c 100000000;; esac\n"
+        f'exec {STANDINS}/mpirun_rsh "$@"\n'
+    )
+    launcher.chmod(0o755)
+    path = f"{launcher.parent}:{dict(trial.place.env)['PATH']}"
+    trial.start(FAULTS, env={"PATH": path})
+    return trial.end()
+
+
+def relay_killed(trial: Trial) -> Ended:
+    """Kill the relay that carries the lines of all ranks."""
+    trial.start(LONG, "--set", "launch.fan_in=node")
+    trial.measuring()
+    words = ((pid, Path(f"/proc/{pid}/cmdline")) for pid in members(trial.run.folder.name))
+    relay = next(pid for pid, path in words if b"relay" in path.read_bytes())
+    trial.strike(relay, signal.SIGKILL)
+    return trial.end()
+
+
+def without_its_library(trial: Trial) -> Ended:
+    """Hide spbench's workers from rank 1 alone."""
+    trial.victim = 1
+    (trial.folder / "hidden").mkdir()
+    (trial.folder / "hidden/sitecustomize.py").write_text(
+        "import sys\nsys.modules['spbench_workers'] = None\n"
+    )
+    line = f'[ "{NUMBER}" != 1 ] || export PYTHONPATH={trial.folder}/hidden'
+    trial.start(FAULTS, "--set", f"launch.setup=['{line}']")
+    ended = trial.end()
+    trial.host = socket.gethostname()
+    return ended
+
+
+def patched(program: str) -> Callable[[Trial], Ended]:
+    """Run a suite whose ranks run a program of Python first."""
+
+    def act(trial: Trial) -> Ended:
+        trial.victim, trial.host = 1, socket.gethostname()
+        (trial.folder / "patch").mkdir()
+        (trial.folder / "patch/sitecustomize.py").write_text(program)
+        line = f"launch.setup=['export PYTHONPATH={trial.folder}/patch:$PYTHONPATH']"
+        trial.start(FAULTS, "--set", line)
+        return trial.end()
+
+    return act
