@@ -17,6 +17,7 @@ ONE = ("openmpi",)
 RSH = ("mpirun_rsh",)
 SRUN = ("srun",)
 HOSTS = ("openmpi-hosts",)
+KILLED = "a rank is killed (SIGKILL) while it measures"
 
 
 _SUITE = """\
@@ -67,11 +68,14 @@ def _on_victim(
 
 RANKS = (
     _on_victim(
-        "a rank is killed (SIGKILL) while it measures",
+        KILLED,
         processes.signalled(signal.SIGKILL),
         "signal 9",
+        places=("openmpi", "hydra", "mpirun_rsh", "srun"),
         chance=True,
     ),
+    # Over several hosts Open MPI's mpirun may tell of the abort of a survivor alone.
+    _on_victim(KILLED, processes.signalled(signal.SIGKILL), places=HOSTS, chance=True),
     _on_victim(
         "a rank breaks a rule of memory (SIGSEGV)",
         processes.signalled(signal.SIGSEGV),
