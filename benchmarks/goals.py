@@ -9,14 +9,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One row: a figure, and the goal where there is one.
+    """One row: a figure, a median, and the goal where there is one.
 
-    Attributes:
-        what: What was measured.
-        value: The median.
-        unit: The unit of value and goal.
-        most: The goal where less is better.
-        least: The goal where more is better.
+    The goal is ``most`` where less is better, ``least`` where more is better, both in ``unit``.
     """
 
     what: str

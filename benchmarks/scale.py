@@ -11,7 +11,6 @@ read back, and every event of every rank must be in it. Exit code 1: something w
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import os
@@ -19,7 +18,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from argparse import SUPPRESS, Namespace
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -54,17 +54,6 @@ cases:
 """
 EVENTS_BESIDE = 6
 """A rank's events but heartbeats and samples: hello, ready, case_start, check, case_end, bye."""
-
-
-@dataclass(frozen=True, slots=True)
-class Size:
-    """The run as it was asked for."""
-
-    ranks: int
-    nodes: int
-    seconds: float
-    rate: float
-    fan_in: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,18 +98,16 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=1.0, help="events of samples a rank a second")
     parser.add_argument("--fan-in", choices=("node", "flat"), default="node")
     parser.add_argument("--no-tui", action="store_true", help="without the page in a terminal")
-    parser.add_argument("--console", type=Path, help=argparse.SUPPRESS)
-    words = parser.parse_args()
-    size = Size(words.ranks, words.nodes, words.seconds, words.rate, words.fan_in)
-    if words.console is not None:
-        print(json.dumps(asdict(asyncio.run(_run(size, words.console)))))
+    parser.add_argument("--console", type=Path, help=SUPPRESS)
+    asked = parser.parse_args()
+    if asked.console is not None:
+        print(json.dumps(asdict(asyncio.run(_run(asked)))))
         return
     with tempfile.TemporaryDirectory(prefix="spbench-") as home:
-        watched = not words.no_tui
-        cost, watching = measure(sys.argv[1:], size, Path(home), watched=watched)
+        cost, watching = measure(asked, Path(home))
         (folder,) = Path(home, "runs").iterdir()
-        logged = read_back(folder / "events.jsonl", size.ranks)
-    print(f"{size.ranks:,} ranks on {size.nodes:,} nodes, {size.fan_in}: {cost.verdict}")
+        logged = read_back(folder / "events.jsonl", asked.ranks)
+    print(f"{asked.ranks:,} ranks on {asked.nodes:,} nodes, {asked.fan_in}: {cost.verdict}")
     print(table(figures(cost, logged, watching)))
     sys.exit(1 if logged.missing or cost.verdict != "passed" else 0)
 
@@ -143,12 +130,12 @@ def figures(cost: Cost, logged: Logged, watching: list[Figure]) -> list[Figure]:
     ]
 
 
-def measure(words: Sequence[str], size: Size, home: Path, *, watched: bool) -> Measured:
+def measure(asked: Namespace, home: Path) -> Measured:
     """Run it in a process of its own, with the console's page on it; return what both cost."""
-    argv = [sys.executable, "-m", "benchmarks.scale", *words, "--console", str(home)]
+    argv = [sys.executable, "-m", "benchmarks.scale", *sys.argv[1:], "--console", str(home)]
     with subprocess.Popen(argv, cwd=REPOSITORY, stdout=subprocess.PIPE) as console:
         try:
-            watching = watch(home, size) if watched else []
+            watching = [] if asked.no_tui else watch(home, asked.seconds)
             told, _ = console.communicate()
         finally:
             console.kill()
@@ -160,18 +147,18 @@ def measure(words: Sequence[str], size: Size, home: Path, *, watched: bool) -> M
 # The console
 
 
-async def _run(size: Size, home: Path) -> Cost:
-    text = SUITE.format(ranks=size.ranks, fan_in=size.fan_in)
+async def _run(asked: Namespace) -> Cost:
+    text = SUITE.format(ranks=asked.ranks, fan_in=asked.fan_in)
     (case,) = load_text(text, Path("scale.yaml")).cases
-    job = Job(1, (case,), size.ranks, case.launch)
-    folder = create(home, "scale")
+    job = Job(1, (case,), asked.ranks, case.launch)
+    folder = create(asked.console, "scale")
     _write_run_json(folder)
     state = RunState()
     before, spent = memory("VmRSS"), time.process_time()
     with lines(state) as view, logging(folder) as log:
         arrivals = EventCount(view, state)
         recorder = Recorder(log, state, arrivals)
-        described = describe(case, size.ranks)
+        described = describe(case, asked.ranks)
         words: dict[str, Any] = {
             "id": folder.id,
             "suite": "scale",
@@ -181,7 +168,7 @@ async def _run(size: Size, home: Path) -> Cost:
         }
         recorder.say("run_start", **words, environment={}, cases=[described])
         began = time.monotonic()
-        plan = JobPlan(job, None, made_up_launch(size, described), os.environ)
+        plan = JobPlan(job, None, made_up_launch(asked, described), os.environ)
         fault = await JobRun(plan, folder, recorder).run()
         seconds, cpu = time.monotonic() - began, time.process_time() - spent
         (judged,) = state.cases.values()
@@ -226,11 +213,11 @@ def logging(folder: RunFolder) -> Iterator[EventLog]:
         log.close()
 
 
-def made_up_launch(size: Size, case: Mapping[str, Any]) -> Launch:
+def made_up_launch(asked: Namespace, case: Mapping[str, Any]) -> Launch:
     """Return a launch whose launcher plays all the ranks."""
     (check,) = case["checks"]
-    words = [size.ranks, size.nodes, size.seconds, size.rate, case["id"], check]
-    fan_in = {rank_events.ENV_FAN_IN: size.fan_in}
+    words = [asked.ranks, asked.nodes, asked.seconds, asked.rate, case["id"], check]
+    fan_in = {rank_events.ENV_FAN_IN: asked.fan_in}
     argv = (sys.executable, "-m", "benchmarks.scale_ranks", *map(str, words))
     launch = SimpleNamespace(
         command=Command(argv, {**os.environ, **fan_in}),
@@ -260,7 +247,7 @@ def _write_run_json(folder: RunFolder) -> None:
 # Its readers
 
 
-def watch(home: Path, size: Size) -> list[Figure]:
+def watch(home: Path, seconds: float) -> list[Figure]:
     """Watch the run in a terminal, to its end; return what that costs."""
     while not list(home.glob("runs/*/events.jsonl")):
         time.sleep(0.05)
@@ -269,7 +256,7 @@ def watch(home: Path, size: Size) -> list[Figure]:
         terminal.press("y")
         drawn = terminal.wait_for("node0|made up")
         began, spent = time.monotonic(), terminal.processor_seconds()
-        terminal.rest(size.seconds)
+        terminal.rest(seconds)
         load = 100 * (terminal.processor_seconds() - spent) / (time.monotonic() - began)
         terminal.press("j")
         answer = terminal.wait_for("▸")

@@ -16,9 +16,11 @@ import random
 import socket
 import sys
 import time
-from dataclasses import dataclass
+from argparse import Namespace
 from multiprocessing.synchronize import Event as SharedEvent
 from typing import Any, cast
+
+from benchmarks.goals import argument_parser
 
 from spbench.engine.connections.descriptors import raise_limit
 from spbench_core.events import rank_events
@@ -33,26 +35,10 @@ VALUES = 5
 """Samples in one event."""
 
 
-@dataclass(frozen=True, slots=True)
-class PlayedJob:
-    """The job that the ranks play."""
-
-    ranks: int
-    nodes: int
-    seconds: float
-    rate: float
-    case: str
-    check: str
-
-    def node(self, rank: int) -> int:
-        """The node of a rank: block by block."""
-        return rank * self.nodes // self.ranks
-
-
 class Rank(asyncio.Protocol):
     """One rank: its lines, numbered, and the console's answers to it."""
 
-    def __init__(self, rank: int, job: PlayedJob, go: SharedEvent) -> None:
+    def __init__(self, rank: int, job: Namespace, go: SharedEvent) -> None:
         self._rank = rank
         self._job = job
         self._go = go
@@ -119,14 +105,19 @@ class Rank(asyncio.Protocol):
             self._transport.close()
 
     def _process(self) -> dict[str, Any]:
-        return {"host": host(self._job.node(self._rank)), "pid": 1000 + self._rank}
+        return {"host": host(node_of(self._rank, self._job)), "pid": 1000 + self._rank}
 
     def _machine(self) -> dict[str, Any]:
-        local = self._rank - -(-self._job.node(self._rank) * self._job.ranks // self._job.nodes)
+        local = self._rank - -(-node_of(self._rank, self._job) * self._job.ranks // self._job.nodes)
         place = {"local_rank": local, "cpus": [local], "numa": 0, "threads": 1}
         versions = {"python": "3.11", "mpi": "made up"}
         more = {"size": self._job.ranks, "device": "cpu", "fabric": "made up"}
         return {**place, **more, "versions": versions}
+
+
+def node_of(rank: int, job: Namespace) -> int:
+    """Return the node of a rank: they are filled one by one."""
+    return int(rank * job.nodes // job.ranks)
 
 
 def host(node: int) -> str:
@@ -135,8 +126,7 @@ def host(node: int) -> str:
 
 
 def main() -> None:
-    ranks, nodes, seconds, rate, case, check = sys.argv[1:]
-    job = PlayedJob(int(ranks), int(nodes), float(seconds), float(rate), case, check)
+    job = asked()
     context = multiprocessing.get_context("spawn")
     go = context.Event()
     processes = [
@@ -150,20 +140,32 @@ def main() -> None:
     sys.exit(max(abs(process.exitcode or 0) for process in processes))
 
 
-def play(job: PlayedJob, nodes: range, go: SharedEvent) -> None:
+def asked() -> Namespace:
+    """Return the job that the ranks play."""
+    parser = argument_parser(__doc__)
+    parser.add_argument("ranks", type=int)
+    parser.add_argument("nodes", type=int)
+    parser.add_argument("seconds", type=float)
+    parser.add_argument("rate", type=float)
+    parser.add_argument("case")
+    parser.add_argument("check")
+    return parser.parse_args()
+
+
+def play(job: Namespace, nodes: range, go: SharedEvent) -> None:
     """Play some of the nodes."""
     raise_limit()
     asyncio.run(_play(job, nodes, go))
 
 
-async def _play(job: PlayedJob, nodes: range, go: SharedEvent) -> None:
+async def _play(job: Namespace, nodes: range, go: SharedEvent) -> None:
     mine = set(nodes)
-    ranks = {n: Rank(n, job, go) for n in range(job.ranks) if job.node(n) in mine}
+    ranks = {n: Rank(n, job, go) for n in range(job.ranks) if node_of(n, job) in mine}
     beating = asyncio.create_task(_beat(list(ranks.values()), job.rate))
     relays = []
     for node in nodes:
         relays += await _relay(node)
-        here = [rank for n, rank in ranks.items() if job.node(n) == node]
+        here = [rank for n, rank in ranks.items() if node_of(n, job) == node]
         await asyncio.gather(*(_connect(rank, node) for rank in here))
     while not go.is_set():
         await asyncio.sleep(1 / TURNS)

@@ -20,7 +20,6 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
@@ -38,15 +37,6 @@ MEMORY = 2 << 30
 MOST_DEFECTS = 10
 
 
-@dataclass(frozen=True, slots=True)
-class Defect:
-    """A mutation that the product did not bear."""
-
-    target: str
-    number: int
-    trace: str
-
-
 class Hang(BaseException):
     """An input that took longer than `PATIENCE`; no handler of the product's may take it."""
 
@@ -59,12 +49,11 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--first", type=int, default=0, help="the first mutation's number")
     asked = parser.parse_args(words)
     signal.signal(signal.SIGALRM, _ring)
-    defects: list[Defect] = []
+    defects: list[str] = []
     for target, count in _counts(asked.mutations, asked.only).items():
         defects += asyncio.run(_fuzz(target, asked.seed, range(asked.first, asked.first + count)))
     for defect in defects[:MOST_DEFECTS]:
-        words_of = f"--seed {asked.seed} --only {defect.target} --first {defect.number}"
-        print(f"\npython -m benchmarks.fuzz {words_of} --mutations 1\n{defect.trace}")
+        print(f"\n{defect}")
     print(f"{len(defects)} defects")
     return 1 if defects else 0
 
@@ -75,11 +64,14 @@ def _counts(mutations: int, only: str | None) -> dict[str, int]:
     return {name: max(1, mutations * share // 1000) for name, (_, share) in TARGETS.items()}
 
 
-async def _fuzz(target: str, seed: int, numbers: range) -> list[Defect]:
-    """Give a target its mutations; connections are made in a loop, so it runs in one."""
+async def _fuzz(target: str, seed: int, numbers: range) -> list[str]:
+    """Give a target its mutations; return those it did not bear, as words and traceback.
+
+    Connections are made in a loop, so it runs in one.
+    """
     run, _ = TARGETS[target]
     outcomes: Counter[str] = Counter()
-    defects: list[Defect] = []
+    defects: list[str] = []
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         for number in numbers:
@@ -94,9 +86,9 @@ async def _fuzz(target: str, seed: int, numbers: range) -> list[Defect]:
                 try:
                     _look_at(str(error), MOST_TOLD)
                 except UnsafeError:
-                    defects.append(Defect(target, number, traceback.format_exc()))
+                    defects.append(_defect(target, seed, number))
             except (Exception, Hang):
-                defects.append(Defect(target, number, traceback.format_exc()))
+                defects.append(_defect(target, seed, number))
             finally:
                 signal.setitimer(signal.ITIMER_REAL, 0)
     seconds = time.monotonic() - began
@@ -106,6 +98,11 @@ async def _fuzz(target: str, seed: int, numbers: range) -> list[Defect]:
         flush=True,
     )
     return defects
+
+
+def _defect(target: str, seed: int, number: int) -> str:
+    words = f"--seed {seed} --only {target} --first {number} --mutations 1"
+    return f"python -m benchmarks.fuzz {words}\n{traceback.format_exc()}"
 
 
 def _look_at(text: str, most: int) -> None:
