@@ -37,6 +37,8 @@ QUIET = 30.0
 """Seconds without a heartbeat after which a batch job that has not told its end is taken for dead.
 """
 _LOGS = ("stdout.log", "stderr.log")
+_RUN_START = {"suite", "description", "argv", "seed", "environment", "cases"}
+_RUN_JSON = {"suite", "file", "argv", "cwd", "environment", "seed", "scheduler"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,31 +193,16 @@ class _Collection:
             log.close()
 
     def _run_json(self) -> dict[str, Any]:
-        plan = self._plan
+        host = self._plan.environment.get("host")
         return {
             "id": self._folder.id,
-            "suite": plan.suite,
-            "file": plan.file,
-            "argv": list(plan.argv),
-            "cwd": plan.cwd,
-            "console": {"pid": None, "host": plan.environment.get("host"), "started": self._begun},
-            "environment": plan.environment,
-            "seed": plan.seed,
+            **self._plan.model_dump(mode="json", include=_RUN_JSON),
+            "console": {"pid": None, "host": host, "started": self._begun},
             "collected": str(self._batch.absolute()),
-            "scheduler": plan.scheduler,
         }
 
     def _run_start(self) -> dict[str, Any]:
-        plan = self._plan
-        return {
-            "id": self._folder.id,
-            "suite": plan.suite,
-            "description": plan.description,
-            "argv": list(plan.argv),
-            "seed": plan.seed,
-            "environment": plan.environment,
-            "cases": list(plan.cases),
-        }
+        return {"id": self._folder.id, **self._plan.model_dump(mode="json", include=_RUN_START)}
 
     # Launches
 

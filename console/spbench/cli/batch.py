@@ -11,11 +11,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from spbench.cli.request import (
-    ALL_CASES,
+    CASE_OPTIONS,
     CaseSelection,
     HomeOption,
+    JsonOption,
     LauncherOption,
-    case_options,
+    NoSamplesOption,
+    QuietOption,
+    SuiteArgument,
+    VerboseOption,
     options_as,
     request_from,
 )
@@ -24,7 +28,6 @@ from spbench.launch.choice import LaunchChoice
 if TYPE_CHECKING:
     from spbench.batch.folder import BatchJob
 
-SuiteArgument = Annotated[Path, typer.Argument(help="The suite's YAML file.")]
 _OPTIONS = {
     "scheduler": Annotated[
         str | None,
@@ -39,17 +42,20 @@ _OPTIONS = {
         Path | None, typer.Option("--out", help="A new folder, on a disk that all nodes see.")
     ],
     "launcher": LauncherOption,
+    **CASE_OPTIONS,
+    "home": HomeOption,
 }
 
 
 @dataclass(frozen=True, slots=True)
-class BatchChoice:
-    """The batch system, its site file, the folder and the launcher that were asked for."""
+class BatchChoice(CaseSelection):
+    """The cases that are meant; the batch system, its site file, folders and launcher."""
 
     scheduler: str | None = None
     site: Path | None = None
     out: Path | None = None
     launcher: str | None = None
+    home: Path | None = None
 
 
 _NO_CHOICE = BatchChoice()
@@ -64,44 +70,36 @@ def register(app: typer.Typer) -> None:
 
 
 @batch_options
-@case_options
 def script(
     suite: SuiteArgument,
     batch: BatchChoice = _NO_CHOICE,
-    selected: CaseSelection = ALL_CASES,
-    home: HomeOption = None,
 ) -> None:
     """Write a suite as a batch job that needs no console; print its script's path."""
-    job = _written(suite, batch, selected, home)
+    job = _written(suite, batch)
     sys.stderr.write(f"{_told(job)}: submit it, then spbench collect {job.folder}\n")
     print(job.script)
 
 
 @batch_options
-@case_options
 def submit(
     suite: SuiteArgument,
     batch: BatchChoice = _NO_CHOICE,
-    selected: CaseSelection = ALL_CASES,
-    home: HomeOption = None,
 ) -> None:
     """Write a suite as a batch job and submit it; print the job's number and its folder."""
     from spbench.batch.submission import submit as hand_in
 
-    job = _written(suite, batch, selected, home)
+    job = _written(suite, batch)
     number = hand_in(job, os.environ)
     sys.stderr.write(f"{_told(job)}: when it has ended, spbench collect {job.folder}\n")
     print(f"{number} {job.folder}")
 
 
-def _written(
-    suite: Path, batch: BatchChoice, selected: CaseSelection, home: Path | None
-) -> BatchJob:
+def _written(suite: Path, batch: BatchChoice) -> BatchJob:
     from spbench.batch.allocated import BatchRequest
     from spbench.batch.folder import write_batch
 
     chosen = LaunchChoice(launcher=batch.launcher)
-    run = request_from(suite, chosen=chosen, selected=selected, home=home, argv=sys.argv[1:])
+    run = request_from(suite, chosen=chosen, selected=batch, home=batch.home, argv=sys.argv[1:])
     job = write_batch(BatchRequest(run, batch.scheduler, batch.site), batch.out)
     if job.unused_hostfile:
         sys.stderr.write("note: launch.hostfile is not used: the allocation is the hosts\n")
@@ -116,14 +114,10 @@ def _told(job: BatchJob) -> str:
 def collect(
     folder: Annotated[Path, typer.Argument(help="The folder of a batch job.")],
     home: HomeOption = None,
-    json_target: Annotated[
-        str | None, typer.Option("--json", help="Write the report; - is stdout.", metavar="PATH|-")
-    ] = None,
-    no_samples: Annotated[
-        bool, typer.Option("--no-samples", help="Leave the samples out of --json.")
-    ] = False,
-    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Only the verdict.")] = False,
-    verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Ranks and commands.")] = False,
+    json_target: JsonOption = None,
+    no_samples: NoSamplesOption = False,
+    quiet: QuietOption = False,
+    verbose: VerboseOption = False,
 ) -> None:
     """Make the run of a batch job, ended or not, of what its ranks wrote; its verdict is ours."""
     from spbench.batch.collect import collect as made_of

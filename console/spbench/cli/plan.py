@@ -14,6 +14,9 @@ from spbench.cli.plan_output import FORMATS, TIMELINES, drawn, put, told
 from spbench.cli.plan_request import asked_cluster, batch_sizes, one_of
 from spbench.cli.request import (
     HomeOption,
+    OutOption,
+    QuietOption,
+    VerboseOption,
     launch_options,
     refuse_folder,
     request_from,
@@ -97,9 +100,7 @@ def plan(
         str | None,
         typer.Option("--timeline", help="A step as text, svg or trace (Perfetto).", metavar="AS"),
     ] = None,
-    out: Annotated[
-        str, typer.Option("--out", "-o", help="Where to; - is stdout.", metavar="PATH|-")
-    ] = "-",
+    out: OutOption = "-",
     emit: Annotated[
         Path | None, typer.Option("--emit", help="Write a suite that runs it.", metavar="SUITE")
     ] = None,
@@ -108,8 +109,8 @@ def plan(
     ] = False,
     chosen: LaunchChoice = NOTHING_CHOSEN,
     home: HomeOption = None,
-    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Only the verdict.")] = False,
-    verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Ranks and commands.")] = False,
+    quiet: QuietOption = False,
+    verbose: VerboseOption = False,
 ) -> None:
     """Plan how to cut a model over a cluster: stages, replicas, micro-batches."""
     from spbench.planner.errors import PlannerError

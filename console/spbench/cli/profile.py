@@ -9,7 +9,15 @@ from typing import Annotated
 import typer
 
 from spbench.cli.plan_request import whole_numbers
-from spbench.cli.request import CaseSelection, HomeOption, SetOption, launch_options
+from spbench.cli.request import (
+    CaseSelection,
+    HomeOption,
+    OutOption,
+    QuietOption,
+    SetOption,
+    VerboseOption,
+    launch_options,
+)
 from spbench.errors import SuiteError, UsageError
 from spbench.launch.choice import NOTHING_CHOSEN, LaunchChoice
 
@@ -27,9 +35,7 @@ def profile(
     batch_sizes: Annotated[
         str, typer.Option("--batch-sizes", help="Images at once, rising.", metavar="N,N,...")
     ] = "1,2,4",
-    out: Annotated[
-        str, typer.Option("--out", "-o", help="The profile's file; - is stdout.", metavar="PATH|-")
-    ] = "-",
+    out: OutOption = "-",
     busy: Annotated[
         bool, typer.Option("--busy", help="All other slots do the same at once.")
     ] = False,
@@ -39,8 +45,8 @@ def profile(
     overrides: SetOption = None,
     chosen: LaunchChoice = NOTHING_CHOSEN,
     home: HomeOption = None,
-    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Only the verdict.")] = False,
-    verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Ranks and commands.")] = False,
+    quiet: QuietOption = False,
+    verbose: VerboseOption = False,
 ) -> None:
     """Measure a model's layers: time, memory and parameters, for spbench plan."""
     from spbench.cli.request import refuse_folder, request_from

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 Command = Callable[..., None]
 
+SuiteArgument = Annotated[Path, typer.Argument(help="The suite's YAML file.")]
 HostfileOption = Annotated[
     Path | None, typer.Option("--hostfile", help="Hosts, in any launcher's dialect.")
 ]
@@ -65,10 +66,21 @@ SetOption = Annotated[
     list[str] | None,
     typer.Option("--set", help="key=value: a suite key or a parameter.", metavar="KEY=VALUE"),
 ]
-_CASE_OPTIONS = {"keyword": KeywordOption, "cases": CaseOption, "overrides": SetOption}
+CASE_OPTIONS = {"keyword": KeywordOption, "cases": CaseOption, "overrides": SetOption}
 HomeOption = Annotated[
     Path | None, typer.Option("--home", help="Folder of the runs (SPBENCH_HOME, .spbench).")
 ]
+OutOption = Annotated[
+    str, typer.Option("--out", "-o", help="A file to write; - is stdout.", metavar="PATH|-")
+]
+JsonOption = Annotated[
+    str | None, typer.Option("--json", help="Write the report; - is stdout.", metavar="PATH|-")
+]
+NoSamplesOption = Annotated[
+    bool, typer.Option("--no-samples", help="Leave the samples out of --json.")
+]
+QuietOption = Annotated[bool, typer.Option("-q", "--quiet", help="Only the verdict.")]
+VerboseOption = Annotated[bool, typer.Option("-v", "--verbose", help="Ranks and commands.")]
 
 
 def refuse_folder(option: str, target: str | Path | None) -> None:
@@ -107,7 +119,7 @@ def launch_options(*left_out: str) -> Callable[[Command], Command]:
 
 def case_options(command: Command) -> Command:
     """Give a command the options that select cases as its argument ``selected``."""
-    return options_as("selected", CaseSelection, _CASE_OPTIONS)(command)
+    return options_as("selected", CaseSelection, CASE_OPTIONS)(command)
 
 
 def options_as(
@@ -145,17 +157,12 @@ def request_from(
     chosen: LaunchChoice,
     home: Path | None,
     selected: CaseSelection = ALL_CASES,
-    inject: str | None = None,
-    budget: float | None = None,
     argv: Sequence[str] = (),
-    preflight: bool = False,
-    skip_bad_hosts: bool = False,
-    shared: bool = False,
 ) -> Request:
     """Return what a command line asks for, with this process's environment.
 
-    Options that were not given are None. ``budget`` is in seconds; ``argv`` are the words as typed,
-    for a command that keeps a record of them.
+    Options that were not given are None. ``argv`` are the words as typed, for a command that keeps
+    a record of them.
     """
     from spbench.engine.plan import Request
     from spbench.record.runs.folder import home_of
@@ -168,10 +175,5 @@ def request_from(
         overrides=tuple(selected.overrides or ()),
         keyword=selected.keyword,
         cases=tuple(selected.cases or ()),
-        inject=inject,
         chosen=chosen,
-        budget=budget,
-        preflight=preflight,
-        skip_bad_hosts=skip_bad_hosts,
-        shared=shared,
     )

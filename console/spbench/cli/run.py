@@ -9,7 +9,7 @@ import re
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Protocol, TextIO
 
@@ -19,6 +19,11 @@ from spbench.cli.request import (
     ALL_CASES,
     CaseSelection,
     HomeOption,
+    JsonOption,
+    NoSamplesOption,
+    QuietOption,
+    SuiteArgument,
+    VerboseOption,
     case_options,
     launch_options,
     print_progress,
@@ -54,7 +59,7 @@ def register(app: typer.Typer) -> None:
 @launch_options()
 @case_options
 def run(
-    suite: Annotated[Path, typer.Argument(help="The suite's YAML file.")],
+    suite: SuiteArgument,
     chosen: LaunchChoice = NOTHING_CHOSEN,
     selected: CaseSelection = ALL_CASES,
     inject: Annotated[
@@ -62,12 +67,8 @@ def run(
         typer.Option("--inject", help="Plant a fault: the run must fail.", metavar="FAULT[@CASE]"),
     ] = None,
     headless: Annotated[bool, typer.Option("--headless", help="Plain lines.")] = False,
-    json_target: Annotated[
-        str | None, typer.Option("--json", help="Write the report; - is stdout.", metavar="PATH|-")
-    ] = None,
-    no_samples: Annotated[
-        bool, typer.Option("--no-samples", help="Leave the samples out of --json.")
-    ] = False,
+    json_target: JsonOption = None,
+    no_samples: NoSamplesOption = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the launch lines, run nothing.")
     ] = False,
@@ -85,8 +86,8 @@ def run(
         bool, typer.Option("--shared", help="Let others read the run's folder, as umask allows.")
     ] = False,
     home: HomeOption = None,
-    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Only the verdict.")] = False,
-    verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Ranks and commands.")] = False,
+    quiet: QuietOption = False,
+    verbose: VerboseOption = False,
 ) -> None:
     """Run a suite on real MPI ranks."""
     from spbench.engine.plan import plan
@@ -95,14 +96,10 @@ def run(
     verbosity = -1 if quiet else int(verbose)
     exit_code = ExitCode.PASSED
     try:
-        request = request_from(
-            suite,
-            chosen=chosen,
-            selected=selected,
-            home=home,
+        request = replace(
+            request_from(suite, chosen=chosen, selected=selected, home=home, argv=sys.argv[1:]),
             inject=inject,
             budget=None if budget is None else seconds(budget),
-            argv=sys.argv[1:],
             preflight=preflight,
             skip_bad_hosts=skip_bad_hosts,
             shared=shared,

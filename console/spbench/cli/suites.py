@@ -14,6 +14,7 @@ from spbench.cli.request import (
     CaseSelection,
     HomeOption,
     SetOption,
+    SuiteArgument,
     case_options,
     launch_options,
     request_from,
@@ -134,7 +135,7 @@ def _describe(entry: Benchmark) -> None:
 @launch_options()
 @case_options
 def command_(
-    suite: Annotated[Path, typer.Argument(help="The suite's YAML file.")],
+    suite: SuiteArgument,
     chosen: LaunchChoice = NOTHING_CHOSEN,
     selected: CaseSelection = ALL_CASES,
     home: HomeOption = None,
