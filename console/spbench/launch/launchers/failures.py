@@ -29,10 +29,16 @@ class Failure:
 
 
 def failure(
-    pattern: str, sentence: str | Callable[[re.Match[str]], str], *, decisive: bool = False
+    pattern: str,
+    sentence: str | Callable[[re.Match[str]], str] | None = None,
+    *,
+    decisive: bool = False,
 ) -> Failure:
-    """Return a Failure; ``{name}`` in the sentence stands for the pattern's group."""
-    return Failure(re.compile(pattern, re.MULTILINE), sentence, decisive)
+    """Return a Failure; ``{name}`` in the sentence stands for the pattern's group.
+
+    Without one a program cannot be run; the groups ``program``, ``host`` and ``why`` tell more.
+    """
+    return Failure(re.compile(pattern, re.MULTILINE), sentence or _cannot_run, decisive)
 
 
 End = tuple[re.Pattern[str], Callable[[re.Match[str]], RankEnd]]
@@ -77,8 +83,7 @@ def read(
     return Said(told, kills=kills)
 
 
-def cannot_run(said: re.Match[str]) -> str:
-    """Return ``program X cannot be run on node02: WHY``, by the groups program, host and why."""
+def _cannot_run(said: re.Match[str]) -> str:
     where = f" on {said['host']}" if said["host"] else ""
     return f"program {said['program']} cannot be run{where}: {said['why']}"
 

@@ -7,14 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from spbench.launch.launcher import Command, JobSpec, Placed, Said, counts
-from spbench.launch.launchers.failures import (
-    MPI_ABORT,
-    SSH_FAILURES,
-    cannot_run,
-    end,
-    failure,
-    read,
-)
+from spbench.launch.launchers.failures import MPI_ABORT, SSH_FAILURES, end, failure, read
 from spbench.launch.launchers.search import output_of, search
 
 _INTEL_BINDING = {
@@ -38,7 +31,6 @@ FAILURES = (
     failure(
         r"(?:\[proxy:\d+@(?P<host>[^\]\s]+)\][^\n]*)?execvp error on file (?P<program>.+?) "
         r"\((?P<why>[^)]*)\)",
-        cannot_run,
     ),
     failure(
         r"unable to connect to server (?P<server>\S+) at port \d+",

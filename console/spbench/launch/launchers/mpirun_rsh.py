@@ -12,14 +12,7 @@ from pathlib import Path
 
 from spbench.errors import UsageError
 from spbench.launch.launcher import Command, JobSpec, Placed, Said, signal_name
-from spbench.launch.launchers.failures import (
-    MPI_ABORT,
-    SSH_FAILURES,
-    cannot_run,
-    end,
-    failure,
-    read,
-)
+from spbench.launch.launchers.failures import MPI_ABORT, SSH_FAILURES, end, failure, read
 from spbench.launch.launchers.search import output_of, search
 from spbench_core.mpi_builds import built_with_cuda
 
@@ -55,7 +48,6 @@ FAILURES = (
     ),
     failure(
         _SPAWN + r"Failed to execvp\(\) '(?P<program>[^']*)': (?P<why>[^\r\n(]+?) \(\d+\)",
-        cannot_run,
     ),
     failure(
         # where it tells which rank, that says more

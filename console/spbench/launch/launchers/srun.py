@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from spbench.launch.launcher import Command, JobSpec, Placed, RankEnd, Said, counts
-from spbench.launch.launchers.failures import MPI_ABORT, cannot_run, end, failure, read
+from spbench.launch.launchers.failures import MPI_ABORT, end, failure, read
 from spbench.launch.launchers.search import output_of, search
 
 _CPU_BIND = {"core": "cores", "numa": "ldoms", "none": "none"}
@@ -49,7 +49,6 @@ FAILURES = (
     failure(
         r"(?:slurmstepd-(?P<host>[^\s:]+): )?error: execve\(\): (?P<program>.+): "
         r"(?P<why>[^:\r\n]+)$",
-        cannot_run,
     ),
     failure(
         r"\*\*\* (?:STEP|JOB) \S+ ON (?P<host>\S+) CANCELLED AT \S+ DUE TO (?P<why>[A-Z ]+?) \*",
