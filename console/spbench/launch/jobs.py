@@ -14,14 +14,7 @@ from spbench.errors import FailedRunError, MissingError, UsageError
 from spbench.launch.detect import Found, find_launcher, mpi_library
 from spbench.launch.fan_in import relays
 from spbench.launch.hosts.hosts import Hosts, read_hostfile
-from spbench.launch.launcher import (
-    ALLOCATIONS,
-    Command,
-    JobSpec,
-    Launcher,
-    Placed,
-    names_hosts,
-)
+from spbench.launch.launcher import ALLOCATIONS, Command, JobSpec, Launcher, Placed, names_hosts
 from spbench.launch.mpi_probe import MpiLibrary
 from spbench.launch.placement import available_slots, cores, oversubscribed, place
 from spbench.launch.program import interpreter, worker_program
@@ -40,9 +33,8 @@ HostsOf = Callable[[LaunchSettings], Hosts | None]
 class Job:
     """One MPI launch: cases with equal settings and ranks, one after another.
 
-    Attributes:
-        deaths: 1 where the job before it, of which this one is what was left, had died before any
-            case had started; else 0.
+    ``deaths`` is 1 where the job before it, of which this one is what was left, had died before any
+    case had started; else 0.
     """
 
     number: int
@@ -54,14 +46,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """A job, ready to start.
-
-    Attributes:
-        found: The launcher's program and version.
-        library: The MPI library that the ranks load.
-        spec: The launch in words that no launcher owns.
-        command: The same in the launcher's words.
-    """
+    """A job, ready to start: ``spec`` in words that no launcher owns, ``command`` in this one's."""
 
     found: Found
     library: MpiLibrary

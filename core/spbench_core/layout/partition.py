@@ -19,9 +19,6 @@ class Partition:
     """An image of ``height x width`` pixels, cut into the tiles of a grid.
 
     Attributes:
-        grid: Rows and columns of tiles.
-        height: Pixels from top to bottom.
-        width: Pixels from left to right.
         ranks: The owner of each tile, row by row: ranks of the communicator that shares the image.
         size: Ranks of that communicator. Those that are no owner have no pixels.
     """
@@ -80,12 +77,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Transfers:
-    """Transfers of pixels: the box that each rank needs, and hence the messages between ranks.
-
-    Attributes:
-        owned: The owners of the pixels.
-        needed: By rank, a box of pixels inside the image.
-    """
+    """Transfers of pixels: the messages by which each rank gets the box of the image it needs."""
 
     owned: Partition
     needed: tuple[Box, ...]

@@ -136,11 +136,7 @@ class ExpectedPeriod:
 class Worst:
     """The number of wrong elements, and the one that is furthest beyond its tolerance.
 
-    Attributes:
-        wrong: The number of wrong elements.
-        error: The difference of that element; a NaN where it is not a number.
-        tolerance: Its tolerance.
-        detail: Its place and value, in words.
+    Its error is a NaN where it is not a number; ``detail`` is its place and value, in words.
     """
 
     wrong: int = 0
