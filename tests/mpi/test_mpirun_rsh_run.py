@@ -30,6 +30,15 @@ def start(tmp_path: Path):
     return start
 
 
+def path_with_ssh(folder: Path, script: str) -> str:
+    """Return a PATH on which ``ssh`` is a script of the shell."""
+    folder.mkdir()
+    ssh = folder / "ssh"
+    ssh.write_text(f"#!/bin/sh\n{script}")
+    ssh.chmod(0o755)
+    return f"{folder}:{STANDINS}:{os.environ['PATH']}"
+
+
 def test_a_run_passes(start) -> None:
     ended = start(FAULTS).end()
     assert ended.code == 0, ended.stdout + ended.stderr
@@ -78,11 +87,7 @@ def test_the_launchers_own_time_limit_is_the_cause_and_not_its_signal(start) -> 
 
 
 def test_a_name_that_ssh_alone_knows_is_refused_before_the_launch(start, tmp_path: Path) -> None:
-    ssh = tmp_path / "bin" / "ssh"
-    ssh.parent.mkdir()
-    ssh.write_text("#!/bin/sh\nexit 0\n")
-    ssh.chmod(0o755)
-    path = f"{ssh.parent}:{STANDINS}:{os.environ['PATH']}"
+    path = path_with_ssh(tmp_path / "bin", "exit 0\n")
     ended = start(FAULTS, "--hosts", "alias.invalid:2", PATH=path).end()
     assert ended.code == 3, ended.stdout + ended.stderr
     assert "mpirun_rsh cannot reach alias.invalid: the name is an alias of ssh's" in ended.stderr
@@ -90,11 +95,7 @@ def test_a_name_that_ssh_alone_knows_is_refused_before_the_launch(start, tmp_pat
 
 
 def test_a_host_without_mvapich2_is_named_with_what_it_lacks(start, tmp_path: Path) -> None:
-    ssh = tmp_path / "bin" / "ssh"
-    ssh.parent.mkdir()
-    ssh.write_text('#!/bin/sh\nfor word; do last=$word; done\nexec sh -c "$last"\n')
-    ssh.chmod(0o755)
-    path = f"{ssh.parent}:{STANDINS}:{os.environ['PATH']}"
+    path = path_with_ssh(tmp_path / "bin", 'for word; do last=$word; done\nexec sh -c "$last"\n')
     ended = start(FAULTS, "--hosts", "192.0.2.7:2", PATH=path).end()
     assert ended.code == 4, ended.stdout + ended.stderr
     reason = ended.case("first")["reason"]

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shlex
 import sys
 from pathlib import Path
 
+import pytest
+
 from places import STANDINS
+from spbench.launch.survey import facts, reach
 
 MPI_MODULE = "def Get_library_version():\n    return {library!r}\n"
 
@@ -59,3 +63,15 @@ class SshHosts:
             (packages / path).write_text(text)
         self.add(name, f"export PYTHONPATH={shlex.quote(str(packages))}", *lines)
         return packages
+
+
+def idle_hosts(folder: Path, monkeypatch: pytest.MonkeyPatch) -> SshHosts:
+    """Return hosts that are never busy, and of which all names but ``nowhere`` are known."""
+
+    async def resolves(host: str) -> bool:
+        return host != "nowhere"
+
+    monkeypatch.setattr(reach, "_resolves", resolves)
+    # The hosts are all this machine, on which other tests compute.
+    monkeypatch.setattr(facts, "BUSY", math.inf)
+    return SshHosts(folder)

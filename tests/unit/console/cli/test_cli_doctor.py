@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
 import subprocess
@@ -15,22 +14,14 @@ from places import ROOT
 from spbench.cli.app import run_command_line
 from spbench.launch.gpus.facts import Card, HostGpus
 from spbench.launch.mpi_probe import MpiLibrary
-from spbench.launch.survey import facts as facts_module
-from spbench.launch.survey import reach
 from spbench.launch.survey.facts import HostFacts
 from spbench_core import host_facts
-from unit.ssh_hosts import SshHosts
+from unit.ssh_hosts import SshHosts, idle_hosts
 
 
 @pytest.fixture
 def ssh(tmp_path, monkeypatch) -> SshHosts:
-    async def resolves(host: str) -> bool:
-        return host != "nowhere"
-
-    monkeypatch.setattr(reach, "_resolves", resolves)
-    # The hosts are all this machine, on which other tests compute.
-    monkeypatch.setattr(facts_module, "BUSY", math.inf)
-    made = SshHosts(tmp_path / "ssh")
+    made = idle_hosts(tmp_path / "ssh", monkeypatch)
     for name in ("PATH", "STANDIN_SSH_HOSTS"):
         monkeypatch.setenv(name, made.env[name])
     return made

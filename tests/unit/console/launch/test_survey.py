@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import asyncio
-import math
 import os
 import subprocess
 import sys
@@ -18,27 +17,20 @@ import pytest
 from spbench import __version__
 from spbench.errors import UsageError
 from spbench.launch.mpi_probe import INSTALL
-from spbench.launch.survey import facts as facts_module
-from spbench.launch.survey import reach, survey
+from spbench.launch.survey import survey
 from spbench.launch.survey.facts import HostFacts, facts_of, findings_of
 from spbench.launch.survey.question import program
 from spbench.launch.survey.reach import DEADLINE
 from spbench.suites.settings import LaunchSettings
 from spbench_core import host_facts
-from unit.ssh_hosts import SshHosts
+from unit.ssh_hosts import SshHosts, idle_hosts
 
 PYTHON = sys.executable
 
 
 @pytest.fixture
 def ssh(tmp_path, monkeypatch) -> SshHosts:
-    async def resolves(host: str) -> bool:
-        return host != "nowhere"
-
-    monkeypatch.setattr(reach, "_resolves", resolves)
-    # The hosts are all this machine, on which other tests compute.
-    monkeypatch.setattr(facts_module, "BUSY", math.inf)
-    return SshHosts(tmp_path / "ssh")
+    return idle_hosts(tmp_path / "ssh", monkeypatch)
 
 
 async def survey_of(ssh: SshHosts, *names: str, **keys: object) -> dict[str, HostFacts]:
@@ -344,10 +336,14 @@ async def test_what_the_ranks_lack_is_named_with_its_mend(ssh):
     assert (found.mpi, found.torch, found.spbench) == (None, "2.6.0", "0.0.1")
 
 
+async def facts_with_mpi(ssh: SshHosts, module: str) -> HostFacts:
+    """Return the facts of a host on which mpi4py is this module."""
+    (ssh.equip("node01") / "mpi4py/MPI.py").write_text(module)
+    return await facts(ssh, "node01")
+
+
 async def test_an_mpi_library_that_ends_the_interpreter_leaves_the_other_facts(ssh):
-    packages = ssh.equip("node01")
-    (packages / "mpi4py/MPI.py").write_text("import os\nprint('MPI noise')\nos._exit(9)")
-    found = await facts(ssh, "node01")
+    found = await facts_with_mpi(ssh, "import os\nprint('MPI noise')\nos._exit(9)")
     assert found.cores
     assert "cannot be asked for its MPI library, exit status 9" in found.reason
 
@@ -355,9 +351,7 @@ async def test_an_mpi_library_that_ends_the_interpreter_leaves_the_other_facts(s
 @pytest.mark.slow
 async def test_an_mpi_library_that_hangs_leaves_the_other_facts(ssh, monkeypatch):
     monkeypatch.setattr("spbench.launch.survey.question.PROBE_PATIENCE", 0.3)
-    packages = ssh.equip("node01")
-    (packages / "mpi4py/MPI.py").write_text("import time\ntime.sleep(60)")
-    found = await facts(ssh, "node01")
+    found = await facts_with_mpi(ssh, "import time\ntime.sleep(60)")
     assert found.cores
     assert "did not tell its MPI library within" in found.reason
 

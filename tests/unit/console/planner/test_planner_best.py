@@ -34,7 +34,7 @@ def cluster(sizes, kind=KIND, inner=1e5, outer=1e4, latency=0.0, collective=None
 
 @st.composite
 def problems(draw):
-    """A chain of up to 6 layers on up to 4 devices; often there is not memory for any plan."""
+    """States of up to 6 layers, up to 4 devices, a batch; often there is no memory for any plan."""
     layers = draw(st.integers(1, 6))
 
     def each(values):
@@ -55,7 +55,7 @@ def problems(draw):
         draw(st.sampled_from([0.0, 0.002])),
         draw(st.sampled_from([None, 3e3])),
     )
-    return profile, place, draw(st.sampled_from([1, 2, 3, 4, 6, 8]))
+    return linear_states(profile), place, draw(st.sampled_from([1, 2, 3, 4, 6, 8]))
 
 
 def found(states, place, training, choose=True):
@@ -69,8 +69,7 @@ def found(states, place, training, choose=True):
 @settings(max_examples=25)
 @given(problems())
 def test_the_best_plan_is_that_of_brute_force(problem):
-    profile, place, batch = problem
-    states = linear_states(profile)
+    states, place, batch = problem
     best = found(states, place, Training(batch, 1, 2.0))
     least = Brute(states, place, batch, 2.0).best()
     assert (best.step_s if best else inf) == pytest.approx(least, rel=1e-9)
@@ -87,8 +86,7 @@ def test_the_best_plan_is_that_of_brute_force(problem):
 @settings(max_examples=12)
 @given(problems(), st.integers(1, 3))
 def test_a_given_micro_batch_is_kept(problem, micro_batch):
-    profile, place, batch = problem
-    states = linear_states(profile)
+    states, place, batch = problem
     training = Training(batch * micro_batch, micro_batch, 2.0)
     best = found(states, place, training, choose=False)
     least = Brute(states, place, batch * micro_batch, 2.0).best(micro_batch)
@@ -100,11 +98,11 @@ def test_a_given_micro_batch_is_kept(problem, micro_batch):
 @settings(max_examples=12)
 @given(problems())
 def test_the_search_for_large_problems_is_never_below_and_rarely_above_the_best(problem):
-    profile, place, batch = problem
-    states = linear_states(profile)
-    cost_model = CostModel(states, place, Training(batch, 1, 2.0))
+    states, place, batch = problem
+    training = Training(batch, 1, 2.0)
+    cost_model = CostModel(states, place, training)
     sizes = [size for size in range(1, batch + 1) if batch % size == 0]
-    least = found(states, place, Training(batch, 1, 2.0))
+    least = found(states, place, training)
     if least is not None:
         assert least.step_s * (1 - 1e-9) <= find(cost_model, sizes, small=0).step_s
         assert find(cost_model, sizes, small=0).step_s <= least.step_s * 1.5

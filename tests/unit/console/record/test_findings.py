@@ -75,31 +75,23 @@ def test_links_are_compared_with_their_own_kind_only():
 
 
 @pytest.mark.parametrize(
-    ("latency", "bandwidth", "sentence"),
+    ("figures", "link"),
     [
         (
-            pairs(0.5, 0.5, 0.5, 2.0, 2.0, 8.0),
-            BANDWIDTH,
-            "Slowest link: rank 1 on node01 to rank 2 on node02, latency 8 us where 2 is usual, "
-            "in links.",
+            {"latency": pairs(0.5, 0.5, 0.5, 2.0, 2.0, 8.0)},
+            "rank 1 on node01 to rank 2 on node02, latency 8 us where 2 is usual",
         ),
         (
-            LATENCY,
-            pairs(8.0, 8.0, 8.0, 0.25, 1.0, 1.0),
-            "Slowest link: rank 0 on node01 to rank 2 on node02, bandwidth 0.25 GB/s where 1 is "
-            "usual, in links.",
+            {"bandwidth": pairs(8.0, 8.0, 8.0, 0.25, 1.0, 1.0)},
+            "rank 0 on node01 to rank 2 on node02, bandwidth 0.25 GB/s where 1 is usual",
         ),
         (
-            pairs(0.5, 1.5, 0.5, 2.0, 2.0, 2.0),
-            BANDWIDTH,
-            "Slowest link: rank 0 on node01 to rank 4 on node01, latency 1.5 us where 0.5 is "
-            "usual, in links.",
+            {"latency": pairs(0.5, 1.5, 0.5, 2.0, 2.0, 2.0)},
+            "rank 0 on node01 to rank 4 on node01, latency 1.5 us where 0.5 is usual",
         ),
         (
-            LATENCY,
-            pairs(8.0, 8.0, 2.0, 1.0, 1.0, 1.0),
-            "Slowest link: rank 1 on node01 to rank 4 on node01, bandwidth 2 GB/s where 8 is "
-            "usual, in links.",
+            {"bandwidth": pairs(8.0, 8.0, 2.0, 1.0, 1.0, 1.0)},
+            "rank 1 on node01 to rank 4 on node01, bandwidth 2 GB/s where 8 is usual",
         ),
     ],
     ids=[
@@ -109,8 +101,9 @@ def test_links_are_compared_with_their_own_kind_only():
         "bandwidth within a host",
     ],
 )
-def test_a_slow_link_is_named_with_both_ends(latency, bandwidth, sentence):
-    assert found(measured(latency, bandwidth)) == [sentence]
+def test_a_slow_link_is_named_with_both_ends(figures, link):
+    told = found(measured(**{"latency": LATENCY, "bandwidth": BANDWIDTH} | figures))
+    assert told == [f"Slowest link: {link}, in links."]
 
 
 @pytest.mark.parametrize(("slowest", "start"), [(2.9, "All alike"), (3.1, "Slowest link")])

@@ -10,14 +10,7 @@ from hypothesis import strategies as st
 from places import SUITES
 from spbench.errors import UsageError
 from spbench.suites import yaml_nodes
-from spbench.suites.edit.compose import (
-    Edited,
-    draft_of,
-    entry_at,
-    insert_case,
-    remove_case,
-    replace_case,
-)
+from spbench.suites.edit import compose
 from spbench.suites.edit.draft import CaseDraft, draft_at
 from spbench.suites.edit.outline import Outline
 from spbench.suites.edit.rewrite import comments
@@ -155,7 +148,7 @@ def test_what_does_not_fit_on_a_line_stands_below_its_key():
 
 
 def test_an_entry_looks_as_in_the_shipped_suites():
-    edited = insert_case(text_of("cases:", "  - {name: a, benchmark: b}"), TILES)
+    edited = compose.insert_case(text_of("cases:", "  - {name: a, benchmark: b}"), TILES)
     assert edited.line == 8
     assert edited.text == text_of(
         "cases:",
@@ -181,7 +174,7 @@ def test_an_entry_looks_as_in_the_shipped_suites():
 def test_the_shipped_entries_are_written_as_they_stand(name):
     text, again = SHIPPED[name], ""
     for index in range(text.count("- name:")):
-        again = insert_case(again, draft_of(text, index)).text
+        again = compose.insert_case(again, compose.draft_of(text, index)).text
     assert again.partition("cases:\n")[2] == text.partition("cases:\n")[2]
 
 
@@ -190,10 +183,10 @@ def test_the_shipped_entries_are_written_as_they_stand(name):
 @given(st.sampled_from(sorted(SHIPPED)), DRAFTS, st.none() | st.integers(1, 60))
 def test_a_new_entry_reads_back_and_goes_again_without_a_trace(name, draft, after):
     text = SHIPPED[name]
-    edited = insert_case(text, draft, after)
-    index = entry_at(edited.text, edited.line)
+    edited = compose.insert_case(text, draft, after)
+    index = compose.entry_at(edited.text, edited.line)
     assert whole(drafted(edited.text, index)) == whole(draft)
-    assert remove_case(edited.text, index).text == text
+    assert compose.remove_case(edited.text, index).text == text
 
 
 def drafted(text, index):
@@ -226,8 +219,8 @@ AROUND = text_of(
 )
 def test_a_new_entry_stands_below_the_one_of_the_line(after, above):
     lines = AROUND.splitlines()
-    new = ["", *insert_case("", LINK).text.splitlines()[3:]]
-    edited = insert_case(AROUND, LINK, after)
+    new = ["", *compose.insert_case("", LINK).text.splitlines()[3:]]
+    edited = compose.insert_case(AROUND, LINK, after)
     assert edited.text.splitlines() == [*lines[:above], *new, *lines[above:]]
     assert edited.line == above + 2
 
@@ -237,11 +230,11 @@ def test_a_new_entry_stands_below_the_one_of_the_line(after, above):
     [(4, None), (5, 0), (8, 0), (9, None), (10, None), (12, 1), (14, 1), (16, None), (99, None)],
 )
 def test_an_entry_spans_its_lines_and_the_comment_above_it(line, index):
-    assert entry_at(AROUND, line) == index
+    assert compose.entry_at(AROUND, line) == index
 
 
 def test_broken_text_has_no_entries():
-    assert entry_at("cases: [", 1) is None
+    assert compose.entry_at("cases: [", 1) is None
 
 
 @pytest.mark.parametrize(
@@ -270,7 +263,7 @@ def test_broken_text_has_no_entries():
     ],
 )
 def test_the_files_own_style_is_kept(before, after):
-    edited = insert_case(text_of(*before), replace(LINK, params={}))
+    edited = compose.insert_case(text_of(*before), replace(LINK, params={}))
     if after is None:
         after = ["  - name: mine", "    benchmark: link.pingpong", "    np: 2"]
         before, end = before[:1], before[1:]
@@ -281,7 +274,9 @@ def test_the_files_own_style_is_kept(before, after):
 
 @pytest.mark.parametrize("empty", ["cases:", "cases: []", "cases: ~", "cases:\n  [ ]"])
 def test_an_empty_list_is_begun(empty):
-    edited = insert_case(text_of(empty + "  # soon", "description: d"), replace(LINK, params={}))
+    edited = compose.insert_case(
+        text_of(empty + "  # soon", "description: d"), replace(LINK, params={})
+    )
     assert edited.line == 4
     assert edited.text == text_of(
         "cases:  # soon",
@@ -293,8 +288,8 @@ def test_an_empty_list_is_begun(empty):
 
 
 def test_an_empty_text_gets_the_head_of_a_suite():
-    edited = insert_case("", LINK, suite="links")
-    assert edited == Edited(
+    edited = compose.insert_case("", LINK, suite="links")
+    assert edited == compose.Edited(
         "schema: spbench.suite/1\nname: links\ncases:\n  - name: mine\n"
         "    benchmark: link.pingpong\n    np: 2\n    params: {pairs: all, sizes: [8, 64KiB]}\n",
         4,
@@ -312,7 +307,7 @@ def test_an_empty_text_gets_the_head_of_a_suite():
     ],
 )
 def test_what_a_head_lacks_is_added_below(text, head):
-    edited = insert_case(text, LINK)
+    edited = compose.insert_case(text, LINK)
     assert edited.text.startswith(text + head + "  - name: mine\n")
     assert load_text(edited.text, Path("s.yaml")).cases[0].name == "mine"
 
@@ -326,24 +321,26 @@ def test_what_a_head_lacks_is_added_below(text, head):
     ],
 )
 def test_a_last_line_without_end_stays_so(text):
-    edited = insert_case(text, replace(LINK, params={}))
+    edited = compose.insert_case(text, replace(LINK, params={}))
     assert edited.text.startswith(text + "\n")
     assert edited.text.endswith("np: 2")
-    index = entry_at(edited.text, edited.line)
-    assert replace_case(edited.text, index, LINK).text == edited.text + (
+    index = compose.entry_at(edited.text, edited.line)
+    assert compose.replace_case(edited.text, index, LINK).text == edited.text + (
         "\n    params: {pairs: all, sizes: [8, 64KiB]}"
     )
 
 
 def test_windows_line_ends_and_the_byte_order_mark_stay():
     text = "\ufeff" + HALO.replace("\n", "\r\n")
-    edited = insert_case(text, LINK, 12)
+    edited = compose.insert_case(text, LINK, 12)
     assert edited.text.replace("\r\n", "").count("\n") == 0
-    assert edited.text.replace("\r\n", "\n") == "\ufeff" + insert_case(HALO, LINK, 12).text
-    assert remove_case(edited.text, 1).text == text
-    renamed = replace_case(text, 0, replace(draft_of(text, 0), np=4, comment="New.\nTwo."))
+    assert edited.text.replace("\r\n", "\n") == "\ufeff" + compose.insert_case(HALO, LINK, 12).text
+    assert compose.remove_case(edited.text, 1).text == text
+    renamed = compose.replace_case(
+        text, 0, replace(compose.draft_of(text, 0), np=4, comment="New.\nTwo.")
+    )
     assert renamed.text.replace("\r\n", "").count("\n") == 0
-    assert draft_of(renamed.text, 0).comment == "New.\nTwo."
+    assert compose.draft_of(renamed.text, 0).comment == "New.\nTwo."
 
 
 # Changed entries
@@ -372,7 +369,7 @@ COMMENTED = text_of(
 
 
 def changed(text, index, **changes):
-    return replace_case(text, index, replace(draft_of(text, index), **changes)).text
+    return compose.replace_case(text, index, replace(compose.draft_of(text, index), **changes)).text
 
 
 def difference(before, after):
@@ -385,7 +382,7 @@ def difference(before, after):
 def test_an_unchanged_draft_changes_nothing():
     for text in (*SHIPPED.values(), COMMENTED, AROUND):
         for index in range(text.count("name: ") - 1):
-            assert replace_case(text, index, draft_of(text, index)).text == text
+            assert compose.replace_case(text, index, compose.draft_of(text, index)).text == text
 
 
 @pytest.mark.parametrize(
@@ -434,7 +431,7 @@ def test_only_what_changes_is_written(changes, lines):
 
 def test_keys_of_a_sweep_keep_their_order():
     added = changed(COMMENTED, 0, matrix={"seed": [1], "slice_method": ["vertical", "square"]})
-    assert list(draft_of(added, 0).matrix) == ["seed", "slice_method"]
+    assert list(compose.draft_of(added, 0).matrix) == ["seed", "slice_method"]
     assert "# strips" in added
     below = changed(COMMENTED, 0, matrix={"slice_method": ["vertical", "square"], "seed": [1]})
     assert difference(COMMENTED, below) == ["+       seed: [1]"]
@@ -454,12 +451,12 @@ def test_an_entry_in_braces_is_changed():
 @given(st.sampled_from([*SHIPPED.values(), COMMENTED]), st.data())
 def test_a_changed_entry_reads_back_and_all_else_stays(text, data):
     index = data.draw(st.integers(0, text.count("name: ") - 2))
-    before, drawn = draft_of(text, index), data.draw(DRAFTS)
+    before, drawn = compose.draft_of(text, index), data.draw(DRAFTS)
     names = data.draw(st.sets(st.sampled_from(CaseDraft.__slots__)))
     draft = replace(before, **{name: getattr(drawn, name) for name in names})
-    edited = replace_case(text, index, draft)
+    edited = compose.replace_case(text, index, draft)
     assert whole(drafted(edited.text, index)) == whole(draft)
-    assert entry_at(edited.text, edited.line) == index
+    assert compose.entry_at(edited.text, edited.line) == index
     around = text.split("\n\n")
     assert all(part in edited.text for at, part in enumerate(around) if at != index)
 
@@ -473,9 +470,9 @@ def test_a_value_that_is_no_plain_text_is_compared_with_its_type():
 def test_the_environment_is_text_however_it_is_written():
     lines = ["cases:", "  - name: a", "    benchmark: b", "    launch:", "      env: {A: 1, B: on}"]
     text = text_of(*lines)
-    draft = draft_of(text, 0)
+    draft = compose.draft_of(text, 0)
     assert draft.launch == {"env": {"A": "1", "B": "on"}}
-    assert replace_case(text, 0, replace(draft, np=2)).text == text_of(
+    assert compose.replace_case(text, 0, replace(draft, np=2)).text == text_of(
         *lines[:3], "    np: 2", *lines[3:]
     )
 
@@ -485,15 +482,15 @@ def test_the_environment_is_text_however_it_is_written():
 
 def test_a_removed_entry_takes_its_comment_along():
     lines = AROUND.splitlines()
-    edited = remove_case(AROUND, 0)
-    assert edited == Edited("\n".join([*lines[:4], *lines[9:], ""]), 5)
-    assert remove_case(AROUND, 1).text == "\n".join([*lines[:10], *lines[14:], ""])
+    edited = compose.remove_case(AROUND, 0)
+    assert edited == compose.Edited("\n".join([*lines[:4], *lines[9:], ""]), 5)
+    assert compose.remove_case(AROUND, 1).text == "\n".join([*lines[:10], *lines[14:], ""])
 
 
 def test_the_only_entry_leaves_an_empty_list():
-    text = insert_case("", TILES).text
-    assert remove_case(text, 0).text == "schema: spbench.suite/1\nname: suite\ncases:\n"
-    assert insert_case(remove_case(text, 0).text, TILES).text == text
+    text = compose.insert_case("", TILES).text
+    assert compose.remove_case(text, 0).text == "schema: spbench.suite/1\nname: suite\ncases:\n"
+    assert compose.insert_case(compose.remove_case(text, 0).text, TILES).text == text
 
 
 # Refusals
@@ -514,7 +511,7 @@ def test_the_only_entry_leaves_an_empty_list():
 )
 def test_a_text_that_cannot_take_an_entry(text, told):
     with pytest.raises(UsageError) as caught:
-        insert_case(text, LINK)
+        compose.insert_case(text, LINK)
     assert told in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -528,7 +525,7 @@ ANCHORED = text_of(
 
 def test_an_anchor_that_others_name_is_not_lost():
     with pytest.raises(UsageError, match="without harm to the rest"):
-        remove_case(ANCHORED, 0)
+        compose.remove_case(ANCHORED, 0)
     with pytest.raises(UsageError, match="without harm to the rest"):
         changed(ANCHORED, 0, params={"halo_len": 2})
     assert changed(ANCHORED, 1, params={"halo_len": 2}) == ANCHORED.replace("*p", "{halo_len: 2}")
@@ -545,16 +542,20 @@ def test_an_anchor_that_others_name_is_not_lost():
 )
 def test_a_misshapen_entry_is_not_edited(entry, told):
     text = text_of("cases:", f"  - {entry}")
-    for edit in (lambda: draft_of(text, 0), lambda: replace_case(text, 0, LINK)):
+    for edit in (lambda: compose.draft_of(text, 0), lambda: compose.replace_case(text, 0, LINK)):
         with pytest.raises(UsageError) as caught:
             edit()
         assert str(caught.value).startswith(told)
-    assert draft_of(insert_case(text, LINK).text, 1) == LINK
+    assert compose.draft_of(compose.insert_case(text, LINK).text, 1) == LINK
 
 
 @pytest.mark.parametrize("index", [-1, 7])
 def test_there_are_only_so_many_entries(index):
-    for edit in (draft_of, remove_case, lambda text, at: replace_case(text, at, LINK)):
+    for edit in (
+        compose.draft_of,
+        compose.remove_case,
+        lambda text, at: compose.replace_case(text, at, LINK),
+    ):
         with pytest.raises(UsageError, match=r"there is no case entry .*; the text has 7"):
             edit(HALO, index)
 

@@ -8,16 +8,7 @@ import torch
 
 from spbench_core.models.registry import model
 from spbench_workers.errors import CannotRunError
-from spbench_workers.parallel.checkpoints.file import (
-    SCHEMA,
-    Checkpoint,
-    check_model,
-    check_states,
-    check_tensors,
-    digests,
-    read,
-    write,
-)
+from spbench_workers.parallel.checkpoints import file
 
 
 def network(**config):
@@ -28,10 +19,10 @@ def network(**config):
 def checkpoint(step=3, **words):
     weights = {"a.weight": torch.arange(6.0).view(2, 3), "a.count": torch.tensor(7)}
     states = {"a.weight": {"exp_avg": torch.ones(2, 3), "step": torch.tensor(3.0)}}
-    made = Checkpoint(
-        schema=SCHEMA,
+    made = file.Checkpoint(
+        schema=file.SCHEMA,
         model=network().name,
-        layers=digests(network()),
+        layers=file.digests(network()),
         step=step,
         optimizer="adam",
         learning_rate=0.1,
@@ -44,22 +35,22 @@ def checkpoint(step=3, **words):
 
 def test_what_is_written_is_read(tmp_path):
     path = tmp_path / "kept"
-    write(path, checkpoint())
-    found = read(path)
+    file.write(path, checkpoint())
+    found = file.read(path)
     assert (found.step, found.learning_rate, found.loss_scale) == (3, 0.1, (128.0, 5))
     for name, tensor in checkpoint().weights.items():
         assert torch.equal(found.weights[name], tensor)
         assert found.weights[name].dtype == tensor.dtype
-    check_model(path, found, network())
-    check_tensors(path, found.weights, checkpoint().weights)
-    check_states(path, found, "adam", {"a.weight": torch.zeros(2, 3)})
+    file.check_model(path, found, network())
+    file.check_tensors(path, found.weights, checkpoint().weights)
+    file.check_states(path, found, "adam", {"a.weight": torch.zeros(2, 3)})
     assert [file.name for file in tmp_path.iterdir()] == ["kept"]
 
 
 @pytest.mark.parametrize("fault", ["save", "fsync"])
 def test_a_write_that_fails_leaves_the_earlier_file(tmp_path, monkeypatch, fault):
     path = tmp_path / "kept"
-    write(path, checkpoint(step=3))
+    file.write(path, checkpoint(step=3))
 
     def half(*words):
         if fault == "save":
@@ -68,19 +59,19 @@ def test_a_write_that_fails_leaves_the_earlier_file(tmp_path, monkeypatch, fault
 
     monkeypatch.setattr(torch if fault == "save" else os, fault, half)
     with pytest.raises(CannotRunError, match=r"kept cannot be written \(No space left on device\)"):
-        write(path, checkpoint(step=4))
-    assert read(path).step == 3
+        file.write(path, checkpoint(step=4))
+    assert file.read(path).step == 3
     assert [file.name for file in tmp_path.iterdir()] == ["kept"]
 
 
 def test_a_file_cut_anywhere_is_not_read(tmp_path):
     path = tmp_path / "kept"
-    write(path, checkpoint())
+    file.write(path, checkpoint())
     whole = path.read_bytes()
     for size in (0, 1, 100, len(whole) // 2, len(whole) - 1):
         path.write_bytes(whole[:size])
         with pytest.raises(CannotRunError, match=rf"^{path} cannot be read as a checkpoint"):
-            read(path)
+            file.read(path)
 
 
 def test_a_file_that_would_run_something_is_not_read(tmp_path):
@@ -88,23 +79,25 @@ def test_a_file_that_would_run_something_is_not_read(tmp_path):
         def __reduce__(self):
             return (os.mkdir, (str(tmp_path / "ran"),))
 
-    torch.save({"schema": SCHEMA, "weights": Evil()}, tmp_path / "evil")
+    torch.save({"schema": file.SCHEMA, "weights": Evil()}, tmp_path / "evil")
     with pytest.raises(CannotRunError, match="cannot be read as a checkpoint"):
-        read(tmp_path / "evil")
+        file.read(tmp_path / "evil")
     assert not (tmp_path / "ran").exists()
 
 
 @pytest.mark.parametrize("config", [{"pool3": "max"}, {"shift": True}])
 def test_a_model_of_the_same_shapes_that_computes_otherwise_is_another(tmp_path, config):
     with pytest.raises(CannotRunError, match=r"AmoebaNet-D \(3, 8\) with other settings"):
-        check_model(tmp_path, checkpoint(), network(**config))
+        file.check_model(tmp_path, checkpoint(), network(**config))
 
 
 def test_states_of_other_shapes_or_none_are_told(tmp_path):
     with pytest.raises(CannotRunError, match=r"has exp_avg of a.weight in shape \(2, 3\)"):
-        check_states(tmp_path, checkpoint(), "adam", {"a.weight": torch.zeros(3, 2)})
+        file.check_states(tmp_path, checkpoint(), "adam", {"a.weight": torch.zeros(3, 2)})
     alone = checkpoint(optimizer=None, learning_rate=None, states={})
     with pytest.raises(CannotRunError, match="has weights alone"):
-        check_states(tmp_path, alone, "adam", {})
+        file.check_states(tmp_path, alone, "adam", {})
     # Before the first step there is none of any parameter.
-    check_states(tmp_path, checkpoint(step=0, states={}), "adam", {"a.weight": torch.zeros(2, 3)})
+    file.check_states(
+        tmp_path, checkpoint(step=0, states={}), "adam", {"a.weight": torch.zeros(2, 3)}
+    )
