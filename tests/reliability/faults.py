@@ -66,6 +66,11 @@ def _on_victim(
     return Fault(name, act, 4, told, places, victim=True, goes_on=goes_on, chance=chance)
 
 
+def _with(name: str, setting: str, code: int, *told: str, places: tuple[str, ...] = TWO) -> Fault:
+    """Return the fault of a suite that sets a key of its launch to this."""
+    return Fault(name, processes.planted("--set", f"launch.{setting}"), code, told, places)
+
+
 RANKS = (
     _on_victim(
         KILLED,
@@ -147,13 +152,7 @@ RANKS = (
         places=TWO,
         goes_on=False,
     ),
-    Fault(
-        "a rank prints 1 MB of its own",
-        processes.planted("--set", "launch.setup=['yes | head -c 1000000']"),
-        0,
-        (),
-        TWO,
-    ),
+    _with("a rank prints 1 MB of its own", "setup=['yes | head -c 1000000']", 0),
     Fault(
         "the relay of a node is killed",
         surroundings.relay_killed,
@@ -176,33 +175,15 @@ LAUNCHERS = (
         chance=True,
     ),
     Fault("the launcher prints 100 MB", surroundings.launcher_floods, 0, (), RSH),
-    Fault(
-        "the interpreter is missing",
-        processes.planted("--set", "launch.python=/no/such/python"),
-        3,
-        ("/no/such/python",),
-        TWO,
-    ),
-    Fault(
-        "a setup line fails",
-        processes.planted("--set", "launch.setup=['cd /no/such']"),
-        3,
-        ("setup line failed: cd /no/such",),
-        TWO,
-    ),
-    Fault(
-        "ranks end before they connect",
-        processes.planted("--set", "launch.setup=['[ -z \"$SPBENCH_TOKEN\" ] || exit 7']"),
-        4,
-        ("7",),
-        TWO,
-    ),
-    Fault(
+    _with("the interpreter is missing", "python=/no/such/python", 3, "/no/such/python"),
+    _with("a setup line fails", "setup=['cd /no/such']", 3, "setup line failed: cd /no/such"),
+    _with("ranks end before they connect", "setup=['[ -z \"$SPBENCH_TOKEN\" ] || exit 7']", 4, "7"),
+    _with(
         "the launcher knows no such option",
-        processes.planted("--set", "launch.args=[--no-such-option]"),
+        "args=[--no-such-option]",
         4,
-        ("no-such-option",),
-        HERE_ONLY,
+        "no-such-option",
+        places=HERE_ONLY,
     ),
     Fault(
         "the launcher is not installed",
@@ -234,19 +215,11 @@ LAUNCHERS = (
         ("192.0.2.7", "mpispawn"),
         RSH,
     ),
-    Fault(
-        "a library path with a blank",
-        processes.planted("--set", "launch.env.LD_LIBRARY_PATH=/a b"),
-        2,
-        ("LD_LIBRARY_PATH",),
-        RSH,
+    _with(
+        "a library path with a blank", "env.LD_LIBRARY_PATH=/a b", 2, "LD_LIBRARY_PATH", places=RSH
     ),
-    Fault(
-        "-fastssh, of which a shell would run parts",
-        processes.planted("--set", "launch.args=[-fastssh]"),
-        2,
-        ("fastssh",),
-        RSH,
+    _with(
+        "-fastssh, of which a shell would run parts", "args=[-fastssh]", 2, "fastssh", places=RSH
     ),
 )
 
@@ -272,8 +245,8 @@ CONSOLE = (
     Fault("too few open files", surroundings.wrapped("ulimit -n 40"), 3, ("open files", "40"), TWO),
     Fault("400 strangers and a wrong token", surroundings.strangers, 0, (), TWO),
     Fault("the home is removed during the run", surroundings.home_removed, 4, ("home",)),
-    Fault("the home is read-only", surroundings.home_read_only, 4, ("Read-only",)),
-    Fault("the disk is full", surroundings.disk_full, 4, ("No space left",)),
+    Fault("the home is read-only", surroundings.on_disk("ro"), 4, ("Read-only",)),
+    Fault("the disk is full", surroundings.on_disk("size=16k"), 4, ("No space left",)),
     Fault("the report cannot be written", surroundings.report_in_the_way, 4, ("cannot write",)),
 )
 
@@ -281,8 +254,9 @@ NETWORKS = (
     _on_victim(
         "a link is cut", remote.link_cut, "silent", places=HOSTS, chance=True, goes_on=False
     ),
-    Fault("a host cannot be reached", remote.unreachable, 3, ("cannot reach",), HOSTS),
-    Fault("a host's sshd refuses", remote.sshd_refuses, 3, ("refused",), HOSTS),
+    # Nobody has the one address; at the other, the console's, no sshd listens.
+    Fault("a host cannot be reached", remote.first_host(".99"), 3, ("cannot reach",), HOSTS),
+    Fault("a host's sshd refuses", remote.first_host(".254"), 3, ("refused",), HOSTS),
     Fault("the key is wrong", remote.wrong_key, 3, ("denied",), HOSTS),
     Fault(
         "a host is gone between two jobs",

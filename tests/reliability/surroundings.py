@@ -42,26 +42,19 @@ def home_removed(trial: Trial) -> Ended:
     return trial.end()
 
 
-def disk_full(trial: Trial) -> Ended:
-    """Give a run a disk of 16 KiB."""
-    home = trial.folder / "home"
-    home.mkdir()
-    with ExitStack() as stack:
-        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16k", "none", str(home)], check=True)
-        stack.callback(subprocess.run, ["umount", "-l", str(home)], check=False)
-        trial.start(FAULTS)
-        return trial.end()
+def on_disk(options: str) -> Callable[[Trial], Ended]:
+    """Run a suite with a home on a file system that is mounted with these options."""
 
+    def act(trial: Trial) -> Ended:
+        home = trial.folder / "home"
+        home.mkdir()
+        with ExitStack() as stack:
+            subprocess.run(["mount", "-t", "tmpfs", "-o", options, "none", str(home)], check=True)
+            stack.callback(subprocess.run, ["umount", "-l", str(home)], check=False)
+            trial.start(FAULTS)
+            return trial.end()
 
-def home_read_only(trial: Trial) -> Ended:
-    """Give a run a home that cannot be written, to root neither."""
-    home = trial.folder / "home"
-    home.mkdir()
-    with ExitStack() as stack:
-        subprocess.run(["mount", "-t", "tmpfs", "-o", "ro", "none", str(home)], check=True)
-        stack.callback(subprocess.run, ["umount", "-l", str(home)], check=False)
-        trial.start(FAULTS)
-        return trial.end()
+    return act
 
 
 def report_in_the_way(trial: Trial) -> Ended:

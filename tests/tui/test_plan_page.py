@@ -17,16 +17,7 @@ from spbench.tui.dialogs import AskLine
 from spbench.tui.plan import page as page_module
 from spbench.tui.plan.plan_rows import memory_bars
 from tui.driving import SIZES, console, in_one_write, shown, until
-from unit.events import (
-    TIME,
-    described,
-    judged,
-    metric,
-    rank_event,
-    recorded,
-    run_end,
-    started,
-)
+from unit import events as make
 
 NAMES = ("stem", "stack1", "stack2", "stack3", "head")
 CLUSTER = """\
@@ -220,22 +211,26 @@ async def test_a_suite_is_written_and_opened(folder):
 
 def run_of(path, home):
     """A run of a plan of two stages whose steps took 2000 ms."""
-    phases = [metric(f"{name}_ms", "ms", part_of="time_ms") for name in ("forward", "backward")]
+    phases = [
+        make.metric(f"{name}_ms", "ms", part_of="time_ms") for name in ("forward", "backward")
+    ]
     places = [{"stage": 0}, {"stage": 1}]
-    start, *events = started(described("plan", metrics=[TIME, *phases], places=places))
+    start, *events = make.started(
+        make.described("plan", metrics=[make.TIME, *phases], places=places)
+    )
     figures = {"time_ms": 2000.0, "forward_ms": 500.0, "backward_ms": 1000.0}
-    return recorded(
+    return make.recorded(
         home,
         [
             start | {"argv": ["run", str(path)]},
             *events,
             *(
-                rank_event("samples", rank, case="plan", metric=name, values=[value])
+                make.rank_event("samples", rank, case="plan", metric=name, values=[value])
                 for rank in (0, 1)
                 for name, value in figures.items()
             ),
-            judged("plan"),
-            run_end(),
+            make.judged("plan"),
+            make.run_end(),
         ],
         verdict="passed",
     )
@@ -263,9 +258,9 @@ async def test_a_run_of_the_plan_stands_beside_it(folder, monkeypatch):
 async def test_a_run_of_two_cases_is_told_not_to_be_the_plan(folder):
     """Whoever opens the suite may add to it before it is run."""
     path = folder / "plan.yaml"
-    start, *events = started(described("plan"), described("more"))
+    start, *events = make.started(make.described("plan"), make.described("more"))
     changed = start | {"argv": ["run", str(path)]}
-    run = recorded(folder / "home", [changed, *events, run_end()], verdict="passed")
+    run = make.recorded(folder / "home", [changed, *events, make.run_end()], verdict="passed")
     app = console(folder, page="plan")
     async with app.run_test(size=(200, 60)) as pilot:
         page = await plan(pilot)

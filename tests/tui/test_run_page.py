@@ -21,24 +21,10 @@ from spbench.tui.widgets.line_table import LineTable
 from spbench.tui.widgets.rank_strip import RankStrip
 from spbench.tui.widgets.timeline import TimeLine
 from tui.driving import SIZES, console, in_one_write, shown, until
-from unit.events import (
-    TIME,
-    described,
-    in_phases,
-    job_end,
-    job_start,
-    judged,
-    metric,
-    rank_event,
-    recorded,
-    run_end,
-    run_start,
-    started,
-    whole_run,
-)
+from unit import events as make
 
 NARROW, MIDDLE, WIDE = (80, 24), (120, 40), (200, 60)
-WARPS = metric("warps", "1/s", "higher", "min")
+WARPS = make.metric("warps", "1/s", "higher", "min")
 HOSTS = ("node01", "node01", "node02", "node03")
 
 
@@ -64,11 +50,11 @@ class Script(LiveSource):
 def made_up(case="warp", **changes):
     """A case of a benchmark that nobody has ever heard of."""
     np = changes.pop("np", len(HOSTS))
-    return described(
+    return make.described(
         case,
         np,
         benchmark="warp.drive",
-        metrics=[TIME, WARPS],
+        metrics=[make.TIME, WARPS],
         checks=["sum"],
         **{"places": [{"shard": rank} for rank in range(np)], **changes},
     )
@@ -77,7 +63,7 @@ def made_up(case="warp", **changes):
 def samples(times, case="warp", **fields):
     """A batch of times of each rank, in ms."""
     return [
-        rank_event("samples", rank, case=case, values=values, **fields)
+        make.rank_event("samples", rank, case=case, values=values, **fields)
         for rank, values in enumerate(times)
     ]
 
@@ -86,18 +72,18 @@ def going_on():
     """Four ranks, of which the last is slow, in the first of two cases."""
     times = [[2.0, 2.1], [2.0, 2.2], [2.1, 2.0], [6.0, 6.2]]
     progress = [
-        rank_event("progress", rank, case="warp", phase="timing", done=2, total=8)
+        make.rank_event("progress", rank, case="warp", phase="timing", done=2, total=8)
         for rank in range(4)
     ]
     limit = {"metric": "time_ms.p50", "op": "max", "limit": 5.0}
     cases = made_up(expect=[limit]), made_up("next")
-    return [*started(*cases, hosts=HOSTS), *progress, *samples(times)]
+    return [*make.started(*cases, hosts=HOSTS), *progress, *samples(times)]
 
 
 def sums(case="warp", failed=(2,)):
     """The check of each rank, in which some have failed."""
     return [
-        rank_event(
+        make.rank_event(
             "check",
             rank,
             case=case,
@@ -113,14 +99,14 @@ def sums(case="warp", failed=(2,)):
 
 def warps(case="warp"):
     return [
-        rank_event("samples", rank, case=case, metric="warps", values=[9.0 + rank] * 2)
+        make.rank_event("samples", rank, case=case, metric="warps", values=[9.0 + rank] * 2)
         for rank in range(4)
     ]
 
 
 def ended_case(case="warp", status="failed", reason="check sum failed", **fields):
-    ends = [rank_event("case_end", rank, case=case) for rank in range(4)]
-    return [*ends, judged(case, status, reason, **fields)]
+    ends = [make.rank_event("case_end", rank, case=case) for rank in range(4)]
+    return [*ends, make.judged(case, status, reason, **fields)]
 
 
 class Watching:
@@ -172,7 +158,7 @@ class Watching:
 
 
 def startable(folder, where):
-    """Give a run a suite, so that it can be started again."""
+    """Give a run a suite, so that it can be make.started again."""
     (where / "a.yaml").touch()
     folder.path.mkdir(parents=True)
     folder.write_json("run.json", {"file": "a.yaml", "cwd": str(where)})
@@ -211,7 +197,7 @@ async def test_without_a_run_it_says_how_to_come_to_one(tmp_path, size):
 
 @pytest.mark.parametrize("size", SIZES)
 async def test_a_run_that_has_passed(opened, size):
-    async with opened(size, whole_run()) as run:
+    async with opened(size, make.whole_run()) as run:
         await run.sees("made-up", "✓ passed", "1/1 cases", "tile", "0,1", "2/2", "3.96")
         assert "openmpi, Open MPI 5.0" in shown(run.app)
         if size == NARROW:
@@ -237,7 +223,7 @@ async def test_a_benchmark_never_seen_before_shows_as_it_runs(opened, size):
 
 
 async def test_a_slow_rank_is_named_with_how_long(opened):
-    async with opened(WIDE, started(made_up(), hosts=HOSTS)) as run:
+    async with opened(WIDE, make.started(made_up(), hosts=HOSTS)) as run:
         for second in range(8):
             batch = samples([[2.0], [2.0], [2.0], [4.0]], time=1000.0 + second)
             run.source.say(*batch)
@@ -255,7 +241,7 @@ async def test_while_paused_the_ranks_stand_still_and_the_counters_go_on(opened)
         await run.press("space")
         await run.sees("PAUSED")
         drawn = run.page.query_one(HistogramChart)._counts
-        later = rank_event("heartbeat", 0, time=1011.0)
+        later = make.rank_event("heartbeat", 0, time=1011.0)
         run.source.say(*samples([[50.0] * 9] * 4), *sums(), *ended_case(), later)
         await run.sees("1/2 cases", "✗ failed", "11 s")
         assert run.row(3)[6] == "6.10"
@@ -350,7 +336,7 @@ async def test_a_failed_check_is_named_with_its_largest_error_and_where(opened, 
 
 @pytest.mark.parametrize("size", SIZES)
 async def test_a_judged_case_shows_the_ranks_it_has_left_and_f_follows_again(opened, size):
-    second = [rank_event("case_start", rank, case="next") for rank in range(4)]
+    second = [make.rank_event("case_start", rank, case="next") for rank in range(4)]
     times = samples([[30.0], [31.0], [32.0], [33.0]], "next")
     async with opened(size, [*going_on(), *sums(), *ended_case(), *second, *times]) as run:
         await run.until(lambda: run.table("cases").cursor_key == "next")
@@ -367,7 +353,7 @@ async def test_a_judged_case_shows_the_ranks_it_has_left_and_f_follows_again(ope
 
 
 async def test_the_running_case_is_followed_and_a_judged_one_has_its_time_beside_its_limit(opened):
-    limit = rank_event(
+    limit = make.rank_event(
         "metric", 0, case="warp", name="time_ms", value=1.25, measured_by="one alone"
     )
     async with opened(WIDE, going_on()) as run:
@@ -375,7 +361,7 @@ async def test_the_running_case_is_followed_and_a_judged_one_has_its_time_beside
         await run.until(lambda: run.table("cases").cursor_key == "warp")
         run.source.say(limit, *sums(failed=()), *ended_case(status="passed", reason=None))
         await run.sees("6.10", "1.25", "✓ passed", "4/4")
-        run.source.say(*(rank_event("case_start", rank, case="next") for rank in range(4)))
+        run.source.say(*(make.rank_event("case_start", rank, case="next") for rank in range(4)))
         await run.until(lambda: run.title("ranks") == "ranks of next")
         await run.until(lambda: run.table("cases").cursor_key == "next")
         await run.until(lambda: run.page.query_one(HistogramChart)._counts == ())
@@ -433,14 +419,14 @@ async def test_charts_are_of_the_chosen_rank_and_metric_or_of_all(opened):
 async def test_places_have_columns_of_their_own_and_are_sorted_by_number(opened, size):
     cases = made_up(places=[{"lane": f"0,{10 - rank}", "depth": 0} for rank in range(4)])
     other = made_up("next", places=[])
-    async with opened(size, started(cases, other, hosts=HOSTS)) as run:
+    async with opened(size, make.started(cases, other, hosts=HOSTS)) as run:
         await run.until(lambda: run.row(0)[2:4] == ["0,10", "0"])
         table = run.table("ranks")
         await run.sees("lane", "0,10")
         assert ("depth" in shown(run.app)) == (size != NARROW)
         table.sort_by("place.lane")
         await run.until(lambda: run.ranks == [3, 2, 1, 0])
-        run.source.say(*(rank_event("case_start", rank, case="next") for rank in range(4)))
+        run.source.say(*(make.rank_event("case_start", rank, case="next") for rank in range(4)))
         await run.until(lambda: run.ranks == [0, 1, 2, 3])
         assert table.sorted_by == (None, False)
         assert "lane" not in shown(run.app)
@@ -449,7 +435,7 @@ async def test_places_have_columns_of_their_own_and_are_sorted_by_number(opened,
 
 @pytest.mark.parametrize("size", SIZES)
 async def test_details_show_where_a_step_went(opened, size):
-    async with opened(size, in_phases()) as run:
+    async with opened(size, make.in_phases()) as run:
         await run.until(lambda: run.row(2)[3:5] == ["2+0", "2,0"])
         await run.focus("cases")
         await run.press("enter")
@@ -466,7 +452,9 @@ async def test_details_show_where_a_step_went(opened, size):
 
 def said(count):
     return [
-        rank_event("log", number % 4, level="info", message=f"said {number}", time=1000.0 + number)
+        make.rank_event(
+            "log", number % 4, level="info", message=f"said {number}", time=1000.0 + number
+        )
         for number in range(count)
     ]
 
@@ -494,7 +482,7 @@ async def test_logs_scroll_and_stay_where_they_are_read(opened):
         await run.focus("logs")
         await run.press("up", "up")
         await run.until(lambda: "said 99" not in shown(run.app) and "said 98" in shown(run.app))
-        run.source.say(rank_event("log", 0, level="error", message="said 101\nand more"))
+        run.source.say(make.rank_event("log", 0, level="error", message="said 101\nand more"))
         await run.until(lambda: run.app.context.feed.said == 102)
         await run.press("down")
         await run.until(lambda: "said 99" in shown(run.app) and "said 100" not in shown(run.app))
@@ -507,7 +495,7 @@ async def test_logs_scroll_and_stay_where_they_are_read(opened):
 
 
 async def test_wide_letters_of_logs_are_all_shown(opened):
-    told = rank_event("log", 0, level="info", message="漢字" * 200 + "end")
+    told = make.rank_event("log", 0, level="info", message="漢字" * 200 + "end")
     async with opened(MIDDLE, [*going_on(), told]) as run:
         await run.until(lambda: len(run.ranks) == 4)
         await run.press("l")
@@ -544,8 +532,8 @@ async def test_a_case_that_ended_in_an_error_shows_its_traceback(opened):
     events = [
         *going_on(),
         *sums(failed=[1]),
-        rank_event("case_end", 1, case="warp", **error),
-        judged("warp", "error", "rank 1 on node01: ValueError: no warp", traceback=traceback),
+        make.rank_event("case_end", 1, case="warp", **error),
+        make.judged("warp", "error", "rank 1 on node01: ValueError: no warp", traceback=traceback),
     ]
     async with opened(WIDE, events) as run:
         await run.sees("✗ error", "rank 1 on node01: ValueError: no warp")
@@ -571,21 +559,21 @@ async def test_a_case_that_ended_in_an_error_shows_its_traceback(opened):
 async def test_several_jobs_each_with_its_own_ranks(opened):
     small = made_up("small", np=2)
     events = [
-        run_start(made_up(), small),
-        job_start("warp", np=4),
-        *(rank_event("ready", rank, host=host) for rank, host in enumerate(HOSTS)),
-        *(rank_event("case_start", rank, case="warp") for rank in range(4)),
+        make.run_start(made_up(), small),
+        make.job_start("warp", np=4),
+        *(make.rank_event("ready", rank, host=host) for rank, host in enumerate(HOSTS)),
+        *(make.rank_event("case_start", rank, case="warp") for rank in range(4)),
         *samples([[2.0]] * 4),
         *ended_case(status="passed", reason=None),
-        job_end(),
+        make.job_end(),
     ]
     async with opened(WIDE, events) as run:
         await run.until(lambda: run.ranks == [0, 1, 2, 3])
-        crowded = job_start("small", np=2) | {"job": 2, "oversubscribed": True}
+        crowded = make.job_start("small", np=2) | {"job": 2, "oversubscribed": True}
         run.source.say(crowded)
         await run.sees("job 2: 2 ranks", "more ranks than cores")
-        run.source.say(*(rank_event("ready", rank, host="node09") for rank in range(2)))
-        run.source.say(*(rank_event("case_start", rank, case="small") for rank in range(2)))
+        run.source.say(*(make.rank_event("ready", rank, host="node09") for rank in range(2)))
+        run.source.say(*(make.rank_event("case_start", rank, case="small") for rank in range(2)))
         await run.until(lambda: run.ranks == [0, 1])
         await run.sees("node09", "on 1 host")
         await run.until(lambda: run.table("cases").cursor_key == "small")
@@ -598,10 +586,10 @@ async def test_several_jobs_each_with_its_own_ranks(opened):
 async def test_cancelled_and_skipped_cases(opened):
     events = [
         *going_on(),
-        judged("warp", "cancelled", "the run was cancelled"),
-        judged("next", "skipped", "the run was cancelled before it"),
-        job_end("cancelled"),
-        run_end("cancelled", 130, errors=["interrupted by SIGINT"]),
+        make.judged("warp", "cancelled", "the run was cancelled"),
+        make.judged("next", "skipped", "the run was cancelled before it"),
+        make.job_end("cancelled"),
+        make.run_end("cancelled", 130, errors=["interrupted by SIGINT"]),
     ]
     async with opened(WIDE, events) as run:
         await run.sees("- cancelled", "- skipped", "2/2 cases", "interrupted by SIGINT")
@@ -631,7 +619,9 @@ async def test_what_was_held_goes_on_when_the_run_ends(opened):
         await run.sees("6.10")
         await run.press("space")
         await run.sees("PAUSED")
-        run.source.say(*samples([[50.0] * 9] * 4), *sums(), *ended_case(), run_end("failed", 1))
+        run.source.say(
+            *samples([[50.0] * 9] * 4), *sums(), *ended_case(), make.run_end("failed", 1)
+        )
         run.source.end()
         await run.sees("✗ failed", "check sum failed on rank 2")
         await run.until(lambda: "PAUSED" not in shown(run.app) and run.row(3)[6] == "50.0")
@@ -643,7 +633,7 @@ async def test_the_headline_forgets_the_run_before(opened, tmp_path):
         headline = run.page.query_one(Headline)
         headline._rate.value = 154.0
         headline._rate._events = 10**6
-        events = started(made_up(), hosts=["node01"] * 4)
+        events = make.started(made_up(), hosts=["node01"] * 4)
         folder = RunFolder(tmp_path / "home" / "runs" / "other")
         run.app.context.watch_run(folder, Script(folder, events))
         await run.sees("4 ranks on 1 host", " 0 events/s")
@@ -652,25 +642,25 @@ async def test_the_headline_forgets_the_run_before(opened, tmp_path):
 @pytest.mark.parametrize("size", SIZES)
 async def test_cases_that_differ_in_what_is_swept_can_be_told_apart(opened, size):
     ids = [f"exchange[grid={grid},halo_len=3]" for grid in ("1x8", "2x4", "8x1")]
-    async with opened(size, started(*map(made_up, ids), hosts=HOSTS)) as run:
+    async with opened(size, make.started(*map(made_up, ids), hosts=HOSTS)) as run:
         await run.sees("1x8", "2x4", "8x1")
 
 
 async def test_a_run_of_another_host_is_followed_and_not_cancelled_from_here(opened, tmp_path):
-    folder = recorded(tmp_path / "home", going_on(), console={"pid": 1, "host": "node09"})
+    folder = make.recorded(tmp_path / "home", going_on(), console={"pid": 1, "host": "node09"})
     async with opened(WIDE, [], LiveSource(folder)) as run:
         await run.sees("… running on node09", "as far as its log tells")
         await run.until(lambda: "Cancel" not in shown(run.app))
         assert not run.app.context.feed.ended
         with folder.events.open("ab") as log:
-            log.write(json.dumps({"job": 1, **rank_event("log")}).encode() + b"\n")
+            log.write(json.dumps({"job": 1, **make.rank_event("log")}).encode() + b"\n")
         await run.until(lambda: run.app.context.feed.said == 1)
         os.utime(folder.events, (1000.0, 1000.0))
         await run.sees("! unfinished", "nothing came from its console on node09")
 
 
 async def test_a_log_that_is_none_of_a_run_says_where(opened):
-    async with opened(NARROW, [*going_on(), rank_event("samples", 0, case="nowhere")]) as run:
+    async with opened(NARROW, [*going_on(), make.rank_event("samples", 0, case="nowhere")]) as run:
         await run.press("v")
         await run.sees("✗ error", "event 19 is none of a run")
 
@@ -678,9 +668,9 @@ async def test_a_log_that_is_none_of_a_run_says_where(opened):
 async def test_names_from_outside_are_not_read_as_markup(opened):
     hosts = ("[red]a[/]", "[/b]")
     case = made_up("case[width=1,mode=[bold]]", np=2)
-    log = rank_event("log", 0, level="error", message="[/x] \x1b[31m")
+    log = make.rank_event("log", 0, level="error", message="[/x] \x1b[31m")
     times = samples([[1.0], [2.0]], case["id"])
-    async with opened(WIDE, [*started(case, hosts=hosts), *times, log]) as run:
+    async with opened(WIDE, [*make.started(case, hosts=hosts), *times, log]) as run:
         await run.sees("[red]a[/]", "[/b]", "ranks of case[width=1,mode=[bold]]")
         await run.press("down", "l")
         await run.until(lambda: run.title("logs") == "logs of rank 1")
@@ -690,10 +680,10 @@ async def test_names_from_outside_are_not_read_as_markup(opened):
 
 def replayed(pause=0.05):
     """A run in which each rank gives its times one by one."""
-    events = started(made_up(), hosts=HOSTS)
+    events = make.started(made_up(), hosts=HOSTS)
     for step in range(400):
         events += samples([[2.0]] * 4, time=1001.0 + step * pause)
-    return [*events, *ended_case(status="passed", reason=None), job_end(), run_end()]
+    return [*events, *ended_case(status="passed", reason=None), make.job_end(), make.run_end()]
 
 
 async def test_a_replay_is_stopped_and_played_faster_and_slower(opened):
@@ -754,7 +744,7 @@ async def test_again_asks_and_starts_the_same_run_where_it_was_started(
 
     monkeypatch.setattr(background, "again", again)
     monkeypatch.setattr(background, "started_in", lambda folder: tmp_path)
-    async with opened(WIDE, whole_run()) as run:
+    async with opened(WIDE, make.whole_run()) as run:
         monkeypatch.setattr(run.app.context, "start_run", lambda *words: begun.append(words))
         await run.sees("✓ passed")
         await run.asked("r", answer="n")
@@ -765,11 +755,11 @@ async def test_again_asks_and_starts_the_same_run_where_it_was_started(
 
 
 async def test_a_run_whose_suite_is_not_there_is_not_offered_again(opened, tmp_path):
-    async with opened(WIDE, whole_run()) as run:
+    async with opened(WIDE, make.whole_run()) as run:
         await run.sees("✓ passed", "Again")
         (tmp_path / "a.yaml").unlink()
         run.app.context.watch_run(
-            run.app.context.feed.folder, Script(run.app.context.feed.folder, whole_run())
+            run.app.context.feed.folder, Script(run.app.context.feed.folder, make.whole_run())
         )
         await run.until(lambda: "Again" not in shown(run.app))
         await run.press("r")
@@ -810,7 +800,7 @@ async def test_the_panes_follow_the_size_of_the_terminal_and_then_another_run(op
         await run.sees("time_ms of all 4 ranks")
         await run.press("slash", "n", "o")
         folder = RunFolder(tmp_path / "home" / "runs" / "other")
-        run.app.context.watch_run(folder, Script(folder, whole_run()))
+        run.app.context.watch_run(folder, Script(folder, make.whole_run()))
         await run.sees("✓ passed", "tile", "0,1")
         assert "warp" not in shown(run.app)
         assert not run.page.query_one("#filter").display
@@ -821,11 +811,11 @@ async def test_thousands_of_ranks_all_have_their_rows_and_the_slow_one_stands_ou
     hosts = [f"node{rank // 64:02d}" for rank in range(np)]
     times = [[2.0 + (rank % 7) / 100, 2.0] for rank in range(np)]
     times[1234] = [9.0, 9.0]
-    async with opened(WIDE, [*started(made_up(np=np), hosts=hosts), *samples(times)]) as run:
+    async with opened(WIDE, [*make.started(made_up(np=np), hosts=hosts), *samples(times)]) as run:
         await run.until(lambda: len(run.ranks) == np)
         await run.press("o")
         await run.until(lambda: run.ranks[0] == 1234)
         await run.sees("x slow", "worst: rank 1234, 4.")
         run.source.say(*ended_case(status="passed", reason=None))
-        run.source.say(rank_event("case_start", 0, case="warp"))
+        run.source.say(make.rank_event("case_start", 0, case="warp"))
         await run.sees("1/1 cases")

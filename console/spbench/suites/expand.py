@@ -15,9 +15,9 @@ from spbench.suites.yaml_nodes import KeyPath
 from spbench_core.catalog.benchmark import Benchmark
 
 MAX_CASES = 10_000
+"""Cases of which one entry may be the short form."""
 MOST_RANKS = 1_000_000
 """Ranks of the largest case: more are a slip of the pen."""
-"""Into how many cases one entry may expand."""
 
 
 @dataclass(frozen=True, slots=True)

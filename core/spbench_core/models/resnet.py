@@ -87,18 +87,22 @@ def _v1(blocks: int, width: int, num_classes: int) -> list[Layer]:
         filters = width << stack
         for block in range(blocks):
             halves = stack > 0 and block == 0
-            stride = 2 if halves else 1
-            main = chain(
-                conv1=Conv(filters, 3, stride, bias=True),
-                norm1=Norm(),
-                relu1=Relu(),
-                conv2=Conv(filters, 3, bias=True),
-                norm2=Norm(),
-            )
+            main = _basic(filters, 2 if halves else 1)
             shortcut: Part = Conv(filters, stride=2, bias=True) if halves else Identity()
             layers.append(Plain(_name(stack, block), Residual(main, shortcut, relu=True)))
     layers.append(Plain("head", _classifier(num_classes)))
     return layers
+
+
+def _basic(filters: int, stride: int) -> Chain:
+    """Return the main branch of a block of the first version."""
+    return chain(
+        conv1=Conv(filters, 3, stride, bias=True),
+        norm1=Norm(),
+        relu1=Relu(),
+        conv2=Conv(filters, 3, bias=True),
+        norm2=Norm(),
+    )
 
 
 def _v2(blocks: int, width: int, num_classes: int) -> list[Layer]:

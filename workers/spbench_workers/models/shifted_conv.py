@@ -31,18 +31,12 @@ class SpatialShiftedConv2d(SpatialConv2d):
     """The shifted convolution of an image in tiles, one a rank; see `SpatialConv2d`."""
 
     def __init__(self, in_channels: int, out_channels: int, *, tiling: Tiling) -> None:
-        super().__init__(in_channels, out_channels, 1, stride=2, bias=False, tiling=tiling)
+        super().__init__(in_channels, out_channels, 1, bias=False, tiling=tiling)
         # Of each 2x2 pixels the last is read: a window of one pixel cannot say so.
         self.window = window_of(2, 2, 0)
         self.tiled = TiledWindow(tiling, self.window)
         self.output = self.tiled.output
 
-    def local(
-        self,
-        pixels: torch.Tensor,
-        padding: tuple[int, int],
-        weight: torch.Tensor,
-        bias: torch.Tensor | None = None,
-    ) -> torch.Tensor:
-        """Convolve pixels that are all there, from an even row and column on."""
-        return functional.conv2d(pixels[:, :, 1::2, 1::2], weight)
+    def read(self, pixels: torch.Tensor) -> torch.Tensor:
+        """Return the last of each 2x2 pixels, which begin at an even row and column."""
+        return pixels[:, :, 1::2, 1::2]

@@ -109,7 +109,12 @@ class SpatialConv2d(nn.Conv2d):
         bias: torch.Tensor | None = None,
     ) -> torch.Tensor:
         """Convolve pixels that have their halos."""
+        pixels = self.read(pixels)
         return convolve(pixels, weight, bias, self.stride, padding, self.dilation, self.groups)
+
+    def read(self, pixels: torch.Tensor) -> torch.Tensor:
+        """Return the pixels that the kernel goes over: all of them."""
+        return pixels
 
 
 def window_of(kernel: Pair, stride: Pair, padding: Pair, dilation: Pair = 1) -> Window2d:

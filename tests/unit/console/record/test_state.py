@@ -5,65 +5,52 @@ import pytest
 from spbench.record.runs.folder import RunFolder
 from spbench.record.state import RunState
 from spbench.report.build import build_report
-from unit.events import (
-    BY_KIND,
-    TIME,
-    case_of,
-    console_event,
-    described,
-    job_start,
-    judged,
-    metric,
-    rank_event,
-    record,
-    run_start,
-    started,
-    state_of,
-    whole_run,
-)
+from unit import events as make
 
 
 def samples(rank, *values, repeat=0, metric="time_ms"):
-    return rank_event("samples", rank, values=list(values), repeat=repeat, metric=metric)
+    return make.rank_event("samples", rank, values=list(values), repeat=repeat, metric=metric)
 
 
 def check(rank, passed=True, error=0.0, **fields):
-    return rank_event("check", rank, passed=passed, max_abs_error=error, **fields)
+    return make.rank_event("check", rank, passed=passed, max_abs_error=error, **fields)
 
 
 # Samples
 
 
 def test_an_iteration_takes_as_long_as_its_slowest_rank():
-    case = case_of([*started(), samples(0, 1.0, 5.0, 2.0), samples(1, 3.0, 1.0, 2.5)])
+    case = make.case_of([*make.started(), samples(0, 1.0, 5.0, 2.0), samples(1, 3.0, 1.0, 2.5)])
     assert case.folded("time_ms") == [[3.0, 5.0, 2.5]]
 
 
 def test_batches_join_whatever_the_order_of_the_ranks():
-    case = case_of([*started(), samples(1, 3.0), samples(0, 1.0), samples(0, 5.0), samples(1, 1.0)])
+    case = make.case_of(
+        [*make.started(), samples(1, 3.0), samples(0, 1.0), samples(0, 5.0), samples(1, 1.0)]
+    )
     assert case.folded("time_ms") == [[3.0, 5.0]]
 
 
 def test_iterations_that_a_rank_has_not_finished_are_left_out():
-    case = case_of([*started(), samples(0, 1.0, 2.0, 3.0), samples(1, 1.0)])
+    case = make.case_of([*make.started(), samples(0, 1.0, 2.0, 3.0), samples(1, 1.0)])
     assert case.folded("time_ms") == [[1.0]]
 
 
 def test_iterations_that_a_rank_has_not_begun_are_left_out():
-    case = case_of([*started(), samples(0, 1.0, 2.0, 3.0)])
+    case = make.case_of([*make.started(), samples(0, 1.0, 2.0, 3.0)])
     assert case.folded("time_ms") == []
     assert case.summary("time_ms") is None
 
 
 def test_samples_of_one_rank_alone_are_kept_unless_they_are_its_time():
-    what = described(metrics=[TIME, metric("rate")])
-    case = case_of([*started(what), samples(0, 1.0, 2.0, metric="rate")])
+    what = make.described(metrics=[make.TIME, make.metric("rate")])
+    case = make.case_of([*make.started(what), samples(0, 1.0, 2.0, metric="rate")])
     assert case.folded("rate") == [[1.0, 2.0]]
 
 
 def test_repeats_are_kept_apart_and_summarized_together():
     events = [samples(rank, repeat + 1.0, repeat=repeat) for repeat in (0, 1) for rank in (0, 1)]
-    case = case_of([*started(described(repeat=2)), *events])
+    case = make.case_of([*make.started(make.described(repeat=2)), *events])
     assert case.folded("time_ms") == [[1.0], [2.0]]
     assert case.summary("time_ms").n == 2
 
@@ -72,44 +59,48 @@ def test_repeats_are_kept_apart_and_summarized_together():
     ("fold", "value"), [("max", 4.0), ("min", 1.0), ("sum", 5.0), ("mean", 2.5)]
 )
 def test_a_metric_is_folded_over_ranks_as_the_catalog_says(fold, value):
-    what = described(metrics=[TIME, metric("rate", fold=fold)])
-    events = [rank_event("metric", rank, name="rate", value=[1.0, 4.0][rank]) for rank in (0, 1)]
-    assert case_of([*started(what), *events]).folded("rate") == [[value]]
+    what = make.described(metrics=[make.TIME, make.metric("rate", fold=fold)])
+    events = [
+        make.rank_event("metric", rank, name="rate", value=[1.0, 4.0][rank]) for rank in (0, 1)
+    ]
+    assert make.case_of([*make.started(what), *events]).folded("rate") == [[value]]
 
 
 def test_a_metric_without_a_value_is_not_measured():
-    what = described(metrics=[TIME, metric("rate")])
-    case = case_of([*started(what), rank_event("metric", 0, name="rate", value=None)])
+    what = make.described(metrics=[make.TIME, make.metric("rate")])
+    case = make.case_of(
+        [*make.started(what), make.rank_event("metric", 0, name="rate", value=None)]
+    )
     assert case.summary("rate") is None
 
 
 @pytest.mark.parametrize("name", ["time_ms", "skew", "nonsense"])
 def test_what_was_not_measured_has_no_summary(name):
-    assert case_of(started()).summary(name) is None
+    assert make.case_of(make.started()).summary(name) is None
 
 
 # Skew
 
 
 def test_skew_is_the_slowest_ranks_median_over_the_typical_ranks():
-    events = started(hosts=["node01"] * 4)
+    events = make.started(hosts=["node01"] * 4)
     times = [samples(0, 1.0, 9.0, 1.0), samples(1, 2.0), samples(2, 6.0), samples(3, 5.0)]
-    case = case_of([*events, *times])
+    case = make.case_of([*events, *times])
     assert case.rank_medians() == {0: 1.0, 1: 2.0, 2: 6.0, 3: 5.0}
     assert case.skew() == pytest.approx(3.0)
     assert case.summary("skew").p50 == pytest.approx(3.0)
 
 
 def test_the_slow_one_of_two_ranks_is_skewed():
-    assert case_of([*started(), samples(0, 1.0), samples(1, 4.0)]).skew() == 4.0
+    assert make.case_of([*make.started(), samples(0, 1.0), samples(1, 4.0)]).skew() == 4.0
 
 
 def test_one_rank_has_no_skew():
-    assert case_of([*started(hosts=["node01"]), samples(0, 1.0, 2.0)]).skew() is None
+    assert make.case_of([*make.started(hosts=["node01"]), samples(0, 1.0, 2.0)]).skew() is None
 
 
 def test_ranks_that_take_no_time_have_no_skew():
-    assert case_of([*started(), samples(0, 0.0), samples(1, 0.0)]).skew() is None
+    assert make.case_of([*make.started(), samples(0, 0.0), samples(1, 0.0)]).skew() is None
 
 
 # Checks
@@ -129,13 +120,15 @@ def test_ranks_that_take_no_time_have_no_skew():
 )
 def test_the_worst_comparison_of_a_rank_is_kept(told, passed, error):
     events = [check(0, ok, of, tolerance=0.5, detail=str(of)) for ok, of in told]
-    result = case_of([*started(), *events]).measured.checks["halo"][0, 0]
+    result = make.case_of([*make.started(), *events]).measured.checks["halo"][0, 0]
     assert (result.passed, result.max_abs_error, result.detail) == (passed, error, str(error))
 
 
 def test_checks_are_kept_by_rank_and_repeat():
     events = [check(0), check(1, False, 2.0), check(0, False, 1.0, repeat=1)]
-    results = case_of([*started(described(repeat=2)), *events]).measured.checks["halo"]
+    results = make.case_of([*make.started(make.described(repeat=2)), *events]).measured.checks[
+        "halo"
+    ]
     told = {place: result.passed for place, result in results.items()}
     assert told == {(0, 0): True, (0, 1): False, (1, 0): False}
 
@@ -144,25 +137,25 @@ def test_checks_are_kept_by_rank_and_repeat():
 
 
 def test_a_limit_is_no_value():
-    what = described(metrics=[TIME, metric("rate")])
-    limit = rank_event("metric", name="rate", value=9.0, measured_by="memory.copy")
-    case = case_of([*started(what), limit])
+    what = make.described(metrics=[make.TIME, make.metric("rate")])
+    limit = make.rank_event("metric", name="rate", value=9.0, measured_by="memory.copy")
+    case = make.case_of([*make.started(what), limit])
     assert case.measured.limits == {"rate": {"value": 9.0, "measured_by": "memory.copy"}}
     assert case.summary("rate") is None
 
 
 def test_a_choice_is_kept_with_its_reason():
-    case = case_of([*started(described()), rank_event("choice", 0)])
+    case = make.case_of([*make.started(make.described()), make.rank_event("choice", 0)])
     assert case.measured.choices == {
         "transport": {"value": "shm", "reason": "the fastest of packed 0.2 ms, shm 0.1 ms"}
     }
 
 
 def test_a_value_with_labels_is_a_measurement():
-    what = described(metrics=[TIME, metric("latency_us")])
+    what = make.described(metrics=[make.TIME, make.metric("latency_us")])
     labels = {"source": 0, "target": 1, "bytes": 8}
-    told = rank_event("metric", 1, name="latency_us", value=0.5, labels=labels)
-    case = case_of([*started(what), told])
+    told = make.rank_event("metric", 1, name="latency_us", value=0.5, labels=labels)
+    case = make.case_of([*make.started(what), told])
     assert case.measured.labelled == [{"name": "latency_us", "value": 0.5, "rank": 1, **labels}]
     assert case.summary("latency_us") is None
 
@@ -171,25 +164,27 @@ def test_a_value_with_labels_is_a_measurement():
 
 
 def test_a_case_runs_from_its_first_ranks_start():
-    waiting = case_of([run_start(), job_start()])
+    waiting = make.case_of([make.run_start(), make.job_start()])
     assert (waiting.status, waiting.verdict.started, waiting.verdict.job) == ("waiting", None, 1)
-    first = rank_event("case_start", 0) | {"time": 5.0}
-    second = rank_event("case_start", 1) | {"time": 6.0}
-    case = case_of([run_start(), job_start(), first, second])
+    first = make.rank_event("case_start", 0) | {"time": 5.0}
+    second = make.rank_event("case_start", 1) | {"time": 6.0}
+    case = make.case_of([make.run_start(), make.job_start(), first, second])
     assert (case.status, case.verdict.started, case.verdict.attempts) == ("running", 5.0, 1)
 
 
 def test_a_case_is_complete_when_all_ranks_have_ended_all_repeats():
-    events = started(described(repeat=2))
-    ends = [rank_event("case_end", rank, repeat=repeat) for repeat in (0, 1) for rank in (0, 1)]
-    assert not case_of([*events, *ends[:3]]).complete
-    assert case_of([*events, *ends]).complete
+    events = make.started(make.described(repeat=2))
+    ends = [
+        make.rank_event("case_end", rank, repeat=repeat) for repeat in (0, 1) for rank in (0, 1)
+    ]
+    assert not make.case_of([*events, *ends[:3]]).complete
+    assert make.case_of([*events, *ends]).complete
 
 
 def test_a_rank_that_fails_does_not_complete_a_case_and_its_traceback_is_kept():
     error = {"type": "ValueError", "message": "no", "traceback": "Traceback ..."}
-    failed = rank_event("case_end", 1, status="error", error=error)
-    case = case_of([*started(), rank_event("case_end", 0), failed])
+    failed = make.rank_event("case_end", 1, status="error", error=error)
+    case = make.case_of([*make.started(), make.rank_event("case_end", 0), failed])
     assert not case.complete
     assert case.verdict.traceback == "Traceback ..."
     assert {rank: part.status for rank, part in case.measured.ranks.items()} == {
@@ -199,7 +194,7 @@ def test_a_rank_that_fails_does_not_complete_a_case_and_its_traceback_is_kept():
 
 
 def test_a_verdict_ends_a_case():
-    case = case_of([*started(), judged(status="failed", reason="too slow")])
+    case = make.case_of([*make.started(), make.judged(status="failed", reason="too slow")])
     assert (case.status, case.verdict.reason, case.verdict.finished) == (
         "failed",
         "too slow",
@@ -208,28 +203,28 @@ def test_a_verdict_ends_a_case():
 
 
 def test_a_case_that_never_started_never_finished():
-    case = case_of([run_start(), judged(status="skipped", reason="no time")])
+    case = make.case_of([make.run_start(), make.judged(status="skipped", reason="no time")])
     assert (case.status, case.verdict.started, case.verdict.finished) == ("skipped", None, None)
 
 
 def test_a_rank_is_where_it_said_and_has_its_place():
-    what = described(places=[{"tile": "0,0"}, {"tile": "0,1"}])
-    case = case_of(started(what, hosts=("node01", "node02")))
+    what = make.described(places=[{"tile": "0,0"}, {"tile": "0,1"}])
+    case = make.case_of(make.started(what, hosts=("node01", "node02")))
     part = case.measured.ranks[1]
     assert (part.host, part.local_rank, part.device) == ("node02", 0, "cpu")
     assert (part.cpus, part.place) == ((0, 1), {"tile": "0,1"})
 
 
 def test_a_ranks_device_is_that_of_the_case_and_not_what_its_host_has():
-    said = rank_event("device", 1, device="cuda:1 NVIDIA H200")
-    case = case_of([*started(described()), said])
+    said = make.rank_event("device", 1, device="cuda:1 NVIDIA H200")
+    case = make.case_of([*make.started(make.described()), said])
     assert [case.measured.ranks[rank].device for rank in (0, 1)] == ["cpu", "cuda:1 NVIDIA H200"]
 
 
 def test_the_next_case_does_not_show_the_device_of_the_one_before():
-    said = rank_event("device", 1, device="cuda:1 NVIDIA H200")
-    then = [rank_event("case_start", rank, case="b") for rank in (0, 1)]
-    state = state_of([*started(described(), described("b")), said, *then])
+    said = make.rank_event("device", 1, device="cuda:1 NVIDIA H200")
+    then = [make.rank_event("case_start", rank, case="b") for rank in (0, 1)]
+    state = make.state_of([*make.started(make.described(), make.described("b")), said, *then])
     assert state.cases["a"].measured.ranks[1].device == "cuda:1 NVIDIA H200"
     assert state.cases["b"].measured.ranks[1].device == "cpu"
 
@@ -237,20 +232,20 @@ def test_the_next_case_does_not_show_the_device_of_the_one_before():
 @pytest.mark.parametrize(
     ("event", "phase"),
     [
-        (rank_event("progress", 0, phase="warmup"), "warmup"),
-        (rank_event("case_end", 0), "done"),
-        (rank_event("case_end", 0, status="error"), "error"),
-        (rank_event("bye", 0), "ended"),
-        (console_event("rank_lost", rank=0, host="node01", reason="dead"), "lost"),
+        (make.rank_event("progress", 0, phase="warmup"), "warmup"),
+        (make.rank_event("case_end", 0), "done"),
+        (make.rank_event("case_end", 0, status="error"), "error"),
+        (make.rank_event("bye", 0), "ended"),
+        (make.console_event("rank_lost", rank=0, host="node01", reason="dead"), "lost"),
     ],
 )
 def test_a_ranks_phase_follows_its_events(event, phase):
-    assert state_of([*started(), event]).ranks[0].phase == phase
+    assert make.state_of([*make.started(), event]).ranks[0].phase == phase
 
 
 def test_a_lost_rank_is_lost_in_its_case():
-    lost = console_event("rank_lost", rank=1, host="node01", reason="dead")
-    case = case_of([*started(), lost])
+    lost = make.console_event("rank_lost", rank=1, host="node01", reason="dead")
+    case = make.case_of([*make.started(), lost])
     assert {rank: part.status for rank, part in case.measured.ranks.items()} == {
         0: "running",
         1: "lost",
@@ -258,31 +253,36 @@ def test_a_lost_rank_is_lost_in_its_case():
 
 
 def test_a_rank_that_was_lost_before_it_was_ready_changes_nothing():
-    lost = console_event("rank_lost", rank=None, host="node01", reason="dead")
-    assert state_of([run_start(), job_start(), lost]).ranks == {}
+    lost = make.console_event("rank_lost", rank=None, host="node01", reason="dead")
+    assert make.state_of([make.run_start(), make.job_start(), lost]).ranks == {}
 
 
 def test_the_last_sample_of_a_rank_is_shown():
-    state = state_of([*started(), samples(0, 1.0, 2.0), samples(0, 9.0, metric="other")])
+    state = make.state_of([*make.started(), samples(0, 1.0, 2.0), samples(0, 9.0, metric="other")])
     assert state.ranks[0].last_ms == 2.0
 
 
 def test_a_new_job_has_new_ranks():
-    state = state_of([*started(), job_start()])
+    state = make.state_of([*make.started(), make.job_start()])
     assert state.ranks == {}
 
 
 def test_an_unknown_event_changes_nothing():
-    events = whole_run()
-    strange = [console_event("solar_eclipse", rank=0, case="nowhere"), {"event": "", "time": 1.0}]
-    assert build_report(state_of([*events[:4], *strange, *events[4:]])) == build_report(
-        state_of(events)
+    events = make.whole_run()
+    strange = [
+        make.console_event("solar_eclipse", rank=0, case="nowhere"),
+        {"event": "", "time": 1.0},
+    ]
+    assert build_report(make.state_of([*events[:4], *strange, *events[4:]])) == build_report(
+        make.state_of(events)
     )
 
 
 def test_every_kind_of_a_rank_is_taken():
-    events = [rank_event(kind) for kind in BY_KIND]
-    state = state_of([*started(described(metrics=[TIME, metric("bandwidth")])), *events])
+    events = [make.rank_event(kind) for kind in make.BY_KIND]
+    state = make.state_of(
+        [*make.started(make.described(metrics=[make.TIME, make.metric("bandwidth")])), *events]
+    )
     assert state.ranks[0].heard == 1001.0
 
 
@@ -304,23 +304,23 @@ def folder(tmp_path):
 
 
 def test_a_written_log_replays_to_the_live_state(folder):
-    live = record(folder, whole_run())
+    live = make.record(folder, make.whole_run())
     report = build_report(live)
     assert build_report(folder.replay()) == report
-    assert same_times(report) == same_times(build_report(state_of(whole_run())))
+    assert same_times(report) == same_times(build_report(make.state_of(make.whole_run())))
 
 
 def test_a_log_replays_to_the_live_state_wherever_it_is_cut(tmp_path):
-    events = whole_run()
+    events = make.whole_run()
     for end in range(1, len(events)):
         folder = RunFolder(tmp_path / str(end))
         folder.path.mkdir()
-        live = record(folder, events[:end])
+        live = make.record(folder, events[:end])
         assert build_report(folder.replay()) == build_report(live)
 
 
 def test_a_torn_last_line_is_left_out(folder):
-    record(folder, whole_run())
+    make.record(folder, make.whole_run())
     whole = folder.events.read_bytes()
     *_, last = whole.splitlines(keepends=True)
     without_end = build_report(state_of_log(whole[: -len(last)]))
@@ -337,6 +337,6 @@ def state_of_log(text):
 
 
 def test_recorded_rank_events_bear_their_job(folder):
-    record(folder, whole_run())
+    make.record(folder, make.whole_run())
     events = [json.loads(line) for line in folder.events.read_text().splitlines()]
     assert {event["job"] for event in events if "seq" in event} == {1}

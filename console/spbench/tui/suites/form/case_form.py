@@ -22,18 +22,10 @@ from spbench.suites.edit.draft import CaseDraft
 from spbench.suites.edit.field import Field
 from spbench.suites.expectations import metrics_of
 from spbench.tui.suites.editor import SIGN, SuiteEditor
+from spbench.tui.suites.form import typed_case
 from spbench.tui.suites.form.case_reader import Read, read_texts
 from spbench.tui.suites.form.field_row import ExpectRow, FieldRow, FormRow, TextRow
 from spbench.tui.suites.form.preview import Preview, Write, preview
-from spbench.tui.suites.form.typed_case import (
-    COMMENT,
-    EXCLUDE,
-    EXPECT,
-    IN_STEP,
-    LAUNCH,
-    CaseTexts,
-    Typed,
-)
 from spbench_core.catalog.benchmark import Benchmark
 
 PAUSE = 0.12
@@ -106,7 +98,7 @@ Ctrl+S writes the case into the text, where Ctrl+Z takes it back."""
         self, benchmark: Benchmark, draft: CaseDraft, write: Write, path: Path, verb: str
     ) -> None:
         super().__init__()
-        self._texts = CaseTexts(benchmark, draft)
+        self._texts = typed_case.CaseTexts(benchmark, draft)
         self._write, self._path, self._verb = write, path, verb
         self._metrics = [metric.name for metric in metrics_of(benchmark)]
         self._pause: Timer | None = None
@@ -134,16 +126,22 @@ Ctrl+S writes the case into the text, where Ctrl+Z takes it back."""
         form, texts = self._texts, self._texts.first.texts
         yield Static("Case", classes="heading first")
         yield from self._fields([form.name_field, form.np_field, form.repeat_field])
-        yield TextRow(COMMENT, "stands above the case", texts[COMMENT], lines=True)
+        yield TextRow(
+            typed_case.COMMENT, "stands above the case", texts[typed_case.COMMENT], lines=True
+        )
         yield Static("Parameters", classes="heading")
         yield from self._fields(form.swept_fields[1:])
-        yield TextRow(IN_STEP, "swept names that change together", texts[IN_STEP])
-        yield TextRow(EXCLUDE, "points to leave out: {key: value}", texts[EXCLUDE])
+        yield TextRow(
+            typed_case.IN_STEP, "swept names that change together", texts[typed_case.IN_STEP]
+        )
+        yield TextRow(
+            typed_case.EXCLUDE, "points to leave out: {key: value}", texts[typed_case.EXCLUDE]
+        )
         yield Static("Expectations", classes="heading")
         for expected in (*form.first.expect, NOTHING_EXPECTED):
             yield self._expect_row(expected)
         yield Static("Launch, where it differs from the suite's", classes="heading")
-        yield from self._fields(form.launch_fields, LAUNCH)
+        yield from self._fields(form.launch_fields, typed_case.LAUNCH)
 
     def _fields(self, fields: Iterable[Field], prefix: str = "") -> Iterable[FieldRow]:
         for field in fields:
@@ -157,11 +155,11 @@ Ctrl+S writes the case into the text, where Ctrl+Z takes it back."""
     # What is typed
 
     @property
-    def typed(self) -> Typed:
+    def typed(self) -> typed_case.Typed:
         """All texts as they are now."""
         fields = self.query_one("#fields")
         texts = {row.key: row.text for row in fields.query(TextRow)}
-        return Typed(texts, [row.expected for row in self._expected()])
+        return typed_case.Typed(texts, [row.expected for row in self._expected()])
 
     def _expected(self) -> list[ExpectRow]:
         return [row for row in self.query(ExpectRow) if any(row.expected)]
@@ -230,7 +228,7 @@ Ctrl+S writes the case into the text, where Ctrl+Z takes it back."""
         for row in self.query(TextRow):
             row.complain(told.get(row.key))
         for number, expected in enumerate(self._expected()):
-            expected.complain(told.get(f"{EXPECT}{number}"))
+            expected.complain(told.get(f"{typed_case.EXPECT}{number}"))
 
     def _say_problems(self, problems: Iterable[str]) -> None:
         self._say("\n".join(f"{SIGN} {problem}" for problem in problems), wrong=True)
