@@ -135,11 +135,12 @@ class BatchScript:
 
     def _set_up(self) -> Iterator[str]:
         settings = self.allocation.settings
-        yield f"dir={shlex.quote(str(self.folder))}"
         yield f"cd {shlex.quote(self.cwd)} || exit"
         if settings.modules:
             yield f"module load {shlex.join(settings.modules)} || exit"
         yield from settings.lines
+        # behind them, which may have a variable of that name
+        yield f"dir={shlex.quote(str(self.folder))}"
 
     def _functions(self) -> str:
         values = {

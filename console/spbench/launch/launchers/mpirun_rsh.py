@@ -21,6 +21,8 @@ NVIDIA_DEVICE = Path("/dev/nvidia0")
 _OWN = ("MV2_MPIRUN_TIMEOUT", "MVP_MPIRUN_TIMEOUT", "MPIEXEC_TIMEOUT")
 # without them mpirun_rsh may not find its libraries and helpers: given alike in both places
 _NEEDED = ("PATH", "LD_LIBRARY_PATH")
+# else it takes -fastssh by itself from 800 hosts on, which breaks arguments and hides exit codes
+_NO_FASTSSH = {"MV2_FASTSSH_THRESHOLD": str(2**31 - 1)}
 _LONGEST_TIMEOUT = 1000
 _LONGEST_PATH = 255
 # ch3:mrail alone takes memory of a GPU, and only with CUDA in it; without, it ends in MPI_Init
@@ -123,7 +125,7 @@ class MpirunRsh:
         # --export-all beats the words, and LD_PRELOAD here would load into every helper process
         kept = {name: value for name, value in env.items() if name not in words}
         kept |= {name: words[name] for name in _NEEDED if name in words}
-        return Command(tuple(argv), {**kept, **_timeouts(job), **job.private_env})
+        return Command(tuple(argv), {**_NO_FASTSSH, **kept, **_timeouts(job), **job.private_env})
 
     def said(self, output: str) -> Said:
         """Return what mpirun_rsh tells of a job's end; its exit code tells nothing."""

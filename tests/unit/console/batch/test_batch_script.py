@@ -61,10 +61,10 @@ def test_what_stands_before_and_behind_the_functions():
         "#SBATCH --constraint=ib",
         lines[8],
         "",
-        "dir=/b",
         "cd /tmp || exit",
         "module load mpi/4 py || exit",
         "ulimit -l 1",
+        "dir=/b",
         "",
     ]
     assert lines[8].endswith(", suite s: spbench collect /b")

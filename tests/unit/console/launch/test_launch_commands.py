@@ -27,6 +27,8 @@ PROGRAM = (PYTHON, "-m", "mpi4py", "-m", "spbench_workers")
 TAIL = " ".join(PROGRAM)
 NOTE = "it's $HOME; x"
 PRIVATE = {"SPBENCH_TOKEN": "secret", "SPBENCH_RUN": "r1"}
+UNHURRIED = {"MV2_FASTSSH_THRESHOLD": "2147483647"}
+"""Keeps mpirun_rsh from its way for many hosts, which breaks arguments."""
 
 
 @pytest.fixture(autouse=True)
@@ -87,7 +89,7 @@ def test_mpirun_rsh_across_hosts():
         f"MV2_CPU_BINDING_POLICY=hybrid PYTHONNOUSERSITE=true MV2_USE_CUDA=0 MV2_USE_GDRCOPY=0 "
         f"{TAIL}"
     )
-    assert command.env == {"HOME": "/home/u", "MV2_MPIRUN_TIMEOUT": "60", **PRIVATE}
+    assert command.env == {"HOME": "/home/u", "MV2_MPIRUN_TIMEOUT": "60", **UNHURRIED, **PRIVATE}
 
 
 def test_mpirun_rsh_with_gpu_preload_and_own_values(monkeypatch, tmp_path):
@@ -107,7 +109,7 @@ def test_mpirun_rsh_with_gpu_preload_and_own_values(monkeypatch, tmp_path):
         f"LD_PRELOAD={library} {TAIL}"
     )
     # --export-all beats words: what stands in a word must not stand in the environment
-    assert set(command.env) == {"MV2_HOME", "MV2_MPIRUN_TIMEOUT", *PRIVATE}
+    assert set(command.env) == {"MV2_HOME", "MV2_MPIRUN_TIMEOUT", *UNHURRIED, *PRIVATE}
 
 
 @pytest.mark.parametrize(
@@ -164,7 +166,7 @@ def test_mpirun_rsh_settings_win_over_its_defaults():
             *PROGRAM,
         ]
     )
-    assert command.env == {"MV2_MPIRUN_TIMEOUT": "13", **PRIVATE}
+    assert command.env == {"MV2_MPIRUN_TIMEOUT": "13", **UNHURRIED, **PRIVATE}
 
 
 @pytest.mark.parametrize(
@@ -201,6 +203,7 @@ def test_mpirun_rsh_timeouts_go_to_itself():
         "HOME": "/home/u",
         "MV2_MPIRUN_TIMEOUT": "5",
         "MPIEXEC_TIMEOUT": "9",
+        **UNHURRIED,
         **PRIVATE,
     }
     assert not any(word.startswith(("MPIEXEC", "MV2_MPIRUN")) for word in command.argv)
@@ -209,7 +212,8 @@ def test_mpirun_rsh_timeouts_go_to_itself():
 def test_mpirun_rsh_keeps_the_path_that_it_needs_itself():
     command = launch("mpirun_rsh", env={"PATH": "/bin", "A": "1"}, rank_env={"PATH": "/x y"})
     assert "PATH='/x y'" in command.argv
-    assert command.env == {"PATH": "/x y", "A": "1", "MV2_MPIRUN_TIMEOUT": "60", **PRIVATE}
+    own = {"PATH": "/x y", "A": "1", "MV2_MPIRUN_TIMEOUT": "60"}
+    assert command.env == {**own, **UNHURRIED, **PRIVATE}
 
 
 def test_mpirun_rsh_hostfile():
