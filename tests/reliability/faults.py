@@ -17,7 +17,10 @@ ONE = ("openmpi",)
 RSH = ("mpirun_rsh",)
 SRUN = ("srun",)
 HOSTS = ("openmpi-hosts",)
+TOLD = ("openmpi", "hydra", "mpirun_rsh", "srun")
+"""Where the launcher tells of each signal; over hosts Open MPI's may tell of a survivor alone."""
 KILLED = "a rank is killed (SIGKILL) while it measures"
+SELF = "a rank kills itself"
 
 
 _SUITE = """\
@@ -76,10 +79,9 @@ RANKS = (
         KILLED,
         processes.signalled(signal.SIGKILL),
         "signal 9",
-        places=("openmpi", "hydra", "mpirun_rsh", "srun"),
+        places=TOLD,
         chance=True,
     ),
-    # Over several hosts Open MPI's mpirun may tell of the abort of a survivor alone.
     _on_victim(KILLED, processes.signalled(signal.SIGKILL), places=HOSTS, chance=True),
     _on_victim(
         "a rank breaks a rule of memory (SIGSEGV)",
@@ -124,7 +126,8 @@ RANKS = (
     _on_victim(
         "a rank ends by itself", processes.planted("--inject", "exit@second"), "SystemExit: 3"
     ),
-    _on_victim("a rank kills itself", processes.planted("--inject", "kill@second"), "signal 9"),
+    _on_victim(SELF, processes.planted("--inject", "kill@second"), "signal 9", places=TOLD),
+    _on_victim(SELF, processes.planted("--inject", "kill@second"), places=HOSTS),
     _on_victim(
         "a rank hangs",
         processes.planted("--inject", "hang@second", "--set", "launch.timeout=2"),
