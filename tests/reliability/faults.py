@@ -155,7 +155,7 @@ RANKS = (
         places=TWO,
         goes_on=False,
     ),
-    _with("a rank prints 1 MB of its own", "setup=['yes | head -c 1000000']", 0),
+    _with("a rank prints 1 MB", "setup=['yes a line of its own | head -c 1000000']", 0),
     Fault(
         "the relay of a node is killed",
         surroundings.relay_killed,
