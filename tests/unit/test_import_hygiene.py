@@ -146,7 +146,7 @@ def test_no_module_of_the_console_brings_in_torch_or_mpi():
 @pytest.mark.slow
 def test_the_workers_import_nothing_of_the_console():
     pytest.importorskip("torch")
-    names = ["session", "standalone", "link.pingpong"]
+    names = ["session", "standalone.program", "link.pingpong"]
     modules = modules_after(IMPORTS, *(f"spbench_workers.{name}" for name in names))
     assert "spbench_workers.session" in modules
     assert "spbench" not in packages(modules)

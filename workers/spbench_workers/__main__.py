@@ -11,7 +11,7 @@ if __name__ == "__main__":
     # mpirun_rsh starts ranks with these blocked, SIGTERM among them; their children inherit it.
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     if len(sys.argv) > 1:
-        from spbench_workers.standalone import main
+        from spbench_workers.standalone.program import main
 
         main(sys.argv[1:])
     else:

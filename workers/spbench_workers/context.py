@@ -25,6 +25,7 @@ class Context:
         params: The benchmark's parameters, complete and checked.
         first: Whether the case before is not of this benchmark.
         last: Whether the case after is not of this benchmark.
+        verbose: Whether the benchmark's own lines say more.
     """
 
     def __init__(
@@ -39,9 +40,11 @@ class Context:
         inject: str | None = None,
         first: bool = True,
         last: bool = True,
+        verbose: bool = False,
     ) -> None:
         self.world = world
         self.params = params
+        self.verbose = verbose
         self.first, self.last = first, last
         self.entry = BENCHMARKS[benchmark]
         self._channel = channel

@@ -49,6 +49,15 @@ class ParamError(ValueError):
         self.param = param
 
 
+class IdleParamError(ParamError):
+    """The error of a parameter that does nothing beside the others; ``why`` says what stops it."""
+
+    def __init__(self, param: str, why: str, advice: str = "leave it out") -> None:
+        super().__init__(param, f"{param} does nothing {why}; {advice}")
+        self.param: str = param
+        self.why = why
+
+
 def _as_given(params: Params) -> Params:
     return params
 
@@ -84,6 +93,7 @@ class Benchmark:
         choose_checks: Says from its checks and complete parameters which of them are made.
         own_lines: Whether by hand it prints lines of its own (`Context.say`) instead of the
             reference scripts'.
+        says_passed: Whether each rank then also says that all its checks passed.
         place: Says where a rank stands, ``{"tile": ...}``, for the views.
         faults: Faults that ``--inject`` may plant in it, beside those that every benchmark has.
         runs_in: The module below ``spbench_workers`` that runs it, if not that of its name.
@@ -101,6 +111,7 @@ class Benchmark:
     points: Callable[[Params], list[Params]] = _one_point
     choose_checks: Callable[[tuple[str, ...], Params], tuple[str, ...]] = _all_of
     own_lines: bool = False
+    says_passed: bool = False
     place: Callable[[Params, int], dict[str, Any]] = _no_tile
     runs_in: str | None = None
     aliases: Mapping[str, str] = field(init=False)

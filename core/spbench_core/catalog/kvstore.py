@@ -6,7 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from spbench_core.catalog.allreduce import DRAWN_FOR, LIBRARIES, SCHEDULED
-from spbench_core.catalog.benchmark import TIME_MS, Benchmark, Metric, ParamError, Ranks
+from spbench_core.catalog.benchmark import (
+    TIME_MS,
+    Benchmark,
+    IdleParamError,
+    Metric,
+    ParamError,
+    Ranks,
+)
 from spbench_core.catalog.parameters import Param, Params
 from spbench_core.catalog.shared_params import DEVICE, SEED
 from spbench_core.catalog.stores import (
@@ -159,7 +166,7 @@ def _with_defaults(params: Params, store: StoreKind) -> Params:
         if serves[where]:
             filled[name] = default if params[name] is None else params[name]
         elif params[name] is not None:
-            raise ParamError(name, f"{name} does nothing here: it is for {where}; leave it out")
+            raise IdleParamError(name, f"here: it is for {where}")
     if serves[_SIZED]:
         filled["bucket_bytes"] = filled["bucket_bytes"] or _BUCKET_BYTES[bucket]
     return filled

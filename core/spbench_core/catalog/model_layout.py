@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from spbench_core.catalog.benchmark import ParamError, Ranks
+from spbench_core.catalog.benchmark import IdleParamError, ParamError, Ranks
 from spbench_core.catalog.parameters import Params
 from spbench_core.catalog.tiles import agreed_grid
 from spbench_core.layout.stages import ModelLayout, model_layout
@@ -55,9 +55,7 @@ def resolve_members(params: Params) -> Params:
     count = params["split_size"] - tiled
     if count == 0:
         if params["local_DP"] != "1":
-            raise ParamError(
-                "local_DP", "local_DP does nothing where every stage works on tiles; leave it out"
-            )
+            raise IdleParamError("local_DP", "where every stage works on tiles")
         return params
     of = f"{count} of {params['split_size']} stages have no tiles"
     members = _each(params, "local_DP", count, of, _read_members)

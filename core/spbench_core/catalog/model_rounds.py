@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spbench_core.catalog.benchmark import ParamError
+from spbench_core.catalog.benchmark import IdleParamError, ParamError
 from spbench_core.catalog.model_layout import members_of
 from spbench_core.catalog.parameters import Params
 from spbench_core.schedule.orders import INTERLEAVED
@@ -21,9 +21,7 @@ def resolve_rounds(params: Params) -> Params:
     """
     if params["schedule"] != INTERLEAVED:
         if params["rounds"] is not None:
-            raise ParamError(
-                "rounds", "rounds does nothing without schedule interleaved; leave it out"
-            )
+            raise IdleParamError("rounds", "without schedule interleaved")
         return params
     if params["scheme"] != "lp":
         raise ParamError(

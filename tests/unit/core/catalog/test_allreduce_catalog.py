@@ -6,7 +6,7 @@ from spbench_core.catalog import BENCHMARKS
 from spbench_core.catalog.allreduce import COLLECTIVES, LIBRARIES, SCHEDULED
 from spbench_workers.allreduce.arithmetic import FORMATS
 from spbench_workers.allreduce.plan import ALGORITHMS, refusal
-from spbench_workers.standalone import read_words
+from spbench_workers.standalone.program import read_words
 
 ENTRY = BENCHMARKS["allreduce.sweep"]
 
@@ -118,8 +118,8 @@ def test_what_cannot_be_or_does_nothing_is_refused(given, param, message):
 
 def test_by_hand_every_case_must_fit_the_ranks():
     words = ["allreduce.sweep", "--algorithm", "ring,muji_2", "--size", "8"]
-    entry, cases, _ = read_words(words, 2)
-    assert entry is ENTRY
-    assert [params["algorithm"] for params in cases] == ["ring", "muji_2"]
+    line = read_words(words, 2)
+    assert line.entry is ENTRY
+    assert [params["algorithm"] for params in line.cases] == ["ring", "muji_2"]
     with pytest.raises(ValueError, match="with algorithm muji_2 runs on 2 ranks, not on 3"):
         read_words(words, 3)

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import pytest
 
 from spbench.launch.jobs import _kernel_loading_environment
-from spbench_workers import standalone
 from spbench_workers.binding.before_mpi import kernel_loading, load_kernels_first
+from spbench_workers.standalone import program
 
 NAME = "CUDA_MODULE_LOADING"
 
@@ -35,9 +35,9 @@ def test_by_hand_it_is_set_before_anything_starts_cuda(monkeypatch):
 
     monkeypatch.setenv(NAME, "")
     monkeypatch.delenv(NAME)
-    monkeypatch.setattr(standalone, "open_world", start)
+    monkeypatch.setattr(program, "open_world", start)
     with pytest.raises(RuntimeError, match="started with EAGER"):
-        standalone.main(["model.resnet", "--backend", "nccl"])
+        program.main(["model.resnet", "--backend", "nccl"])
 
 
 def job(*backends, env=None):

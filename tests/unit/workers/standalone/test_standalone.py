@@ -3,20 +3,23 @@
 import pytest
 
 from spbench_core.catalog import BENCHMARKS
-from spbench_workers.standalone import OwnLinesChannel, PrintingChannel, parser_of, read_words
+from spbench_workers.standalone.printing import OwnLinesChannel, PrintingChannel, channel_of
+from spbench_workers.standalone.program import read_words
+from spbench_workers.standalone.words import parser_of, true_defaults
 
 
 def test_words_become_parameters():
     words = "halo.exchange --image-size 1024 --halo-len 3 --num-spatial-parts 4 --slice-method"
-    entry, [params], inject = read_words([*words.split(), "vertical"], 4)
-    assert entry.name == "halo.exchange"
+    line = read_words([*words.split(), "vertical"], 4)
+    [params] = line.cases
+    assert line.entry.name == "halo.exchange"
     assert (params["image_size"], params["halo_len"], params["grid"]) == (1024, 3, "1x4")
-    assert inject is None
+    assert line.inject is None
 
 
 def test_faults_are_words_too():
-    assert read_words(["memory.copy", "--inject", "corrupt-copy"], 1)[2] == "corrupt-copy"
-    assert read_words(["memory.copy", "--inject", "kill"], 1)[2] == "kill"
+    assert read_words(["memory.copy", "--inject", "corrupt-copy"], 1).inject == "corrupt-copy"
+    assert read_words(["memory.copy", "--inject", "kill"], 1).inject == "kill"
 
 
 @pytest.mark.parametrize(
@@ -94,3 +97,35 @@ def test_a_benchmark_with_lines_of_its_own_prints_only_those_and_what_failed(cap
         "Validation failed Rank:0 bound: largest error 2: element 0",
         "Validation failed Rank:1 bound: largest error 2: element 1",
     ]
+
+
+def test_the_help_has_choices_and_true_defaults():
+    entry = BENCHMARKS["halo.exchange"]
+    text = " ".join(parser_of(entry, true_defaults(entry)).format_help().split())
+    assert "else 4 (default: 4)" in text
+    assert "; of vertical, horizontal, square (default: square)" in text
+    assert "tiles as RxC, in place of slice_method (default: 2x2)" in text
+    assert "together in memory (default: off)" in text
+    precision = " ".join(parser_of(BENCHMARKS["model.resnet"]).format_help().split())
+    assert "; of fp32, fp64, tf32, fp16, bf16, int8, fp_32," in precision
+    # One that must be given has no others that follow from it.
+    assert all(isinstance(true_defaults(entry), dict) for entry in BENCHMARKS.values())
+
+
+def test_a_rank_says_once_that_all_checks_passed_where_the_benchmark_wants_it(capsys):
+    for failing in (False, True):
+        channel = channel_of(BENCHMARKS["model.resnet"], 3, None)
+        for name in ("output", "loss"):
+            passed = not (failing and name == "loss")
+            channel.send("check", name=name, passed=passed, max_abs_error=1.0, detail="here")
+        channel.close()
+    assert capsys.readouterr().out.splitlines() == [
+        "Validation passed Rank:3",
+        "Validation failed Rank:3 loss: largest error 1: here",
+    ]
+    unchecked = channel_of(BENCHMARKS["model.resnet"], 3, None)
+    unchecked.close()
+    stores = channel_of(BENCHMARKS["kvstore.push_pull"], 3, None)
+    stores.send("check", name="result", passed=True)
+    stores.close()
+    assert capsys.readouterr().out == ""

@@ -1,0 +1,35 @@
+"""Runs command lines without the console, each on the first ranks of one launch.
+
+    mpirun -n 9 python -m mpi4py run_lines.py CASES.json RESULTS.json
+
+A case is ``{"ranks", "words"}``. A result has one answer a rank: what it printed, and whether a
+check failed.
+"""
+
+import io
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import replace
+
+from mpi.programs.each_case import answer_each, cases
+from spbench_workers.comm import open_world
+from spbench_workers.session import load_runners
+from spbench_workers.standalone.program import read_words, run_line
+
+
+def main():
+    world = open_world()
+    lines = [read_words(case["words"], case["ranks"]) for case in cases()]
+    runners = load_runners({line.entry.name for line in lines})
+
+    def answer_of(case, comm):
+        here = replace(world, comm=comm, size=comm.size)
+        line = read_words(case["words"], comm.size)
+        printed, told = io.StringIO(), io.StringIO()
+        with redirect_stdout(printed), redirect_stderr(told):
+            failed = run_line(here, line, runners[line.entry.name])
+        return {"stdout": printed.getvalue(), "stderr": told.getvalue(), "failed": failed}
+
+    answer_each(lambda case: case["ranks"], answer_of, idle=None)
+
+
+main()

@@ -1,0 +1,112 @@
+"""The reference scripts' command lines on real ranks: as they stand, with smaller sizes behind."""
+
+import re
+
+import pytest
+
+from measure_lines import Batch, Size, parse
+from running import answers_of, on_ranks
+
+pytestmark = [pytest.mark.mpi, pytest.mark.timeout(300)]
+
+RANKS = 8
+YIELDING = {"OMPI_MCA_mpi_yield_when_idle": "1"}
+_SHORT = "--warmup 1 --iterations 2"
+RESNET = f"--baseline off --version 1 --depth 8 --image-size 32 {_SHORT}"
+AMOEBANET = f"--baseline off --num-layers 3 --num-filters 16 --image-size 64 {_SHORT}"
+FEW_TILES = f"{AMOEBANET} --split-size 3 --num-spatial-parts 2 --slice-method vertical"
+HALO = f"--image-size 33 --out-channels 3 {_SHORT}"
+MEASURE = "--network lenet --image-shape 1,28,28 --num-classes 10"
+"""What makes a line small, or a network so."""
+
+LINES = {
+    "halo_exchange --image-size 1024 --halo-len 3 --slice-method vertical": (4, _SHORT),
+    "halo_conv --enable-val-recv-tensors --enable-val-conv": (4, HALO),
+    "halo_compute --image-size 1024 --slice-method horizontal --halo-len 2": (4, HALO),
+    "halo_validate --image-size 1024 --num-spatial-parts 4 --halo-len 3": (4, HALO),
+    "resnet_lp --image-size 1024 --split-size 4 --batch-size 4 --parts 2 -v": (4, RESNET),
+    "resnet_sp --num-spatial-parts 4 --image-size 1024 --batch-size 2 --slice-method square "
+    "--precision fp_16 --backend nccl": (5, f"{RESNET} --backend mpi --precision fp32"),
+    "resnet_gems --split-size 4 --batch-size 1 --times 4": (4, RESNET),
+    "resnet_gems_sp --num-spatial-parts 4 --split-size 5 --batch-size 1 --times 2": (8, RESNET),
+    "amoebanet_lp --num-filters 214 --split-size 4 --batch-size 1": (4, AMOEBANET),
+    "amoebanet_sp --halo-D2 --num-filters 214 --batch-size 2 --slice-method horizontal": (
+        3,
+        f"{AMOEBANET} --num-spatial-parts 2",
+    ),
+    "amoebanet_gems --split-size 4 --batch-size 2 --times 2 --app 3": (4, AMOEBANET),
+    "amoebanet_gems_sp --split-size 5 --batch-size 2 --enable-master-comm-opt": (4, FEW_TILES),
+    "resnet_inference --batch-size 32 --precision int_8": (
+        1,
+        f"{_SHORT} --image-size 64 --batch-size 1",
+    ),
+    "measure --gpus 0,1 --kvstore device --disp-batches 2": (2, MEASURE),
+    "measure --gpus 0,1 --kv-store dist_device_sync --num-workers 2 --num-servers 1 "
+    "--optimizer sgd": (5, MEASURE),
+}
+
+
+def words_of(line):
+    return [*line.split(), *LINES[line][1].split()]
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    """Starts MPI once; returns what each rank printed, line by line."""
+    cases = [{"ranks": ranks, "words": words_of(line)} for line, (ranks, _) in LINES.items()]
+    said = answers_of(RANKS, "run_lines.py", tmp_path_factory.mktemp("lines"), cases)
+    return dict(zip(LINES, said, strict=True))
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_a_line_runs_and_its_results_are_right(results, line):
+    ranks, _ = LINES[line]
+    answers = results[line][:ranks]
+    assert not any(answer["failed"] for answer in answers)
+    passed = [answer["stdout"].count("Validation passed") for answer in answers]
+    # measure.py has no such line: its error is in the lines of its batches.
+    assert all(passed) or line.startswith("measure")
+    assert "Validation failed" not in "".join(answer["stdout"] for answer in answers)
+    assert {answer["stderr"] for answer in answers} == {""}
+
+
+def test_a_model_prints_the_lines_of_the_scripts(results):
+    first, *others = results[
+        "resnet_lp --image-size 1024 --split-size 4 --batch-size 4 --parts 2 -v"
+    ]
+    lines = first["stdout"].splitlines()
+    assert lines[-1] == "Validation passed Rank:0"
+    assert any(re.fullmatch(r"Epoch: 0 images per sec:[\d.e+]+", line) for line in lines)
+    assert any(re.fullmatch(r"Epoch 0 Global loss: [\d.]+ Acc [\d.]+", line) for line in lines)
+    assert any(re.fullmatch(r"Mean [\d.e+]+ Median [\d.e+]+", line) for line in lines)
+    assert [other["stdout"] for other in others[:3]] == [
+        f"Validation passed Rank:{rank}\n" for rank in (1, 2, 3)
+    ]
+
+
+def test_measure_prints_its_lines(results):
+    for line, devices in (
+        ("measure --gpus 0,1 --kvstore device --disp-batches 2", 2),
+        (next(one for one in LINES if "dist_device_sync" in one), 2),
+    ):
+        first, *_ = results[line]
+        head, *rest = first["stdout"].splitlines()
+        assert head.startswith("Namespace(disp_batches=")
+        assert "network='lenet'" in head
+        size, *batches = filter(None, map(parse, rest))
+        assert size == Size(8, 1.72432)
+        for batch in batches:
+            assert isinstance(batch, Batch)
+            expected = 1.72432 * 2 * (devices - 1) / devices / batch.seconds / 1e3
+            assert batch.gb_s == pytest.approx(expected, rel=1e-2)
+            assert batch.error < 1e-6
+
+
+def test_a_fault_in_a_line_fails_it_and_a_flag_that_does_nothing_is_told_once():
+    words = "halo_exchange --image-size 32 --num-spatial-parts 2 --slice-method vertical"
+    extra = f"{_SHORT} --out-channels 3 --inject corrupt-halo"
+    ended = on_ranks(2, "-m", "spbench_workers", *words.split(), *extra.split(), **YIELDING)
+    assert ended.returncode == 1
+    assert "Validation failed Rank:1 halo" in ended.stdout
+    told = "spbench_workers: warning: halo_exchange: --out-channels 3 does nothing"
+    assert ended.stderr.count(told) == 1

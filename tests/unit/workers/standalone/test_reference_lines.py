@@ -1,0 +1,153 @@
+"""The reference scripts' command lines, as docs/references.md has them, read as they are."""
+
+import re
+import shlex
+
+import pytest
+
+from places import DOCS
+from spbench_core.catalog import BENCHMARKS
+from spbench_workers.standalone.program import overview, read_words
+from spbench_workers.standalone.scripts.reading import SCRIPTS, script_parser
+
+_ROW = re.compile(r"^\| (\d+) \| `(\S+) (.*)` \| `(\w+) (.*)` \|$", re.MULTILINE)
+LINES = [
+    (int(ranks), file, theirs, alias, ours)
+    for ranks, file, theirs, alias, ours in _ROW.findall((DOCS / "references.md").read_text())
+]
+
+
+def read(alias, words="", ranks=None):
+    words = [alias, *shlex.split(words)]
+    return read_words(words, ranks_of(words) if ranks is None else ranks)
+
+
+def ranks_of(words):
+    """As many ranks as the error asks for."""
+    try:
+        read_words(words, 10**6)
+    except ValueError as error:
+        if found := re.search(r"runs on (\d+) ranks", str(error)):
+            return int(found[1])
+        raise
+    return 1
+
+
+@pytest.mark.parametrize("line", LINES, ids=lambda line: f"{line[3]} {line[4]}")
+def test_a_printed_line_is_read_word_for_word(line):
+    ranks, file, theirs, alias, ours = line
+    assert SCRIPTS[alias].file.split("/")[-1] == file
+    # What launch.py says of workers and servers stands behind.
+    assert ours.split()[: len(theirs.split())] == theirs.split()
+    read_line = read(alias, ours, ranks)
+    assert read_line.warnings == ()
+    assert len(read_line.cases) == 1
+
+
+def test_each_script_has_a_line():
+    assert {alias for _, _, _, alias, _ in LINES} == set(SCRIPTS)
+
+
+@pytest.mark.parametrize(
+    ("alias", "expected"),
+    [
+        ("resnet_sp", {"scheme": "sp", "batch_size": 32, "image_size": 32, "grid": "2x2"}),
+        ("resnet_lp", {"optimizer": "sgd", "weight_decay": 1e-4, "learning_rate_decay": 1.0}),
+        ("resnet_lp --num-epochs 2", {"learning_rate_decay": 0.85, "num_epochs": 2}),
+        ("amoebanet_lp", {"num_layers": 18, "num_filters": 416, "split_size": 2}),
+        ("halo_exchange", {"image_size": 8, "halo_len": 1, "warmup": 10, "iterations": 100}),
+        ("halo_compute", {"out_channels": 256, "in_channels": 1, "grid": "2x2"}),
+        ("halo_conv --CPU", {"device": "cpu"}),
+        ("measure", {"num_layers": 152, "gpus": [0, 1], "optimizer": "none", "num_batches": 5}),
+        ("measure --network vgg", {"num_layers": None}),
+        ("resnet_inference", {"arch": "resnet50", "enable_evaluation": True}),
+        # GEMS: each direction has the batch, and two batches loaded are a pair.
+        ("resnet_gems --batch-size 3", {"batch_size": 6, "times": 1}),
+        ("resnet_gems --batch-size 3 --times 4", {"batch_size": 6, "times": 2}),
+        ("resnet_lp --checkpoint here", {"checkpoint": "here/InferHiRes.pth"}),
+        ("resnet_lp --checkpoint a.pt", {"checkpoint": "a.pt"}),
+        ("resnet_lp --image-size 64 --image-size 48", {"image_size": 48}),
+    ],
+)
+def test_defaults_and_meanings_are_the_script_s(alias, expected):
+    alias, _, words = alias.partition(" ")
+    line = read(alias, words)
+    [params] = line.cases
+    assert {name: params[name] for name in expected} == expected
+    assert line.warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("resnet_sp --num-filters 416 --num-layers 18", []),
+        ("resnet_sp --num-filters 214", ["--num-filters 214 does nothing: it is AmoebaNet's"]),
+        ("resnet_lp --slice-method square --times 1 --fused-layers 1", []),
+        ("resnet_lp --halo-D2", ["--halo-D2 does nothing: in scheme lp, only in sp, gems_sp"]),
+        ("resnet_lp --times 2", ["--times 2 does nothing: in scheme lp"]),
+        ("resnet_sp --fused-layers 3", ["--fused-layers 3 does nothing: without halo_D2"]),
+        ("resnet_lp --learning-rate-decay 0.5", ["0.5 does nothing: in one epoch"]),
+        ("resnet_lp --datapath /x", ["--datapath /x does nothing: with app synthetic"]),
+        ("resnet_lp --enable-evaluation --optimizer adam", ["adam does nothing: with enable_eval"]),
+        ("halo_exchange --fp16-allreduce", ["--fp16-allreduce does nothing: nothing is summed"]),
+        ("halo_exchange --out-channels 256", []),
+        ("halo_conv --enable-val-conv", []),
+        ("halo_conv --enable-deterministic", ["--enable-deterministic does nothing"]),
+    ],
+)
+def test_a_flag_that_does_nothing_is_warned_of_unless_it_is_the_script_s_own(line, told):
+    alias, _, words = line.partition(" ")
+    warnings = read(alias, words).warnings
+    assert len(warnings) == len(told)
+    for warning, part in zip(warnings, told, strict=True):
+        assert warning.startswith(f"{alias}: --")
+        assert part in warning
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("resnet_lp --scheme sp", "unrecognized arguments: --scheme sp"),
+        ("resnet_lp --image-siz 3", "unrecognized arguments"),
+        ("resnet_lp --precision fp_17", "'fp_17' is none of"),
+        ("resnet_lp --times x", "times: 'x' is not a whole number"),
+        ("resnet_sp --num-layers x --nonsense", "unrecognized arguments: --nonsense"),
+        # A name of the catalog's own stays strict.
+        ("resnet_lp --rounds 2", "rounds does nothing without schedule interleaved"),
+        ("model.resnet --scheme lp --halo-D2", "halo_D2 does nothing in scheme lp"),
+    ],
+)
+def test_wrong_words_stay_wrong(line, message):
+    with pytest.raises(ValueError, match=message) as caught:
+        read_words(line.split(), 2)
+    assert "\n" not in str(caught.value)
+
+
+def test_measure_prints_its_arguments_first():
+    [line] = read("measure", "--kvstore local --gpus 0,1,2 --test-results 0").head
+    assert line == (
+        "Namespace(disp_batches=1, gc_type='none', gpus='0,1,2', image_shape='3,224,224', "
+        "kv_store='local', network='resnet', num_batches=5, num_classes=1000, num_layers=152, "
+        "optimizer='None', test_results=0)"
+    )
+
+
+def test_v_makes_it_say_more():
+    assert read("resnet_lp", "-v").verbose
+    assert not read("resnet_lp").verbose
+
+
+@pytest.mark.parametrize("script", SCRIPTS.values(), ids=lambda script: script.name)
+def test_the_help_has_each_flag_with_the_script_s_default(script):
+    text = " ".join(script_parser(script).format_help().split())
+    for flag in script.flags:
+        assert flag.flag in text
+    if script.benchmark.startswith("model"):
+        assert "(default: 0.0001)" in text
+        assert "vertical cuts the width" in text
+    assert f"{BENCHMARKS[script.benchmark].name} with the flags and defaults of" in text
+
+
+def test_the_overview_names_benchmarks_and_scripts():
+    text = overview()
+    assert all(f"  {name} " in text for name in (*BENCHMARKS, *SCRIPTS))

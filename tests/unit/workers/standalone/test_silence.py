@@ -1,0 +1,32 @@
+"""What is said on stderr where a case takes long, by a clock of the test's own."""
+
+from spbench_workers.standalone.silence import Silence
+
+
+def quiet_at(monkeypatch, now):
+    monkeypatch.setattr("spbench_workers.standalone.silence.monotonic", lambda: now[0])
+    silence = Silence()
+    silence.close()
+    return silence
+
+
+def test_a_phase_is_told_after_two_seconds_and_then_more_rarely(monkeypatch):
+    now = [100.0]
+    silence = quiet_at(monkeypatch, now)
+    silence.at("check", 1, 3)
+    assert silence.sentence(101.9) is None
+    assert silence.sentence(102.0) == "spbench_workers: check: 1 of 3, 2 s so far"
+    assert silence.sentence(105.9) is None
+    assert silence.sentence(106.0) == "spbench_workers: check: 1 of 3, 6 s so far"
+
+
+def test_a_line_that_was_printed_counts_as_said_and_a_new_phase_begins_anew(monkeypatch):
+    now = [100.0]
+    silence = quiet_at(monkeypatch, now)
+    now[0] = 101.5
+    silence.heard()
+    assert silence.sentence(103.0) is None
+    now[0] = 103.4
+    silence.at("sequential", 0, 1)
+    assert silence.sentence(105.0) is None
+    assert silence.sentence(105.4) == "spbench_workers: sequential: 2 s so far"

@@ -1,0 +1,112 @@
+"""Channels that print the events of a case as lines."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from spbench_core.catalog.benchmark import Benchmark
+from spbench_workers.standalone.silence import Silence
+
+
+class PrintingChannel:
+    """A channel that prints the events of one case as lines; each line is one write.
+
+    Args:
+        rank: This rank.
+        named: Whether a passed check is named; the reference scripts print one without a name.
+        silence: What says how far the case is where nothing else is said; None says nothing.
+    """
+
+    def __init__(self, rank: int, *, named: bool = False, silence: Silence | None = None) -> None:
+        self.rank: int | None = rank
+        self._named, self._silence = named, silence
+        self.failed = False
+        self._times: list[float] = []
+
+    def send(self, event: str, **fields: Any) -> None:
+        """Print an event as a line; some kinds print nothing."""
+        printer = getattr(self, f"_print_{event}", None)
+        if printer is not None:
+            printer(**fields)
+
+    def receive_cases(self) -> list[dict[str, Any]]:
+        """Return no cases: there is no console."""
+        return []
+
+    def close(self) -> None:
+        """Print the mean time, as the reference scripts do."""
+        if self._times:
+            mean = sum(self._times) / len(self._times)
+            self._line(f"Rank:{self.rank} Time taken (ms):{mean:.6f}")
+
+    def _print_progress(self, phase: str, done: int, total: int, **_: Any) -> None:
+        if self._silence is not None:
+            self._silence.at(phase, done, total)
+
+    def _print_samples(self, metric: str, values: list[float], **_: Any) -> None:
+        if metric == "time_ms":
+            self._times.extend(values)
+
+    def _print_check(self, name: str, passed: bool, **fields: Any) -> None:
+        if passed:
+            self._line(f"Validation passed Rank:{self.rank}" + (f" {name}" if self._named else ""))
+            return
+        self.failed = True
+        error, detail = fields["max_abs_error"], fields["detail"]
+        size = "not a number" if error is None else f"{error:.7g}"
+        self._line(f"Validation failed Rank:{self.rank} {name}: largest error {size}: {detail}")
+
+    def _print_metric(self, name: str, value: float | None, **fields: Any) -> None:
+        labels = "".join(f" {key}={label}" for key, label in fields.get("labels", {}).items())
+        by = f" (limit, by {fields['measured_by']})" if "measured_by" in fields else ""
+        number = f"{value:.7g}" if isinstance(value, float) else value
+        self._line(f"Rank:{self.rank} {name}:{number}{labels}{by}")
+
+    def _print_choice(self, name: str, value: str, reason: str, **_: Any) -> None:
+        self._line(f"Rank:{self.rank} {name}:{value} ({reason})")
+
+    def _print_log(self, message: str, **_: Any) -> None:
+        self._line(f"Rank:{self.rank} {message}")
+
+    def _line(self, text: str) -> None:
+        sys.stdout.write(text + "\n")
+        sys.stdout.flush()
+        if self._silence is not None:
+            self._silence.heard()
+
+
+class OwnLinesChannel(PrintingChannel):
+    """A channel that prints the benchmark's own lines on rank 0, and failed checks.
+
+    ``named`` has a rank say at the end that all its checks passed, as MPI4DL's halo scripts do.
+    """
+
+    _passed = 0
+
+    def close(self) -> None:
+        """Print that all checks passed, where that is asked for."""
+        if self._named and self._passed and not self.failed:
+            self._line(f"Validation passed Rank:{self.rank}")
+
+    def _print_check(self, name: str, passed: bool, **fields: Any) -> None:
+        self._passed += passed
+        if not passed:
+            super()._print_check(name, passed, **fields)
+
+    def _print_metric(self, name: str, value: float | None, **fields: Any) -> None:
+        """Print nothing: the benchmark's own lines have it."""
+
+    def _print_choice(self, name: str, value: str, reason: str, **_: Any) -> None:
+        """Print nothing: the benchmark's own lines have it."""
+
+    def _print_log(self, message: str, level: str = "line", **_: Any) -> None:
+        if level == "line" and self.rank == 0:
+            self._line(message)
+
+
+def channel_of(entry: Benchmark, rank: int, silence: Silence | None) -> PrintingChannel:
+    """Return the channel of a case of this benchmark."""
+    if entry.own_lines:
+        return OwnLinesChannel(rank, named=entry.says_passed, silence=silence)
+    return PrintingChannel(rank, named=len(entry.checks) > 1, silence=silence)

@@ -1,0 +1,153 @@
+"""A standalone benchmark, under any launcher, without the console.
+
+    mpiexec -n 4 python -m mpi4py -m spbench_workers halo.exchange --num-spatial-parts 4
+
+prints the lines of the reference scripts: rank and size, the mean time, the result of the check.
+In place of a benchmark's name the first word may be a reference script's (`scripts`), whose flags
+and defaults then hold.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from typing import NoReturn
+
+from spbench_core.catalog import BENCHMARKS
+from spbench_workers.binding.before_mpi import load_kernels_first
+from spbench_workers.comm import DisagreementError, World, agree, open_world
+from spbench_workers.context import Context
+from spbench_workers.errors import CannotRunError
+from spbench_workers.session import Runner, load_runners, run
+from spbench_workers.standalone.printing import channel_of
+from spbench_workers.standalone.scripts.reading import SCRIPTS, read_script, script_parser
+from spbench_workers.standalone.silence import Silence
+from spbench_workers.standalone.words import (
+    CommandLine,
+    check_ranks,
+    entry_of,
+    parser_of,
+    read_benchmark,
+    true_defaults,
+)
+
+USAGE_STATUS = 2
+
+
+def main(words: list[str]) -> None:
+    """Run the benchmark that the words name; exit 1 where a check failed, 2 on wrong words."""
+    load_kernels_first(words, os.environ)
+    world = open_world()
+    if world.rank == 0 and world.doubt:
+        _say("warning", world.doubt)
+    try:
+        # First, since from here on all ranks must do the same.
+        agree(world.comm, {"words": words})
+        if {"-h", "--help"} & set(words):
+            _help(world, words)
+        line = read_words(words, world.size)
+    except (ValueError, DisagreementError) as error:
+        if world.rank == 0:
+            _say("error", str(error))
+        _leave(world, USAGE_STATUS)
+    silence = Silence() if world.rank == 0 else None
+    try:
+        runner = load_runners([line.entry.name])[line.entry.name]
+        failed = run_line(world, line, runner, silence)
+    except Exception as error:
+        if isinstance(error, CannotRunError):
+            _say("error", f"rank {world.rank}: {error}")
+        else:
+            traceback.print_exc()
+        # Other ranks may be in the midst of a message to this one.
+        world.comm.Abort(1)
+    _leave(world, int(failed))
+
+
+def read_words(words: list[str], size: int) -> CommandLine:
+    """Return the command line of these words.
+
+    Args:
+        words: A benchmark's name, or a reference script's, and its flags.
+        size: The number of ranks that were started.
+
+    Raises:
+        ValueError: The words are wrong, or do not fit the number of ranks.
+    """
+    line = read_script(words) if words[0] in SCRIPTS else read_benchmark(words)
+    check_ranks(line, size)
+    return line
+
+
+def _help(world: World, words: list[str]) -> NoReturn:
+    if world.rank == 0:
+        if words[0].startswith("-"):
+            sys.stdout.write(overview())
+        elif words[0] in SCRIPTS:
+            script_parser(SCRIPTS[words[0]]).print_help()
+        else:
+            entry = entry_of(words[0])
+            parser_of(entry, true_defaults(entry)).print_help()
+        sys.stdout.flush()
+    _leave(world, 0)
+
+
+def overview() -> str:
+    """Return the names that a command line may begin with, benchmarks' and scripts'."""
+    lines = ["usage: spbench_workers BENCHMARK [--flags]", ""]
+    lines += [f"  {entry.name:20} {entry.summary}" for entry in BENCHMARKS.values()]
+    lines += ["", "with the flags and defaults of a reference script:", ""]
+    lines += [f"  {script.name:20} {script.file}" for script in SCRIPTS.values()]
+    return "\n".join(lines) + "\n"
+
+
+def _say(kind: str, text: str) -> None:
+    sys.stderr.write(f"spbench_workers: {kind}: {text}\n")
+    sys.stderr.flush()
+
+
+def _leave(world: World, status: int) -> NoReturn:
+    """End all ranks together, MPI first: it would report a status above 0 as a crash."""
+    from mpi4py import MPI
+
+    world.comm.Barrier()
+    MPI.Finalize()
+    sys.exit(status)
+
+
+def run_line(
+    world: World, line: CommandLine, runner: Runner, silence: Silence | None = None
+) -> bool:
+    """Run the cases one after another; return whether a check failed on any rank."""
+    _begin(world, line)
+    failed = False
+    for index, params in enumerate(line.cases):
+        channel = channel_of(line.entry, world.rank, silence)
+        context = Context(
+            world,
+            channel,
+            case=line.entry.name,
+            benchmark=line.entry.name,
+            params=params,
+            inject=line.inject,
+            first=index == 0,
+            last=index == len(line.cases) - 1,
+            verbose=line.verbose,
+        )
+        run(runner, context)
+        channel.close()
+        failed |= channel.failed
+    return bool(world.comm.allreduce(int(failed)))
+
+
+def _begin(world: World, line: CommandLine) -> None:
+    """Print what comes first."""
+    if not line.entry.own_lines:
+        sys.stdout.write(f"rank : {world.rank} size:  {world.size}\n")
+        sys.stdout.flush()
+    if world.rank == 0:
+        for warning in line.warnings:
+            _say("warning", warning)
+        sys.stdout.write("".join(f"{said}\n" for said in line.head))
+        sys.stdout.flush()
