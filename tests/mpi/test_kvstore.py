@@ -7,6 +7,7 @@ import pytest
 from measure_lines import Batch, Size, parse
 from mpi.cases import BenchmarkCase
 from running import answers_of, on_ranks, run
+from spbench_core.catalog import kvstore as catalog
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(240)]
 
@@ -18,6 +19,7 @@ CHECKS = {"result", "identical", "protocol"}
 ODD = (0, 1, 17, 1009, 16, 4099, 31, 33, 0, 2503, 1)
 BOUND = 1000
 OPTIMIZERS = ("none", "sgd", "momentum", "adam")
+FURTHER = tuple(name for name in catalog.OPTIMIZERS if name not in OPTIMIZERS)
 SHORT = {"num_batches": 3, "disp_batches": 2}
 
 
@@ -53,6 +55,7 @@ ONE_WORKER = [
         for store in ("local", "device")
         for optimizer in OPTIMIZERS
     ),
+    *(devices("device", 3, optimizer=optimizer) for optimizer in FURTHER),
     *(
         devices("device", gpus, gc_type=code, optimizer=optimizer)
         for gpus in (1, 2, 4)
@@ -76,6 +79,7 @@ SERVED = [
         for gpus in (1, 2)
         for optimizer in OPTIMIZERS[1:]
     ),
+    *(dist("dist_sync", 2, 1, 2, optimizer=optimizer) for optimizer in FURTHER),
     *(
         dist(store, 2, gpus, 2, gc_type=code, optimizer=optimizer)
         for store in (*SYNC, *ASYNC)
@@ -133,6 +137,7 @@ FAULTY = [
         for optimizer in ("none", "adam")
         for fault in FAULTS
     ),
+    *(devices("device", 2, "lost-push", optimizer=optimizer) for optimizer in FURTHER),
     *(devices("allreduce", 3, fault, algorithm="shared", optimizer="sgd") for fault in FAULTS),
     *(devices("device", 2, fault, gc_type="2bit") for fault in FAULTS),
     *(

@@ -17,7 +17,6 @@ from spbench.launch.survey.progress import Say, nobody
 from spbench.launch.survey.survey import survey
 from spbench.suites.case import Case
 from spbench.suites.settings import LaunchSettings
-from spbench_core.catalog.kvstore import devices_of
 from spbench_core.catalog.tiles import TRANSPORT_DEVICES
 from spbench_core.host_facts import VISIBLE
 
@@ -172,9 +171,10 @@ def _refusals(
     if needs_one_each(case) and takers > gpus.usable:
         reason = f"{takers} ranks share {_counted(gpus.usable)}, and nccl needs one for each rank"
         yield reason, f"start fewer ranks a host (ranks_per_host), or {_ELSEWHERE}"
-    named = devices_of(params) if len(params.get("gpus") or ()) > 1 else ()
-    if named and max(named) >= gpus.usable:
-        reason = f"gpus names GPU {max(named)}, and a rank sees {_counted(gpus.usable)}"
+    name = "device_ids" if params.get("device_ids") else "gpus"
+    named = params.get(name) or ()
+    if (name == "device_ids" or len(named) > 1) and max(named) >= gpus.usable:
+        reason = f"{name} names GPU {max(named)}, and a rank sees {_counted(gpus.usable)}"
         yield reason, "name GPUs from 0 up that are there"
     if params.get("path") == _PEER and gpus.usable < 2:
         reason = f"path peer needs two GPUs, and a rank sees {_counted(gpus.usable)}"

@@ -11,7 +11,17 @@ from spbench_core.catalog.parameters import Param, Params
 from spbench_core.catalog.shared_params import DEVICE, DTYPE, SEED, iterations, warmup
 from spbench_core.catalog.sweep_sizes import sweep_sizes
 
-ROOTED = ("binomial", "muji_2", "muji_4", "muji_8", "muji_fallback", "flat", "two_level", "chain")
+ROOTED = (
+    "binomial",
+    "muji",
+    "muji_2",
+    "muji_4",
+    "muji_8",
+    "muji_fallback",
+    "flat",
+    "two_level",
+    "chain",
+)
 """Algorithms whose root does more than the others: `rotate_roots` moves it."""
 SCHEDULED = ("ring", "bidirectional_ring", "recursive_doubling", "rabenseifner", *ROOTED)
 """Algorithms of our own, over messages between two ranks."""
@@ -188,7 +198,9 @@ def _ranks(params: Params) -> Ranks:
     name: Any = params["algorithm"]
     exact = DRAWN_FOR.get(name) if isinstance(name, str) else None
     order = params["order"]
-    return Ranks(exact=exact if order is None else len(order))
+    if order is None:
+        return Ranks(exact=exact)
+    return Ranks(exact=len(order), why=f"order names {len(order)}, one for each")
 
 
 BENCHMARKS = (

@@ -35,10 +35,14 @@ TIME_MS = Metric("time_ms", "ms", "lower", "one iteration, as long as its slowes
 
 @dataclass(frozen=True, slots=True)
 class Ranks:
-    """The numbers of ranks that a benchmark runs on: ``exact``, or any from ``minimum`` up."""
+    """The numbers of ranks that a benchmark runs on: ``exact``, or any from ``minimum`` up.
+
+    ``why`` says what asks for ``exact``, where that is not plain.
+    """
 
     exact: int | None = None
     minimum: int = 1
+    why: str = ""
 
 
 class ParamError(ValueError):

@@ -7,7 +7,15 @@ from functools import partial
 
 from spbench_core.catalog.benchmark import TIME_MS, Benchmark, Metric, ParamError
 from spbench_core.catalog.parameters import Param, Params
-from spbench_core.catalog.shared_params import DEVICE, DTYPE, SEED, iterations, warmup
+from spbench_core.catalog.shared_params import (
+    DEVICE,
+    DEVICE_IDS,
+    DTYPE,
+    SEED,
+    iterations,
+    resolve_device_ids,
+    warmup,
+)
 from spbench_core.catalog.tiles import (
     CHANNELS_LAST,
     HALO_LEN,
@@ -50,11 +58,15 @@ _EXCHANGE = (_PACK_MS, _WAIT_MS, _BANDWIDTH, _BYTES, _MESSAGES, _EFFICIENCY)
 _HALO_FAULTS = ("corrupt-halo", "drop-halo", "stale-halo")
 _OPERATOR_FAULTS = (*_HALO_FAULTS, "drop-gradient")
 _OPERATOR_CHECKS = ("halo", "conv", "grad", "adjoint")
-_COMMON = (DTYPE, DEVICE, TRANSPORT, CHANNELS_LAST, SEED)
+_COMMON = (DTYPE, DEVICE, DEVICE_IDS, TRANSPORT, CHANNELS_LAST, SEED)
+
+
+def _resolve_exchange(params: Params) -> Params:
+    return resolve_tiles(resolve_device_ids(params))
 
 
 def _resolve_operator(params: Params) -> Params:
-    return resolve_kernel(resolve_tiles(params))
+    return resolve_kernel(_resolve_exchange(params))
 
 
 def _resolve_fused(params: Params) -> Params:
@@ -94,7 +106,7 @@ BENCHMARKS = (
         metrics=(TIME_MS, *_EXCHANGE),
         checks=("halo",),
         faults=_HALO_FAULTS,
-        resolve=resolve_tiles,
+        resolve=_resolve_exchange,
     ),
     _over_tiles(
         name="halo.compute",

@@ -29,7 +29,18 @@ from spbench_core.catalog.stores import (
 from spbench_core.networks.graph import NetworkError
 from spbench_core.networks.registry import NETWORKS, parameters
 
-OPTIMIZERS = ("none", "sgd", "momentum", "adam")
+OPTIMIZERS = (
+    "none",
+    "sgd",
+    "momentum",
+    "adam",
+    "rmsprop",
+    "adagrad",
+    "adadelta",
+    "nag",
+    "ftrl",
+    "signum",
+)
 COMPRESSIONS = ("none", "2bit", "1bit")
 SHARDINGS = ("hash", "balanced")
 BUCKETS = ("tensor", "fused", "sliced", "flat")
@@ -50,7 +61,14 @@ _PARAMS = (
         aliases=("kvstore",),
         spellings=SPELLINGS,
     ),
-    Param("gpus", "ints", [2], "devices of a worker: how many, or which (0,1,2,3)", minimum=0),
+    Param(
+        "gpus",
+        "ints",
+        None,
+        "devices of a worker: one number is how many, several (0,3) are which; 2",
+        minimum=0,
+    ),
+    Param("device_ids", "ints", None, "which devices, as 0 or 0,3, in place of gpus", minimum=0),
     Param("num_workers", "int", None, "workers of a dist store; 1", minimum=1),
     Param("num_servers", "int", None, "servers of a dist store; as many as workers", minimum=0),
     Param("num_batches", "int", 5, "timed rounds, after one more that is dropped", 1, 10**6),
@@ -112,12 +130,16 @@ _DEFAULTS: Mapping[str, tuple[str, Any]] = {
 
 
 def devices_of(params: Params) -> tuple[int, ...]:
-    """Return the devices of a worker: a single number is their count, several are their indices.
+    """Return the devices of a worker: those of device_ids, or of gpus.
+
+    A single number of gpus is their count, several are their indices.
 
     Raises:
         ValueError: No device is named, or one is named twice.
     """
-    gpus = params["gpus"]
+    named, gpus = params["device_ids"], params["gpus"]
+    if named is not None:
+        return parse_devices(named)
     return parse_devices(gpus[0] if len(gpus) == 1 else gpus)
 
 
@@ -130,12 +152,22 @@ def roles_of_params(params: Params) -> Roles:
     try:
         devices = devices_of(params)
     except ValueError as error:
-        raise ParamError("gpus", f"gpus: {error}") from None
+        name = "gpus" if params["device_ids"] is None else "device_ids"
+        raise ParamError(name, f"{name}: {error}") from None
     store = store_of(params["kv_store"])
     return roles_of(store, len(devices), params["num_workers"], params["num_servers"])
 
 
+def _with_devices(params: Params) -> Params:
+    if params["device_ids"] is None:
+        return params | {"gpus": params["gpus"] or [2]}
+    if params["gpus"] is not None:
+        raise ParamError("device_ids", "device_ids and gpus both say which devices; give one")
+    return params
+
+
 def _resolve(params: Params) -> Params:
+    params = _with_devices(params)
     store = store_of(params["kv_store"])
     roles = roles_of_params(params)
     params = params | {"num_workers": roles.workers, "num_servers": roles.servers}

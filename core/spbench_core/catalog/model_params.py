@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from spbench_core.catalog.benchmark import ParamError
 from spbench_core.catalog.parameters import Param, Params
-from spbench_core.catalog.shared_params import DEVICE, SEED, iterations, warmup
+from spbench_core.catalog.shared_params import DEVICE, DEVICE_IDS, SEED, iterations, warmup
 from spbench_core.catalog.tiles import IMAGE_SIZE
 from spbench_core.schedule.orders import SCHEDULES
 
@@ -119,6 +119,7 @@ _NUMBERS = (
         choices=("mpi", "nccl", "gloo"),
     ),
     DEVICE,
+    DEVICE_IDS,
 )
 _DATA = (
     Param(

@@ -34,6 +34,7 @@ from spbench_core.catalog.model_params import (
 )
 from spbench_core.catalog.model_rounds import check_round_members, resolve_rounds
 from spbench_core.catalog.parameters import Params
+from spbench_core.catalog.shared_params import resolve_device_ids
 from spbench_core.layout.tiles import parse_pair
 from spbench_core.schedule.orders import INTERLEAVED
 
@@ -82,7 +83,7 @@ def resolve(name: str, params: Params) -> Params:
     """
     params = _resolve_learning(_resolve_scheme(resolve_rounds(params)))
     _check_data(params)
-    params = _resolve_numbers(params)
+    params = _resolve_numbers(resolve_device_ids(params))
     if params["scheme"] in TILED:
         params = _resolve_halo(resolve_grids(params))
     if params["scheme"] != "sequential":

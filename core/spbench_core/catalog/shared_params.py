@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from spbench_core.catalog.parameters import Param
+from spbench_core.catalog.benchmark import IdleParamError, ParamError
+from spbench_core.catalog.parameters import Param, Params
 
 DTYPES = ("fp32", "fp64", "fp16", "bf16")
 
@@ -26,3 +27,26 @@ DEVICE = Param(
     "where a rank keeps its data; auto takes a GPU where there is one",
     choices=("auto", "cpu", "cuda"),
 )
+DEVICE_IDS = Param(
+    "device_ids",
+    "ints",
+    None,
+    "GPUs of each host by number, as 0 or 0,3, that its ranks take by turns; else all",
+    minimum=0,
+)
+
+
+def resolve_device_ids(params: Params) -> Params:
+    """Let device_ids ask for GPUs.
+
+    Raises:
+        ParamError: They are named for the host, or one is named twice.
+    """
+    named = params["device_ids"]
+    if named is None:
+        return params
+    if params["device"] == "cpu":
+        raise IdleParamError("device_ids", "on device cpu")
+    if len(set(named)) < len(named):
+        raise ParamError("device_ids", f"device_ids {named} names a GPU twice")
+    return params | {"device": "cuda"}

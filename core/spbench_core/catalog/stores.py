@@ -93,6 +93,8 @@ def parse_devices(value: int | str | Sequence[int]) -> tuple[int, ...]:
             f"{value!r} is neither a number of devices nor a list such as 0,1"
         ) from None
     devices = tuple(numbers if "," in text else range(numbers[0]))
+    if text == "0":
+        raise ValueError("0 is how many, and none is too few; device 0 alone is device_ids 0")
     if not devices or min(devices) < 0:
         raise ValueError(f"{value!r} names no device (write 2, or 0,1)")
     if len(set(devices)) < len(devices):

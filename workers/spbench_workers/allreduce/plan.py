@@ -8,7 +8,7 @@ from dataclasses import replace
 from spbench_workers.allreduce.algorithms.chain import chain
 from spbench_workers.allreduce.algorithms.doubling import recursive_doubling
 from spbench_workers.allreduce.algorithms.flat import flat
-from spbench_workers.allreduce.algorithms.muji import muji_2, muji_4, muji_8, muji_fallback
+from spbench_workers.allreduce.algorithms.muji import muji, muji_2, muji_4, muji_8, muji_fallback
 from spbench_workers.allreduce.algorithms.place import AlgorithmRank
 from spbench_workers.allreduce.algorithms.rabenseifner import rabenseifner
 from spbench_workers.allreduce.algorithms.ring import bidirectional_ring, ring
@@ -22,6 +22,7 @@ ALGORITHMS: dict[str, Callable[[AlgorithmRank], Schedule]] = {
     "recursive_doubling": recursive_doubling,
     "rabenseifner": rabenseifner,
     "binomial": binomial,
+    "muji": muji,
     "muji_2": muji_2,
     "muji_4": muji_4,
     "muji_8": muji_8,

@@ -58,7 +58,8 @@ def device_of(
 ) -> torch.device:
     """Return the device of this rank in a case, set up for it. All ranks must call it.
 
-    GPUs are assigned by local rank. fp32 is multiplied as fp32 from then on, or as TF32.
+    GPUs are assigned by local rank, of those that ``device_ids`` names where it does.
+    fp32 is multiplied as fp32 from then on, or as TF32.
 
     Args:
         context: The case; its parameter ``device`` is ``auto`` (a GPU where there is one),
@@ -202,6 +203,9 @@ def _index(context: Context, asked: int | None) -> int:
         return asked
     if context.world.doubt:
         raise CannotRunError(context.world.doubt)
+    named = context.params.get("device_ids")
+    if named:
+        return _index(context, named[context.world.local_rank % len(named)])
     return context.world.local_rank % count
 
 

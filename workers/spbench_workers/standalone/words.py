@@ -127,8 +127,10 @@ def check_ranks(line: CommandLine, size: int) -> None:
         ranks = entry.ranks(params)
         if ranks.exact not in (None, size) or size < ranks.minimum:
             needed = ranks.exact if ranks.exact is not None else f"at least {ranks.minimum}"
+            why = f" ({ranks.why})" if ranks.why else ""
+            which = _which(line, params)
             raise ValueError(
-                f"{entry.name} with {_which(line, params)} runs on {needed} ranks, not on {size}"
+                f"{entry.name} with {which} runs on {needed} ranks{why}, not on {size}"
             )
 
 

@@ -214,6 +214,12 @@ async def test_gpus_that_a_store_names_are_there():
     named = case("named", "kvstore.push_pull", gpus=[0, 3], **params)
     found = await refused(named, gpus=having(2))
     assert "cannot run named on this machine: gpus names GPU 3, and a rank sees 2 GPUs" in found
+    one = case("one", "kvstore.push_pull", device_ids=[2], **params)
+    tiles = case("tiles", "halo.exchange", grid="1x2", device_ids=[2, 0])
+    for case_ in (one, tiles):
+        assert needs_gpu(case_)
+        assert "device_ids names GPU 2, and" in await refused(case_, gpus=having(2))
+        assert await refused(case_, gpus=having(3)) is None
     assert await refused(named, gpus=having(4)) is None
     counted = case("counted", "kvstore.push_pull", gpus=4, **params)
     assert await refused(counted, gpus=having(1)) is None

@@ -123,3 +123,8 @@ def test_by_hand_every_case_must_fit_the_ranks():
     assert [params["algorithm"] for params in line.cases] == ["ring", "muji_2"]
     with pytest.raises(ValueError, match="with algorithm muji_2 runs on 2 ranks, not on 3"):
         read_words(words, 3)
+    muji = ["allreduce.sweep", "--algorithm", "muji", "--size", "8", "--order", "1,0,2"]
+    assert len(read_words(muji, 3).cases) == 1
+    said = r"runs on 3 ranks \(order names 3, one for each\), not on 4"
+    with pytest.raises(ValueError, match=said):
+        read_words(muji, 4)

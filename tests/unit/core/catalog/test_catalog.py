@@ -300,3 +300,17 @@ def test_unknown_names_and_aliases(entry):
     assert entry.param("nonsense") is None
     for alias, name in entry.aliases.items():
         assert entry.param(alias).name == name
+
+
+@pytest.mark.parametrize("name", ["halo.exchange", "halo.compute", "halo.fused", "model.resnet"])
+def test_device_ids_ask_for_gpus(name):
+    entry = BENCHMARKS[name]
+    assert entry.complete({"device_ids": 0})["device"] == "cuda"
+    assert entry.complete({"device_ids": "0,3"})["device_ids"] == [0, 3]
+    for given, said in (
+        ({"device_ids": 0, "device": "cpu"}, "device_ids does nothing on device cpu"),
+        ({"device_ids": "1,1"}, "names a GPU twice"),
+    ):
+        with pytest.raises(ExceptionGroup) as caught:
+            entry.complete(given)
+        assert said in str(caught.value.exceptions[0])

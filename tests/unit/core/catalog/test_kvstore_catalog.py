@@ -4,8 +4,9 @@ import pytest
 
 from spbench_core.catalog import BENCHMARKS
 from spbench_core.catalog import kvstore as catalog
-from spbench_workers.kvstore import compression, optimizers
+from spbench_workers.kvstore import compression
 from spbench_workers.kvstore.keys import sharding
+from spbench_workers.kvstore.optimizers import registry
 
 ENTRY = BENCHMARKS["kvstore.push_pull"]
 
@@ -22,7 +23,7 @@ def wrong(**given):
 
 
 def test_names_are_those_of_what_runs_them():
-    assert set(catalog.OPTIMIZERS) == set(optimizers.OPTIMIZERS)
+    assert set(catalog.OPTIMIZERS) == set(registry.OPTIMIZERS)
     assert set(catalog.COMPRESSIONS) == {"none", *compression.COMPRESSIONS}
     assert set(catalog.SHARDINGS) == set(sharding.SCHEMES)
 
@@ -35,6 +36,8 @@ def test_names_are_those_of_what_runs_them():
         ({"gpus": "4"}, 4),
         ({"gpus": "0,2,5"}, 3),
         ({"kv_store": "local", "gpus": 1}, 1),
+        ({"device_ids": 0}, 1),
+        ({"device_ids": "0,3"}, 2),
         ({"kvstore": "allreduce", "gpus": [1, 3]}, 2),
         ({"kv_store": "dist_sync", "gpus": 2}, 3),
         ({"kv_store": "dist_sync_device", "gpus": 2, "num_workers": 3}, 9),
@@ -101,6 +104,8 @@ def test_what_serves_the_store_is_filled_in():
         ({"kv_store": "nccl"}, "kv_store"),
         ({"gpus": 0}, "gpus"),
         ({"gpus": "1,1"}, "gpus"),
+        ({"device_ids": "1,1"}, "device_ids"),
+        ({"device_ids": 0, "gpus": 2}, "device_ids"),
         ({"gpus": "a"}, "gpus"),
         ({"num_layers": 7}, "num_layers"),
         ({"network": "resnet", "num_layers": 51}, "num_layers"),
@@ -131,3 +136,11 @@ def test_places():
         {"server": 0},
     ]
     assert ENTRY.place(complete(gpus=2), 1) == {"device": 1}
+
+
+def test_a_single_device_is_named_by_device_ids():
+    params = complete(device_ids=3)
+    assert (params["gpus"], ENTRY.place(params, 0)) == (None, {"device": 3})
+    assert ENTRY.complete(params) == params
+    said = "gpus: 0 is how many, and none is too few; device 0 alone is device_ids 0"
+    assert str(wrong(gpus=0)) == said

@@ -65,7 +65,7 @@ def test_devices_are_a_count_or_a_list(value, devices):
         (True, "neither a number"),
         (1.5, "neither a number"),
         ([], "neither a number"),
-        (0, "names no device"),
+        (0, "0 is how many, and none is too few"),
         (-2, "names no device"),
         ("0,-1", "names no device"),
         ("0,1,0", "twice"),

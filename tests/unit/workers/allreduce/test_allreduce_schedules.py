@@ -8,8 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spbench_workers.allreduce.model.formulas import expected_work
+from spbench_workers.allreduce.model.path import path_of
 from spbench_workers.allreduce.plan import ALGORITHMS, refusal, schedule
 from spbench_workers.allreduce.schedule import ScheduleCosts, ScheduleStep, Transfer, work_of
+from spbench_workers.allreduce.verification.expected import depth_of
 
 SIZES = [*range(1, 10), 12, 16]
 COUNTS = [0, 1, 2, 3, 7, 13, 32]
@@ -197,6 +199,15 @@ def test_formulas_are_the_printed_ones_where_chunks_are_equal(algorithm, ranks):
 def test_a_chain_has_a_round_for_each_chunk_and_each_hop():
     assert expected_work("chain", 5, 840, chunks=10) == ScheduleCosts(2 * 4 + 9, 20, 1680, 840)
     assert expected_work("chain", 2, 840, chunks=10) == ScheduleCosts(2 * 1 + 9, 10, 840, 840)
+
+
+@pytest.mark.parametrize("size", range(1, 12))
+def test_muji_chooses_by_the_number_of_ranks(size):
+    name = f"muji_{size}" if size in (2, 4, 8) else "muji_fallback"
+    assert plan("muji", size, 11) == plan(name, size, 11)
+    assert expected_work("muji", size, 11) == expected_work(name, size, 11)
+    assert path_of("muji", size, 11) == path_of(name, size, 11)
+    assert depth_of("muji", size, None) == depth_of(name, size, None)
 
 
 @pytest.mark.parametrize("size", [2, 4, 8])

@@ -81,7 +81,7 @@ def _as_it_was(monkeypatch):
     torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = flags
 
 
-def a_case(preference="cuda", local_rank=0, comm=None):
+def a_case(preference="cuda", local_rank=0, comm=None, **params):
     world = World(comm or FakeComm(), 0, 1, local_rank, HOST, (0,), 1)
     heard = Heard()
     context = Context(
@@ -89,7 +89,7 @@ def a_case(preference="cuda", local_rank=0, comm=None):
         heard,
         case="a",
         benchmark="memory.copy",
-        params={"device": preference},
+        params={"device": preference, **params},
     )
     return context, heard
 
@@ -148,6 +148,15 @@ def test_gpus_are_dealt_out_by_local_rank(monkeypatch, local_rank, index):
     device = device_of(a_case(local_rank=local_rank)[0])
     assert device == torch.device("cuda", index)
     assert gpus.taken == [device]
+
+
+@pytest.mark.parametrize(("local_rank", "index"), [(0, 2), (1, 0), (3, 0)])
+def test_named_gpus_are_dealt_out_by_local_rank(monkeypatch, local_rank, index):
+    Gpus(monkeypatch, 3)
+    context, _ = a_case(local_rank=local_rank, device_ids=[2, 0])
+    assert device_of(context) == torch.device("cuda", index)
+    with pytest.raises(NoDeviceError, match=r"GPU 3 is asked for on .*, and this rank sees 3"):
+        device_of(a_case(device_ids=[3])[0])
 
 
 def test_what_is_known_of_the_gpu_is_recorded(monkeypatch):

@@ -6,8 +6,8 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from spbench_workers.kvstore import optimizers
-from spbench_workers.kvstore.optimizers import OPTIMIZERS, make
+from spbench_workers.kvstore.optimizers import blocks
+from spbench_workers.kvstore.optimizers.registry import OPTIMIZERS, make
 from spbench_workers.kvstore.verification.reference import Replica
 
 EPS32 = float(np.finfo(np.float32).eps)
@@ -33,6 +33,15 @@ def run(name, gradients):
         ("sgd", [-0.1, -0.2, -0.3]),
         ("momentum", [-0.1, -0.29, -0.561]),
         ("adam", [-0.001, -0.002, -0.003]),
+        # By sqrt(.1 * 100), sqrt(.19 * 100) and sqrt(.271 * 100).
+        ("rmsprop", [-0.00316227766, -0.00545643491, -0.00737738187]),
+        ("adagrad", [-0.01, -0.0170710678, -0.0228445705]),
+        # By epsilon alone at first: sqrt(1e-5) / sqrt(10.00001) * 10.
+        ("adadelta", [-0.00999999500, -0.0202597733, -0.0306978325]),
+        ("nag", [-0.19, -0.461, -0.8049]),
+        # (.01 - 10) / 110, then z = 20 + 41.42136 * .09081818 over 10 + 141.42136, and so on.
+        ("ftrl", [-0.0908181818, -0.156859064, -0.211442703]),
+        ("signum", [-0.01, -0.02, -0.03]),
     ],
 )
 def test_values_by_hand(name, values):
@@ -61,7 +70,7 @@ def test_epsilon_lies_where_mxnet_has_it():
 @pytest.mark.parametrize("name", OPTIMIZERS)
 @pytest.mark.parametrize("elements", [0, 1, 7, 1000])
 def test_the_reference_agrees(name, elements, monkeypatch):
-    monkeypatch.setattr(optimizers, "_BLOCK", 64)
+    monkeypatch.setattr(blocks, "_BLOCK", 64)
     draw = np.random.default_rng(elements)
     gradients = [draw.uniform(-4, 4, elements).astype(np.float32) for _ in range(12)]
     seen, expected = run(name, gradients)

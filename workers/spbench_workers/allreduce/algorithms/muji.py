@@ -21,6 +21,12 @@ _TREES: dict[int, tuple[tuple[Edge, ...], ...]] = {
 }
 
 
+def muji(place: AlgorithmRank) -> Schedule:
+    """Return the steps of muji's Allreduce, which chooses by the number of devices."""
+    tree = _TREES.get(place.size)
+    return flat(place) if tree is None else _drawn(place, tree)
+
+
 def muji_2(place: AlgorithmRank) -> Schedule:
     """Return the steps of the tree for two ranks."""
     return _drawn(place, _TREES[2])

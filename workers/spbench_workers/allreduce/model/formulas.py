@@ -118,6 +118,11 @@ def _flat(run: _Run) -> ScheduleCosts:
     return ScheduleCosts(2 * others, others, others * run.count, others * run.count)
 
 
+def _muji(run: _Run) -> ScheduleCosts:
+    """The tree for 2, 4 and 8 ranks, and all to the root and back for others."""
+    return _binomial(run) if run.ranks in (2, 4, 8) else _flat(run)
+
+
 def _two_level(run: _Run) -> ScheduleCosts:
     """With ``G`` groups of ``q``: ``2 ceil(log2 q) + 2(G-1)`` rounds.
 
@@ -167,6 +172,7 @@ _FORMULAS: dict[str, Callable[[_Run], ScheduleCosts]] = {
     "recursive_doubling": _recursive_doubling,
     "rabenseifner": _rabenseifner,
     "binomial": _binomial,
+    "muji": _muji,
     "muji_2": _binomial,
     "muji_4": _binomial,
     "muji_8": _binomial,

@@ -92,6 +92,10 @@ def _flat(ranks: int) -> Path:
     return Path(2 * (ranks - 1), 2 * (ranks - 1), ranks - 1)
 
 
+def _muji(ranks: int) -> Path:
+    return _binomial(ranks) if ranks in (2, 4, 8) else _flat(ranks)
+
+
 def _two_level(ranks: int, group: int) -> Path:
     inside, groups = _binomial(group), -(-ranks // group)
     across = _ring(groups)
@@ -113,6 +117,7 @@ _PATHS: dict[str, Callable[[int], Path]] = {
     "recursive_doubling": _recursive_doubling,
     "rabenseifner": _rabenseifner,
     "binomial": _binomial,
+    "muji": _muji,
     "muji_2": _binomial,
     "muji_4": _binomial,
     "muji_8": _binomial,

@@ -106,9 +106,13 @@ def _tolerance(numbers: Numbers, terms: int, depth: int, total: Values, sizes: V
 _TREES = ("recursive_doubling", "rabenseifner", "binomial", "muji_2", "muji_4", "muji_8")
 
 
+_MUJI_TREES = (2, 4, 8)
+"""Numbers of ranks for which muji has a tree."""
+
+
 def depth_of(algorithm: str, ranks: int, group: int | None) -> int:
     """Return the additions that a term goes through; for a library the most of any order."""
-    if algorithm in _TREES:
+    if algorithm in _TREES or (algorithm == "muji" and ranks in _MUJI_TREES):
         return (ranks - 1).bit_length()
     if algorithm == "two_level":
         size = group_size(ranks, group)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from spbench_workers.allreduce.base import Reduction
-from spbench_workers.kvstore import optimizers
 from spbench_workers.kvstore.keys.arena import Array
 from spbench_workers.kvstore.keys.buckets import Bucket
+from spbench_workers.kvstore.optimizers import registry
 from spbench_workers.kvstore.store.base import Sent
 from spbench_workers.kvstore.store.pushes import Push
 
@@ -39,7 +39,7 @@ class AllreduceStore:
         if optimizer != "none":
             for bucket in filled:
                 part = slice(bucket.first, bucket.last)
-                made = optimizers.make(optimizer, bucket.count)
+                made = registry.make(optimizer, bucket.count)
                 self._updates.append((made, values[part], sums[part]))
         self.sent = _sent(self._reductions, [4 * bucket.count for bucket in filled])
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from mpi4py import MPI
 
-from spbench_workers.kvstore import optimizers
 from spbench_workers.kvstore.compression import Compression
 from spbench_workers.kvstore.keys.arena import Arena, empty_views
+from spbench_workers.kvstore.optimizers import registry
 from spbench_workers.kvstore.store.base import Sent
 from spbench_workers.kvstore.store.reduce_broadcast import ReduceBroadcast
 
@@ -45,7 +45,7 @@ class DeviceStore:
         self._values = values.views
         self._totals = values.views if optimizer == "none" else empty_views(elements, mine)
         self._optimizers = {
-            key: optimizers.make(optimizer, elements[key]) for key in mine if optimizer != "none"
+            key: registry.make(optimizer, elements[key]) for key in mine if optimizer != "none"
         }
         self._devices = ReduceBroadcast(
             comm, merge_devices, order, gradients.views, self._totals, values.views, compression

@@ -186,13 +186,13 @@ def open_part(context: Context, case: StoreCase, ranks: StoreComms) -> StorePart
 
 
 def _place(context: Context, serves: bool) -> torch.device:
-    """Return the rank's device: the host for a server, else the one that ``gpus`` names.
+    """Return the rank's device: the host for a server, else the one that its device names.
 
     Raises:
         CannotRunError: The device is not there, or some workers have GPUs and others have none.
     """
     gpus = devices_of(context.params)
-    named = len(context.params["gpus"]) > 1
+    named = len(context.params["gpus"] or ()) != 1
     place = device_of(
         context,
         preference="cpu" if serves else None,

@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
-from spbench_workers.kvstore import optimizers
 from spbench_workers.kvstore.compression import Code, Compression
 from spbench_workers.kvstore.keys.arena import Array
 from spbench_workers.kvstore.keys.sharding import PULL, PUSH, Slot
+from spbench_workers.kvstore.optimizers import registry
 
 
 class Intake:
@@ -132,7 +132,7 @@ class SyncServerShard(ServerShard):
         super().__init__(intake, slot, clients)
         self._merged: Array = np.zeros(slot.count, np.float32)
         self._further = intake.array(slot.count)
-        self._optimizer = None if optimizer == "none" else optimizers.make(optimizer, slot.count)
+        self._optimizer = None if optimizer == "none" else registry.make(optimizer, slot.count)
         self._spare = [] if self._optimizer else self._answers_of(self._merged)
 
     def pushed(self, worker: int) -> None:
@@ -184,7 +184,7 @@ class AsyncServerShard(ServerShard):
         self, intake: Intake, slot: Slot, clients: Sequence[int], optimizer: str, kept: int
     ) -> None:
         super().__init__(intake, slot, clients)
-        self._optimizer = optimizers.make(optimizer, slot.count)
+        self._optimizer = registry.make(optimizer, slot.count)
         self._pushed = intake.array(slot.count)
         self._arrivals: npt.NDArray[np.int32] = np.zeros(kept, np.int32)
         self._count = 0

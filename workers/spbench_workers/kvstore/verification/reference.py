@@ -1,6 +1,7 @@
 """Reference of a key's value: independent optimizers in float64.
 
-It shares neither code nor numbers with `spbench_workers.kvstore.optimizers`.
+It shares neither code nor numbers with `spbench_workers.kvstore.optimizers`, and takes other ways
+to the same values where there are any.
 """
 
 from __future__ import annotations
@@ -14,18 +15,32 @@ import numpy.typing as npt
 Array = npt.NDArray[np.float64]
 
 
+_ARRAYS = {
+    "momentum": 1,
+    "nag": 1,
+    "signum": 1,
+    "rmsprop": 1,
+    "adagrad": 1,
+    "adam": 2,
+    "adadelta": 2,
+    "ftrl": 2,
+}
+"""Arrays that an optimizer keeps; others keep none."""
+
+
 class Replica:
     """The reference value of one key, from zeros, under an optimizer.
 
     Args:
-        optimizer: ``none``, ``sgd``, ``momentum`` or ``adam``.
+        optimizer: One of the store's optimizers.
         elements: Elements of the key.
     """
 
     def __init__(self, optimizer: str, elements: int) -> None:
         self.weight: Array = np.zeros(elements)
-        self._first: Array = np.zeros(elements if optimizer in ("momentum", "adam") else 0)
-        self._second: Array = np.zeros(elements if optimizer == "adam" else 0)
+        kept = _ARRAYS.get(optimizer, 0)
+        self._first: Array = np.zeros(elements if kept > 0 else 0)
+        self._second: Array = np.zeros(elements if kept > 1 else 0)
         self._count = 0
         self._next: Callable[[Array], Array] = getattr(self, f"_{optimizer}")
 
@@ -55,3 +70,39 @@ class Replica:
         mean = self._first / (1 - decay1**self._count)
         root: Array = np.sqrt(self._second) / missing
         return self.weight - 0.001 * mean / (root + 1e-8 / missing)
+
+    def _nag(self, gradient: Array) -> Array:
+        """Return the weight by Nesterov's momentum as torch has it: the rate is applied last."""
+        self._first = 0.9 * self._first + gradient
+        return self.weight - (gradient + 0.9 * self._first) / 100
+
+    def _signum(self, gradient: Array) -> Array:
+        self._first += (gradient - self._first) / 10
+        return self.weight - np.sign(self._first) / 100
+
+    def _rmsprop(self, gradient: Array) -> Array:
+        self._first += (gradient**2 - self._first) / 10
+        inverse: Array = (self._first + 1e-8) ** -0.5
+        return self.weight - gradient / 1000 * inverse
+
+    def _adagrad(self, gradient: Array) -> Array:
+        """Return the weight by AdaGrad; what is kept is the root of the sum of squares."""
+        self._first = np.hypot(self._first, gradient)
+        root: Array = np.hypot(self._first, math.sqrt(1e-7))
+        return self.weight - gradient / (100 * root)
+
+    def _adadelta(self, gradient: Array) -> Array:
+        """Return the weight by AdaDelta; the ratio of both means is taken before its root."""
+        self._first += (gradient**2 - self._first) / 10
+        step = gradient * np.sqrt((self._second + 1e-5) / (self._first + 1e-5))
+        self._second += (step**2 - self._second) / 10
+        return self.weight - step
+
+    def _ftrl(self, gradient: Array) -> Array:
+        """Return the weight by FTRL; what is kept of the squares is the root of their sum."""
+        root = np.hypot(self._second, gradient)
+        self._first += gradient - 10 * (root - self._second) * self.weight
+        self._second = root
+        beyond = np.abs(self._first) - 0.01
+        weight = -np.copysign(beyond, self._first) / (10 + 10 * root)
+        return np.where(beyond > 0, weight, 0.0)

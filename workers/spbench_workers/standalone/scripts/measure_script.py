@@ -28,6 +28,8 @@ def _adapted(params: Params, given: Given) -> Params:
     """Return the parameters; 152 layers are for ResNet, and other networks have their own."""
     if "num_layers" not in given and params["network"] != "resnet":
         params = {name: value for name, value in params.items() if name != "num_layers"}
+    if "device_ids" in given and "gpus" not in given:
+        params = params | {"gpus": None}
     return params
 
 

@@ -1,0 +1,76 @@
+"""What optimizers are made of: their numbers, and updates block by block.
+
+There is no weight decay and no rescaling.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import ClassVar, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[np.float32]
+
+LEARNING_RATE = 0.01
+MOMENTUM = 0.9
+
+_BLOCK = 1 << 15
+"""Elements that go through all steps of an update together: as many as stay in a core's
+cache."""
+
+
+class Optimizer(Protocol):
+    """An optimizer with the state of one key, or of one shard of it."""
+
+    def update(self, weight: Array, gradient: Array) -> None:
+        """Change the weight in place by a gradient, which stays as it is; nothing is allocated.
+
+        Args:
+            weight: One axis, contiguous, with the elements that the optimizer was made for.
+            gradient: The same shape; it does not overlap the weight.
+        """
+
+
+class InBlocks(ABC):
+    """An optimizer whose elements are updated each by itself, block by block.
+
+    Attributes:
+        states: Numbers kept for each element, zeros at first.
+        scratches: Numbers needed for each element of a block meanwhile.
+    """
+
+    states: ClassVar[int] = 0
+    scratches: ClassVar[int] = 1
+
+    def __init__(self, elements: int) -> None:
+        self.elements = elements
+        self._states = [np.zeros(elements, np.float32) for _ in range(self.states)]
+        block = min(elements, _BLOCK)
+        self._scratch = [np.empty(block, np.float32) for _ in range(self.scratches)]
+        self._updates = 0
+
+    def update(self, weight: Array, gradient: Array) -> None:
+        """Change the weight in place by a gradient."""
+        self._updates += 1
+        for first in range(0, self.elements, _BLOCK):
+            part = slice(first, first + _BLOCK)
+            count = min(_BLOCK, self.elements - first)
+            states = [state[part] for state in self._states]
+            scratch = [one[:count] for one in self._scratch]
+            self._update(weight[part], gradient[part], states, scratch)
+
+    @abstractmethod
+    def _update(
+        self, weight: Array, gradient: Array, states: Sequence[Array], scratch: Sequence[Array]
+    ) -> None:
+        """Change a block of the weight and of the states."""
+
+
+def decay(mean: Array, rate: float, value: Array, scratch: Array) -> None:
+    """Let a running mean take in a value: ``mean = rate * mean + (1 - rate) * value``."""
+    np.multiply(mean, rate, out=mean)
+    np.multiply(value, 1 - rate, out=scratch)
+    np.add(mean, scratch, out=mean)
