@@ -85,8 +85,14 @@ def plan(
         str, typer.Option("--mode", help="best, or hpgo: DAPPLE's planner.", metavar="MODE")
     ] = "best",
     jobs: Annotated[
-        int, typer.Option("--jobs", help="Processes, for many batch sizes.", metavar="N")
-    ] = 1,
+        int | None,
+        typer.Option(
+            "--jobs",
+            help="Processes, for many batch sizes.",
+            metavar="N",
+            show_default="RAYON_NUM_THREADS, or all cores",
+        ),
+    ] = None,
     format_: Annotated[
         str | None,
         typer.Option(
@@ -115,6 +121,7 @@ def plan(
     """Plan how to cut a model over a cluster: stages, replicas, micro-batches."""
     from spbench.planner.errors import PlannerError
     from spbench.planner.planning import plan_many
+    from spbench.planner.process_pool import usual_jobs
     from spbench.planner.profile.files import load_profile
     from spbench.record.runs.folder import home_of
 
@@ -137,7 +144,7 @@ def plan(
     batches = batch_sizes(global_batch_size)
     if len(batches) > 1 and (emit or verify or timeline or format_ == "dot"):
         raise UsageError("--emit, --verify, --timeline and --format dot take one batch size")
-    if len(batches) == 1 and jobs > 1:
+    if len(batches) == 1 and jobs is not None and jobs > 1:
         raise UsageError("--jobs plans several batch sizes at once; give them, or leave it out")
     loaded = load_profile(profile, profile_batch_size)
     on = asked_cluster(machines, cluster, cluster_from, home_of(home, os.environ))
@@ -147,7 +154,7 @@ def plan(
         loaded,
         on,
         batches,
-        jobs=jobs,
+        jobs=usual_jobs(os.environ) if jobs is None else jobs,
         micro_batch_size=micro_batch_size,
         mode=cast("Mode", mode),
         optimizer_memory_scaling=optimizer_memory_scaling,

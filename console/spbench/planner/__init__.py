@@ -4,5 +4,48 @@ A profile (`profile`) and a cluster (`cluster`) go into a search (`search`, `hpg
 plan (`plans`); `simulation` runs a step of it event by event, `output` writes it. `planning` does
 all of that in one call.
 
-numpy is imported inside functions only: a console command that plans nothing starts without it.
+What ``__all__`` names is for programs; the modules below may change. It is imported when it is
+first asked for, and numpy inside functions only: a console command that plans nothing starts
+without.
 """
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from spbench.planner.cluster.words import machines_cluster, named_cluster
+    from spbench.planner.errors import NoPlanError, PlannerError
+    from spbench.planner.planning import plan, plan_many
+    from spbench.planner.profile.files import load_profile
+    from spbench.planner.simulation.step import simulate
+
+__all__ = [
+    "NoPlanError",
+    "PlannerError",
+    "load_profile",
+    "machines_cluster",
+    "named_cluster",
+    "plan",
+    "plan_many",
+    "simulate",
+]
+_FROM = {
+    "NoPlanError": "errors",
+    "PlannerError": "errors",
+    "load_profile": "profile.files",
+    "machines_cluster": "cluster.words",
+    "named_cluster": "cluster.words",
+    "plan": "planning",
+    "plan_many": "planning",
+    "simulate": "simulation.step",
+}
+"""The module of each name of ``__all__``."""
+
+
+def __getattr__(name: str) -> Any:
+    """Import a name of ``__all__``."""
+    if name not in _FROM:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_FROM[name]}"), name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
@@ -11,6 +12,17 @@ from typing import Any, TypeVar
 from spbench.planner.errors import PlannerError
 
 Made = TypeVar("Made")
+THREADS = "RAYON_NUM_THREADS"
+
+
+def usual_jobs(environ: Mapping[str, str]) -> int:
+    """Return the number of processes where none is given: ``RAYON_NUM_THREADS``, or all cores.
+
+    The variable is HPGO's; as there, 0 and what is no number mean all cores.
+    """
+    text = environ.get(THREADS, "")
+    given = int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else 0
+    return given or len(os.sched_getaffinity(0))
 
 
 def in_processes(

@@ -12,6 +12,7 @@ import pytest
 from spbench.cli.app import run_command_line
 from spbench.planner.output.plan_json import plan_schema
 from spbench.planner.output.plan_text import CSV_COLUMNS
+from spbench.planner.process_pool import usual_jobs
 from spbench.planner.profile.json_file import write_profile_json
 from unit.console.planner.made_up import chain, shared
 
@@ -84,6 +85,29 @@ def test_csv_has_the_reference_s_columns_for_many_batches(plan):
     assert all(float(cell) > 0 for row in rows for cell in row[1:5])
     _, hpgo, _ = plan("--format", "hpgo", "--mode", "hpgo", batch="8,16:48:16")
     assert [f"({row[4]}, {row[5]})" for row in rows] == hpgo.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("threads", "jobs"), [("3", 3), (None, 2), ("0", 2), ("many", 2), ("-1", 2), ("9" * 30, 2)]
+)
+def test_many_batches_take_all_cores_or_as_many_processes_as_hpgo_would(monkeypatch, threads, jobs):
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {4, 7})
+    assert usual_jobs({} if threads is None else {"RAYON_NUM_THREADS": threads}) == jobs
+
+
+def test_the_command_counts_its_processes_likewise(plan, monkeypatch):
+    seen: list[int] = []
+
+    def in_this_process(make, calls, options, jobs):
+        seen.append(jobs)
+        return [make(*call, **options) for call in calls]
+
+    monkeypatch.setattr("spbench.planner.planning.in_processes", in_this_process)
+    monkeypatch.setenv("RAYON_NUM_THREADS", "5")
+    assert plan(batch="8,16")[0] == 0
+    assert plan("--jobs", "2", batch="8,16")[0] == 0
+    assert plan(batch="8")[0] == 0
+    assert seen == [5, 2, 5]
 
 
 def test_a_batch_without_a_plan_is_told_and_the_others_are_planned(plan):

@@ -1,0 +1,1 @@
+"""Other programs' Python interfaces over spbench's own: a name each, and nothing of its own."""
