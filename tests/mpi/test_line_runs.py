@@ -3,18 +3,19 @@
 import re
 
 import pytest
+from PIL import Image
 
 from measure_lines import Batch, Size, parse
 from running import answers_of, on_ranks
 
-pytestmark = [pytest.mark.mpi, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.mpi, pytest.mark.timeout(600)]
 
-RANKS = 8
+RANKS = 5
 YIELDING = {"OMPI_MCA_mpi_yield_when_idle": "1"}
 _SHORT = "--warmup 1 --iterations 2"
 RESNET = f"--baseline off --version 1 --depth 8 --image-size 32 {_SHORT}"
 AMOEBANET = f"--baseline off --num-layers 3 --num-filters 16 --image-size 64 {_SHORT}"
-FEW_TILES = f"{AMOEBANET} --split-size 3 --num-spatial-parts 2 --slice-method vertical"
+_FEWER_RANKS = "--split-size 3 --num-spatial-parts 2 --slice-method vertical"
 HALO = f"--image-size 33 --out-channels 3 {_SHORT}"
 MEASURE = "--network lenet --image-shape 1,28,28 --num-classes 10"
 """What makes a line small, or a network so."""
@@ -27,15 +28,26 @@ LINES = {
     "resnet_lp --image-size 1024 --split-size 4 --batch-size 4 --parts 2 -v": (4, RESNET),
     "resnet_sp --num-spatial-parts 4 --image-size 1024 --batch-size 2 --slice-method square "
     "--precision fp_16 --backend nccl": (5, f"{RESNET} --backend mpi --precision fp32"),
+    # FOLDER has 7 images: a pass is 3 steps of two.
+    "resnet_lp --app 1 --datapath FOLDER --num-classes 2 --batch-size 2 --num-epochs 2 -v": (
+        2,
+        "--baseline off --version 1 --depth 8 --image-size 32 --warmup 0",
+    ),
     "resnet_gems --split-size 4 --batch-size 1 --times 4": (4, RESNET),
-    "resnet_gems_sp --num-spatial-parts 4 --split-size 5 --batch-size 1 --times 2": (8, RESNET),
+    "resnet_gems_sp --num-spatial-parts 4 --split-size 5 --batch-size 1 --times 2": (
+        4,
+        f"{RESNET} {_FEWER_RANKS}",
+    ),
     "amoebanet_lp --num-filters 214 --split-size 4 --batch-size 1": (4, AMOEBANET),
     "amoebanet_sp --halo-D2 --num-filters 214 --batch-size 2 --slice-method horizontal": (
         3,
         f"{AMOEBANET} --num-spatial-parts 2",
     ),
     "amoebanet_gems --split-size 4 --batch-size 2 --times 2 --app 3": (4, AMOEBANET),
-    "amoebanet_gems_sp --split-size 5 --batch-size 2 --enable-master-comm-opt": (4, FEW_TILES),
+    "amoebanet_gems_sp --split-size 5 --batch-size 2 --enable-master-comm-opt": (
+        4,
+        f"{AMOEBANET} {_FEWER_RANKS}",
+    ),
     "resnet_inference --batch-size 32 --precision int_8": (
         1,
         f"{_SHORT} --image-size 64 --batch-size 1",
@@ -50,11 +62,27 @@ def words_of(line):
     return [*line.split(), *LINES[line][1].split()]
 
 
+def write_images(folder):
+    """Write seven images of two classes."""
+    for number in range(7):
+        file = folder / "ab"[number % 2] / f"{number}.png"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (32, 32), (30 * number, 255 - 30 * number, 99)).save(file)
+
+
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
     """Starts MPI once; returns what each rank printed, line by line."""
-    cases = [{"ranks": ranks, "words": words_of(line)} for line, (ranks, _) in LINES.items()]
-    said = answers_of(RANKS, "run_lines.py", tmp_path_factory.mktemp("lines"), cases)
+    folder = tmp_path_factory.mktemp("lines")
+    write_images(folder / "images")
+    cases = [
+        {
+            "ranks": ranks,
+            "words": [word.replace("FOLDER", f"{folder}/images") for word in words_of(line)],
+        }
+        for line, (ranks, _) in LINES.items()
+    ]
+    said = answers_of(RANKS, "run_lines.py", folder, cases, seconds=560)
     return dict(zip(LINES, said, strict=True))
 
 
@@ -82,6 +110,20 @@ def test_a_model_prints_the_lines_of_the_scripts(results):
     assert [other["stdout"] for other in others[:3]] == [
         f"Validation passed Rank:{rank}\n" for rank in (1, 2, 3)
     ]
+
+
+def test_an_epoch_is_a_pass_over_the_images_and_its_line_is_their_mean(results):
+    first, *_ = results[next(line for line in LINES if "FOLDER" in line)]
+    number = r"([\d.e+-]+)"
+    steps = re.findall(rf"Epoch: (\d) Step: \d Loss: {number} Acc: {number}", first["stdout"])
+    ends = re.findall(rf"Epoch (\d) Global loss: {number} Acc {number}", first["stdout"])
+    assert [epoch for epoch, *_ in steps] == ["0"] * 3 + ["1"] * 3
+    assert [epoch for epoch, *_ in ends] == ["0", "1"]
+    for epoch, *means in ends:
+        own = [[float(value) for value in said] for at, *said in steps if at == epoch]
+        for mean, values in zip(means, zip(*own, strict=True), strict=True):
+            assert float(mean) == pytest.approx(sum(values) / 3, rel=1e-4)
+            assert len(set(values)) > 1 or float(mean) == values[0]
 
 
 def test_measure_prints_its_lines(results):

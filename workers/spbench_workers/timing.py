@@ -31,6 +31,7 @@ def measure(
     divide: int = 1,
     iterations: int | None = None,
     pauses: Mapping[int, Callable[[], object]] = NO_PAUSES,
+    tell: Callable[[int, float], object] | None = None,
 ) -> array[float]:
     """Run warm-up and timed iterations of ``body``; return this rank's times in ms.
 
@@ -44,6 +45,8 @@ def measure(
         divide: The repetitions in one call of ``body``; times are of one of them.
         iterations: The number of iterations, in place of the parameter.
         pauses: Functions that are called, untimed, after a number of iterations, by that number.
+        tell: Called, untimed, after each batch with the iterations so far and the seconds of one of
+            the batch's, on the slowest rank.
     """
     if iterations is None:
         iterations = context.params["iterations"]
@@ -60,6 +63,8 @@ def measure(
         seconds = context.slowest(sum(times[done : done + batch]) / batch * divide / 1000.0)
         done += batch
         context.progress("timing", done, iterations)
+        if tell is not None:
+            tell(done, seconds / divide)
         if done in pauses:
             pauses[done]()
     return times

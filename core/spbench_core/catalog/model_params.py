@@ -140,7 +140,11 @@ _DATA = (
     ),
     Param("num_epochs", "int", 1, "epochs, each of `iterations` steps", minimum=1),
     warmup(2),
-    iterations(10),
+    replace(
+        iterations(10),
+        default=None,
+        help="timed steps of an epoch; else 10, or a pass over the images of cifar and medical",
+    ),
 )
 _LEARNING = (
     Param(

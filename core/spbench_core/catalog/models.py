@@ -82,8 +82,7 @@ def resolve(name: str, params: Params) -> Params:
             tiles that cannot be.
     """
     params = _resolve_learning(_resolve_scheme(resolve_rounds(params)))
-    _check_data(params)
-    params = _resolve_numbers(resolve_device_ids(params))
+    params = _resolve_numbers(resolve_device_ids(_resolve_data(params)))
     if params["scheme"] in TILED:
         params = _resolve_halo(resolve_grids(params))
     if params["scheme"] != "sequential":
@@ -162,12 +161,14 @@ def _resolve_learning(params: Params) -> Params:
     return params
 
 
-def _check_data(params: Params) -> None:
+def _resolve_data(params: Params) -> Params:
     if params["app"] == "synthetic":
         for name in ("datapath", "num_workers"):
             _refuse(params, name, "with app synthetic")
-    elif params["datapath"] is None:
+        return _filled(params, {"iterations": 10})
+    if params["datapath"] is None:
         raise ParamError("datapath", f"app {params['app']} needs a datapath")
+    return params
 
 
 def _resolve_numbers(params: Params) -> Params:
@@ -253,6 +254,8 @@ _METRICS = (
     Metric("messages_sent", "1", "none", "messages of a rank in a step"),
     Metric("parameters", "1", "none", "trainable parameters in use"),
     Metric("loss", "1", "none", "cross entropy of the last step"),
+    Metric("epoch_loss", "1", "none", "cross entropy of the last epoch's images"),
+    Metric("accuracy", "1", "none", "share of them whose class had the largest logit"),
     Metric("skipped_steps", "1", "none", "steps of fp16 whose gradients were too large to be used"),
     Metric("int8_share", "1", "higher", "share of the multiply-adds that are done in int8", "min"),
     Metric("sequential_ms", "ms", "none", "one process' time for as many images"),

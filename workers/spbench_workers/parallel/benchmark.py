@@ -14,7 +14,7 @@ from spbench_workers.images.opening import Images, open_images
 from spbench_workers.parallel.case import ModelCase, case_of
 from spbench_workers.parallel.checkpoints import checkpoint
 from spbench_workers.parallel.engine import Engine
-from spbench_workers.parallel.epochs import Epochs
+from spbench_workers.parallel.epochs import Epochs, steps_an_epoch
 from spbench_workers.parallel.figures import give_figures, give_sequential
 from spbench_workers.parallel.peak_memory import PeakMemory
 from spbench_workers.parallel.steps import Steps
@@ -74,10 +74,11 @@ def _time(context: Context, case: ModelCase, images: Images) -> array[float]:
     engine = Engine(context.world.comm, plan, images, case.training)
     begun = _take_up(context, engine)
     _make_ready(engine)
-    steps = Steps(engine, images, begun)
-    epochs = Epochs(context, engine, case.images, begun)
-    count = params["iterations"] * params["num_epochs"]
-    times = measure(context, steps.take, iterations=count, pauses=epochs.pauses())
+    steps = Steps(engine, images, begun, params["warmup"])
+    an_epoch = steps_an_epoch(context, images, case.images)
+    epochs = Epochs(context, engine, case.images, begun, an_epoch)
+    count = an_epoch * params["num_epochs"]
+    times = measure(context, steps.take, iterations=count, pauses=epochs.pauses(), tell=epochs.tell)
     steps.report(context, count)
     epochs.finish(times)
     context.metric("peak_memory_mb", peak.megabytes())

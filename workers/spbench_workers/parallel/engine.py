@@ -160,6 +160,11 @@ class Engine:
             self._work(self._orders[False], None)
         return ranges
 
+    def begin_epoch(self) -> None:
+        """Begin an epoch: its loss and accuracy are those of the steps from here on."""
+        for runner in self.runners:
+            runner.begin_epoch()
+
     def end_epoch(self) -> None:
         """Let the training rate decay."""
         if self._trainer is not None:
@@ -167,22 +172,32 @@ class Engine:
 
     def loss(self) -> float:
         """Return the last step's loss: the mean over the images of all replicas."""
-        # Every tile has the loss of the whole image: one of them counts.
-        own = sum(
-            runner.loss
-            for place, runner in zip(self.places, self.runners, strict=True)
-            if place.tile == 0
-        )
+        own = sum(runner.loss for runner in self._counting())
         total: float = self._world.allreduce(own)
         return total / self.plan.layout.replicas
 
     def accuracy(self) -> float:
         """Return the share of the last step's images whose class had the largest logit."""
-        pairs = zip(self.places, self.runners, strict=True)
-        own = sum(runner.correct for place, runner in pairs if place.tile == 0)
-        images = sum(batch.size for batch in self.plan.batches) * self.plan.layout.replicas
+        own = sum(runner.correct for runner in self._counting())
         correct: int = self._world.allreduce(own)
-        return correct / images
+        return correct / self._images
+
+    def epoch_means(self, steps: int) -> tuple[float, float]:
+        """Return loss and accuracy over the images of the epoch so far, which has so many steps."""
+        sums = [runner.epoch_sums for runner in self._counting()]
+        loss: float = self._world.allreduce(sum(one for one, _ in sums))
+        correct: float = self._world.allreduce(sum(one for _, one in sums))
+        return loss / (self.plan.layout.replicas * steps), correct / (self._images * steps)
+
+    @property
+    def _images(self) -> int:
+        """Images of a step, of all replicas."""
+        return sum(batch.size for batch in self.plan.batches) * self.plan.layout.replicas
+
+    def _counting(self) -> list[StageRunner]:
+        """Return the runners whose losses count: every tile has the loss of the whole image."""
+        pairs = zip(self.places, self.runners, strict=True)
+        return [runner for place, runner in pairs if place.tile == 0]
 
     def free(self) -> None:
         """Free the communicators and buffers. All ranks must call it."""

@@ -9,8 +9,29 @@ from pathlib import Path
 from statistics import median
 
 from spbench_workers.context import Context
+from spbench_workers.images.opening import Images
 from spbench_workers.parallel.checkpoints import checkpoint
 from spbench_workers.parallel.engine import Engine
+
+
+def steps_an_epoch(context: Context, images: Images, taken: int) -> int:
+    """Return the steps of an epoch: those of the parameters, or of a pass over a data set.
+
+    Args:
+        context: The case.
+        images: The images.
+        taken: Images of a step, of all replicas.
+    """
+    asked: int | None = context.params["iterations"]
+    if images.count is None:
+        assert asked is not None, "the catalog fills it in"
+        return asked
+    steps = asked or images.count // taken
+    if context.world.rank == 0:
+        whole = f"a pass over the {images.count} images takes {images.count // taken}"
+        reason = whole if asked is None else f"iterations; {whole}"
+        context.choice("epoch", f"{steps} steps", reason)
+    return steps
 
 
 class Epochs:
@@ -21,42 +42,58 @@ class Epochs:
         engine: The model.
         images: Number of images of a step, of all replicas.
         begun: Number of steps trained before.
+        steps: Number of steps of an epoch.
     """
 
-    def __init__(self, context: Context, engine: Engine, images: int, begun: int) -> None:
+    def __init__(
+        self, context: Context, engine: Engine, images: int, begun: int, steps: int
+    ) -> None:
         params = context.params
         self._context, self._engine, self._images = context, engine, images
-        self._steps, self._count = params["iterations"], params["num_epochs"]
+        self._steps, self._count = steps, params["num_epochs"]
         self._learnt = begun + params["warmup"]
         self._path = None if engine.trainer is None else params["checkpoint"]
         self._every = params["checkpoint_every"] or self._steps * self._count
-        self._said: list[tuple[float, float]] = []
+        self._means: tuple[float, float] | None = None
 
     def pauses(self) -> Mapping[int, Callable[[], object]]:
         """Return the actions between steps, by the number of timed steps before them."""
         last = self._steps * self._count
         ends = set(range(self._steps, last + 1, self._steps))
         saves = set(range(self._every, last + 1, self._every)) | {last} if self._path else set()
-        return {done: partial(self._pause, done) for done in ends | saves}
+        # Where more is said, each step is told by itself.
+        told = set(range(1, last + 1)) if self._context.verbose else set()
+        return {done: partial(self._pause, done) for done in ends | saves | told}
+
+    def tell(self, done: int, seconds: float) -> None:
+        """Say the line of the reference scripts (MPI4DL) for the last steps.
+
+        Args:
+            done: Timed steps so far.
+            seconds: Seconds of one of the steps since the last line, on the slowest rank.
+        """
+        epoch, engine = (done - 1) // self._steps, self._engine
+        self._say(f"Epoch: {epoch} images per sec:{self._images / seconds:.6g}")
+        if self._context.verbose and engine.trainer is not None:
+            loss, accuracy = engine.loss(), engine.accuracy()
+            self._say(f"Epoch: {epoch} Step: {done} Loss: {loss:.6g} Acc: {accuracy:.6g}")
 
     def finish(self, times: array[float]) -> None:
-        """Say the lines of the reference scripts (MPI4DL), with rates in images per second."""
-        seconds = [self._context.slowest(time) / 1000.0 for time in times]
-        rates = [self._images / time for time in seconds]
-        for epoch in range(self._count):
-            first, last = epoch * self._steps, (epoch + 1) * self._steps
-            rate = self._images * self._steps / sum(seconds[first:last])
-            self._say(f"Epoch: {epoch} images per sec:{rate:.6g}")
-            if self._said:
-                loss, accuracy = self._said[epoch]
-                self._say(f"Epoch {epoch} Global loss: {loss:.6g} Acc {accuracy:.6g}")
+        """Say the last line of the reference scripts, and report the last epoch's means."""
+        rates = [1000.0 * self._images / self._context.slowest(time) for time in times]
         self._say(f"Mean {sum(rates) / len(rates):.6g} Median {median(rates):.6g}")
+        if self._means is not None:
+            self._context.metric("epoch_loss", self._means[0])
+            self._context.metric("accuracy", self._means[1])
 
     def _pause(self, done: int) -> None:
         engine = self._engine
         if done % self._steps == 0 and engine.trainer is not None:
-            self._said.append((engine.loss(), engine.accuracy()))
+            self._means = loss, accuracy = engine.epoch_means(self._steps)
+            epoch = done // self._steps - 1
+            self._say(f"Epoch {epoch} Global loss: {loss:.6g} Acc {accuracy:.6g}")
             engine.end_epoch()
+            engine.begin_epoch()
         if self._path and (done % self._every == 0 or done == self._steps * self._count):
             checkpoint.save(Path(self._path), engine, self._learnt + done)
 

@@ -84,7 +84,7 @@ def _seconds_alone(context: Context, case: ModelCase, ready: Callable[[Engine], 
     engine = Engine(MPI.COMM_SELF, plan, images, case.training)
     ready(engine)
     work = engine.evaluate if case.training is None else engine.step
-    count = 1 + min(MOST_STEPS, context.params["iterations"])
+    count = 1 + min(MOST_STEPS, context.params["iterations"] or MOST_STEPS)
     seconds = [seconds_of(plan.device, work) for _ in range(count)]
     engine.free()
     return median(seconds[1:])

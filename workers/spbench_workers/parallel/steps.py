@@ -22,10 +22,12 @@ class Steps:
         engine: The model.
         images: The images of training or inference.
         begun: Number of steps trained before.
+        warmup: Number of steps before the first epoch.
     """
 
-    def __init__(self, engine: Engine, images: Images, begun: int) -> None:
+    def __init__(self, engine: Engine, images: Images, begun: int, warmup: int) -> None:
         self._engine, self._images, self._next = engine, images, begun
+        self._first = begun + warmup
         self._seconds: list[dict[str, float]] = []
         self._totals: list[float] = []
         self._traffic: list[tuple[int, int]] = []
@@ -37,6 +39,8 @@ class Steps:
         with phases.step(), phases.of("wait"):
             engine.world.Barrier()
         self._images.turn_to(self._next)
+        if self._next == self._first:
+            engine.begin_epoch()
         if engine.trainer is None:
             engine.evaluate()
         else:

@@ -13,6 +13,7 @@ from torch.nn import functional
 from spbench_core.layout.micro_batches import MicroBatch
 from spbench_core.layout.tiles import Box, Interval
 from spbench_workers.parallel.pipeline.phases import Phases
+from spbench_workers.parallel.pipeline.running_sum import RunningSum
 from spbench_workers.parallel.pipeline.stage_channel import Receiver, Sender
 from spbench_workers.parallel.precision.arithmetic import Arithmetic
 
@@ -113,6 +114,7 @@ class StageRunner:
         # On the device until somebody asks: reading them waits for all that they depend on.
         self._losses: list[torch.Tensor] = []
         self._correct: list[torch.Tensor] = []
+        self._epoch_loss, self._epoch_correct = RunningSum(), RunningSum()
         self.logits: dict[int, torch.Tensor] = {}
         self.image_gradients: dict[int, torch.Tensor] = {}
         self.io, self._part, self._source, self._phases = io, part, source, phases
@@ -136,6 +138,16 @@ class StageRunner:
         return int(sum(_read(self._correct)))
 
     @property
+    def epoch_sums(self) -> tuple[float, float]:
+        """The sums of `loss` and `correct` over the steps since `begin_epoch`."""
+        return self._epoch_loss.read(), self._epoch_correct.read()
+
+    def begin_epoch(self) -> None:
+        """Begin the sums of an epoch anew."""
+        self._epoch_loss.clear()
+        self._epoch_correct.clear()
+
+    @property
     def traffic(self) -> tuple[int, int]:
         """Bytes and messages that this rank has sent to other stages."""
         both = self.io.outputs, self.io.input_gradients
@@ -155,6 +167,8 @@ class StageRunner:
         """Wait until all messages to other stages have gone."""
         with self._phases.of("wait"):
             self.io.finish()
+        self._epoch_loss.add(self._losses)
+        self._epoch_correct.add(self._correct)
 
     def forward(self, micro_batch: int) -> None:
         """Run a micro-batch's forward pass, from the stage before to the next; keep activations."""
