@@ -124,7 +124,7 @@ class Trial:
         self.since = time.monotonic()
         os.kill(pid, number)
 
-    def end(self, limit: float = 90.0) -> Ended:
+    def end(self, limit: float = 200.0) -> Ended:
         """Wait for the end of the run."""
         return self.run.end(limit)
 
