@@ -162,9 +162,9 @@ def _resolve_learning(params: Params) -> Params:
 
 
 def _resolve_data(params: Params) -> Params:
-    if params["app"] == "synthetic":
+    if params["app"] in ("synthetic", "patterns"):
         for name in ("datapath", "num_workers"):
-            _refuse(params, name, "with app synthetic")
+            _refuse(params, name, f"with app {params['app']}")
         return _filled(params, {"iterations": 10})
     if params["datapath"] is None:
         raise ParamError("datapath", f"app {params['app']} needs a datapath")

@@ -12,9 +12,15 @@ from spbench_core.models.parts import Map
 from spbench_workers.errors import CannotRunError
 from spbench_workers.images.cifar import CLASSES, Cifar
 from spbench_workers.images.folder import ImageFolder
+from spbench_workers.images.patterns import PatternImages
 from spbench_workers.images.shuffle import Shuffle
 from spbench_workers.images.stored import DataSet, StoredImages
 from spbench_workers.images.synthetic import SyntheticImages
+
+_MADE_UP: dict[str, type[SyntheticImages | PatternImages]] = {
+    "synthetic": SyntheticImages,
+    "patterns": PatternImages,
+}
 
 
 class Images(Protocol):
@@ -58,13 +64,13 @@ def open_images(
     """Open an app's images. Each rank does so alone, and gets what the others get.
 
     Args:
-        app: ``synthetic``, ``cifar`` or ``medical``.
+        app: ``synthetic``, ``patterns``, ``cifar`` or ``medical``.
         image: The shape of the model's images.
         num_classes: The number of classes of the model.
         batch: Images of a replica's step.
         replicas: The number of replicas, each with images of its own.
         seed: The seed of synthetic images, and of the order of others.
-        datapath: The folder or archive of stored images; None for ``synthetic``.
+        datapath: The folder or archive of stored images; None for those that are made up.
         num_workers: Threads that prepare the next step's images.
         dtype: The number format of the pixels.
         device: The device of the pixels.
@@ -74,8 +80,8 @@ def open_images(
             classes than the model has.
         ValueError: There is no such app.
     """
-    if app == "synthetic":
-        return SyntheticImages(image, num_classes, seed=seed, dtype=dtype, device=device)
+    if app in _MADE_UP:
+        return _MADE_UP[app](image, num_classes, seed=seed, dtype=dtype, device=device)
     data = _data_set(app, _path(app, datapath), num_classes, (image.height, image.width))
     shuffle = Shuffle(len(data.labels), batch, replicas, seed)
     return StoredImages(data, shuffle, num_workers=num_workers, dtype=dtype, device=device)
@@ -91,7 +97,9 @@ def _data_set(app: str, path: Path, num_classes: int, size: tuple[int, int]) -> 
     if app == "medical":
         return ImageFolder(path, num_classes, size)
     if app != "cifar":
-        raise ValueError(f"there is no app {app!r}; there are synthetic, cifar and medical")
+        raise ValueError(
+            f"there is no app {app!r}; there are synthetic, patterns, cifar and medical"
+        )
     if num_classes < CLASSES:
         raise CannotRunError(
             f"CIFAR-10 has {CLASSES} classes, and the model tells {num_classes} apart: "

@@ -109,12 +109,13 @@ def medical(tmp_path):
 def sources(pickles, medical):
     return {
         "synthetic": lambda **words: opened("synthetic", **words),
+        "patterns": lambda **words: opened("patterns", **words),
         "cifar": lambda **words: opened("cifar", pickles, **words),
         "medical": lambda **words: opened("medical", medical, **words),
     }
 
 
-apps = pytest.mark.parametrize("app", ["synthetic", "cifar", "medical"])
+apps = pytest.mark.parametrize("app", ["synthetic", "patterns", "cifar", "medical"])
 
 
 # Of every app
@@ -198,6 +199,27 @@ def test_synthetic_pixels_have_mean_0_and_variance_1_and_nothing_in_common():
     # White noise: no row, column or wave stands out.
     power = torch.fft.fft2(found[0, 0]).abs() ** 2 / planes.shape[1]
     assert float(power.max()) < 20
+
+
+# Patterns
+
+
+def spectra(app, seed):
+    """The strength of each wave in each channel of images, and their classes."""
+    images = opened(app, seed=seed, image=Map(3, 32, 32), num_classes=4, batch=400)
+    found = images.pixels(0, (0, 400), Box((0, 32), (0, 32)))
+    return torch.fft.rfft2(found).abs().flatten(1), images.classes(0, (0, 400))
+
+
+@pytest.mark.parametrize(
+    ("app", "least", "most"), [("patterns", 0.9, 1.0), ("synthetic", 0.1, 0.4)]
+)
+def test_patterns_of_one_seed_tell_the_classes_of_another(app, least, most):
+    known, right = spectra(app, 1)
+    means = torch.stack([known[right == label].mean(0) for label in range(4)])
+    unseen, wanted = spectra(app, 2)
+    found = torch.cdist(unseen, means).argmin(1)
+    assert least < float((found == wanted).double().mean()) <= most
 
 
 def test_synthetic_classes_are_even():
