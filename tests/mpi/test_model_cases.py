@@ -120,7 +120,10 @@ RIGHT = {
     # Inference.
     "evaluation": case("resnet", scheme="sequential", enable_evaluation=True),
     "evaluation lp": lp(enable_evaluation=True, parts=2, baseline=True),
+    "evaluation lp, local_DP 2": lp(enable_evaluation=True, local_DP=2),
+    "evaluation gems": gems(enable_evaluation=True),
     "evaluation sp": sp(enable_evaluation=True),
+    "evaluation sp in every stage": sp(enable_evaluation=True, split_size=1, grid="1x2"),
     "evaluation sp bf16": sp(enable_evaluation=True, precision="bfp_16"),
     "evaluation int8": case(
         "resnet", scheme="sequential", enable_evaluation=True, precision="int8"
@@ -228,3 +231,39 @@ def test_a_planted_fault_is_noticed(said, name):
     found = checks_of(said[name][: one["ranks"]])
     failed = {check for check, passed in found.items() if not all(passed)}
     assert wanted <= failed
+
+
+def accuracy_of(ranks):
+    """What all ranks say alike of what they have inferred."""
+    names = ("judged_images", "top1", "eval_loss")
+    (found,) = {tuple(values_of([events], name)[0] for name in names) for events in ranks}
+    return found
+
+
+LAYOUTS = [name for name in RIGHT if name.startswith("evaluation ")]
+ROUNDED = {"evaluation sp bf16": (1e-5, 0.05), "evaluation int8": (1e-5, 0.02)}
+ROUNDED["evaluation sp int8"] = ROUNDED["evaluation int8"]
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_every_layout_infers_as_well_as_one_process(said, name):
+    images, right, loss = accuracy_of(said["evaluation"][:1])
+    found = accuracy_of(said[name][: RIGHT[name]["ranks"]])
+    assert found[0] == images == 5
+    if name in ROUNDED:
+        assert found[2] == pytest.approx(loss, abs=0.05)
+    else:
+        assert found == (images, right, pytest.approx(loss, rel=1e-5))
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_only_other_formats_are_held_against_fp32(said, name):
+    ranks = said[name][: RIGHT[name]["ranks"]]
+    errors = values_of(ranks, "logit_error")
+    if name not in ROUNDED:
+        assert errors == values_of(ranks, "agreement") == []
+        return
+    least, most = ROUNDED[name]
+    # Below the least it would have been fp32 itself.
+    assert all(least < error < most for error in errors)
+    assert len(errors) == len(values_of(ranks, "agreement")) == len(ranks)

@@ -257,6 +257,14 @@ _METRICS = (
     Metric("epoch_loss", "1", "none", "cross entropy of the last epoch's images"),
     Metric("accuracy", "1", "none", "share of them whose class had the largest logit"),
     Metric("skipped_steps", "1", "none", "steps of fp16 whose gradients were too large to be used"),
+    Metric(
+        "judged_images", "1", "none", "inferred images of which accuracy, loss and agreement are"
+    ),
+    Metric("top1", "1", "higher", "share of images whose class has the largest logit"),
+    Metric("top5", "1", "higher", "share of images whose class is among the five largest"),
+    Metric("eval_loss", "1", "lower", "cross entropy of what is inferred"),
+    Metric("agreement", "1", "higher", "share of images of the same class as in fp32"),
+    Metric("logit_error", "1", "lower", "largest change of a logit by the format, over fp32's"),
     Metric("int8_share", "1", "higher", "share of the multiply-adds that are done in int8", "min"),
     Metric("sequential_ms", "ms", "none", "one process' time for as many images"),
     Metric("speedup_vs_sequential", "1", "higher", "sequential_ms over time_ms"),

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from array import array
+from dataclasses import replace
 from pathlib import Path
 
 from spbench_workers.binding.before_mpi import kernel_loading
 from spbench_workers.context import Context
+from spbench_workers.device.formats import multiply_fp32
 from spbench_workers.device.memory import give_back
 from spbench_workers.errors import CannotRunError
 from spbench_workers.images.opening import Images, open_images
@@ -16,7 +18,16 @@ from spbench_workers.parallel.checkpoints import checkpoint
 from spbench_workers.parallel.engine import Engine
 from spbench_workers.parallel.epochs import Epochs, steps_an_epoch
 from spbench_workers.parallel.figures import give_figures, give_sequential
+from spbench_workers.parallel.inference.accuracy import (
+    Answers,
+    answers_of,
+    give_accuracy,
+    give_agreement,
+    inferred_again,
+)
 from spbench_workers.parallel.peak_memory import PeakMemory
+from spbench_workers.parallel.plan import ModelPlan
+from spbench_workers.parallel.precision.formats import FP32
 from spbench_workers.parallel.steps import Steps
 from spbench_workers.parallel.validation import fault_injection
 from spbench_workers.parallel.validation.validate import Validation, check_products, plans_of
@@ -28,7 +39,7 @@ def run(context: Context) -> None:
     case = case_of(context)
     _refuse_faults(case)
     # First of all: missing images are told before minutes of comparing.
-    images = _images(context, case)
+    images = _images(context, case.plan)
     if case.plan.backend == "nccl" and context.world.rank == 0:
         context.choice("kernel_loading", *kernel_loading(os.environ))
     if context.params["validate"]:
@@ -85,13 +96,48 @@ def _time(context: Context, case: ModelCase, images: Images) -> array[float]:
     if peak.since_start and context.world.rank == 0:
         context.choice("peak_memory", "of the process", "the system does not begin it anew")
     give_figures(context, case, engine, times)
+    answers = None
+    if case.training is None:
+        answers = answers_of(engine, images, steps.inferred(count), params["num_classes"])
     images.close()
     engine.free()
+    if answers is not None:
+        give_accuracy(context, answers)
+        _compare(context, plan, answers)
     return times
 
 
-def _images(context: Context, case: ModelCase) -> Images:
-    params, plan = context.params, case.plan
+def _compare(context: Context, plan: ModelPlan, answers: Answers) -> None:
+    """Hold the answers against those of the same weights in fp32, on the same layout."""
+    if plan.precision is FP32:
+        _say_reference(context, "none", "fp32 is what other formats are held against")
+        return
+    give_back()
+    try:
+        multiply_fp32(plan.device)
+    except CannotRunError as error:
+        _say_reference(context, "none", str(error))
+        return
+    exact = replace(plan, precision=FP32)
+    images = _images(context, exact)
+    engine = Engine(context.world.comm, exact, images)
+    _load(context, engine)
+    again = inferred_again(context, engine, images, answers)
+    images.close()
+    engine.free()
+    multiply_fp32(plan.device, tf32=plan.precision.tf32)
+    give_agreement(context, answers, again)
+    reason = f"the same weights, layout and images of the last {len(again.steps)} steps"
+    _say_reference(context, "fp32", reason)
+
+
+def _say_reference(context: Context, reference: str, reason: str) -> None:
+    if context.world.rank == 0:
+        context.choice("agreement_with", reference, reason)
+
+
+def _images(context: Context, plan: ModelPlan) -> Images:
+    params = context.params
     return open_images(
         params["app"],
         image=plan.model.image,
@@ -108,9 +154,18 @@ def _images(context: Context, case: ModelCase) -> Images:
 
 def _take_up(context: Context, engine: Engine) -> int:
     """Load the checkpoint, if there is one; return the number of steps trained before."""
+    begun, path = _load(context, engine), context.params["checkpoint"]
+    if engine.trainer is None and context.world.rank == 0:
+        if path is None:
+            context.choice("weights", f"random, of seed {context.seed}", "no checkpoint was given")
+        else:
+            context.choice("weights", f"of {path}", f"a checkpoint after {begun} steps")
+    return begun
+
+
+def _load(context: Context, engine: Engine) -> int:
+    """Load the checkpoint, if there is one; return its number of steps, or 0."""
     path, learns = context.params["checkpoint"], engine.trainer is not None
     if path is not None and (not learns or context.world.comm.bcast(Path(path).exists())):
         return checkpoint.load(Path(path), engine, weights_only=not learns)
-    if not learns and context.world.rank == 0:
-        context.choice("weights", f"random, of seed {context.seed}", "no checkpoint was given")
     return 0

@@ -23,6 +23,9 @@ from spbench_workers.parallel.precision.arithmetic import Arithmetic
 from spbench_workers.parallel.precision.int8 import Ranges
 from spbench_workers.parallel.training.trainer import Trainer
 
+Logits = Mapping[int, torch.Tensor]
+"""A step's logits by micro-batch, on ranks of the last stage."""
+
 
 class Engine:
     """The engine of a rank: its stages, one in each direction and round, and their steps.
@@ -145,11 +148,24 @@ class Engine:
             with self.phases.of("allreduce"):
                 trainer.share()
 
-    def evaluate(self) -> Mapping[int, torch.Tensor]:
+    def evaluate(self) -> Logits:
         """Infer a step's images; return logits by micro-batch, on ranks of the last stage."""
         with self.phases.step():
             self._work(self._orders[False], None)
         return {key: one for runner in self.runners for key, one in runner.logits.items()}
+
+    def classes(self) -> dict[int, torch.Tensor]:
+        """Return the classes of a step's images by micro-batch, on ranks of the last stage.
+
+        Of tiles that share the last stage's images the first one alone has them.
+        """
+        last = len(self.plan.layout.stages) - 1
+        return {
+            index: runner.classes(index)
+            for place, runner in zip(self.places, self.runners, strict=True)
+            for index, batch in enumerate(self.plan.batches)
+            if place.stage == last and place.tile == 0 and batch.direction == place.direction
+        }
 
     def calibrate(self) -> Ranges:
         """Infer a step's images in fp32; return the ranges of values that convolutions read.

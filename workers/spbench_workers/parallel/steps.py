@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import deque
+
 from spbench_workers.context import Context
 from spbench_workers.device.streams import is_gpu
 from spbench_workers.images.opening import Images
-from spbench_workers.parallel.engine import Engine
+from spbench_workers.parallel.engine import Engine, Logits
 from spbench_workers.parallel.pipeline.phases import PHASES
 from spbench_workers.parallel.plan import ModelPlan
 from spbench_workers.parallel.training.gradients import sums_gradients
@@ -13,6 +15,8 @@ from spbench_workers.spatial.comm_stats import COMM_STATS
 
 SAMPLED = ("forward", "backward", "exchange", "join", "allreduce", "optimizer")
 """Phases that are reported under their names; waits are the bubble."""
+MOST_JUDGED = 50
+"""The most steps of which the answers are kept."""
 
 
 class Steps:
@@ -31,6 +35,7 @@ class Steps:
         self._seconds: list[dict[str, float]] = []
         self._totals: list[float] = []
         self._traffic: list[tuple[int, int]] = []
+        self._answers: deque[tuple[int, Logits]] = deque(maxlen=MOST_JUDGED)
 
     def take(self) -> None:
         """Take a step."""
@@ -42,7 +47,7 @@ class Steps:
         if self._next == self._first:
             engine.begin_epoch()
         if engine.trainer is None:
-            engine.evaluate()
+            self._answers.append((self._next, engine.evaluate()))
         else:
             engine.step()
         self._next += 1
@@ -50,6 +55,10 @@ class Steps:
         self._totals.append(phases.total - total)
         now = self._sent()
         self._traffic.append((now[0] - sent[0], now[1] - sent[1]))
+
+    def inferred(self, count: int) -> list[tuple[int, Logits]]:
+        """Return the last ``count`` steps, `MOST_JUDGED` at most, each with its logits."""
+        return list(self._answers)[-count:]
 
     def _sent(self) -> tuple[int, int]:
         """Return bytes and messages that this rank has sent so far, of all kinds."""

@@ -207,6 +207,11 @@ class StageRunner:
             self.image_gradients[micro_batch] = _wide(found[0]) / self._arithmetic.scale
         self._send(self.io.input_gradients, found)
 
+    def classes(self, micro_batch: int) -> torch.Tensor:
+        """Return the classes of this rank's images of a micro-batch."""
+        part = self._part
+        return self._source.classes(part.replica, part.images[micro_batch])
+
     def _inputs(self, micro_batch: int) -> Tensors:
         taken = self._take(self.io.inputs)
         if taken is not None:
@@ -222,9 +227,9 @@ class StageRunner:
 
     def _loss(self, logits: torch.Tensor, micro_batch: int) -> torch.Tensor:
         """Return the loss of a micro-batch, as a share of the mean over the step's images."""
-        part = self._part
-        classes = self._source.classes(part.replica, part.images[micro_batch]).to(logits.device)
-        loss = functional.cross_entropy(_wide(logits), classes, reduction="sum") / part.count
+        classes = self.classes(micro_batch).to(logits.device)
+        summed = functional.cross_entropy(_wide(logits), classes, reduction="sum")
+        loss = summed / self._part.count
         self._losses.append(loss.detach())
         self._correct.append((logits.detach().argmax(1) == classes).sum())
         return loss * self._arithmetic.scale
