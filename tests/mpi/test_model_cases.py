@@ -129,6 +129,10 @@ RIGHT = {
         "resnet", scheme="sequential", enable_evaluation=True, precision="int8"
     ),
     "evaluation sp int8": sp(enable_evaluation=True, precision="int_8"),
+    # Requests that come far faster than they are answered.
+    "open load lp": lp(
+        enable_evaluation=True, parts=2, arrival="poisson", arrival_rate=1e4, iterations=4
+    ),
     "validate off": lp(validate=False),
 }
 WRONG = {
@@ -174,6 +178,18 @@ WRONG = {
     "skipped-microbatch, gems": (
         case("resnet", "skipped-microbatch", scheme="gems", parts=2),
         {"grad", "weights"},
+    ),
+    "uncounted-wait, lp": (
+        case(
+            "resnet",
+            "uncounted-wait",
+            scheme="lp",
+            enable_evaluation=True,
+            arrival="poisson",
+            arrival_rate=1e4,
+            iterations=3,
+        ),
+        {"latency"},
     ),
     "skipped-microbatch, bf16": (
         case("resnet", "skipped-microbatch", scheme="lp", parts=2, precision="bf16"),
@@ -267,3 +283,22 @@ def test_only_other_formats_are_held_against_fp32(said, name):
     # Below the least it would have been fp32 itself.
     assert all(least < error < most for error in errors)
     assert len(errors) == len(values_of(ranks, "agreement")) == len(ranks)
+
+
+def samples_of(events, metric):
+    found = [event for event in events if event["event"] == "samples" and event["metric"] == metric]
+    return [value for event in found for value in event["values"]]
+
+
+def test_a_closed_load_has_the_latency_of_the_slowest_rank(said):
+    ranks = said["evaluation lp"][:2]
+    times = [samples_of(events, "time_ms") for events in ranks]
+    slowest = [max(each) for each in zip(*times, strict=True)]
+    for events in ranks:
+        assert samples_of(events, "latency_ms") == pytest.approx(slowest)
+
+
+def test_in_an_open_load_each_request_waits_for_those_before_it(said):
+    one, other = (samples_of(events, "latency_ms") for events in said["open load lp"][:2])
+    assert one == other == sorted(one)
+    assert one[-1] > 2 * one[0]

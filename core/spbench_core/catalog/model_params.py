@@ -146,6 +146,24 @@ _DATA = (
         help="timed steps of an epoch; else 10, or a pass over the images of cifar and medical",
     ),
 )
+_LOAD = (
+    Param(
+        "arrival",
+        "choice",
+        None,
+        "when requests of inference come, each of a step's images: with the answer to the last one "
+        "(closed, default), or by themselves at arrival_rate",
+        choices=("closed", "poisson"),
+    ),
+    Param(
+        "arrival_rate",
+        "float",
+        None,
+        "requests a second, with arrival poisson",
+        minimum=1e-3,
+        maximum=1e6,
+    ),
+)
 _LEARNING = (
     Param(
         "optimizer",
@@ -164,6 +182,7 @@ _LEARNING = (
         minimum=0,
         maximum=1,
     ),
+    *_LOAD,
     Param("checkpoint", "text", None, "a file: read if there is one, written when learning"),
     Param("checkpoint_every", "int", None, "steps from one checkpoint to the next", minimum=1),
 )

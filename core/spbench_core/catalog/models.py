@@ -82,7 +82,7 @@ def resolve(name: str, params: Params) -> Params:
             tiles that cannot be.
     """
     params = _resolve_learning(_resolve_scheme(resolve_rounds(params)))
-    params = _resolve_numbers(resolve_device_ids(_resolve_data(params)))
+    params = _resolve_numbers(resolve_device_ids(_resolve_load(_resolve_data(params))))
     if params["scheme"] in TILED:
         params = _resolve_halo(resolve_grids(params))
     if params["scheme"] != "sequential":
@@ -158,6 +158,24 @@ def _resolve_learning(params: Params) -> Params:
     if params["learning_rate_decay"] != 1 and params["num_epochs"] == 1:
         advice = "take num_epochs 2 or more"
         raise IdleParamError("learning_rate_decay", "in one epoch", advice)
+    return params
+
+
+def _resolve_load(params: Params) -> Params:
+    """Fill in the load of inference.
+
+    Raises:
+        ParamError: A load is asked for that does nothing, or that has no rate.
+    """
+    if not params["enable_evaluation"]:
+        for name in ("arrival", "arrival_rate"):
+            _refuse(params, name, "without enable_evaluation")
+        return params
+    if params["arrival"] != "poisson":
+        _refuse(params, "arrival_rate", "without arrival poisson")
+        return _filled(params, {"arrival": "closed"})
+    if params["arrival_rate"] is None:
+        raise ParamError("arrival", "arrival poisson needs an arrival_rate: requests a second")
     return params
 
 
@@ -260,6 +278,13 @@ _METRICS = (
     Metric(
         "judged_images", "1", "none", "inferred images of which accuracy, loss and agreement are"
     ),
+    Metric("latency_ms", "ms", "lower", "inference of a request, from its arrival to its answer"),
+    Metric(
+        "offered_load",
+        "1",
+        "none",
+        "arrival_rate times the work on a request: above 1 they pile up",
+    ),
     Metric("top1", "1", "higher", "share of images whose class has the largest logit"),
     Metric("top5", "1", "higher", "share of images whose class is among the five largest"),
     Metric("eval_loss", "1", "lower", "cross entropy of what is inferred"),
@@ -270,29 +295,42 @@ _METRICS = (
     Metric("speedup_vs_sequential", "1", "higher", "sequential_ms over time_ms"),
     Metric("efficiency", "1", "higher", "that over the number of ranks"),
 )
-_CHECKS = ("output", "loss", "input_grad", "grad", "running_stats", "weights", "slope", "products")
+_CHECKS = (
+    "output",
+    "loss",
+    "input_grad",
+    "grad",
+    "running_stats",
+    "weights",
+    "slope",
+    "products",
+    "latency",
+)
 _FAULTS = (
     "drop-gradient",
     "mean-instead-of-sum",
     "tile-batchnorm",
     "wrong-neighbour",
     "skipped-microbatch",
+    "uncounted-wait",
 )
 
 
 def _checks(checks: tuple[str, ...], params: Params) -> tuple[str, ...]:
     """Return the checks of these parameters.
 
-    Inference has outputs alone; slopes of the loss need the whole model on one process. Products
-    are compared on GPUs alone, so ``auto`` does not promise them.
+    Inference has outputs alone, and latencies under an open load; slopes of the loss need the whole
+    model on one process. Products are compared on GPUs alone, so ``auto`` does not promise them.
     """
     if not params["validate"]:
         return ()
     left_out = set() if multiplies_either_way(params) else {"products"}
     if params["scheme"] != "sequential":
         left_out.add("slope")
+    if params["arrival"] != "poisson":
+        left_out.add("latency")
     if params["enable_evaluation"]:
-        left_out |= set(checks) - {"output", "products"}
+        left_out |= set(checks) - {"output", "products", "latency"}
     return tuple(name for name in checks if name not in left_out)
 
 

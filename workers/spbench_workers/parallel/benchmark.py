@@ -25,6 +25,13 @@ from spbench_workers.parallel.inference.accuracy import (
     give_agreement,
     inferred_again,
 )
+from spbench_workers.parallel.inference.latency import (
+    FAULT,
+    arrivals,
+    give_latency,
+    give_open_latency,
+    serve,
+)
 from spbench_workers.parallel.peak_memory import PeakMemory
 from spbench_workers.parallel.plan import ModelPlan
 from spbench_workers.parallel.precision.formats import FP32
@@ -37,7 +44,7 @@ from spbench_workers.timing import measure
 def run(context: Context) -> None:
     """Run the case."""
     case = case_of(context)
-    _refuse_faults(case)
+    _refuse_faults(context, case)
     # First of all: missing images are told before minutes of comparing.
     images = _images(context, case.plan)
     if case.plan.backend == "nccl" and context.world.rank == 0:
@@ -57,12 +64,15 @@ def run(context: Context) -> None:
         give_sequential(context, case, times, _make_ready)
 
 
-def _refuse_faults(case: ModelCase) -> None:
+def _refuse_faults(context: Context, case: ModelCase) -> None:
     """Refuse a fault that all ranks show together and that changes nothing in this case.
 
     Raises:
-        CannotRunError: ``tile-batchnorm`` is asked for, and nothing is normalised by tile.
+        CannotRunError: ``tile-batchnorm`` is asked for, and nothing is normalised by tile; or
+            ``uncounted-wait``, and no request waits.
     """
+    if context.planted_in_job(FAULT) and context.params["arrival"] != "poisson":
+        raise CannotRunError(f"{FAULT}: no request waits here; take arrival poisson, to infer")
     alone = all(stage.ranks == 1 for stage in case.plan.layout.stages)
     if case.plan.statistics == "tile" and alone:
         raise CannotRunError(
@@ -99,12 +109,24 @@ def _time(context: Context, case: ModelCase, images: Images) -> array[float]:
     answers = None
     if case.training is None:
         answers = answers_of(engine, images, steps.inferred(count), params["num_classes"])
+        _give_latency(context, steps, times)
     images.close()
     engine.free()
     if answers is not None:
         give_accuracy(context, answers)
         _compare(context, plan, answers)
     return times
+
+
+def _give_latency(context: Context, steps: Steps, times: array[float]) -> None:
+    """Report the latency of a closed load, as it was timed, or serve an open load."""
+    params = context.params
+    if params["arrival"] == "closed":
+        give_latency(context, [context.slowest(time) for time in times])
+        return
+    seed = context.seed_for("arrivals")
+    arrived = arrivals(len(times), params["arrival_rate"], seed)
+    give_open_latency(context, serve(context, steps.take, arrived))
 
 
 def _compare(context: Context, plan: ModelPlan, answers: Answers) -> None:
