@@ -80,7 +80,9 @@ class Trial:
         """Start the suite of this text, by another command than the place's where one is given."""
         path = self.folder / "suite.yaml"
         path.write_text(suite)
-        given = {**dict(self.place.env), **(env or {})}
+        # Consoles in process namespaces have the same small pids, by which mpirun names its files.
+        own = {"TMPDIR": str(self.folder)} if self.place.apart else {}
+        given = {**own, **dict(self.place.env), **(env or {})}
         words = (str(path), *self.place.words, *words)
         command = spbench or self.place.spbench
         self._run = Running(*words, home=self.folder / "home", env=given, spbench=command)
