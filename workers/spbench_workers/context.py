@@ -92,7 +92,7 @@ class Context:
         self._channel.send("case_end", **self._ids, status=status, **fields)
 
     def progress(self, phase: str, done: int, total: int) -> None:
-        """Report progress in ``warmup``, ``timing`` or ``check``. Never in a timed region."""
+        """Report progress in a phase such as ``warmup`` or ``timing``. Never in a timed region."""
         self._channel.send("progress", **self._ids, phase=phase, done=done, total=total)
 
     def samples(self, metric: str, values: array[float] | list[float]) -> None:

@@ -15,7 +15,7 @@ from spbench.suites.yaml_nodes import KeyPath
 from spbench_core.catalog.benchmark import Benchmark
 
 MAX_CASES = 10_000
-"""Cases of which one entry may be the short form."""
+"""The most cases that one entry may expand into."""
 MOST_RANKS = 1_000_000
 """Ranks of the largest case: more are a slip of the pen."""
 

@@ -138,7 +138,13 @@ _DATA = (
         "threads that prepare the next step's images, a rank; else 0",
         minimum=0,
     ),
-    Param("num_epochs", "int", 1, "epochs, each of `iterations` steps", minimum=1),
+    Param(
+        "num_epochs",
+        "int",
+        1,
+        "epochs, each of `iterations` steps, or a pass over cifar or medical",
+        minimum=1,
+    ),
     warmup(2),
     replace(
         iterations(10),

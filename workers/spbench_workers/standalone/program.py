@@ -62,6 +62,9 @@ def main(words: list[str]) -> None:
             traceback.print_exc()
         # Other ranks may be in the midst of a message to this one.
         world.comm.Abort(1)
+    finally:
+        if silence is not None:
+            silence.close()
     _leave(world, int(failed))
 
 

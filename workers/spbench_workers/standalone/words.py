@@ -151,5 +151,8 @@ def entry_of(name: str) -> Benchmark:
         ValueError: There is none.
     """
     if name not in BENCHMARKS:
-        raise ValueError(f"no benchmark is called {name!r}; there are {', '.join(BENCHMARKS)}")
+        raise ValueError(
+            f"no benchmark is called {name!r}; there are {', '.join(BENCHMARKS)}, and the scripts "
+            "that --help lists"
+        )
     return BENCHMARKS[name]

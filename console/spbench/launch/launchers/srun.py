@@ -55,9 +55,9 @@ FAILURES = (
         lambda said: f"Slurm cancelled the job on {said['host']}: {said['why'].lower()}",
         decisive=True,
     ),
-    # Where a task had ended first, Slurm would cancel the step for that.
+    # Where a task had ended or aborted first, Slurm would cancel the step for that.
     failure(
-        r"\A(?:(?!srun: error: \S+ tasks? )[\s\S])*?"
+        r"\A(?:(?!srun: error: \S+ tasks? |application called MPI_Abort)[\s\S])*?"
         r"\*\*\* (?:STEP|JOB) \S+ ON (?P<host>\S+) CANCELLED AT \S+ \*\*\*",
         "Slurm cancelled the job on {host}: somebody ended it there, as scancel does",
         decisive=True,

@@ -300,7 +300,15 @@ def test_what_a_launcher_ended_a_job_for_is_decisive(launcher, output, reason):
     assert (said.reason, said.decisive) == (reason, True)
 
 
-def test_a_step_that_slurm_cancels_for_a_killed_rank_has_that_cause():
-    said = launcher_named("srun").said(f"srun: error: n1: task 0: Killed\n{CANCELLED}")
+@pytest.mark.parametrize(
+    ("first", "rank"),
+    [
+        ("srun: error: n1: task 0: Killed\n", 0),
+        ("application called MPI_Abort(MPI_COMM_WORLD, 7) - process 1\n", 1),
+    ],
+    ids=["killed", "aborted"],
+)
+def test_a_step_that_slurm_cancels_for_the_end_of_a_rank_has_that_cause(first, rank):
+    said = launcher_named("srun").said(f"{first}{CANCELLED}")
     assert (said.reason, said.decisive) == (None, False)
-    assert [end.ranks for end in said.killed] == [(0,)]
+    assert said.ends[0].ranks == (rank,)

@@ -44,6 +44,19 @@ def test_a_printed_line_is_read_word_for_word(line):
     assert len(read_line.cases) == 1
 
 
+def test_each_row_of_the_page_is_one_of_the_lines():
+    rows = re.findall(r"^\| \d+ \|", (DOCS / "references.md").read_text(), re.MULTILINE)
+    assert len(rows) == len(LINES)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"), [("--times -4", "-4"), ("--times 0", "0"), ("--batch-size -1", "-1")]
+)
+def test_a_number_that_cannot_be_is_named_as_it_was_typed(words, told):
+    with pytest.raises(ValueError, match=f"{told} is below"):
+        read("resnet_gems", words, 2)
+
+
 def test_each_script_has_a_line():
     assert {alias for _, _, _, alias, _ in LINES} == set(SCRIPTS)
 

@@ -186,7 +186,7 @@ def open_part(context: Context, case: StoreCase, ranks: StoreComms) -> StorePart
 
 
 def _place(context: Context, serves: bool) -> torch.device:
-    """Return the rank's device: the host for a server, else the one that its device names.
+    """Return the rank's device: the host for a server, else that of `gpus` or `device_ids`.
 
     Raises:
         CannotRunError: The device is not there, or some workers have GPUs and others have none.

@@ -75,6 +75,8 @@ def _mirrored(params: Params, given: Given) -> Params:
         batch, times = int(params["batch_size"]), int(params["times"])
     except ValueError:  # the catalog says it better
         return _adapted(params, given)
+    if batch < 1 or times < 1:
+        return _adapted(params, given)
     pairs = {"batch_size": 2 * batch, "times": max(1, times // 2)}
     return _adapted(params | pairs, given)
 
