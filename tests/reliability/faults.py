@@ -310,7 +310,7 @@ RECORDS = (
         "100,000 broken lines of hosts",
         records.hostfile("a b c d\n" * 100_000),
         2,
-        ("more errors",),
+        ("unknown word",),
     ),
 )
 

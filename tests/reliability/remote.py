@@ -19,7 +19,7 @@ schema: spbench.suite/1
 name: two-jobs
 launch: {timeout: 60}
 cases:
-  - {name: first, benchmark: link.pingpong, np: 2, params: {sizes: [8], iterations: 60000}}
+  - {name: first, benchmark: link.pingpong, np: 2, params: {sizes: [8], iterations: 10000}}
   - {name: second, benchmark: compute.gemm, np: 1, params: {n: 32, iterations: 5}}
 """
 
