@@ -189,10 +189,9 @@ async def carry(listening: socket.socket, console: socket.socket, rest: bytes) -
     await asyncio.wait_for(relay.gone.wait(), rank_events.SILENCE_LIMIT)
 
 
-def stand_back() -> None:
-    """Leave the cores to the ranks: low priority, and any core, not only those of one rank."""
+def stand_apart() -> None:
+    """Take any core, not only those of one rank, and as many files as are allowed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    os.nice(NICENESS)
     with contextlib.suppress(OSError):
         os.sched_setaffinity(0, range(os.cpu_count() or 1))
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -202,11 +201,13 @@ def stand_back() -> None:
 
 def main() -> None:
     """Serve the node whose ranks connect to the socket that was inherited."""
-    stand_back()
+    stand_apart()
     listening = socket.socket(fileno=int(sys.argv[1]))
     addresses = os.environ[rank_events.ENV_COLLECTOR].split(",")
     _, fields = greeting(os.environ)
     let_in = admitted(addresses, numbered("hello", None, 0, fields | {"relay": True}))
+    # From here on the cores are the ranks'; before, all of them wait for it, on a busy host for long.
+    os.nice(NICENESS)
     if let_in is not None:
         let_in.connection.setblocking(False)
         asyncio.run(carry(listening, let_in.connection, let_in.rest))

@@ -113,8 +113,10 @@ class MpiLibrary:
 def probed_in(stdout: str) -> dict[str, Any] | None:
     """Return what the probe found, from among whatever else was printed; None: nothing."""
     for line in stdout.splitlines():
-        if line.startswith("spbench-probe "):
-            found: dict[str, Any] = json.loads(line.removeprefix("spbench-probe "))
+        # a setup line's output may end without a newline
+        _, mark, told = line.partition("spbench-probe ")
+        if mark:
+            found: dict[str, Any] = json.loads(told)
             return found
     return None
 

@@ -168,6 +168,10 @@ def test_libraries_are_known_by_their_version_text(tmp_path, text, name):
     assert "package" not in found.version_text
 
 
+def test_a_setup_line_may_print_without_an_end_of_line(tmp_path):
+    assert mpi_library(fake_python(tmp_path, f"loading modules... {SAID}")).name == "mpich"
+
+
 @pytest.mark.parametrize(
     ("probe", "sentence"),
     [
