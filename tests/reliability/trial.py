@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import re
 import subprocess
 import time
 from dataclasses import asdict, dataclass, field
@@ -19,7 +18,6 @@ from spbench.engine.processes import members
 LONG = (DATA / "long.yaml").read_text()
 MEDIUM = LONG.replace("5000000", "60000")
 """A suite whose first case goes on for some seconds."""
-RANK = re.compile(r"\branks? (\d+)(?: on ([\w.-]+))?")
 
 
 @dataclass
@@ -140,12 +138,6 @@ def sentence_of(ended: Ended) -> str:
         told = [case["reason"] for case in cases if case["reason"]] + report["errors"]
     told += ended.stderr.strip().splitlines()[-1:]
     return told[0] if told else ""
-
-
-def first_named(sentence: str) -> tuple[int, str] | None:
-    """Return the rank and the host that a sentence names first."""
-    found = RANK.search(sentence)
-    return (int(found[1]), found[2] or "") if found else None
 
 
 def leftovers(runs: list[str], limit: float = 15.0) -> list[str]:

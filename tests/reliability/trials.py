@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tempfile
 import time
 from collections.abc import Iterable, Sequence
@@ -10,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from reliability.faults import Fault
-from reliability.trial import Seen, Trial, first_named, leftovers, sentence_of
+from reliability.trial import Seen, Trial, leftovers, sentence_of
 from reliability.where import Place
 from running import Ended
 
@@ -35,7 +36,9 @@ def _wrong(fault: Fault, trial: Trial, ended: Ended, sentence: str) -> Iterable[
         yield f"exit {ended.code} in place of {fault.code}"
     words = [word.format(rank=trial.victim, host=trial.host) for word in fault.told]
     yield from (f"{word!r} is not said" for word in words if word not in sentence)
-    if fault.victim and first_named(sentence) != (trial.victim, trial.host):
+    if fault.victim and not re.match(
+        rf"rank {trial.victim} on {re.escape(trial.host)}\b", sentence
+    ):
         yield f"rank {trial.victim} on {trial.host} is not named first"
     if fault.goes_on and list(ended.statuses.values())[-1] != "passed":
         yield "the case after it did not pass"

@@ -206,7 +206,7 @@ def main() -> None:
     addresses = os.environ[rank_events.ENV_COLLECTOR].split(",")
     _, fields = greeting(os.environ)
     let_in = admitted(addresses, numbered("hello", None, 0, fields | {"relay": True}))
-    # From here on the cores are the ranks'; before, all of them wait for it, on a busy host for long.
+    # From here on the cores are the ranks'; before, all of them wait for it.
     os.nice(NICENESS)
     if let_in is not None:
         let_in.connection.setblocking(False)

@@ -37,7 +37,7 @@ class Context:
         self.world = SimpleNamespace(comm=MPI.COMM_SELF)
         self.entry = BENCHMARKS["model.resnet"]
         self.params = {"validate": True, "enable_evaluation": False, "scheme": "sequential"}
-        self.params |= {"num_classes": 5, "device": "auto", "precision": "fp32"}
+        self.params |= {"num_classes": 5, "device": "auto", "precision": "fp32", "arrival": None}
         self.checks = {}
 
     def seed_for(self, *words):
