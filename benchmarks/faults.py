@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
+from datetime import date
 from pathlib import Path
 
 from benchmarks.goals import argument_parser
@@ -33,7 +34,7 @@ Open MPI's mpirun, `hydra` MPICH's mpiexec, `srun` a real Slurm with two nodes, 
 MPI over two network namespaces with an sshd each; `mpirun_rsh` is a stand-in that behaves as
 MVAPICH2 2.3.7's was measured to. Two ranks; the victim is random, and where there are 20 trials the
 moment too. Each trial's sentence, exit code and next case are looked at, and after all of a row's
-whether a process of any is left after 15 s.
+whether a process of any is left after 15 s. Made on {day}.
 
 ```sh
 python -m benchmarks.faults --list
@@ -77,7 +78,7 @@ def main() -> int:
                 _try(fault, name, repeats - len(log.of(fault.name, name)), words.seed, made, log)
     text = table(faults, places, log)
     if words.out:
-        words.out.write_text(PAGE + text)
+        words.out.write_text(PAGE.format(day=date.today()) + text)
     print(text, end="")
     return 1 if any(seen.wrong for seen in log.seen) else 0
 
