@@ -12,7 +12,6 @@ import math
 import torch
 
 from spbench_core.layout.tiles import Box, Interval
-from spbench_core.models.parts import Map
 from spbench_workers.images.seeds import drawn, generator
 from spbench_workers.images.synthetic import SyntheticImages
 
@@ -22,56 +21,21 @@ NOISE = 1.5
 """The noise' standard deviation; that of a wave is 1 in the mean over the channels."""
 
 
-class PatternImages:
+class PatternImages(SyntheticImages):
     """An endless source of images of classes that can be told apart.
 
-    Args:
-        image: The shape of an image.
-        num_classes: The number of classes.
-        seed: The seed of all images, but not of the classes.
-        dtype: The number format of the pixels, which are computed in fp32, and then converted.
-        device: The device of the pixels.
-
-    Attributes:
-        count: None, as the images are endless.
+    The arguments are those of `SyntheticImages`; the seed is that of all images, but not of the
+    classes.
     """
-
-    count = None
-
-    def __init__(
-        self,
-        image: Map,
-        num_classes: int,
-        *,
-        seed: int,
-        dtype: torch.dtype = torch.float32,
-        device: torch.device | str = "cpu",
-    ) -> None:
-        self._image, self._seed = image, seed
-        self._dtype, self._device = dtype, torch.device(device)
-        self._noise = SyntheticImages(image, num_classes, seed=seed, device=device)
-        self._step = 0
-
-    def turn_to(self, step: int) -> None:
-        """Give the images of a step from now on."""
-        self._step = step
-        self._noise.turn_to(step)
 
     def pixels(self, replica: int, images: Interval, box: Box) -> torch.Tensor:
         """Return a box of some of a replica's images, ``images x channels x rows x cols``."""
-        noise = self._noise.pixels(replica, images, box)
-        labels = self._noise.classes(replica, images).tolist()
+        noise = self.noise(replica, images, box)
+        labels = self.classes(replica, images).tolist()
         for index, label, pixels in zip(range(*images), labels, noise, strict=True):
             turns = drawn("phase", self._seed, replica, self._step, index) / 2.0**63
             pixels.mul_(NOISE).add_(self._wave(label, turns, box))
         return noise.to(self._dtype)
-
-    def classes(self, replica: int, images: Interval) -> torch.Tensor:
-        """Return the class of each, in int64."""
-        return self._noise.classes(replica, images)
-
-    def close(self) -> None:
-        """Do nothing: nothing is held."""
 
     def _wave(self, label: int, turns: float, box: Box) -> torch.Tensor:
         """Return a box of a class' wave, begun at a share of its length, on the device."""

@@ -58,13 +58,17 @@ class SyntheticImages:
 
     def pixels(self, replica: int, images: Interval, box: Box) -> torch.Tensor:
         """Return a box of some of a replica's images, ``images x channels x rows x cols``."""
+        return self.noise(replica, images, box).to(self._dtype)
+
+    def noise(self, replica: int, images: Interval, box: Box) -> torch.Tensor:
+        """Return the noise of such a box, in fp32."""
         keys = [self._keys(replica, index, box) for index in range(*images)]
         if not keys:
             shape = (0, self._image.channels, *box.shape)
-            return torch.empty(shape, dtype=self._dtype, device=self._device)
+            return torch.empty(shape, device=self._device)
         rows, cols = (sent(torch.stack(one), self._device) for one in zip(*keys, strict=True))
         bits = _mix(rows.unsqueeze(3) ^ cols.unsqueeze(1).unsqueeze(1))
-        return (bits.float() * _SPREAD).to(self._dtype)
+        return bits.float() * _SPREAD
 
     def classes(self, replica: int, images: Interval) -> torch.Tensor:
         """Return the class of each, in int64."""

@@ -45,10 +45,15 @@ class Momentum(InBlocks):
         self, weight: Array, gradient: Array, states: Sequence[Array], scratch: Sequence[Array]
     ) -> None:
         [velocity], [step] = states, scratch
-        np.multiply(velocity, MOMENTUM, out=velocity)
-        np.multiply(gradient, LEARNING_RATE, out=step)
-        np.subtract(velocity, step, out=velocity)
+        _fall(velocity, gradient, step)
         np.add(weight, velocity, out=weight)
+
+
+def _fall(velocity: Array, gradient: Array, step: Array) -> None:
+    """Change a velocity, ``m = momentum * m - rate * g``, and leave ``rate * g`` in ``step``."""
+    np.multiply(velocity, MOMENTUM, out=velocity)
+    np.multiply(gradient, LEARNING_RATE, out=step)
+    np.subtract(velocity, step, out=velocity)
 
 
 class Nag(InBlocks):
@@ -63,9 +68,7 @@ class Nag(InBlocks):
         self, weight: Array, gradient: Array, states: Sequence[Array], scratch: Sequence[Array]
     ) -> None:
         [velocity], [step] = states, scratch
-        np.multiply(velocity, MOMENTUM, out=velocity)
-        np.multiply(gradient, LEARNING_RATE, out=step)
-        np.subtract(velocity, step, out=velocity)
+        _fall(velocity, gradient, step)
         np.subtract(weight, step, out=weight)
         np.multiply(velocity, MOMENTUM, out=step)
         np.add(weight, step, out=weight)
