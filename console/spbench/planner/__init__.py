@@ -11,8 +11,9 @@ without.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from spbench_core.late_import import late_names
 
 if TYPE_CHECKING:
     from spbench.planner.cluster.words import machines_cluster, named_cluster
@@ -43,9 +44,4 @@ _FROM = {
 }
 """The module of each name of ``__all__``."""
 
-
-def __getattr__(name: str) -> Any:
-    """Import a name of ``__all__``."""
-    if name not in _FROM:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_FROM[name]}"), name)
+__getattr__ = late_names(__name__, _FROM)

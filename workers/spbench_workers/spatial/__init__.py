@@ -6,8 +6,9 @@ is first asked for, so that a rank loads only the operators that it runs.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from spbench_core.late_import import late_names
 
 if TYPE_CHECKING:
     from spbench_workers.spatial.all_gather import AllGather
@@ -52,8 +53,4 @@ _MODULES = {
     "fuse": "fused.blocks",
 }
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+__getattr__ = late_names(__name__, _MODULES)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 
-from spbench_workers.kvstore.optimizers.blocks import LEARNING_RATE, Array, InBlocks, decay
+from spbench_workers.kvstore.optimizers.blocks import LEARNING_RATE, Array, Arrays, InBlocks, decay
 
 ADAM_RATE = 0.001
 BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
@@ -27,9 +26,7 @@ class Adam(InBlocks):
 
     states = 2
 
-    def _update(
-        self, weight: Array, gradient: Array, states: Sequence[Array], scratch: Sequence[Array]
-    ) -> None:
+    def _update(self, weight: Array, gradient: Array, states: Arrays, scratch: Arrays) -> None:
         [mean, square], [step] = states, scratch
         rate = ADAM_RATE * math.sqrt(1 - BETA2**self._updates) / (1 - BETA1**self._updates)
         decay(mean, BETA1, gradient, step)
@@ -46,9 +43,7 @@ class RmsProp(InBlocks):
 
     states = 1
 
-    def _update(
-        self, weight: Array, gradient: Array, states: Sequence[Array], scratch: Sequence[Array]
-    ) -> None:
+    def _update(self, weight: Array, gradient: Array, states: Arrays, scratch: Arrays) -> None:
         [square], [step] = states, scratch
         _decay_square(square, RMSPROP_DECAY, gradient, step)
         _root(square, RMSPROP_EPSILON, step)
@@ -62,9 +57,7 @@ class AdaGrad(InBlocks):
 
     states = 1
 
-    def _update(
-        self, weight: Array, gradient: Array, states: Sequence[Array], scratch: Sequence[Array]
-    ) -> None:
+    def _update(self, weight: Array, gradient: Array, states: Arrays, scratch: Arrays) -> None:
         [history], [step] = states, scratch
         np.multiply(gradient, gradient, out=step)
         np.add(history, step, out=history)
@@ -83,9 +76,7 @@ class AdaDelta(InBlocks):
 
     states, scratches = 2, 2
 
-    def _update(
-        self, weight: Array, gradient: Array, states: Sequence[Array], scratch: Sequence[Array]
-    ) -> None:
+    def _update(self, weight: Array, gradient: Array, states: Arrays, scratch: Arrays) -> None:
         [square, steps], [step, root] = states, scratch
         _decay_square(square, ADADELTA_DECAY, gradient, step)
         _root(steps, ADADELTA_EPSILON, step)
@@ -106,9 +97,7 @@ class Ftrl(InBlocks):
 
     states, scratches = 2, 2
 
-    def _update(
-        self, weight: Array, gradient: Array, states: Sequence[Array], scratch: Sequence[Array]
-    ) -> None:
+    def _update(self, weight: Array, gradient: Array, states: Arrays, scratch: Arrays) -> None:
         [leader, square], [step, root] = states, scratch
         np.sqrt(square, out=step)
         np.multiply(gradient, gradient, out=root)

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[np.float32]
+Arrays = Sequence[Array]
 
 LEARNING_RATE = 0.01
 MOMENTUM = 0.9
@@ -63,9 +64,7 @@ class InBlocks(ABC):
             self._update(weight[part], gradient[part], states, scratch)
 
     @abstractmethod
-    def _update(
-        self, weight: Array, gradient: Array, states: Sequence[Array], scratch: Sequence[Array]
-    ) -> None:
+    def _update(self, weight: Array, gradient: Array, states: Arrays, scratch: Arrays) -> None:
         """Change a block of the weight and of the states."""
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from spbench_workers.kvstore.optimizers.blocks import (
     LEARNING_RATE,
     MOMENTUM,
     Array,
+    Arrays,
     InBlocks,
     decay,
 )
@@ -28,9 +27,7 @@ class Overwrite:
 class Sgd(InBlocks):
     """Stochastic gradient descent, ``w -= rate * g``."""
 
-    def _update(
-        self, weight: Array, gradient: Array, states: Sequence[Array], scratch: Sequence[Array]
-    ) -> None:
+    def _update(self, weight: Array, gradient: Array, states: Arrays, scratch: Arrays) -> None:
         [step] = scratch
         np.multiply(gradient, LEARNING_RATE, out=step)
         np.subtract(weight, step, out=weight)
@@ -41,9 +38,7 @@ class Momentum(InBlocks):
 
     states = 1
 
-    def _update(
-        self, weight: Array, gradient: Array, states: Sequence[Array], scratch: Sequence[Array]
-    ) -> None:
+    def _update(self, weight: Array, gradient: Array, states: Arrays, scratch: Arrays) -> None:
         [velocity], [step] = states, scratch
         _fall(velocity, gradient, step)
         np.add(weight, velocity, out=weight)
@@ -64,9 +59,7 @@ class Nag(InBlocks):
 
     states = 1
 
-    def _update(
-        self, weight: Array, gradient: Array, states: Sequence[Array], scratch: Sequence[Array]
-    ) -> None:
+    def _update(self, weight: Array, gradient: Array, states: Arrays, scratch: Arrays) -> None:
         [velocity], [step] = states, scratch
         _fall(velocity, gradient, step)
         np.subtract(weight, step, out=weight)
@@ -79,9 +72,7 @@ class Signum(InBlocks):
 
     states = 1
 
-    def _update(
-        self, weight: Array, gradient: Array, states: Sequence[Array], scratch: Sequence[Array]
-    ) -> None:
+    def _update(self, weight: Array, gradient: Array, states: Arrays, scratch: Arrays) -> None:
         [mean], [step] = states, scratch
         decay(mean, MOMENTUM, gradient, step)
         np.sign(mean, out=step)

@@ -15,16 +15,8 @@ import numpy.typing as npt
 Array = npt.NDArray[np.float64]
 
 
-_ARRAYS = {
-    "momentum": 1,
-    "nag": 1,
-    "signum": 1,
-    "rmsprop": 1,
-    "adagrad": 1,
-    "adam": 2,
-    "adadelta": 2,
-    "ftrl": 2,
-}
+_ARRAYS = dict.fromkeys(("momentum", "nag", "signum", "rmsprop", "adagrad"), 1)
+_ARRAYS |= dict.fromkeys(("adam", "adadelta", "ftrl"), 2)
 """Arrays that an optimizer keeps; others keep none."""
 
 
