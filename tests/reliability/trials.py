@@ -103,7 +103,9 @@ def _row(fault: Fault, place: str, found: Sequence[Seen]) -> str:
     expected = ["the victim first"] if fault.victim else []
     expected += [f"“{word}”" for word in fault.told]
     expected += [f"exit {fault.code}"] + (["the next case passes"] if fault.goes_on else [])
-    sentence = shown.sentence.replace("|", "\\|").replace("\n", " ")
+    # without the trial's temporary folder
+    sentence = re.sub(r"\S*/spf\w+/\d+/", "", shown.sentence)
+    sentence = sentence.replace("|", "\\|").replace("\n", " ")
     if len(sentence) > 160:
         sentence = sentence[:159] + "…"
     seconds = sorted(seen.seconds for seen in found)[len(found) // 2]
