@@ -187,9 +187,9 @@ class Bench:
         )
         return state
 
-    def _listener(self, stage: str, recorder: Recorder) -> Listener:
+    def _listener(self, stage: str, recorder: Recorder) -> CountingListener:
         if stage == "decode":
-            return Listener(None, self._ranks, self._lines)
+            return CountingListener(None, self._ranks, self._lines)
         if stage != "+ job":
             return RecordingListener(recorder, self._ranks, self._lines)
         case = self._case
@@ -203,7 +203,9 @@ class Bench:
         )
         return WatchingListener(JobListener(job, recorder, watch), self._ranks, self._lines)
 
-    async def _collect(self, listener: Listener, profiler: cProfile.Profile | None) -> Taken:
+    async def _collect(
+        self, listener: CountingListener, profiler: cProfile.Profile | None
+    ) -> Taken:
         collector = Collector(TOKEN, listener)
         port = await collector.listen(LOOPBACK)
         before = start_of_peak()
@@ -221,7 +223,7 @@ class Bench:
         seconds, cpu = listener.last - listener.first, listener.last_cpu - listener.first_cpu
         return Taken(listener.count, seconds, cpu, growth)
 
-    async def _collect_slowly(self, listener: Listener) -> tuple[float, float]:
+    async def _collect_slowly(self, listener: CountingListener) -> tuple[float, float]:
         collector = Collector(TOKEN, listener)
         port = await collector.listen(LOOPBACK)
         before = start_of_peak()
@@ -257,7 +259,7 @@ class DeafState(RunState):
         """Leave the event out."""
 
 
-class Listener:
+class CountingListener:
     """Counts, and notes the times of the first and the last batch."""
 
     def __init__(self, behind: Any, ranks: int, lines: int) -> None:
@@ -305,7 +307,7 @@ class Listener:
         self.done.set()
 
 
-class RecordingListener(Listener):
+class RecordingListener(CountingListener):
     """Has a recorder behind it."""
 
     def record(self, source: RankConnection, lines: list[bytes], events: list[Event]) -> None:
@@ -322,7 +324,7 @@ class SlowListener(RecordingListener):
         time.sleep(len(events) / SLOW)
 
 
-class WatchingListener(Listener):
+class WatchingListener(CountingListener):
     """Has a job behind it, as in a run."""
 
     def record(self, source: RankConnection, lines: list[bytes], events: list[Event]) -> None:

@@ -52,7 +52,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=1, help="rounds of all (default: 1)")
     words = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        bench = Bench(Path(folder))
+        bench = SessionBench(Path(folder))
         print(f"{bench.count} cases on 4 ranks, rounds: {words.rounds}")
         print(report([bench.round(number) for number in range(words.rounds)]))
 
@@ -77,7 +77,7 @@ def report(rounds: Sequence[Round]) -> str:
     )
 
 
-class Bench:
+class SessionBench:
     """Has the suites, in a folder of its own, and runs them."""
 
     def __init__(self, folder: Path) -> None:

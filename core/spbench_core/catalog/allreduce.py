@@ -26,7 +26,7 @@ ROOTED = (
 SCHEDULED = ("ring", "bidirectional_ring", "recursive_doubling", "rabenseifner", *ROOTED)
 """Algorithms of our own, over messages between two ranks."""
 LIBRARIES = ("native", "gloo", "nccl")
-"""What a library does by itself: the MPI, and torch.distributed."""
+"""Allreduces of a library: the MPI, and torch.distributed."""
 COLLECTIVES = ("allreduce", "allgather", "reduce_scatter", "broadcast", "alltoall")
 REDUCING = ("allreduce", "reduce_scatter")
 OPS = ("sum", "prod", "max", "min")

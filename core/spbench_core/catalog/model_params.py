@@ -197,7 +197,7 @@ NETWORK = (
     replace(IMAGE_SIZE, default=32, help="pixels of an image, N or HxW"),
     Param("num_classes", "int", 10, "what the last layer tells apart", minimum=1),
 )
-"""What makes a network beside its own parameters."""
+"""Parameters of any network, beside its own."""
 
 COMMON = (
     Param("scheme", "choice", "lp", "how the work is shared", choices=SCHEMES),
@@ -220,7 +220,7 @@ COMMON = (
     Param("baseline", "bool", None, "whether one process does the same work too; on by default"),
     SEED,
 )
-"""What both models have."""
+"""Parameters of both models."""
 
 RESNET = (
     Param("version", "int", None, "1 as first published, 2 (default) activation first", 1, 2),

@@ -19,7 +19,7 @@ from spbench_workers.parallel.engine import Engine
 from spbench_workers.parallel.epochs import Epochs, steps_an_epoch
 from spbench_workers.parallel.figures import give_figures, give_sequential
 from spbench_workers.parallel.inference.accuracy import (
-    Answers,
+    InferredAnswers,
     answers_of,
     give_accuracy,
     give_agreement,
@@ -129,7 +129,7 @@ def _give_latency(context: Context, steps: Steps, times: array[float]) -> None:
     give_open_latency(context, serve(context, steps.take, arrived))
 
 
-def _compare(context: Context, plan: ModelPlan, answers: Answers) -> None:
+def _compare(context: Context, plan: ModelPlan, answers: InferredAnswers) -> None:
     """Hold the answers against those of the same weights in fp32, on the same layout."""
     if plan.precision is FP32:
         _say_reference(context, "none", "fp32 is what other formats are held against")

@@ -1,4 +1,4 @@
-"""How far a case is, said where its own lines leave the user waiting."""
+"""Signs of progress on stderr, where a case's own lines leave the user waiting."""
 
 from __future__ import annotations
 

@@ -5,7 +5,11 @@ import math
 import pytest
 import torch
 
-from spbench_workers.parallel.inference.accuracy import Answers, give_accuracy, give_agreement
+from spbench_workers.parallel.inference.accuracy import (
+    InferredAnswers,
+    give_accuracy,
+    give_agreement,
+)
 from unit.recorded import context_of, said, value_of
 
 PARAMS = {"scheme": "sequential", "version": 1, "depth": 8, "enable_evaluation": True}
@@ -13,7 +17,7 @@ RIGHT = torch.tensor([0, 1, 2, 3])
 
 
 def answers(*logits):
-    return Answers((0,), torch.tensor(logits, dtype=torch.float64), RIGHT[: len(logits)])
+    return InferredAnswers((0,), torch.tensor(logits, dtype=torch.float64), RIGHT[: len(logits)])
 
 
 def ranked(*classes):
@@ -41,17 +45,17 @@ def test_shares_of_images_and_the_mean_loss(context):
 
 
 def test_of_five_classes_the_right_one_is_always_among_five(context):
-    give_accuracy(context, Answers((0,), SOME.logits[:, :5], RIGHT))
+    give_accuracy(context, InferredAnswers((0,), SOME.logits[:, :5], RIGHT))
     assert said(context, "metric", name="top5") == []
 
 
 def test_an_image_without_a_number_is_not_answered(context):
     broken = SOME.logits.clone()
     broken[0, 6] = math.nan
-    give_accuracy(context, Answers((0,), broken, RIGHT))
+    give_accuracy(context, InferredAnswers((0,), broken, RIGHT))
     assert value_of(context, "top1") == 0
     assert value_of(context, "eval_loss") is None
-    give_agreement(context, Answers((0,), broken, RIGHT), SOME)
+    give_agreement(context, InferredAnswers((0,), broken, RIGHT), SOME)
     assert value_of(context, "logit_error") is None
 
 
@@ -59,6 +63,6 @@ def test_agreement_is_of_classes_and_the_error_of_logits(context):
     other = SOME.logits.clone()
     other[0, 0] -= 0.9  # Still the class.
     other[1, :2] = other[1, :2].flip(0)
-    give_agreement(context, Answers((0,), other, RIGHT), SOME)
+    give_agreement(context, InferredAnswers((0,), other, RIGHT), SOME)
     assert value_of(context, "agreement") == 0.75
     assert value_of(context, "logit_error") == pytest.approx(1.0 / 9)

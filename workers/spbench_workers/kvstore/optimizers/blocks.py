@@ -1,4 +1,4 @@
-"""What optimizers are made of: their numbers, and updates block by block.
+"""Parts of the optimizers: their numbers, and updates block by block.
 
 There is no weight decay and no rescaling.
 """

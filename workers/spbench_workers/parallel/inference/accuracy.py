@@ -24,7 +24,7 @@ FEW = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Answers:
+class InferredAnswers:
     """The answers of some steps to this rank's images.
 
     Each image is counted on one rank alone, also where several tiles have its logits.
@@ -42,7 +42,7 @@ class Answers:
 
 def answers_of(
     engine: Engine, images: Images, inferred: Sequence[tuple[int, Logits]], num_classes: int
-) -> Answers:
+) -> InferredAnswers:
     """Return this rank's answers of some steps.
 
     Args:
@@ -57,14 +57,16 @@ def answers_of(
         for index, right in engine.classes().items():
             logits.append(found[index].cpu())
             classes.append(right.cpu())
-    return Answers(
+    return InferredAnswers(
         tuple(step for step, _ in inferred),
         torch.cat([one.double() for one in logits]),
         torch.cat(classes),
     )
 
 
-def inferred_again(context: Context, engine: Engine, images: Images, answers: Answers) -> Answers:
+def inferred_again(
+    context: Context, engine: Engine, images: Images, answers: InferredAnswers
+) -> InferredAnswers:
     """Infer the images of some answers by another engine of the same layout. All ranks call it."""
     found: list[tuple[int, Logits]] = []
     for done, step in enumerate(answers.steps):
@@ -75,7 +77,7 @@ def inferred_again(context: Context, engine: Engine, images: Images, answers: An
     return answers_of(engine, images, found, answers.logits.shape[1])
 
 
-def give_accuracy(context: Context, answers: Answers) -> None:
+def give_accuracy(context: Context, answers: InferredAnswers) -> None:
     """Report accuracy and loss over the images of all ranks. All ranks must call it."""
     logits, classes = answers.logits, answers.classes
     images, right, among_few, loss = _summed(
@@ -95,7 +97,7 @@ def give_accuracy(context: Context, answers: Answers) -> None:
     _say(context, f"Images {images:.0f} {said} loss {loss / images:.6g}")
 
 
-def give_agreement(context: Context, answers: Answers, reference: Answers) -> None:
+def give_agreement(context: Context, answers: InferredAnswers, reference: InferredAnswers) -> None:
     """Report how near the answers are to those of fp32. All ranks must call it."""
     comm, wanted = context.world.comm, reference.logits
     same = (answers.logits.argmax(1) == wanted.argmax(1)).sum()
