@@ -42,8 +42,6 @@ python -m benchmarks.faults --list
 
 lists the faults; without `--list` it tries them and makes this page, within 100 minutes on two
 cores. Seconds are those from the fault to the end of the run, the next case included: the median.
-The daemon that Open MPI itself has on a host that was cut off stays there until its connection
-times out; ranks end.
 
 """
 

@@ -254,9 +254,7 @@ CONSOLE = (
 )
 
 NETWORKS = (
-    _on_victim(
-        "a link is cut", remote.link_cut, "silent", places=HOSTS, chance=True, goes_on=False
-    ),
+    _on_victim("a link is cut", remote.link_cut, "silent", places=HOSTS, chance=True),
     # Nobody has the one address; at the other, the console's, no sshd listens.
     Fault("a host cannot be reached", remote.first_host(".99"), 3, ("cannot reach",), HOSTS),
     Fault("a host's sshd refuses", remote.first_host(".254"), 3, ("refused",), HOSTS),

@@ -340,11 +340,17 @@ def test_hydra_of_intel_mpi_takes_counts_from_a_machinefile():
     assert "-f " not in command
 
 
+KEEPALIVE = " ".join(
+    f"--mca oob_tcp_keepalive_{name} {seconds}"
+    for name, seconds in (("time", 6), ("intvl", 3), ("probes", 3))
+)
+
+
 def test_openmpi_across_hosts():
     env = {"PATH": "/usr/bin", "VIRTUAL_ENV": "/venv", "LANG": "C"}
     command = launch("openmpi", env=env, rank_env={"NOTE": "a b", "PATH": "/x"})
     assert command.argv == (
-        *f"/mpi/openmpi -n 4 --hostfile {HOSTFILE} --bind-to core -x".split(),
+        *f"/mpi/openmpi -n 4 --hostfile {HOSTFILE} {KEEPALIVE} --bind-to core -x".split(),
         "NOTE=a b",
         *["-x", "PATH=/x", "-x", "SPBENCH_TOKEN", "-x", "SPBENCH_RUN", "-x", "VIRTUAL_ENV"],
         *PROGRAM,
@@ -384,7 +390,15 @@ def test_openmpi_hands_its_variables_on_where_ranks_may_be_on_other_hosts():
 
 def test_openmpi_ranks_per_host():
     command = line(launch("openmpi", ranks_per_host=2, bind="numa"))
-    assert "--map-by ppr:2:node --bind-to numa -x SPBENCH_TOKEN" in command
+    assert f"--map-by ppr:2:node {KEEPALIVE} --bind-to numa -x SPBENCH_TOKEN" in command
+
+
+def test_openmpi_ends_daemons_of_lost_hosts_as_the_user_says():
+    assert "keepalive" not in line(launch("openmpi", placement=()))
+    own = ("--mca", "oob_tcp_keepalive_time", "60")
+    command = line(launch("openmpi", args=own))
+    assert command.count("oob_tcp_keepalive_time") == 1
+    assert "oob_tcp_keepalive_time 60" in command
 
 
 def test_openmpi_as_root_and_with_the_users_own_choice(monkeypatch):
