@@ -78,7 +78,8 @@ def test_the_events_replay_to_the_same_report(halo: Ended) -> None:
 def test_the_report_keeps_the_files_order_whatever_jobs_there_are(mixed: Ended) -> None:
     cases = mixed.report["cases"]
     assert [case["id"] for case in cases] == ["wide", "narrow", "wide-again", "strict"]
-    assert [case["launch"]["job"] for case in cases] == [1, 2, 1, 3]
+    # The two repeats that are left of narrow come when each job has had its turn.
+    assert [case["launch"]["job"] for case in cases] == [1, 5, 1, 3]
 
 
 def test_a_broken_expectation_fails_the_run(mixed: Ended) -> None:
@@ -95,6 +96,24 @@ def test_repeats_share_an_id_and_keep_their_samples_apart(mixed: Ended) -> None:
     assert [len(samples) for samples in case["samples"]["time_ms"]] == [5, 5, 5]
     assert case["metrics"]["time_ms"]["n"] == 15
     assert case["metrics"]["latency_us"]["n"] == 3
+
+
+def test_each_repeat_is_a_launch_of_its_own(mixed: Ended) -> None:
+    case = mixed.case("narrow")
+    assert case["launches"] == [2, 4, 5]
+    assert len(case["medians"]["time_ms"]) == len(case["medians"]["latency_us"]) == 3
+    assert mixed.case("wide")["launches"] == [1]
+
+
+def test_repeats_run_together_where_the_suite_says_so_and_end_with_their_case(
+    tmp_path: Path,
+) -> None:
+    together = run(MIXED, "--set", "order=together", "-k", "narrow", home=tmp_path / "together")
+    assert together.case("narrow")["launches"] == [1]
+    assert [len(samples) for samples in together.case("narrow")["samples"]["time_ms"]] == [5, 5, 5]
+    ended = run(MIXED, "-k", "narrow", "--inject", "raise@narrow", home=tmp_path / "raises")
+    assert ended.statuses == {"narrow": "error"}
+    assert ended.case("narrow")["launches"] == [1]
 
 
 def test_command_prints_what_was_run(mixed: Ended) -> None:

@@ -109,10 +109,10 @@ def run_start(*cases):
     )
 
 
-def job_start(*cases, np=2, **changes):
+def job_start(*cases, np=2, job=1, **changes):
     return console_event(
         "job_start",
-        job=1,
+        job=job,
         launcher="openmpi",
         version="Open MPI 5.0",
         argv=["mpirun", "-n", str(np)],

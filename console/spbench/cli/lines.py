@@ -97,7 +97,8 @@ class Lines:
         self._ready, self._look_at = 0, 0.0
         more = " (more than there are cores: times are not the hardware's)"
         np = f"{event['np']} ranks{more if event['oversubscribed'] else ''}"
-        self._write(f"job {event['job']}: {event['launcher']}, {event['version']}, {np}")
+        repeat = f", repeat {event['repeat'] + 1}" if "repeat" in event else ""
+        self._write(f"job {event['job']}: {event['launcher']}, {event['version']}, {np}{repeat}")
         if self._verbosity > 0:
             self._write("  " + " ".join(event["argv"]))
 

@@ -19,6 +19,7 @@ class JobCommand:
         version: The launcher's program and version.
         added: What the launch adds to the environment, ``NAME=value``.
         line: The launch line; what only a running console knows is not in it.
+        launches: The number of times that it is started.
         standalone: Ids of cases, each with the line that runs it alone and without the console.
     """
 
@@ -27,12 +28,14 @@ class JobCommand:
     added: tuple[str, ...]
     line: str
     standalone: tuple[tuple[str, str], ...]
+    launches: int
 
     @property
     def heading(self) -> str:
         """The job in one line: its ranks, its cases, its launcher."""
         job = self.job
-        return f"job {job.number}: {job.np} ranks, {len(job.cases)} cases, {self.version}"
+        often = f"{self.launches} launches by turns, " if self.launches > 1 else ""
+        return f"job {job.number}: {job.np} ranks, {often}{len(job.cases)} cases, {self.version}"
 
 
 def commands(run: RunPlan) -> list[JobCommand]:
@@ -64,7 +67,8 @@ def _command(run: RunPlan, job: Job, launch: Launch, cases: tuple[Case, ...]) ->
     lines = standalone(run, launch, cases)
     by_id = [(case.id, " ".join([*words, shlex.join(line)])) for case, line in lines]
     line = shlex.join(launch.command.argv)
-    return JobCommand(job, launch.version, tuple(words), line, tuple(by_id))
+    launches = sum(turn.number == job.number for turn in run.turns)
+    return JobCommand(job, launch.version, tuple(words), line, tuple(by_id), launches)
 
 
 def command_lines(run: RunPlan) -> Iterator[str]:

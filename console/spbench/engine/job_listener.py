@@ -43,7 +43,8 @@ class JobListener:
         self._watch = watch
         self._clock = clock
         self._answered = False
-        self._repeats = {case.id: case.repeat for case in job.cases}
+        self._items = {(case.id, repeat) for case, repeat in job.items}
+        self._cases = {case.id for case in job.cases}
         self.wake = asyncio.Event()
         self.ranks: dict[int, RankPeer] = {}
         self.where: dict[int, str] = {}
@@ -96,10 +97,12 @@ class JobListener:
         if kind not in OF_CASE:
             return None
         case = event["case"]
-        if case not in self._repeats:
+        if case not in self._cases:
             return f"spoke of a case {case[:80]!r} that it does not run"
-        repeat = event.get("repeat", 0)
-        return None if 0 <= repeat < self._repeats[case] else f"spoke of repeat {repeat} of {case}"
+        repeat = event.get("repeat")
+        if repeat is None or (case, repeat) in self._items:
+            return None
+        return f"spoke of repeat {repeat} of {case}"
 
     def _act(self, source: RankPeer, event: Event, now: float) -> None:
         kind = event["event"]
@@ -220,6 +223,5 @@ def payload(job: Job) -> list[dict[str, Any]]:
             "repeat": repeat,
             "inject": case.inject,
         }
-        for case in job.cases
-        for repeat in range(case.repeat)
+        for case, repeat in job.items
     ]

@@ -68,7 +68,7 @@ class JobRun:
         self._recorder = recorder
         self._hurry = asyncio.Event()
         self._token = secrets.token_hex(16)
-        items = [(case.id, repeat) for case in self._job.cases for repeat in range(case.repeat)]
+        items = [(case.id, repeat) for case, repeat in self._job.items]
         self._watch = Watchdog(
             np=self._job.np,
             items=items,
@@ -172,6 +172,7 @@ class JobRun:
             cases=[case.id for case in self._job.cases],
             oversubscribed=launch.spec.oversubscribed,
             asked=launch.asked,
+            **({} if self._job.repeat is None else {"repeat": self._job.repeat}),
         )
         self._watch.launched = self._watch.waiting_since = time.monotonic()
         return await processes.start(command, folder)

@@ -19,6 +19,7 @@ from spbench.launch.jobs import (
     HostsOf,
     Job,
     Launch,
+    by_turns,
     chosen_elsewhere,
     group,
     hosts_for,
@@ -75,6 +76,14 @@ class RunPlan:
     suite: Suite
     jobs: tuple[Job, ...]
     hosts_of: HostsOf
+
+    @property
+    def turns(self) -> tuple[Job, ...]:
+        """The jobs in the order in which they run, numbered as in ``jobs``: one a launch."""
+        repeated = any(case.repeat > 1 for job in self.jobs for case in job.cases)
+        if self.suite.order == "together" or not repeated:
+            return self.jobs
+        return tuple(by_turns(self.jobs))
 
     def hosts(self, job: Job) -> Hosts | None:
         """The hosts of a job; None: this machine."""

@@ -93,14 +93,20 @@ class Run:
     async def _run_jobs(
         self, prepared: list[Launch], folder: RunFolder, recorder: Recorder
     ) -> None:
+        launch_of_job = {
+            job.number: launch for job, launch in zip(self._plan.jobs, prepared, strict=True)
+        }
         waiting: deque[tuple[Job, Launch | None]] = deque(
-            zip(self._plan.jobs, prepared, strict=True)
+            (job, launch_of_job[job.number]) for job in self._plan.turns
         )
         number = 0
         while waiting and self._stop.code is None:
-            number += 1
             job, launch = waiting.popleft()
-            job = replace(job, number=number)
+            cases = tuple(case for case in job.cases if self._open(case))
+            if not cases:  # a fault in an earlier repeat has ended them
+                continue
+            number += 1
+            job = replace(job, number=number, cases=cases)
             left = await self._run_job(job, launch, folder, recorder)
             if left is not None:  # a new job, which is prepared when its turn comes
                 waiting.appendleft((left, None))

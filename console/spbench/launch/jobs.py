@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +33,10 @@ HostsOf = Callable[[LaunchSettings], Hosts | None]
 class Job:
     """One MPI launch: cases with equal settings and ranks, one after another.
 
-    ``deaths`` is 1 where the job before it, of which this one is what was left, had died before any
-    case had started; else 0.
+    Attributes:
+        deaths: 1 where the job before it, of which this one is what was left, had died before any
+            case had started; else 0.
+        repeat: The repeat of each case that it runs; None: all of them, one after another.
     """
 
     number: int
@@ -42,6 +44,14 @@ class Job:
     np: int
     settings: LaunchSettings
     deaths: int = 0
+    repeat: int | None = None
+
+    @property
+    def items(self) -> list[tuple[Case, int]]:
+        """The cases and repeats that it runs, in their order."""
+        if self.repeat is not None:
+            return [(case, self.repeat) for case in self.cases]
+        return [(case, repeat) for case in self.cases for repeat in range(case.repeat)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +121,15 @@ def group(cases: Iterable[Case], hosts_of: HostsOf) -> tuple[Job, ...]:
         Job(number, tuple(members), np, members[0].launch)
         for number, ((_, np), members) in enumerate(groups.items(), 1)
     )
+
+
+def by_turns(jobs: Sequence[Job]) -> Iterator[Job]:
+    """Yield a launch for each repeat, the jobs by turns: what drifts meets all cases alike."""
+    most = max((case.repeat for job in jobs for case in job.cases), default=0)
+    for repeat in range(most):
+        for job in jobs:
+            if cases := tuple(case for case in job.cases if case.repeat > repeat):
+                yield replace(job, cases=cases, repeat=repeat)
 
 
 def _all_slots(case: Case, hosts: Hosts | None) -> int:

@@ -130,6 +130,7 @@ class CaseMeasurements:
 
     Attributes:
         ended: The repeats that ranks have ended.
+        jobs: The number of the job that ran each repeat.
         samples: By metric, rank and repeat.
         checks: By name, repeat and rank.
         checked: Whether a rank has passed all that it has checked so far, by rank.
@@ -140,6 +141,7 @@ class CaseMeasurements:
     """
 
     ended: set[Place] = field(default_factory=set)
+    jobs: dict[int, int] = field(default_factory=dict)
     ranks: dict[int, CaseRank] = field(default_factory=dict)
     samples: dict[str, dict[int, dict[int, array[float]]]] = field(default_factory=dict)
     checks: dict[str, dict[Place, CheckResult]] = field(default_factory=dict)
@@ -203,6 +205,17 @@ class CaseState:
         rank's. Iterations that not all ranks have finished are left out; every rank has time_ms,
         other samples may be some ranks' alone.
         """
+        return list(self._by_repeat(metric).values())
+
+    def by_job(self, metric: str) -> list[list[float]]:
+        """The same as `folded`, one list a launch."""
+        found: dict[int, list[float]] = {}
+        for repeat, values in self._by_repeat(metric).items():
+            if (job := self.measured.jobs.get(repeat)) is not None and values:
+                found.setdefault(job, []).extend(values)
+        return [found[job] for job in sorted(found)]
+
+    def _by_repeat(self, metric: str) -> dict[int, list[float]]:
         fold = FOLDS[self.identity.metrics[metric].fold]
         if metric in self.measured.samples:
             by_repeat: dict[int, list[array[float]]] = {}
@@ -210,13 +223,16 @@ class CaseState:
                 for repeat, values in repeats.items():
                     by_repeat.setdefault(repeat, []).append(values)
             needed = self.identity.np if metric == "time_ms" else 0
-            grouped = [rows for _, rows in sorted(by_repeat.items()) if len(rows) >= needed]
-            return [[fold(row) for row in zip(*rows, strict=False)] for rows in grouped]
+            return {
+                repeat: [fold(row) for row in zip(*rows, strict=False)]
+                for repeat, rows in sorted(by_repeat.items())
+                if len(rows) >= needed
+            }
         single: dict[int, list[float]] = {}
         for (repeat, _), value in sorted(self.measured.values.get(metric, {}).items()):
             if value is not None:
                 single.setdefault(repeat, []).append(value)
-        return [[fold(row)] for row in single.values()]
+        return {repeat: [fold(row)] for repeat, row in single.items()}
 
     def summary(self, metric: str) -> Summary | None:
         """The metric over all repeats and iterations; None where nothing was measured."""

@@ -202,6 +202,8 @@ class RunState:
             verdict.started = event["time"]
             verdict.attempts = 1
             verdict.status = "running"
+        if verdict.job is not None:
+            case.measured.jobs[event["repeat"]] = verdict.job
         place = places[rank.rank] if rank.rank < len(places) else {}
         case.measured.ranks[rank.rank] = CaseRank(
             rank.host,

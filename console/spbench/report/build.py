@@ -10,7 +10,7 @@ from typing import Any
 from spbench.errors import ExitCode, defect_of
 from spbench.record.case_state import SKEW, CaseState, CaseVerdict, CheckResult, Place
 from spbench.record.state import JobState, RankState, RunState
-from spbench.record.statistics import summarize
+from spbench.record.statistics import median, summarize
 from spbench.report.model import (
     SCHEMA,
     CasePart,
@@ -220,6 +220,8 @@ def _case(case: CaseState, state: RunState) -> CasePart:
         },
         measurements=measured.labelled,
         samples={name: case.folded(name) for name in measured.samples if name in about.metrics},
+        launches=sorted(set(measured.jobs.values())),
+        medians=_medians(case),
         expectations=[ExpectationPart.model_construct(**item) for item in verdict.expectations],
         ranks=_ranks(case),
     )
@@ -234,6 +236,15 @@ def _metrics(case: CaseState) -> dict[str, MetricPart]:
         )
         for info, summary in summaries
         if summary is not None
+    }
+
+
+def _medians(case: CaseState) -> dict[str, list[float]]:
+    """Return the median of each metric in each launch that has all ranks' values."""
+    return {
+        name: [median(values) for values in by_job]
+        for name in case.identity.metrics
+        if (by_job := case.by_job(name))
     }
 
 

@@ -165,6 +165,12 @@ class CasePart(_Part):
         default=[], description="labelled values: a link's latency at one message size"
     )
     samples: dict[str, list[list[float]]] = {}
+    launches: list[int] = Field(
+        default=[], description="the jobs that ran its repeats; a job is one launch"
+    )
+    medians: dict[str, list[float]] = Field(
+        default={}, description="each metric's median in each of these launches"
+    )
     expectations: list[ExpectationPart]
     ranks: list[RankPart]
 

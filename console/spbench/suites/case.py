@@ -13,6 +13,9 @@ from spbench_core.catalog.benchmark import Benchmark, Metric, Ranks
 
 SCHEMA = "spbench.suite/1"
 
+Order = Literal["interleaved", "together"]
+"""The order of repeats: each a launch of its own, the jobs by turns; or all of a case in one."""
+
 STATISTICS = ("value", "n", "min", "p50", "p95", "p99", "max", "mean", "stdev")
 """What may follow a metric's name in an expectation."""
 
@@ -76,3 +79,4 @@ class Suite:
     description: str
     launch: SuiteLaunch
     cases: tuple[Case, ...] = field(default=())
+    order: Order = "interleaved"

@@ -64,7 +64,7 @@ def load_text(
         raise UsageError(unknown[0])
     assert file is not None  # else there were findings
     planted = plant(cases, inject) if inject is not None else tuple(cases)
-    return Suite(path, text, file.name, file.description, file.launch, planted)
+    return Suite(path, text, file.name, file.description, file.launch, planted, file.order)
 
 
 def read_file(path: Path) -> str:

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field, StringConstraints
 from pydantic.json_schema import SkipJsonSchema
 
+from spbench.suites.case import Order
 from spbench.suites.settings import LaunchSettings, StrictModel, SuiteLaunch
 
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)]
@@ -52,6 +53,10 @@ class SuiteFile(StrictModel):
     name: Name = Field(description="the suite's name")
     description: str = Field(default="", description="what the suite measures")
     launch: SuiteLaunch = Field(default=SuiteLaunch(), description="how its jobs are launched")
+    order: Order = Field(
+        default="interleaved",
+        description="repeats: each a launch of its own, the jobs by turns, or together in one",
+    )
     cases: list[CaseEntry] = Field(min_length=1, description="the benchmarks to run")
 
 

@@ -13,7 +13,7 @@ from spbench.suites.yaml_nodes import KeyPath, Node, YamlError, compose
 from spbench_core.catalog import BENCHMARKS
 from spbench_core.catalog.benchmark import Benchmark
 
-_OF_SUITE = ("name", "description")
+_OF_SUITE = ("name", "description", "order")
 _OF_CASES = ("np", "repeat")
 
 

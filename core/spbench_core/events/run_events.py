@@ -38,6 +38,8 @@ FIELDS: Mapping[str, Fields] = {
         "cases": fields.LIST,
         "oversubscribed": fields.FLAG,
         "asked": fields.OBJECT | fields.LEFT_OUT,
+        # The one repeat of its cases that the job runs; left out where it runs all of them.
+        "repeat": fields.INTEGER | fields.LEFT_OUT,
     },
     "rank_lost": {
         "time": fields.NUMBER,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,7 @@ import pytest
 from spbench.errors import FailedRunError, MissingError, UsageError
 from spbench.launch import jobs
 from spbench.launch.hosts.hosts import parse_hosts
-from spbench.launch.jobs import Job, Launch, group, hosts_for, prepare
+from spbench.launch.jobs import Job, Launch, by_turns, group, hosts_for, prepare
 from spbench.launch.launcher import Placed
 from spbench.launch.mpi_probe import MpiLibrary
 from spbench.suites.case import Case
@@ -34,7 +36,7 @@ def two_cores(monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
 
 
-def names(found: tuple[Job, ...]) -> list[tuple[int, int, list[str]]]:
+def names(found: Sequence[Job]) -> list[tuple[int, int, list[str]]]:
     return [(job.number, job.np, [case.name for case in job.cases]) for job in found]
 
 
@@ -54,6 +56,24 @@ def test_equal_settings_and_ranks_make_one_job_in_order_of_appearance():
         (4, 4, ["d", "f"]),
     ]
     assert group([], NO_HOSTS) == ()
+
+
+def test_jobs_take_turns_with_a_repeat_each():
+    often, once = replace(case("a", 4), repeat=3), case("b", 4)
+    else_ = replace(case("c", 2), repeat=2)
+    jobs = group([often, once, else_], NO_HOSTS)
+    turns = list(by_turns(jobs))
+    assert names(turns) == [
+        (1, 4, ["a", "b"]),
+        (2, 2, ["c"]),
+        (1, 4, ["a"]),
+        (2, 2, ["c"]),
+        (1, 4, ["a"]),
+    ]
+    assert [turn.repeat for turn in turns] == [0, 0, 1, 1, 2]
+    assert turns[2].items == [(often, 1)]
+    assert jobs[0].items == [(often, 0), (often, 1), (often, 2), (once, 0)]
+    assert list(by_turns(())) == []
 
 
 @pytest.mark.usefixtures("two_cores")

@@ -272,6 +272,23 @@ def test_repeats_share_one_case():
     assert case_of([*started(what), *events])["samples"] == {"time_ms": [[1.0], [2.0]]}
 
 
+def test_each_launch_has_its_median():
+    what = described(repeat=3)
+    first = [*started(what), *(rank_event("samples", rank, values=[1.0, 3.0]) for rank in (0, 1))]
+    again = [
+        job_start("a", job=2),
+        *(rank_event("case_start", rank, case="a", repeat=r) for r in (1, 2) for rank in (0, 1)),
+        *(
+            rank_event("samples", rank, repeat=r, values=[5.0 * r])
+            for r in (1, 2)
+            for rank in (0, 1)
+        ),
+    ]
+    case = case_of([*first, *again])
+    assert case["launches"] == [1, 2]
+    assert case["medians"] == {"time_ms": [2.0, 7.5]}
+
+
 def test_a_state_without_a_run_has_no_report():
     with pytest.raises(AssertionError):
         build_report(RunState())
