@@ -33,7 +33,7 @@ def link_cut(trial: Trial) -> Ended:
     with trial.place.hosts.cut(lost):
         trial.since = time.monotonic()
         trial.run.wait_for("job_end")
-        return trial.end()
+    return trial.end()
 
 
 def first_host(number: str) -> Callable[[Trial], Ended]:

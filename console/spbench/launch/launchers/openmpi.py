@@ -16,7 +16,7 @@ from spbench.launch.launchers.search import output_of, search
 FORWARDED = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "VIRTUAL_ENV")
 
 # A daemon whose host is cut off ends once it knows that its connection to mpirun is lost: in 15 s
-# and not after more than 80 s (5.0.11), during which the next launch on that host would hang.
+# with these, and with the defaults of 5.0.11 not within 80 s.
 KEEPALIVE = {"time": 6, "intvl": 3, "probes": 3}
 
 ENDS = (
