@@ -166,10 +166,9 @@ async def test_a_walk_through_every_view(tmp_path, home, size):
         await until(pilot, lambda: "mpirun -n 2" in shown(app))
         await pilot.press("escape", "shift+tab", "end", "space", "up", "c")
         await compared(pilot, "20010101", "20010102")
-        await until(pilot, lambda: "2x ▼ worse" in row_of(app, "time_ms  "))
-        await until(pilot, lambda: "2x ▲ better" in row_of(app, "warps  "))
-        await until(pilot, lambda: "= alike" in row_of(app, "skew  "))
-        await until(pilot, lambda: "b against a: 6 better, 6 worse, 6 alike." in shown(app))
+        await until(pilot, lambda: "2x" in row_of(app, "time_ms  "))
+        await until(pilot, lambda: "? not enough" in row_of(app, "time_ms  "))
+        await until(pilot, lambda: "b against a: 18 not enough samples." in shown(app))
         await until(pilot, lambda: " a 2001-01-01" in shown(app))
         chart = page._views.plot.chart
         await pilot.press("m")

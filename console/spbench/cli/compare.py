@@ -3,18 +3,36 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from spbench.cli.request import HomeOption
-from spbench.errors import NothingSelected
+from spbench.errors import ExitCode, NothingSelected, UsageError
 
 if TYPE_CHECKING:
-    from spbench.report.compare import RunComparison
+    from spbench.report.compare import Outcome, RunComparison
+    from spbench.report.recorded import RecordedRun
 
 TEXT = "text"
+MARKDOWN = {"markdown": "md"}
+"""Another name of a format."""
+
+
+class FailOn(StrEnum):
+    """The outcomes that end the command with exit 1."""
+
+    WORSE = "worse"
+    ANY = "any"
+    NEVER = "never"
+
+    def applies(self, outcomes: Iterable[Outcome | None]) -> bool:
+        """Say whether one of the outcomes is among them."""
+        failing = {"worse"} if self is FailOn.WORSE else {"worse", "better"}
+        return self is not FailOn.NEVER and any(outcome in failing for outcome in outcomes)
 
 
 def register(app: typer.Typer) -> None:
@@ -23,30 +41,67 @@ def register(app: typer.Typer) -> None:
 
 
 def compare(
-    a: Annotated[str, typer.Argument(help="A run's id, its beginning, last or last~1.")],
-    b: Annotated[str, typer.Argument(help="The run to compare with it.")],
+    a: Annotated[
+        str, typer.Argument(help="A run's id, its beginning, last or last~1; or a report's file.")
+    ],
+    b: Annotated[str, typer.Argument(help="The run that is judged against it.")],
     home: HomeOption = None,
     format_: Annotated[
         str, typer.Option("--format", help="text, csv, md or json.", metavar="FORMAT")
     ] = TEXT,
+    only: Annotated[
+        str | None, typer.Option("--only", help="Only these rows: worse, better, same, ...")
+    ] = None,
+    fail_on: Annotated[
+        FailOn,
+        typer.Option(
+            "--fail-on", help="Exit 1 where a case's time is worse, or any way different."
+        ),
+    ] = FailOn.NEVER,
+    force: Annotated[
+        bool, typer.Option("--force", help="Compare although machines or versions differ.")
+    ] = False,
 ) -> None:
-    """Compare two runs: per case and metric the ratio of medians, and which is better."""
-    from spbench.cli.recorded import read_run
+    """Compare two runs over their launches: ratios, their intervals, and a verdict each."""
     from spbench.record.number_formatting import clean
-    from spbench.record.runs.folder import find_run, home_of
+    from spbench.record.runs.folder import home_of
     from spbench.report.compare import compare as compare_runs
     from spbench.report.export import export_comparison
+    from spbench.report.machines import unlike
 
     root = home_of(home, os.environ)
-    comparison = compare_runs(*(read_run(find_run(root, name)) for name in (a, b)))
+    run_a, run_b = (_run_or_report(root, name) for name in (a, b))
+    apart = None if force else unlike(run_a, run_b)
+    comparison = compare_runs(run_a, run_b, unlike=apart)
+    shown = comparison if only is None else comparison.with_only(_outcome(only))
     if format_ == TEXT:
-        for line in _lines(comparison):
+        for line in _lines(shown):
             print(clean(line))
     else:
-        print(export_comparison(comparison, format_), end="")
+        print(export_comparison(shown, MARKDOWN.get(format_, format_)), end="")
     if not comparison.cases:
         ids = f"{comparison.a.id} and {comparison.b.id}"
         raise NothingSelected(f"runs {ids} have no case in common; see spbench results show")
+    if fail_on.applies(comparison.verdicts):
+        raise typer.Exit(ExitCode.FAILED)
+
+
+def _run_or_report(home: Path, name: str) -> RecordedRun:
+    from spbench.cli.recorded import read_run
+    from spbench.record.runs.folder import find_run
+    from spbench.report.recorded import load_report
+
+    path = Path(name)
+    return load_report(path) if path.is_file() else read_run(find_run(home, name))
+
+
+def _outcome(word: str) -> Outcome:
+    from spbench.report.compare import OUTCOMES
+
+    for outcome in OUTCOMES:
+        if outcome == word:
+            return outcome
+    raise UsageError(f"--only {word}: there are {', '.join(OUTCOMES)}")
 
 
 def _lines(comparison: RunComparison) -> Iterator[str]:

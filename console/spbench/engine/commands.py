@@ -28,7 +28,7 @@ class JobCommand:
     added: tuple[str, ...]
     line: str
     standalone: tuple[tuple[str, str], ...]
-    launches: int
+    launches: int = 1
 
     @property
     def heading(self) -> str:

@@ -1,23 +1,36 @@
-"""Two runs side by side: per case and metric the ratio of medians, and which is better."""
+"""Two runs side by side: per case and metric their ratio with its interval, and a verdict.
+
+A launch is the unit: see `difference`.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from spbench.record.runs.history import RunSummary
-from spbench.report.model import CasePart, MetricPart
+from spbench.report.difference import LEVEL, difference, discoveries, least_launches
+from spbench.report.model import CasePart
 from spbench.report.recorded import RecordedRun
 from spbench.suites.expand import show
 
 ALIKE = 0.05
 """Values of which the larger is at most this share above the smaller are alike."""
+TOLERANCE = 0.02
+"""A difference of at most this share is of no interest, however certain it is."""
+RESOLUTION = 0.10
+"""Two are called the same where a difference of more than this share is ruled out."""
+HEADLINE = "time_ms"
+"""The metric that every case has; the others follow from it or stand beside it."""
 
-Outcome = Literal["better", "worse", "alike", "differs"]
-"""What b is, seen from a; ``differs`` where neither direction of the metric is better."""
-OUTCOMES: tuple[Outcome, ...] = ("better", "worse", "alike", "differs")
+Outcome = Literal["better", "worse", "same", "not enough samples", "not comparable"]
+"""What b is, seen from a."""
+OUTCOMES: tuple[Outcome, ...] = ("better", "worse", "same", "not enough samples", "not comparable")
+
+Past = Callable[[str, str], Sequence[Sequence[float]]]
+"""The launches of earlier runs, run by run, by case and metric."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +41,11 @@ class MetricRow:
         a: The median in run a, in ``unit``; None where it was not measured.
         b: The same of run b.
         ratio: b over a; None where there is none.
+        interval: The ends of the ratio's 95 % interval; None with too few launches.
+        launches: The number of launches of a and of b.
+        chance: The probability of a difference this large between equals; None without a ratio.
         outcome: None where the two cannot be judged.
-        reason: Why there is no ratio or no outcome.
+        reason: Why there is no ratio or no outcome, or what the outcome lacks.
     """
 
     case: str
@@ -38,9 +54,12 @@ class MetricRow:
     better: str
     a: float | None
     b: float | None
-    ratio: float | None
-    outcome: Outcome | None
-    reason: str | None
+    ratio: float | None = None
+    interval: tuple[float, float] | None = None
+    launches: tuple[int, int] = (0, 0)
+    chance: float | None = None
+    outcome: Outcome | None = None
+    reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +102,19 @@ class RunComparison:
         return (row for pair in self.cases for row in pair.rows)
 
     @property
+    def verdicts(self) -> Iterator[Outcome | None]:
+        """The outcomes of all headline metrics."""
+        return (row.outcome for row in self.rows if row.metric == HEADLINE)
+
+    def with_only(self, outcome: Outcome) -> RunComparison:
+        """Return the comparison with the rows of one outcome alone."""
+        pairs = (
+            replace(pair, rows=tuple(row for row in pair.rows if row.outcome == outcome))
+            for pair in self.cases
+        )
+        return replace(self, cases=tuple(pair for pair in pairs if pair.rows))
+
+    @property
     def tally(self) -> str:
         """The number of metrics of each outcome: ``3 better, 1 worse, 8 alike``."""
         counts = Counter(row.outcome for row in self.rows)
@@ -92,18 +124,45 @@ class RunComparison:
         return ", ".join(told) or "nothing measured"
 
 
-def compare(a: RecordedRun, b: RecordedRun) -> RunComparison:
-    """Compare what two runs measured."""
+def nothing_past(case: str, metric: str) -> Sequence[Sequence[float]]:
+    """Return nothing: no earlier launches are known."""
+    return ()
+
+
+def compare(
+    a: RecordedRun, b: RecordedRun, past: Past = nothing_past, *, unlike: str | None = None
+) -> RunComparison:
+    """Compare what two runs measured.
+
+    Headline metrics of all cases are judged together: of those that are called different, at most
+    5 % are equal, on average. Any other metric is judged by itself.
+
+    Args:
+        a: The run to compare with.
+        b: The run that is judged.
+        past: What is known of earlier launches of the same cases on the same machines.
+        unlike: Why the two runs' machines cannot be compared.
+    """
+    common = [(case, b.cases[id_]) for id_, case in a.cases.items() if id_ in b.cases]
+    pairs = [_pair(*both, past, unlike) for both in common]
+    chances = {
+        pair.id: row.chance for pair in pairs for row in pair.rows if _counts(row) and row.chance
+    }
+    found = dict(zip(chances, discoveries(list(chances.values())), strict=True))
     return RunComparison(
         a=a.summary,
         b=b.summary,
-        cases=tuple(_pair(case, b.cases[id_]) for id_, case in a.cases.items() if id_ in b.cases),
+        cases=tuple(_judged(pair, found, len(chances)) for pair in pairs),
         only_a=tuple(id_ for id_ in a.cases if id_ not in b.cases),
         only_b=tuple(id_ for id_ in b.cases if id_ not in a.cases),
     )
 
 
-def _pair(a: CasePart, b: CasePart) -> CasePair:
+def _counts(row: MetricRow) -> bool:
+    return row.metric == HEADLINE and row.outcome is None and row.reason is None
+
+
+def _pair(a: CasePart, b: CasePart, past: Past, unlike: str | None) -> CasePair:
     unfit = [f"{why} in {run}" for run, case in (("a", a), ("b", b)) if (why := _unfit(case))]
     return CasePair(
         id=a.id,
@@ -111,7 +170,7 @@ def _pair(a: CasePart, b: CasePart) -> CasePair:
         status_b=b.status,
         differences=tuple(_differences(a, b)),
         rows=tuple(
-            _row(a.id, name, a.metrics.get(name), b.metrics.get(name), " and ".join(unfit))
+            _row(a, b, name, past, " and ".join(unfit), unlike)
             for name in dict.fromkeys((*a.metrics, *b.metrics))
         ),
     )
@@ -144,45 +203,84 @@ def _differences(a: CasePart, b: CasePart) -> Iterator[str]:
             yield f"only in {run}: {', '.join(alone)}"
 
 
-def _row(case: str, name: str, a: MetricPart | None, b: MetricPart | None, unfit: str) -> MetricRow:
-    known = b or a
+def _row(
+    a: CasePart, b: CasePart, name: str, past: Past, unfit: str, unlike: str | None
+) -> MetricRow:
+    """Return a metric's row; one that can be judged has a chance, and no outcome yet."""
+    mine, other = a.metrics.get(name), b.metrics.get(name)
+    known = other or mine
     assert known is not None, "a row is made for a metric that a run has"
     row = MetricRow(
-        case=case,
+        case=a.id,
         metric=name,
         unit=known.unit,
         better=known.better,
-        a=a.value if a else None,
-        b=b.value if b else None,
-        ratio=None,
-        outcome=None,
+        a=mine.value if mine else None,
+        b=other.value if other else None,
         reason=unfit or None,
     )
-    if a is None or b is None:
-        return replace(row, reason=f"not measured in {'a' if a is None else 'b'}")
-    if a.unit != b.unit:
-        return replace(row, reason=f"in {a.unit} in a, in {b.unit} in b")
-    no_ratio = _no_ratio(a.value, b.value)
+    if mine is None or other is None:
+        return replace(row, reason=f"not measured in {'a' if mine is None else 'b'}")
+    if mine.unit != other.unit:
+        return replace(row, reason=f"in {mine.unit} in a, in {other.unit} in b")
+    sides = _launches(a, name), _launches(b, name)
+    if no_ratio := _no_ratio(sides[0], sides[1]):
+        return replace(row, reason=unfit or no_ratio)
+    found = difference(*sides, past(a.id, name))
+    low, high = found.low, found.high
     return replace(
         row,
-        ratio=None if no_ratio else b.value / a.value,
-        outcome=None if unfit else _outcome(a.value, b.value, known.better),
-        reason=unfit or no_ratio,
+        ratio=found.ratio,
+        interval=None if low is None or high is None else (low, high),
+        launches=(len(sides[0]), len(sides[1])),
+        chance=found.chance,
+        outcome="not comparable" if unlike and not unfit else None,
+        reason=unfit or unlike or (None if known.better != "none" else "neither way is better"),
     )
 
 
-def _no_ratio(a: float, b: float) -> str | None:
-    zero = [run for run, value in (("a", a), ("b", b)) if value == 0]
-    if zero:
-        return "0 in " + " and ".join(zero)
-    if a < 0 and b < 0:
-        return "below 0 in a and b"
-    return "of opposite signs" if a < 0 or b < 0 else None
+def _launches(case: CasePart, name: str) -> list[float]:
+    """Return a metric's value in each launch; an old report's repeats were of one launch."""
+    return case.medians.get(name) or [case.metrics[name].value]
 
 
-def _outcome(a: float, b: float, better: str) -> Outcome:
-    if abs(b - a) <= ALIKE * min(abs(a), abs(b)):
-        return "alike"
-    if better == "none":
-        return "differs"
-    return "better" if (b < a) == (better == "lower") else "worse"
+def _no_ratio(a: Sequence[float], b: Sequence[float]) -> str | None:
+    for word, wrong in (("0", lambda value: value == 0), ("below 0", lambda value: value < 0)):
+        runs = [run for run, values in (("a", a), ("b", b)) if any(map(wrong, values))]
+        if runs:
+            return f"{word} in {' and '.join(runs)}"
+    return None
+
+
+def _judged(pair: CasePair, found: Mapping[str, bool], together: int) -> CasePair:
+    """Return a pair with the outcomes of its rows."""
+
+    def judged(row: MetricRow) -> MetricRow:
+        if row.chance is None or row.outcome is not None or row.reason is not None:
+            return row
+        headline = row.metric == HEADLINE
+        different = found[pair.id] if headline else row.chance <= LEVEL
+        return _with_outcome(row, row.chance, together if headline else 1, different=different)
+
+    return replace(pair, rows=tuple(map(judged, pair.rows)))
+
+
+def _with_outcome(row: MetricRow, chance: float, together: int, *, different: bool) -> MetricRow:
+    assert row.ratio is not None
+    if row.interval is None:
+        return replace(row, outcome="not enough samples", reason=_too_few(row.launches))
+    low, high = row.interval
+    if different and max(row.ratio, 1 / row.ratio) > 1 + TOLERANCE:
+        lower = row.ratio < 1
+        return replace(row, outcome="better" if lower == (row.better == "lower") else "worse")
+    if max(high, 1 / low) <= 1 + RESOLUTION:
+        return replace(row, outcome="same")
+    if chance <= LEVEL and not different:
+        why = f"with {together} cases {least_launches(together)} launches a side would tell"
+    else:
+        why = f"the interval is {low:.2f} to {high:.2f}"
+    return replace(row, outcome="not enough samples", reason=why)
+
+
+def _too_few(launches: tuple[int, int]) -> str:
+    return f"{launches[0]} and {launches[1]} launches; {least_launches(1)} a side would tell"

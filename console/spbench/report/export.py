@@ -145,12 +145,13 @@ def _plain(value: Any) -> Any:
 
 
 def _comparison_records(comparison: RunComparison) -> list[dict[str, Any]]:
-    columns = ("metric", "unit", "better", "a", "b", "ratio", "outcome")
+    columns = ("metric", "unit", "better", "a", "b", "ratio", "low", "high", "outcome")
     empty = dict.fromkeys(columns)
     records: list[dict[str, Any]] = []
     for pair in comparison.cases:
         for row in pair.rows:
-            figures = asdict(row)
+            low, high = row.interval or (None, None)
+            figures = asdict(row) | {"low": low, "high": high}
             told = {column: figures[column] for column in columns}
             records.append({"case": pair.id, **told, "note": "; ".join(notes(pair, row))})
         if not pair.rows:

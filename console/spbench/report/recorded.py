@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 from spbench.errors import UsageError
 from spbench.record.runs.files import has_commands, read_file, read_json
 from spbench.record.runs.folder import RunFolder
-from spbench.record.runs.history import RUNNING, RunSummary, summary_of
+from spbench.record.runs.history import RUNNING, UNKNOWN, RunSummary, summary_of
 from spbench.report.build import case_parts, settled
 from spbench.report.model import CasePart, Report
+from spbench.report.times import seconds_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +29,7 @@ class RecordedRun:
     findings: tuple[str, ...] = ()
     errors: tuple[str, ...] = ()
     left_out: str | None = None
+    environment: Mapping[str, Any] = field(default_factory=dict)
 
 
 def load_run(folder: RunFolder) -> RecordedRun:
@@ -34,30 +38,73 @@ def load_run(folder: RunFolder) -> RecordedRun:
     Raises:
         UsageError: It has no report, and its event log cannot be read.
     """
-    summary, left_out = summary_of(folder), None
+    summary = summary_of(folder)
     report = read_report(folder)
     if report is not None:
-        cases, findings, errors = report.cases, report.run.findings, report.errors
-    else:
-        state = folder.replay()
-        if state.run is None and folder.report.exists():
-            raise UsageError(
-                f"run {summary.id}: its report is damaged, and {folder.events} is empty"
-            )
-        cases, findings, errors = case_parts(state), state.findings, state.errors
-        left_out = state.left_out
-        if summary.verdict != RUNNING:
-            cases = [settled(case) for case in cases]
-    by_id = {case.id: case for case in cases}
-    return RecordedRun(summary, by_id, tuple(findings), tuple(errors), left_out)
+        return _of_report(report, summary)
+    state = folder.replay()
+    if state.run is None and folder.report.exists():
+        raise UsageError(f"run {summary.id}: its report is damaged, and {folder.events} is empty")
+    cases = case_parts(state)
+    if summary.verdict != RUNNING:
+        cases = [settled(case) for case in cases]
+    return RecordedRun(
+        summary,
+        {case.id: case for case in cases},
+        tuple(state.findings),
+        tuple(state.errors),
+        state.left_out,
+        state.run.environment if state.run else {},
+    )
+
+
+def load_report(path: Path) -> RecordedRun:
+    """Return what the run measured whose report a file is.
+
+    Raises:
+        UsageError: It cannot be read, or is no report.
+    """
+    report = _read(path)
+    if report is None:
+        raise UsageError(f"{path} is no report of spbench; name a report.json, or a run's id")
+    run, host = report.run, report.environment.get("host")
+    started, finished = (seconds_of(moment) for moment in (run.started, run.finished))
+    summary = RunSummary(
+        folder=RunFolder(path.parent),
+        id=run.id or path.name,
+        suite=run.suite or UNKNOWN,
+        file=None,
+        started=started,
+        finished=finished,
+        verdict=run.verdict,
+        exit_code=run.exit_code,
+        argv=tuple(run.argv),
+        duration_s=run.duration_s,
+        host=host if isinstance(host, str) else None,
+    )
+    return _of_report(report, summary)
+
+
+def _of_report(report: Report, summary: RunSummary) -> RecordedRun:
+    return RecordedRun(
+        summary,
+        {case.id: case for case in report.cases},
+        tuple(report.run.findings),
+        tuple(report.errors),
+        environment=report.environment,
+    )
 
 
 def read_report(folder: RunFolder) -> Report | None:
     """Return the report of a run; None where there is none, or it is damaged."""
+    return _read(folder.report)
+
+
+def _read(path: Path) -> Report | None:
     try:
-        text = read_file(folder.report)
+        text = read_file(path)
         if has_commands(text):
-            return Report.model_validate(read_json(folder.report))
+            return Report.model_validate(read_json(path))
         return Report.model_validate_json(text)
     except (OSError, ValueError):
         return None

@@ -10,7 +10,7 @@ from spbench.report.recorded import RecordedRun
 from spbench.report.times import timestamp
 
 RUN_COLUMNS = ("case", "status", "metric", "value", "unit", "p95", "p99", "n", "limit")
-COMPARISON_COLUMNS = ("case", "metric", "a", "b", "unit", "b/a", "outcome", "note")
+COMPARISON_COLUMNS = ("case", "metric", "a", "b", "unit", "b/a", "95 %", "outcome", "note")
 FIGURE_COLUMNS = frozenset({"value", "p95", "p99", "n", "limit", "a", "b", "b/a"})
 """The columns of both tables that hold numbers."""
 
@@ -60,7 +60,12 @@ def _cells(pair: CasePair, row: MetricRow) -> tuple[str, ...]:
     ratio = "" if row.ratio is None else f"{number(row.ratio)}x"
     note = "; ".join(notes(pair, row))
     figures = (_figure(row.a), _figure(row.b), _unit(row.unit), ratio)
-    return (pair.id, row.metric, *figures, row.outcome or "", note)
+    return (pair.id, row.metric, *figures, interval(row), row.outcome or "", note)
+
+
+def interval(row: MetricRow) -> str:
+    """Return the ratio's interval as ``0.98 to 1.03``, or nothing."""
+    return "" if row.interval is None else f"{row.interval[0]:.2f} to {row.interval[1]:.2f}"
 
 
 def notes(pair: CasePair, row: MetricRow) -> list[str]:

@@ -16,3 +16,11 @@ def timestamp(seconds: float | None) -> str | None:
     if seconds is None or not 0 <= seconds < YEAR_10000:
         return None
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
+
+
+def seconds_of(moment: str | None) -> float | None:
+    """Return the seconds since the epoch of a report's timestamp; None where it is none."""
+    try:
+        return datetime.fromisoformat(moment).timestamp() if moment else None
+    except ValueError:
+        return None

@@ -18,8 +18,9 @@ _COLOURS = {
 _OUTCOMES = {
     "better": ("▲", "passed"),
     "worse": ("▼", "failed"),
-    "alike": ("=", "muted"),
-    "differs": ("≠", "accent"),
+    "same": ("=", "muted"),
+    "not enough samples": ("?", "accent"),
+    "not comparable": ("≠", "accent"),
 }
 _RECENT = 300 * 86400.0
 

@@ -14,7 +14,7 @@ from textual.widgets import Static
 from spbench.record.number_formatting import number
 from spbench.record.runs.history import RunSummary
 from spbench.report.compare import CasePair, MetricRow, RunComparison
-from spbench.report.tables import comparison_remarks, notes
+from spbench.report.tables import comparison_remarks, interval, notes
 from spbench.tui.results.cells import figure, outcome_cell, status_span
 from spbench.tui.signs import ROOMY, without_keys
 from spbench.tui.widgets.line_table import LineTable
@@ -27,7 +27,8 @@ _COLUMNS = (
     Column("b", "b", 8, "right"),
     Column("unit", "unit", 6, rank=2),
     Column("ratio", "b/a", 7, "right"),
-    Column("outcome", "b is", 9),
+    Column("interval", "95 %", 12, rank=2),
+    Column("outcome", "b is", 20),
     Column("note", "note", 28, rank=1),
 )
 MARK_ONE = (
@@ -68,6 +69,7 @@ class CompareRows:
             figure(row.b),
             "" if row.unit == "1" else row.unit,
             "" if row.ratio is None else f"{number(row.ratio)}x",
+            interval(row),
             outcome_cell(row.outcome),
             TableCell(self.note(key), "muted"),
         )
@@ -102,8 +104,9 @@ class CompareView(Vertical):
 
     HELP: ClassVar[str] = """\
 Two runs side by side: a was marked with space (else it is the run before of the same suite), b is
-the one under the cursor. b/a is the ratio of the medians; where the larger is at most 5 % above
-the smaller they are alike. Whether lower or higher is better is the metric's own."""
+the one under the cursor. b/a is the typical ratio of a launch of b to one of a, with its interval
+of 95 %. The same is what differs by less than 10 % for sure; where there are too few launches for a
+verdict, the note says how many would tell. Lower or higher is better as the metric has it."""
     DEFAULT_CSS = """
     CompareView #both { height: auto; max-height: 4; }
     CompareView #remarks { height: auto; max-height: 6; color: $text-muted; }

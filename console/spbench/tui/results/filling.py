@@ -10,6 +10,7 @@ from typing import ParamSpec, TypeVar
 from spbench.errors import SpbenchError
 from spbench.record.runs.history import RunSummary
 from spbench.report.compare import compare
+from spbench.report.machines import unlike
 from spbench.report.recorded import RecordedRun
 from spbench.tui.results.library import Library
 from spbench.tui.results.views import View
@@ -75,7 +76,7 @@ class ViewFiller:
         except SpbenchError as error:
             view.show_comparison(None, str(error))
             return
-        view.show_comparison(await self._aside(compare, a, run))
+        view.show_comparison(await self._aside(lambda: compare(a, run, unlike=unlike(a, run))))
 
     async def _read_all(self, history: tuple[RunSummary, ...]) -> list[RecordedRun]:
         """Read run after run; those that cannot be read are passed over."""

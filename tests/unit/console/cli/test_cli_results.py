@@ -12,11 +12,13 @@ from spbench.report.build import build_report
 from spbench.report.model import report_schema
 from unit.events import (
     described,
+    job_start,
     judged,
     measured,
     rank_event,
     recorded,
     run_end,
+    run_start,
     started,
     told_by_a_stranger,
     whole_run,
@@ -53,6 +55,17 @@ def timed(time, *names):
             events.append(rank_event("samples", rank, case=name, values=[time]))
         events.append(judged(name))
     return [*events, run_end()]
+
+
+def repeated(times):
+    """A run of one case that took so long in its launches, one a repeat."""
+    events = [run_start(described("a", repeat=len(times), checks=[]))]
+    for repeat, time in enumerate(times):
+        events.append(job_start("a", job=repeat + 1))
+        for rank in (0, 1):
+            events.append(rank_event("case_start", rank, case="a", repeat=repeat))
+            events.append(rank_event("samples", rank, case="a", repeat=repeat, values=[time]))
+    return [*events, judged("a"), run_end()]
 
 
 def made(home, events, name, **changes):
@@ -204,6 +217,9 @@ def test_what_cannot_be_done_is_one_line(spbench, two_runs, words, status, named
 # compare
 
 
+TOO_FEW = "1 and 1 launches; 4 a side would tell"
+
+
 def test_two_runs_are_compared(spbench, two_runs):
     status, out, err = spbench("compare", "last~1", "last")
     assert (status, err) == (0, "")
@@ -212,10 +228,10 @@ def test_two_runs_are_compared(spbench, two_runs):
     assert second.split()[:2] == ["b", two_runs[1]]
     assert empty == ""
     assert table == [
-        "case  metric   a  b  unit   b/a  outcome  note",
-        "b     time_ms  2  1  ms    0.5x  better",
-        "b     skew     1  1          1x  alike",
-        "b against a: 1 better, 1 alike.",
+        "case  metric   a  b  unit   b/a  95 %  outcome             note",
+        f"b     time_ms  2  1  ms    0.5x        not enough samples  {TOO_FEW}",
+        f"b     skew     1  1          1x        not enough samples  {TOO_FEW}",
+        "b against a: 2 not enough samples.",
         "Only in a: a.",
         "Only in b: c.",
     ]
@@ -227,6 +243,37 @@ def test_a_comparison_is_exported(spbench, two_runs, kind):
     assert status == 0
     assert "time_ms" in out
     assert out.endswith("\n")
+
+
+def test_a_report_is_compared_as_its_run_is(spbench, home, two_runs, tmp_path):
+    _, wanted, _ = spbench("compare", *two_runs, "--format", "csv")
+    files = [str(tmp_path / f"{run}.json") for run in two_runs]
+    for run, file in zip(two_runs, files, strict=True):
+        assert spbench("results", "export", run, "--format", "json", "-o", file)[0] == 0
+    assert spbench("compare", *files, "--format", "csv") == (0, wanted, "")
+    (tmp_path / "x.json").write_text("{}")
+    status, _, err = spbench("compare", str(tmp_path / "x.json"), "last")
+    assert (status, "is no report of spbench" in err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("factor", "words", "status"),
+    [
+        (1.2, [], 0),
+        (1.2, ["--fail-on", "worse"], 1),
+        (0.8, ["--fail-on", "worse"], 0),
+        (0.8, ["--fail-on", "any"], 1),
+        (1.0, ["--fail-on", "any"], 0),
+    ],
+)
+def test_a_worse_run_fails_where_that_was_asked_for(spbench, home, factor, words, status):
+    for number, times in ((1, 1.0), (2, factor)):
+        launches = [times * (1 + n / 1000) for n in range(5)]
+        made(home, repeated(launches), f"2026010{number}-000000-x-000{number}")
+    found, out, _ = spbench("compare", "last~1", "last", "--only", "same", *words)
+    assert found == status
+    assert ("same" in out) == (factor == 1.0)
+    assert spbench("compare", "last~1", "last", "--only", "equal")[0] == 2
 
 
 def test_runs_without_a_common_case_are_5(spbench, home, two_runs):

@@ -1,8 +1,15 @@
 import pytest
 
-from spbench.report.compare import ALIKE, compare
+from spbench.report.compare import TOLERANCE, compare
 from spbench.report.model import CheckPart
 from unit.results import case, figure, run
+
+FIVE = [1.00, 1.01, 1.02, 0.99, 0.98]
+"""Five launches of a steady machine."""
+
+
+def times(factor, launches=FIVE):
+    return [factor * launch for launch in launches]
 
 
 def row_of(a, b):
@@ -12,45 +19,104 @@ def row_of(a, b):
     return row
 
 
-@pytest.mark.parametrize(
-    ("better", "a", "b", "outcome"),
-    [
-        ("lower", 2.0, 1.0, "better"),
-        ("lower", 1.0, 2.0, "worse"),
-        ("higher", 2.0, 1.0, "worse"),
-        ("higher", 1.0, 2.0, "better"),
-        ("none", 1.0, 2.0, "differs"),
-        ("lower", 100.0, 100.0 * (1 + ALIKE), "alike"),
-        ("lower", 100.0 * (1 + ALIKE), 100.0, "alike"),
-        ("lower", 100.0, 100.1 * (1 + ALIKE), "worse"),
-        ("higher", 100.1 * (1 + ALIKE), 100.0, "worse"),
-        ("none", 100.0, 101.0, "alike"),
-    ],
-)
-def test_the_metric_says_which_direction_is_better(better, a, b, outcome):
-    row = row_of(figure(a, better=better), figure(b, better=better))
-    assert (row.a, row.b, row.outcome, row.reason) == (a, b, outcome, None)
-    assert row.ratio == b / a
+def launched(a, b, better="lower", **more):
+    """The row of a headline metric with these launches of a and of b."""
+    sides = [
+        run(case("a", {"time_ms": figure(of[0], better=better)}, medians={"time_ms": of}))
+        for of in (a, b)
+    ]
+    [row] = compare(*sides, **more).rows
+    return row
 
 
 @pytest.mark.parametrize(
-    ("a", "b", "outcome", "reason"),
+    ("better", "factor", "outcome"),
     [
-        (0.0, 1.0, "worse", "0 in a"),
-        (1.0, 0.0, "better", "0 in b"),
-        (0.0, 0.0, "alike", "0 in a and b"),
-        (-1.0, 1.0, "worse", "of opposite signs"),
-        (1.0, -1.0, "better", "of opposite signs"),
-        (-2.0, -1.0, "worse", "below 0 in a and b"),
-        (-1.0, -2.0, "better", "below 0 in a and b"),
-        (None, 1.0, None, "not measured in a"),
-        (1.0, None, None, "not measured in b"),
-        (figure(1.0), figure(1.0, "us"), None, "in ms in a, in us in b"),
+        ("lower", 0.9, "better"),
+        ("lower", 1.1, "worse"),
+        ("higher", 0.9, "worse"),
+        ("higher", 1.1, "better"),
+        ("lower", 1.0, "same"),
+        ("lower", 1 + TOLERANCE / 2, "same"),
     ],
 )
-def test_where_there_is_no_ratio_the_row_says_why(a, b, outcome, reason):
+def test_the_metric_says_which_direction_is_better(better, factor, outcome):
+    row = launched(FIVE, times(factor), better)
+    assert (row.outcome, row.reason, row.launches) == (outcome, None, (5, 5))
+    assert row.ratio == pytest.approx(factor, rel=0.005)
+    low, high = row.interval
+    assert low < factor < high
+
+
+def test_neither_way_is_better_where_the_metric_has_none():
+    row = launched(FIVE, times(2.0), "none")
+    assert (row.outcome, row.reason) == (None, "neither way is better")
+
+
+def test_one_slow_launch_hides_nothing_and_is_not_called_a_change():
+    assert launched(FIVE, [*times(1.1)[:4], 1.9]).outcome == "worse"
+    assert launched(FIVE, [*FIVE[:4], 1.9]).outcome in ("same", "not enough samples")
+
+
+def test_too_few_launches_are_no_verdict():
+    row = launched([1.0], [2.0])
+    assert (row.outcome, row.interval, row.ratio) == ("not enough samples", None, 2.0)
+    assert row.reason == "1 and 1 launches; 4 a side would tell"
+
+
+def test_noise_that_hides_ten_percent_is_no_verdict():
+    noisy = [0.7, 1.0, 1.3, 0.8, 1.2]
+    row = launched(noisy, noisy)
+    assert (row.outcome, row.reason) == ("not enough samples", "the interval is 0.62 to 1.62")
+
+
+def test_among_many_cases_one_difference_needs_more_launches():
+    def side(factor, launches):
+        first = case("slow", medians={"time_ms": times(factor, launches)})
+        others = [case(f"c{n}", medians={"time_ms": list(launches)}) for n in range(11)]
+        return run(first, *others)
+
+    row = next(compare(side(1.0, FIVE), side(1.5, FIVE)).rows)
+    assert row.outcome == "not enough samples"
+    assert row.reason == "with 12 cases 6 launches a side would tell"
+    six = [*FIVE, 1.005]
+    assert [row.outcome for row in compare(side(1.0, six), side(1.5, six)).rows] == [
+        "worse",
+        *["same"] * 11,
+    ]
+
+
+def test_what_is_known_of_earlier_runs_widens_the_interval():
+    steady = [[1.0 + n / 1000] for n in range(10)]
+    wide = [[0.8 + n / 20] for n in range(10)]
+    told = {"steady": steady, "wide": wide}
+    assert launched([1.0], [1.1], past=lambda case, metric: told["steady"]).outcome == "worse"
+    row = launched(FIVE, times(1.1), past=lambda case, metric: told["wide"])
+    assert row.outcome == "not enough samples"
+    assert row.interval[0] < 0.8
+
+
+def test_other_machines_are_not_compared():
+    row = launched(FIVE, times(1.1), unlike="cores 2 in a, 4 in b")
+    assert (row.outcome, row.reason) == ("not comparable", "cores 2 in a, 4 in b")
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "reason"),
+    [
+        (0.0, 1.0, "0 in a"),
+        (1.0, 0.0, "0 in b"),
+        (0.0, 0.0, "0 in a and b"),
+        (-1.0, 1.0, "below 0 in a"),
+        (-2.0, -1.0, "below 0 in a and b"),
+        (None, 1.0, "not measured in a"),
+        (1.0, None, "not measured in b"),
+        (figure(1.0), figure(1.0, "us"), "in ms in a, in us in b"),
+    ],
+)
+def test_where_there_is_no_ratio_the_row_says_why(a, b, reason):
     row = row_of(a, b)
-    assert (row.ratio, row.outcome, row.reason) == (None, outcome, reason)
+    assert (row.ratio, row.outcome, row.reason) == (None, None, reason)
 
 
 def test_rows_stand_in_the_order_of_the_first_run():
@@ -117,7 +183,7 @@ def test_numbers_of_a_case_that_went_wrong_are_not_judged(changes, reason):
 
 def test_a_case_that_failed_an_expectation_alone_is_judged():
     [row] = compare(run(case()), run(case("a", {"time_ms": 9.0}, status="failed"))).rows
-    assert (row.outcome, row.reason) == ("worse", None)
+    assert row.outcome == "not enough samples"
 
 
 def test_both_runs_may_have_gone_wrong():
@@ -127,9 +193,17 @@ def test_both_runs_may_have_gone_wrong():
 
 
 def test_outcomes_are_counted():
-    a = {"worse": 1.0, "alike": 1.0, "also": 1.0, "gone": 1.0, "better": 2.0}
-    b = {"worse": 2.0, "alike": 1.0, "also": 1.0, "better": 1.0}
-    assert compare(run(case("a", a)), run(case("a", b))).tally == (
-        "1 better, 1 worse, 2 alike, 1 not judged"
+    a, b = {"worse": 1.0, "gone": 1.0, "better": 2.0}, {"worse": 1.0, "better": 2.0}
+    of_a = {"worse": FIVE, "better": FIVE}
+    of_b = {"worse": times(1.2), "better": times(0.8)}
+    assert compare(run(case("a", a, medians=of_a)), run(case("a", b, medians=of_b))).tally == (
+        "1 better, 1 worse, 1 not judged"
     )
     assert compare(run(), run()).tally == "nothing measured"
+
+
+def test_the_rows_of_one_outcome_can_be_taken_alone():
+    sides = [run(case("a", medians={"time_ms": times(f)}), case("b")) for f in (1.0, 1.3)]
+    comparison = compare(*sides)
+    assert list(comparison.verdicts) == ["worse", "not enough samples"]
+    assert [row.case for row in comparison.with_only("worse").rows] == ["a"]

@@ -176,16 +176,26 @@ def test_days_are_utc(seconds, text):
 
 @pytest.fixture
 def comparison():
-    a = run(case("a", {"m": 2.0, "gone": 1.0}), case("b"), case("lost", {}, status="error"), id="A")
-    b = run(case("a", {"m": 1.0}, np=4), case("c"), case("lost", {}, status="error"), id="B")
+    a = run(
+        case("a", {"m": 2.0, "gone": 1.0}, medians={"m": [2.0] * 4}),
+        case("b"),
+        case("lost", {}, status="error"),
+        id="A",
+    )
+    b = run(
+        case("a", {"m": 1.0}, np=4, medians={"m": [1.0] * 4}),
+        case("c"),
+        case("lost", {}, status="error"),
+        id="B",
+    )
     return compare(a, b)
 
 
 def test_a_comparison_is_a_table(comparison):
     assert list(comparison_rows(comparison)) == [
-        ("a", "m", "2", "1", "ms", "0.5x", "better", "2 ranks in a, 4 in b"),
-        ("a", "gone", "1", "", "ms", "", "", "not measured in b; 2 ranks in a, 4 in b"),
-        ("lost", "", "", "", "", "", "", "error in a, error in b"),
+        ("a", "m", "2", "1", "ms", "0.5x", "0.50 to 0.50", "better", "2 ranks in a, 4 in b"),
+        ("a", "gone", "1", "", "ms", "", "", "", "not measured in b; 2 ranks in a, 4 in b"),
+        ("lost", "", "", "", "", "", "", "", "error in a, error in b"),
     ]
     assert comparison_remarks(comparison) == [
         "b against a: 1 better, 1 not judged.",
@@ -197,7 +207,7 @@ def test_a_comparison_is_a_table(comparison):
 def test_a_comparison_is_markdown(comparison):
     text = export_comparison(comparison, "md")
     assert text.startswith("a: A, passed, 1970-01-01T00:16:40Z on login; b: B, passed, ")
-    assert "| a | m | 2 | 1 | ms | 0.5x | better | 2 ranks in a, 4 in b |\n" in text
+    assert "| a | m | 2 | 1 | ms | 0.5x | 0.50 to 0.50 | better | 2 ranks in a, 4 in b |\n" in text
     assert text.endswith("\n\nOnly in a: b.\n\nOnly in b: c.\n")
 
 
@@ -211,6 +221,7 @@ def test_a_comparison_is_csv(comparison):
         ("c", "", "only in b"),
     ]
     assert (rows[0]["a"], rows[0]["b"], rows[0]["ratio"]) == ("2.0", "1.0", "0.5")
+    assert (rows[0]["low"], rows[0]["high"], rows[1]["low"]) == ("0.5", "0.5", "")
     assert (rows[0]["outcome"], rows[1]["ratio"]) == ("better", "")
 
 
@@ -220,6 +231,7 @@ def test_a_comparison_is_json(comparison):
     assert (document["only_a"], document["only_b"]) == (["b"], ["c"])
     first, second = document["cases"][0]["rows"]
     assert (first["ratio"], first["outcome"], first["reason"]) == (0.5, "better", None)
+    assert (first["interval"], first["launches"]) == ([0.5, 0.5], [4, 4])
     assert (second["ratio"], second["outcome"], second["b"]) == (None, None, None)
     assert document["cases"][0]["differences"] == ["2 ranks in a, 4 in b"]
 

@@ -1,0 +1,74 @@
+"""The statistics of comparisons, held against scipy's and against simulated launches."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import false_discovery_control, mannwhitneyu
+
+from spbench.report.difference import (
+    counts,
+    difference,
+    discoveries,
+    floor_of,
+    least_launches,
+    rank_test,
+)
+
+LAUNCHES = st.lists(st.floats(0.1, 10.0), min_size=1, max_size=9, unique=True)
+
+
+@given(LAUNCHES, LAUNCHES)
+def test_chance_is_that_of_the_exact_rank_test(a: list[float], b: list[float]) -> None:
+    if not set(a) & set(b):
+        wanted = mannwhitneyu(a, b, method="exact").pvalue
+        assert rank_test(a, b) == pytest.approx(wanted)
+
+
+def test_equal_values_are_no_difference() -> None:
+    assert rank_test([1.0] * 5, [1.0] * 5) == 1.0
+    # A tie counts as half, and where halves remain the larger chance is told.
+    assert rank_test([1.0, 2.0, 3.0], [3.0, 4.0, 5.0]) == pytest.approx(2 * 2 / 20)
+
+
+def test_all_orders_are_counted() -> None:
+    assert counts(2, 2) == (1, 1, 2, 1, 1)
+    assert sum(counts(6, 9)) == 5005
+
+
+def test_five_launches_a_side_cannot_go_below_one_in_126() -> None:
+    assert floor_of(5, 5) == pytest.approx(1 / 126)
+    assert [least_launches(n) for n in (1, 6, 7, 100)] == [4, 5, 6, 8]
+
+
+@given(st.lists(st.floats(0.0, 1.0), min_size=1, max_size=40))
+def test_discoveries_are_those_of_benjamini_and_hochberg(chances: list[float]) -> None:
+    wanted = [bool(one <= 0.05) for one in false_discovery_control(chances)]
+    near = any(abs(one - 0.05) < 1e-9 for one in false_discovery_control(chances))
+    assert near or discoveries(chances) == wanted
+
+
+@pytest.mark.parametrize("launches", [4, 5, 8])
+def test_the_interval_holds_the_ratio_in_95_of_100(launches: int) -> None:
+    rng = random.Random(launches)
+    held = 0
+    for _ in range(2000):
+        a, b = ([rng.lognormvariate(0.0, 0.1) for _ in range(launches)] for _ in "ab")
+        found = difference(a, b)
+        assert found.low is not None
+        assert found.high is not None
+        held += found.low <= 1.0 <= found.high
+    assert held >= 0.95 * 2000 - 30
+
+
+def test_a_spread_between_runs_is_the_least_that_the_interval_allows_for() -> None:
+    past = [[1.0], [1.1], [0.9], [1.05], [0.95], [1.0]]
+    alone, widened = difference([1.0], [1.2]), difference([1.0], [1.2], past)
+    assert alone.low is None
+    assert widened.past == 6
+    assert widened.low is not None
+    assert widened.low < 1.0 < 1.2 < (widened.high or 0.0)
+    assert difference([1.0], [1.2], past[:4]).past == 0
