@@ -23,6 +23,7 @@ cases:
   - name: gemm
     benchmark: compute.gemm
     np: 2
+    expect: {time_ms: {max: '2 * case(gemm).time_ms.p95 / min(1, case("halo").skew)'}}
     matrix: {n: [32, 64], dtype: [fp32, bf16]}
     exclude: [{n: 32, dtype: bf16}]
     repeat: 2
@@ -153,6 +154,7 @@ def recorded_run() -> list[Event]:
     ranks = zip(*(rank_lines(rank) for rank in (0, 1)), strict=True)
     said = [{"job": 1, **event} for pair in ranks for event in pair]
     bounds = {"metric": "time_ms", "op": "max", "limit": 5.0, "value": 2.5, "status": "passed"}
+    bounds |= {"expression": "2 * case(a).time_ms"}
     judged = [
         {"event": "case_judged", "time": 1002.0, "case": case, "status": "passed", "reason": None}
         | {"expectations": [bounds], "traceback": None}
@@ -183,6 +185,9 @@ def _case(name: str) -> Event:
             {"name": "latency_us", "unit": "us", **figures},
         ],
         "checks": ["halo"],
-        "expect": [{"metric": "time_ms", "op": "max", "limit": 5.0}],
+        "expect": [
+            {"metric": "time_ms", "op": "max", "limit": 5.0},
+            {"metric": "rate", "op": "min", "limit": None, "expression": "case(b).time_ms / 9"},
+        ],
         "places": [{"tile": "0,0"}, {"tile": "0,1"}],
     }

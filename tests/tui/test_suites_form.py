@@ -20,7 +20,10 @@ FULL = CaseDraft(
     zip={"iterations": [5, 10], "seed": [1, 2]},
     exclude=[{"image_size": 64, "seed": 1}],
     repeat=2,
-    expect={"time_ms.p95": {"max": 5.0}, "skew": {"max": 3, "min": 0.5}},
+    expect={
+        "time_ms.p95": {"max": 5.0},
+        "skew": {"max": 3, "min": 'min(0.5, case("a[n=1]").skew)'},
+    },
     launch={"bind": "core", "env": {"A": "1"}, "args": ["--x", "--y"]},
     comment="Two lines\nabove.",
 )
@@ -125,7 +128,7 @@ def test_expectations():
     [
         (("", "1", ""), "name the metric"),
         (("time_ms", "", ""), "time_ms has no bound: give max, min or both"),
-        (("time_ms", "x", ""), "must be a number"),
+        (("time_ms", "x", ""), "max is no limit: 'x' stands where a number"),
         (("skew", "1", ""), "skew stands twice"),
     ],
 )

@@ -16,7 +16,9 @@ from spbench.engine.connections.descriptors import raise_limit
 from spbench.engine.faults.launcher_output import end_of_file
 from spbench.engine.recorder import Recorder, View
 from spbench.engine.run import Outcome
+from spbench.engine.verdicts import tell_verdicts
 from spbench.errors import ExitCode, FailedRunError, MissingError, SpbenchError, UsageError
+from spbench.record.case_figures import is_open
 from spbench.record.findings import found_or_defect
 from spbench.record.judge import verdict_of
 from spbench.record.number_formatting import clean
@@ -265,11 +267,12 @@ class _Collection:
             self._judge(case, fault.status, fault.sentence, fault.traceback)
 
     def _open(self, case: str) -> bool:
-        return self._state.cases[case].status in ("waiting", "running")
+        return is_open(self._state.cases[case])
 
     def _judge(self, case: str, status: str, reason: str, traceback: str | None = None) -> None:
         fields: dict[str, Any] = {"status": status, "reason": reason, "traceback": traceback}
         self._recorder.say("case_judged", case=case, expectations=[], **fields)
+        tell_verdicts(self._recorder)
 
     # The end
 

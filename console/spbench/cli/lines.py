@@ -8,6 +8,7 @@ from typing import Any
 
 from spbench.record.case_state import CaseState
 from spbench.record.cores import crowded, fold_numbers
+from spbench.record.judge import not_judged
 from spbench.record.number_formatting import GLYPHS, clean, number, printable
 from spbench.record.rank_rows import RankRows
 from spbench.record.shares import label, shares
@@ -121,6 +122,8 @@ class Lines:
         self._write(count + case_line(case, self._width, room))
         if event["reason"]:
             self._write(f"        {event['reason']}")
+        for sentence in not_judged(case):
+            self._write(f"        {sentence}")
         for line in share_lines(case, self._columns):
             self._write(line)
         if self._verbosity > 0 and case.verdict.traceback:

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from spbench.cli.lines import Lines
+from spbench.record.case_figures import is_open
 from spbench.record.findings import NOTABLE_RANK
 from spbench.record.number_formatting import clean, number
 from spbench.record.rank_rows import RankRow
@@ -72,7 +73,9 @@ class LiveView:
     def _headline(self) -> Text:
         cases = self._state.cases.values()
         done = sum(case.status not in ("waiting", "running") for case in cases)
-        running = next((case.id for case in cases if case.status == "running"), "")
+        running = next(
+            (case.id for case in cases if case.status == "running" and is_open(case)), ""
+        )
         width = 24
         filled = width * done // max(1, len(self._state.cases))
         bar = "█" * filled + "░" * (width - filled)

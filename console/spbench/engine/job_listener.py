@@ -12,10 +12,10 @@ from typing import Any
 from spbench.engine.connections.rank_connection import Event, RankPeer
 from spbench.engine.faults.fault import Fault, RankError, RankLoss
 from spbench.engine.recorder import Recorder
+from spbench.engine.verdicts import tell_verdicts
 from spbench.engine.watchdog import Watchdog
 from spbench.errors import SpbenchError, defect_of
 from spbench.launch.jobs import Job
-from spbench.record.judge import judge
 from spbench_core.events.rank_events import BEFORE_READY, LOADING, OF_CASE
 
 
@@ -116,7 +116,7 @@ class JobListener:
             self._watch.on_case_start(event, now)
         elif kind == "case_end":
             self._watch.on_case_end(event, now)
-            self._judge(event["case"])
+            tell_verdicts(self._recorder, event["case"])
         elif kind == "log" and event["level"] == LOADING:
             self._watch.on_loading(event["rank"])
         elif kind == "log" and event["level"] == "where":
@@ -153,18 +153,6 @@ class JobListener:
                 traceback=event.get("traceback"),
             )
         )
-
-    def _judge(self, case_id: str) -> None:
-        case = self._recorder.state.cases[case_id]
-        if case.complete and case.status == "running":
-            verdict = judge(case)
-            self._recorder.say(
-                "case_judged",
-                case=case_id,
-                status=verdict.status,
-                reason=verdict.reason,
-                expectations=verdict.expectations,
-            )
 
     def on_violation(self, source: RankPeer, why: str) -> None:
         """A rank said what no rank says."""

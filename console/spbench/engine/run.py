@@ -17,10 +17,12 @@ from spbench.engine.preflight import look
 from spbench.engine.recorder import Recorder, View
 from spbench.engine.run_metadata import run_json, run_start
 from spbench.engine.stop import Stop
+from spbench.engine.verdicts import tell_verdicts
 from spbench.errors import ExitCode, SpbenchError, defect_of
 from spbench.launch.detect import abandon_probes
 from spbench.launch.jobs import Job, Launch
 from spbench.launch.survey.progress import Say, nobody
+from spbench.record.case_figures import is_open
 from spbench.record.environment import facts
 from spbench.record.findings import found_or_defect
 from spbench.record.judge import verdict_of
@@ -155,7 +157,7 @@ class Run:
         return replace(job, cases=left, deaths=0 if started else 1) if left else None
 
     def _open(self, case: Case) -> bool:
-        return self._state.cases[case.id].status in ("waiting", "running")
+        return is_open(self._state.cases[case.id])
 
     def _give_up(self, recorder: Recorder, job: Job, fault: Fault) -> None:
         for case in job.cases:
@@ -165,7 +167,7 @@ class Run:
     def _finish(self, folder: RunFolder, recorder: Recorder) -> Outcome:
         why = self._stop.sentence or "the run ended before this case"
         for case in self._state.cases.values():
-            if case.status in ("waiting", "running"):
+            if is_open(case):
                 status = "cancelled" if self._stop.code else "skipped"
                 _judge(recorder, case.id, Fault("cancelled", why), status)
         cases = told_cases(self._state)
@@ -229,3 +231,5 @@ def _judge(recorder: Recorder, case_id: str, fault: Fault, status: str | None = 
     except SpbenchError:
         # The log is full; the recorder goes on without it.
         recorder.say("case_judged", **fields)
+    with suppress(SpbenchError):
+        tell_verdicts(recorder)

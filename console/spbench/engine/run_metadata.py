@@ -9,7 +9,7 @@ from typing import Any
 
 from spbench.engine.plan import RunPlan
 from spbench.record.runs.folder import working_folder
-from spbench.suites.case import Case
+from spbench.suites.case import Case, Expectation
 
 
 def run_json(plan: RunPlan, run_id: str, environment: dict[str, Any]) -> dict[str, Any]:
@@ -72,8 +72,11 @@ def describe(case: Case, np: int) -> dict[str, Any]:
             for m in entry.metrics
         ],
         "checks": list(entry.checks_of(dict(case.params))),
-        "expect": [
-            {"metric": item.metric, "op": item.op, "limit": item.limit} for item in case.expect
-        ],
+        "expect": [_expectation(item) for item in case.expect],
         "places": places if any(places) else [],
     }
+
+
+def _expectation(item: Expectation) -> dict[str, Any]:
+    told = {"metric": item.metric, "op": item.op, "limit": item.limit}
+    return told if item.expression is None else told | {"expression": item.expression}

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from spbench.errors import ExitCode
+from spbench.record.case_figures import NotReachedError, figure_of, limit_of
 from spbench.record.case_state import CaseState
+from spbench.suites.expression import ExpressionError
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,17 +22,21 @@ class Judgement:
     expectations: list[dict[str, Any]]
 
 
-def judge(case: CaseState) -> Judgement:
+def judge(case: CaseState, cases: Mapping[str, CaseState] = MappingProxyType({})) -> Judgement:
     """Judge a case whose ranks have all ended: its checks first, then its expectations.
 
     A planted fault that neither of them has found fails the case as well.
+
+    Args:
+        case: The case.
+        cases: All cases of the run, whose figures its expectations may depend on.
     """
     for name in case.identity.declared_checks:
         silent = _silent_ranks(case, name)
         if silent:
             who = name_ranks(case, silent)
             return Judgement("error", f"check {name} was not reported by {who}", [])
-    expectations = [_judge_expectation(case, expect) for expect in case.identity.expect]
+    expectations = [_judge_expectation(case, dict(item), cases) for item in case.identity.expect]
     failed = failed_checks(case)
     if failed:
         return Judgement("failed", failed[0], expectations)
@@ -81,24 +88,50 @@ def name_ranks(case: CaseState, ranks: list[int]) -> str:
     return f"ranks {shown}" + (f" and {len(ranks) - 8} more" if len(ranks) > 8 else "")
 
 
-def _judge_expectation(case: CaseState, expect: Any) -> dict[str, Any]:
-    metric, _, stat = expect["metric"].partition(".")
-    summary = case.summary(metric)
-    value = None
-    if summary is not None:
-        value = summary.p50 if stat in ("", "value") else float(getattr(summary, stat))
-    below, above = expect["op"] == "min", expect["op"] == "max"
-    held = value is not None and not (
-        (above and value > expect["limit"]) or (below and value < expect["limit"])
-    )
-    return {**expect, "value": value, "status": "passed" if held else "failed"}
+def _judge_expectation(
+    case: CaseState, expect: dict[str, Any], cases: Mapping[str, CaseState]
+) -> dict[str, Any]:
+    told = expect | {"value": figure_of(case, expect["metric"])}
+    if expression := expect.get("expression"):
+        try:
+            told["limit"] = limit_of(expression, cases)
+        except NotReachedError as error:
+            return told | {"status": "skipped", "reason": str(error)}
+        except ExpressionError as error:
+            return told | {"status": "failed", "reason": str(error)}
+    return told | {"status": "passed" if _holds(**told) else "failed"}
+
+
+def _holds(op: str, limit: float | None, value: float | None, **_: Any) -> bool:
+    if value is None or limit is None:
+        return False
+    return value <= limit if op == "max" else value >= limit
+
+
+def wanted(item: Mapping[str, Any]) -> str:
+    """Return what an expectation asks for: ``time_ms max 5``, or with how its limit came about."""
+    limit, expression = item["limit"], item.get("expression")
+    known = "" if limit is None else f"{limit:.4g}" if expression else f"{limit:g}"
+    figure = " = ".join(part for part in (known, expression) if part)
+    return f"{item['metric']} {item['op']} {figure}"
+
+
+def not_judged(case: CaseState) -> Iterator[str]:
+    """Yield a sentence for each expectation of a judged case that this run leaves open."""
+    for item in case.verdict.expectations:
+        if item["status"] == "skipped":
+            yield f"not judged: {wanted(item)}: {item.get('reason')}"
 
 
 def _expectation_sentence(item: dict[str, Any]) -> str:
+    if reason := item.get("reason"):
+        return f"{wanted(item)} cannot be judged: {reason}"
     if item["value"] is None:
-        return f"expected {item['metric']} {item['op']} {item['limit']:g}, but it was not measured"
+        return f"expected {wanted(item)}, but it was not measured"
     relation = "above" if item["op"] == "max" else "below"
-    return f"{item['metric']} is {item['value']:.4g}, {relation} the expected {item['limit']:g}"
+    limit, expression = item["limit"], item.get("expression")
+    told = f"{limit:.4g} = {expression}" if expression else f"{limit:g}"
+    return f"{item['metric']} is {item['value']:.4g}, {relation} the expected {told}"
 
 
 def verdict_of(cases: Iterable[CaseState]) -> tuple[str, ExitCode]:

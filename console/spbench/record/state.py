@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from spbench.record.case_figures import refers
 from spbench.record.case_state import CaseIdentity, CaseRank, CaseState, CheckResult, MetricInfo
 
 Event = Mapping[str, Any]
@@ -85,6 +86,8 @@ class RunState:
         self.ranks: dict[int, RankState] = {}
         self.errors: list[str] = []
         self.findings: list[str] = []
+        self.referring: list[str] = []
+        """The ids of the cases whose expectations depend on figures of cases."""
         self.left_out: str | None = None
         """The lines of a recorded log that could not be read, in one sentence."""
         self._handlers: dict[str, Callable[[Event], None]] = {
@@ -113,6 +116,7 @@ class RunState:
         )
         for case in event["cases"]:
             self.cases[case["id"]] = _case_state(case)
+        self.referring = [case.id for case in self.cases.values() if refers(case)]
 
     def _on_job_start(self, event: Event) -> None:
         fields = {name: event[name] for name in ("launcher", "version", "hostfile", "env", "np")}

@@ -113,9 +113,13 @@ class ExpectationPart(_Part):
 
     metric: str
     op: Literal["max", "min"]
-    limit: float
+    limit: float | None = Field(description="null where its expression came to none")
     value: float | None
-    status: Literal["passed", "failed"]
+    status: Literal["passed", "failed", "skipped"]
+    expression: str | None = Field(
+        default=None, description="how the limit is worked out from figures of cases of the run"
+    )
+    reason: str | None = Field(default=None, description="why the expression came to no limit")
 
 
 class TimePart(_Samples):

@@ -27,12 +27,15 @@ DERIVED_METRICS = (Metric("skew", "1", "lower", "the slowest rank's p50 over the
 class Expectation:
     """``metric: {max: limit}``: a bound on a metric's statistic, judged after the checks.
 
-    ``metric`` is a metric's name, or ``name.stat`` (``time_ms.p95``).
+    ``metric`` is a metric's name, or ``name.stat`` (``time_ms.p95``). A limit that depends on what
+    cases of the run measure is None, and ``expression`` says how it is worked out; once its cases
+    are found, it names them by their ids.
     """
 
     metric: str
     op: Literal["max", "min"]
-    limit: float
+    limit: float | None
+    expression: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from spbench.errors import did_you_mean
 from spbench.suites.case import DERIVED_METRICS, STATISTICS, Expectation
+from spbench.suites.expression import CaseFigure, ExpressionError, read_expression
 from spbench.suites.findings import Findings
 from spbench.suites.yaml_nodes import KeyPath
 from spbench_core.catalog.benchmark import Benchmark, Metric
+
+_OPS: tuple[Literal["max", "min"], ...] = ("max", "min")
 
 
 def metrics_of(benchmark: Benchmark) -> tuple[Metric, ...]:
@@ -31,7 +34,7 @@ def read_expectations(
     read: list[Expectation] = []
     for metric, bounds in given.items() if isinstance(given, dict) else ():
         here = (*path, metric)
-        if problem := _unknown(benchmark, metric):
+        if problem := unknown_figure(benchmark, metric):
             findings.at_key(here, problem)
         if bounds == {}:
             findings.at_value(here, f"{metric} has no bound: give max, min or both")
@@ -40,7 +43,8 @@ def read_expectations(
     return tuple(read)
 
 
-def _unknown(benchmark: Benchmark, metric: str) -> str:
+def unknown_figure(benchmark: Benchmark, metric: str) -> str:
+    """Return why a benchmark has no such ``metric.statistic``; an empty text where it has it."""
     name, dot, statistic = metric.partition(".")
     known = metric_names(benchmark)
     if name not in known:
@@ -57,9 +61,34 @@ def _bounds(
 ) -> list[Expectation]:
     for op in (op for op, limit in bounds.items() if limit is None):
         findings.at_value((*path, op), f"{op} is empty: give it a number or leave it out")
-    numbers = {op: limit for op, limit in bounds.items() if type(limit) in (int, float)}
+    limits = {
+        op: _limit(op, bounds[op], path, findings) for op in _OPS if bounds.get(op) is not None
+    }
+    read = [_expectation(metric, op, limit) for op, limit in limits.items() if limit is not None]
+    numbers = {item.op: item.limit for item in read if item.limit is not None}
     if {"max", "min"} <= numbers.keys() and numbers["min"] > numbers["max"]:
         message = f"{metric}: min {numbers['min']:g} is above max {numbers['max']:g}"
         findings.at_value(path, message)
-    read = [Expectation(metric, "max", float(numbers["max"]))] if "max" in numbers else []
-    return read + ([Expectation(metric, "min", float(numbers["min"]))] if "min" in numbers else [])
+    return read
+
+
+def _limit(op: str, given: Any, path: KeyPath, findings: Findings) -> float | str | None:
+    """Return a number, the text of an expression of cases' figures, or None where it is neither."""
+    if not isinstance(given, str):
+        return float(given) if type(given) in (int, float) else None
+    try:
+        expression = read_expression(given)
+        return given if expression.figures else expression.value(_no_figure)
+    except ExpressionError as error:
+        findings.in_value((*path, op), error.at, f"{op} is no limit: {error}")
+        return None
+
+
+def _no_figure(figure: CaseFigure) -> float:
+    raise AssertionError(figure)
+
+
+def _expectation(metric: str, op: Literal["max", "min"], limit: float | str) -> Expectation:
+    if isinstance(limit, str):
+        return Expectation(metric, op, None, limit)
+    return Expectation(metric, op, limit)

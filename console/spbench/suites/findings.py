@@ -75,13 +75,37 @@ class Findings:
         """Add an error at the value of a path."""
         self._at(path, self._place(path).value, message)
 
+    def in_value(self, path: KeyPath, at: int, message: str) -> None:
+        """Add an error at a character of the text at a path, counted from 0.
+
+        Where the file has the text in another form (with escapes, in several lines, from an
+        option), its place is the text's beginning, and the message says which character.
+        """
+        mark, inside = self._place(path).value, self._in_text(path, at)
+        if at and inside is None:
+            message = f"{message} (at its character {at + 1})"
+        self._at(path, inside or mark, message)
+
+    def _in_text(self, path: KeyPath, at: int) -> Mark | None:
+        node = self._document.root.find(self._standing(path))
+        if node is None or node.text is None or self.option_at(path) is not None:
+            return None
+        line, column = node.mark
+        quotes = node.end.column - column - len(node.text)
+        verbatim = node.end.line == line and quotes in (0, 2)
+        return Mark(line, column + at + quotes // 2) if verbatim else None
+
     def _place(self, path: KeyPath) -> NodePlace:
-        """Return where a path of the data stands in the file, where its lists may be longer."""
+        """Return where a path of the data stands in the file."""
+        return self._document.place(self._standing(path))
+
+    def _standing(self, path: KeyPath) -> KeyPath:
+        """Return a path of the data as the file has it, where lists may be longer."""
         for length in range(1, len(path)):
             index = path[length]
             if isinstance(index, int) and path[:length] in self._moved:
                 path = (*path[:length], self._moved[path[:length]][index], *path[length + 1 :])
-        return self._document.place(path)
+        return path
 
     def _at(self, path: KeyPath, mark: Mark, message: str) -> None:
         option = self.option_at(path)

@@ -15,6 +15,7 @@ from spbench.suites.inject import plant
 from spbench.suites.model import SuiteFile, merge
 from spbench.suites.overrides import apply_overrides, as_written
 from spbench.suites.parameters import ParameterReader
+from spbench.suites.references import ExpandedEntry, refer
 from spbench.suites.settings import LaunchSettings
 from spbench.suites.wording import check_shape
 from spbench.suites.yaml_nodes import Document, KeyPath, YamlError, compose
@@ -118,7 +119,7 @@ class _Entries:
         self._findings = findings
 
     def cases(self) -> list[Case]:
-        cases: list[Case] = []
+        expanded: list[ExpandedEntry] = []
         names: dict[str, int] = {}
         for index, raw in enumerate(self._entries):
             if not isinstance(raw, dict):
@@ -126,8 +127,9 @@ class _Entries:
             self._check_name(raw.get("name"), index, names)
             benchmark = self._benchmark(raw.get("benchmark"), index)
             if benchmark is not None and (entry := self._entry(benchmark, raw, index)):
-                cases += expand(entry, self._findings)
-        return cases
+                cases = expand(entry, self._findings)
+                expanded.append(ExpandedEntry(entry.path, cases))
+        return refer(expanded, [*names], self._findings)
 
     def _check_name(self, name: Any, index: int, names: dict[str, int]) -> None:
         if not isinstance(name, str):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, StringConstraints
+from pydantic import BeforeValidator, ConfigDict, Field, StringConstraints
 from pydantic.json_schema import SkipJsonSchema
+from pydantic_core import PydanticCustomError
 
 from spbench.suites.case import Order
 from spbench.suites.settings import LaunchSettings, StrictModel, SuiteLaunch
@@ -14,15 +15,29 @@ Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$",
 Swept = dict[str, Annotated[list[Any], Field(min_length=1)]]
 
 
+def _expression(value: Any) -> Any:
+    if type(value) is not str:
+        raise PydanticCustomError("expression_type", "an expression")
+    return value
+
+
+Limit = float | Annotated[str, BeforeValidator(_expression)]
+"""A number, or an expression of figures of cases, which is read later."""
+
+
 class Bound(StrictModel):
-    """The bounds of one expectation."""
+    """The bounds of one expectation: numbers, or expressions of figures of cases."""
 
     model_config = ConfigDict(json_schema_extra={"minProperties": 1})
 
-    max: float | SkipJsonSchema[None] = Field(
-        default=None, description="the greatest value allowed"
+    max: Limit | SkipJsonSchema[None] = Field(
+        default=None,
+        description="the greatest value allowed: a number, or as 1.1 * case(NAME).time_ms.p50",
     )
-    min: float | SkipJsonSchema[None] = Field(default=None, description="the least value allowed")
+    min: Limit | SkipJsonSchema[None] = Field(
+        default=None,
+        description="the least value allowed: a number, or as 0.9 * case(NAME).time_ms.p50",
+    )
 
 
 class CaseEntry(StrictModel):

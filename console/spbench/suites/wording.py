@@ -23,6 +23,7 @@ _EXPECTED = {
     "float_type": "a number",
     "bool_type": "true or false",
     "finite_number": "a finite number",
+    "expression_type": "an expression",
     "list_type": "a list",
     "tuple_type": "a list",
     "dict_type": "a mapping",

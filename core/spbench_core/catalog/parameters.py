@@ -56,7 +56,7 @@ class Param:
             "bool": _read_bool,
             "choice": self._read_choice,
             "pair": self._read_pair,
-            "bytes": _read_bytes,
+            "bytes": read_bytes,
             "bytes_list": _read_bytes_list,
             "choices": self._read_choices,
             "ints": _read_ints,
@@ -153,7 +153,12 @@ def _read_bool(value: Any) -> bool:
     raise ValueError(f"{value!r} is neither true nor false")
 
 
-def _read_bytes(value: Any) -> int:
+def read_bytes(value: Any) -> int:
+    """Return a number of bytes as parameters take it: 65536, ``64KiB`` or ``1MB``.
+
+    Raises:
+        ValueError: It is none.
+    """
     match = re.fullmatch(r"\s*(\d+)\s*([kmg]?i?b?)\s*", str(value), re.IGNORECASE)
     unit = match[2].upper() if match else "?"
     unit += "B" if unit and not unit.endswith("B") else ""
@@ -163,7 +168,7 @@ def _read_bytes(value: Any) -> int:
 
 
 def _read_bytes_list(value: Any) -> list[int]:
-    return [_read_bytes(item) for item in _items(value)]
+    return [read_bytes(item) for item in _items(value)]
 
 
 def _read_ints(value: Any) -> list[int]:

@@ -95,13 +95,22 @@ METRIC: Fields = {
     "part_of": _TEXT_OR_NONE | fields.LEFT_OUT,
 }
 """A metric of a case in ``run_start``."""
-EXPECTATION: Fields = {"metric": fields.TEXT, "op": fields.TEXT, "limit": fields.NUMBER}
+EXPECTATION: Fields = {
+    "metric": fields.TEXT,
+    "op": fields.TEXT,
+    "limit": fields.NUMBER | fields.NOTHING,
+    "expression": fields.TEXT | fields.LEFT_OUT,
+}
 OUTCOME: Fields = {
     **EXPECTATION,
     "value": fields.NUMBER | fields.NOTHING,
     "status": fields.TEXT,
+    "reason": fields.TEXT | fields.LEFT_OUT,
 }
-"""An expectation of a case, and how it came out, in ``case_judged``."""
+"""An expectation of a case, and how it came out, in ``case_judged``.
+
+A limit is null until its ``expression``, of figures of cases of the run, is worked out.
+"""
 FOLDS, BETTER, OPS = {"max", "min", "sum", "mean"}, {"lower", "higher", "none"}, {"max", "min"}
 VERDICTS = {"passed", "failed", "error", "timeout", "cancelled", "skipped"}
 
@@ -149,7 +158,7 @@ def check_run_event(event: Mapping[str, Any]) -> None:
         _check_each(kind, event["expectations"], OUTCOME)
         for outcome in event["expectations"]:
             _check_word(kind, outcome["op"], OPS)
-            _check_word(kind, outcome["status"], {"passed", "failed"})
+            _check_word(kind, outcome["status"], {"passed", "failed", "skipped"})
     elif kind == "run_end":
         _check_word(kind, event["verdict"], VERDICTS)
 

@@ -22,7 +22,8 @@ class CaseDraft:
 
     Attributes:
         np: Ranks; None where they follow from the parameters.
-        expect: Metric or metric.statistic to its bounds, ``{"max": 5.0}``.
+        expect: Metric or metric.statistic to its bounds, ``{"max": 5.0}``, or an
+            expression.
         launch: The case's own launch settings; values of ``env`` are text.
         comment: The comment above the entry, line by line and without its marks.
     """
@@ -35,7 +36,7 @@ class CaseDraft:
     exclude: Sequence[Mapping[str, Any]] = ()
     np: int | None = None
     repeat: int = 1
-    expect: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    expect: Mapping[str, Mapping[str, float | str]] = field(default_factory=dict)
     launch: Mapping[str, Any] = field(default_factory=dict)
     comment: str | None = None
 

@@ -11,6 +11,7 @@ from spbench.errors import UsageError
 from spbench.suites.edit import ranges
 from spbench.suites.edit.field import Field
 from spbench.suites.edit.writing import flow, scalar
+from spbench.suites.expression import ExpressionError, read_expression
 from spbench.suites.parameters import read_item
 from spbench.suites.scalars import core_scalar
 from spbench.suites.wording import complaint
@@ -112,7 +113,16 @@ def _checked(field: Field, value: Any) -> Any:
     suite = {"launch": part} if field.path[0] == "launch" else {"cases": [case | part]}
     if wrong := complaint(**suite):
         raise UsageError(wrong)
+    if field.path[1:2] == ("expect",) and isinstance(value, str):
+        _check_limit(field, value)
     return value
+
+
+def _check_limit(field: Field, text: str) -> None:
+    try:
+        read_expression(text)
+    except ExpressionError as error:
+        raise UsageError(f"{field.name} is no limit: {error}") from None
 
 
 def _read(field: Field, value: Any) -> Any:

@@ -116,9 +116,12 @@ def _checks(case: CasePart) -> Table:
 
 
 def _expectations(case: CasePart) -> Table:
-    table = _table("metric", "came out", "expected", "measured", left=2)
+    table = _table("metric", "came out", "expected", "measured", left=3)
     for item in case.expectations:
-        expected = f"{item.op} {item.limit:g}"
+        limit = "" if item.limit is None else f" {item.limit:.6g}"
+        how = f" = {item.expression}" if item.expression else ""
+        why = f" ({item.reason})" if item.reason else ""
+        expected = f"{item.op}{limit}{how}{why}"
         _row(table, item.metric, signed(item.status), expected, figure(item.value) or "nothing")
     return table
 

@@ -111,8 +111,8 @@ def metrics_of(case: CaseState) -> list[str]:
 
 def expected(case: CaseState, metric: str) -> float | None:
     """Return the limit that the suite sets for a metric, if it does."""
-    for expect in case.identity.expect:
+    for expect in (*case.verdict.expectations, *case.identity.expect):
         name, _, _ = expect["metric"].partition(".")
-        if name == metric:
+        if name == metric and expect["limit"] is not None:
             return float(expect["limit"])
     return None

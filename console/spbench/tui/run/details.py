@@ -16,7 +16,7 @@ from textual.widgets import Static
 
 from spbench.record.case_state import CaseState, CheckResult
 from spbench.record.cores import fold_numbers
-from spbench.record.judge import failed_checks
+from spbench.record.judge import failed_checks, wanted
 from spbench.record.number_formatting import number
 from spbench.record.places import MIRRORED
 from spbench.record.shares import shares
@@ -101,8 +101,8 @@ def _case_lines(case: CaseState, status: str) -> Iterator[Line]:
         yield "limit", f"{name} {number(limit['value'])} {unit}, by {limit['measured_by']}"
     for item in case.verdict.expectations:
         value = "not measured" if item["value"] is None else number(item["value"])
-        wanted = f"{item['metric']} {item['op']} {number(item['limit'])}"
-        yield "expected", f"{signed(item['status'])}: {wanted}, it is {value}"
+        why = f" ({item['reason']})" if item.get("reason") else ""
+        yield "expected", f"{signed(item['status'])}: {wanted(item)}, it is {value}{why}"
     for sentence in set(failed_checks(case)) - {case.verdict.reason}:
         yield "check", signed("failed") + f": {sentence}"
     passed = [name for name in case.measured.checks if _all_passed(case, name)]

@@ -201,3 +201,67 @@ def test_a_run_is_as_bad_as_its_worst_case(statuses, verdict, code):
     events = [judged(name, status) for name, status in names.items()]
     state = state_of([run_start(*map(described, names)), *events])
     assert verdict_of(state.cases.values()) == (verdict, code)
+
+
+def against(limit, *later, ended=True, status=None, keep=True):
+    """The judgement of case a, whose time of 51 ms is held against what case b has measured."""
+    expect = [{"metric": "time_ms", "op": "max", "limit": None, "expression": limit}]
+    cases = [described("a", expect=expect), *([described("b")] if keep else [])]
+    events = [*started(*cases), *checks(True, True), *TIMES]
+    if keep:
+        of_b = [rank_event("case_start", rank, case="b") for rank in (0, 1)]
+        of_b += [rank_event("samples", rank, case="b", values=[40.0, 60.0]) for rank in (0, 1)]
+        ends = [rank_event("case_end", rank, case="b") for rank in (0, 1)]
+        events += [*of_b, *later, *(ends if ended else [])]
+        events += [judged("b", status)] if status else []
+    cases = state_of(events).cases
+    return judge(cases["a"], cases)
+
+
+@pytest.mark.parametrize(
+    ("limit", "status", "worth", "reason"),
+    [
+        ("1.5 * case(b).time_ms", "passed", 75.0, None),
+        (
+            "case(b).time_ms",
+            "failed",
+            50.0,
+            "time_ms is 51, above the expected 50 = case(b).time_ms",
+        ),
+        ("case(b).rate", "failed", None, "case b has not measured rate"),
+        ("1 / (case(b).time_ms - 50)", "failed", None, "it divides by zero"),
+        (
+            "1 - case(b).time_ms",
+            "failed",
+            None,
+            "it comes to -49, and nothing measured is negative",
+        ),
+    ],
+)
+def test_a_limit_is_worked_out_from_another_case(limit, status, worth, reason):
+    verdict = against(limit)
+    (item,) = verdict.expectations
+    assert (verdict.status, item["status"], item["limit"]) == (status, status, worth)
+    assert (verdict.reason is None) if reason is None else verdict.reason.endswith(reason)
+
+
+@pytest.mark.parametrize(
+    ("given", "status", "reason"),
+    [
+        ({"keep": False}, "skipped", "case b is not part of this run"),
+        ({"ended": False, "status": "cancelled"}, "skipped", "case b was cancelled"),
+        ({"ended": False, "status": "error"}, "failed", "case b ended in error"),
+        ({"ended": False, "status": "timeout"}, "failed", "case b ran out of time"),
+        ({"ended": False, "status": "skipped"}, "failed", "case b did not run"),
+    ],
+)
+def test_a_case_without_figures_is_told(given, status, reason):
+    verdict = against("case(b).time_ms", **given)
+    (item,) = verdict.expectations
+    assert (item["status"], item["reason"], item["limit"]) == (status, reason, None)
+    assert verdict.status == ("passed" if status == "skipped" else "failed")
+
+
+def test_figures_of_a_case_whose_check_failed_do_not_count():
+    failed = rank_event("check", 0, case="b", passed=False)
+    assert "a check of case b failed" in against("case(b).time_ms", failed).reason

@@ -182,7 +182,7 @@ def test_an_empty_env_value_is_refused():
         ),
         (
             "  - {name: a, benchmark: memory.copy, expect: {time_ms: {max: §.inf}}}",
-            "expect.time_ms.max must be a finite number, not inf",
+            "expect.time_ms.max must be a finite number or an expression, not inf",
         ),
         (
             "  - {name: a, benchmark: memory.copy, expect: {time_ms: §5}}",

@@ -161,8 +161,8 @@ class _Reader:
                 set_here[field.name] = self._one(field, set_here.get(field.name), name)
         return set_here
 
-    def _expected(self) -> Mapping[str, Mapping[str, float]]:
-        read: dict[str, Mapping[str, float]] = {}
+    def _expected(self) -> Mapping[str, Mapping[str, float | str]]:
+        read: dict[str, Mapping[str, float | str]] = {}
         for row, (metric, *typed) in enumerate(self._typed.expect):
             name, bounds = f"{EXPECT}{row}", {}
             for field, text in zip(bound_fields(metric), typed, strict=True):

@@ -114,5 +114,6 @@ def _swept_text(field: Field, values: Sequence[Any]) -> str:
     return text if sweeps(field, text) else f"{text},"
 
 
-def _bound(value: float | None) -> str:
-    return "" if value is None else flow(value)
+def _bound(value: float | str | None) -> str:
+    """Return a bound as typed: an expression without YAML's quotes."""
+    return value if isinstance(value, str) else "" if value is None else flow(value)

@@ -1,0 +1,26 @@
+"""Tells the verdicts of cases: each once its ranks and the cases it is held against have ended."""
+
+from __future__ import annotations
+
+from spbench.engine.recorder import Recorder
+from spbench.record.case_figures import ready
+from spbench.record.judge import judge
+
+
+def tell_verdicts(recorder: Recorder, case_id: str | None = None) -> None:
+    """Judge a case that has ended, if it does, and all that have waited for it or for others.
+
+    Raises:
+        FailedRunError: They cannot be recorded.
+    """
+    cases, referring = recorder.state.cases, recorder.state.referring
+    ended = [case_id] if case_id is not None and case_id not in referring else []
+    for case in [*ready(cases, [*ended, *referring])]:
+        verdict = judge(case, cases)
+        recorder.say(
+            "case_judged",
+            case=case.id,
+            status=verdict.status,
+            reason=verdict.reason,
+            expectations=verdict.expectations,
+        )

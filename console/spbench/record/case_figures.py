@@ -1,0 +1,93 @@
+"""Limits of expectations that depend on what other cases of the run have measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from spbench.record.case_state import CaseState
+from spbench.suites.expression import CaseFigure, Expression, ExpressionError, read_expression
+
+Cases = Mapping[str, CaseState]
+GOING_ON = ("waiting", "running")
+"""The statuses of a case without a verdict."""
+
+
+class NotReachedError(ExpressionError):
+    """A figure of a case that this run leaves out, or was cancelled before: nobody's failure."""
+
+
+def figure_of(case: CaseState, metric: str) -> float | None:
+    """Return a case's ``metric`` or ``metric.statistic``; None where it was not measured."""
+    name, _, statistic = metric.partition(".")
+    summary = case.summary(name)
+    if summary is None:
+        return None
+    return summary.p50 if statistic in ("", "value") else float(getattr(summary, statistic))
+
+
+def limit_of(expression: str, cases: Cases) -> float:
+    """Return the limit that an expression comes to.
+
+    Raises:
+        NotReachedError: A case in it is none of this run, or was cancelled.
+        ExpressionError: It comes to no limit: a case failed, a figure is missing, it is negative.
+    """
+    limit = read_expression(expression).value(lambda figure: _look_up(figure, cases))
+    if limit < 0:
+        raise ExpressionError(f"it comes to {limit:.4g}, and nothing measured is negative")
+    return limit
+
+
+def _look_up(figure: CaseFigure, cases: Cases) -> float:
+    case = cases.get(figure.case)
+    if case is None:
+        raise NotReachedError(f"case {figure.case} is not part of this run")
+    if case.status == "cancelled":
+        raise NotReachedError(f"case {figure.case} was cancelled")
+    if case.status not in (*GOING_ON, "passed", "failed"):
+        how = {"error": "ended in error", "timeout": "ran out of time"}
+        raise ExpressionError(f"case {figure.case} {how.get(case.status, 'did not run')}")
+    if not all(case.measured.checked.values()):
+        raise ExpressionError(f"a check of case {figure.case} failed, so its numbers do not count")
+    value = figure_of(case, figure.metric)
+    if value is None:
+        raise ExpressionError(f"case {figure.case} has not measured {figure.metric}")
+    return value
+
+
+def is_open(case: CaseState) -> bool:
+    """Whether a case has yet to run to its end; one that has may still wait for its verdict."""
+    return case.status in GOING_ON and not case.complete
+
+
+def ready(cases: Cases, ids: Iterable[str]) -> Iterator[CaseState]:
+    """Yield those of the cases, without a verdict, that can be given theirs.
+
+    Their ranks have ended, and those of the cases that their expectations depend on.
+    """
+    for case in map(cases.__getitem__, ids):
+        if case.status == "running" and case.complete and not _waits(case, cases):
+            yield case
+
+
+def refers(case: CaseState) -> bool:
+    """Whether an expectation of a case depends on figures of cases."""
+    return any(item.get("expression") for item in case.identity.expect)
+
+
+def _waits(case: CaseState, cases: Cases) -> bool:
+    named = (figure.case for item in case.identity.expect for figure in _figures(item))
+    return any(name in cases and is_open(cases[name]) for name in named)
+
+
+def _figures(item: Mapping[str, Any]) -> tuple[CaseFigure, ...]:
+    expression = _expression(item.get("expression"))
+    return expression.figures if expression else ()
+
+
+def _expression(text: str | None) -> Expression | None:
+    try:
+        return read_expression(text) if text else None
+    except ExpressionError:  # a recorded one may be anyone's; its judgement says what is wrong
+        return None
