@@ -16,7 +16,9 @@ from spbench.engine.verdicts import tell_verdicts
 from spbench.engine.watchdog import Watchdog
 from spbench.errors import SpbenchError, defect_of
 from spbench.launch.jobs import Job
-from spbench_core.events.rank_events import BEFORE_READY, LOADING, OF_CASE
+from spbench_core.events.rank_events import BEFORE_READY, LOADING, OF_CASE, SCHEMA
+
+_ONE_VERSION = "install the same version of spbench here and on every host"
 
 
 class JobListener:
@@ -86,6 +88,8 @@ class JobListener:
     def _wrong(self, event: Event, rank: int | None) -> str | None:
         """Return what is wrong with an event of a rank; ``rank`` is None until it is ready."""
         kind, number = event["event"], event["rank"]
+        if kind == "hello" and (spoken := event.get("schema", SCHEMA)) != SCHEMA:
+            return f"speaks {str(spoken)[:40]!r}, this console {SCHEMA!r}: {_ONE_VERSION}"
         if kind == "ready":
             known = 0 <= number < event["size"]
             twice = "was ready twice" if rank is not None else None

@@ -193,6 +193,11 @@ def test_a_rank_ends_only_what_it_has_started(job):
     ("events", "why"),
     [
         ([rank_event("bye", 1)], "rank ? on node01 sent bye before it was ready"),
+        (
+            [rank_event("hello", 1, schema="spbench.events/2")],
+            "rank ? on node01 speaks 'spbench.events/2', this console 'spbench.events/1': install "
+            "the same version of spbench here and on every host",
+        ),
         ([rank_event("ready", -1)], "rank ? on node01 says it is rank -1 of 2"),
         ([rank_event("ready", 1), rank_event("ready", 0)], "rank 1 on node01 was ready twice"),
     ],
