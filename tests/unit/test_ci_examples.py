@@ -1,0 +1,98 @@
+"""The job files of docs/examples/ci: keys that the products document, commands that there are."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import Any
+
+import pytest
+from typer.main import get_command
+
+from places import DOCS, ROOT
+from spbench.cli.app import app
+from spbench.suites.loader import load
+from spbench.suites.yaml_nodes import compose
+
+CI = DOCS / "examples" / "ci"
+GITHUB = {"name", "on", "jobs", "env", "permissions", "concurrency", "defaults", "run-name"}
+GITHUB_JOB = {"name", "runs-on", "needs", "if", "steps", "timeout-minutes", "env", "strategy"}
+GITHUB_STEP = {"name", "id", "if", "uses", "with", "run", "env", "shell", "continue-on-error"}
+GITLAB_JOB = {
+    *("image", "stage", "timeout", "variables", "before_script", "script", "after_script"),
+    *("cache", "artifacts", "rules", "tags", "needs", "retry", "allow_failure", "services"),
+}
+GITLAB_CACHE = {"key", "paths", "when", "policy", "untracked", "unprotect", "fallback_keys"}
+GITLAB_ARTIFACTS = {"paths", "when", "reports", "expire_in", "name", "exclude", "expose_as"}
+WHEN = {"always", "on_success", "on_failure"}
+JENKINS = {"agent", "options", "environment", "stages", "post", "triggers", "parameters", "tools"}
+
+
+def document(name: str) -> Any:
+    """The data of a YAML file, as YAML 1.2 has it: ``on`` is a word."""
+    read = compose((CI / name).read_text())
+    assert read.problems == ()
+    return read.root.data
+
+
+def test_githubs_keys_are_those_of_a_workflow() -> None:
+    workflow = document("github.yml")
+    assert {"on", "jobs"} <= workflow.keys() <= GITHUB
+    for job in workflow["jobs"].values():
+        assert {"runs-on", "steps"} <= job.keys() <= GITHUB_JOB
+        for step in job["steps"]:
+            assert step.keys() <= GITHUB_STEP
+            assert len(step.keys() & {"uses", "run"}) == 1
+            assert re.fullmatch(r"actions/[a-z-]+@v\d+", step.get("uses", "actions/x@v1"))
+
+
+def test_gitlabs_keys_are_those_of_a_job() -> None:
+    (job,) = document("gitlab.yml").values()
+    assert {"script"} <= job.keys() <= GITLAB_JOB
+    assert job["cache"].keys() <= GITLAB_CACHE
+    assert job["artifacts"].keys() <= GITLAB_ARTIFACTS
+    assert {job["cache"]["when"], job["artifacts"]["when"]} <= WHEN
+    assert all(isinstance(line, str) for line in job["before_script"] + job["script"])
+
+
+def blocks(text: str) -> dict[str, Any]:
+    """The blocks of a declarative Jenkinsfile, by the words before their braces."""
+    root: dict[str, Any] = {}
+    open_blocks = [root]
+    for line in text.splitlines():
+        bare = re.sub(r"'[^']*'|\"[^\"]*\"", lambda quoted: quoted[0].replace("{", "("), line)
+        if bare.endswith("{"):
+            block: dict[str, Any] = {}
+            assert open_blocks[-1].setdefault(line[:-1].strip(), block) is block
+            open_blocks.append(block)
+        elif bare.strip() == "}":
+            open_blocks.pop()
+        else:
+            assert bare.count("'") % 2 == bare.count('"') % 2 == 0
+            open_blocks[-1][line.strip()] = None
+    assert len(open_blocks) == 1
+    return root
+
+
+def test_the_jenkinsfile_is_a_declarative_pipeline() -> None:
+    (pipeline,) = blocks((CI / "Jenkinsfile").read_text()).values()
+    assert {"agent", "stages"} <= {key.split()[0] for key in pipeline} <= JENKINS
+    for title, stage in pipeline["stages"].items():
+        assert re.fullmatch(r"stage\('[^']+'\)", title)
+        assert all(step.startswith("sh '") for step in stage["steps"])
+    assert pipeline["post"].keys() <= {"always", "success", "failure", "cleanup"}
+
+
+def test_a_block_that_is_not_closed_is_seen() -> None:
+    with pytest.raises(AssertionError):
+        blocks("pipeline {\n  agent any\n")
+
+
+@pytest.mark.parametrize("name", ["github.yml", "gitlab.yml", "Jenkinsfile"])
+def test_the_command_of_a_job_file_is_one_that_spbench_takes(name: str) -> None:
+    (line,) = re.findall(r"spbench (run [^'\n]*)", (CI / name).read_text())
+    verb, suite, *words = shlex.split(line)
+    command = get_command(app).commands[verb]  # type: ignore[attr-defined]
+    known = {option for param in command.params for option in param.opts}
+    assert {word for word in words if word.startswith("-")} <= known
+    assert load(ROOT / suite).cases
