@@ -73,12 +73,18 @@ def add_params(
     parser.add_argument("--inject", choices=faults, help="plant a fault in the last rank")
 
 
-def help_text(param: Param, default: Any) -> str:
-    """Return the help of a parameter: what it is, its choices, and its default where it has one."""
+def help_text(param: Param, default: Any, meaning: str | None = None) -> str:
+    """Return the help of a parameter: what it is, its choices, and its default where it has one.
+
+    Args:
+        param: The parameter.
+        default: Its value where it is left out; None where that is open.
+        meaning: What it is on this command line; None for what the catalog says.
+    """
     words = [*param.choices, *(word for word in param.spellings if word not in param.choices)]
     among = f"; of {', '.join(words)}" if words else ""
     told = "" if default is None else f" (default: {_as_word(default)})"
-    return f"{param.help}{among}{told}".replace("%", "%%")
+    return f"{meaning or param.help}{among}{told}".replace("%", "%%")
 
 
 def _as_word(value: Any) -> str:

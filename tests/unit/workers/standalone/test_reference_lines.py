@@ -161,6 +161,27 @@ def test_the_help_has_each_flag_with_the_script_s_default(script):
     assert f"{BENCHMARKS[script.benchmark].name} with the flags and defaults of" in text
 
 
+def help_of(alias, flag):
+    text = " ".join(script_parser(SCRIPTS[alias]).format_help().split("options:")[1].split())
+    return re.search(rf" {flag}(?: \[?V\]?)? (.*?) --", text)[1]
+
+
+def test_the_help_has_the_alias_own_meanings():
+    assert "a folder, for InferHiRes.pth in it" in help_of("resnet_sp", "--checkpoint")
+    assert help_of("resnet_sp", "--times").endswith("in GEMS alone (default: 1)")
+    assert "each direction" in help_of("resnet_gems", "--batch-size")
+    assert "pair of halves takes two" in help_of("amoebanet_gems_sp", "--times")
+
+
+@pytest.mark.parametrize("script", SCRIPTS.values(), ids=lambda script: script.name)
+def test_the_help_of_a_script_s_flag_names_one_default_alone(script):
+    for flag in script.flags:
+        if flag.param and flag.default is not None:
+            told = help_of(script.name, flag.flag) if flag.also is None else ""
+            assert "; else" not in told
+            assert "(default)" not in told
+
+
 def test_the_overview_names_benchmarks_and_scripts():
     text = overview()
     assert all(f"  {name} " in text for name in (*BENCHMARKS, *SCRIPTS))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from pathlib import PurePath
 
@@ -10,6 +11,9 @@ from spbench_workers.standalone.scripts.script import Given, Script, ScriptFlag,
 
 _CHECKPOINT = "InferHiRes.pth"
 """The file in the folder that ``--checkpoint`` names: one for all ranks, whatever the layout."""
+_CHECKPOINT_HELP = (
+    f"a folder, for {_CHECKPOINT} in it, or a file: read if there is one, written when learning"
+)
 
 _SHARED = (
     ScriptFlag("-v", word="true", silent=True, help="each step's loss and accuracy too"),
@@ -18,7 +22,7 @@ _SHARED = (
     sets("--split-size", 2),
     sets("--num-spatial-parts", 4),
     sets("--spatial-size", 1),
-    sets("--times", 1),
+    sets("--times", 1, help="batches that are loaded for a step, in GEMS alone"),
     sets("--image-size", 32),
     sets("--num-epochs", 1),
     sets("--num-classes", 10),
@@ -34,7 +38,7 @@ _SHARED = (
     switch("--enable-evaluation"),
     sets("--backend", "mpi"),
     sets("--precision", "fp32"),
-    sets("--checkpoint", None),
+    sets("--checkpoint", None, help=_CHECKPOINT_HELP),
     sets("--optimizer", "sgd"),
     sets("--learning-rate", 0.001),
     sets("--weight-decay", 1e-4),
@@ -46,6 +50,11 @@ _NO_CELLS = tuple(
     for flag in _CELLS
 )
 _FLAGS = {"resnet": (*_SHARED, *_NO_CELLS), "amoebanet": (*_SHARED, *_CELLS)}
+_MIRRORED_HELP = {
+    "batch_size": "images of a step in each direction of mirrored pipelines",
+    "times": "batches that are loaded for a step: a pair of halves takes two, and 1 is a pair too",
+}
+"""Flags that are something else in GEMS than in the other schemes."""
 _KINDS = {
     "lp": ("lp", "layer_parallelism/benchmark_{}_lp.py"),
     "sp": ("sp", "spatial_parallelism/benchmark_{}_sp.py"),
@@ -56,6 +65,15 @@ _KINDS = {
     ),
 }
 """By the last word of an alias: its scheme, and its script below ``benchmarks``."""
+
+
+def _flags(model: str, scheme: str) -> tuple[ScriptFlag, ...]:
+    """Return the flags of a model's script for a scheme."""
+    if not scheme.startswith("gems"):
+        return _FLAGS[model]
+    return tuple(
+        replace(flag, help=_MIRRORED_HELP.get(flag.name, flag.help)) for flag in _FLAGS[model]
+    )
 
 
 def _adapted(params: Params, _: Given) -> Params:
@@ -89,7 +107,7 @@ SCRIPTS = (
             f"{model}_{kind}",
             f"benchmarks/{file.format(model)}",
             f"model.{model}",
-            _FLAGS[model],
+            _flags(model, scheme),
             fixed={"scheme": scheme},
             adapt=_mirrored if scheme.startswith("gems") else _adapted,
         )

@@ -6,6 +6,7 @@ script does not have by itself; under the benchmark's own name it is an error.
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Mapping
 from typing import Any
@@ -29,6 +30,9 @@ SCRIPTS: dict[str, Script] = {
     for script in family.SCRIPTS
 }
 
+_CATALOG_DEFAULT = re.compile(r"; else [^;]*| \(default\)")
+"""What a parameter's help says of the catalog's own default."""
+
 
 def script_parser(script: Script) -> Parser:
     """Return the parser of a script's command line: its own flags, then the benchmark's others.
@@ -50,19 +54,25 @@ def script_parser(script: Script) -> Parser:
 
 
 def _add_flag(parser: Parser, entry: Benchmark, flag: ScriptFlag) -> None:
-    param = None if flag.param is None else entry.param(flag.param)
-    text = flag.help.replace("%", "%%")
-    if param is not None and not text:
-        text = help_text(param, flag.default)
-    elif flag.param is None and not flag.silent:
-        text = f"does nothing: {text}"
     takes: dict[str, Any] = {"metavar": "V"}
     if flag.word is not None:
         takes |= {"nargs": "?", "const": flag.word}
     if flag.flag == "-v":
         takes = {"action": "store_const", "const": flag.word}
     names = [flag.flag] if flag.also is None else [flag.flag, flag.also]
-    parser.add_argument(*names, dest=flag.name, help=text, **takes)
+    parser.add_argument(*names, dest=flag.name, help=_help_of(entry, flag), **takes)
+
+
+def _help_of(entry: Benchmark, flag: ScriptFlag) -> str:
+    """Return the help of a script's flag; the catalog's own default is not the script's."""
+    if flag.param is None:
+        text = flag.help if flag.silent else f"does nothing: {flag.help}"
+        return text.replace("%", "%%")
+    if flag.help and flag.word is not None:
+        return flag.help.replace("%", "%%")
+    param = entry.param(flag.param)
+    own = param.help if flag.default is None else _CATALOG_DEFAULT.sub("", param.help)
+    return help_text(param, flag.default, flag.help or own)
 
 
 def read_script(words: list[str]) -> CommandLine:
