@@ -65,12 +65,12 @@ def _add_flag(parser: Parser, entry: Benchmark, flag: ScriptFlag) -> None:
 
 def _help_of(entry: Benchmark, flag: ScriptFlag) -> str:
     """Return the help of a script's flag; the catalog's own default is not the script's."""
-    if flag.param is None:
+    param = None if flag.param is None else entry.param(flag.param)
+    if param is None:
         text = flag.help if flag.silent else f"does nothing: {flag.help}"
         return text.replace("%", "%%")
     if flag.help and flag.word is not None:
         return flag.help.replace("%", "%%")
-    param = entry.param(flag.param)
     own = param.help if flag.default is None else _CATALOG_DEFAULT.sub("", param.help)
     return help_text(param, flag.default, flag.help or own)
 
@@ -134,9 +134,9 @@ def _differs(entry: Benchmark | None, flag: ScriptFlag, word: str | None) -> boo
     if word is None:
         return False
     param = None if entry is None or flag.param is None else entry.param(flag.param)
-    if param is not None and flag.default is not None:
-        return bool(param.read(word) != param.read(flag.default))
-    return word != str(flag.default)
+    if param is not None and flag.unset is not None:
+        return bool(param.read(word) != param.read(flag.unset))
+    return word != str(flag.unset)
 
 
 def _warning(flag: ScriptFlag, word: str, why: str) -> str:

@@ -47,6 +47,11 @@ class ScriptFlag:
         """Its name without dashes, ``image_size``."""
         return self.flag.lstrip("-").replace("-", "_")
 
+    @property
+    def unset(self) -> Any:
+        """The value that says as much as leaving it out: ``false`` of a switch."""
+        return "false" if self.default is None and self.word == "true" else self.default
+
 
 @dataclass(frozen=True, slots=True)
 class Script:
