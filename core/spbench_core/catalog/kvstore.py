@@ -163,6 +163,8 @@ def _with_devices(params: Params) -> Params:
         return params | {"gpus": params["gpus"] or [2]}
     if params["gpus"] is not None:
         raise ParamError("device_ids", "device_ids and gpus both say which devices; give one")
+    if params["device"] == "cpu":
+        raise IdleParamError("device_ids", "on device cpu")
     return params
 
 

@@ -106,6 +106,7 @@ def test_what_serves_the_store_is_filled_in():
         ({"gpus": "1,1"}, "gpus"),
         ({"device_ids": "1,1"}, "device_ids"),
         ({"device_ids": 0, "gpus": 2}, "device_ids"),
+        ({"device_ids": 0, "device": "cpu"}, "device_ids"),
         ({"gpus": "a"}, "gpus"),
         ({"num_layers": 7}, "num_layers"),
         ({"network": "resnet", "num_layers": 51}, "num_layers"),
