@@ -168,8 +168,10 @@ def _refusals(
         return
     if gpus.usable is None:
         return
-    if needs_one_each(case) and takers > gpus.usable:
-        reason = f"{takers} ranks share {_counted(gpus.usable)}, and nccl needs one for each rank"
+    few = min(gpus.usable, len(params.get("device_ids") or range(gpus.usable)))
+    if needs_one_each(case) and takers > few:
+        by = " of device_ids" if few < gpus.usable else ""
+        reason = f"{takers} ranks share {_counted(few)}{by}, and nccl needs one for each rank"
         yield reason, f"start fewer ranks a host (ranks_per_host), or {_ELSEWHERE}"
     name = "device_ids" if params.get("device_ids") else "gpus"
     named = params.get(name) or ()

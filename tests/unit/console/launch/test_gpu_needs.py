@@ -225,6 +225,14 @@ async def test_gpus_that_a_store_names_are_there():
     assert await refused(counted, gpus=having(1)) is None
 
 
+async def test_nccl_takes_each_gpu_of_device_ids_once():
+    tiles = case("tiles", "halo.exchange", grid="1x2", transport="nccl", device_ids=[0])
+    found = await refused(tiles, gpus=having(4))
+    assert "2 ranks share 1 GPU of device_ids, and nccl needs one for each rank" in found
+    both = case("both", "halo.exchange", grid="1x2", transport="nccl", device_ids=[0, 1])
+    assert await refused(both, gpus=having(4)) is None
+
+
 async def test_a_copy_between_gpus_needs_two():
     peer = case("peer", "memory.copy", 1, path="peer")
     assert await refused(peer, gpus=having(1)) == (
