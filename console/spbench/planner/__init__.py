@@ -45,3 +45,8 @@ _FROM = {
 """The module of each name of ``__all__``."""
 
 __getattr__ = late_names(__name__, _FROM)
+
+
+def __dir__() -> list[str]:
+    """Return the names that are here already, and those still to be imported."""
+    return sorted({*globals(), *__all__})

@@ -12,6 +12,10 @@ print(*sorted({"numpy", "torch", "mpi4py", "textual"} & set(sys.modules)))
 """
 
 
+def test_dir_names_what_is_not_imported_yet():
+    assert set(spbench.planner.__all__) <= set(dir(spbench.planner))
+
+
 def test_the_planner_is_imported_without_numpy():
     folder = Path(spbench.planner.__file__).parent
     paths = [path.relative_to(folder).with_suffix("") for path in folder.rglob("[a-z]*.py")]
