@@ -74,6 +74,8 @@ def test_each_script_has_a_line():
         ("measure", {"num_layers": 152, "gpus": [0, 1], "optimizer": "none", "num_batches": 5}),
         ("measure --network vgg", {"num_layers": None}),
         ("resnet_inference", {"arch": "resnet50", "enable_evaluation": True}),
+        ("resnet_inference --arch resnet101", {"arch": "resnet101"}),
+        ("resnet_inference --depth 11", {"arch": None, "depth": 11}),
         # GEMS: each direction has the batch, and two batches loaded are a pair.
         ("resnet_gems --batch-size 3", {"batch_size": 6, "times": 1}),
         ("resnet_gems --batch-size 3 --times 4", {"batch_size": 6, "times": 2}),

@@ -99,6 +99,13 @@ def _mirrored(params: Params, given: Given) -> Params:
     return _adapted(params | pairs, given)
 
 
+def _with_depth(params: Params, given: Given) -> Params:
+    """Return the parameters; the script's ResNet-50 gives way to a version or a depth."""
+    if {"version", "depth"} & set(given) and "arch" not in given:
+        params = {name: value for name, value in params.items() if name != "arch"}
+    return _adapted(params, given)
+
+
 _script_of = partial(Script, adapt=_adapted)
 
 SCRIPTS = (
@@ -118,7 +125,8 @@ SCRIPTS = (
         "resnet_inference",
         "benchmarks/single_gpu_inference/benchmark_resnet_inference.py",
         "model.resnet",
-        _FLAGS["resnet"],
-        fixed={"scheme": "sequential", "enable_evaluation": "true", "arch": "resnet50"},
+        (*_FLAGS["resnet"], sets("--arch", "resnet50")),
+        fixed={"scheme": "sequential", "enable_evaluation": "true"},
+        adapt=_with_depth,
     ),
 )
