@@ -32,7 +32,9 @@ REDUCING = ("allreduce", "reduce_scatter")
 OPS = ("sum", "prod", "max", "min")
 ITEM_BYTES = {"fp32": 4, "fp64": 8, "fp16": 2, "bf16": 2, "int32": 4, "int64": 8}
 
-DRAWN_FOR = {"muji_2": 2, "muji_4": 4, "muji_8": 8}
+MUJI_SIZES = (2, 4, 8)
+"""Numbers of ranks for which muji has a tree."""
+DRAWN_FOR = {f"muji_{size}": size for size in MUJI_SIZES}
 """Algorithms for one number of ranks only."""
 _USED_BY: dict[str, tuple[str, ...]] = {
     "order": SCHEDULED,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from spbench_core.catalog.allreduce import DRAWN_FOR
 from spbench_workers.allreduce.algorithms.chain import chain
 from spbench_workers.allreduce.algorithms.doubling import recursive_doubling
 from spbench_workers.allreduce.algorithms.flat import flat
@@ -32,8 +33,6 @@ ALGORITHMS: dict[str, Callable[[AlgorithmRank], Schedule]] = {
     "chain": chain,
 }
 """Functions that return the schedule of one rank, by the algorithm's name."""
-
-_DRAWN_FOR = {"muji_2": 2, "muji_4": 4, "muji_8": 8}
 
 
 def schedule(
@@ -76,7 +75,7 @@ def refusal(algorithm: str, ranks: int) -> str:
     """Return why an algorithm cannot run on so many ranks, in a sentence; empty where it can."""
     if algorithm not in ALGORITHMS:
         return f"{algorithm!r} is no algorithm; there are {', '.join(ALGORITHMS)}"
-    size = _DRAWN_FOR.get(algorithm, ranks)
+    size = DRAWN_FOR.get(algorithm, ranks)
     if size != ranks:
         return f"{algorithm} is drawn for {size} ranks, not {ranks}; binomial is its tree for any"
     return ""

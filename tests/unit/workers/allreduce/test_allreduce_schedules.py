@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from spbench_core.catalog.allreduce import MUJI_SIZES
 from spbench_workers.allreduce.model.formulas import expected_work
 from spbench_workers.allreduce.model.path import path_of
 from spbench_workers.allreduce.plan import ALGORITHMS, refusal, schedule
@@ -380,3 +381,11 @@ def test_replacing_what_is_sent_is_seen():
 
 def adds_from(peer):
     return Transfer(peer, 0, 1, add=True)
+
+
+def test_muji_has_a_tree_for_each_size_of_the_catalog_and_no_other():
+    def drawn(ranks):
+        root = schedule("muji", ranks, 0, 8)
+        return sum(len(step.sends) for step in root) < ranks - 1
+
+    assert [ranks for ranks in range(3, 10) if drawn(ranks)] == list(MUJI_SIZES[1:])

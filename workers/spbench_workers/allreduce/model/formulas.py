@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from spbench_core.catalog.allreduce import MUJI_SIZES
 from spbench_workers.allreduce.algorithms.chain import chunk_count
 from spbench_workers.allreduce.algorithms.two_level import group_size
 from spbench_workers.allreduce.schedule import ScheduleCosts
@@ -120,7 +121,7 @@ def _flat(run: _Run) -> ScheduleCosts:
 
 def _muji(run: _Run) -> ScheduleCosts:
     """The tree for 2, 4 and 8 ranks, and all to the root and back for others."""
-    return _binomial(run) if run.ranks in (2, 4, 8) else _flat(run)
+    return _binomial(run) if run.ranks in MUJI_SIZES else _flat(run)
 
 
 def _two_level(run: _Run) -> ScheduleCosts:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from spbench_core.catalog.allreduce import MUJI_SIZES
 from spbench_workers.allreduce.algorithms.chain import chunk_count
 from spbench_workers.allreduce.algorithms.two_level import group_size
 from spbench_workers.allreduce.plan import refusal
@@ -93,7 +94,7 @@ def _flat(ranks: int) -> Path:
 
 
 def _muji(ranks: int) -> Path:
-    return _binomial(ranks) if ranks in (2, 4, 8) else _flat(ranks)
+    return _binomial(ranks) if ranks in MUJI_SIZES else _flat(ranks)
 
 
 def _two_level(ranks: int, group: int) -> Path:

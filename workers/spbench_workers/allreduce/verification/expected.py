@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from spbench_core.catalog.allreduce import DRAWN_FOR, MUJI_SIZES
 from spbench_workers.allreduce.algorithms.two_level import group_size
 from spbench_workers.allreduce.verification.data import ExpectedPeriod, Numbers, Values
 
@@ -103,16 +104,12 @@ def _tolerance(numbers: Numbers, terms: int, depth: int, total: Values, sizes: V
     return terms * (unit + 2.0**-53) * np.abs(total)
 
 
-_TREES = ("recursive_doubling", "rabenseifner", "binomial", "muji_2", "muji_4", "muji_8")
-
-
-_MUJI_TREES = (2, 4, 8)
-"""Numbers of ranks for which muji has a tree."""
+_TREES = ("recursive_doubling", "rabenseifner", "binomial", *DRAWN_FOR)
 
 
 def depth_of(algorithm: str, ranks: int, group: int | None) -> int:
     """Return the additions that a term goes through; for a library the most of any order."""
-    if algorithm in _TREES or (algorithm == "muji" and ranks in _MUJI_TREES):
+    if algorithm in _TREES or (algorithm == "muji" and ranks in MUJI_SIZES):
         return (ranks - 1).bit_length()
     if algorithm == "two_level":
         size = group_size(ranks, group)
