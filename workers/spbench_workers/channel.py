@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
 from spbench_core.events import rank_events
+from spbench_core.events.deadlines import Standing, begins_anew
 from spbench_core.events.fields import EventError
 from spbench_workers.connect import admitted, admitted_by_relay
 
@@ -209,6 +210,7 @@ class FileChannel(_Numbered):
         self._limits = limits or {}
         self._closing = threading.Event()
         self._due = self._after(None)
+        self._standing: Standing | None = None
         self._thread = threading.Thread(target=self._watch, name="heartbeat", daemon=True)
 
     def start(self) -> None:
@@ -219,6 +221,11 @@ class FileChannel(_Numbered):
         super().send(event, **fields)
         if event in ("case_start", "case_end"):
             self._due = self._after(fields["case"] if event == "case_start" else None)
+            self._standing = None
+        elif event == "progress":
+            before, self._standing = self._standing, (fields["phase"], fields["done"])
+            if begins_anew(before, self._standing):
+                self._due = self._after(fields["case"])
 
     def receive_cases(self) -> list[dict[str, Any]]:
         return read_cases(os.environ)

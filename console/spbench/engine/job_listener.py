@@ -118,6 +118,8 @@ class JobListener:
             self._on_ready(source, event, now)
         elif kind == "case_start":
             self._watch.on_case_start(event, now)
+        elif kind == "progress":
+            self._watch.on_progress(event, now)
         elif kind == "case_end":
             self._watch.on_case_end(event, now)
             tell_verdicts(self._recorder, event["case"])

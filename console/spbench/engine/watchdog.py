@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from spbench.engine.faults.fault import Fault, RankError, RankLoss, Seen
+from spbench_core.events.deadlines import Standing, begins_anew
 from spbench_core.events.rank_events import ASLEEP, SILENCE_LIMIT
 
 EXIT_TIMEOUT = 20.0
@@ -30,6 +31,7 @@ class _Rank:
     case: str | None = None
     loading: bool = False
     ended: bool = False
+    standing: Standing | None = None
 
 
 @dataclass(slots=True)
@@ -65,6 +67,7 @@ class Watchdog:
     seen: list[Seen] = field(default_factory=list)
     _first_start: float | None = None
     _starts: dict[Item, tuple[float, float]] = field(default_factory=dict)
+    _renewed: dict[Item, tuple[float, str]] = field(default_factory=dict)
     _ended: dict[Item, set[int]] = field(default_factory=dict)
     waiting_since: float = 0.0
 
@@ -148,6 +151,14 @@ class Watchdog:
         self._first_start = now if self._first_start is None else self._first_start
         self.ranks[event["rank"]].case = event["case"]
         self.ranks[event["rank"]].since = now
+        self.ranks[event["rank"]].standing = None
+
+    def on_progress(self, event: Mapping[str, Any], now: float) -> None:
+        """Note how far a rank is: the deadline begins anew as `begins_anew` says."""
+        rank, item = self.ranks[event["rank"]], (event["case"], event.get("repeat", 0))
+        before, rank.standing = rank.standing, (event["phase"], event["done"])
+        if item in self._starts and begins_anew(before, rank.standing):
+            self._renewed[item] = now, event["phase"]
 
     def on_case_end(self, event: Mapping[str, Any], now: float) -> None:
         """Note that a rank has ended an item, well or not."""
@@ -277,9 +288,13 @@ class Watchdog:
             return None
         if item in self._starts:
             limit = self.case_timeouts[item[0]]
-            waited = now - self._starts[item][1]
+            started = self._starts[item][1]
+            since, phase = self._renewed.get(item, (started, ""))
+            waited, of = now - max(started, since), f" of {phase}" if phase else ""
             late = sorted(set(self.ranks) - self._ended.get(item, set()))
-            what = f"not through with {item[0]} after {waited:.1f} s (its timeout is {limit:g} s)"
+            what = (
+                f"not through with {item[0]} after {waited:.1f} s{of} (its timeout is {limit:g} s)"
+            )
             if waited > limit:
                 sentence = f"{self._names(late)} {_are(late)} {what}"
                 return Fault("timeout", sentence, late[0], item[0])

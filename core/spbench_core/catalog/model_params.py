@@ -193,6 +193,37 @@ _LEARNING = (
     Param("checkpoint_every", "int", None, "steps from one checkpoint to the next", minimum=1),
 )
 
+_COMPARING = (
+    Param(
+        "validate",
+        "choice",
+        "auto",
+        "full (or on) compares all results with one process' at full size; auto does so with a "
+        "proxy that costs no more than the measurement, and checks operators, joints and sums of "
+        "gradients at full size",
+        choices=("auto", "full", "off"),
+        spellings={
+            **dict.fromkeys(("on", "true", "True", "yes", "1"), "full"),
+            **dict.fromkeys(("false", "False", "no", "0"), "off"),
+        },
+    ),
+    Param("baseline", "bool", None, "whether one process does the same work too; on by default"),
+    Param(
+        "baseline_max",
+        "float",
+        None,
+        "seconds that the baseline may take, as predicted; else 60",
+        minimum=0,
+    ),
+    Param(
+        "baseline_memory",
+        "bytes",
+        None,
+        "memory that the baseline may take, as predicted; else half of what is free",
+        minimum=1,
+    ),
+)
+
 NETWORK = (
     replace(IMAGE_SIZE, default=32, help="pixels of an image, N or HxW"),
     Param("num_classes", "int", 10, "what the last layer tells apart", minimum=1),
@@ -216,8 +247,7 @@ COMMON = (
     NETWORK[1],
     *_DATA,
     *_LEARNING,
-    Param("validate", "bool", True, "whether results are compared with the sequential model's"),
-    Param("baseline", "bool", None, "whether one process does the same work too; on by default"),
+    *_COMPARING,
     SEED,
 )
 """Parameters of both models."""

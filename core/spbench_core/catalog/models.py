@@ -41,6 +41,8 @@ from spbench_core.schedule.orders import INTERLEAVED
 if TYPE_CHECKING:
     from spbench_core.models.layers import Model
 
+BASELINE_MAX = 60.0
+"""Seconds that the baseline on one process may take, where nothing is said of it."""
 _PIPELINES = tuple(scheme for scheme in SCHEMES if scheme != "sequential")
 _OF_SCHEMES: dict[str, tuple[tuple[str, ...], Any]] = {
     "split_size": (_PIPELINES, 2),
@@ -59,6 +61,8 @@ _OF_SCHEMES: dict[str, tuple[tuple[str, ...], Any]] = {
     "enable_master_comm_opt": (MIRRORED, False),
     "sync_batchnorm": (_PIPELINES, None),
     "baseline": (_PIPELINES, True),
+    "baseline_max": (_PIPELINES, None),
+    "baseline_memory": (_PIPELINES, None),
 }
 """Parameters that only some schemes read, and their defaults there."""
 _OF_LEARNING: dict[str, Any] = {
@@ -81,7 +85,7 @@ def resolve(name: str, params: Params) -> Params:
         ParamError: A parameter contradicts another, does nothing, or asks for a model, a balance or
             tiles that cannot be.
     """
-    params = _resolve_learning(_resolve_scheme(resolve_rounds(params)))
+    params = _resolve_baseline(_resolve_learning(_resolve_scheme(resolve_rounds(params))))
     params = _resolve_numbers(resolve_device_ids(_resolve_load(_resolve_data(params))))
     if params["scheme"] in TILED:
         params = _resolve_halo(resolve_grids(params))
@@ -158,6 +162,14 @@ def _resolve_learning(params: Params) -> Params:
     if params["learning_rate_decay"] != 1 and params["num_epochs"] == 1:
         advice = "take num_epochs 2 or more"
         raise IdleParamError("learning_rate_decay", "in one epoch", advice)
+    return params
+
+
+def _resolve_baseline(params: Params) -> Params:
+    if params["baseline"]:
+        return _filled(params, {"baseline_max": BASELINE_MAX})
+    for name in ("baseline_max", "baseline_memory"):
+        _refuse(params, name, "without baseline")
     return params
 
 
@@ -322,7 +334,7 @@ def _checks(checks: tuple[str, ...], params: Params) -> tuple[str, ...]:
     Inference has outputs alone, and latencies under an open load; slopes of the loss need the whole
     model on one process. Products are compared on GPUs alone, so ``auto`` does not promise them.
     """
-    if not params["validate"]:
+    if params["validate"] == "off":
         return ()
     left_out = set() if multiplies_either_way(params) else {"products"}
     if params["scheme"] != "sequential":

@@ -102,7 +102,8 @@ class Param:
         if self.default is not None:
             schema["default"] = self.default
         if self.kind == "choice":
-            return schema | {"enum": [*self.choices, *self.spellings]}
+            truths = [word for word in (True, False) if str(word) in self.spellings]
+            return schema | {"enum": [*self.choices, *self.spellings, *truths]}
         if self.kind == "bool":
             return schema | {"enum": [True, False, "on", "off", "yes", "no"]}
         if self.kind == "choices":

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from mpi4py import MPI
 
+from spbench_workers.device.choice import NoDeviceError
 from spbench_workers.errors import CannotRunError
 from spbench_workers.p2p import P2P
 from spbench_workers.p2p.mpi import MpiP2P
@@ -39,11 +40,21 @@ def open_p2p(backend: str, comm: MPI.Intracomm, device: torch.device, tags: Sequ
         case "gloo":
             return GlooP2P(comm)
         case "nccl":
-            if reason := nccl_refusal(comm, device):
-                raise CannotRunError(f"backend nccl {reason}; take backend mpi or gloo")
-            _refuse_holding(comm, os.environ)
+            refuse_nccl(comm, device)
             return NcclP2P(comm, device, tags)
     raise ValueError(f"{backend!r} is none of {', '.join(BACKENDS)}")
+
+
+def refuse_nccl(comm: MPI.Intracomm, device: torch.device) -> None:
+    """Refuse NCCL where it cannot serve these ranks. All ranks must call it.
+
+    Raises:
+        NoDeviceError: It cannot; all ranks raise it.
+        CannotRunError: A rank has settings that hold up its GPU; all ranks raise it.
+    """
+    if reason := nccl_refusal(comm, device):
+        raise NoDeviceError(f"backend nccl {reason}; take backend mpi or gloo")
+    _refuse_holding(comm, os.environ)
 
 
 def _refuse_holding(comm: MPI.Intracomm, environ: Mapping[str, str]) -> None:

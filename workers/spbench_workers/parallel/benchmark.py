@@ -6,18 +6,22 @@ import os
 from array import array
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 
+from spbench_core.models.proxy import words_of
 from spbench_workers.binding.before_mpi import kernel_loading
 from spbench_workers.context import Context
 from spbench_workers.device.formats import multiply_fp32
 from spbench_workers.device.memory import give_back
 from spbench_workers.errors import CannotRunError
 from spbench_workers.images.opening import Images, open_images
+from spbench_workers.p2p.opening import refuse_nccl
+from spbench_workers.parallel.baseline import Measured, give_baseline
 from spbench_workers.parallel.case import ModelCase, case_of
 from spbench_workers.parallel.checkpoints import checkpoint
 from spbench_workers.parallel.engine import Engine
 from spbench_workers.parallel.epochs import Epochs, steps_an_epoch
-from spbench_workers.parallel.figures import give_figures, give_sequential
+from spbench_workers.parallel.figures import give_figures
 from spbench_workers.parallel.inference.accuracy import (
     InferredAnswers,
     answers_of,
@@ -35,6 +39,7 @@ from spbench_workers.parallel.inference.latency import (
 from spbench_workers.parallel.peak_memory import PeakMemory
 from spbench_workers.parallel.plan import ModelPlan
 from spbench_workers.parallel.precision.formats import FP32
+from spbench_workers.parallel.proxy_plan import ProxyPlan, images_of, proxy_plan
 from spbench_workers.parallel.steps import Steps
 from spbench_workers.parallel.validation import fault_injection
 from spbench_workers.parallel.validation.validate import Validation, check_products, plans_of
@@ -44,24 +49,61 @@ from spbench_workers.timing import measure
 def run(context: Context) -> None:
     """Run the case."""
     case = case_of(context)
-    _refuse_faults(context, case)
+    _refuse_early(context, case)
     # First of all: missing images are told before minutes of comparing.
     images = _images(context, case.plan)
     if case.plan.backend == "nccl" and context.world.rank == 0:
         context.choice("kernel_loading", *kernel_loading(os.environ))
-    if context.params["validate"]:
-        small = case.small(context.params["batch_size"])
-        for plan in plans_of(small):
-            Validation(context, plan, case.training, fault_injection.plant, _make_ready).run()
-        fault_injection.remove()
-        check_products(context, small)
-    elif context.world.rank == 0:
-        context.choice("validate", "off", "nothing was compared with the sequential model")
-    times = _time(context, case, images)
-    if context.params["baseline"]:
+    smaller = context.params["validate"] == "auto" or context.params["baseline"]
+    proxy = proxy_plan(context, case) if smaller else None
+    _validate(context, case, proxy)
+    times, used = _time(context, case, images)
+    if context.params["baseline"] and proxy is not None:
         # Rank 0 may need what the others still hold of the GPU that they share.
         give_back()
-        give_sequential(context, case, times, _make_ready)
+        seconds = median([context.slowest(time) for time in times]) / 1000.0
+        give_baseline(context, case, Measured(seconds, used), proxy, _make_ready)
+
+
+def _validate(context: Context, case: ModelCase, proxy: ProxyPlan | None) -> None:
+    """Compare the ranks with one process: the case, or with ``validate: auto`` its proxy."""
+    kind = context.params["validate"]
+    speaks = context.world.rank == 0
+    if kind == "off":
+        if speaks:
+            context.choice("validate", "off", "nothing was compared with the sequential model")
+        return
+    small, model = case.small(context.params["batch_size"]), words_of(case.plan.model)
+    if kind == "auto" and proxy is not None:
+        small, model = proxy.plan, str(proxy.proxy)
+    if speaks:
+        context.choice("validate", kind, _compared(case, small, model))
+    for plan in plans_of(small):
+        Validation(context, plan, case.training, fault_injection.plant, _make_ready).run()
+    fault_injection.remove()
+    check_products(context, small)
+
+
+def _compared(case: ModelCase, small: ModelPlan, model: str) -> str:
+    """Return what is compared with one process, and at which size, in words."""
+    grids = [f"{stage.grid} tiles" for stage in case.plan.layout.stages if stage.spatial]
+    images = f"{images_of(small)} of {case.images} images"
+    return ", ".join([model, *grids, images])
+
+
+def _refuse_early(context: Context, case: ModelCase) -> None:
+    """Refuse what cannot be, before the first second of work. All ranks must call it.
+
+    Raises:
+        CannotRunError: The backend cannot serve these ranks, the checkpoint is not there or cannot
+            be written, or a fault changes nothing; all ranks raise it.
+    """
+    _refuse_faults(context, case)
+    if case.plan.backend == "nccl":
+        refuse_nccl(context.world.comm, case.plan.device)
+    if (path := context.params["checkpoint"]) is not None:
+        model, learns = case.plan.model, case.training is not None
+        checkpoint.check(Path(path), context.world.comm, model, learns=learns)
 
 
 def _refuse_faults(context: Context, case: ModelCase) -> None:
@@ -88,8 +130,12 @@ def _make_ready(engine: Engine) -> None:
         engine.arithmetic.quantise(engine.calibrate())
 
 
-def _time(context: Context, case: ModelCase, images: Images) -> array[float]:
-    """Time the steps, and report their metrics; return this rank's times in ms."""
+def _time(context: Context, case: ModelCase, images: Images) -> tuple[array[float], float]:
+    """Time the steps, and report their metrics.
+
+    Returns:
+        This rank's times in ms, and the bytes that the ranks of a replica have used together.
+    """
     params, plan = context.params, case.plan
     peak = PeakMemory(plan.device)
     engine = Engine(context.world.comm, plan, images, case.training)
@@ -105,6 +151,8 @@ def _time(context: Context, case: ModelCase, images: Images) -> array[float]:
     context.metric("peak_memory_mb", peak.megabytes())
     if peak.since_start and context.world.rank == 0:
         context.choice("peak_memory", "of the process", "the system does not begin it anew")
+    counted = context.world.rank < plan.layout.ranks_a_replica
+    used: float = context.world.comm.allreduce(peak.grown if counted else 0.0)
     give_figures(context, case, engine, times)
     answers = None
     if case.training is None:
@@ -115,7 +163,7 @@ def _time(context: Context, case: ModelCase, images: Images) -> array[float]:
     if answers is not None:
         give_accuracy(context, answers)
         _compare(context, plan, answers)
-    return times
+    return times, used
 
 
 def _give_latency(context: Context, steps: Steps, times: array[float]) -> None:

@@ -32,6 +32,7 @@ class PeakMemory:
         if device.type == "cuda":
             give_back()
             torch.cuda.reset_peak_memory_stats(device)
+            self._begun = self.megabytes()
             return
         # Freed memory stays with the process otherwise, and would count from the start.
         gc.collect()
@@ -42,6 +43,12 @@ class PeakMemory:
             (_PROCESS / "clear_refs").write_text(_RESET_PEAK)
         except OSError:
             self.since_start = True
+        self._begun = _kib("VmRSS") * 1024 / 1e6
+
+    @property
+    def grown(self) -> float:
+        """The bytes of the peak beyond what was in use at the start."""
+        return max(0.0, self.megabytes() - self._begun) * 1e6
 
     def megabytes(self) -> float:
         """Return the peak since the start of the measurement, in 10^6 bytes."""
@@ -49,6 +56,11 @@ class PeakMemory:
             return torch.cuda.max_memory_allocated(self._device) / 1e6
         if self.since_start:
             return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
-        status = (_PROCESS / "status").read_text().splitlines()
-        line = next(one for one in status if one.startswith("VmHWM:"))
-        return int(line.split()[1]) * 1024 / 1e6
+        return _kib("VmHWM") * 1024 / 1e6
+
+
+def _kib(name: str) -> int:
+    """Return a number of KiB from Linux' facts about this process."""
+    status = (_PROCESS / "status").read_text().splitlines()
+    line = next(one for one in status if one.startswith(f"{name}:"))
+    return int(line.split()[1])

@@ -36,6 +36,12 @@ class Job:
             )
         return self
 
+    def progress(self, case, phase, done, *ranks):
+        for rank in ranks or range(self.np):
+            event = rank_event("progress", rank, case=case, phase=phase, done=done, total=9)
+            self.watch.on_progress(event, self.now)
+        return self
+
     def end(self, case, *ranks, repeat=0, **fields):
         for rank in ranks or range(self.np):
             event = rank_event("case_end", rank, case=case, repeat=repeat, **fields)
@@ -210,6 +216,34 @@ def test_a_start_of_the_next_case_does_not_extend_the_deadline_of_this_one():
     assert told(job.fault)[0] == "timeout"
     assert "a after 30.1 s" in job.fault.sentence
     assert job.fault.case == "a"
+
+
+def test_checks_that_progress_are_not_ended():
+    job = Job().ready().start("a").later(29.0)
+    for done in range(3):
+        job.progress("a", "check", done, 0).later(29.0)
+    assert job.fault is None
+    # The same again is no progress.
+    late = job.progress("a", "check", 2, 0).later(1.1)
+    assert "a after 30.1 s of check (its timeout is 30 s)" in late.fault.sentence
+
+
+def test_the_timed_part_has_its_timeout_from_its_beginning_on():
+    job = Job().ready().start("a").progress("a", "check", 0).later(29.0)
+    job.progress("a", "warmup", 0).later(15.0).progress("a", "timing", 0).later(14.0)
+    assert job.fault is None
+    late = job.progress("a", "timing", 5).later(1.1)
+    assert "of warmup (its timeout is 30 s)" in late.fault.sentence
+
+
+def test_a_baseline_after_the_timed_part_has_time_of_its_own():
+    job = Job().ready().start("a").progress("a", "timing", 0).later(29.0)
+    assert job.progress("a", "baseline", 0, 0).later(29.0).fault is None
+
+
+def test_progress_does_not_shorten_what_a_late_rank_has():
+    job = Job().ready().start("a", 0, 1).progress("a", "check", 0, 0).later(20.0).start("a", 2)
+    assert job.later(29.0).fault is None
 
 
 def test_each_case_has_its_own_timeout():

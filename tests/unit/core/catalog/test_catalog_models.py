@@ -286,3 +286,35 @@ def test_products_are_counted_upon_where_a_gpu_is_asked_for(name, precision, dev
         return
     counted = device == "cuda" and precision in ("fp32", "tf32")
     assert ("products" in entry.checks_of(entry.complete(given))) == counted
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        (None, "auto"),
+        ("auto", "auto"),
+        ("full", "full"),
+        *((word, "full") for word in (True, "true", "on", "yes")),
+        *((word, "off") for word in (False, "false", "off", "no")),
+    ],
+)
+def test_validate_is_read_in_its_old_words_too(given, wanted):
+    params = RESNET.complete({"scheme": "lp", "validate": given})
+    assert params["validate"] == wanted
+    assert bool(RESNET.checks_of(params)) == (wanted != "off")
+
+
+def test_a_schema_takes_validate_as_yaml_reads_it():
+    allowed = RESNET.param("validate").json_schema()["enum"]
+    assert {True, False, "on", "off", "auto", "full"} <= set(allowed)
+
+
+def test_bounds_of_a_baseline_that_is_not_made_are_refused():
+    assert RESNET.complete({"scheme": "lp"})["baseline_max"] == 60
+    assert RESNET.complete({"scheme": "lp", "baseline": "off"})["baseline_max"] is None
+    for name in ("baseline_max", "baseline_memory"):
+        given = {"scheme": "lp", "baseline": "off", name: 5}
+        assert refused(RESNET, given) == (
+            name,
+            f"{name} does nothing without baseline; leave it out",
+        )

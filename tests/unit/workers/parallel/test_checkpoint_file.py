@@ -8,7 +8,9 @@ import torch
 
 from spbench_core.models.registry import model
 from spbench_workers.errors import CannotRunError
+from spbench_workers.parallel import benchmark
 from spbench_workers.parallel.checkpoints import file
+from unit.recorded import context_of
 
 
 def network(**config):
@@ -101,3 +103,38 @@ def test_states_of_other_shapes_or_none_are_told(tmp_path):
     file.check_states(
         tmp_path, checkpoint(step=0, states={}), "adam", {"a.weight": torch.zeros(2, 3)}
     )
+
+
+LEARNING = {"scheme": "sequential", "version": 1, "depth": 8, "batch_size": 2}
+INFERRING = LEARNING | {"enable_evaluation": True}
+
+
+@pytest.mark.parametrize(
+    ("name", "params", "why"),
+    [
+        ("none", INFERRING, "there is no checkpoint FOLDER/none: all hosts must see it"),
+        ("another", INFERRING, "FOLDER/another holds AmoebaNet-D (3, 8), and this is ResNet-8 v1"),
+        ("another", LEARNING, "FOLDER/another holds AmoebaNet-D (3, 8), and this is ResNet-8 v1"),
+        ("none/new", LEARNING, "FOLDER/none/new cannot be written (No such file or directory)"),
+        ("another/new", LEARNING, "FOLDER/another/new cannot be written (Not a directory)"),
+    ],
+)
+def test_a_checkpoint_of_no_use_is_refused_before_any_work(
+    monkeypatch, tmp_path, name, params, why
+):
+    file.write(tmp_path / "another", checkpoint())
+    monkeypatch.setattr(benchmark, "_images", lambda *_: pytest.fail("work has begun"))
+    context = context_of("model.resnet", **params, checkpoint=str(tmp_path / name))
+    with pytest.raises(CannotRunError) as caught:
+        benchmark.run(context)
+    assert why in str(caught.value).replace(str(tmp_path), "FOLDER")
+    assert [one.name for one in tmp_path.iterdir()] == ["another"]
+
+
+def test_nccl_without_a_gpu_is_refused_before_any_work(monkeypatch):
+    monkeypatch.setattr(benchmark, "_images", lambda *_: pytest.fail("work has begun"))
+    context = context_of("model.resnet", **LEARNING | {"scheme": "lp", "backend": "nccl"})
+    context.params["device"] = "cpu"
+    with pytest.raises(CannotRunError, match="backend nccl needs a GPU for each rank") as caught:
+        benchmark.run(context)
+    assert caught.value.missing

@@ -144,7 +144,8 @@ def run_case(monkeypatch, device, **given):
     channel, name = Channel(), "model.resnet"
     given = {"scheme": "sequential", "depth": 11, "batch_size": 4, "parts": 2} | given
     baseline = given.pop("baseline", None)
-    params = BENCHMARKS[name].complete(given) | {"baseline": baseline}
+    more = {"baseline": baseline, "baseline_max": 60.0}
+    params = BENCHMARKS[name].complete(given) | more
     context = Context(world, channel, case="a", benchmark=name, params=params)
     monkeypatch.setattr(case, "device_of", lambda *_, **__: device)
     kept = StageRunner._run
@@ -199,7 +200,7 @@ def test_one_process_begins_when_the_model_of_all_is_gone(monkeypatch):
 
     monkeypatch.setattr(benchmark, "Engine", Noted)
     monkeypatch.setattr(benchmark, "give_back", give_back)
-    more = {"validate": False, "baseline": True, "iterations": 1, "warmup": 0}
+    more = {"validate": "off", "baseline": True, "iterations": 1, "warmup": 0}
     channel = run_case(monkeypatch, CPU, **more)
     assert alive == [0]
     assert "sequential_ms" in {one["name"] for one in channel.of("metric")}

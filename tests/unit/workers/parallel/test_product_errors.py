@@ -36,7 +36,7 @@ class Context:
     def __init__(self):
         self.world = SimpleNamespace(comm=MPI.COMM_SELF)
         self.entry = BENCHMARKS["model.resnet"]
-        self.params = {"validate": True, "enable_evaluation": False, "scheme": "sequential"}
+        self.params = {"validate": "full", "enable_evaluation": False, "scheme": "sequential"}
         self.params |= {"num_classes": 5, "device": "auto", "precision": "fp32", "arrival": None}
         self.checks = {}
 

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import torch
 from mpi4py import MPI
 
+from spbench_core.models.layers import Model
 from spbench_workers.errors import CannotRunError
 from spbench_workers.parallel.checkpoints.file import (
     SCHEMA,
@@ -23,6 +24,7 @@ from spbench_workers.parallel.checkpoints.file import (
     check_model,
     check_states,
     check_tensors,
+    check_writable,
     digests,
     read,
     write,
@@ -55,6 +57,30 @@ def save(path: Path, engine: Engine, step: int) -> None:
             write(path, _checkpoint(engine, step, tensors))
 
     _agreed(engine.world, written)
+
+
+def check(path: Path, world: MPI.Intracomm, model: Model, *, learns: bool) -> None:
+    """Refuse a checkpoint that cannot be read, or written, before any work. All ranks must call it.
+
+    Args:
+        path: The file; where a model learns, it may be missing, and rank 0 is to write it.
+        world: The ranks.
+        model: The model that it is to be of.
+        learns: Whether the model is trained.
+
+    Raises:
+        CannotRunError: There is no such file or it is of another model, or it cannot be written; on
+            all ranks.
+    """
+    there: bool = world.bcast(path.exists())
+
+    def checked() -> None:
+        if there or not learns:
+            check_model(path, read(path), model)
+        if learns and world.rank == 0:
+            check_writable(path)
+
+    _agreed(world, checked)
 
 
 def load(path: Path, engine: Engine, *, weights_only: bool = False) -> int:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import pickle
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -73,14 +75,33 @@ def write(path: Path, checkpoint: Checkpoint) -> None:
         written.replace(path)
         _sync(path.parent)
     except (OSError, RuntimeError) as error:
-        why = error.strerror if isinstance(error, OSError) else error
-        raise CannotRunError(
-            f"the checkpoint {path} cannot be written ({why}): is there a folder {path.parent} "
-            "with room in it?"
-        ) from None
+        raise _unwritable(path, error) from None
     finally:
         if written.exists():
             written.unlink()
+
+
+def check_writable(path: Path) -> None:
+    """Refuse a path where no checkpoint can be written: a file is made beside it, and removed.
+
+    Raises:
+        CannotRunError: There is no such folder, or nothing can be written there.
+    """
+    try:
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+    except OSError as error:
+        raise _unwritable(path, error) from None
+
+
+def _unwritable(path: Path, error: OSError | RuntimeError) -> CannotRunError:
+    why = error.strerror if isinstance(error, OSError) else error
+    return CannotRunError(
+        f"the checkpoint {path} cannot be written ({why}): is there a folder {path.parent} "
+        "with room in it?"
+    )
 
 
 def _sync(folder: Path) -> None:

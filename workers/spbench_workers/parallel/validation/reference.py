@@ -9,7 +9,7 @@ copy, and a micro-batch holds the images of all of them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -63,6 +63,7 @@ class OneProcess:
         noise: Weights and images are off by about this share of themselves: the effect shows
             what rounding does.
         state: Weights and running statistics to start from, in place of the plan's seed.
+        advance: Called after each micro-batch.
     """
 
     def __init__(
@@ -73,8 +74,10 @@ class OneProcess:
         *,
         noise: float = 0.0,
         state: dict[str, torch.Tensor] | None = None,
+        advance: Callable[[], None] = lambda: None,
     ) -> None:
         self._plan, self._source, self._training = plan, source, training
+        self._advance = advance
         self._noise = noise
         self._random = torch.Generator().manual_seed(plan.seed)
         self._replicas = range(plan.layout.replicas)
@@ -131,6 +134,7 @@ class OneProcess:
             loss = loss / self._count
             loss.backward()
             total += float(loss.detach())
+            self._advance()
             if first:
                 for replica, image in zip(shares, images, strict=True):
                     assert image.grad is not None, "the loss depends on it"
@@ -150,6 +154,7 @@ class OneProcess:
             with torch.no_grad():
                 for index, batch in enumerate(self._plan.batches):
                     found.output[replica, index] = copy(self._images(replica, batch))
+                    self._advance()
 
     def _images(self, replica: int, batch: MicroBatch) -> torch.Tensor:
         image = self._plan.model.image

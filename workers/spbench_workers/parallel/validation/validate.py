@@ -32,6 +32,7 @@ from spbench_workers.parallel.precision.product_errors import compares, toleranc
 from spbench_workers.parallel.validation.comparison import TensorPart, compare, moved
 from spbench_workers.parallel.validation.finite_differences import TOLERANCE as SLOPE_TOLERANCE
 from spbench_workers.parallel.validation.finite_differences import worst_slope
+from spbench_workers.parallel.validation.progress import Progress
 from spbench_workers.parallel.validation.reference import STEPS, Key, OneProcess, Results, Tensors
 
 LEAST_TOLERANCE = 1e-10
@@ -105,20 +106,22 @@ class Validation:
         self._context, self._training, self._spoil, self._ready = context, training, spoil, ready
         self._plan, self._exact = plan, plan.precision is FP64
         self._comm: MPI.Intracomm = context.world.comm
+        steps = 1 if training is None else STEPS + 1
+        of_reference = steps * len(plan.batches) * plan.layout.replicas
+        self._by_rank_0 = 2 * of_reference if self._exact else of_reference + steps
+        self._progress = Progress(context, "check", self._by_rank_0 + steps)
 
     def run(self) -> None:
         """Compare, and report the checks."""
         context = self._context
-        context.progress("check", 0, 3)
         wanted, tolerances = Results(), dict.fromkeys(KINDS, 0.0)
         if self._comm.rank == 0:
             wanted = self._expected()
             tolerances = self._tolerances(wanted)
             give_back()
         rest(self._comm)
-        context.progress("check", 1, 3)
+        self._progress.reach(self._by_rank_0)
         found = self._found(self._comm, self._plan, self._spoil)
-        context.progress("check", 2, 3)
         checks = context.entry.checks_of(context.params)
         tolerances = self._comm.bcast(tolerances)
         for kind in KINDS:
@@ -130,7 +133,7 @@ class Validation:
             gradients = {str(name): part.values.double() for (name,), part in found["grad"].items()}
             error, where = worst_slope(self._plan, self._images(FP64.work), gradients)
             context.check("slope", error, SLOPE_TOLERANCE, where)
-        context.progress("check", 3, 3)
+        self._progress.finish()
 
     def _images(self, dtype: torch.dtype) -> SyntheticImages:
         plan = self._plan
@@ -144,7 +147,9 @@ class Validation:
 
     def _expected(self, noise: float = 0.0) -> Results:
         images = self._images(FP64.work)
-        return OneProcess(self._plan, images, self._training, noise=noise).results()
+        return OneProcess(
+            self._plan, images, self._training, noise=noise, advance=self._progress.advance
+        ).results()
 
     def _tolerances(self, wanted: Results) -> dict[str, float]:
         """Return the tolerances by kind: distances from the reference over its largest value."""
@@ -186,14 +191,15 @@ class Validation:
         spoil(self._context, engine)
         found: Parts = {}
         if learns:
-            found = _learn(engine, images)
+            found = _learn(engine, images, self._progress.advance)
         engine.evaluate()
+        self._progress.advance()
         found["output"] = _outputs(engine)
         engine.free()
         return found
 
 
-def _learn(engine: Engine, images: SyntheticImages) -> Parts:
+def _learn(engine: Engine, images: SyntheticImages, advance: Callable[[], None]) -> Parts:
     found: Parts = {"loss": {}}
     for step in range(STEPS):
         images.turn_to(step)
@@ -203,6 +209,7 @@ def _learn(engine: Engine, images: SyntheticImages) -> Parts:
         loss = torch.tensor(engine.loss(), dtype=torch.float64)
         found["loss"][(step,)] = TensorPart(loss)
         engine.end_epoch()
+        advance()
     found["weights"] = {
         (name,): TensorPart(parameter.detach())
         for stage in engine.stages

@@ -1,0 +1,84 @@
+"""Reach of windows: how far beyond its own pixels each operator of a layer reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Final
+
+from spbench_core.models.parts import Builder, CellPlaces, Conv, Map, Pool
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """The reach of one operator.
+
+    Attributes:
+        data: The map that it reads.
+        rows: Rows that it may read beyond a tile, on one side.
+        cols: Columns likewise.
+    """
+
+    data: Map
+    rows: int
+    cols: int
+
+
+Reaches = tuple[Reach, ...]
+
+
+class ReachBuilder:
+    """A builder that makes no modules, and lists the reach of each operator with a window."""
+
+    def conv(self, conv: Conv, data: Map) -> Reaches:
+        if conv.shifted:
+            return (Reach(data, 1, 1),)
+        rows, cols = conv.padding
+        return (Reach(data, rows, cols),)
+
+    def norm(self, data: Map) -> Reaches:
+        return (Reach(data, 0, 0),)
+
+    def relu(self) -> Reaches:
+        return ()
+
+    def identity(self) -> Reaches:
+        return ()
+
+    def pool(self, pool: Pool, data: Map) -> Reaches:
+        beyond = max(pool.padding, pool.kernel - 1 - pool.padding)
+        return (Reach(data, beyond, beyond),)
+
+    def mean(self, data: Map) -> Reaches:
+        return (Reach(data, 0, 0),)
+
+    def flatten(self, data: Map) -> Reaches:
+        return ()
+
+    def linear(self, outputs: int, data: Map) -> Reaches:
+        return ()
+
+    def chain(self, steps: Mapping[str, Reaches]) -> Reaches:
+        return _all(steps.values())
+
+    def residual(self, main: Reaches, shortcut: Reaches, relu: bool) -> Reaches:
+        return main + shortcut
+
+    def concat(self, branches: Mapping[str, Reaches]) -> Reaches:
+        return _all(branches.values())
+
+    def cell(
+        self,
+        prepare: Sequence[Reaches],
+        operations: Sequence[tuple[int, Reaches]],
+        places: CellPlaces,
+    ) -> Reaches:
+        return _all((*prepare, *(reaches for _, reaches in operations)))
+
+
+REACHES: Final[Builder[Reaches]] = ReachBuilder()
+
+
+def _all(several: Iterable[Reaches]) -> Reaches:
+    return tuple(chain.from_iterable(several))

@@ -1,0 +1,144 @@
+"""The baseline: the same work on one process, where it fits in the time and memory for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from statistics import median
+
+from mpi4py import MPI
+
+from spbench_core import host_facts
+from spbench_workers.comm import rest
+from spbench_workers.context import Context
+from spbench_workers.device.memory import free_bytes, give_back
+from spbench_workers.device.streams import seconds_of
+from spbench_workers.images.synthetic import SyntheticImages
+from spbench_workers.parallel.case import ModelCase
+from spbench_workers.parallel.engine import Engine
+from spbench_workers.parallel.figures import alone
+from spbench_workers.parallel.plan import ModelPlan, TrainingConfig
+from spbench_workers.parallel.proxy_plan import ProxyPlan, cost, images_of
+
+MOST_STEPS = 5
+"""Timed steps of the baseline: each takes as long as all ranks' work together."""
+_FREE_SHARE = 0.5
+
+Ready = Callable[[Engine], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Measurements of the ranks together.
+
+    Attributes:
+        seconds: Of a step, on the slowest rank.
+        bytes: Memory that the ranks of one replica have used for it, together.
+    """
+
+    seconds: float
+    bytes: float
+
+
+def give_baseline(
+    context: Context, case: ModelCase, measured: Measured, proxy: ProxyPlan, ready: Ready
+) -> None:
+    """Time the same work on rank 0 alone; report the speed-up over it. All ranks must call it.
+
+    Where it would take more than ``baseline_max`` seconds or ``baseline_memory``, as predicted, it
+    is not measured, and the report says why.
+
+    Args:
+        context: The case.
+        case: The case that was timed.
+        measured: What the ranks took.
+        proxy: A smaller model, from whose time that of the case is predicted.
+        ready: Called with a fresh engine, before it works.
+    """
+    world = context.world
+    seconds, why = None, ""
+    if world.rank == 0:
+        seconds, why = _alone(context, case, measured, proxy, ready)
+        give_back()
+    rest(world.comm)
+    context.progress("baseline", 1, 1)
+    seconds = world.comm.bcast(seconds)
+    if seconds is None:
+        if world.rank == 0:
+            context.choice("baseline", "not measured", why)
+        return
+    by_one = case.plan.layout.replicas * seconds
+    context.metric("sequential_ms", by_one * 1000.0)
+    context.metric("speedup_vs_sequential", by_one / measured.seconds)
+    context.metric("efficiency", by_one / measured.seconds / world.size)
+    if world.rank == 0 and world.size > 1:
+        by = f"one process on the same images, over {world.size} ranks"
+        context.limit("time_ms", by_one * 1000.0 / world.size, by)
+        context.limit("images_per_second", case.images * world.size / by_one, by)
+
+
+def _alone(
+    context: Context, case: ModelCase, measured: Measured, proxy: ProxyPlan, ready: Ready
+) -> tuple[float | None, str]:
+    """Return the seconds of one replica's step; or None, and why it was not measured."""
+    room, seconds = _room(context, case), context.params["baseline_max"]
+    if measured.bytes > room:
+        return None, (
+            f"the ranks together used {measured.bytes / 1e9:.1f} GB, and baseline_memory is "
+            f"{room / 1e9:.1f} GB"
+        )
+    plan = alone(case.plan)
+    one = _Alone(context, alone(proxy.plan), case.training, ready)
+    small = one.median(1)
+    scale = cost(plan.model, images_of(plan)) / cost(one.plan.model, images_of(one.plan))
+    predicted = small * scale
+    if 2 * predicted > seconds:
+        return None, (
+            f"one process would take {predicted:.0f} s for a step, and two steps are more than "
+            f"baseline_max, {seconds:g} s"
+        )
+    asked = context.params["iterations"] or MOST_STEPS
+    steps = min(MOST_STEPS, asked, int(seconds / max(predicted, 1e-9)) - 1)
+    return _Alone(context, plan, case.training, ready).median(max(1, steps)), ""
+
+
+def _room(context: Context, case: ModelCase) -> float:
+    """Return the bytes that the baseline may take."""
+    given = context.params["baseline_memory"]
+    if given is not None:
+        return float(given)
+    device = case.plan.device
+    if device.type != "cpu":
+        return float(free_bytes(device))
+    free = host_facts.facts()["free_gib"]
+    return _FREE_SHARE * free * 2**30 if isinstance(free, float) else float(free_bytes(device))
+
+
+@dataclass(frozen=True, slots=True)
+class _Alone:
+    """One process that takes steps by itself."""
+
+    context: Context
+    plan: ModelPlan
+    training: TrainingConfig | None
+    ready: Ready
+
+    def median(self, count: int) -> float:
+        """Return the median of a few steps' seconds, after a first one."""
+        plan = self.plan
+        images = SyntheticImages(
+            plan.model.image,
+            self.context.params["num_classes"],
+            seed=self.context.seed,
+            dtype=plan.dtype,
+            device=plan.device,
+        )
+        engine = Engine(MPI.COMM_SELF, plan, images, self.training)
+        self.ready(engine)
+        work = engine.evaluate if self.training is None else engine.step
+        seconds = []
+        for done in range(1 + count):
+            self.context.progress("baseline", done, 1 + count)
+            seconds.append(seconds_of(plan.device, work))
+        engine.free()
+        return median(seconds[1:])

@@ -1,0 +1,85 @@
+"""The proxy of a case: the plan of a smaller model, checked in the place of the whole one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from spbench_core.models.layers import Model
+from spbench_core.models.proxy import Proxy, multiply_adds, proxy_of
+from spbench_workers.context import Context
+from spbench_workers.parallel.case import ModelCase
+from spbench_workers.parallel.plan import ModelPlan
+from spbench_workers.parallel.precision.formats import FP32, FP64
+
+LEAST_COST = 4e10
+"""Multiply-adds that a comparison may take in any case: a few seconds of one core."""
+OF_A_LAYER = 5e6
+"""Multiply-adds that take as long as it takes to call a layer, whatever its size."""
+_STEPS = 3
+_LEARNING = 3
+"""Multiply-adds of a step of training over those of its forward passes."""
+_IN_FP64 = 2
+
+
+@dataclass(frozen=True, slots=True)
+class ProxyPlan:
+    """The plan of a proxy, in a small batch.
+
+    Attributes:
+        proxy: The smaller model.
+        plan: It on the ranks of the case.
+    """
+
+    proxy: Proxy
+    plan: ModelPlan
+
+
+def proxy_plan(context: Context, case: ModelCase) -> ProxyPlan:
+    """Return the proxy that costs at most what the measurement costs. All ranks must call it."""
+    world = context.world
+    proxy = _proxy(context, case) if world.rank == 0 else None
+    proxy = world.comm.bcast(proxy)
+    assert proxy is not None, "rank 0 has sent it"
+    plan = replace(case.plan, model=proxy.model, balance=proxy.balance)
+    return ProxyPlan(proxy, replace(case, plan=plan).small(context.params["batch_size"]))
+
+
+def cost(model: Model, images: int) -> float:
+    """Return a forward pass' cost of some images, in multiply-adds."""
+    return images * multiply_adds(model) + OF_A_LAYER * len(model.layers)
+
+
+def images_of(plan: ModelPlan) -> int:
+    """Return the images of a step, of all replicas."""
+    return sum(batch.size for batch in plan.batches) * plan.layout.replicas
+
+
+def _proxy(context: Context, case: ModelCase) -> Proxy:
+    plan, images = case.plan, images_of(case.small(context.params["batch_size"]))
+    most = max(LEAST_COST, _measured(context, case)) / _comparisons(case)
+    layers = OF_A_LAYER * len(plan.model.layers)
+    return proxy_of(
+        plan.model,
+        plan.balance,
+        [stage.grid for stage in plan.layout.stages],
+        max(0.0, most - layers) / images,
+        fused_layers=plan.fused_layers,
+    )
+
+
+def _measured(context: Context, case: ModelCase) -> float:
+    """Return the cost of the measurement, over its ranks."""
+    params, plan = context.params, case.plan
+    steps: int = params["warmup"] + (params["iterations"] or 1) * params["num_epochs"]
+    passes = 1 if case.training is None else _LEARNING
+    return steps * passes * cost(plan.model, case.images) / plan.layout.ranks
+
+
+def _comparisons(case: ModelCase) -> float:
+    """Return the cost of comparing a model over that of a forward pass of all its images."""
+    steps = 1 if case.training is None else 1 + _STEPS * _LEARNING
+    exact = 2 * _IN_FP64 * steps
+    if case.plan.precision in (FP32, FP64):
+        return exact
+    # The reference and one process in the format of the run, besides.
+    return exact + (_IN_FP64 + 1) * steps
