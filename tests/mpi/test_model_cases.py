@@ -43,8 +43,8 @@ def interleaved(model="resnet", inject=None, **params):
     return case(model, inject, **params)
 
 
-def sp(model="resnet", **params):
-    return case(model, scheme="sp", **params)
+def sp(model="resnet", inject=None, **params):
+    return case(model, inject, scheme="sp", **params)
 
 
 def gems(model="resnet", **params):
@@ -94,6 +94,7 @@ RIGHT = {
     "sp, 2 replicas": sp(replicas=2),
     "sp, 2 replicas, one normalisation": sp(replicas=2, sync_batchnorm="replicas"),
     "sp, bf16": sp(precision="bf16"),
+    "sp, fp16, 5 images in 2 parts": sp(precision="fp16", parts=2),
     "sp D2, 1": sp(halo_D2=True),
     "sp D2, 2": sp(halo_D2=True, fused_layers=2),
     "sp D2, 3 across a stride": sp(
@@ -191,11 +192,33 @@ WRONG = {
         ),
         {"latency"},
     ),
+    "lost-halo-gradient, tiles": (
+        sp(inject="lost-halo-gradient", split_size=1, grid="1x2"),
+        {"grad", "input_grad", "weights"},
+    ),
     "skipped-microbatch, bf16": (
         case("resnet", "skipped-microbatch", scheme="lp", parts=2, precision="bf16"),
         {"grad"},
     ),
 }
+TILES = {"split_size": 1, "grid": "1x2"}
+AT_FULL_SIZE = {
+    "drop-gradient, bf16": (lp(precision="bf16"), "sums"),
+    "drop-gradient, sequential": (case("resnet", scheme="sequential"), "sums"),
+    "drop-gradient, one way": (gems(enable_master_comm_opt=True), "sums"),
+    "mean-instead-of-sum, local_DP": (lp(local_DP=2), "sums"),
+    "skipped-microbatch, replicas": (lp(parts=2, replicas=2), "sums"),
+    "wrong-neighbour, joint": (sp(), "joints"),
+    "wrong-neighbour, gems_sp": (gems_sp(split_size=3, grid="1x2"), "joints"),
+    "wrong-neighbour, tiles": (sp(**TILES), "operators"),
+    "wrong-neighbour, tiles, bf16": (sp(precision="bf16", **TILES), "operators"),
+    "wrong-neighbour, evaluation": (sp(enable_evaluation=True, **TILES), "operators"),
+    "lost-halo-gradient, square": (sp(split_size=1), "operators"),
+    "lost-halo-gradient, bf16": (sp(precision="bf16", **TILES), "operators"),
+    "tile-batchnorm, bf16": (sp(precision="bf16"), "operators"),
+    "tile-batchnorm, local_DP": (lp(local_DP=2), "operators"),
+}
+"""Faults that come after the proxy was compared, and the one check that must find each."""
 
 
 @pytest.fixture(scope="module")
@@ -203,6 +226,8 @@ def said(tmp_path_factory):
     """The events of all ranks, by case; all cases in one launch."""
     folder = tmp_path_factory.mktemp("models")
     cases = RIGHT | {name: one for name, (one, _) in WRONG.items()}
+    for name, (one, _) in AT_FULL_SIZE.items():
+        cases[f"full:{name}"] = one | {"inject": f"full:{name.split(',')[0]}"}
     said = answers_of(RANKS, "run_cases.py", folder, list(cases.values()), seconds=500)
     return dict(zip(cases, said, strict=True))
 
@@ -302,3 +327,12 @@ def test_in_an_open_load_each_request_waits_for_those_before_it(said):
     one, other = (samples_of(events, "latency_ms") for events in said["open load lp"][:2])
     assert one == other == sorted(one)
     assert one[-1] > 2 * one[0]
+
+
+@pytest.mark.parametrize("name", AT_FULL_SIZE)
+def test_a_fault_planted_at_full_size_alone_is_noticed(said, name):
+    one, wanted = AT_FULL_SIZE[name]
+    found = checks_of(said[f"full:{name}"][: one["ranks"]])
+    failed = {check for check, passed in found.items() if not all(passed)}
+    assert wanted in failed
+    assert failed <= {"operators", "joints", "sums"}

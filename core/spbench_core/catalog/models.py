@@ -307,25 +307,24 @@ _METRICS = (
     Metric("speedup_vs_sequential", "1", "higher", "sequential_ms over time_ms"),
     Metric("efficiency", "1", "higher", "that over the number of ranks"),
 )
+FULL_SIZE = ("operators", "joints", "sums")
+"""Checks at full size, of which no rank needs to hold more than its own part."""
 _CHECKS = (
-    "output",
-    "loss",
-    "input_grad",
-    "grad",
-    "running_stats",
-    "weights",
-    "slope",
-    "products",
+    *("output", "loss", "input_grad", "grad", "running_stats", "weights", "slope", "products"),
     "latency",
+    *FULL_SIZE,
 )
-_FAULTS = (
+_OF_STEPS = (
     "drop-gradient",
     "mean-instead-of-sum",
     "tile-batchnorm",
     "wrong-neighbour",
     "skipped-microbatch",
-    "uncounted-wait",
+    "lost-halo-gradient",
 )
+_FAULTS = (*_OF_STEPS, "uncounted-wait")
+FULL_SIZE_FAULTS = tuple(f"full:{fault}" for fault in _OF_STEPS)
+"""The same faults, planted at full size alone."""
 
 
 def _checks(checks: tuple[str, ...], params: Params) -> tuple[str, ...]:
@@ -342,7 +341,15 @@ def _checks(checks: tuple[str, ...], params: Params) -> tuple[str, ...]:
     if params["arrival"] != "poisson":
         left_out.add("latency")
     if params["enable_evaluation"]:
-        left_out |= set(checks) - {"output", "products", "latency"}
+        left_out |= set(checks) - {"output", "products", "latency", "operators", "joints"}
+    layout = layout_of(params)
+    if params["validate"] != "auto":
+        left_out |= set(FULL_SIZE)
+    if len(layout.stages) == 1:
+        left_out.add("joints")
+    shared = any(stage.ranks > 1 for stage in layout.stages)
+    if not (shared or params["sync_batchnorm"]) or params["halo_D2"]:
+        left_out.add("operators")
     return tuple(name for name in checks if name not in left_out)
 
 
@@ -354,7 +361,7 @@ BENCHMARKS = tuple(
         params=(*COMMON, *own),
         metrics=_METRICS,
         checks=_CHECKS,
-        faults=_FAULTS,
+        faults=(*_FAULTS, *FULL_SIZE_FAULTS),
         resolve=partial(resolve, name),
         ranks=model_ranks,
         choose_checks=_checks,

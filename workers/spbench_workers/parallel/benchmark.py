@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 from array import array
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from statistics import median
 
+from spbench_core.catalog.models import FULL_SIZE, FULL_SIZE_FAULTS
 from spbench_core.models.proxy import words_of
 from spbench_workers.binding.before_mpi import kernel_loading
 from spbench_workers.context import Context
@@ -22,6 +24,7 @@ from spbench_workers.parallel.checkpoints import checkpoint
 from spbench_workers.parallel.engine import Engine
 from spbench_workers.parallel.epochs import Epochs, steps_an_epoch
 from spbench_workers.parallel.figures import give_figures
+from spbench_workers.parallel.full_size.check import check_full_size, full_size_plan
 from spbench_workers.parallel.inference.accuracy import (
     InferredAnswers,
     answers_of,
@@ -58,6 +61,8 @@ def run(context: Context) -> None:
     proxy = proxy_plan(context, case) if smaller else None
     _validate(context, case, proxy)
     times, used = _time(context, case, images)
+    if context.params["validate"] == "auto":
+        _check_full_size(context, case)
     if context.params["baseline"] and proxy is not None:
         # Rank 0 may need what the others still hold of the GPU that they share.
         give_back()
@@ -84,6 +89,22 @@ def _validate(context: Context, case: ModelCase, proxy: ProxyPlan | None) -> Non
     check_products(context, small)
 
 
+def _check_full_size(context: Context, case: ModelCase) -> None:
+    """Check a step of a small batch at full size, by what each rank has."""
+    small = full_size_plan(case.small(context.params["batch_size"]))
+    if context.planted_in_job("full:tile-batchnorm"):
+        small = replace(small, statistics="tile")
+    if context.world.rank == 0:
+        names = [name for name in FULL_SIZE if name in context.entry.checks_of(context.params)]
+        size = _compared(case, small, words_of(small.model))
+        context.choice(
+            "full_size", ", ".join(names) or "nothing", f"{size}, {small.precision.name}"
+        )
+    check_full_size(context, small, case.training, partial(fault_injection.plant, prefix="full:"))
+    fault_injection.remove()
+    give_back()
+
+
 def _compared(case: ModelCase, small: ModelPlan, model: str) -> str:
     """Return what is compared with one process, and at which size, in words."""
     grids = [f"{stage.grid} tiles" for stage in case.plan.layout.stages if stage.spatial]
@@ -107,20 +128,24 @@ def _refuse_early(context: Context, case: ModelCase) -> None:
 
 
 def _refuse_faults(context: Context, case: ModelCase) -> None:
-    """Refuse a fault that all ranks show together and that changes nothing in this case.
+    """Refuse a fault that changes nothing in this case, or comes where nothing is checked.
 
     Raises:
         CannotRunError: ``tile-batchnorm`` is asked for, and nothing is normalised by tile; or
-            ``uncounted-wait``, and no request waits.
+            ``uncounted-wait``, and no request waits; or a fault at full size, which only
+            ``validate: auto`` looks for.
     """
     if context.planted_in_job(FAULT) and context.params["arrival"] != "poisson":
         raise CannotRunError(f"{FAULT}: no request waits here; take arrival poisson, to infer")
-    alone = all(stage.ranks == 1 for stage in case.plan.layout.stages)
-    if case.plan.statistics == "tile" and alone:
+    name = context.params["validate"]
+    if name != "auto" and any(map(context.planted_in_job, FULL_SIZE_FAULTS)):
+        raise CannotRunError(f"faults at full size are looked for by validate auto, not by {name}")
+    by_tile = case.plan.statistics == "tile" or context.planted_in_job("full:tile-batchnorm")
+    if by_tile and all(stage.ranks == 1 for stage in case.plan.layout.stages):
         raise CannotRunError(
             "tile-batchnorm: every rank has whole images here; take scheme sp, or local_DP 2"
         )
-    if case.plan.statistics == "tile" and case.training is None:
+    if by_tile and case.training is None:
         raise CannotRunError("tile-batchnorm: inference takes no statistics; leave it learn")
 
 

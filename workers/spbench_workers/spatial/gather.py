@@ -72,9 +72,11 @@ class Gather:
 
     Attributes:
         spoil: The fault that ``--inject`` plants in received pieces, of all gathers; mostly None.
+        spoil_gradients: Likewise, in received gradients.
     """
 
     spoil: ClassVar[Callable[[Sequence[torch.Tensor]], None] | None] = None
+    spoil_gradients: ClassVar[Callable[[Sequence[torch.Tensor]], None] | None] = None
 
     def __init__(
         self,
@@ -155,6 +157,8 @@ class Gather:
             for box, gradient in zip(self.parts, gradients, strict=True):
                 add_shared(total, self.tile, gradient, box)
             self.backward.wait()
+            if Gather.spoil_gradients is not None:
+                Gather.spoil_gradients(self.backward.received)
             for piece, gradient in zip(self.backward.expected, self.backward.received, strict=True):
                 add_shared(total, self.tile, gradient, piece.box)
             self.backward.release()

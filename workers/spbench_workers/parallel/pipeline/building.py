@@ -48,10 +48,10 @@ def build(world: MPI.Intracomm, plan: ModelPlan, place: Place) -> Built:
         plan: The model and its layout.
         place: This rank's place.
     """
-    beside = _group(world, plan.layout.ranks_of(place.stage, place.replica, place.direction))
+    beside = group_of(world, plan.layout.ranks_of(place.stage, place.replica, place.direction))
     comms = [beside]
     if plan.statistics == "replicas":
-        comms.append(_group(world, _of_all_replicas(plan.layout, place)))
+        comms.append(group_of(world, _of_all_replicas(plan.layout, place)))
     first, last = layer_ranges(plan.balance)[place.stage]
     builder = _builder_of(plan, place, beside, comms[-1])
     with while_doing(f"stage {place.stage} was built, layers {first} to {last - 1}"):
@@ -115,7 +115,7 @@ def _of_all_replicas(layout: ModelLayout, place: Place) -> list[int]:
     return [rank for ranks in every for rank in ranks]
 
 
-def _group(world: MPI.Intracomm, ranks: Iterable[int]) -> MPI.Intracomm:
+def group_of(world: MPI.Intracomm, ranks: Iterable[int]) -> MPI.Intracomm:
     """Return a communicator of some ranks, in their order."""
     everyone = world.Get_group()
     group = everyone.Incl(list(ranks))

@@ -15,25 +15,26 @@ from spbench_workers.parallel.pipeline.stage_runner import StageRunner
 from spbench_workers.spatial.gather import Gather
 
 
-def plant(context: Context, engine: Engine) -> None:
+def plant(context: Context, engine: Engine, *, prefix: str = "") -> None:
     """Plant the fault that ``--inject`` asks for in the last rank's stages.
 
-    The fault ``tile-batchnorm`` is in the plan: all ranks show it together.
+    The fault ``tile-batchnorm`` is in the plan: all ranks show it together. ``prefix`` is that of
+    the names of faults at full size.
 
     Raises:
         NothingToSpoilError: The fault changes nothing in this layout.
     """
     plan = engine.plan
     for fault, spoil in _FAULTS.items():
-        if context.planted(fault):
+        if context.planted(prefix + fault):
             for place, runner in zip(engine.places, engine.runners, strict=True):
                 batches = [one for one in plan.batches if one.direction == place.direction]
                 spoil(runner, plan.layout.stages[place.stage], len(batches))
 
 
 def remove() -> None:
-    """Remove the fault of halos, which all gathers of this process share."""
-    Gather.spoil = None
+    """Remove the faults of halos, which all gathers of this process share."""
+    Gather.spoil = Gather.spoil_gradients = None
 
 
 def _drop_gradient(runner: StageRunner, _: Stage, __: int) -> None:
@@ -84,6 +85,21 @@ def _confuse_neighbours(runner: StageRunner, stage: Stage, _: int) -> None:
         )
 
 
+def _lose_halo_gradients(_: StageRunner, stage: Stage, __: int) -> None:
+    """Lose the gradients that other tiles send back for the halos that they had from this one."""
+    if not stage.spatial:
+        raise NothingToSpoilError(
+            "lost-halo-gradient: the last rank has no tile; take scheme sp with split_size 1, "
+            "or gems_sp"
+        )
+    Gather.spoil_gradients = _clear
+
+
+def _clear(received: Sequence[torch.Tensor]) -> None:
+    for piece in received:
+        piece.zero_()
+
+
 def _turn_over(inputs: Receiver) -> None:
     """Flip received inputs, so that tiles, or images of one pixel, stand in each other's places."""
     take = inputs.take
@@ -121,4 +137,5 @@ _FAULTS: dict[str, Callable[[StageRunner, Stage, int], None]] = {
     "mean-instead-of-sum": _mean_instead_of_sum,
     "wrong-neighbour": _confuse_neighbours,
     "skipped-microbatch": _skip_micro_batch,
+    "lost-halo-gradient": _lose_halo_gradients,
 }

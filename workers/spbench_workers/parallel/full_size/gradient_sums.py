@@ -1,0 +1,107 @@
+"""Gradients of parameters, summed over micro-batches and ranks in an order of their own.
+
+What each micro-batch gives is caught before it is added, and summed in float64. Over tiles the
+operators have summed already, which their own checks see: the first tile counts for all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from mpi4py import MPI
+from torch import nn
+
+from spbench_core.layout.stages import Place
+from spbench_workers.parallel.engine import Engine
+from spbench_workers.parallel.full_size.bound import Rounding, WorstError
+from spbench_workers.parallel.full_size.sums import from_last_to_first
+from spbench_workers.parallel.pipeline.building import group_of
+from spbench_workers.parallel.precision.formats import FP32, FP64
+
+_SLACK = 8.0
+"""How many last bits a sum may be off, over the sum of the lengths of what is added."""
+
+
+class GradientSums:
+    """The sums of the gradients of a rank's stages in one step.
+
+    Args:
+        engine: The model.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._sums: dict[nn.Parameter, torch.Tensor] = {}
+        self._sizes: dict[nn.Parameter, float] = {}
+        self._scale = engine.arithmetic.scale
+        self._handles: list[Any] = [
+            parameter.register_hook(self._adder(parameter))
+            for stage in engine.stages
+            for parameter in stage.parameters()
+        ]
+
+    def remove(self) -> None:
+        """Take the hooks away."""
+        for handle in self._handles:
+            handle.remove()
+
+    def _adder(self, parameter: nn.Parameter) -> Callable[[torch.Tensor], None]:
+        def add(gradient: torch.Tensor) -> None:
+            wide = gradient.detach().double() / self._scale
+            self._sizes[parameter] = self._sizes.get(parameter, 0.0) + float(wide.norm())
+            if parameter in self._sums:
+                self._sums[parameter] += wide
+            else:
+                self._sums[parameter] = wide
+
+        return add
+
+    def compare(self, worst: WorstError) -> None:
+        """Compare the gradients of the step with these sums. All ranks must call it together."""
+        engine = self._engine
+        layout, world = engine.plan.layout, engine.world
+        for stage in range(len(layout.stages)):
+            ranks = sorted(
+                {
+                    rank
+                    for replica in range(layout.replicas)
+                    for direction in layout.directions
+                    for rank in layout.ranks_of(stage, replica, direction)
+                }
+            )
+            if world.rank in ranks:
+                comm = group_of(world, ranks)
+                self._compare_stage(comm, stage, worst)
+                comm.Free()
+
+    def _compare_stage(self, comm: MPI.Intracomm, stage: int, worst: WorstError) -> None:
+        engine, plan = self._engine, self._engine.plan
+        mine = [
+            (place, dict(module.named_parameters()))
+            for place, module in zip(engine.places, engine.stages, strict=True)
+            if place.stage == stage
+        ]
+        precision = FP64 if plan.precision.weights == torch.float64 else FP32
+        unit = _SLACK * Rounding.of(precision).sums
+        for name in mine[0][1]:
+            parts = [self._part(place, of[name]) for place, of in mine]
+            flat = torch.stack(parts).sum(0)
+            total = from_last_to_first(comm, flat) / plan.layout.replicas
+            wanted, bound = total[:-1], unit * float(total[-1]) + 1e-300
+            for place, of in mine:
+                if plan.master_comm and place.direction != plan.owner:
+                    continue
+                found = of[name].grad
+                assert found is not None, "all gradients are views of one tensor"
+                error = (found.double().cpu().reshape(-1) - wanted).norm()
+                worst.note(float(error) / bound, f"{name} of stage {stage}")
+
+    def _part(self, place: Place, parameter: nn.Parameter) -> torch.Tensor:
+        """Return this place's part of a sum, and behind it that of the size of its terms."""
+        part = torch.zeros(parameter.numel() + 1, dtype=torch.float64)
+        if place.tile == 0 and parameter in self._sums:
+            part[:-1] = self._sums[parameter].cpu().reshape(-1)
+            part[-1] = self._sizes[parameter]
+        return part

@@ -1,0 +1,100 @@
+"""Hooks on the operators of a stage: each call is computed again as soon as it is complete."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import torch
+from torch import nn
+
+from spbench_workers.parallel.full_size.whole_image import NormCheck
+from spbench_workers.parallel.full_size.windows import Call
+
+
+class OperatorCheck(Protocol):
+    """The check of an operator."""
+
+    def check(self, call: Call) -> None:
+        """Compute a call again, and compare. All ranks that share it call this together."""
+
+
+class OperatorHooks:
+    """The hooks of one operator.
+
+    In training a call is complete once the gradient of its input is known: the operator is given an
+    alias of its input, whose gradient is what comes through this operator alone. Ranks that share
+    an operator go through their graphs in one order, so that its checks meet.
+
+    Args:
+        module: The operator.
+        check: Its check.
+        learns: Whether gradients will come.
+        advance: Called after each call that was checked.
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        check: OperatorCheck,
+        advance: Callable[[], None],
+        *,
+        learns: bool,
+    ) -> None:
+        self._check, self._learns, self._advance = check, learns, advance
+        self._gradients: dict[str, torch.Tensor] = {}
+        self._before: tuple[torch.Tensor, torch.Tensor] | None = None
+        self._handles: list[Any] = [
+            module.register_forward_pre_hook(self._enter),
+            module.register_forward_hook(self._leave),
+        ]
+        if learns:
+            for name, parameter in module.named_parameters(recurse=False):
+                self._handles.append(parameter.register_hook(self._keeper(name)))
+
+    def remove(self) -> None:
+        """Take the hooks away."""
+        for handle in self._handles:
+            handle.remove()
+
+    def _keeper(self, name: str) -> Callable[[torch.Tensor], None]:
+        def keep(gradient: torch.Tensor) -> None:
+            self._gradients[name] = gradient.detach().clone()
+
+        return keep
+
+    def _enter(self, module: nn.Module, words: tuple[torch.Tensor, ...]) -> Any:
+        (pixels,) = words
+        if isinstance(self._check, NormCheck) and self._learns:
+            mean, variance = module.running_mean, module.running_var
+            assert isinstance(mean, torch.Tensor)
+            assert isinstance(variance, torch.Tensor)
+            self._before = mean.clone(), variance.clone()
+        if not self._learns:
+            return None
+        # Images ask for no gradient; a leaf does, and its alias comes last in the backward pass.
+        asking = pixels if pixels.requires_grad else pixels.detach().requires_grad_()
+        return (asking.view_as(asking),)
+
+    def _leave(self, _: nn.Module, words: tuple[torch.Tensor, ...], found: torch.Tensor) -> None:
+        (alias,) = words
+        call = Call(alias.detach(), found.detach())
+        if not self._learns:
+            with torch._C.DisableTorchFunction():
+                self._check.check(call)
+            self._advance()
+            return
+        if self._before is not None and isinstance(self._check, NormCheck):
+            self._check.check_statistics(call.pixels, self._before)
+
+        def note_output(gradient: torch.Tensor) -> None:
+            call.output_gradient = gradient.detach()
+
+        def note_input(gradient: torch.Tensor) -> None:
+            call.input_gradient = gradient.detach()
+            call.parameter_gradients, self._gradients = self._gradients, {}
+            self._check.check(call)
+            self._advance()
+
+        found.register_hook(note_output)
+        alias.register_hook(note_input)

@@ -1,0 +1,29 @@
+"""Sums over ranks in an order of their own: from the last rank to the first, in float64."""
+
+from __future__ import annotations
+
+import torch
+from mpi4py import MPI
+
+from spbench_workers.p2p.memory import memory_of
+
+
+def everyones(comm: MPI.Intracomm, values: torch.Tensor) -> torch.Tensor:
+    """Return the values of all ranks, ``ranks x ...``, in float64 on the host."""
+    own = values.detach().double().cpu().contiguous()
+    found = torch.empty((comm.size, *own.shape), dtype=torch.float64)
+    comm.Allgather([memory_of(own), MPI.BYTE], [memory_of(found), MPI.BYTE])
+    return found
+
+
+def from_last_to_first(comm: MPI.Intracomm, values: torch.Tensor) -> torch.Tensor:
+    """Return the sum over the ranks. All ranks must call it, and all get the same."""
+    return added(everyones(comm, values))
+
+
+def added(values: torch.Tensor) -> torch.Tensor:
+    """Return the sum over the first axis, beginning with its last entry."""
+    total = torch.zeros_like(values[0])
+    for one in reversed(values.unbind()):
+        total += one
+    return total
