@@ -151,7 +151,7 @@ def _shares(plan: Plan, profile: Profile, layout: ModelLayout) -> dict[str, Any]
         )
     shares: dict[str, Any] = {"batch_size": batch // copies, "parts": plan.micro_batches}
     if layout.ranks == 1:
-        return {"scheme": "sequential", **shares, "validate": True}
+        return {"scheme": "sequential", **shares, "validate": "auto"}
     shares = {"scheme": "lp", "split_size": len(layout.stages), **shares}
     if len(layout.stages) > 1:
         shares["balance"] = ",".join(map(str, _balance(plan, profile)))
@@ -162,7 +162,7 @@ def _shares(plan: Plan, profile: Profile, layout: ModelLayout) -> dict[str, Any]
         shares["local_DP"] = ",".join(map(str, members))
     if copies > 1:
         shares["replicas"] = copies
-    return {**shares, "validate": True, "baseline": False}
+    return {**shares, "validate": "auto", "baseline": False}
 
 
 def _balance(plan: Plan, profile: Profile) -> list[int]:

@@ -62,7 +62,7 @@ def test_a_pipeline():
     assert chosen(params, "scheme", "split_size", "balance") == ("lp", 2, "2,3")
     assert chosen(params, "batch_size", "parts", "schedule") == (24, 6, "1f1b-deep")
     assert chosen(params, "local_DP", "replicas", "depth") == ("1", 1, 11)
-    assert chosen(params, "validate", "baseline") == (True, False)
+    assert chosen(params, "validate", "baseline") == ("auto", False)
 
 
 def test_one_device():
