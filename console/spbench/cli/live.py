@@ -15,6 +15,7 @@ from spbench.cli.lines import Lines
 from spbench.record.case_figures import is_open
 from spbench.record.findings import NOTABLE_RANK
 from spbench.record.number_formatting import clean, number
+from spbench.record.phase_words import phase_words
 from spbench.record.rank_rows import RankRow
 from spbench.record.state import RunState
 
@@ -81,7 +82,8 @@ class LiveView:
         bar = "█" * filled + "░" * (width - filled)
         elapsed = max(0.0, self._now - self._state.run.started) if self._state.run else 0.0
         return Text(
-            f"{bar} {done}/{len(self._state.cases)} cases  {elapsed:.0f} s  {clean(running)}"
+            f"{bar} {done}/{len(self._state.cases)} cases  {elapsed:.0f} s  {clean(running)}  "
+            f"{clean(phase_words(self._state, self._now))}".rstrip()
         )
 
     def _table(self) -> Table:

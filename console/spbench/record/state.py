@@ -31,6 +31,8 @@ class RankState:
     fabric: str | None = None
     versions: Mapping[str, Any] = field(default_factory=dict)
     phase: str = "starting"
+    phase_since: float = 0.0
+    """When it told of its phase first, by its own clock."""
     case: str | None = None
     repeat: int = 0
     done: int = 0
@@ -224,6 +226,8 @@ class RunState:
 
     def _on_progress(self, event: Event) -> None:
         rank = self._rank(event)
+        if event["phase"] != rank.phase or event["done"] < rank.done:
+            rank.phase_since = event["time"]
         rank.phase, rank.done, rank.total = event["phase"], event["done"], event["total"]
 
     def _on_samples(self, event: Event) -> None:

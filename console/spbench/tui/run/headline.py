@@ -9,6 +9,7 @@ from typing import NamedTuple
 from textual.content import Content
 from textual.widgets import Static
 
+from spbench.record.phase_words import phase_words
 from spbench.record.state import RunState
 from spbench.tui.feed import Feed, ReplaySource
 from spbench.tui.run.cells import GOING_ON
@@ -103,7 +104,8 @@ def _second(feed: Feed, paused: bool, worst: Word | None) -> list[HeadlinePart]:
     ]
     if worst is not None:
         return [*parts, HeadlinePart(worst.line, colour(worst.kind), cut=True)]
-    return [*parts, *_launched(feed.state)]
+    doing = "" if feed.ended else phase_words(feed.state, feed.now)
+    return [*parts, HeadlinePart(doing, "$text-primary"), *_launched(feed.state)]
 
 
 def _launched(state: RunState) -> Iterator[HeadlinePart]:
