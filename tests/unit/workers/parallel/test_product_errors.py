@@ -36,8 +36,8 @@ class Context:
     def __init__(self):
         self.world = SimpleNamespace(comm=MPI.COMM_SELF)
         self.entry = BENCHMARKS["model.resnet"]
-        self.params = {"validate": "full", "enable_evaluation": False, "scheme": "sequential"}
-        self.params |= {"num_classes": 5, "device": "auto", "precision": "fp32", "arrival": None}
+        given = {"validate": "full", "scheme": "sequential", "num_classes": 5, "precision": "fp32"}
+        self.params = self.entry.complete(given)
         self.checks = {}
 
     def seed_for(self, *words):
