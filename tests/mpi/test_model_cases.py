@@ -1,5 +1,7 @@
 """Models over many ranks, each case of one launch as a user would run it, with all its checks."""
 
+import re
+
 import pytest
 
 from running import answers_of
@@ -61,6 +63,8 @@ RIGHT = {
     "sequential v2": case("resnet", scheme="sequential", version=2, depth=11, optimizer="adamw"),
     # Layers and micro-batches.
     "lp 2": lp(baseline=True, iterations=2),
+    "lp 2, no time for a baseline": lp(baseline=True, baseline_max=0),
+    "lp 2, no room for a baseline": lp(baseline=True, baseline_memory=1),
     "lp 2, parts 2, an uneven batch": lp(parts=2),
     "lp 3, parts 4, gpipe": lp(split_size=3, parts=4, schedule="gpipe", learning_rate=0.01),
     "lp 4, parts 4": lp(split_size=4, parts=4, optimizer="adam", weight_decay=0.01),
@@ -264,6 +268,26 @@ def test_every_rank_equals_the_model_on_one_process(said, name):
     for events in ranks:
         # Some formats are compared twice.
         assert set(checks_of([events])) == set(RIGHT[name]["checks"])
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("lp 2, no time for a baseline", r"one process would take \d+ s .* baseline_max, 0 s"),
+        ("lp 2, no room for a baseline", r"the ranks together used .* baseline_memory is 0.0 GB"),
+    ],
+)
+def test_a_baseline_that_does_not_fit_is_not_measured(said, name, why):
+    ranks = said[name][:2]
+    assert values_of(ranks, "sequential_ms") == values_of(ranks, "speedup_vs_sequential") == []
+    (choice,) = [
+        event
+        for events in ranks
+        for event in events
+        if event["event"] == "choice" and event["name"] == "baseline"
+    ]
+    assert choice["value"] == "not measured"
+    assert re.match(why, choice["reason"])
 
 
 @pytest.mark.parametrize("name", WRONG)

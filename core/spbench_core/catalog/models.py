@@ -142,7 +142,8 @@ def _resolve_scheme(params: Params) -> Params:
     for name, (schemes, default) in _OF_SCHEMES.items():
         if scheme in schemes:
             defaults[name] = default
-        else:
+        elif name != "baseline" or params[name]:
+            # One process has no baseline anyway: leaving it out for a whole suite is no mistake.
             _refuse(params, name, f"in scheme {scheme}, only in {', '.join(schemes)}")
     if params["enable_evaluation"]:
         defaults = {name: value for name, value in defaults.items() if name not in _OF_LEARNING}

@@ -22,7 +22,8 @@ class Silence:
     def __init__(self) -> None:
         self._spoken = self._begun = monotonic()
         self._pause = PATIENCE
-        self._phase, self._far = "start", ""
+        self._phase = "start"
+        self._share: float | None = None
         self._ended = Event()
         self._thread = Thread(target=self._listen, name="silence", daemon=True)
         self._thread.start()
@@ -31,7 +32,7 @@ class Silence:
         """Note how far the case is."""
         if phase != self._phase:
             self._phase, self._begun, self._pause = phase, monotonic(), PATIENCE
-        self._far = f"{done} of {total}, " if total > 1 else ""
+        self._share = done / total if total > 1 else None
 
     def heard(self) -> None:
         """Note that a line was written."""
@@ -47,7 +48,15 @@ class Silence:
         if now - max(self._spoken, self._begun) < self._pause:
             return None
         self._spoken, self._pause = now, min(2 * self._pause, _RARELY)
-        return f"spbench_workers: {self._phase}: {self._far}{now - self._begun:.0f} s so far"
+        return f"spbench_workers: {self._phase}: {self._far(now - self._begun)}"
+
+    def _far(self, seconds: float) -> str:
+        """Return how far the phase is after so many seconds, and how long it takes yet."""
+        so_far = f"{seconds:.0f} s so far"
+        if self._share is None:
+            return so_far
+        yet = f", {seconds / self._share - seconds:.0f} s yet" if self._share else ""
+        return f"{100 * self._share:.0f} %, {so_far}{yet}"
 
     def _listen(self) -> None:
         while not self._ended.wait(0.5):

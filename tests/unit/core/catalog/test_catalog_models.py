@@ -318,3 +318,11 @@ def test_bounds_of_a_baseline_that_is_not_made_are_refused():
             name,
             f"{name} does nothing without baseline; leave it out",
         )
+
+
+def test_one_process_may_be_asked_to_leave_its_baseline_out():
+    """As ``--set baseline=off`` does for all cases of a suite."""
+    assert not RESNET.complete({"scheme": "sequential", "baseline": "off"})["baseline"]
+    param, sentence = refused(RESNET, {"scheme": "sequential", "baseline": "on"})
+    assert param == "baseline"
+    assert sentence.startswith("baseline does nothing in scheme sequential, only in lp,")

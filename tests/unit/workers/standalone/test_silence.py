@@ -13,11 +13,12 @@ def quiet_at(monkeypatch, now):
 def test_a_phase_is_told_after_two_seconds_and_then_more_rarely(monkeypatch):
     now = [100.0]
     silence = quiet_at(monkeypatch, now)
-    silence.at("check", 1, 3)
+    silence.at("check", 0, 4)
     assert silence.sentence(101.9) is None
-    assert silence.sentence(102.0) == "spbench_workers: check: 1 of 3, 2 s so far"
+    assert silence.sentence(102.0) == "spbench_workers: check: 0 %, 2 s so far"
+    silence.at("check", 1, 4)
     assert silence.sentence(105.9) is None
-    assert silence.sentence(106.0) == "spbench_workers: check: 1 of 3, 6 s so far"
+    assert silence.sentence(106.0) == "spbench_workers: check: 25 %, 6 s so far, 18 s yet"
 
 
 def test_a_line_that_was_printed_counts_as_said_and_a_new_phase_begins_anew(monkeypatch):
@@ -27,6 +28,6 @@ def test_a_line_that_was_printed_counts_as_said_and_a_new_phase_begins_anew(monk
     silence.heard()
     assert silence.sentence(103.0) is None
     now[0] = 103.4
-    silence.at("sequential", 0, 1)
+    silence.at("baseline", 0, 1)
     assert silence.sentence(105.0) is None
-    assert silence.sentence(105.4) == "spbench_workers: sequential: 2 s so far"
+    assert silence.sentence(105.4) == "spbench_workers: baseline: 2 s so far"
