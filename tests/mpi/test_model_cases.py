@@ -121,6 +121,7 @@ RIGHT = {
     "amoebanet sp": sp("amoebanet", shift=True),
     "amoebanet sp vertical": sp("amoebanet", slice_method="vertical", pool3="max"),
     "amoebanet sp D2": sp("amoebanet", halo_D2=True),
+    "amoebanet sp, one image of few pixels": sp("amoebanet", split_size=1, batch_size=1),
     "amoebanet gems": gems("amoebanet", batch_size=6),
     # Inference.
     "evaluation": case("resnet", scheme="sequential", enable_evaluation=True),

@@ -20,6 +20,8 @@ MAX_BATCH = 20_000
 SAMPLE_SECONDS = 100e-6
 """The seconds of a sample of short calls: so long that the cost of the clock is negligible."""
 MAX_CALLS = 10_000
+PATIENCE = 1.0
+"""Seconds of warming up after which a call's end is told: fast calls are left alone."""
 NO_PAUSES: Mapping[int, Callable[[], object]] = MappingProxyType({})
 
 
@@ -80,8 +82,12 @@ def _warm_up(context: Context, body: Callable[[], object], count: int) -> float:
     context.progress("warmup", 0, count)
     context.world.comm.Barrier()
     start = perf_counter()
-    for _ in range(count):
+    told = start
+    for done in range(1, count + 1):
         body()
+        if perf_counter() - told >= PATIENCE:
+            context.progress("warmup", done, count)
+            told = perf_counter()
     elapsed = perf_counter() - start
     return context.slowest(elapsed / count) if count else 0.0
 

@@ -19,7 +19,7 @@ from spbench_core.models.compose import Chain, Concat, Residual
 from spbench_core.models.halo_groups import check_fused_layers
 from spbench_core.models.layers import Cell, Layer, Model, ModelError, Plain
 from spbench_core.models.parts import Conv, Map, Part
-from spbench_core.models.reach import REACHES, Reach, Reaches
+from spbench_core.models.reach import Reach, reaches_of
 
 KEPT = (2, 1)
 """Layers of a row of like ones that are kept; all of them are tried before."""
@@ -120,7 +120,7 @@ class _Shrinker:
         self._model, self._grids, self._fused_layers = model, grids, fused_layers
         rows = (_kept(model, balance, max(most, fused_layers)) for most in (_ALL, *KEPT))
         self._kept = list(dict.fromkeys(rows))
-        self._reaches = _reaches_of(model)
+        self._reaches = reaches_of(model)
 
     def proxies(self, by: int) -> Iterator[Proxy]:
         """Yield the proxies with so many times fewer filters, from the largest image down."""
@@ -138,7 +138,7 @@ class _Shrinker:
         if small.image.height < 2 or small.image.width < 2:
             return False
         try:
-            found = _reaches_of(small)
+            found = reaches_of(small)
         except ValueError:
             return False
         grids = [grid for stage, grid in zip(kept, self._grids, strict=True) for _ in stage]
@@ -160,12 +160,6 @@ class _Shrinker:
         except ModelError:
             return False
         return True
-
-
-def _reaches_of(model: Model) -> list[Reaches]:
-    return [
-        layer.build(REACHES, flow) for layer, flow in zip(model.layers, model.flows, strict=False)
-    ]
 
 
 def _within(have: Reach, want: Reach, grid: Grid) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Final
 
+from spbench_core.models.layers import Model
 from spbench_core.models.parts import Builder, CellPlaces, Conv, Map, Pool
 
 
@@ -18,11 +19,13 @@ class Reach:
         data: The map that it reads.
         rows: Rows that it may read beyond a tile, on one side.
         cols: Columns likewise.
+        normalises: Whether it is a batch normalisation.
     """
 
     data: Map
     rows: int
     cols: int
+    normalises: bool = False
 
 
 Reaches = tuple[Reach, ...]
@@ -38,7 +41,7 @@ class ReachBuilder:
         return (Reach(data, rows, cols),)
 
     def norm(self, data: Map) -> Reaches:
-        return (Reach(data, 0, 0),)
+        return (Reach(data, 0, 0, normalises=True),)
 
     def relu(self) -> Reaches:
         return ()
@@ -78,6 +81,20 @@ class ReachBuilder:
 
 
 REACHES: Final[Builder[Reaches]] = ReachBuilder()
+
+
+def reaches_of(model: Model) -> list[Reaches]:
+    """Return the reaches of a model's operators, by layer."""
+    return [
+        layer.build(REACHES, flow) for layer, flow in zip(model.layers, model.flows, strict=False)
+    ]
+
+
+def fewest_normalised(model: Model) -> int | None:
+    """Return the pixels of the smallest map that is normalised; None where none is."""
+    reaches = chain.from_iterable(reaches_of(model))
+    sizes = (one.data.height * one.data.width for one in reaches if one.normalises)
+    return min(sizes, default=None)
 
 
 def _all(several: Iterable[Reaches]) -> Reaches:

@@ -108,8 +108,9 @@ def _check_full_size(context: Context, case: ModelCase) -> None:
 def _compared(case: ModelCase, small: ModelPlan, model: str) -> str:
     """Return what is compared with one process, and at which size, in words."""
     grids = [f"{stage.grid} tiles" for stage in case.plan.layout.stages if stage.spatial]
-    images = f"{images_of(small)} of {case.images} images"
-    return ", ".join([model, *grids, images])
+    compared = images_of(small)
+    of = f" of {case.images}" if compared <= case.images else ""
+    return ", ".join([model, *grids, f"{compared}{of} images"])
 
 
 def _refuse_early(context: Context, case: ModelCase) -> None:

@@ -9,12 +9,16 @@ from spbench_core.catalog.models import model_of
 from spbench_core.layout.balance import Balance, balanced, layer_ranges
 from spbench_core.layout.micro_batches import micro_batches
 from spbench_core.models.layers import Model
+from spbench_core.models.reach import fewest_normalised
 from spbench_workers.context import Context
 from spbench_workers.device.choice import device_of
 from spbench_workers.device.memory import give_back
 from spbench_workers.parallel.layer_times import layer_times
 from spbench_workers.parallel.plan import ModelPlan, TrainingConfig
 from spbench_workers.parallel.precision.formats import PRECISIONS
+
+LEAST_VALUES = 8
+"""Values of a channel in a micro-batch that is compared, where it is normalised."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,17 +42,18 @@ class ModelCase:
         """Return the plan of a batch that is as small as the layout lets it be.
 
         It has an image more where ``batch_size`` has, so that micro-batches are of unequal sizes.
-        Where maps end as single pixels, each rank has two images: batch normalisation needs them.
+        Each channel that is normalised has `LEAST_VALUES` values, even where ``batch_size`` images
+        have fewer: few values, nearly equal, would make every rounding large. Where maps end as
+        single pixels, each rank has two images, as batch normalisation needs them.
         """
         plan = self.plan
         members = max(stage.members for stage in plan.layout.stages)
         pairs = 1 + max(batch.pair for batch in plan.batches)
         parts = len(plan.batches) // (pairs * len(plan.layout.directions))
-        single = any(
-            data.height * data.width == 1 for flow in plan.model.flows[:-1] for data in flow
-        )
-        least = parts * members * len(plan.layout.directions) * (2 if single else 1)
-        size = min(batch_size, least + 1)
+        pixels = fewest_normalised(plan.model) or LEAST_VALUES
+        images = max(members * (2 if pixels == 1 else 1), -(-LEAST_VALUES // pixels))
+        least = parts * len(plan.layout.directions) * images
+        size = least + (batch_size > least)
         batches = micro_batches(size, parts, mirrored=plan.layout.mirrored, times=pairs)
         return replace(plan, batches=batches)
 

@@ -15,7 +15,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any
 
+import torch
 from mpi4py import MPI
 from torch import nn
 
@@ -109,23 +111,40 @@ class _Watch:
     ) -> None:
         self._engine, self._worst = engine, worst
         self._comms: list[MPI.Intracomm] = []
-        found: list[tuple[nn.Module, OperatorCheck, int]] = []
-        for place, stage in zip(engine.places, engine.stages, strict=True) if checked else ():
-            count = sum(batch.direction == place.direction for batch in engine.plan.batches)
-            found += [(*one, count) for one in self._checks_of(place, stage)]
-        self._progress = Progress(context, "check", sum(count for *_, count in found) + 1)
+        self._layers: list[Any] = []
+        found: list[tuple[nn.Module, OperatorCheck]] = []
+        parts = 1
+        for place, stage in zip(engine.places, engine.stages, strict=True):
+            operators = list(self._checks_of(place, stage)) if checked else []
+            found += operators
+            calls = len(operators) + (2 if learns else 1) * len(list(stage.children()))
+            parts += calls * sum(one.direction == place.direction for one in engine.plan.batches)
+        self._progress = Progress(context, "check", parts)
+        for stage in engine.stages:
+            self._watch_layers(stage, self._progress.advance, learns=learns)
         self._hooks = [
             OperatorHooks(module, check, self._progress.advance, learns=learns)
-            for module, check, _ in found
+            for module, check in found
         ]
 
     def finish(self) -> None:
         """Take the hooks away, and free the communicators. All ranks must call it."""
-        for hook in self._hooks:
+        for hook in (*self._hooks, *self._layers):
             hook.remove()
         for comm in self._comms:
             comm.Free()
         self._progress.finish()
+
+    def _watch_layers(self, stage: nn.Module, advance: Callable[[], None], *, learns: bool) -> None:
+        """Have progress told at each layer too: between few operators a long time may pass."""
+
+        def leave(_: nn.Module, __: object, found: Any) -> None:
+            advance()
+            first = found if isinstance(found, torch.Tensor) else found[0]
+            if learns and first.requires_grad:
+                first.register_hook(lambda _: advance())
+
+        self._layers += [layer.register_forward_hook(leave) for layer in stage.children()]
 
     def _checks_of(
         self, place: Place, stage: nn.Module
