@@ -8,6 +8,7 @@ come from the same ranks. Where that is not enough, every convolution has fewer 
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +20,7 @@ from spbench_core.models.compose import Chain, Concat, Residual
 from spbench_core.models.halo_groups import check_fused_layers
 from spbench_core.models.layers import Cell, Layer, Model, ModelError, Plain
 from spbench_core.models.parts import Conv, Map, Part
-from spbench_core.models.reach import Reach, reaches_of
+from spbench_core.models.reach import Reach, kept_values, reaches_of
 
 KEPT = (2, 1)
 """Layers of a row of like ones that are kept; all of them are tried before."""
@@ -82,25 +83,36 @@ def multiply_adds(model: Model) -> int:
 
 
 def proxy_of(
-    model: Model, balance: Balance, grids: Sequence[Grid], most: float, *, fused_layers: int = 0
+    model: Model,
+    balance: Balance,
+    grids: Sequence[Grid],
+    most: float,
+    *,
+    most_kept: float = math.inf,
+    fused_layers: int = 0,
 ) -> Proxy:
-    """Return the costliest proxy within a number of multiply-adds an image; else the least one.
+    """Return the costliest proxy within bounds of time and memory; else the least one.
 
     Args:
         model: The model.
         balance: Its layers in each stage.
         grids: The tiles of each stage.
         most: Multiply-adds of a forward pass of one image.
+        most_kept: Numbers of one image that a step keeps.
         fused_layers: In stages of tiles, layers that share a halo exchange; 0: none do.
     """
     whole = Proxy(model, balance, 1, model)
-    if whole.multiply_adds <= most:
+
+    def fits(proxy: Proxy) -> bool:
+        return proxy.multiply_adds <= most and kept_values(proxy.model) <= most_kept
+
+    if fits(whole):
         return whole
     shrinker = _Shrinker(model, balance, tuple(grids), fused_layers)
     least = whole
     for by in THINNED:
         found = list(shrinker.proxies(by))
-        fitting = [one for one in found if one.multiply_adds <= most]
+        fitting = [one for one in found if fits(one)]
         if fitting:
             return max(fitting, key=_cost)
         least = min((least, *found), key=_cost)

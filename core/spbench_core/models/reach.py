@@ -97,5 +97,11 @@ def fewest_normalised(model: Model) -> int | None:
     return min(sizes, default=None)
 
 
+def kept_values(model: Model) -> int:
+    """Return the numbers of one image that a step keeps to go back: operators' inputs."""
+    reaches = chain.from_iterable(reaches_of(model))
+    return sum(one.data.channels * one.data.height * one.data.width for one in reaches)
+
+
 def _all(several: Iterable[Reaches]) -> Reaches:
     return tuple(chain.from_iterable(several))

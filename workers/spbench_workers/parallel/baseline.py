@@ -8,21 +8,20 @@ from statistics import median
 
 from mpi4py import MPI
 
-from spbench_core import host_facts
 from spbench_workers.comm import rest
 from spbench_workers.context import Context
-from spbench_workers.device.memory import free_bytes, give_back
+from spbench_workers.device.memory import give_back
 from spbench_workers.device.streams import seconds_of
 from spbench_workers.images.synthetic import SyntheticImages
 from spbench_workers.parallel.case import ModelCase
 from spbench_workers.parallel.engine import Engine
 from spbench_workers.parallel.figures import alone
+from spbench_workers.parallel.peak_memory import room_of
 from spbench_workers.parallel.plan import ModelPlan, TrainingConfig
 from spbench_workers.parallel.proxy_plan import ProxyPlan, cost, images_of
 
 MOST_STEPS = 5
 """Timed steps of the baseline: each takes as long as all ranks' work together."""
-_FREE_SHARE = 0.5
 
 Ready = Callable[[Engine], None]
 
@@ -107,11 +106,7 @@ def _room(context: Context, case: ModelCase) -> float:
     given = context.params["baseline_memory"]
     if given is not None:
         return float(given)
-    device = case.plan.device
-    if device.type != "cpu":
-        return float(free_bytes(device))
-    free = host_facts.facts()["free_gib"]
-    return _FREE_SHARE * free * 2**30 if isinstance(free, float) else float(free_bytes(device))
+    return room_of(case.plan.device)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import math
 import resource
 from pathlib import Path
 
 import torch
 
-from spbench_workers.device.memory import give_back
+from spbench_core import host_facts
+from spbench_workers.device.memory import free_bytes, give_back
 
+_FREE_SHARE = 0.5
 _PROCESS = Path("/proc/self")
 _RESET_PEAK = "5"
 """The value that resets the peak of resident memory in Linux' ``clear_refs`` (proc(5))."""
@@ -57,6 +60,27 @@ class PeakMemory:
         if self.since_start:
             return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
         return _kib("VmHWM") * 1024 / 1e6
+
+
+def room_of(device: torch.device) -> float:
+    """Return the bytes that one process may take of a device: of a host, half of what is free."""
+    if device.type != "cpu":
+        return float(free_bytes(device))
+    free = host_facts.facts()["free_gib"]
+    room = _FREE_SHARE * free * 2**30 if isinstance(free, float) else float(free_bytes(device))
+    return min(room, _left_to_process())
+
+
+def _left_to_process() -> float:
+    """Return the bytes that this process may yet take by its own limits (``ulimit -d``, ``-v``)."""
+    limits = {"VmData": resource.RLIMIT_DATA, "VmSize": resource.RLIMIT_AS}
+    soft = {name: resource.getrlimit(limit)[0] for name, limit in limits.items()}
+    rooms = [
+        limit - 1024.0 * _kib(name)
+        for name, limit in soft.items()
+        if limit != resource.RLIM_INFINITY
+    ]
+    return max(0.0, min(rooms, default=math.inf))
 
 
 def _kib(name: str) -> int:

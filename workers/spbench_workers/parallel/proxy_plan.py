@@ -8,6 +8,7 @@ from spbench_core.models.layers import Model
 from spbench_core.models.proxy import Proxy, multiply_adds, proxy_of
 from spbench_workers.context import Context
 from spbench_workers.parallel.case import ModelCase
+from spbench_workers.parallel.peak_memory import room_of
 from spbench_workers.parallel.plan import ModelPlan
 from spbench_workers.parallel.precision.formats import FP32, FP64
 
@@ -19,6 +20,8 @@ _STEPS = 3
 _LEARNING = 3
 """Multiply-adds of a step of training over those of its forward passes."""
 _IN_FP64 = 2
+_KEPT_BYTES = 24.0
+"""Memory for each number that a step keeps, in float64, with what is computed beside it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +58,9 @@ def images_of(plan: ModelPlan) -> int:
 
 
 def _proxy(context: Context, case: ModelCase) -> Proxy:
-    plan, images = case.plan, images_of(case.small(context.params["batch_size"]))
+    plan, small = case.plan, case.small(context.params["batch_size"])
+    images, together = images_of(small), max(batch.size for batch in small.batches)
+    most_kept = room_of(plan.device) / _KEPT_BYTES / together / plan.layout.replicas
     most = max(LEAST_COST, _measured(context, case)) / _comparisons(case)
     layers = OF_A_LAYER * len(plan.model.layers)
     return proxy_of(
@@ -63,6 +68,7 @@ def _proxy(context: Context, case: ModelCase) -> Proxy:
         plan.balance,
         [stage.grid for stage in plan.layout.stages],
         max(0.0, most - layers) / images,
+        most_kept=most_kept,
         fused_layers=plan.fused_layers,
     )
 

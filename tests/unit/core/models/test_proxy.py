@@ -5,6 +5,7 @@ import pytest
 from spbench_core.layout.balance import balanced
 from spbench_core.layout.tiles import Grid
 from spbench_core.models.proxy import multiply_adds, proxy_of
+from spbench_core.models.reach import kept_values
 from spbench_core.models.registry import model
 
 ONE, SQUARE = Grid(1, 1), Grid(2, 2)
@@ -41,6 +42,16 @@ def test_the_costliest_within_the_limit_is_taken(whole, most):
     assert found.multiply_adds <= most * 1.2
     assert less.multiply_adds <= found.multiply_adds
     assert not found.same
+
+
+def test_a_proxy_keeps_no_more_than_there_is_room_for():
+    """A long measurement would let one process compute what it cannot hold."""
+    whole = resnet(1024)
+    most = float(multiply_adds(whole))
+    room = kept_values(whole) / 20
+    found, _ = proxied(whole, most, SQUARE, ONE, most_kept=room)
+    assert room / 4 < kept_values(found.model) <= room
+    assert proxied(whole, most, SQUARE, ONE)[0].same
 
 
 def test_layers_images_and_filters_shrink_and_kinds_and_stages_stay():

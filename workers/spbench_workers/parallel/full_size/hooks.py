@@ -94,6 +94,7 @@ class OperatorHooks:
             call.input_gradient = gradient.detach()
             call.parameter_gradients, self._gradients = self._gradients, {}
             self._check.check(call)
+            call.release()
             self._advance()
 
         found.register_hook(note_output)

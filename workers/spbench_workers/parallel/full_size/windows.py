@@ -40,6 +40,12 @@ class Call:
     input_gradient: torch.Tensor | None = None
     parameter_gradients: dict[str, torch.Tensor] = field(default_factory=dict)
 
+    def release(self) -> None:
+        """Let go of all tensors: hooks keep the call until the whole step has ended."""
+        self.pixels = self.found = torch.empty(0)
+        self.output_gradient = self.input_gradient = None
+        self.parameter_gradients = {}
+
 
 @dataclass(frozen=True, slots=True)
 class _Window:
