@@ -7,7 +7,7 @@ import pytest
 
 from spbench.engine import background
 from spbench.record.runs.folder import RunFolder
-from spbench.record.runs.history import summary_of
+from spbench.record.runs.history import known_runs
 from spbench.report.export import export_text
 from spbench.report.recorded import load_run
 from spbench.tui.dialogs import Confirm
@@ -224,14 +224,14 @@ async def test_runs_that_begin_go_on_and_end_show_up_by_themselves(
 async def test_a_look_that_takes_long_is_not_begun_again_beside_itself(tmp_path, home, monkeypatch):
     monkeypatch.setattr(page_module, "LOOK", 0.01)
     begun, go_on = [], threading.Event()
-    read = summary_of
+    read = known_runs
 
-    def slowly(folder):
-        begun.append(folder.id)
+    def slowly(home, known, **keep):
+        begun.append(known)
         go_on.wait(10)
-        return read(folder)
+        return read(home, known, **keep)
 
-    monkeypatch.setattr(library_module, "summary_of", slowly)
+    monkeypatch.setattr(library_module, "known_runs", slowly)
     app = opened(tmp_path)
     async with app.run_test(size=MIDDLE) as pilot:
         await until(pilot, lambda: begun)
@@ -239,7 +239,7 @@ async def test_a_look_that_takes_long_is_not_begun_again_beside_itself(tmp_path,
         assert len(begun) == 1
         go_on.set()
         page = await ready(pilot)
-        assert len(page._pane.shown) == len(begun) == 3
+        assert len(page._pane.shown) == 3
 
 
 async def test_a_filter_selects_and_a_wrong_one_is_told(tmp_path, home):
@@ -561,3 +561,19 @@ def test_the_run_before_is_of_the_same_suite(home):
     assert run_before(runs, runs[0]) is None
     assert run_before(runs, runs[1]) is runs[2]
     assert run_before(runs, runs[3]) is None
+
+
+def test_a_readonly_console_writes_no_index(home):
+    assert len(Library(home, readonly=True).summaries()) == 3
+    assert not (home / "index.sqlite").exists()
+    assert len(Library(home).summaries()) == 3
+    assert (home / "index.sqlite").exists()
+
+
+def test_counts_of_run_json_stand_in_the_list_however_large_the_report_is(home):
+    folder = a_run(home, 4, 1.0)
+    folder.write_json("run.json", folder.read_json("run.json") | {"counts": {"passed": 3, "x": 1}})
+    folder.report.write_bytes(b" " * (2 << 20))
+    library = Library(home)
+    library.summaries()
+    assert library.passed(folder.id) == "3/4"

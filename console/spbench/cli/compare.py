@@ -111,8 +111,8 @@ def _lines(comparison: RunComparison) -> Iterator[str]:
         FIGURE_COLUMNS,
         comparison_remarks,
         comparison_rows,
-        day_and_time,
     )
+    from spbench.report.times import day_and_time
 
     runs = [("a", comparison.a), ("b", comparison.b)]
     yield from aligned(

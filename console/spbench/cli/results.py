@@ -12,7 +12,7 @@ import typer
 
 from spbench.cli import series
 from spbench.cli.request import HomeOption, refuse_folder
-from spbench.errors import NothingSelected
+from spbench.errors import FailedRunError, MissingError, NothingSelected, UsageError
 
 if TYPE_CHECKING:
     from spbench.record.runs.folder import RunFolder
@@ -49,7 +49,7 @@ def list_(
     from spbench.record.number_formatting import clean
     from spbench.record.runs.folder import home_of
     from spbench.record.runs.history import select_runs, summaries
-    from spbench.report.tables import day_and_time
+    from spbench.report.times import day_and_time
 
     runs = summaries(home_of(home, os.environ))
     text = " ".join(words or ())
@@ -59,11 +59,32 @@ def list_(
 
         print(json.dumps([summary_object(run) for run in chosen], indent=1))
     else:
-        for run in chosen:
-            started = day_and_time(run.started)
-            print(clean(f"{run.id:<46} {started:<20}  {run.verdict:<10} {run.suite}"))
+        lines = [
+            f"{run.id:<46} {day_and_time(run.started):<20}  {run.verdict:<10} "
+            f"{run.passed:>7}  {run.suite}"
+            for run in chosen
+        ]
+        print("".join(f"{clean(line)}\n" for line in lines), end="")
     if runs and not chosen:
         raise NothingSelected(f"the filter {text!r} fits none of the {len(runs)} runs")
+
+
+@group.command()
+def reindex(home: HomeOption = None) -> None:
+    """Make the index of the runs again from their folders."""
+    from spbench.record.runs.folder import home_of
+
+    root = home_of(home, os.environ)
+    if not (root / "runs").is_dir():
+        raise UsageError(f"there are no runs under {root}")
+    try:
+        from spbench.record.runs.index import reindex as index_again
+    except ImportError:
+        raise MissingError("this Python has no sqlite3; runs are listed without an index") from None
+    count, why_not = index_again(root)
+    if why_not:
+        raise FailedRunError(f"the index cannot be written: {why_not}; runs are listed without it")
+    print(f"runs in the index of {root}: {count}")
 
 
 @group.command()

@@ -22,11 +22,10 @@ from spbench.report.tables import (
     RUN_COLUMNS,
     comparison_remarks,
     comparison_rows,
-    day_and_time,
     notes,
     run_rows,
 )
-from spbench.report.times import timestamp
+from spbench.report.times import day_and_time, timestamp
 
 KINDS = ("csv", "json", "md")
 
@@ -81,6 +80,7 @@ def summary_object(summary: RunSummary) -> dict[str, Any]:
         "exit_code": summary.exit_code,
         "argv": list(summary.argv),
         "host": summary.host,
+        "counts": dict(summary.counts) if summary.counts else None,
         "folder": str(summary.folder.path),
     }
 

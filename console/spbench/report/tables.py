@@ -7,18 +7,11 @@ from collections.abc import Iterator
 from spbench.record.number_formatting import number
 from spbench.report.compare import CasePair, MetricRow, RunComparison
 from spbench.report.recorded import RecordedRun
-from spbench.report.times import timestamp
 
 RUN_COLUMNS = ("case", "status", "metric", "value", "unit", "p95", "p99", "n", "limit")
 COMPARISON_COLUMNS = ("case", "metric", "a", "b", "unit", "b/a", "95 %", "outcome", "note")
 FIGURE_COLUMNS = frozenset({"value", "p95", "p99", "n", "limit", "a", "b", "b/a"})
 """The columns of both tables that hold numbers."""
-
-
-def day_and_time(seconds: float | None) -> str:
-    """Return ``2026-11-01T08:30:00Z``, or ``unknown``."""
-    text = timestamp(seconds)
-    return f"{text[:19]}Z" if text else "unknown"
 
 
 def run_rows(run: RecordedRun) -> Iterator[tuple[str, ...]]:

@@ -24,3 +24,9 @@ def seconds_of(moment: str | None) -> float | None:
         return datetime.fromisoformat(moment).timestamp() if moment else None
     except ValueError:
         return None
+
+
+def day_and_time(seconds: float | None) -> str:
+    """Return ``2026-11-01T08:30:00Z``, or ``unknown``."""
+    text = timestamp(seconds)
+    return f"{text[:19]}Z" if text else "unknown"

@@ -7,6 +7,7 @@ import os
 import re
 import secrets
 import socket
+import stat
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -22,7 +23,9 @@ if TYPE_CHECKING:
     from spbench.record.state import RunState
 
 FileStamp = tuple[int, int]
-"""A file's last change, in nanoseconds, and its bytes; zeros of one that is not there."""
+"""A file's last change, in nanoseconds, and its bytes."""
+NO_FILE: FileStamp = (0, 0)
+"""The stamp of one that is not there, or is a folder, a pipe or a device."""
 
 DEFAULT_HOME = Path(".spbench")
 ENV_HOME = "SPBENCH_HOME"
@@ -38,13 +41,13 @@ _START_TICKS = 19
 _LAST = re.compile(r"last(?:~(\d{1,9}))?")
 
 
-def file_stamp(path: Path) -> FileStamp:
+def file_stamp(path: Path | str) -> FileStamp:
     """Return a stamp that is another one when the file has changed."""
     try:
-        status = path.stat()
+        status = os.stat(path)
     except OSError:
-        return 0, 0
-    return status.st_mtime_ns, status.st_size
+        return NO_FILE
+    return (status.st_mtime_ns, status.st_size) if stat.S_ISREG(status.st_mode) else NO_FILE
 
 
 def home_of(option: Path | None, environ: Mapping[str, str]) -> Path:
@@ -228,11 +231,18 @@ def create(home: Path, suite: str, *, shared: bool = False) -> RunFolder:
 
 def list_runs(home: Path) -> list[RunFolder]:
     """Return the runs under a home, the oldest first; none has a name that cannot be printed."""
+    return [folder for folder, _ in stamped_runs(home)]
+
+
+def stamped_runs(home: Path) -> list[tuple[RunFolder, FileStamp]]:
+    """Return the runs under a home, the oldest first, each with the stamp of its run.json."""
     runs = home / "runs"
     if not runs.is_dir():
         return []
-    paths = sorted(path for path in runs.iterdir() if path.name.isprintable())
-    return [RunFolder(path) for path in paths if os.path.isfile(path / "run.json")]
+    names = sorted(name for name in os.listdir(runs) if name.isprintable())
+    # Of ten thousand runs, to make a Path for each look takes longer than the look itself.
+    stamps = [(name, file_stamp(f"{runs}/{name}/run.json")) for name in names]
+    return [(RunFolder(runs / name), stamp) for name, stamp in stamps if stamp != NO_FILE]
 
 
 def find_run(home: Path, name: str) -> RunFolder:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from spbench.errors import UsageError, did_you_mean
 from spbench.record.number_formatting import GLYPHS
-from spbench.record.runs.folder import RunFolder, list_runs
+from spbench.record.runs.folder import FileStamp, RunFolder, stamped_runs
 
 RUNNING, UNFINISHED = "running", "unfinished"
 """In place of a verdict: its console still runs, so far as is known, or ended before the run."""
@@ -29,6 +29,7 @@ class RunSummary:
         file: The suite's file, as the command line named it.
         verdict: One of `VERDICTS`.
         host: Where its console ran.
+        counts: Its cases by status; None where it goes on, or is older than these counts.
     """
 
     folder: RunFolder
@@ -42,16 +43,83 @@ class RunSummary:
     argv: tuple[str, ...]
     duration_s: float | None
     host: str | None
+    counts: Mapping[str, int] | None = field(default=None, hash=False)
+
+    @property
+    def passed(self) -> str:
+        """``3/4``, the cases that passed of all; nothing where that is not known."""
+        counts = self.counts
+        return f"{counts.get('passed', 0)}/{sum(counts.values())}" if counts else ""
+
+
+KnownRuns = dict[str, tuple[FileStamp, RunSummary]]
+"""Runs by id, the oldest first, each with the stamp of the run.json that was read."""
 
 
 def summaries(home: Path) -> list[RunSummary]:
     """Return the runs under a home, the oldest first; a damaged run.json hides none of them."""
-    return [summary_of(folder) for folder in list_runs(home)]
+    return [summary for _, summary in known_runs(home).values()]
+
+
+def known_runs(home: Path, known: KnownRuns | None = None, *, keep: bool = True) -> KnownRuns:
+    """Return the runs under a home; of those that have ended only what has changed is read again.
+
+    Args:
+        home: The folder of the runs.
+        known: The runs as they were; None: as its index has them.
+        keep: Whether that index may be told what it lacks.
+    """
+    index = None if known is not None else _Index(home)
+    found: KnownRuns = {}
+    for folder, stamp in stamped_runs(home):
+        was = known.get(folder.id) if known is not None else None
+        if was is not None and was[0] == stamp and was[1].verdict in GLYPHS:
+            found[folder.id] = was
+        else:
+            summary = index.summary(folder, stamp) if index else summary_of(folder)
+            found[folder.id] = stamp, summary
+    if index and keep:
+        index.keep(found)
+    return found
+
+
+class _Index:
+    """What the index has of the runs, and what it lacks; without sqlite3 it has nothing."""
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+        self._new: dict[str, tuple[FileStamp, Mapping[str, Any]]] = {}
+        try:
+            from spbench.record.runs import index  # only here, since a Python may lack sqlite3
+        except ImportError:
+            self._index, self._heads = None, {}
+        else:
+            self._index, self._heads = index, index.heads(home)
+
+    def summary(self, folder: RunFolder, stamp: FileStamp) -> RunSummary:
+        """Return one run in short, read again where its run.json is not as the index has it."""
+        known = self._heads.get(folder.id)
+        if known is not None and known[0] == stamp:
+            return summary_from(folder, known[1])
+        run = folder.read_json("run.json")
+        summary = summary_from(folder, run)
+        if self._index and summary.verdict in GLYPHS:
+            self._new[folder.id] = stamp, self._index.head_of(run)
+        return summary
+
+    def keep(self, found: KnownRuns) -> None:
+        """Tell the index what it lacks, and which runs are gone."""
+        if self._index:
+            self._index.keep_heads(self._home, self._new, self._heads.keys() - found.keys())
 
 
 def summary_of(folder: RunFolder) -> RunSummary:
     """Return one run in short."""
-    run = folder.read_json("run.json")
+    return summary_from(folder, folder.read_json("run.json"))
+
+
+def summary_from(folder: RunFolder, run: Mapping[str, Any]) -> RunSummary:
+    """Return one run in short, from the content of its run.json."""
     console = run.get("console")
     console = console if isinstance(console, dict) else {}
     started, finished = _moment(console.get("started")), _moment(run.get("finished"))
@@ -68,7 +136,13 @@ def summary_of(folder: RunFolder) -> RunSummary:
         argv=tuple(map(str, words)) if isinstance(words, list) else (),
         duration_s=_between(started, finished),
         host=_text(console.get("host")),
+        counts=_counts(run.get("counts")),
     )
+
+
+def _counts(value: Any) -> Mapping[str, int] | None:
+    told = value if isinstance(value, dict) else {}
+    return {name: of for name, of in told.items() if type(of) is int and of > 0} or None
 
 
 def _verdict(folder: RunFolder, recorded: Any) -> str:

@@ -16,7 +16,7 @@ from spbench.record.number_formatting import number
 from spbench.record.runs.history import RunSummary
 from spbench.report.compare import ALIKE
 from spbench.report.links import HostPair, LinkMatrix, LinkTable, Pair
-from spbench.report.tables import day_and_time
+from spbench.report.times import day_and_time
 from spbench.tui.widgets.heat_map import HeatMap, Matrix
 
 MOST_RANKS = 256

@@ -23,10 +23,11 @@ class Counting:
     async def count(
         self, runs: Iterable[RunSummary], in_view: Iterable[Hashable], show: Callable[[], None]
     ) -> None:
-        """Read the ended runs in view that were not read yet, one by one, and show each."""
+        """Read the ended runs in view whose counts are not known yet, one by one; show each."""
         keys = set(in_view)
         for run in runs:
-            if run.id in keys and run.verdict != RUNNING and run.id not in self._tried:
+            unknown = run.verdict != RUNNING and not run.counts and run.id not in self._tried
+            if run.id in keys and unknown:
                 self._tried.add(run.id)
                 await asyncio.to_thread(self._read, run)
                 show()

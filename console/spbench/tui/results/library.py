@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from spbench.record.number_formatting import GLYPHS
-from spbench.record.runs.folder import FileStamp, RunFolder, file_stamp, list_runs
-from spbench.record.runs.history import RUNNING, RunSummary, summary_of
+from spbench.record.runs.folder import FileStamp, RunFolder, file_stamp
+from spbench.record.runs.history import RUNNING, KnownRuns, RunSummary, known_runs
 from spbench.report.model import CasePart
 from spbench.report.recorded import RecordedRun, load_run
 
@@ -17,24 +17,23 @@ MOST_KEPT = 256
 
 
 class Library:
-    """Reads runs. `summaries` and `load` take time: call them in threads."""
+    """Reads runs. `summaries` and `load` take time: call them in threads.
 
-    def __init__(self, home: Path) -> None:
+    Args:
+        home: The folder of the runs.
+        readonly: Whether nothing is to be written, the runs' index neither.
+    """
+
+    def __init__(self, home: Path, *, readonly: bool = False) -> None:
         self.home = home
-        self._summaries: dict[str, tuple[FileStamp, RunSummary]] = {}
+        self._readonly = readonly
+        self._summaries: KnownRuns | None = None
         self._loaded: OrderedDict[str, tuple[FileStamp, RecordedRun]] = OrderedDict()
 
     def summaries(self) -> list[RunSummary]:
         """Return all runs in short, the newest first."""
-        found = {}
-        for folder in list_runs(self.home):
-            stamp = file_stamp(folder.path / "run.json")
-            known = self._summaries.get(folder.id)
-            if known is None or known[0] != stamp or known[1].verdict not in GLYPHS:
-                known = (stamp, summary_of(folder))
-            found[folder.id] = known
-        self._summaries = found
-        return [summary for _, summary in reversed(found.values())]
+        self._summaries = known_runs(self.home, self._summaries, keep=not self._readonly)
+        return [summary for _, summary in reversed(self._summaries.values())]
 
     def load(self, folder: RunFolder) -> RecordedRun:
         """Return a run with its cases, without their samples, measurements and ranks.
@@ -53,7 +52,10 @@ class Library:
         return known[1]
 
     def passed(self, run_id: str) -> str:
-        """Return ``3/4``, the cases that passed of all; nothing where the run was not read yet."""
+        """Return ``3/4``, the cases that passed of all; nothing where that is not known yet."""
+        short = (self._summaries or {}).get(run_id)
+        if short is not None and short[1].counts:
+            return short[1].passed
         known = self._loaded.get(run_id)
         if known is None:
             return ""

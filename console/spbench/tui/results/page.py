@@ -82,7 +82,7 @@ metric over a swept parameter."""
 
     def __init__(self, context: ConsoleContext) -> None:
         super().__init__(context)
-        self._library = Library(context.opening.home)
+        self._library = Library(context.opening.home, readonly=context.readonly)
         self._counting = Counting(self._library)
         self._runs: list[RunSummary] = []
         self._view = View.CASES

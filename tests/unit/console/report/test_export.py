@@ -16,9 +16,9 @@ from spbench.report.tables import (
     RUN_COLUMNS,
     comparison_remarks,
     comparison_rows,
-    day_and_time,
     run_rows,
 )
+from spbench.report.times import day_and_time
 from unit.events import measured, recorded, run_end, run_start, told_by_a_stranger, whole_run
 from unit.results import case, figure, run
 

@@ -1,0 +1,255 @@
+"""The index of a home's runs: what lists and comparisons ask of many runs at once.
+
+It is made of run.json and report.json, which stay the truth: a row counts only as long as its file
+has not changed, and where the index cannot be used, the answers come from the folders.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from spbench.record.runs.files import has_commands
+from spbench.record.runs.folder import NO_FILE, FileStamp, RunFolder, file_stamp, list_runs
+from spbench.record.runs.index_file import (
+    NAME,
+    UnusableIndexError,
+    in_memory,
+    reading,
+    remove_index,
+    writing,
+)
+
+REPORT = "spbench.report/1"
+Head = Mapping[str, Any]
+"""What run.json says of a run that has ended, as far as lists show it."""
+_HEAD = ("suite", "file", "argv", "verdict", "exit_code", "finished", "counts")
+
+
+@dataclass(frozen=True, slots=True)
+class PastLaunch:
+    """The median of a metric in one launch of a case that passed; ``job`` is the launch's number.
+
+    ``fingerprint`` is the short hash of the machines, None of a run that did not tell them.
+    """
+
+    run: str
+    job: int
+    median: float
+    fingerprint: str | None
+
+
+def head_of(run: Mapping[str, Any]) -> Head:
+    """Return the parts of a run.json that an index keeps."""
+    console = run.get("console")
+    console = console if isinstance(console, dict) else {}
+    place = {name: console[name] for name in ("host", "started") if name in console}
+    return {name: run[name] for name in _HEAD if name in run} | {"console": place}
+
+
+# What lists ask
+
+
+def heads(home: Path) -> dict[str, tuple[FileStamp, Head]]:
+    """Return what the index has of run.json, by the runs' ids; nothing where it cannot be used."""
+    with suppress(UnusableIndexError), reading(home) as index:
+        rows = index.execute("SELECT id, changed, bytes, head FROM runs").fetchall()
+        return dict(_heads(rows))
+    return {}
+
+
+def _heads(rows: list[tuple[Any, ...]]) -> Iterator[tuple[str, tuple[FileStamp, Head]]]:
+    for run, changed, size, text in rows:
+        if not _is_plain(str(text)):
+            continue
+        with suppress(ValueError, TypeError, RecursionError):
+            head = json.loads(text)
+            if isinstance(head, dict):
+                yield run, ((changed, size), head)
+
+
+def _is_plain(text: str) -> bool:
+    plain = "\\" not in text and text.isprintable()
+    return plain or not has_commands(text.encode(errors="surrogatepass"))
+
+
+def keep_heads(
+    home: Path, heads: Mapping[str, tuple[FileStamp, Head]], gone: Collection[str]
+) -> None:
+    """Note these runs, and forget those that are gone; nothing where the index cannot be used."""
+    if heads or gone:
+        with suppress(UnusableIndexError), writing(home) as index:
+            for run, (stamp, head) in heads.items():
+                _put_head(index, run, stamp, head)
+            for run in gone:
+                _forget(index, run)
+
+
+def _put_head(index: sqlite3.Connection, run: str, stamp: FileStamp, head: Head) -> None:
+    index.execute(
+        "INSERT INTO runs (id, changed, bytes, head) VALUES (?, ?, ?, ?) ON CONFLICT (id) "
+        "DO UPDATE SET changed = excluded.changed, bytes = excluded.bytes, head = excluded.head",
+        (run, *stamp, json.dumps(head)),
+    )
+
+
+def _forget(index: sqlite3.Connection, run: str) -> None:
+    index.execute("DELETE FROM runs WHERE id = ?", (run,))
+    _forget_cases(index, run)
+
+
+def _forget_cases(index: sqlite3.Connection, run: str) -> None:
+    index.execute("DELETE FROM cases WHERE run = ?", (run,))
+    index.execute("DELETE FROM launches WHERE run = ?", (run,))
+
+
+# What comparisons ask
+
+
+def past_launches(
+    home: Path, case: str, metric: str, fingerprint: str | None = None
+) -> list[PastLaunch]:
+    """Return the launches of a case that passed, the oldest run's first.
+
+    Args:
+        home: The folder of the runs. Reports that the index does not know yet are read.
+        case: The case's id.
+        metric: The metric's name.
+        fingerprint: The machines on which it ran; None for any.
+    """
+    question = (
+        "SELECT launches.run, launch, median, fingerprint FROM launches "
+        "JOIN cases ON cases.run = launches.run AND cases.id = case_id "
+        "JOIN runs ON runs.id = launches.run "
+        "WHERE case_id = ? AND metric = ? AND status = 'passed' "
+        "AND (?3 IS NULL OR fingerprint = ?3) ORDER BY launches.run, launch"
+    )
+    rows = _answer(home, question, (case, metric, fingerprint))
+    return [PastLaunch(*row) for row in rows]
+
+
+def _answer(home: Path, question: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+    if not list_runs(home):
+        return []
+    try:
+        with writing(home) as index:
+            _catch_up(index, home)
+            return index.execute(question, values).fetchall()
+    except UnusableIndexError:
+        with in_memory(home) as index:
+            _catch_up(index, home)
+            return index.execute(question, values).fetchall()
+
+
+def add_run(folder: RunFolder, report: Mapping[str, Any]) -> None:
+    """Note a run that has ended, from its report; nothing where the index cannot be used."""
+    with suppress(UnusableIndexError), writing(folder.path.parent.parent) as index:
+        _put_run(index, folder, report)
+
+
+def reindex(home: Path) -> tuple[int, str | None]:
+    """Make the index again from the folders; return the runs in it, and why there is none."""
+    remove_index(home)
+    if os.path.lexists(home / NAME):
+        return 0, f"{home / NAME} cannot be removed"
+    try:
+        with writing(home) as index:
+            _catch_up(index, home)
+            _put_unreported(index, home)
+            count = index.execute("SELECT COUNT(*) FROM runs").fetchone()[0]
+            return int(count), None
+    except UnusableIndexError as error:
+        return 0, str(error)
+
+
+def _catch_up(index: sqlite3.Connection, home: Path) -> None:
+    """Read the reports that the index does not know as they are now."""
+    rows = index.execute("SELECT id, report_changed, report_bytes FROM runs").fetchall()
+    known = {run: (changed, size) for run, changed, size in rows}
+    folders = list_runs(home)
+    for folder in folders:
+        stamp = file_stamp(folder.report)
+        if stamp != NO_FILE and known.get(folder.id) != stamp:
+            _put_run(index, folder, folder.read_json(folder.report.name))
+    for run in known.keys() - {folder.id for folder in folders}:
+        _forget(index, run)
+
+
+def _put_unreported(index: sqlite3.Connection, home: Path) -> None:
+    """Note the runs that have ended and could write no report."""
+    known = {run for (run,) in index.execute("SELECT id FROM runs")}
+    for folder in list_runs(home):
+        if folder.id not in known and "verdict" in (run := folder.read_json("run.json")):
+            _put_head(index, folder.id, file_stamp(folder.path / "run.json"), head_of(run))
+
+
+def _put_run(index: sqlite3.Connection, folder: RunFolder, report: Mapping[str, Any]) -> None:
+    run = folder.id
+    stamp, head = file_stamp(folder.path / "run.json"), dict(head_of(folder.read_json("run.json")))
+    cases = _cases(report)
+    if not head.get("counts"):  # an older run's
+        head["counts"] = Counter(str(case.get("status")) for case in cases.values())
+    _put_head(index, run, stamp, head)
+    index.execute(
+        "UPDATE runs SET fingerprint = ?, report_changed = ?, report_bytes = ? WHERE id = ?",
+        (_fingerprint(report), *file_stamp(folder.report), run),
+    )
+    _forget_cases(index, run)
+    index.executemany(
+        "INSERT INTO cases VALUES (?, ?, ?)",
+        [(run, case, str(part.get("status"))) for case, part in cases.items()],
+    )
+    rows = [(run, case, *row) for case, part in cases.items() for row in _medians(part)]
+    index.executemany("INSERT OR REPLACE INTO launches VALUES (?, ?, ?, ?, ?)", rows)
+
+
+# A report, of which nothing is sure but that it is JSON
+
+
+def _cases(report: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the cases by id; none of a report of a format that is not known."""
+    cases = report.get("cases") if report.get("schema") == REPORT else None
+    found = [case for case in cases if isinstance(case, dict)] if isinstance(cases, list) else []
+    return {case["id"]: case for case in found if isinstance(case.get("id"), str)}
+
+
+def _fingerprint(report: Mapping[str, Any]) -> str | None:
+    told = _object(_object(report.get("environment")).get("fingerprint")).get("id")
+    return told if isinstance(told, str) else None
+
+
+def _medians(case: Mapping[str, Any]) -> Iterator[tuple[str, int, float]]:
+    """Yield metric, job and median of each launch of a case."""
+    if "medians" not in case:
+        yield from _one_launch(case)
+        return
+    jobs = case.get("launches")
+    jobs = jobs if isinstance(jobs, list) else []
+    for metric, values in _object(case["medians"]).items():
+        for place, value in enumerate(values if isinstance(values, list) else ()):
+            job = jobs[place] if len(jobs) == len(values) else place + 1
+            yield from _launch(metric, job, value)
+
+
+def _one_launch(case: Mapping[str, Any]) -> Iterator[tuple[str, int, float]]:
+    """Yield the same of an older report: one launch ran all repeats of a case."""
+    job = _object(case.get("launch")).get("job")
+    for metric, figures in _object(case.get("metrics")).items():
+        yield from _launch(metric, job, _object(figures).get("value"))
+
+
+def _launch(metric: str, job: Any, value: Any) -> Iterator[tuple[str, int, float]]:
+    finite = type(value) in (int, float) and abs(value) < 1e300  # neither NaN nor an infinity
+    if finite and type(job) is int and 0 <= job < 1 << 32:
+        yield metric, job, float(value)
+
+
+def _object(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}

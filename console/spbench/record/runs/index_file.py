@@ -1,0 +1,127 @@
+"""index.sqlite: the file of the index, made again where it is damaged or of an older version."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+
+from spbench.record.runs.files import PRIVATE, open_file
+
+NAME = "index.sqlite"
+VERSION = 1
+"""The number of `_TABLES`; an index of a lower one is made again, one of a higher one not used."""
+PATIENCE = 0.5
+"""Seconds that one console waits for another that writes."""
+_TABLES = """
+CREATE TABLE IF NOT EXISTS runs (
+    id TEXT PRIMARY KEY, changed INTEGER NOT NULL, bytes INTEGER NOT NULL, head TEXT NOT NULL,
+    fingerprint TEXT, report_changed INTEGER, report_bytes INTEGER
+);
+CREATE TABLE IF NOT EXISTS cases (
+    run TEXT NOT NULL, id TEXT NOT NULL, status TEXT NOT NULL, PRIMARY KEY (run, id)
+);
+CREATE TABLE IF NOT EXISTS launches (
+    run TEXT NOT NULL, case_id TEXT NOT NULL, metric TEXT NOT NULL, launch INTEGER NOT NULL,
+    median REAL NOT NULL, PRIMARY KEY (case_id, metric, run, launch)
+);
+CREATE INDEX IF NOT EXISTS launches_of_run ON launches (run);
+"""
+_MAKE = f"BEGIN IMMEDIATE; {_TABLES} PRAGMA user_version = {VERSION}; COMMIT;"
+
+
+class UnusableIndexError(Exception):
+    """An index that cannot be read or written now: the runs themselves have to be read."""
+
+
+@contextmanager
+def reading(home: Path) -> Iterator[sqlite3.Connection]:
+    """Open the index of a home as it is.
+
+    Raises:
+        UnusableIndexError: There is none, or it is damaged, locked or of another version.
+    """
+    path = home / NAME
+    with _told(path), closing(_connected(path, "ro")) as connection:
+        if _version(connection) != VERSION:
+            raise UnusableIndexError(f"{path} is of another version of spbench")
+        yield connection
+
+
+@contextmanager
+def writing(home: Path) -> Iterator[sqlite3.Connection]:
+    """Open the index of a home, made where it is missing; at the end all is written, or nothing.
+
+    Raises:
+        UnusableIndexError: It cannot be written, another console holds it, or it is of a newer
+            version. One that is found damaged is removed.
+    """
+    path = home / NAME
+    with _told(path), closing(_writable(path)) as connection, connection:
+        yield connection
+
+
+@contextmanager
+def in_memory(home: Path) -> Iterator[sqlite3.Connection]:
+    """Open an index that no file holds, with what can be read of that of a home."""
+    with closing(sqlite3.connect(":memory:")) as connection:
+        with suppress(UnusableIndexError), reading(home) as kept:
+            kept.backup(connection)
+        connection.executescript(_MAKE)
+        yield connection
+
+
+def remove_index(home: Path) -> None:
+    """Remove the index of a home, and what a console that was killed has left of a change."""
+    for name in (f"{NAME}-journal", NAME):
+        with suppress(OSError):
+            (home / name).unlink()
+
+
+@contextmanager
+def _told(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.OperationalError as error:  # locked, read-only, a full disk
+        raise UnusableIndexError(f"{path}: {error}") from None
+    except sqlite3.DatabaseError as error:
+        remove_index(path.parent)
+        raise UnusableIndexError(f"{path}: {error}") from None
+    except (sqlite3.Error, OSError) as error:
+        raise UnusableIndexError(f"{path}: {error}") from None
+
+
+def _writable(path: Path) -> sqlite3.Connection:
+    with suppress(FileExistsError):  # its owner's alone, as the runs are
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, PRIVATE & 0o666))
+    connection = _connected(path, "rw")
+    try:
+        version = _version(connection)
+        if version > VERSION:
+            raise UnusableIndexError(f"{path} is of a newer spbench")
+        if version < VERSION:
+            _drop_all(connection)
+            connection.executescript(_MAKE)
+        # It can be made again, so that no run has to wait for the disk.
+        connection.execute("PRAGMA synchronous = OFF")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _drop_all(connection: sqlite3.Connection) -> None:
+    for table in ("runs", "cases", "launches"):
+        connection.execute(f"DROP TABLE IF EXISTS {table}")
+
+
+def _connected(path: Path, mode: str) -> sqlite3.Connection:
+    os.close(open_file(path))  # a pipe would never end
+    place = f"{path.absolute().as_uri()}?mode={mode}"
+    return sqlite3.connect(place, uri=True, timeout=PATIENCE, isolation_level="IMMEDIATE")
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
