@@ -15,6 +15,7 @@ FILES = Path("/dev")
 SHARED = Path("/dev/shm")
 ADAPTERS = Path("/sys/class/infiniband")
 MEMORY = Path("/proc/meminfo")
+CPUS = Path("/proc/cpuinfo")
 MOUNTS = Path("/proc/mounts")
 GOVERNOR = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
 DRIVER_LIBRARY = "libcuda.so.1"
@@ -168,6 +169,17 @@ def facts() -> "dict[str, object]":
         "governor": _text(GOVERNOR).strip() or None,
         "limits": limits(),
     }
+
+
+def processor() -> "str | None":
+    """Return the model of the first CPU; None where the kernel does not name it."""
+    try:
+        with CPUS.open("rb") as file:  # the whole of it takes long where CPUs are many
+            head = file.read(2048).decode(errors="replace")
+    except OSError:
+        return None
+    found = re.search(r"^model name\s*: *(.+)$", head, re.MULTILINE)
+    return found.group(1).strip() if found else None
 
 
 def limits() -> "dict[str, int | None]":

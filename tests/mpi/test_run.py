@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import sqlite3
 import subprocess
 from pathlib import Path
 
@@ -54,6 +55,18 @@ def test_the_halo_suite_passes_on_four_ranks_with_every_check(halo: Ended) -> No
         assert case["metrics"]["time_ms"]["n"] == len(case["samples"]["time_ms"][0])
         if case["benchmark"] == "halo.exchange":
             assert case["limits"]["time_ms"]["measured_by"]
+
+
+def test_an_ended_run_tells_its_counts_and_the_index_its_launches(halo: Ended) -> None:
+    cases = halo.report["cases"]
+    assert folder_of(halo).read_json("run.json")["counts"] == {"passed": len(cases)}
+    case = cases[0]
+    median = case["medians"]["time_ms"]
+    with sqlite3.connect(halo.home / "index.sqlite") as index:
+        rows = index.execute(
+            "SELECT median FROM launches WHERE case_id = ? AND metric = 'time_ms'", (case["id"],)
+        )
+        assert [value for (value,) in rows] == median
 
 
 def test_one_job_runs_all_cases_that_can_share_it(halo: Ended) -> None:

@@ -71,6 +71,7 @@ def say_ready(channel: Channel, world: World) -> None:
         nodes=sorted(nodes_of_cores(world.cpus)),
         cores=physical_cores(world.cpus),
         host_cpus=os.cpu_count(),
+        processor=host_facts.processor(),
         threads=world.threads,
         device=host_facts.describe(),
         fabric=fabric(),

@@ -25,6 +25,7 @@ from spbench.record.number_formatting import clean
 from spbench.record.runs.event_log import EventLog, unwritable
 from spbench.record.runs.files import PRIVATE
 from spbench.record.runs.folder import RunFolder
+from spbench.record.runs.history import note_ended
 from spbench.record.state import RunState
 from spbench.report.build import build_report, told_cases, untold
 from spbench_core.events.batch_files import (
@@ -299,8 +300,10 @@ class _Collection:
         )
         report = build_report(self._state, cases)
         self._folder.write_json("report.json", report)
-        finished = {"finished": self._clock.now}
-        self._folder.write_json("run.json", self._folder.read_json("run.json") | end | finished)
+        told = end | {"finished": self._clock.now, "counts": self._state.counts()}
+        told |= {"fingerprint": self._state.machines.fingerprint()}
+        self._folder.write_json("run.json", self._folder.read_json("run.json") | told)
+        note_ended(self._folder, report)
         return Outcome(self._folder, code, report)
 
     def _why_unfinished(self) -> str:

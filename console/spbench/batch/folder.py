@@ -120,7 +120,7 @@ def _cases(job: Job) -> list[dict[str, Any]]:
 def _plan(
     plan: RunPlan, mark: str, scheduler: Scheduler, launches: Sequence[tuple[Job, Launch]]
 ) -> BatchPlan:
-    environment = facts(plan.request.environ)
+    environment = facts(plan.request.environ, plan.suite.path, plan.suite.text)
     start = run_start(plan, "", environment)
     return BatchPlan(
         schema="spbench.batch/1",

@@ -23,11 +23,12 @@ from spbench.launch.detect import abandon_probes
 from spbench.launch.jobs import Job, Launch
 from spbench.launch.survey.progress import Say, nobody
 from spbench.record.case_figures import is_open
-from spbench.record.environment import facts
+from spbench.record.environment import facts, load
 from spbench.record.findings import found_or_defect
 from spbench.record.judge import verdict_of
 from spbench.record.runs.event_log import EventLog
 from spbench.record.runs.folder import RunFolder, create, working_folder
+from spbench.record.runs.history import note_ended
 from spbench.record.state import RunState
 from spbench.report.build import build_report, told_cases, untold
 from spbench.suites.case import Case
@@ -68,7 +69,8 @@ class Run:
             prepared = await self._stop.unless(self._look_before())
             request = self._plan.request
             folder = create(request.home, self._plan.suite.name, shared=request.shared)
-            environment = facts(self._plan.request.environ)
+            suite = self._plan.suite
+            environment = facts(request.environ, suite.path, suite.text)
             folder.write_text("suite.yaml", self._plan.suite.text)
             folder.write_json("run.json", run_json(self._plan, folder.id, environment))
             log = EventLog(folder.events)
@@ -178,16 +180,23 @@ class Run:
             recorder.say("run_end", **end)
             report = build_report(self._state, cases)
             folder.write_json("report.json", report)
-            folder.write_json("run.json", folder.read_json("run.json") | _ended(end))
+            self._write_end(folder, end)
+            note_ended(folder, report)
         except SpbenchError as error:
             self._errors.append(error)
             end = self._run_end()
             with suppress(SpbenchError):  # as much of it as can still be written
                 recorder.say("run_end", **end)
-                folder.write_json("run.json", folder.read_json("run.json") | _ended(end))
+                self._write_end(folder, end)
             self._state.apply(run_event("run_end", **end))
             report = build_report(self._state, cases)
         return Outcome(folder, ExitCode(end["exit_code"]), report)
+
+    def _write_end(self, folder: RunFolder, end: dict[str, Any]) -> None:
+        told = {name: end[name] for name in ("verdict", "exit_code")}
+        told |= {"finished": time.time(), "counts": self._state.counts()}
+        told |= {"load_after": end["load"], "fingerprint": self._state.machines.fingerprint()}
+        folder.write_json("run.json", folder.read_json("run.json") | told)
 
     def _run_end(self) -> dict[str, Any]:
         verdict, code = self._verdict()
@@ -196,6 +205,7 @@ class Run:
             "exit_code": int(code),
             "errors": [*self._left_out, *(str(error) for error in self._errors)],
             "findings": found_or_defect(self._state),
+            "load": load(),
         }
 
     def _verdict(self) -> tuple[str, ExitCode]:
@@ -211,11 +221,6 @@ class Run:
         if self._left_out and code == ExitCode.PASSED:
             return "failed", ExitCode.FAILED  # less ran than was asked for
         return verdict, code
-
-
-def _ended(end: dict[str, Any]) -> dict[str, Any]:
-    verdict = {name: end[name] for name in ("verdict", "exit_code")}
-    return verdict | {"finished": time.time()}
 
 
 def _judge(recorder: Recorder, case_id: str, fault: Fault, status: str | None = None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import platform
 import socket
@@ -11,95 +12,85 @@ from pathlib import Path
 from typing import Any
 
 from spbench import __version__
-from spbench_core.events.rank_events import ENV_DEVICE
+from spbench.record.machine_files import (
+    cgroup_limits,
+    governor,
+    memory_kib,
+    numa_nodes,
+)
+from spbench_core.host_facts import processor
 
 _GIT_PATIENCE = 5.0
 _PREFIXES = (
     "MV2_",
     "MVP_",
-    "OMPI_",
-    "PMIX_",
-    "PRTE_",
-    "MPICH_",
-    "MPIR_",
-    "I_MPI_",
     "UCX_",
     "FI_",
+    "OMPI_",
+    "MPICH_",
+    "I_MPI_",
+    "SLURM_",
+    "OMP_",
     "CUDA_",
     "NVIDIA_",
     "CUBLAS_",
-    "CUDNN_",
     "NCCL_",
-    "GLOO_",
     "TORCH_",
     "PYTORCH_",
-    "OMP_",
-    "MKL_",
-    "KMP_",
-    "SLURM_",
-    "GOMP_",
 )
-_NAMES = {
-    "LD_PRELOAD",
-    "LD_LIBRARY_PATH",
-    "PYTHONNOUSERSITE",
-    "SPBENCH_CUDA_AWARE",
-    ENV_DEVICE,
-}
+"""What the names of the variables begin with that are kept; no other is, since reports are sent."""
 _SECRET = ("TOKEN", "KEY", "SECRET", "PASSWORD", "COOKIE")
 
 
-def facts(environ: Mapping[str, str]) -> dict[str, Any]:
-    """Return host, system, processor, memory, load, versions, git state and notable variables."""
+def facts(environ: Mapping[str, str], suite: Path, text: str) -> dict[str, Any]:
+    """Return all that is kept of the console's machine, of the suite, and of notable variables.
+
+    Args:
+        environ: The console's environment.
+        suite: The suite's file; the git state is that of its folder.
+        text: The suite as read, of which the hash is taken.
+    """
     return {
         "host": socket.gethostname(),
         "system": platform.platform(),
         "kernel": platform.release(),
-        "processor": _processor(),
+        "processor": processor() or platform.machine() or None,
         "cores": len(os.sched_getaffinity(0)),
-        "memory_gib": round(_memory_kib() / 2**20, 1),
-        "load": round(os.getloadavg()[0], 2),
+        "memory_gib": round(memory_kib() / 2**20, 1),
+        "numa": numa_nodes(),
+        "governor": governor(),
+        "cgroup": cgroup_limits(),
+        "load": load(),
         "python": platform.python_version(),
         "spbench": __version__,
-        "git": _git(),
+        "git": _git(suite.parent),
+        "suite_sha256": hashlib.sha256(text.encode()).hexdigest(),
         "env": notable(environ),
     }
 
 
-def _processor() -> str | None:
-    for line in _lines("/proc/cpuinfo"):
-        if line.startswith("model name"):
-            return line.partition(":")[2].strip()
-    return platform.machine() or None
+def load() -> float:
+    """Return the processes that ran or wanted to, on average over the last minute."""
+    return round(os.getloadavg()[0], 2)
 
 
-def _memory_kib() -> int:
-    for line in _lines("/proc/meminfo"):
-        if line.startswith("MemTotal"):
-            return int(line.split()[1])
-    return 0
-
-
-def _lines(path: str) -> list[str]:
+def _git(folder: Path) -> dict[str, Any] | None:
+    """Commit and cleanness of the checkout that a folder is in; None outside of one."""
     try:
-        return Path(path).read_text().splitlines()
-    except OSError:
-        return []
-
-
-def _git() -> dict[str, Any] | None:
-    """Commit and cleanness of the working directory's checkout; None outside of one."""
-    try:
-        commit = _ask_git("rev-parse", "HEAD")
-        dirty = bool(_ask_git("status", "--porcelain", "--untracked-files=no"))
+        commit = _ask_git(folder, "rev-parse", "HEAD")
+        dirty = bool(_ask_git(folder, "status", "--porcelain", "--untracked-files=no"))
     except (OSError, subprocess.SubprocessError):
         return None
     return {"commit": commit, "dirty": dirty}
 
 
-def _ask_git(*words: str) -> str:
+def _ask_git(folder: Path, *words: str) -> str:
     done = subprocess.run(
-        ("git", *words), capture_output=True, text=True, timeout=_GIT_PATIENCE, check=True
+        ("git", "-C", str(folder), *words),
+        capture_output=True,
+        text=True,
+        timeout=_GIT_PATIENCE,
+        check=True,
     )
     return done.stdout.strip()
 
@@ -109,6 +100,5 @@ def notable(environ: Mapping[str, str]) -> dict[str, str]:
     return {
         name: environ[name]
         for name in sorted(environ)
-        if (name.startswith(_PREFIXES) or name in _NAMES)
-        and not any(word in name.upper() for word in _SECRET)
+        if name.startswith(_PREFIXES) and not any(word in name.upper() for word in _SECRET)
     }

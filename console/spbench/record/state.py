@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from array import array
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from spbench.record.case_figures import refers
 from spbench.record.case_state import CaseIdentity, CaseRank, CaseState, CheckResult, MetricInfo
+from spbench.record.fingerprint import MachinesSeen
 
 Event = Mapping[str, Any]
 
@@ -76,6 +78,7 @@ class RunInfo:
     finished: float | None = None
     verdict: str | None = None
     exit_code: int | None = None
+    load_after: float | None = None
 
 
 class RunState:
@@ -90,6 +93,7 @@ class RunState:
         self.findings: list[str] = []
         self.referring: list[str] = []
         """The ids of the cases whose expectations depend on figures of cases."""
+        self.machines = MachinesSeen()
         self.left_out: str | None = None
         """The lines of a recorded log that could not be read, in one sentence."""
         self._handlers: dict[str, Callable[[Event], None]] = {
@@ -97,6 +101,10 @@ class RunState:
             for name in dir(type(self))
             if name.startswith("_on_")
         }
+
+    def counts(self) -> dict[str, int]:
+        """Return the number of cases of each status."""
+        return dict(Counter(case.status for case in self.cases.values()))
 
     def apply(self, event: Event) -> None:
         """Take in one event, a rank's or the console's; an unknown kind changes nothing."""
@@ -162,6 +170,7 @@ class RunState:
             self.run.finished = event["time"]
             self.run.verdict = event["verdict"]
             self.run.exit_code = event["exit_code"]
+            self.run.load_after = event.get("load")
         self.errors = list(event["errors"])
         self.findings = list(event["findings"])
 
@@ -193,6 +202,7 @@ class RunState:
         rank.threads = event.get("threads")
         rank.fabric = event.get("fabric")
         rank.versions = event["versions"]
+        self.machines.add(event)
 
     def _on_heartbeat(self, event: Event) -> None:
         rank = self.ranks.get(event["rank"])

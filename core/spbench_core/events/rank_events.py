@@ -77,6 +77,7 @@ _FIELDS: dict[str, Fields] = {
         "nodes": LIST | LEFT_OUT,
         "cores": INTEGER | LEFT_OUT,
         "host_cpus": INTEGER | NOTHING | LEFT_OUT,
+        "processor": TEXT | NOTHING | LEFT_OUT,
         "device": TEXT,
         "versions": OBJECT,
         "host": TEXT | LEFT_OUT,

@@ -69,6 +69,8 @@ FIELDS: Mapping[str, Fields] = {
         "exit_code": fields.INTEGER,
         "errors": fields.LIST,
         "findings": fields.LIST,
+        # The load of the console's machine, as ``load`` of the environment is before the run.
+        "load": fields.NUMBER | fields.LEFT_OUT,
     },
 }
 CASE: Fields = {

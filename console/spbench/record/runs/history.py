@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -111,6 +112,14 @@ class _Index:
         """Tell the index what it lacks, and which runs are gone."""
         if self._index:
             self._index.keep_heads(self._home, self._new, self._heads.keys() - found.keys())
+
+
+def note_ended(folder: RunFolder, report: Mapping[str, Any]) -> None:
+    """Tell the index of a run that has ended; it may lack that, and nobody is the worse for it."""
+    with suppress(ImportError):
+        from spbench.record.runs.index import add_run  # a Python may lack sqlite3
+
+        add_run(folder, report)
 
 
 def summary_of(folder: RunFolder) -> RunSummary:

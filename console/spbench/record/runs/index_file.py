@@ -89,7 +89,7 @@ def _told(path: Path) -> Iterator[None]:
     except sqlite3.DatabaseError as error:
         remove_index(path.parent)
         raise UnusableIndexError(f"{path}: {error}") from None
-    except (sqlite3.Error, OSError) as error:
+    except (sqlite3.Error, OSError, ValueError, OverflowError) as error:
         raise UnusableIndexError(f"{path}: {error}") from None
 
 

@@ -149,7 +149,9 @@ def test_the_run_of_a_whole_job_is_like_a_live_one_and_twice_the_same(batch):
     assert (replayed.run, replayed.cases) == (batch.state.run, batch.state.cases)
     batch.collect()
     assert {path: path.read_bytes() for path in files} == files
-    assert [path.name for path in batch.home.iterdir()] == ["runs"]
+    assert sorted(path.name for path in batch.home.iterdir()) == ["index.sqlite", "runs"]
+    counts = {"passed": 3}
+    assert folder.read_json("run.json")["counts"] == counts == batch.state.counts()
     assert len(list((batch.home / "runs").iterdir())) == 1
 
 

@@ -17,16 +17,19 @@ from spbench.record.environment import notable
         "NVIDIA_TF32_OVERRIDE",
         "NVIDIA_VISIBLE_DEVICES",
         "CUBLAS_WORKSPACE_CONFIG",
-        "CUDNN_LOGLEVEL_DBG",
         "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
         "TORCH_NCCL_ASYNC_ERROR_HANDLING",
         "PYTORCH_CUDA_ALLOC_CONF",
         "NCCL_P2P_DISABLE",
-        "GLOO_SOCKET_IFNAME",
-        "SPBENCH_CUDA_AWARE",
-        "SPBENCH_DEVICE",
         "MV2_USE_CUDA",
-        "LD_PRELOAD",
+        "MVP_USE_CUDA",
+        "UCX_TLS",
+        "FI_PROVIDER",
+        "OMPI_MCA_pml",
+        "MPICH_ASYNC_PROGRESS",
+        "I_MPI_FABRICS",
+        "SLURM_JOB_ID",
+        "OMP_NUM_THREADS",
     ],
 )
 def test_what_changes_numbers_is_kept(name):
@@ -35,7 +38,20 @@ def test_what_changes_numbers_is_kept(name):
 
 @pytest.mark.parametrize(
     "name",
-    ["TORCH_HUB_TOKEN", "NVIDIA_API_KEY", "CUDA_PASSWORD", "SPBENCH_TOKEN", "HOME", "AWS_REGION"],
+    [
+        "TORCH_HUB_TOKEN",
+        "NVIDIA_API_KEY",
+        "CUDA_PASSWORD",
+        "SLURM_Secret_Word",
+        "UCX_api_key",
+        "SPBENCH_TOKEN",
+        "HOME",
+        "AWS_REGION",
+        "LD_PRELOAD",
+        "GLOO_SOCKET_IFNAME",
+        "MYOMP_X",
+        "omp_num_threads",
+    ],
 )
 def test_secrets_and_what_changes_nothing_are_not(name):
     assert notable({name: "1"}) == {}
