@@ -1,0 +1,76 @@
+"""``spbench results prune``: remove old runs, after saying which."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from spbench.cli.request import HomeOption
+from spbench.errors import UsageError
+
+if TYPE_CHECKING:
+    from spbench.record.runs.prune import OldRun
+
+
+def register(group: typer.Typer) -> None:
+    """Add the command of this module."""
+    group.command()(prune)
+
+
+def prune(
+    keep: Annotated[
+        int | None, typer.Option("--keep", help="The newest runs that stay.", min=0, metavar="N")
+    ] = None,
+    older: Annotated[
+        str | None, typer.Option("--older", help="Only those older: 12h, 30d, 4w.", metavar="AGE")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    home: HomeOption = None,
+) -> None:
+    """Remove old runs; never one that goes on, or that a baseline was made of."""
+    from spbench.record.runs.folder import home_of
+    from spbench.record.runs.history import summaries
+    from spbench.record.runs.prune import age_of, old_runs
+
+    if keep is None and older is None:
+        raise UsageError("prune: say what stays, with --keep N, --older 30d or both")
+    root = home_of(home, os.environ)
+    age = 0.0 if older is None else age_of(older)
+    found = old_runs(root, summaries(root), keep or 0, age, time.time())
+    _tell(found)
+    if found and (yes or _agreed()):
+        _remove(root, found)
+
+
+def _tell(found: Sequence[OldRun]) -> None:
+    from spbench.record.number_formatting import clean
+
+    for old in found:
+        print(clean(f"{old.summary.id:<46} {old.bytes:>14,} bytes  {old.summary.verdict}"))
+    total = sum(old.bytes for old in found)
+    print(f"{_counted(len(found))}, {total:,} bytes" if found else "no run goes")
+
+
+def _counted(count: int) -> str:
+    return f"{count} run" + "s" * (count != 1)
+
+
+def _agreed() -> bool:
+    if not sys.stdin.isatty():
+        raise UsageError("prune: nothing was removed, since nobody can be asked here; add --yes")
+    return typer.confirm("Remove them?")
+
+
+def _remove(root: Path, found: Sequence[OldRun]) -> None:
+    from spbench.record.runs.history import summaries
+    from spbench.record.runs.prune import remove_run
+
+    removed = [remove_run(root, old.summary.folder) for old in found]
+    print(f"removed {_counted(sum(removed))}")
+    summaries(root)  # the index forgets them
