@@ -9,7 +9,7 @@ from typing import Any
 
 from spbench.errors import ExitCode, defect_of
 from spbench.record.case_state import SKEW, CaseState, CaseVerdict, CheckResult, Place
-from spbench.record.state import JobState, RankState, RunInfo, RunState
+from spbench.record.state import JobState, RankState, RunState
 from spbench.record.statistics import median, summarize
 from spbench.report.model import (
     SCHEMA,
@@ -63,7 +63,7 @@ def build_report(state: RunState, cases: Sequence[CasePart] | None = None) -> di
             "seed": run.seed,
             "findings": state.findings,
         },
-        "environment": _environment(run, state),
+        "environment": environment_of(state),
         "cases": [],
         "errors": _errors(state),
     }
@@ -73,8 +73,11 @@ def build_report(state: RunState, cases: Sequence[CasePart] | None = None) -> di
     return as_json(told)
 
 
-def _environment(run: RunInfo, state: RunState) -> dict[str, Any]:
-    """The console's machine, the ranks' versions, and the fingerprint of the ranks' machines."""
+def environment_of(state: RunState) -> dict[str, Any]:
+    """Return the console's machine, the ranks' versions and the fingerprint of their machines."""
+    run = state.run
+    if run is None:
+        return {}
     told = dict(run.environment) | {"ranks": _versions(state.ranks.values())}
     after = {"load_after": run.load_after, "fingerprint": state.machines.fingerprint()}
     return told | {name: value for name, value in after.items() if value is not None}

@@ -11,7 +11,7 @@ from spbench.errors import UsageError
 from spbench.record.runs.files import has_commands, read_file, read_json
 from spbench.record.runs.folder import RunFolder
 from spbench.record.runs.history import RUNNING, UNKNOWN, RunSummary, summary_of
-from spbench.report.build import case_parts, settled
+from spbench.report.build import case_parts, environment_of, settled
 from spbench.report.model import CasePart, Report
 from spbench.report.times import seconds_of
 
@@ -54,7 +54,7 @@ def load_run(folder: RunFolder) -> RecordedRun:
         tuple(state.findings),
         tuple(state.errors),
         state.left_out,
-        state.run.environment if state.run else {},
+        environment_of(state),
     )
 
 
