@@ -39,6 +39,7 @@ from spbench_core.layout.tiles import parse_pair
 from spbench_core.schedule.orders import INTERLEAVED
 
 if TYPE_CHECKING:
+    from spbench_core.layout.stages import ModelLayout
     from spbench_core.models.layers import Model
 
 BASELINE_MAX = 60.0
@@ -308,13 +309,15 @@ _METRICS = (
     Metric("speedup_vs_sequential", "1", "higher", "sequential_ms over time_ms"),
     Metric("efficiency", "1", "higher", "that over the number of ranks"),
 )
-FULL_SIZE = ("operators", "joints", "sums")
+FULL_SIZE = ("operators", "scales", "joints", "sums", "updates")
 """Checks at full size, of which no rank needs to hold more than its own part."""
+_OF_16_BITS = ("fp16", "bf16")
 _CHECKS = (
     *("output", "loss", "input_grad", "grad", "running_stats", "weights", "slope", "products"),
-    "latency",
+    *("latency", "bits"),
     *FULL_SIZE,
 )
+_OF_INFERENCE = ("output", "products", "latency", "bits", "operators", "scales", "joints")
 _OF_STEPS = (
     "drop-gradient",
     "mean-instead-of-sum",
@@ -322,6 +325,11 @@ _OF_STEPS = (
     "wrong-neighbour",
     "skipped-microbatch",
     "lost-halo-gradient",
+    "zero-weight-gradient",
+    "zero-input-gradient",
+    "scale-weight-gradient",
+    "scale-input-gradient",
+    "drop-tile",
 )
 _FAULTS = (*_OF_STEPS, "uncounted-wait")
 FULL_SIZE_FAULTS = tuple(f"full:{fault}" for fault in _OF_STEPS)
@@ -342,16 +350,45 @@ def _checks(checks: tuple[str, ...], params: Params) -> tuple[str, ...]:
     if params["arrival"] != "poisson":
         left_out.add("latency")
     if params["enable_evaluation"]:
-        left_out |= set(checks) - {"output", "products", "latency", "operators", "joints"}
+        left_out |= set(checks) - set(_OF_INFERENCE)
     layout = layout_of(params)
-    if params["validate"] != "auto":
+    if not checks_full_size(params):
         left_out |= set(FULL_SIZE)
     if len(layout.stages) == 1:
         left_out.add("joints")
-    shared = any(stage.ranks > 1 for stage in layout.stages)
-    if not (shared or params["sync_batchnorm"]) or params["halo_D2"]:
-        left_out.add("operators")
+    if not _checks_operators(params, layout):
+        left_out |= {"operators", "scales"}
+    if not _keeps_bits(params, layout):
+        left_out.add("bits")
     return tuple(name for name in checks if name not in left_out)
+
+
+def checks_full_size(params: Params) -> bool:
+    """Return whether a step at full size is checked: with auto, and always in 16 bits."""
+    narrow = params["precision"] in _OF_16_BITS
+    return params["validate"] == "auto" or (narrow and params["validate"] != "off")
+
+
+def _checks_operators(params: Params, layout: ModelLayout) -> bool:
+    """Return whether operators are computed again: those of several ranks, and in 16 bits all.
+
+    Those that ``halo_D2`` fuses are not.
+    """
+    if params["precision"] in _OF_16_BITS:
+        return not params["halo_D2"] or not all(stage.spatial for stage in layout.stages)
+    shared = any(stage.ranks > 1 for stage in layout.stages) or params["sync_batchnorm"]
+    return bool(shared) and not params["halo_D2"]
+
+
+def _keeps_bits(params: Params, layout: ModelLayout) -> bool:
+    """Return whether one process adds all up in the same order, so that bits are the same."""
+    alone = all(stage.ranks == 1 for stage in layout.stages) and layout.replicas == 1
+    return (
+        params["precision"] in _OF_16_BITS
+        and alone
+        and not layout.mirrored
+        and len(layout.stages) > 1
+    )
 
 
 BENCHMARKS = tuple(

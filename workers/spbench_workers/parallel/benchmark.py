@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from statistics import median
 
-from spbench_core.catalog.models import FULL_SIZE, FULL_SIZE_FAULTS
+from spbench_core.catalog.models import FULL_SIZE, FULL_SIZE_FAULTS, checks_full_size
 from spbench_core.models.proxy import words_of
 from spbench_workers.binding.before_mpi import kernel_loading
 from spbench_workers.context import Context
@@ -45,7 +45,12 @@ from spbench_workers.parallel.precision.formats import FP32
 from spbench_workers.parallel.proxy_plan import ProxyPlan, images_of, proxy_plan
 from spbench_workers.parallel.steps import Steps
 from spbench_workers.parallel.validation import fault_injection
-from spbench_workers.parallel.validation.validate import Validation, check_products, plans_of
+from spbench_workers.parallel.validation.validate import (
+    Validation,
+    check_bits,
+    check_products,
+    plans_of,
+)
 from spbench_workers.timing import measure
 
 
@@ -61,7 +66,7 @@ def run(context: Context) -> None:
     proxy = proxy_plan(context, case) if smaller else None
     _validate(context, case, proxy)
     times, used = _time(context, case, images)
-    if context.params["validate"] == "auto":
+    if checks_full_size(context.params):
         _check_full_size(context, case)
     if context.params["baseline"] and proxy is not None:
         # Rank 0 may need what the others still hold of the GPU that they share.
@@ -85,6 +90,8 @@ def _validate(context: Context, case: ModelCase, proxy: ProxyPlan | None) -> Non
         context.choice("validate", kind, _compared(case, small, model))
     for plan in plans_of(small):
         Validation(context, plan, case.training, fault_injection.plant, _make_ready).run()
+    if "bits" in context.entry.checks_of(context.params):
+        check_bits(context, small, case.training, fault_injection.plant)
     fault_injection.remove()
     check_products(context, small)
 
@@ -138,8 +145,8 @@ def _refuse_faults(context: Context, case: ModelCase) -> None:
     """
     if context.planted_in_job(FAULT) and context.params["arrival"] != "poisson":
         raise CannotRunError(f"{FAULT}: no request waits here; take arrival poisson, to infer")
-    name = context.params["validate"]
-    if name != "auto" and any(map(context.planted_in_job, FULL_SIZE_FAULTS)):
+    name, unseen = context.params["validate"], not checks_full_size(context.params)
+    if unseen and any(map(context.planted_in_job, FULL_SIZE_FAULTS)):
         raise CannotRunError(f"faults at full size are looked for by validate auto, not by {name}")
     by_tile = case.plan.statistics == "tile" or context.planted_in_job("full:tile-batchnorm")
     if by_tile and all(stage.ranks == 1 for stage in case.plan.layout.stages):

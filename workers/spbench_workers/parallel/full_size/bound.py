@@ -10,18 +10,36 @@ with ``u`` and ``a`` the distances from 1 to the next number of the two formats,
 of magnitudes that the vector is made of, by the inequality of Cauchy and Schwarz: what random
 rounding leaves, of a sum and of its parts. Vectors are the channels of one pixel, over which errors
 even out, so that a wrong border of one pixel stands out in any format.
+
+A wrong scale does not: in bf16 each number may be off by 0.4 %. But rounding errs up and down, and
+`ScaleError` holds the scale of a whole tensor, <found, wanted> / <wanted, wanted>, against 1. With
+wanted values ``r`` and errors of at most ``b``, independent and of mean 0, Hoeffding's inequality
+(JASA 58, 1963; of rounding: Higham and Mary, SIAM J. Sci. Comput. 41, 2019) says
+
+    P(|scale - 1| > C sqrt(sum (b r)^2) / sum r^2) <= 2 exp(-C^2 / 2)
+
+which is 5e-11 with C = 7. Where ``b = u r / 2``, the bound is ``C u / (2 sqrt(n))``, with ``n`` the
+number of values, (sum r^2)^2 / sum r^4: few large ones count as few. What sums in the wide format
+are off may be of one sign: it is added as it is, and so is what numbers near the format's least
+one lose.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import torch
 
 from spbench_workers.parallel.precision.formats import Precision
 
 SLACK = 2.0
+STATISTICS_SLACK = 16.0
+"""How many last bits of the wide format sums over all pixels may be off, over those of one sum."""
+CONFIDENCE = 7.0
+"""The C of a scale's bound."""
+UNDERFLOW = 4.0
+"""How many of the least numbers a number has whose rounding is not of one direction."""
 _TINY = 1e-300
 
 
@@ -42,9 +60,15 @@ class Rounding:
     @classmethod
     def of(cls, precision: Precision) -> Rounding:
         """Return the rounding of a number format."""
-        wide = torch.promote_types(precision.work, torch.float32)
-        least = float(torch.finfo(precision.work).smallest_normal) * precision.epsilon
-        return cls(precision.epsilon, float(torch.finfo(wide).eps), least)
+        return replace(cls.of_numbers(precision.work), work=precision.epsilon)
+
+    @classmethod
+    def of_numbers(cls, dtype: torch.dtype) -> Rounding:
+        """Return the rounding of products that are summed, and given, in a format of numbers."""
+        wide = torch.promote_types(dtype, torch.float32)
+        eps = float(torch.finfo(dtype).eps)
+        least = float(torch.finfo(dtype).smallest_normal) * eps
+        return cls(eps, float(torch.finfo(wide).eps), least)
 
     def bound(
         self, norm: torch.Tensor, magnitude: torch.Tensor, terms: float, values: float
@@ -74,6 +98,68 @@ class WorstError:
         error = math.inf if math.isnan(error) else error
         if error > self.error:
             self.error, self.where = error, where
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorErrors:
+    """The errors of operators.
+
+    Attributes:
+        single: Of single pixels, and of gradients of parameters.
+        scales: Of the scales of whole tensors.
+    """
+
+    single: WorstError = field(default_factory=WorstError)
+    scales: WorstError = field(default_factory=WorstError)
+
+
+class ScaleError:
+    """The error of a tensor's scale, part by part of the tensor.
+
+    Args:
+        rounding: The rounding of its format.
+    """
+
+    def __init__(self, rounding: Rounding) -> None:
+        self._rounding = rounding
+        self._product = self._random = self._largest = self._certain = 0.0
+
+    def add(
+        self,
+        found: torch.Tensor,
+        wanted: torch.Tensor,
+        magnitude: torch.Tensor | float = 0.0,
+        parts: torch.Tensor | float = 0.0,
+        rounded: float = 1.0,
+    ) -> None:
+        """Take in a part of the tensor.
+
+        Args:
+            found: The values.
+            wanted: The same in float64.
+            magnitude: By value, the sums of magnitudes that they are made of.
+            parts: By value, those of the parts of them that are rounded by themselves.
+            rounded: The number of these parts.
+        """
+        if found.shape != wanted.shape:
+            self._product = math.inf
+            return
+        rounding, sizes = self._rounding, wanted.abs()
+        most = ((sizes + parts) * rounding.work + rounding.least) * sizes / 2
+        self._product += float(((found.double() - wanted) * wanted).sum())
+        self._random += float(most.square().sum())
+        self._largest += float(most.sum())
+        self._certain += float((STATISTICS_SLACK * rounding.sums * sizes * magnitude).sum())
+        # Parts that are hardly more than the least number become 0, or it: all in one direction.
+        largest = torch.maximum(sizes, torch.as_tensor(parts, dtype=sizes.dtype).to(sizes.device))
+        lost = (largest < UNDERFLOW * rounded * rounding.least) * (rounded * rounding.least / 2)
+        self._certain += float((lost * sizes).sum())
+
+    @property
+    def error(self) -> float:
+        """The distance of the scale from 1, over its bound."""
+        random = min(CONFIDENCE * math.sqrt(self._random), self._largest)
+        return abs(self._product) / (random + self._certain + _TINY)
 
 
 def worst_pixel(

@@ -3,9 +3,13 @@
 No rank needs to hold more than in a step of the run, and the regions of one operator in float64.
 
 - ``operators``: each operator over tiles, and each batch normalisation over ranks, is computed
-  again on each rank, forward and back, with borders and sums that came another way.
+  again on each rank, forward and back, with borders and sums that came another way. In 16 bits each
+  other operator is too, from the very values that it had, and the loss: errors do not go from one
+  to the next, so that they can be held against what rounding does.
+- ``scales``: the scale of each tensor that was computed again is 1, as far as rounding lets it be.
 - ``joints``: what a stage got is what the stage before, or after, had.
 - ``sums``: each gradient is the sum over micro-batches, members, mirrors and replicas.
+- ``updates``: weights change as the optimizer changes them by these sums in float64.
 
 Where every operator does what the whole image asks for, every joint passes on what it has, and
 every gradient is its sum, the step is that of the model on one process.
@@ -13,8 +17,8 @@ every gradient is its sum, the step is that of the model on one process.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -25,10 +29,12 @@ from spbench_core.layout.stages import Place
 from spbench_workers.context import Context
 from spbench_workers.images.synthetic import SyntheticImages
 from spbench_workers.parallel.engine import Engine
-from spbench_workers.parallel.full_size.bound import Rounding, WorstError
+from spbench_workers.parallel.full_size.bound import OperatorErrors, Rounding, WorstError
 from spbench_workers.parallel.full_size.gradient_sums import GradientSums
 from spbench_workers.parallel.full_size.hooks import OperatorCheck, OperatorHooks
 from spbench_workers.parallel.full_size.joints import JointSums
+from spbench_workers.parallel.full_size.learning import LossCheck, UpdateCheck
+from spbench_workers.parallel.full_size.plain import PlainCheck, PlainOperator
 from spbench_workers.parallel.full_size.whole_image import NormCheck, WholeImageCheck
 from spbench_workers.parallel.full_size.windows import WindowCheck
 from spbench_workers.parallel.pipeline.building import group_of
@@ -69,7 +75,6 @@ def check_full_size(
         training: None for inference.
         spoil: Plants the fault that ``--inject`` asks for.
     """
-    learns = training is not None
     names = context.entry.checks_of(context.params)
     images = SyntheticImages(
         plan.model.image,
@@ -79,61 +84,122 @@ def check_full_size(
         device=plan.device,
     )
     engine = Engine(context.world.comm, plan, images, training)
-    if engine.arithmetic.loss_scale is not None:
-        engine.arithmetic.loss_scale.value = FULL_SCALE
     spoil(context, engine)
-    operators, joints, sums = WorstError(), WorstError(), WorstError()
-    watch = _Watch(context, engine, operators, learns=learns, checked="operators" in names)
-    joint_sums, gradients = JointSums(plan), GradientSums(engine) if learns else None
-    for place, runner in zip(engine.places, engine.runners, strict=True):
-        joint_sums.watch(place, runner)
-    if learns:
-        engine.step()
-    else:
-        engine.evaluate()
-    watch.finish()
-    joint_sums.compare(context.world.comm, joints)
-    if gradients is not None:
-        gradients.compare(sums)
-        gradients.remove()
+    errors = StepErrors()
+    check = StepCheck(engine, training, errors, names)
+    progress = Progress(context, "check", check.calls + 1)
+    check.run(progress.advance)
+    progress.finish()
     engine.free()
-    tolerances = {"operators": (operators, 1.0), "joints": (joints, 0.0), "sums": (sums, 1.0)}
-    for name, (worst, tolerance) in tolerances.items():
+    for name, worst in errors.by_name().items():
         if name in names:
-            context.check(name, worst.error, tolerance, worst.where)
+            # Bits are equal or not, and all else is over its bound.
+            context.check(name, worst.error, 0.0 if name == "joints" else 1.0, worst.where)
 
 
-class _Watch:
-    """The hooks on all operators of a rank's stages."""
+@dataclass(frozen=True, slots=True)
+class StepErrors:
+    """The errors of a step, by kind, each over its bound."""
+
+    operators: OperatorErrors = field(default_factory=OperatorErrors)
+    joints: WorstError = field(default_factory=WorstError)
+    sums: WorstError = field(default_factory=WorstError)
+    updates: WorstError = field(default_factory=WorstError)
+
+    def by_name(self) -> dict[str, WorstError]:
+        """Return them by the names of their checks."""
+        return {
+            "operators": self.operators.single,
+            "scales": self.operators.scales,
+            "joints": self.joints,
+            "sums": self.sums,
+            "updates": self.updates,
+        }
+
+
+class StepCheck:
+    """The check of an engine's first step. All ranks must make it, and run it, together.
+
+    Args:
+        engine: The engine, with the faults that are planted.
+        training: None for inference.
+        errors: Take in the errors.
+        names: The checks to make.
+        every: Whether operators of one rank are checked too; None: in 16 bits.
+    """
 
     def __init__(
-        self, context: Context, engine: Engine, worst: WorstError, *, learns: bool, checked: bool
+        self,
+        engine: Engine,
+        training: TrainingConfig | None,
+        errors: StepErrors,
+        names: Collection[str],
+        *,
+        every: bool | None = None,
     ) -> None:
-        self._engine, self._worst = engine, worst
+        self._every = engine.plan.precision.rounds_maps if every is None else every
+        self._engine, self._training, self._errors = engine, training, errors
+        if engine.arithmetic.loss_scale is not None:
+            engine.arithmetic.loss_scale.value = FULL_SCALE
         self._comms: list[MPI.Intracomm] = []
         self._layers: list[Any] = []
-        found: list[tuple[nn.Module, OperatorCheck]] = []
-        parts = 1
+        self._losses: list[LossCheck] = []
+        self._checks: list[tuple[nn.Module, OperatorCheck]] = []
+        self.calls = 0
         for place, stage in zip(engine.places, engine.stages, strict=True):
-            operators = list(self._checks_of(place, stage)) if checked else []
-            found += operators
-            calls = len(operators) + (2 if learns else 1) * len(list(stage.children()))
-            parts += calls * sum(one.direction == place.direction for one in engine.plan.batches)
-        self._progress = Progress(context, "check", parts)
-        for stage in engine.stages:
-            self._watch_layers(stage, self._progress.advance, learns=learns)
-        self._hooks = [
-            OperatorHooks(module, check, self._progress.advance, learns=learns)
-            for module, check in found
-        ]
+            if "operators" in names:
+                found = list(self._checks_of(place, stage))
+                self._checks += found
+                self.calls += len(found) * self._batches(place)
+            passes = 1 if training is None else 2
+            self.calls += passes * len(list(stage.children())) * self._batches(place)
 
-    def finish(self) -> None:
-        """Take the hooks away, and free the communicators. All ranks must call it."""
-        for hook in (*self._hooks, *self._layers):
-            hook.remove()
+    def run(self, advance: Callable[[], None] = lambda: None) -> None:
+        """Take a step, and compare.
+
+        Args:
+            advance: Called after each of this rank's `calls` of operators.
+        """
+        engine, errors, learns = self._engine, self._errors, self._training is not None
+        hooks = [OperatorHooks(*one, advance, learns=learns) for one in self._checks]
+        for stage in engine.stages:
+            self._watch_layers(stage, advance, learns=learns)
+        self._watch_losses()
+        joints, sums = JointSums(engine.plan), GradientSums(engine) if learns else None
+        for place, runner in zip(engine.places, engine.runners, strict=True):
+            joints.watch(place, runner)
+        updates = None if self._training is None else UpdateCheck(engine, self._training)
+        if learns:
+            engine.step()
+        else:
+            engine.evaluate()
+        for end in (
+            *(one.remove for one in (*hooks, *self._layers)),
+            *(one.finish for one in self._losses),
+        ):
+            end()
         for comm in self._comms:
             comm.Free()
-        self._progress.finish()
+        joints.compare(engine.world, errors.joints)
+        if sums is not None:
+            sums.compare(errors.sums)
+            sums.remove()
+        if updates is not None:
+            updates.compare(errors.updates)
+
+    def _batches(self, place: Place) -> int:
+        return sum(batch.direction == place.direction for batch in self._engine.plan.batches)
+
+    def _watch_losses(self) -> None:
+        engine = self._engine
+        plan, last = engine.plan, len(engine.plan.layout.stages) - 1
+        if self._training is None or not self._every:
+            return
+        images = sum(batch.size for batch in plan.batches)
+        for place, runner in zip(engine.places, engine.runners, strict=True):
+            if place.stage == last:
+                words = f"stage {place.stage}", runner, images, engine.arithmetic.scale
+                self._losses.append(LossCheck(*words, self._errors.operators))
 
     def _watch_layers(self, stage: nn.Module, advance: Callable[[], None], *, learns: bool) -> None:
         """Have progress told at each layer too: between few operators a long time may pass."""
@@ -158,16 +224,20 @@ class _Watch:
         if plan.statistics == "replicas":
             normed = self._comm([rank for ranks in together for rank in ranks])
             first = place.replica * own.ranks
+        if plan.fused_layers and own.spatial:
+            return
         sharers = range(first, first + own.ranks) if own.spatial else [normed.rank]
-        rounding, worst = Rounding.of(plan.precision), self._worst
+        rounding, errors = Rounding.of(plan.precision), self._errors.operators
         for name, module in stage.named_modules():
             words = f"stage {place.stage}, {name}"
             if isinstance(module, SpatialConv2d | TiledPool):
-                yield module, WindowCheck(words, module, beside, plan.dtype, rounding, worst)
-            elif isinstance(module, nn.BatchNorm2d) and normed.size > 1:
-                yield module, NormCheck(words, module, normed, list(sharers), rounding, worst)
+                yield module, WindowCheck(words, module, beside, plan.dtype, rounding, errors)
+            elif isinstance(module, nn.BatchNorm2d) and (self._every or normed.size > 1):
+                yield module, NormCheck(words, module, normed, list(sharers), rounding, errors)
             elif isinstance(module, SpatialGlobalAvgPool2d | AllGather):
-                yield module, WholeImageCheck(words, module, beside, rounding, worst)
+                yield module, WholeImageCheck(words, module, beside, rounding, errors)
+            elif self._every and isinstance(module, PlainOperator):
+                yield module, PlainCheck(words, module, plan.dtype, rounding, errors)
 
     def _comm(self, ranks: list[int] | tuple[int, ...]) -> MPI.Intracomm:
         comm = group_of(self._engine.world, ranks)

@@ -85,7 +85,7 @@ class OperatorHooks:
             self._advance()
             return
         if self._before is not None and isinstance(self._check, NormCheck):
-            self._check.check_statistics(call.pixels, self._before)
+            self._check.check_statistics(call, self._before)
 
         def note_output(gradient: torch.Tensor) -> None:
             call.output_gradient = gradient.detach()

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from mpi4py import MPI
 
 from spbench_workers.p2p.memory import memory_of
+
+
+@dataclass(frozen=True, slots=True)
+class Moments:
+    """Mean and variance by channel, over all ranks; and the number of values of each channel."""
+
+    mean: torch.Tensor
+    variance: torch.Tensor
+    count: float
 
 
 def everyones(comm: MPI.Intracomm, values: torch.Tensor) -> torch.Tensor:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 from mpi4py import MPI
@@ -13,29 +12,25 @@ from torch import nn
 from spbench_core.layout.tiles import Box
 from spbench_workers.parallel.full_size.bound import (
     SLACK,
+    STATISTICS_SLACK,
+    OperatorErrors,
     Rounding,
-    WorstError,
+    ScaleError,
     length,
     worst_pixel,
 )
 from spbench_workers.parallel.full_size.regions import fetch
-from spbench_workers.parallel.full_size.sums import added, everyones, from_last_to_first
+from spbench_workers.parallel.full_size.sums import (
+    Moments,
+    added,
+    everyones,
+    from_last_to_first,
+)
 from spbench_workers.parallel.full_size.windows import Call
 from spbench_workers.spatial.all_gather import AllGather
 from spbench_workers.spatial.global_pool import SpatialGlobalAvgPool2d
 
-STATISTICS_SLACK = 16.0
-"""How many last bits of fp32 sums over all pixels may be off, over those of one sum."""
 _AXES = (0, 2, 3)
-
-
-@dataclass(frozen=True, slots=True)
-class _Moments:
-    """Mean and variance by channel, over all ranks; and the number of values of each channel."""
-
-    mean: torch.Tensor
-    variance: torch.Tensor
-    count: float
 
 
 class NormCheck:
@@ -47,7 +42,7 @@ class NormCheck:
         comm: The ranks over whose images it is.
         sharers: Of these, the ranks whose gradients of its parameters it sums.
         rounding: The rounding of the format.
-        worst: Takes in the errors.
+        errors: Take in the errors.
     """
 
     def __init__(
@@ -57,10 +52,10 @@ class NormCheck:
         comm: MPI.Intracomm,
         sharers: Sequence[int],
         rounding: Rounding,
-        worst: WorstError,
+        errors: OperatorErrors,
     ) -> None:
         self._name, self._module, self._comm, self._sharers = name, module, comm, list(sharers)
-        self._rounding, self._worst = rounding, worst
+        self._rounding, self._errors = rounding, errors
 
     def check(self, call: Call) -> None:
         """Compute a call again, and compare. All ranks must call it together."""
@@ -69,9 +64,9 @@ class NormCheck:
             mean, variance = module.running_mean, module.running_var
             assert mean is not None, "it is tracked"
             assert variance is not None, "it is tracked"
-            moments = _Moments(mean.double(), variance.double(), 1.0)
+            moments = Moments(mean.double(), variance.double(), 1.0)
         else:
-            moments = self._moments(pixels)
+            moments = call.moments or self._moments(pixels)
         inverse = (moments.variance + module.eps).rsqrt()
         weight, bias = module.weight.detach().double(), module.bias.detach().double()
         distances = _by_channel(inverse) * (pixels - _by_channel(moments.mean))
@@ -83,11 +78,10 @@ class NormCheck:
         if gradient is not None:
             self._gradients(call, gradient.double(), distances, moments.count, inverse * weight)
 
-    def check_statistics(
-        self, pixels: torch.Tensor, before: tuple[torch.Tensor, torch.Tensor]
-    ) -> None:
+    def check_statistics(self, call: Call, before: tuple[torch.Tensor, torch.Tensor]) -> None:
         """Compare running statistics with those that follow from before. All ranks must call it."""
-        module, moments = self._module, self._moments(pixels.detach().double())
+        module, moments = self._module, self._moments(call.pixels.double())
+        call.moments = moments
         share = module.momentum
         unbiased = moments.variance * moments.count / (moments.count - 1)
         now = module.running_mean, module.running_var
@@ -102,16 +96,16 @@ class NormCheck:
                 size = size + moments.variance.sqrt().norm()
             bound = STATISTICS_SLACK * self._rounding.sums * size + 1e-300
             error = float((found.double() - wanted).norm() / bound)
-            self._worst.note(error, f"{self._name}: running {what}")
+            self._errors.single.note(error, f"{self._name}: running {what}")
 
-    def _moments(self, pixels: torch.Tensor) -> _Moments:
+    def _moments(self, pixels: torch.Tensor) -> Moments:
         own = pixels.new_full((1,), pixels.numel() / pixels.shape[1])
         sums = from_last_to_first(self._comm, torch.cat((pixels.sum(_AXES), own)))
         sums = sums.to(pixels.device)
         mean, count = sums[:-1] / sums[-1], float(sums[-1])
         squares = (pixels - _by_channel(mean)).square().sum(_AXES)
         variance = from_last_to_first(self._comm, squares).to(pixels.device) / count
-        return _Moments(mean, variance, count)
+        return Moments(mean, variance, count)
 
     def _gradients(
         self,
@@ -140,13 +134,18 @@ class NormCheck:
         for index, name in enumerate(("weight", "bias")):
             found = call.parameter_gradients.get(name)
             if found is None:
-                self._worst.note(float("inf"), f"{self._name}: {name} has no gradient")
+                self._errors.single.note(float("inf"), f"{self._name}: {name} has no gradient")
                 continue
             rounded = SLACK * self._rounding.work * every[self._sharers, index].norm()
             wide = STATISTICS_SLACK * self._rounding.sums * shared[2 + index].norm()
             bound = rounded + wide + 1e-300
-            error = (found.double().cpu() - shared[index]).norm() / bound
-            self._worst.note(float(error), f"{self._name}: gradient of {name}")
+            wanted, what = shared[index], f"{self._name}: gradient of {name}"
+            flat = found.double().cpu()
+            self._errors.single.note(float((flat - wanted).norm() / bound), what)
+            whole = ScaleError(self._rounding)
+            parts = every[self._sharers, index].square().sum(0).sqrt()
+            whole.add(flat, wanted, shared[2 + index], parts)
+            self._errors.scales.note(whole.error, what)
 
     def _note(
         self,
@@ -161,7 +160,18 @@ class NormCheck:
         norm = length(wanted) if rounded is None else length(wanted) + length(rounded)
         bound = self._rounding.bound(norm, magnitude, math.inf, wanted.shape[1])
         error, (row, col) = worst_pixel(found.detach(), wanted, bound)
-        self._worst.note(error, f"{self._name}: {what} at row {row}, column {col} of its tile")
+        at = f"{what} at row {row}, column {col} of its tile"
+        self._errors.single.note(error, f"{self._name}: {at}")
+        scale = ScaleError(self._rounding)
+        # Sums that were rounded are off alike in all pixels of a channel.
+        alike = (
+            0.0
+            if rounded is None
+            else rounded * (self._rounding.work / self._rounding.sums / STATISTICS_SLACK)
+        )
+        parts = 0.0 if rounded is None else sizes
+        scale.add(found.detach(), wanted, sizes + alike, parts)
+        self._errors.scales.note(scale.error, f"{self._name}: {what}")
 
 
 class WholeImageCheck:
@@ -172,7 +182,7 @@ class WholeImageCheck:
         module: The operator.
         comm: The ranks of its tiles, for these checks alone.
         rounding: The rounding of the format.
-        worst: Takes in the errors.
+        errors: Take in the errors.
     """
 
     def __init__(
@@ -181,10 +191,10 @@ class WholeImageCheck:
         module: SpatialGlobalAvgPool2d | AllGather,
         comm: MPI.Intracomm,
         rounding: Rounding,
-        worst: WorstError,
+        errors: OperatorErrors,
     ) -> None:
         self._name, self._module, self._comm = name, module, comm
-        self._rounding, self._worst = rounding, worst
+        self._rounding, self._errors = rounding, errors
 
     def check(self, call: Call) -> None:
         """Compute a call again, and compare. All ranks of the tiles must call it together."""
@@ -217,7 +227,15 @@ class WholeImageCheck:
             magnitude = STATISTICS_SLACK * length(sizes)
             bound = self._rounding.bound(length(wanted), magnitude, math.inf, wanted.shape[1])
         error, _ = worst_pixel(found.detach(), wanted, bound)
-        self._worst.note(error, f"{self._name}: {what}")
+        self._errors.single.note(error, f"{self._name}: {what}")
+        if sizes is not None:
+            scale = ScaleError(self._rounding)
+            # Of a mean, all pixels of a channel have one gradient, with one rounding.
+            one, other, size = (
+                each.mean((2, 3)) for each in (found.detach().double(), wanted, sizes)
+            )
+            scale.add(one, other, size)
+            self._errors.scales.note(scale.error, f"{self._name}: {what}")
 
 
 def _crop(values: torch.Tensor, box: Box) -> torch.Tensor:

@@ -12,12 +12,20 @@ from torch.nn import functional
 
 from spbench_core.layout.tiles import Box
 from spbench_workers.models.shifted_conv import SpatialShiftedConv2d
-from spbench_workers.parallel.full_size.bound import Rounding, WorstError, length, worst_pixel
+from spbench_workers.parallel.full_size.bound import (
+    OperatorErrors,
+    Rounding,
+    ScaleError,
+    length,
+    worst_pixel,
+)
 from spbench_workers.parallel.full_size.regions import Regions, WindowAxis, cut, fetch
-from spbench_workers.parallel.full_size.sums import from_last_to_first
+from spbench_workers.parallel.full_size.sums import Moments, from_last_to_first
 from spbench_workers.spatial.conv import SpatialConv2d
 from spbench_workers.spatial.pool import SpatialAvgPool2d, SpatialMaxPool2d, TiledPool
 
+STRIPS = 4.0
+"""Parts of a tile's convolution, with borders that come later, whose gradients meet in a pixel."""
 Plain = Callable[..., torch.Tensor]
 """An operator on all pixels that it reads, without padding: pixels, and parameters if any."""
 
@@ -32,6 +40,7 @@ class Call:
         output_gradient: The gradient of its output; None in inference.
         input_gradient: The gradient of its input through it alone; None likewise.
         parameter_gradients: Those of its parameters, summed over the tiles, by name.
+        moments: Of a batch normalisation, the moments of its input, once they are known.
     """
 
     pixels: torch.Tensor
@@ -39,6 +48,7 @@ class Call:
     output_gradient: torch.Tensor | None = None
     input_gradient: torch.Tensor | None = None
     parameter_gradients: dict[str, torch.Tensor] = field(default_factory=dict)
+    moments: Moments | None = None
 
     def release(self) -> None:
         """Let go of all tensors: hooks keep the call until the whole step has ended."""
@@ -79,7 +89,7 @@ class WindowCheck:
         comm: The ranks of its tiles, for these checks alone.
         work: The format in which it works.
         rounding: The rounding of the format.
-        worst: Takes in the errors.
+        errors: Take in the errors.
     """
 
     def __init__(
@@ -89,10 +99,11 @@ class WindowCheck:
         comm: MPI.Intracomm,
         work: torch.dtype,
         rounding: Rounding,
-        worst: WorstError,
+        errors: OperatorErrors,
     ) -> None:
         self._name, self._module, self._comm = name, module, comm
-        self._work, self._rounding, self._worst = work, rounding, worst
+        self._work, self._rounding, self._errors = work, rounding, errors
+        self._scales: dict[str, ScaleError] = {}
         owned, made = module.tiled.tiling.partition, module.tiled.output.partition
         self._size = owned.height, owned.width
         self._window = _window_of(module, work)
@@ -113,6 +124,7 @@ class WindowCheck:
             gradient = fetch(self._comm, call.output_gradient, regions.made, regions.outputs)
         sums = _Sums.of(self._parameters())
         window = self._current()
+        self._scales.clear()
         if not regions.outputs[rank].empty:
             for image in range(pixels.shape[0]):
                 part = slice(image, image + 1)
@@ -120,6 +132,8 @@ class WindowCheck:
                 self._image(window, call, part, pixels[part].double(), one, sums)
         if gradient is not None:
             self._compare_parameters(call, sums)
+        for what, scale in self._scales.items():
+            self._errors.scales.note(scale.error, f"{self._name}: {what}")
 
     def _parameters(self) -> dict[str, torch.Tensor]:
         return {name: one.detach() for name, one in self._module.named_parameters(recurse=False)}
@@ -152,6 +166,7 @@ class WindowCheck:
         size = cut(reach.detach(), held, own).sqrt()[:, 0] * window.gain
         bound = self._rounding.bound(length(wanted), size, window.terms, wanted.shape[1])
         self._note(call.found[part], wanted, bound, own, "output")
+        self._add("output", call.found[part], wanted, size, window.terms)
         if gradient is None:
             return
         (back,) = torch.autograd.grad(made, pixels, gradient, retain_graph=bool(parameters))
@@ -168,13 +183,15 @@ class WindowCheck:
             bound = self._rounding.bound(
                 length(wanted), magnitude, window.back_terms, wanted.shape[1]
             )
-            self._note(call.input_gradient[part], wanted, bound, tile, "input gradient")
+            found = call.input_gradient[part]
+            self._note(found, wanted, bound, tile, "input gradient")
+            self._add("input gradient", found, wanted, magnitude, window.back_terms)
         if parameters:
             own_gradient = torch.zeros_like(gradient)
             cut(own_gradient, held, own).copy_(cut(gradient, held, own))
-            found = torch.autograd.grad(made, parameters, own_gradient)
+            given = torch.autograd.grad(made, parameters, own_gradient)
             taps = float(cut(reach.detach(), held, own).sum())
-            sums.add(found, taps, float(own_gradient.square().sum()), own.height * own.width)
+            sums.add(given, taps, float(own_gradient.square().sum()), own.height * own.width)
 
     def _inside(self, device: torch.device) -> tuple[torch.Tensor, ...]:
         """Return which pixels of the region are in the image, for a mean of these alone."""
@@ -186,6 +203,22 @@ class WindowCheck:
         cut(inside, box, box.intersect(image)).fill_(1.0)
         return (inside.to(device),)
 
+    def _add(
+        self,
+        what: str,
+        found: torch.Tensor,
+        wanted: torch.Tensor,
+        magnitude: torch.Tensor,
+        terms: float,
+    ) -> None:
+        """Take in an image for the scale of a tensor."""
+        # The sum of magnitudes is that of a pixel's channels together: each has its share.
+        each = magnitude[:, None] / math.sqrt(wanted.shape[1])
+        scale = self._scales.setdefault(what, ScaleError(self._rounding))
+        parts = each / math.sqrt(max(1.0, terms))
+        pool = isinstance(self._module, TiledPool)
+        scale.add(found.detach(), wanted, each, parts, terms if pool else STRIPS)
+
     def _note(
         self,
         found: torch.Tensor,
@@ -196,7 +229,7 @@ class WindowCheck:
     ) -> None:
         error, (row, col) = worst_pixel(found.detach(), wanted, bound)
         at = f"row {row + box.rows[0]}, column {col + box.cols[0]}"
-        self._worst.note(error, f"{self._name}: {what} at {at}")
+        self._errors.single.note(error, f"{self._name}: {what} at {at}")
 
     def _compare_parameters(self, call: Call, sums: _Sums) -> None:
         """Compare the gradients of the parameters with the sum of what the tiles' images give."""
@@ -208,14 +241,17 @@ class WindowCheck:
             part, total = total[: wanted.numel()], total[wanted.numel() :]
             found = call.parameter_gradients.get(name)
             if found is None:
-                self._worst.note(math.inf, f"{self._name}: {name} has no gradient")
+                self._errors.single.note(math.inf, f"{self._name}: {name} has no gradient")
                 continue
             reach = taps if wanted.dim() > 1 else count
-            bound = self._rounding.bound(
-                part.norm(), part.new_tensor(math.sqrt(reach * squares)), count, part.numel()
-            )
-            error = (found.detach().double().reshape(-1).cpu() - part).norm()
-            self._worst.note(float(error / (bound + 1e-300)), f"{self._name}: gradient of {name}")
+            size = math.sqrt(reach * squares)
+            bound = self._rounding.bound(part.norm(), part.new_tensor(size), count, part.numel())
+            flat = found.detach().double().reshape(-1).cpu()
+            what, error = f"gradient of {name}", (flat - part).norm()
+            self._errors.single.note(float(error / (bound + 1e-300)), f"{self._name}: {what}")
+            each = size / math.sqrt(part.numel())
+            scale = self._scales.setdefault(what, ScaleError(self._rounding))
+            scale.add(flat, part, each, each / math.sqrt(max(1.0, count)), STRIPS)
 
 
 @dataclass(slots=True)

@@ -64,6 +64,11 @@ class Precision:
         return self.work != self.weights
 
     @property
+    def rounds_maps(self) -> bool:
+        """Whether maps have 16 bits: a step is then checked operator by operator."""
+        return self.work.itemsize == 2
+
+    @property
     def rounding(self) -> float:
         """The share of itself by which rounding changes a number, as a mean."""
         return self.epsilon / 4

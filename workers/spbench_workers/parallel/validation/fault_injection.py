@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import torch
+from torch import nn
 
 from spbench_core.layout.stages import Stage
 from spbench_workers.context import Context
@@ -12,7 +13,10 @@ from spbench_workers.errors import NothingToSpoilError
 from spbench_workers.parallel.engine import Engine
 from spbench_workers.parallel.pipeline.stage_channel import Receiver
 from spbench_workers.parallel.pipeline.stage_runner import StageRunner
+from spbench_workers.spatial.conv import SpatialConv2d
 from spbench_workers.spatial.gather import Gather
+
+_Spoil = Callable[[StageRunner, Stage, int], None]
 
 
 def plant(context: Context, engine: Engine, *, prefix: str = "") -> None:
@@ -115,6 +119,72 @@ def _turn_halos(received: Sequence[torch.Tensor]) -> None:
         piece.copy_(piece.flip((0, 1, 2, 3)))
 
 
+def _scale_weight_gradient(factor: float) -> _Spoil:
+    """Return a fault that multiplies the gradient of the largest convolution's weight."""
+
+    def spoil(runner: StageRunner, _: Stage, __: int) -> None:
+        scale_gradient_of_weight(_largest_conv(runner.module), factor)
+
+    return spoil
+
+
+def _scale_input_gradient(factor: float) -> _Spoil:
+    """Return a fault that multiplies the gradient that the largest convolution gives back."""
+
+    def spoil(runner: StageRunner, _: Stage, __: int) -> None:
+        scale_gradient_of_input(_largest_conv(runner.module), factor)
+
+    return spoil
+
+
+def _drop_tile(runner: StageRunner, stage: Stage, _: int) -> None:
+    """Leave this tile out of the sum of the largest convolution's gradients."""
+    if not stage.spatial:
+        raise NothingToSpoilError(
+            "drop-tile: the last rank has no tile; take scheme sp with split_size 1, or gems_sp"
+        )
+    convs = [one for one in runner.module.modules() if isinstance(one, SpatialConv2d)]
+    drop_tile_of(max(convs, key=lambda conv: conv.weight.numel()))
+
+
+def scale_gradient_of_weight(conv: nn.Conv2d, factor: float) -> None:
+    """Multiply the gradient of a convolution's weight, as its backward pass gives it."""
+    conv.weight.register_hook(lambda gradient: gradient * factor)
+
+
+def scale_gradient_of_input(conv: nn.Conv2d, factor: float) -> None:
+    """Multiply the gradient that a convolution gives back for its input."""
+    forward = conv.forward
+
+    def spoilt(pixels: torch.Tensor) -> torch.Tensor:
+        return forward(_scaled_back(pixels, factor))
+
+    conv.forward = spoilt  # type: ignore[method-assign, assignment]
+
+
+def drop_tile_of(conv: SpatialConv2d) -> None:
+    """Leave this rank's tile out of the sum of a convolution's gradients over the tiles."""
+    shared = conv.shared_parameters
+
+    def spoilt() -> tuple[torch.Tensor, ...]:
+        return tuple(_scaled_back(one, 0.0) for one in shared())
+
+    conv.shared_parameters = spoilt  # type: ignore[method-assign]
+
+
+def _scaled_back(values: torch.Tensor, factor: float) -> torch.Tensor:
+    """Return the values, whose gradient is multiplied on its way back."""
+    given = values.view_as(values)
+    if given.requires_grad:
+        given.register_hook(lambda gradient: gradient * factor)
+    return given
+
+
+def _largest_conv(module: nn.Module) -> nn.Conv2d:
+    convs = [one for one in module.modules() if isinstance(one, nn.Conv2d)]
+    return max(convs, key=lambda conv: conv.weight.numel())
+
+
 def _before_sums(runner: StageRunner, spoil: Callable[[], None]) -> None:
     """Spoil this rank's gradients at the end of a step, before they are summed."""
     finish = runner.finish
@@ -132,10 +202,17 @@ def _scale(parameters: Sequence[torch.nn.Parameter], factor: float) -> None:
             parameter.grad.mul_(factor)
 
 
-_FAULTS: dict[str, Callable[[StageRunner, Stage, int], None]] = {
+SLIGHTLY = 1.01
+"""A factor that no single number of 8 bits shows, and that a whole tensor does."""
+_FAULTS: dict[str, _Spoil] = {
     "drop-gradient": _drop_gradient,
     "mean-instead-of-sum": _mean_instead_of_sum,
     "wrong-neighbour": _confuse_neighbours,
     "skipped-microbatch": _skip_micro_batch,
     "lost-halo-gradient": _lose_halo_gradients,
+    "zero-weight-gradient": _scale_weight_gradient(0.0),
+    "zero-input-gradient": _scale_input_gradient(0.0),
+    "scale-weight-gradient": _scale_weight_gradient(SLIGHTLY),
+    "scale-input-gradient": _scale_input_gradient(SLIGHTLY),
+    "drop-tile": _drop_tile,
 }

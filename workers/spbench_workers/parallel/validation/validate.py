@@ -4,8 +4,12 @@ All ranks train `STEPS` steps on a small batch of synthetic images, and infer. R
 by itself, in plain torch and in float64, and sends the results, tensor by tensor; each rank
 compares the part that it has. The ranks compute in float64 for this, too, so that only rounding
 remains; the reference itself tells how much of that there may be: it is computed once more, from
-weights and images that are off by a few last bits. Formats of fewer bits than fp32 are compared
-once more as they are: ranks may be somewhat farther from float64 than one process in that format.
+weights and images that are off by a few last bits. tf32 and int8 are compared once more as they
+are: ranks may be somewhat farther from float64 than one process in that format.
+
+In 16 bits that would say little: where rounding turns a ReLU, one process is as far off as values
+are large. There `check_bits` holds a pipeline against one process in the same format, which adds
+all up in the same order, and operators are checked one by one at full size.
 
 On a GPU, which may multiply fp32 in two ways, `check_products` compares single products besides.
 """
@@ -27,7 +31,7 @@ from spbench_workers.images.synthetic import SyntheticImages
 from spbench_workers.parallel.engine import Engine
 from spbench_workers.parallel.figures import alone
 from spbench_workers.parallel.plan import ModelPlan, TrainingConfig
-from spbench_workers.parallel.precision.formats import FP32, FP64
+from spbench_workers.parallel.precision.formats import FP64
 from spbench_workers.parallel.precision.product_errors import compares, tolerance_of
 from spbench_workers.parallel.validation.comparison import TensorPart, compare, moved
 from spbench_workers.parallel.validation.finite_differences import TOLERANCE as SLOPE_TOLERANCE
@@ -55,9 +59,47 @@ KINDS = tuple(field.name for field in fields(Results))
 
 
 def plans_of(plan: ModelPlan) -> tuple[ModelPlan, ...]:
-    """Return the plan in the formats that are compared: float64, and its own if of fewer bits."""
+    """Return the plan in the formats that are compared: float64, and its own if tf32 or int8."""
     exact = replace(plan, precision=FP64)
-    return (exact,) if plan.precision in (FP32, FP64) else (exact, plan)
+    return (exact, plan) if plan.precision.tf32 or plan.precision.int8 else (exact,)
+
+
+def check_bits(
+    context: Context,
+    plan: ModelPlan,
+    training: TrainingConfig | None,
+    spoil: Callable[[Context, Engine], None],
+) -> None:
+    """Compare a pipeline with one process in its own format, bit for bit. All ranks must call it.
+
+    Both compute on the host: a GPU need not add up alike twice.
+
+    Args:
+        context: The case, whose catalog says that both add up in the same order.
+        plan: The model, with the micro-batches of the small batch.
+        training: None for inference alone.
+        spoil: Plants the fault that ``--inject`` asks for.
+    """
+    plan = replace(plan, device=torch.device("cpu"), backend="mpi")
+    comm: MPI.Intracomm = context.world.comm
+    progress = Progress(context, "check", (1 if training is None else STEPS + 1) * 2)
+    seed, classes = context.seed_for("validation"), context.params["num_classes"]
+    images = SyntheticImages(plan.model.image, classes, seed=seed, dtype=plan.dtype)
+
+    def parts(comm: MPI.Intracomm, plan: ModelPlan, ready: Callable[[Engine], None]) -> Parts:
+        return _parts(comm, plan, training, images, ready, progress.advance)
+
+    wanted: Parts = parts(MPI.COMM_SELF, alone(plan), lambda _: None) if comm.rank == 0 else {}
+    rest(comm)
+    found = parts(comm, plan, lambda engine: spoil(context, engine))
+    worst, where = 0.0, ""
+    for kind in KINDS if training is not None else ("output",):
+        whole = {key: part.values for key, part in wanted.get(kind, {}).items()}
+        error, place = compare(comm, whole, found.get(kind, {}))
+        if not error <= worst:
+            worst, where = error, f"{kind} {place}"
+    context.check("bits", worst, 0.0, where)
+    progress.finish()
 
 
 def check_products(context: Context, plan: ModelPlan) -> None:
@@ -181,22 +223,36 @@ class Validation:
         self, comm: MPI.Intracomm, plan: ModelPlan, spoil: Callable[[Context, Engine], None]
     ) -> Parts:
         """Return this rank's parts of the results, after the same steps."""
-        images = self._images(plan.dtype)
-        learns = self._training is not None
-        engine = Engine(comm, plan, images, self._training, keeps_input_gradients=learns)
-        self._ready(engine)
-        if engine.arithmetic.loss_scale is not None:
-            # The first steps at the usual scale are often skipped: nothing could be compared.
-            engine.arithmetic.loss_scale.value = VALIDATION_SCALE
-        spoil(self._context, engine)
-        found: Parts = {}
-        if learns:
-            found = _learn(engine, images, self._progress.advance)
-        engine.evaluate()
-        self._progress.advance()
-        found["output"] = _outputs(engine)
-        engine.free()
-        return found
+
+        def prepare(engine: Engine) -> None:
+            self._ready(engine)
+            spoil(self._context, engine)
+
+        images, advance = self._images(plan.dtype), self._progress.advance
+        return _parts(comm, plan, self._training, images, prepare, advance)
+
+
+def _parts(
+    comm: MPI.Intracomm,
+    plan: ModelPlan,
+    training: TrainingConfig | None,
+    images: SyntheticImages,
+    prepare: Callable[[Engine], None],
+    advance: Callable[[], None],
+) -> Parts:
+    """Return this rank's parts of the results of some steps. All ranks must call it."""
+    learns = training is not None
+    engine = Engine(comm, plan, images, training, keeps_input_gradients=learns)
+    if engine.arithmetic.loss_scale is not None:
+        # The first steps at the usual scale are often skipped: nothing could be compared.
+        engine.arithmetic.loss_scale.value = VALIDATION_SCALE
+    prepare(engine)
+    found = _learn(engine, images, advance) if learns else {}
+    engine.evaluate()
+    advance()
+    found["output"] = _outputs(engine)
+    engine.free()
+    return found
 
 
 def _learn(engine: Engine, images: SyntheticImages, advance: Callable[[], None]) -> Parts:

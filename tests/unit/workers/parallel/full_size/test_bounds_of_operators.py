@@ -10,7 +10,11 @@ from torch.nn import functional
 from spbench_core.layout.tiles import Grid
 from spbench_core.layout.window import Window
 from spbench_workers.models.shifted_conv import SpatialShiftedConv2d
-from spbench_workers.parallel.full_size.bound import Rounding, WorstError, worst_pixel
+from spbench_workers.parallel.full_size.bound import (
+    OperatorErrors,
+    Rounding,
+    worst_pixel,
+)
 from spbench_workers.parallel.full_size.regions import WindowAxis
 from spbench_workers.parallel.full_size.whole_image import NormCheck
 from spbench_workers.parallel.full_size.windows import Call, WindowCheck
@@ -72,10 +76,9 @@ def plain(module, pixels, weight=None, bias=None):
 
 
 def error_of(module, call, precision):
-    worst = WorstError()
-    check = WindowCheck("it", module, MPI.COMM_SELF, precision.work, Rounding.of(precision), worst)
-    check.check(call)
-    return worst
+    errors, rounding = OperatorErrors(), Rounding.of(precision)
+    WindowCheck("it", module, MPI.COMM_SELF, precision.work, rounding, errors).check(call)
+    return errors.single
 
 
 @pytest.mark.parametrize("precision", FORMATS, ids=lambda one: one.name)
@@ -139,12 +142,13 @@ def test_a_norm_is_held_against_sums_of_its_own(precision):
     grads = {name: one.grad for name, one in module.named_parameters()}
 
     def worst_of(**other):
-        worst, words = WorstError(), {"found": found.detach(), "input_gradient": pixels.grad}
-        check = NormCheck("it", module, MPI.COMM_SELF, [0], Rounding.of(precision), worst)
+        errors, words = OperatorErrors(), {"found": found.detach(), "input_gradient": pixels.grad}
+        check = NormCheck("it", module, MPI.COMM_SELF, [0], Rounding.of(precision), errors)
         words |= {"parameter_gradients": grads} | other
-        check.check_statistics(pixels.detach(), before)
-        check.check(Call(pixels.detach(), output_gradient=gradient, **words))
-        return worst
+        call = Call(pixels.detach(), output_gradient=gradient, **words)
+        check.check_statistics(call, before)
+        check.check(call)
+        return errors.single
 
     assert worst_of().error < 0.5, worst_of().where
     assert worst_of(found=found.detach() * 1.05).error > 1.0

@@ -1,0 +1,123 @@
+"""Checks of what a rank does with its logits and with its gradients: the loss, and the update."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from spbench_workers.parallel.engine import Engine
+from spbench_workers.parallel.full_size.bound import (
+    OperatorErrors,
+    Rounding,
+    ScaleError,
+    WorstError,
+)
+from spbench_workers.parallel.pipeline.stage_runner import StageRunner
+from spbench_workers.parallel.plan import TrainingConfig
+from spbench_workers.parallel.training.updates import Updates
+
+_SUMS = 16.0
+"""How many last bits the few sums and roundings of a loss, or of an update, may be off."""
+
+
+class LossCheck:
+    """The check of a last stage's losses, and of their gradients for the logits.
+
+    Args:
+        name: The stage's name.
+        runner: The runner of the stage.
+        images: Images of the replica's step, over which the loss is a mean.
+        scale: The scale of the loss.
+        errors: Take in the errors.
+    """
+
+    def __init__(
+        self, name: str, runner: StageRunner, images: int, scale: float, errors: OperatorErrors
+    ) -> None:
+        self._name, self._runner, self._errors = name, runner, errors
+        self._share, self._scale, self._total = 1.0 / images, scale, 0.0
+        self._handle: Any = runner.module.register_forward_hook(self._leave)
+        self._forward, self._micro_batch = runner.forward, 0
+        runner.forward = self._noted  # type: ignore[method-assign]
+
+    def finish(self) -> None:
+        """Compare the step's loss, and take the hook away."""
+        self._handle.remove()
+        self._runner.forward = self._forward  # type: ignore[method-assign]
+        found = torch.tensor(self._runner.loss, dtype=torch.float64)
+        bound = _SUMS * Rounding.of_numbers(torch.float32).work * abs(self._total) + 1e-300
+        self._errors.single.note(abs(float(found) - self._total) / bound, f"{self._name}: loss")
+
+    def _noted(self, micro_batch: int) -> None:
+        self._micro_batch = micro_batch
+        self._forward(micro_batch)
+
+    def _leave(self, _: nn.Module, __: Any, logits: torch.Tensor) -> None:
+        classes = self._runner.classes(self._micro_batch).to(logits.device)
+        with torch._C.DisableTorchFunction(), torch.enable_grad():
+            wide = logits.detach().double().requires_grad_()
+            loss = functional.cross_entropy(wide, classes, reduction="sum") * self._share
+            self._total += float(loss.detach())
+            (wanted,) = torch.autograd.grad(loss * self._scale, wide)
+        logits.register_hook(lambda gradient: self._compare(gradient.detach(), wanted))
+
+    def _compare(self, found: torch.Tensor, wanted: torch.Tensor) -> None:
+        rounding, where = Rounding.of_numbers(found.dtype), f"{self._name}: gradient of the logits"
+        # A small one is the difference of a probability from 1.
+        sizes = wanted.abs() + self._share * self._scale
+        bound = rounding.work * (2.0 * wanted.norm()) + _SUMS * rounding.sums * sizes.norm()
+        self._errors.single.note(float((found.double() - wanted).norm() / bound), where)
+        scale = ScaleError(rounding)
+        scale.add(found, wanted, sizes)
+        self._errors.scales.note(scale.error, where)
+
+
+class UpdateCheck:
+    """The check of the optimizer's first step: weights before and after, by gradients of float64.
+
+    Args:
+        engine: The model, before its first step.
+        training: The optimizer.
+    """
+
+    def __init__(self, engine: Engine, training: TrainingConfig) -> None:
+        self._engine, self._training = engine, training
+        self._before = [
+            {name: one.detach().clone() for name, one in stage.named_parameters()}
+            for stage in engine.stages
+        ]
+
+    def compare(self, worst: WorstError) -> None:
+        """Compare the weights with what their summed gradients make of those before."""
+        skipped = self._engine.arithmetic.skipped_steps > 0
+        places, stages = self._engine.places, self._engine.stages
+        for place, stage, before in zip(places, stages, self._before, strict=True):
+            if self._engine.plan.master_comm and place.direction != self._engine.plan.owner:
+                continue
+            for name, parameter in stage.named_parameters():
+                assert parameter.grad is not None, "all gradients are views of one tensor"
+                wide = nn.Parameter(before[name].double())
+                wide.grad = parameter.grad.double()
+                if not skipped:
+                    Updates(self._training, [wide]).step()
+                self._note(worst, parameter, before[name], wide, f"{name} of stage {place.stage}")
+
+    def _note(
+        self,
+        worst: WorstError,
+        found: nn.Parameter,
+        before: torch.Tensor,
+        wanted: nn.Parameter,
+        where: str,
+    ) -> None:
+        rounding, old = Rounding.of_numbers(found.dtype), before.double()
+        change = wanted.detach() - old
+        error = (found.detach().double() - wanted.detach()).norm()
+        bound = rounding.work * (old.norm() + _SUMS * change.norm())
+        worst.note(float(error / (bound + 1e-300)), where)
+        scale = ScaleError(rounding)
+        scale.add(found.detach().double() - old, change, change.abs(), old.abs())
+        worst.note(scale.error, f"{where}, its change")
