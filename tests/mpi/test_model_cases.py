@@ -6,6 +6,7 @@ import pytest
 
 from running import answers_of
 from spbench_core.catalog import BENCHMARKS
+from spbench_core.catalog.models import FULL_SIZE
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(600)]
 
@@ -123,6 +124,8 @@ RIGHT = {
     "amoebanet sp D2": sp("amoebanet", halo_D2=True),
     "amoebanet sp, one image of few pixels": sp("amoebanet", split_size=1, batch_size=1),
     "amoebanet gems": gems("amoebanet", batch_size=6),
+    "amoebanet sp fp16": sp("amoebanet", precision="fp16", batch_size=2),
+    "amoebanet sp bf16": sp("amoebanet", precision="bf16", batch_size=2),
     # Inference.
     "evaluation": case("resnet", scheme="sequential", enable_evaluation=True),
     "evaluation lp": lp(enable_evaluation=True, parts=2, baseline=True),
@@ -203,7 +206,7 @@ WRONG = {
     ),
     "skipped-microbatch, bf16": (
         case("resnet", "skipped-microbatch", scheme="lp", parts=2, precision="bf16"),
-        {"grad"},
+        {"grad", "bits"},
     ),
 }
 TILES = {"split_size": 1, "grid": "1x2"}
@@ -222,6 +225,12 @@ AT_FULL_SIZE = {
     "lost-halo-gradient, bf16": (sp(precision="bf16", **TILES), "operators"),
     "tile-batchnorm, bf16": (sp(precision="bf16"), "operators"),
     "tile-batchnorm, local_DP": (lp(local_DP=2), "operators"),
+    "zero-weight-gradient, bf16": (lp(precision="bf16"), "operators"),
+    "zero-input-gradient, fp16": (lp(precision="fp16"), "operators"),
+    "scale-weight-gradient, bf16": (lp(precision="bf16", validate="full"), "scales"),
+    "scale-input-gradient, bf16": (sp(precision="bf16"), "scales"),
+    "scale-weight-gradient, tiles": (sp(**TILES), "scales"),
+    "drop-tile, fp16": (sp(precision="fp16", **TILES), "operators"),
 }
 """Faults that come after the proxy was compared, and the one check that must find each."""
 
@@ -267,7 +276,7 @@ def test_every_rank_equals_the_model_on_one_process(said, name):
     ]
     assert failed == []
     for events in ranks:
-        # Some formats are compared twice.
+        # int8 is compared twice.
         assert set(checks_of([events])) == set(RIGHT[name]["checks"])
 
 
@@ -360,4 +369,4 @@ def test_a_fault_planted_at_full_size_alone_is_noticed(said, name):
     found = checks_of(said[f"full:{name}"][: one["ranks"]])
     failed = {check for check, passed in found.items() if not all(passed)}
     assert wanted in failed
-    assert failed <= {"operators", "joints", "sums"}
+    assert failed <= set(FULL_SIZE)
