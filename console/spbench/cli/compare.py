@@ -68,11 +68,12 @@ def compare(
     from spbench.report.compare import compare as compare_runs
     from spbench.report.export import export_comparison
     from spbench.report.machines import unlike
+    from spbench.report.past import past_of
 
     root = home_of(home, os.environ)
     run_a, run_b = (_run_or_report(root, name) for name in (a, b))
     apart = None if force else unlike(run_a, run_b)
-    comparison = compare_runs(run_a, run_b, unlike=apart)
+    comparison = compare_runs(run_a, run_b, past_of(root, run_a, run_b), unlike=apart)
     shown = comparison if only is None else comparison.with_only(_outcome(only))
     if format_ == TEXT:
         for line in _lines(shown):

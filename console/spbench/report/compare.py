@@ -44,6 +44,7 @@ class MetricRow:
         interval: The ends of the ratio's 95 % interval; None with too few launches.
         launches: The number of launches of a and of b.
         chance: The probability of a difference this large between equals; None without a ratio.
+        past: The number of earlier runs whose spread widened the interval.
         outcome: None where the two cannot be judged.
         reason: Why there is no ratio or no outcome, or what the outcome lacks.
     """
@@ -58,6 +59,7 @@ class MetricRow:
     interval: tuple[float, float] | None = None
     launches: tuple[int, int] = (0, 0)
     chance: float | None = None
+    past: int = 0
     outcome: Outcome | None = None
     reason: str | None = None
 
@@ -234,6 +236,7 @@ def _row(
         interval=None if low is None or high is None else (low, high),
         launches=(len(sides[0]), len(sides[1])),
         chance=found.chance,
+        past=found.past,
         outcome="not comparable" if unlike and not unfit else None,
         reason=unfit or unlike or (None if known.better != "none" else "neither way is better"),
     )

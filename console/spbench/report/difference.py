@@ -57,7 +57,7 @@ def difference(
     logs = sorted(math.log(y) - math.log(x) for x in a for y in b)
     centre = median(logs)
     chance, floor = rank_test(a, b), floor_of(len(a), len(b))
-    runs = [median(run) for run in past if run]
+    runs = [median(run) for run in past if run and min(run) > 0]
     widened = len(runs) if len(runs) >= LEAST_PAST else 0
     half = _between_runs(runs) if widened else 0.0
     skipped = skipped_at(len(a), len(b), LEVEL)

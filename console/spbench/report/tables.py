@@ -62,8 +62,9 @@ def interval(row: MetricRow) -> str:
 
 
 def notes(pair: CasePair, row: MetricRow) -> list[str]:
-    """Return the notes on a row: its reason, and the remarks on its case."""
-    return [note for note in (row.reason, *pair.remarks) if note]
+    """Return the notes on a row: its reason, what widened its interval, and its case's remarks."""
+    past = f"as wide as {row.past} earlier runs differ" if row.past else None
+    return [note for note in (row.reason, past, *pair.remarks) if note]
 
 
 def _figure(value: float | None) -> str:

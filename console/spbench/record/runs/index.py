@@ -135,6 +135,23 @@ def past_launches(
     return [PastLaunch(*row) for row in rows]
 
 
+def past_runs(home: Path, metric: str, fingerprint: str) -> dict[str, dict[str, list[float]]]:
+    """Return by case and run the launches' medians of a metric on the same machines.
+
+    As `past_launches` has them, of all cases at once.
+    """
+    question = (
+        "SELECT case_id, launches.run, median FROM launches "
+        "JOIN cases ON cases.run = launches.run AND cases.id = case_id "
+        "JOIN runs ON runs.id = launches.run "
+        "WHERE metric = ? AND status = 'passed' AND fingerprint = ? ORDER BY launches.run, launch"
+    )
+    found: dict[str, dict[str, list[float]]] = {}
+    for case, run, value in _answer(home, question, (metric, fingerprint)):
+        found.setdefault(case, {}).setdefault(run, []).append(value)
+    return found
+
+
 def _answer(home: Path, question: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
     if not list_runs(home):
         return []

@@ -9,8 +9,6 @@ from typing import ParamSpec, TypeVar
 
 from spbench.errors import SpbenchError
 from spbench.record.runs.history import RunSummary
-from spbench.report.compare import compare
-from spbench.report.machines import unlike
 from spbench.report.recorded import RecordedRun
 from spbench.tui.results.library import Library
 from spbench.tui.results.views import View
@@ -76,7 +74,7 @@ class ViewFiller:
         except SpbenchError as error:
             view.show_comparison(None, str(error))
             return
-        view.show_comparison(await self._aside(lambda: compare(a, run, unlike=unlike(a, run))))
+        view.show_comparison(await self._aside(self._library.compare, a, run))
 
     async def _read_all(self, history: tuple[RunSummary, ...]) -> list[RecordedRun]:
         """Read run after run; those that cannot be read are passed over."""

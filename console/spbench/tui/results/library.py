@@ -9,7 +9,10 @@ from pathlib import Path
 from spbench.record.number_formatting import GLYPHS
 from spbench.record.runs.folder import FileStamp, RunFolder, file_stamp
 from spbench.record.runs.history import RUNNING, KnownRuns, RunSummary, known_runs
+from spbench.report.compare import RunComparison, compare, nothing_past
+from spbench.report.machines import unlike
 from spbench.report.model import CasePart
+from spbench.report.past import past_of
 from spbench.report.recorded import RecordedRun, load_run
 
 MOST_KEPT = 256
@@ -34,6 +37,11 @@ class Library:
         """Return all runs in short, the newest first."""
         self._summaries = known_runs(self.home, self._summaries, keep=not self._readonly)
         return [summary for _, summary in reversed(self._summaries.values())]
+
+    def compare(self, a: RecordedRun, b: RecordedRun) -> RunComparison:
+        """Compare two runs as ``spbench compare`` does; a console that only reads asks no index."""
+        past = nothing_past if self._readonly else past_of(self.home, a, b)
+        return compare(a, b, past, unlike=unlike(a, b))
 
     def load(self, folder: RunFolder) -> RecordedRun:
         """Return a run with its cases, without their samples, measurements and ranks.

@@ -1,0 +1,35 @@
+"""What earlier runs tell of how much runs of a case differ on the machines of two that compare."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from spbench.record.runs.index import past_runs
+from spbench.report.compare import HEADLINE, Past, nothing_past
+from spbench.report.recorded import RecordedRun
+
+
+def past_of(home: Path, a: RecordedRun, b: RecordedRun) -> Past:
+    """Return the launches of a home's earlier runs on the same machines, but for these two.
+
+    Of headline metrics alone; nothing where the two have no fingerprint in common.
+    """
+    machines = {_machines(a), _machines(b)}
+    machine = machines.pop()
+    if machines or machine is None:
+        return nothing_past
+    known = past_runs(home, HEADLINE, machine)
+    judged = {a.summary.id, b.summary.id}
+
+    def past(case: str, metric: str) -> Sequence[Sequence[float]]:
+        runs = known.get(case, {}) if metric == HEADLINE else {}
+        return [launches for run, launches in runs.items() if run not in judged]
+
+    return past
+
+
+def _machines(run: RecordedRun) -> str | None:
+    found = run.environment.get("fingerprint")
+    told = found.get("id") if isinstance(found, dict) else None
+    return told if isinstance(told, str) else None

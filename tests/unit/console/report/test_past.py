@@ -1,0 +1,61 @@
+"""Earlier runs on the same machines, as comparisons ask for them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from spbench.report.compare import compare
+from spbench.report.past import past_of
+from spbench.report.recorded import RecordedRun
+from unit.results import case, run
+
+
+def on(machines: str, id: str, time: float = 1.0) -> RecordedRun:
+    made: RecordedRun = run(case("a", {"time_ms": time}), id=id)
+    return replace(made, environment={"fingerprint": {"id": machines}})
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """Eight runs of one launch each, some percent apart, and one on other machines."""
+    for number in range(8):
+        _write(tmp_path, f"20260101-00000{number}-x-0000", "m1", 1.0 + number / 100)
+    _write(tmp_path, "20260101-000009-x-0000", "m2", 9.0)
+    return tmp_path
+
+
+def _write(home: Path, id: str, machines: str, time: float) -> None:
+    folder = home / "runs" / id
+    folder.mkdir(parents=True)
+    part = case("a", {"time_ms": time}, launches=[1], medians={"time_ms": [time]})
+    environment = {"fingerprint": {"id": machines}}
+    report = {"schema": "spbench.report/1", "environment": environment}
+    text = json.dumps(report | {"cases": [part.model_dump(mode="json")]})
+    (folder / "report.json").write_text(text)
+    (folder / "events.jsonl").touch()
+    (folder / "run.json").write_text(json.dumps({"id": id, "verdict": "passed"}))
+
+
+def test_past_launches_are_of_the_same_machines_and_of_other_runs(home: Path) -> None:
+    a, b = on("m1", "20260101-000000-x-0000"), on("m1", "another")
+    past = past_of(home, a, b)
+    assert list(past("a", "time_ms")) == [[1.0 + number / 100] for number in range(1, 8)]
+    assert list(past("a", "skew")) == list(past("b", "time_ms")) == []
+
+
+@pytest.mark.parametrize("machines", [("m1", "m2"), ("m3", "m3"), ("", "")])
+def test_other_machines_have_no_past(home: Path, machines: tuple[str, str]) -> None:
+    past = past_of(home, on(machines[0], "x"), on(machines[1], "y"))
+    assert list(past("a", "time_ms")) == []
+
+
+def test_one_launch_a_side_is_judged_by_how_much_earlier_runs_differ(home: Path) -> None:
+    a, b = on("m1", "x", 1.0), on("m1", "y", 1.5)
+    [row] = compare(a, b, past_of(home, a, b)).rows
+    assert (row.outcome, row.past) == ("worse", 8)
+    [row] = compare(a, on("m1", "z", 1.05), past_of(home, a, b)).rows
+    assert row.outcome == "not enough samples"
