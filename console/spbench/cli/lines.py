@@ -10,6 +10,7 @@ from spbench.record.case_state import CaseState
 from spbench.record.cores import crowded, fold_numbers
 from spbench.record.judge import not_judged
 from spbench.record.number_formatting import GLYPHS, clean, number, printable
+from spbench.record.phase_words import phase_words
 from spbench.record.rank_rows import RankRows
 from spbench.record.shares import label, shares
 from spbench.record.state import RankState, RunState
@@ -19,6 +20,8 @@ MOST_WIDTH = 48
 """Columns that ids may take before lines stop standing below each other."""
 LAGGED, LOOK = 5.0, 1.0
 """Seconds of the run for which a straggler has lagged when it is told, and between two looks."""
+FIRST, AGAIN = 2.0, 10.0
+"""Seconds of silence before the phase of a case is told, and before it is told again."""
 
 
 class Lines:
@@ -43,6 +46,7 @@ class Lines:
         self._stragglers = Stragglers(self.rows, state)
         self._told: set[tuple[str, str | int]] = set()
         self._look_at = 0.0
+        self._now = self._tell_at = 0.0
         self._ready = 0
         self._done: set[str] = set()
         self._width = 0
@@ -52,12 +56,15 @@ class Lines:
         if self._verbosity < 0:
             return
         self.rows.take(event)
+        self._now = event["time"]
         if event["time"] >= self._look_at:
             self._look_at = event["time"] + LOOK
             self._tell_stragglers()
         printer = getattr(self, f"_on_{event['event']}", None)
         if printer is not None:
             printer(event)
+        if event["time"] >= self._tell_at:
+            self._tell_phase(event["time"])
 
     def finish(self, report: str) -> None:
         """Print the verdict, what the run found, and where the report is."""
@@ -75,6 +82,7 @@ class Lines:
 
     def _write(self, text: str) -> None:
         self._output(printable(text))
+        self._tell_at = self._now + FIRST
 
     def _tell_stragglers(self) -> None:
         """Name each rank or host that lags, once a case."""
@@ -86,6 +94,12 @@ class Lines:
             if (case.id, who) not in self._told:
                 self._told.add((case.id, who))
                 self._write(f"  note: {straggler.sentence} in {case.id}")
+
+    def _tell_phase(self, now: float) -> None:
+        case, words = self.rows.case, phase_words(self._state, now)
+        if case is not None and words:
+            self._write(f"        {case.id}: {words}")
+            self._tell_at = now + AGAIN
 
     def _on_run_start(self, event: Mapping[str, Any]) -> None:
         self._width = min(MOST_WIDTH, max(len(case["id"]) for case in event["cases"]))

@@ -129,6 +129,23 @@ def test_a_quiet_run_says_only_its_verdict():
     assert printed == []
 
 
+def test_a_long_phase_is_told_after_two_seconds_and_every_ten():
+    state, printed = RunState(), []
+    lines = Lines(state, printed.append, verbosity=0)
+    steps = [
+        rank_event("progress", 0, case="a", phase="check", done=done, total=100, time=1001.0 + done)
+        for done in range(30)
+    ]
+    for event in [*started(described("a")), *steps]:
+        state.apply(event)
+        lines({"job": 1, **event})
+    assert [line for line in printed if "check" in line] == [
+        "        a: check 1 %, 99 s yet",
+        "        a: check 11 %, 89 s yet",
+        "        a: check 21 %, 79 s yet",
+    ]
+
+
 # Stragglers
 
 
