@@ -228,7 +228,7 @@ AT_FULL_SIZE = {
     "zero-weight-gradient, bf16": (lp(precision="bf16"), "operators"),
     "zero-input-gradient, fp16": (lp(precision="fp16"), "operators"),
     "scale-weight-gradient, bf16": (lp(precision="bf16", validate="full"), "scales"),
-    "scale-input-gradient, bf16": (sp(precision="bf16"), "scales"),
+    "scale-input-gradient, bf16": (sp(precision="bf16", **TILES), "scales"),
     "scale-weight-gradient, tiles": (sp(**TILES), "scales"),
     "drop-tile, fp16": (sp(precision="fp16", **TILES), "operators"),
 }

@@ -141,6 +141,8 @@ class ScaleError:
             parts: By value, those of the parts of them that are rounded by themselves.
             rounded: The number of these parts.
         """
+        if not found.numel() and not wanted.numel():
+            return  # of a rank whose tile has no pixel left
         if found.shape != wanted.shape:
             self._product = math.inf
             return

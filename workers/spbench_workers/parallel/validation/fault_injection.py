@@ -182,6 +182,10 @@ def _scaled_back(values: torch.Tensor, factor: float) -> torch.Tensor:
 
 def _largest_conv(module: nn.Module) -> nn.Conv2d:
     convs = [one for one in module.modules() if isinstance(one, nn.Conv2d)]
+    if not convs:
+        raise NothingToSpoilError(
+            "the last rank has no convolution; take scheme lp, or sp with split_size 1"
+        )
     return max(convs, key=lambda conv: conv.weight.numel())
 
 

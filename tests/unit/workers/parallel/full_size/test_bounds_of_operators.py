@@ -13,6 +13,7 @@ from spbench_workers.models.shifted_conv import SpatialShiftedConv2d
 from spbench_workers.parallel.full_size.bound import (
     OperatorErrors,
     Rounding,
+    ScaleError,
     worst_pixel,
 )
 from spbench_workers.parallel.full_size.regions import WindowAxis
@@ -178,3 +179,24 @@ def test_readers_are_all_outputs_that_read_a_pixel(kernel, stride, padding):
 def test_a_wrong_shape_is_no_match():
     error, _ = worst_pixel(torch.zeros(1, 2, 3, 3), torch.zeros(1, 2, 3, 4), torch.ones(1, 3, 4))
     assert error == math.inf
+
+
+# Scales of tensors
+
+
+def scale_error(found, wanted):
+    scale = ScaleError(Rounding.of(BF16))
+    scale.add(found, wanted.double(), wanted.double().abs())
+    return scale.error
+
+
+@pytest.mark.parametrize("factor", [0.0, 0.99, 1.01])
+def test_a_tensor_of_16_bits_that_is_scaled_is_found(factor):
+    exact = torch.randn(64, 64, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    assert scale_error(exact.bfloat16(), exact) < 1.0
+    assert scale_error((exact * factor).bfloat16(), exact) > 2.0
+
+
+def test_the_scale_of_no_pixels_is_right_and_of_others_shapes_wrong():
+    assert scale_error(torch.zeros(1, 3, 0, 2), torch.zeros(1, 3, 0, 0)) == 0.0
+    assert scale_error(torch.zeros(1, 3, 1, 2), torch.zeros(1, 3, 1, 1)) == math.inf
