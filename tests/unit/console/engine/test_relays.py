@@ -73,7 +73,7 @@ class Node:
 
     async def ended(self):
         """The ranks' exit statuses, once all have ended and the relay too."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             statuses = [await rank.wait() for rank in self.ranks]
         await until(lambda: not processes.members(self.run))
         return statuses
