@@ -583,6 +583,16 @@ async def test_several_jobs_each_with_its_own_ranks(opened):
         await run.sees("node03")
 
 
+async def test_a_case_chosen_as_the_page_is_brought_up_to_date_stays_chosen(opened):
+    async with opened(WIDE, going_on()) as run:
+        await run.until(lambda: run.table("cases").cursor_key == "warp")
+        await run.focus("cases")
+        run.table("cases").action_last()
+        run.page.presenter.all()  # before the page hears of the choice
+        await run.sees("ranks of next")
+        assert run.table("cases").cursor_key == "next"
+
+
 async def test_cancelled_and_skipped_cases(opened):
     events = [
         *going_on(),

@@ -57,7 +57,7 @@ class RunPresenter:
         self._parts = deque([*self._of_rank, self._show_cases, self._show_words])
         self._asked: set[_Update] = set()
         self._source: RankSource = selection.ranks
-        self._put: dict[LineTable, Hashable] = {}
+        self._known: dict[LineTable, Hashable] = {}
         self._strip_shows: object = None
         self._ended = False
         self.ranks.paused, self.ranks.filter = False, ""
@@ -139,10 +139,10 @@ class RunPresenter:
     def chosen_by_reader(self, message: LineTable.Highlighted) -> bool:
         """Whether a row was chosen by key or pointer, not by an update of the page."""
         table = message.table
-        if self._put.get(table) == message.key:
-            del self._put[table]
+        if message.key in (self._known.get(table), None) or message.key != table.cursor_key:
             return False
-        return table.has_focus and message.key == table.cursor_key
+        self._known[table] = message.key
+        return table.has_focus
 
     def put(self, table: LineTable, key: Hashable) -> None:
         """Put a table's cursor on a row for the page."""
@@ -152,7 +152,7 @@ class RunPresenter:
 
     def _note(self, table: LineTable, before: Hashable) -> None:
         if table.cursor_key != before:
-            self._put[table] = table.cursor_key
+            self._known[table] = table.cursor_key
 
     def _set_rows(
         self, table: LineTable, rows: Rows, columns: Sequence[Column] | None = None
@@ -172,7 +172,9 @@ class RunPresenter:
         selection.cases.look()
         self._update(self.cases)
         self._body.make_room(self.cases.total, self.ranks.total)
-        if selection.following and selection.running is not None:
+        # what the reader has just chosen is heard of after this: it must not be moved away from
+        untouched = self.cases.cursor_key == self._known.get(self.cases)
+        if selection.following and untouched and selection.running is not None:
             self.put(self.cases, selection.running.id)
 
     def _show_ranks(self) -> None:

@@ -28,6 +28,7 @@ import os
 from spbench_workers.channel import open_channel
 
 channel = open_channel(os.environ)
+channel.send("log", level="info", message="let in")
 [case] = channel.receive_cases()
 channel.send("log", level="info", message=case["id"])
 channel.close()
@@ -57,11 +58,12 @@ class Node:
                     sys.executable, "-c", RANK, env=environ, stderr=asyncio.subprocess.DEVNULL
                 )
             )
-            await until(lambda: self.hellos == len(self.ranks))
+            # a rank that has not heard its answer yet would come back by another relay
+            await until(lambda: self.let_in == len(self.ranks))
 
     @property
-    def hellos(self):
-        return sum(event["event"] == "hello" for event in self.heard.events)
+    def let_in(self):
+        return sum(event.get("message") == "let in" for event in self.heard.events)
 
     def source(self, rank):
         return next(one for one in self.heard.sources if one.who.rank == rank)
@@ -73,7 +75,7 @@ class Node:
 
     async def ended(self):
         """The ranks' exit statuses, once all have ended and the relay too."""
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(20):
             statuses = [await rank.wait() for rank in self.ranks]
         await until(lambda: not processes.members(self.run))
         return statuses
