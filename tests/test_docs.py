@@ -67,7 +67,7 @@ def test_command_of_the_docs_runs(command: str, page: str, tmp_path: Path, home:
     if words[0] == "make":
         # CI calls these themselves, right before and around this test.
         words.insert(1, "--dry-run")
-    line = shlex.join(words).replace("out.json", str(tmp_path / "out.json"))
+    line = shlex.join(words).replace(" out.", f" {tmp_path}/out.")
     done = subprocess.run(
         ["bash", "-c", line],
         cwd=ROOT,

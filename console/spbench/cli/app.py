@@ -11,7 +11,18 @@ from typing import cast
 import typer
 
 from spbench import __version__
-from spbench.cli import batch, compare, doctor, networks, plan, profile, results, run, suites
+from spbench.cli import (
+    batch,
+    compare,
+    doctor,
+    networks,
+    plan,
+    profile,
+    report,
+    results,
+    run,
+    suites,
+)
 from spbench.errors import ExitCode, SpbenchError
 
 ENV_COMPLETE = "_SPBENCH_COMPLETE"
@@ -41,6 +52,7 @@ plan.register(app)
 doctor.register(app)
 results.register(app)
 compare.register(app)
+report.register(app)
 
 # The base of all of Typer's errors of usage, which Typer does not export by a name of its own.
 _Usage = cast(type[typer.BadParameter], typer.BadParameter.__mro__[2])

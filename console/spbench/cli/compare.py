@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -15,7 +14,6 @@ from spbench.errors import ExitCode, NothingSelected, UsageError
 
 if TYPE_CHECKING:
     from spbench.report.compare import Outcome, RunComparison
-    from spbench.report.recorded import RecordedRun
 
 TEXT = "text"
 MARKDOWN = {"markdown": "md"}
@@ -63,6 +61,7 @@ def compare(
     ] = False,
 ) -> None:
     """Compare two runs over their launches: ratios, their intervals, and a verdict each."""
+    from spbench.cli.recorded import run_or_report
     from spbench.record.number_formatting import clean
     from spbench.record.runs.folder import home_of
     from spbench.report.compare import compare as compare_runs
@@ -71,7 +70,7 @@ def compare(
     from spbench.report.past import past_of
 
     root = home_of(home, os.environ)
-    run_a, run_b = (_run_or_report(root, name) for name in (a, b))
+    run_a, run_b = (run_or_report(root, name) for name in (a, b))
     apart = None if force else unlike(run_a, run_b)
     comparison = compare_runs(run_a, run_b, past_of(root, run_a, run_b), unlike=apart)
     shown = comparison if only is None else comparison.with_only(_outcome(only))
@@ -85,15 +84,6 @@ def compare(
         raise NothingSelected(f"runs {ids} have no case in common; see spbench results show")
     if fail_on.applies(comparison.verdicts):
         raise typer.Exit(ExitCode.FAILED)
-
-
-def _run_or_report(home: Path, name: str) -> RecordedRun:
-    from spbench.cli.recorded import read_run
-    from spbench.record.runs.folder import find_run
-    from spbench.report.recorded import load_report
-
-    path = Path(name)
-    return load_report(path) if path.is_file() else read_run(find_run(home, name))
 
 
 def _outcome(word: str) -> Outcome:

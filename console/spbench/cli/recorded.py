@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 from spbench.record.number_formatting import printable
-from spbench.record.runs.folder import RunFolder
-from spbench.report.recorded import RecordedRun, load_run
+from spbench.record.runs.folder import RunFolder, find_run
+from spbench.report.recorded import RecordedRun, load_report, load_run
+
+
+def run_or_report(home: Path, name: str) -> RecordedRun:
+    """Return the run of that name under a home, or the one whose report is a file of that path.
+
+    Raises:
+        UsageError: There is neither, or it cannot be read.
+    """
+    path = Path(name)
+    return load_report(path) if path.is_file() else read_run(find_run(home, name))
 
 
 def read_run(folder: RunFolder) -> RecordedRun:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol, TextIO
 
 import typer
 
+from spbench.cli.report import NO_FILES, JunitOption, ReportFiles
 from spbench.cli.request import (
     ALL_CASES,
     CaseSelection,
@@ -36,6 +37,10 @@ if TYPE_CHECKING:
     from spbench.engine.plan import RunPlan
     from spbench.engine.run import Outcome
     from spbench.record.state import Event, RunState
+
+
+_TARGETS = ("--json", "--junit")
+"""The options that name a file for what is known of the run at its end."""
 
 
 class RunView(Protocol):
@@ -69,6 +74,7 @@ def run(
     headless: Annotated[bool, typer.Option("--headless", help="Plain lines.")] = False,
     json_target: JsonOption = None,
     no_samples: NoSamplesOption = False,
+    junit: JunitOption = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the launch lines, run nothing.")
     ] = False,
@@ -93,9 +99,10 @@ def run(
     from spbench.engine.plan import plan
     from spbench.record.state import RunState
 
-    verbosity = -1 if quiet else int(verbose)
+    verbosity, files = -1 if quiet else int(verbose), ReportFiles(junit)
     exit_code = ExitCode.PASSED
     try:
+        files.check()
         request = replace(
             request_from(suite, chosen=chosen, selected=selected, home=home, argv=sys.argv[1:]),
             inject=inject,
@@ -104,8 +111,11 @@ def run(
             skip_bad_hosts=skip_bad_hosts,
             shared=shared,
         )
-        if dry_run and json_target is not None:
-            raise UsageError("--dry-run runs nothing that --json could report; give one of the two")
+        targets = zip(_TARGETS, (json_target, junit), strict=True)
+        if dry_run and (given := [option for option, path in targets if path is not None]):
+            raise UsageError(
+                f"--dry-run runs nothing that {given[0]} could report; give one of the two"
+            )
         planned = plan(request)
         if dry_run:
             from spbench.cli.suites import print_commands
@@ -114,16 +124,30 @@ def run(
             return
         on_stderr = json_target == "-"
         outcome = _execute(planned, headless, on_stderr, verbosity, RunState())
-        report, exit_code = outcome.report, outcome.exit_code
+        exit_code = outcome.exit_code
     except SpbenchError as error:
-        refuse(error, json_target)
+        refuse(error, json_target, files)
         raise
-    try:
-        write_report(report, json_target, no_samples)
-    except SpbenchError as unwritten:
+    for unwritten in _write(outcome, json_target, no_samples, files):
         sys.stderr.write(f"spbench: error: {unwritten}\n")
         exit_code = max(exit_code, ExitCode.ERROR) if exit_code != ExitCode.MISSING else exit_code
     raise typer.Exit(exit_code)
+
+
+def _write(
+    outcome: Outcome, json_target: str | None, no_samples: bool, files: ReportFiles
+) -> list[str]:
+    """Write what the options ask for; return why some of it could not be written."""
+    unwritten = []
+    try:
+        write_report(outcome.report, json_target, no_samples)
+    except SpbenchError as error:
+        unwritten.append(str(error))
+    if any(files.wanted()):
+        from spbench.report.recorded import load_run
+
+        unwritten += files.write(load_run(outcome.folder))
+    return unwritten
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,13 +228,15 @@ def writer(stream: TextIO) -> Callable[[str], None]:
 
 
 def report_usage(sentence: str, words: list[str]) -> None:
-    """Write the report of a ``run`` whose words could not be read, where they name one."""
-    if words[:1] == ["run"] and "--json" in words[1:-1]:
-        refuse(UsageError(sentence), words[words.index("--json") + 1])
+    """Write the reports of a ``run`` whose words could not be read, where they name some."""
+    named = {word: words[at + 1] for at, word in enumerate(words[:-1]) if word in _TARGETS}
+    if words[:1] == ["run"] and named:
+        json_target, junit = (named.get(option) for option in _TARGETS)
+        refuse(UsageError(sentence), json_target, ReportFiles(junit))
 
 
-def refuse(error: SpbenchError, json_target: str | None) -> None:
-    """Write the report of a run that never began, where --json asks for one."""
+def refuse(error: SpbenchError, json_target: str | None, files: ReportFiles = NO_FILES) -> None:
+    """Write the reports of a run that never began, where options ask for them."""
     from spbench.report.build import refused_report
 
     report = refused_report(str(error), error.exit_code, sys.argv[1:])
@@ -219,6 +245,7 @@ def refuse(error: SpbenchError, json_target: str | None) -> None:
     except SpbenchError as unwritten:
         # Why the run was refused matters more than where that could not be written.
         sys.stderr.write(f"spbench: error: {unwritten}\n")
+    files.write_refusal(report)
 
 
 def write_report(report: dict[str, Any], target: str | None, no_samples: bool) -> None:

@@ -67,6 +67,11 @@ def load_report(path: Path) -> RecordedRun:
     report = _read(path)
     if report is None:
         raise UsageError(f"{path} is no report of spbench; name a report.json, or a run's id")
+    return run_of(report, path)
+
+
+def run_of(report: Report, path: Path) -> RecordedRun:
+    """Return the run of a report; ``path`` is where that stands, or would."""
     run, host = report.run, report.environment.get("host")
     started, finished = (seconds_of(moment) for moment in (run.started, run.finished))
     summary = RunSummary(

@@ -1,0 +1,113 @@
+"""``spbench report``: a run in the formats of other programs, also at the end of a run."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from spbench.cli.request import HomeOption, refuse_folder
+from spbench.errors import SpbenchError, UsageError
+
+if TYPE_CHECKING:
+    from spbench.report.recorded import RecordedRun
+
+STDOUT = "-"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of this module."""
+    app.command()(report)
+
+
+def report(
+    run: Annotated[
+        str, typer.Argument(help="A run's id, its beginning, last or last~1; or a report's file.")
+    ] = "last",
+    format_: Annotated[
+        str,
+        typer.Option("--format", help="md, csv, junit or annotations.", metavar="FORMAT"),
+    ] = "md",
+    output: Annotated[
+        str, typer.Option("--output", "-o", help="A file; - is stdout.", metavar="PATH|-")
+    ] = STDOUT,
+    home: HomeOption = None,
+) -> None:
+    """Report a run: for a test server, a job's summary or a spreadsheet."""
+    refuse_folder("--output", output)
+    from spbench.cli.recorded import run_or_report
+    from spbench.record.runs.folder import home_of, write_whole
+    from spbench.report.formats.writing import report_text
+
+    text = report_text(run_or_report(home_of(home, os.environ), run), format_)
+    if output == STDOUT:
+        print(text, end="")
+    else:
+        write_whole(Path(output), text)
+
+
+JunitOption = Annotated[
+    str | None, typer.Option("--junit", help="Write JUnit's XML for a CI server.", metavar="PATH")
+]
+
+
+@dataclass(frozen=True, slots=True)
+class ReportFiles:
+    """The files that ``spbench run`` writes beside the report, by their options; None is none."""
+
+    junit: str | None = None
+
+    def wanted(self) -> Iterator[tuple[str, str]]:
+        """Yield format and path of each."""
+        for kind, path in (("junit", self.junit),):
+            if path is not None:
+                yield kind, path
+
+    def check(self) -> None:
+        """Refuse what is no file, before anything is run.
+
+        Raises:
+            UsageError: One is a folder, or stdout.
+        """
+        for kind, path in self.wanted():
+            refuse_folder(f"--{kind}", path)
+            if path == STDOUT:
+                raise UsageError(
+                    f"--{kind} -: the run's lines go to stdout; name a file, or use "
+                    f"spbench report last --format {kind}"
+                )
+
+    def write(self, run: RecordedRun) -> list[str]:
+        """Write them; return why some could not be written, a sentence each."""
+        from spbench.record.runs.folder import write_whole
+        from spbench.report.formats.writing import report_text
+
+        unwritten = []
+        for kind, path in self.wanted():
+            try:
+                write_whole(Path(path), report_text(run, kind))
+            except SpbenchError as error:
+                unwritten.append(str(error))
+        return unwritten
+
+    def write_refusal(self, document: dict[str, Any]) -> None:
+        """Write them of a run that never started, unless it was refused for their sake."""
+        try:
+            self.check()
+        except UsageError:
+            return
+        if not any(self.wanted()):
+            return
+        from spbench.report.model import Report
+        from spbench.report.recorded import run_of
+
+        for unwritten in self.write(run_of(Report.model_validate(document), Path("report.json"))):
+            sys.stderr.write(f"spbench: error: {unwritten}\n")
+
+
+NO_FILES = ReportFiles()

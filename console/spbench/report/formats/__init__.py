@@ -1,0 +1,1 @@
+"""A recorded run in the formats of other programs: test servers, monitoring, a browser."""

@@ -1,0 +1,72 @@
+"""Annotations of GitHub: what did not pass, at its line of the suite's file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from spbench.record.number_formatting import printable
+from spbench.record.runs.files import read_file
+from spbench.report.formats.words import not_passed, sentence, unexplained
+from spbench.report.model import CasePart
+from spbench.report.recorded import RecordedRun
+from spbench.suites.yaml_nodes import YamlError, compose
+
+MOST = 10
+"""GitHub shows so many annotations of a kind in a step, and leaves out the others silently."""
+
+
+def error_lines(run: RecordedRun) -> str:
+    """Return a line for each case that did not pass, as GitHub reads them from a step's output.
+
+    Beyond ten the last one counts the rest.
+    """
+    lines, file = case_lines(run), run.summary.file
+    found = [_of_case(case, file, lines) for case in not_passed(run)]
+    found += [_command(file, None, "spbench", error) for error in unexplained(run)]
+    if len(found) > MOST:
+        more = len(found) - MOST + 1
+        found[MOST - 1 :] = [_command(file, None, "spbench", f"and {more} more did not pass")]
+    return "".join(f"{line}\n" for line in found)
+
+
+def case_lines(run: RecordedRun) -> Mapping[str, int]:
+    """Return the line of each case's entry in the suite as the run has read it, by its name.
+
+    Empty where the suite is not at hand, as beside a report's file.
+    """
+    try:
+        text = read_file(run.summary.folder.path / "suite.yaml").decode()
+        entries = compose(text).root.find(("cases",))
+    except (OSError, ValueError, YamlError):
+        return {}
+    nodes = [node for _, node in entries.children().values()] if entries else []
+    names = ((node.find(("name",)), node.mark.line) for node in nodes)
+    return {str(name.data): line for name, line in names if name is not None}
+
+
+def _of_case(case: CasePart, file: str | None, lines: Mapping[str, int]) -> str:
+    title = f"{case.id}: {case.status}"
+    return _command(file, lines.get(case.name), title, sentence(case))
+
+
+def _command(file: str | None, line: int | None, title: str, message: str) -> str:
+    place = {"file": _within_here(file)} if file else {}
+    place |= {"line": str(line)} if file and line else {}
+    words = ",".join(f"{key}={_property(text)}" for key, text in (place | {"title": title}).items())
+    return f"::error {words}::{_escaped(message)}"
+
+
+def _within_here(file: str) -> str:
+    """Return a path as it is from here: GitHub knows files by their place in the repository."""
+    path, here = Path(file), Path.cwd()
+    return str(path.relative_to(here)) if path.is_relative_to(here) else file
+
+
+def _escaped(text: str) -> str:
+    plain = printable(text.replace("\r", "\n"))
+    return plain.replace("%", "%25").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _escaped(text).replace(":", "%3A").replace(",", "%2C")

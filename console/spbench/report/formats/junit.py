@@ -1,0 +1,105 @@
+"""JUnit's XML, as Jenkins, GitLab and others read it: a test suite a run, a test a case."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from xml.etree.ElementTree import Element, SubElement, indent, tostring
+
+from spbench.record.number_formatting import printable
+from spbench.report.formats.words import BROKEN, NOT_RUN, duration, metric_lines, sentence
+from spbench.report.formats.words import unexplained as errors_of
+from spbench.report.model import CasePart
+from spbench.report.recorded import RecordedRun
+from spbench.report.times import day_and_time
+
+WHOLE_RUN = "run"
+"""The name of the test that stands for the run, where no case shows why it did not pass."""
+
+
+def junit(run: RecordedRun) -> str:
+    """Return a run as JUnit's XML.
+
+    What failed is a failure, with the sentence as its text; what ended in error or timeout is an
+    error; what was not run is skipped. Metrics are properties of their test, and lines of its
+    output, since GitLab shows that alone.
+    """
+    errors = errors_of(run)
+    statuses = [case.status for case in run.cases.values()]
+    counts = {
+        "tests": len(statuses) + bool(errors),
+        "failures": statuses.count("failed"),
+        "errors": sum(status in BROKEN for status in statuses) + bool(errors),
+        "skipped": sum(status in NOT_RUN for status in statuses),
+    }
+    summary = run.summary
+    told = {name: str(count) for name, count in counts.items()}
+    told["time"] = _seconds(summary.duration_s)
+    top = Element("testsuites", {"name": "spbench", **told})
+    told |= {"timestamp": day_and_time(summary.started)} if summary.started else {}
+    told |= {"hostname": printable(summary.host)} if summary.host else {}
+    suite = SubElement(top, "testsuite", {"name": printable(summary.suite), **told})
+    _add_properties(suite, _of_run(run))
+    for case in run.cases.values():
+        _add_case(suite, summary.suite, case)
+    if errors:
+        _add_whole_run(suite, summary.suite, errors)
+    indent(top, " ")
+    return f'<?xml version="1.0" encoding="utf-8"?>\n{tostring(top, encoding="unicode")}\n'
+
+
+def _of_run(run: RecordedRun) -> Iterable[tuple[str, str]]:
+    yield "run", run.summary.id
+    yield "verdict", run.summary.verdict
+    for finding in run.findings:
+        yield "finding", finding
+
+
+def _add_case(suite: Element, name: str, case: CasePart) -> None:
+    test = SubElement(
+        suite,
+        "testcase",
+        {
+            "classname": printable(f"{name}.{case.benchmark}"),
+            "name": printable(case.id),
+            "time": _seconds(duration(case)),
+        },
+    )
+    _add_properties(test, ((name, repr(metric.value)) for name, metric in case.metrics.items()))
+    if case.status == "failed":
+        _add_why(test, "failure", _kind(case), sentence(case))
+    elif case.status in BROKEN:
+        why = "\n".join(filter(None, (sentence(case), printable(case.traceback or ""))))
+        _add_why(test, "error", case.status, why)
+    elif case.status in NOT_RUN:
+        SubElement(test, "skipped", {"message": sentence(case)})
+    if lines := "\n".join(metric_lines(case)):
+        SubElement(test, "system-out").text = lines
+
+
+def _add_whole_run(suite: Element, name: str, errors: Iterable[str]) -> None:
+    about = {"classname": printable(name), "name": WHOLE_RUN, "time": _seconds(None)}
+    test = SubElement(suite, "testcase", about)
+    _add_why(test, "error", "error", "\n".join(map(printable, errors)))
+
+
+def _add_why(test: Element, element: str, kind: str, why: str) -> None:
+    """Add a failure or error: the first line is its message, and all of it its text."""
+    message = why.partition("\n")[0]
+    SubElement(test, element, {"type": kind, "message": message}).text = why
+
+
+def _add_properties(parent: Element, properties: Iterable[tuple[str, str]]) -> None:
+    found = [{"name": printable(name), "value": printable(value)} for name, value in properties]
+    if found:
+        element = SubElement(parent, "properties")
+        for each in found:
+            SubElement(element, "property", each)
+
+
+def _kind(case: CasePart) -> str:
+    """Return what a failed case did not hold: a check, or else an expectation."""
+    return "check" if any(check.status == "failed" for check in case.checks) else "expectation"
+
+
+def _seconds(value: float | None) -> str:
+    return f"{value or 0.0:.3f}"

@@ -1,0 +1,112 @@
+"""Markdown for a job's summary: the verdict, what did not pass and why, the cases' figures."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from spbench.record.number_formatting import GLYPHS, clean, number
+from spbench.report.formats.words import by_urgency, figure, headline, not_passed, sentence, tally
+from spbench.report.model import CasePart
+from spbench.report.recorded import RecordedRun
+from spbench.report.tables import FIGURE_COLUMNS, RUN_COLUMNS, run_rows
+from spbench.report.times import day_and_time
+
+MOST_BYTES = 1_000_000
+"""GitHub drops a step's summary above 1 MiB as a whole."""
+_COLUMNS = ("case", "verdict", "metric", "value", "p95", "n", "limit")
+_MARKS = re.compile(r"([\\`*_\[\]<>#~|&!$])")
+
+
+def markdown(run: RecordedRun) -> str:
+    """Return a run as Markdown; tables are cut, and say so, where it would grow too long."""
+    parts = [
+        f"## {_sign(run.summary.verdict)}: {_text(run.summary.suite)}",
+        _head(run),
+        *(f"**Error:** {_text(error)}" for error in run.errors),
+        *_listed(run),
+        *map(_text, run.findings),
+        _table(_COLUMNS, map(_row, by_urgency(run)), MOST_BYTES // 4),
+        f"<details><summary>All metrics</summary>\n\n{_all_metrics(run)}\n\n</details>",
+    ]
+    return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def _head(run: RecordedRun) -> str:
+    summary = run.summary
+    told = [f"{tally(run)}: run {_code(summary.id)}", day_and_time(summary.started)]
+    told += [f"on {_code(summary.host)}"] if summary.host else []
+    told += [f"{summary.duration_s:.1f} s"] if summary.duration_s is not None else []
+    return ", ".join(told)
+
+
+def _listed(run: RecordedRun) -> Iterator[str]:
+    """What did not pass, each with its sentence: a list, which is cut as tables are."""
+    room = MOST_BYTES // 4
+    cases = not_passed(run)
+    lines = (f"- **{case.status}** {_code(case.id)}: {_text(sentence(case))}" for case in cases)
+    kept = list(_within(lines, room))
+    if kept:
+        yield "\n".join([*kept, *_left_out(len(cases) - len(kept))])
+
+
+def _row(case: CasePart) -> tuple[str, ...]:
+    name, metric = headline(case) or ("", None)
+    if metric is None:
+        return (_code(case.id), _sign(case.status), *[""] * (len(_COLUMNS) - 2))
+    limit = case.limits.get(name)
+    return (
+        _code(case.id),
+        _sign(case.status),
+        _code(name),
+        _text(figure(metric.value, metric.unit)),
+        number(metric.p95) if metric.n > 1 else "",
+        str(metric.n),
+        figure(limit.value) if limit else "",
+    )
+
+
+def _all_metrics(run: RecordedRun) -> str:
+    rows = ((_code(row[0]), *map(_text, row[1:])) for row in run_rows(run))
+    return _table(RUN_COLUMNS, rows, MOST_BYTES // 4)
+
+
+def _table(columns: Sequence[str], rows: Iterable[Sequence[str]], room: int) -> str:
+    """Return a table of at most so many bytes, with the number of rows left out below it."""
+    rule = ["---:" if column in FIGURE_COLUMNS else "---" for column in columns]
+    lines = [f"| {' | '.join(row)} |" for row in (columns, rule, *rows)]
+    kept = list(_within(lines, room))
+    more = "\n".join(_left_out(len(lines) - len(kept)))
+    return "\n".join([*kept, *([f"\n{more}"] if more else [])])
+
+
+def _within(lines: Iterable[str], room: int) -> Iterator[str]:
+    for line in lines:
+        room -= len(line.encode()) + 1
+        if room < 0:
+            return
+        yield line
+
+
+def _left_out(count: int) -> Iterator[str]:
+    if count:
+        yield f"... and {count} more, left out here for their length; CSV and HTML have them."
+
+
+def _sign(status: str) -> str:
+    return f"{GLYPHS.get(status, '')} {status}".strip()
+
+
+def _text(text: str) -> str:
+    """Return text of which nothing is taken for Markdown or HTML, in one line."""
+    return _MARKS.sub(r"\\\1", clean(" ".join(text.split())))
+
+
+def _code(text: str) -> str:
+    """Return a name as it is, in letters of one width; with bars it is text, for tables' sake."""
+    name = clean(" ".join(text.split()))
+    if "|" in name or not name:
+        return _text(name)
+    fence = "`" * (max(map(len, re.findall("`+", name)), default=0) + 1)
+    pad = " " if len(fence) > 1 else ""
+    return f"{fence}{pad}{name}{pad}{fence}"

@@ -1,0 +1,64 @@
+from spbench.record.runs.folder import RunFolder
+from spbench.report.formats.annotations import MOST, case_lines, error_lines
+from unit.results import case, run
+
+SUITE = """\
+# A suite
+schema: spbench.suite/1
+name: made-up
+cases:
+  - name: first
+    benchmark: halo.exchange
+  - {benchmark: halo.exchange, name: second}
+"""
+
+
+def made(folder, *cases, **summary):
+    (folder / "suite.yaml").write_text(SUITE)
+    return run(*cases, **{"folder": RunFolder(folder), "file": "suites/a.yaml"} | summary)
+
+
+def test_what_did_not_pass_is_told_at_its_line(tmp_path):
+    told = error_lines(
+        made(
+            tmp_path,
+            case("first[n=1]"),
+            case("first[n=2]", status="failed", reason="halo: 3 % off,\nrank 1"),
+            case("second", status="error", reason="rank 0 died"),
+            case("second[n=3]", status="skipped", reason="not reached"),
+        )
+    )
+    assert told.splitlines() == [
+        "::error file=suites/a.yaml,line=5,title=first[n=2]%3A failed::halo: 3 %25 off,%0Arank 1",
+        "::error file=suites/a.yaml,line=7,title=second%3A error::rank 0 died",
+    ]
+
+
+def test_a_run_that_passed_has_none(tmp_path):
+    assert error_lines(made(tmp_path, case("first"))) == ""
+
+
+def test_beyond_ten_the_last_one_counts_the_rest(tmp_path):
+    lost = [case(f"first[n={n}]", status="error", reason="died") for n in range(25)]
+    lines = error_lines(made(tmp_path, *lost)).splitlines()
+    assert len(lines) == MOST
+    assert lines[-1].endswith("::and 16 more did not pass")
+
+
+def test_a_path_is_told_as_it_is_from_here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    lost = case("first", status="error", reason="died")
+    told = error_lines(made(tmp_path, lost, file=str(tmp_path / "suites" / "a.yaml")))
+    assert told.startswith("::error file=suites/a.yaml,line=5,")
+
+
+def test_names_cannot_end_a_command(tmp_path):
+    told = error_lines(made(tmp_path, case("x,line=9::y\r\n::error ::z", {}, status="error")))
+    assert told.count("\n") == 1
+    assert told.startswith("::error file=suites/a.yaml,title=x%2Cline=9%3A%3Ay%0A")
+
+
+def test_a_run_without_its_suite_has_no_lines(tmp_path):
+    assert case_lines(run(case("first"), folder=RunFolder(tmp_path))) == {}
+    (tmp_path / "suite.yaml").write_text("cases: [")
+    assert case_lines(run(case("first"), folder=RunFolder(tmp_path))) == {}

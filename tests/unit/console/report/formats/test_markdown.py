@@ -1,0 +1,52 @@
+import pytest
+
+from spbench.report.formats import markdown as module
+from spbench.report.formats.markdown import markdown
+from spbench.report.model import LimitPart
+from unit.results import case, figure, run
+
+
+def test_a_summary_begins_with_the_verdict_and_why():
+    told = markdown(
+        run(
+            case("a", limits={"time_ms": LimitPart(value=1.5, unit="ms", measured_by="copy")}),
+            case("b[n=1]", {}, status="failed", reason="halo: rank 1 differs"),
+            verdict="failed",
+        )
+    )
+    lines = told.splitlines()
+    assert lines[0] == "## ✗ failed: made-up"
+    assert lines[2].startswith("1 passed, 1 failed: run `20260101-000000-made-up-0000`, 1970-01-01")
+    assert "- **failed** `b[n=1]`: halo: rank 1 differs" in lines
+    at = lines.index("| case | verdict | metric | value | p95 | n | limit |")
+    assert lines[at + 2] == "| `b[n=1]` | ✗ failed |  |  |  |  |  |"
+    assert lines[at + 3] == "| `a` | ✓ passed | `time_ms` | 2 ms | 3 | 3 | 1.5 |"
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("<img src=x>", "`<img src=x>`"),
+        ("a`b", "`` a`b ``"),
+        ("a|b", "a\\|b"),
+        ("a\\|<b>", "a\\\\\\|\\<b\\>"),
+        ("two\nlines", "`two lines`"),
+    ],
+)
+def test_names_are_data(name, shown):
+    assert f"| {shown} | ✓ passed |" in markdown(run(case(name)))
+
+
+def test_sentences_are_text():
+    told = markdown(run(case("a", {}, status="error", reason="*x* <b> [y](z) _w_")))
+    assert "- **error** `a`: \\*x\\* \\<b\\> \\[y\\](z) \\_w\\_" in told
+
+
+def test_a_long_run_is_cut_below_githubs_limit_and_says_so(monkeypatch):
+    monkeypatch.setattr(module, "MOST_BYTES", 20_000)
+    lost = [case(f"lost[{n}]", {}, status="error", reason="x" * 90) for n in range(200)]
+    fine = [case(f"fine[{n}]", {"time_ms": figure(1.0)}) for n in range(300)]
+    told = markdown(run(*fine, *lost))
+    assert len(told.encode()) < 20_000
+    assert told.count("left out here for their length") == 3
+    assert told.count("- **error**") + int(told.split("... and ")[1].split()[0]) == 200
