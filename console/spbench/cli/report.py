@@ -31,14 +31,16 @@ def report(
     ] = "last",
     format_: Annotated[
         str,
-        typer.Option("--format", help="md, csv, junit or annotations.", metavar="FORMAT"),
+        typer.Option(
+            "--format", help="md, csv, junit, openmetrics or annotations.", metavar="FORMAT"
+        ),
     ] = "md",
     output: Annotated[
         str, typer.Option("--output", "-o", help="A file; - is stdout.", metavar="PATH|-")
     ] = STDOUT,
     home: HomeOption = None,
 ) -> None:
-    """Report a run: for a test server, a job's summary or a spreadsheet."""
+    """Report a run: for a test server, a job's summary, monitoring."""
     refuse_folder("--output", output)
     from spbench.cli.recorded import run_or_report
     from spbench.record.runs.folder import home_of, write_whole

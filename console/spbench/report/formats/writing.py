@@ -10,12 +10,14 @@ from spbench.report.export import export_text
 from spbench.report.formats.annotations import error_lines
 from spbench.report.formats.junit import junit
 from spbench.report.formats.markdown import markdown
+from spbench.report.formats.openmetrics import openmetrics
 from spbench.report.recorded import RecordedRun
 
 FORMATS: Mapping[str, Callable[[RecordedRun], str]] = {
     "md": markdown,
     "csv": partial(export_text, kind="csv"),
     "junit": junit,
+    "openmetrics": openmetrics,
     "annotations": error_lines,
 }
 _ALIASES = {"markdown": "md"}

@@ -1,0 +1,169 @@
+"""OpenMetrics' text: figures of a run for Prometheus, by node_exporter's textfile or a push.
+
+All families are gauges without a time of their own, so that readers of Prometheus' older text take
+the file as well. Units are base units: seconds, bytes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from spbench.record.number_formatting import GLYPHS, clean
+from spbench.report.formats.words import passed
+from spbench.report.model import CasePart, MetricPart
+from spbench.report.recorded import RecordedRun
+
+STATISTICS = ("p50", "p95", "max")
+"""What is told of a metric with several samples; of one sample its p50 alone."""
+
+
+class BaseUnit(NamedTuple):
+    """The unit in which Prometheus keeps a quantity.
+
+    Attributes:
+        ending: How names of metrics in our unit end.
+        word: The unit's name there.
+        factor: One of our unit in it.
+    """
+
+    ending: str
+    word: str
+    factor: float
+
+
+BASE_UNITS: Mapping[str, BaseUnit] = {
+    "s": BaseUnit("s", "seconds", 1.0),
+    "ms": BaseUnit("ms", "seconds", 1e-3),
+    "us": BaseUnit("us", "seconds", 1e-6),
+    "ns/B": BaseUnit("ns", "seconds_per_byte", 1e-9),
+    "B": BaseUnit("bytes", "bytes", 1.0),
+    "MB": BaseUnit("mb", "bytes", 1e6),
+    "GB/s": BaseUnit("gb_s", "bytes_per_second", 1e9),
+    "GFLOP/s": BaseUnit("gflops", "flops", 1e9),
+    "1/s": BaseUnit("per_second", "per_second", 1.0),
+    "1": BaseUnit("", "", 1.0),
+}
+
+Labels = tuple[tuple[str, str], ...]
+
+
+@dataclass(slots=True)
+class Family:
+    """A metric family: its help, its unit, and a value for each set of labels."""
+
+    help: str
+    unit: str = ""
+    samples: dict[Labels, float] = field(default_factory=dict)
+
+    def add(self, labels: Mapping[str, str], value: float) -> None:
+        """Add a value; one of the same labels is replaced."""
+        self.samples[tuple(labels.items())] = value
+
+
+def openmetrics(run: RecordedRun) -> str:
+    """Return a run as OpenMetrics' text."""
+    families = _of_run(run)
+    for case in run.cases.values():
+        about = {"suite": run.summary.suite, "case": case.id, "benchmark": case.benchmark}
+        families["spbench_passed"].add(about, float(passed(case)))
+        for name, metric in case.metrics.items():
+            _add_metric(families, about, name, metric, case)
+    lines = (line for name, family in families.items() for line in _lines(name, family))
+    return "".join(f"{line}\n" for line in (*lines, "# EOF"))
+
+
+def _of_run(run: RecordedRun) -> dict[str, Family]:
+    summary, suite = run.summary, {"suite": run.summary.suite}
+    machines = run.environment.get("fingerprint")
+    version = run.environment.get("spbench")
+    info = Family("The run that the figures are of.")
+    about = {
+        "run": summary.id,
+        "host": summary.host,
+        "version": version,
+        "machines": machines.get("id") if isinstance(machines, Mapping) else None,
+    }
+    info.add(suite | {name: str(value) for name, value in about.items() if value}, 1.0)
+    cases = Family("Cases by their status.")
+    for status, count in _counts(run.cases.values()):
+        cases.add(suite | {"status": status}, count)
+    return {
+        "spbench_run_info": info,
+        "spbench_run_passed": _single(
+            "Whether the run passed.", suite, summary.verdict == "passed"
+        ),
+        "spbench_run_exit_code": _single("Its exit code.", suite, summary.exit_code),
+        "spbench_run_started_timestamp_seconds": _single(
+            "When it started.", suite, summary.started, "seconds"
+        ),
+        "spbench_run_finished_timestamp_seconds": _single(
+            "When it ended.", suite, summary.finished, "seconds"
+        ),
+        "spbench_run_duration_seconds": _single(
+            "How long it took.", suite, summary.duration_s, "seconds"
+        ),
+        "spbench_run_cases": cases,
+        "spbench_passed": Family("Whether a case passed."),
+    }
+
+
+def _single(what: str, labels: Mapping[str, str], value: float | None, unit: str = "") -> Family:
+    """Return a family of one value, or of none where that is not known."""
+    family = Family(what, unit)
+    if value is not None:
+        family.add(labels, float(value))
+    return family
+
+
+def _counts(cases: Iterable[CasePart]) -> Iterator[tuple[str, float]]:
+    counts: Counter[str] = Counter(case.status for case in cases)
+    for status in dict.fromkeys((*GLYPHS, *counts)):
+        yield status, float(counts[status])
+
+
+def _add_metric(
+    families: dict[str, Family],
+    about: dict[str, str],
+    name: str,
+    metric: MetricPart,
+    case: CasePart,
+) -> None:
+    base = BASE_UNITS.get(metric.unit, BASE_UNITS["1"])
+    stem = family_name(name, base)
+    what = f"{stem.replace('_', ' ')} of a case."
+    family = families.setdefault(f"spbench_case_{stem}", Family(what, base.word))
+    for statistic in STATISTICS if metric.n > 1 else STATISTICS[:1]:
+        family.add(about | {"stat": statistic}, getattr(metric, statistic) * base.factor)
+    limit = case.limits.get(name)
+    if limit is not None and limit.value is not None:
+        what = f"{stem.replace('_', ' ')} at best, as measured in the same job."
+        bound = families.setdefault(f"spbench_limit_{stem}", Family(what, base.word))
+        bound.add(about, limit.value * base.factor)
+
+
+def family_name(metric: str, base: BaseUnit) -> str:
+    """Return a metric's name with its base unit at the end: ``time_ms`` is ``time_seconds``."""
+    name = re.sub(r"[^a-zA-Z0-9_]", "_", metric)
+    if base.ending:
+        name = re.sub(rf"(^|_){base.ending}(?=_|$)", "", name).strip("_")
+    return "_".join(filter(None, (name, base.word)))
+
+
+def _lines(name: str, family: Family) -> Iterator[str]:
+    if not family.samples:
+        return
+    yield f"# HELP {name} {_escaped(family.help)}"
+    yield f"# TYPE {name} gauge"
+    if family.unit:
+        yield f"# UNIT {name} {family.unit}"
+    for labels, value in family.samples.items():
+        told = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels)
+        yield f"{name}{{{told}}} {value!r}"
+
+
+def _escaped(text: str) -> str:
+    return clean(text).replace("\\", "\\\\").replace('"', '\\"')
