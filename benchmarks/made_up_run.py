@@ -22,6 +22,7 @@ from benchmarks.goals import argument_parser
 CASE = "made-up"
 PER_HOST = 8
 SLOW_HOST = 3
+SLOW_RANK = 5
 BATCHES = 20
 """Writes a second."""
 
@@ -63,6 +64,78 @@ def write_recorded(folder: Path, ranks: int, events: int, values: int = 1) -> No
         log.write(lines(closing(ranks, started + events / 1000)))
 
 
+def write_cases(folder: Path, cases: int, ranks: int, values: int) -> None:
+    """Write a whole run of so many cases, which sweep two parameters; every ninth one failed.
+
+    Each of its ranks gives so many times, and the last case measures the links between them.
+    """
+    begin(folder)
+    started = time.time() - cases
+    about = [_swept_case(number, ranks) for number in range(cases - 1)] + [_links_case(ranks)]
+    with (folder / "events.jsonl").open("wb") as log:
+        log.write(lines(_start(about, ranks, started)))
+        for number, case in enumerate(about):
+            log.write(lines(_case(case, number, ranks, values, started + number)))
+        ended = {"verdict": "failed", "exit_code": 1, "errors": [], "findings": []}
+        log.write(lines(iter([{"event": "run_end", "time": started + cases, **ended}])))
+
+
+def _swept_case(number: int, ranks: int) -> Event:
+    size, way = 1 << (number % 12 + 4), f"way-{number // 12 % 5}"
+    name = f"exchange-{number // 60}"
+    about = described(f"{name}[size={size},way={way}]", name, ranks)
+    return about | {"params": {"size": size, "way": way, "warmup": 3}}
+
+
+def _links_case(ranks: int) -> Event:
+    latency = {"name": "latency_us", "unit": "us", "better": "lower", "fold": "max"}
+    about = described("links", "links", ranks)
+    return about | {"measures": "link", "metrics": [*about["metrics"], latency]}
+
+
+def described(id: str, name: str, ranks: int) -> Event:
+    """Return a case as run_start describes it."""
+    metrics = [
+        {"name": "time_ms", "unit": "ms", "better": "lower", "fold": "max"},
+        {"name": "bandwidth_gb_s", "unit": "GB/s", "better": "higher", "fold": "min"},
+    ]
+    case = {"id": id, "name": name, "benchmark": "made.up", "params": {}, "np": ranks}
+    case |= {"repeat": 1, "inject": None, "measures": "rank", "metrics": metrics, "checks": []}
+    return case | {"expect": [], "places": [{"tile": rank} for rank in range(ranks)]}
+
+
+def _case(about: Event, number: int, ranks: int, values: int, now: float) -> Iterator[Event]:
+    """Yield the events of a case: times grow with its size, rank 5 is slower."""
+    size, way = about["params"].get("size", 64), about["params"].get("way")
+    usual = size / 500 * (2 if way == "way-3" else 1)
+    for rank in range(ranks):
+        of = {"rank": rank, "seq": 0, "time": now, "job": 1, "case": about["id"], "repeat": 0}
+        yield {"event": "case_start", **of}
+        slow = usual * (1.6 if rank == SLOW_RANK else 1.0)
+        times = [round(random.lognormvariate(0, 0.1) * slow, 5) for _ in range(values)]
+        yield {"event": "samples", **of, "metric": "time_ms", "values": times}
+        best = {"name": "time_ms", "value": usual * 0.7, "measured_by": "rank 0 alone"}
+        yield {"event": "metric", **of, **best}
+        yield {"event": "metric", **of, "name": "bandwidth_gb_s", "value": 1 / usual}
+        for other in range(ranks) if about["name"] == "links" else ():
+            if other != rank:
+                yield {"event": "metric", **of, **_link(rank, other)}
+        yield {"event": "case_end", **of, "status": "ok"}
+    why = f"rank {SLOW_RANK} on {_host(SLOW_RANK)} differs from the reference by 0.25 at (3, 7)"
+    failed = number % 9 == 4
+    said = {"status": "failed", "reason": why} if failed else {"status": "passed", "reason": None}
+    judged = {"case": about["id"], **said, "traceback": None, "expectations": []}
+    yield {"event": "case_judged", "time": now, **judged}
+
+
+def _link(rank: int, other: int) -> Event:
+    slow = 3.0 if {rank, other} == {0, SLOW_RANK} else 1.0
+    ends = {"host_a": _host(rank), "host_b": _host(other), "bytes": 8}
+    value = random.lognormvariate(0, 0.05) * slow
+    labels = {"source": rank, "target": other, **ends}
+    return {"name": "latency_us", "value": value, "labels": labels}
+
+
 def begin(folder: Path) -> None:
     """Make the run folder; this process is its console."""
     folder.mkdir(parents=True)
@@ -73,22 +146,27 @@ def begin(folder: Path) -> None:
 
 def opening(ranks: int, now: float) -> Iterator[Event]:
     """Yield the events until every rank is in the case."""
-    metrics = [
-        {"name": "time_ms", "unit": "ms", "better": "lower", "fold": "max"},
-        {"name": "bandwidth_gb_s", "unit": "GB/s", "better": "higher", "fold": "min"},
-    ]
-    case = {"id": CASE, "name": CASE, "benchmark": "made.up", "params": {}, "np": ranks}
-    case |= {"repeat": 1, "inject": None, "measures": "rank", "metrics": metrics, "checks": []}
-    case |= {"expect": [], "places": [{"tile": rank} for rank in range(ranks)]}
+    yield from _start([described(CASE, CASE, ranks)], ranks, now)
+    for rank in range(ranks):
+        at = {"rank": rank, "seq": 0, "time": now, "job": 1}
+        yield {"event": "case_start", **at, "case": CASE, "repeat": 0}
+
+
+def _start(cases: list[Event], ranks: int, now: float) -> Iterator[Event]:
+    """Yield the events until every rank is ready."""
     run = {"id": "made-up", "suite": "made-up", "description": "", "argv": [], "seed": 0}
-    yield {"event": "run_start", "time": now, **run, "environment": {}, "cases": [case]}
+    yield {"event": "run_start", "time": now, **run, "environment": {}, "cases": cases}
     job = {"job": 1, "launcher": "none", "version": "made up", "argv": [], "hostfile": None}
-    job |= {"env": {}, "np": ranks, "cases": [CASE], "oversubscribed": False}
+    job |= {
+        "env": {},
+        "np": ranks,
+        "oversubscribed": False,
+        "cases": [case["id"] for case in cases],
+    }
     yield {"event": "job_start", "time": now, **job}
     for rank in range(ranks):
         at = {"rank": rank, "seq": 0, "time": now, "job": 1}
         yield {"event": "ready", **at, **_place(rank), "size": ranks, "versions": {}}
-        yield {"event": "case_start", **at, "case": CASE, "repeat": 0}
 
 
 def _place(rank: int) -> Event:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import gc
 import os
 import re
+import shutil
 import sys
 from collections.abc import Generator, Iterator
 from functools import cache
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -113,3 +115,23 @@ def pytest_runtest_call() -> Generator[None, None, None]:
 def no_run_outlives_its_test() -> Iterator[None]:
     yield
     kill_leftovers()
+
+
+@pytest.fixture
+def browser(tmp_path: Path) -> Iterator[Any]:
+    """Chromium without a window; it keeps what it asks for, and what pages say in its console."""
+    chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
+    if chromium is None or driver is None:
+        pytest.skip("chromium is not installed")
+    from selenium import webdriver
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = chromium
+    for word in ("--headless=new", "--no-sandbox", "--disable-gpu", "--window-size=1400,900"):
+        options.add_argument(word)
+    options.add_argument(f"--user-data-dir={tmp_path / 'profile'}")
+    options.set_capability("goog:loggingPrefs", {"performance": "ALL", "browser": "ALL"})
+    service = webdriver.ChromeService(executable_path=driver)
+    program = webdriver.Chrome(options=options, service=service)
+    yield program
+    program.quit()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -14,10 +13,6 @@ import pytest
 
 from places import SUITES
 
-CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
-pytestmark = [
-    pytest.mark.skipif(CHROMIUM is None or DRIVER is None, reason="chromium is not installed"),
-]
 SPBENCH = Path(sys.executable).parent / "spbench"
 PICTURE = "spbench-serve.png"
 
@@ -36,22 +31,6 @@ def address(tmp_path, monkeypatch):
         yield server.stdout.readline().strip()
         server.send_signal(signal.SIGINT)
         assert server.wait(20) == 0, server.stderr.read()
-
-
-@pytest.fixture
-def browser(tmp_path):
-    from selenium import webdriver
-
-    options = webdriver.ChromeOptions()
-    options.binary_location = str(CHROMIUM)
-    for word in ("--headless=new", "--no-sandbox", "--disable-gpu", "--window-size=1400,900"):
-        options.add_argument(word)
-    options.add_argument(f"--user-data-dir={tmp_path / 'profile'}")
-    options.set_capability("goog:loggingPrefs", {"performance": "ALL", "browser": "ALL"})
-    service = webdriver.ChromeService(executable_path=DRIVER)
-    driver = webdriver.Chrome(options=options, service=service)
-    yield driver
-    driver.quit()
 
 
 def wait_for(what, seconds=30):

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from textual.app import App
 from textual.geometry import Size
 
+from spbench.report.scale import Scale, scale_of, tick_words
 from spbench.tui.widgets.axes import below
 from spbench.tui.widgets.dots import Dots
 from spbench.tui.widgets.fitting import cells
@@ -15,7 +16,6 @@ from spbench.tui.widgets.histogram import HistogramChart
 from spbench.tui.widgets.line_table import LineTable
 from spbench.tui.widgets.plot import Plot, PlotPoint, PlotSeries
 from spbench.tui.widgets.rank_strip import RankStrip, cells_for
-from spbench.tui.widgets.scale import Scale, scale_of, tick_words
 from spbench.tui.widgets.steps import mark, step
 from spbench.tui.widgets.timeline import TimeLine
 

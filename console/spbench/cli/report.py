@@ -32,7 +32,7 @@ def report(
     format_: Annotated[
         str,
         typer.Option(
-            "--format", help="md, csv, junit, openmetrics or annotations.", metavar="FORMAT"
+            "--format", help="html, md, csv, junit, openmetrics, annotations.", metavar="FORMAT"
         ),
     ] = "md",
     output: Annotated[
@@ -40,7 +40,7 @@ def report(
     ] = STDOUT,
     home: HomeOption = None,
 ) -> None:
-    """Report a run: for a test server, a job's summary, monitoring."""
+    """Report a run: as a page, for a test server, a job's summary, monitoring."""
     refuse_folder("--output", output)
     from spbench.cli.recorded import run_or_report
     from spbench.record.runs.folder import home_of, write_whole
@@ -56,6 +56,9 @@ def report(
 JunitOption = Annotated[
     str | None, typer.Option("--junit", help="Write JUnit's XML for a CI server.", metavar="PATH")
 ]
+HtmlOption = Annotated[
+    str | None, typer.Option("--html", help="Write a page to look at and to send.", metavar="PATH")
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +66,11 @@ class ReportFiles:
     """The files that ``spbench run`` writes beside the report, by their options; None is none."""
 
     junit: str | None = None
+    html: str | None = None
 
     def wanted(self) -> Iterator[tuple[str, str]]:
         """Yield format and path of each."""
-        for kind, path in (("junit", self.junit),):
+        for kind, path in (("junit", self.junit), ("html", self.html)):
             if path is not None:
                 yield kind, path
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol, TextIO
 
 import typer
 
-from spbench.cli.report import NO_FILES, JunitOption, ReportFiles
+from spbench.cli.report import NO_FILES, HtmlOption, JunitOption, ReportFiles
 from spbench.cli.request import (
     ALL_CASES,
     CaseSelection,
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from spbench.record.state import Event, RunState
 
 
-_TARGETS = ("--json", "--junit")
+_TARGETS = ("--json", "--junit", "--html")
 """The options that name a file for what is known of the run at its end."""
 
 
@@ -75,6 +75,7 @@ def run(
     json_target: JsonOption = None,
     no_samples: NoSamplesOption = False,
     junit: JunitOption = None,
+    html: HtmlOption = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the launch lines, run nothing.")
     ] = False,
@@ -99,7 +100,7 @@ def run(
     from spbench.engine.plan import plan
     from spbench.record.state import RunState
 
-    verbosity, files = -1 if quiet else int(verbose), ReportFiles(junit)
+    verbosity, files = -1 if quiet else int(verbose), ReportFiles(junit, html)
     exit_code = ExitCode.PASSED
     try:
         files.check()
@@ -111,7 +112,7 @@ def run(
             skip_bad_hosts=skip_bad_hosts,
             shared=shared,
         )
-        targets = zip(_TARGETS, (json_target, junit), strict=True)
+        targets = zip(_TARGETS, (json_target, junit, html), strict=True)
         if dry_run and (given := [option for option, path in targets if path is not None]):
             raise UsageError(
                 f"--dry-run runs nothing that {given[0]} could report; give one of the two"
@@ -231,8 +232,8 @@ def report_usage(sentence: str, words: list[str]) -> None:
     """Write the reports of a ``run`` whose words could not be read, where they name some."""
     named = {word: words[at + 1] for at, word in enumerate(words[:-1]) if word in _TARGETS}
     if words[:1] == ["run"] and named:
-        json_target, junit = (named.get(option) for option in _TARGETS)
-        refuse(UsageError(sentence), json_target, ReportFiles(junit))
+        json_target, junit, html = (named.get(option) for option in _TARGETS)
+        refuse(UsageError(sentence), json_target, ReportFiles(junit, html))
 
 
 def refuse(error: SpbenchError, json_target: str | None, files: ReportFiles = NO_FILES) -> None:

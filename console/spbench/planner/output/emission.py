@@ -13,6 +13,7 @@ from spbench.planner.plans import Plan, span_text
 from spbench.planner.profile.layers import Profile
 from spbench.planner.profile.measurement import TIMEOUT, suite_word
 from spbench.planner.profile.origin import Origin
+from spbench.report.predictions import PLANNED_CASE, planned_line
 from spbench.suites.case import SCHEMA, Suite
 from spbench.suites.edit.writing import key_lines
 from spbench.suites.loader import load_text
@@ -52,7 +53,7 @@ def emitted(plan: Plan, profile: Profile, cluster: Cluster, path: Path) -> Emitt
         f"name: plan-{suite_word(profile.name)}",
         *key_lines("launch", {"threads": origin.threads, "timeout": TIMEOUT}, 0),
         "cases:",
-        "  - name: plan",
+        f"  - name: {PLANNED_CASE}",
         f"    benchmark: model.{origin.model}",
         *key_lines("params", params, 4),
     ]
@@ -82,7 +83,7 @@ def _of_model(origin: Origin) -> dict[str, Any]:
 
 def _comments(plan: Plan) -> Iterator[str]:
     yield f"# {plan.profile} as spbench plan cut it for the cluster {plan.cluster}."
-    yield f"# Predicted: {1000.0 * plan.step_s:.4g} ms a step."
+    yield planned_line(1000.0 * plan.step_s)
     for at, stage in enumerate(plan.stages):
         layers = span_text(plan.state_names, stage.start, stage.end)
         devices = " ".join(map(str, stage.devices))

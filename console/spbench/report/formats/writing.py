@@ -11,9 +11,11 @@ from spbench.report.formats.annotations import error_lines
 from spbench.report.formats.junit import junit
 from spbench.report.formats.markdown import markdown
 from spbench.report.formats.openmetrics import openmetrics
+from spbench.report.formats.page.document import html_page
 from spbench.report.recorded import RecordedRun
 
 FORMATS: Mapping[str, Callable[[RecordedRun], str]] = {
+    "html": html_page,
     "md": markdown,
     "csv": partial(export_text, kind="csv"),
     "junit": junit,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from spbench.report.scale import Scale, tick_words
 from spbench.tui.widgets.dots import Piece
 from spbench.tui.widgets.fitting import cells, fit
-from spbench.tui.widgets.scale import Scale, tick_words
 
 _LEAST = 12
 """Cells that a picture keeps for itself: below, the numbers beside it are left out."""

@@ -13,11 +13,11 @@ from textual.geometry import Offset
 
 from spbench.record.findings import NOTABLE_LINK
 from spbench.record.number_formatting import number
+from spbench.report.scale import amount, finite
 from spbench.tui.widgets.chart import Chart
 from spbench.tui.widgets.dots import Piece
 from spbench.tui.widgets.fitting import cells, fit, phrases
 from spbench.tui.widgets.keys import key
-from spbench.tui.widgets.scale import amount, finite
 from spbench.tui.widgets.steps import mark, usual
 
 _NUMBER, _GLYPH = 7, 2

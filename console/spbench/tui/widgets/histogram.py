@@ -9,10 +9,10 @@ from typing import ClassVar
 from textual.geometry import Offset
 
 from spbench.record.number_formatting import number
+from spbench.report.scale import amount
 from spbench.tui.widgets.chart import Chart
 from spbench.tui.widgets.dots import Piece
 from spbench.tui.widgets.fitting import cells, fit, phrases
-from spbench.tui.widgets.scale import amount
 
 _BLOCKS, _ASCII = " ▁▂▃▄▅▆▇█", " .#"
 

@@ -10,12 +10,12 @@ from textual.binding import BindingType
 from textual.geometry import Offset
 
 from spbench.record.number_formatting import number
+from spbench.report.scale import Scale, finite, scale_of, tick_words
 from spbench.tui.widgets.axes import below, beside, label_width
 from spbench.tui.widgets.chart import SERIES, Chart
 from spbench.tui.widgets.dots import Dots, Piece
 from spbench.tui.widgets.fitting import phrases
 from spbench.tui.widgets.keys import key
-from spbench.tui.widgets.scale import Scale, finite, scale_of, tick_words
 
 _GLYPHS, _ASCII = "●▲■◆○△", "ox+#%@"
 

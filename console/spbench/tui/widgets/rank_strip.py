@@ -12,11 +12,11 @@ from textual.geometry import Offset
 from textual.message import Message
 
 from spbench.record.findings import NOTABLE_RANK
+from spbench.report.scale import finite
 from spbench.tui.widgets.chart import Chart
 from spbench.tui.widgets.dots import Piece
 from spbench.tui.widgets.fitting import phrases
 from spbench.tui.widgets.keys import key
-from spbench.tui.widgets.scale import finite
 from spbench.tui.widgets.steps import mark, usual
 
 _WIDEST = 3

@@ -8,11 +8,11 @@ from typing import ClassVar
 
 from textual.geometry import Offset
 
+from spbench.report.scale import Scale, amount, finite, scale_of
 from spbench.tui.widgets.axes import beside, label_width
 from spbench.tui.widgets.chart import Chart
 from spbench.tui.widgets.dots import Dots, Piece
 from spbench.tui.widgets.fitting import phrases
-from spbench.tui.widgets.scale import Scale, amount, finite, scale_of
 
 _FAR = 4
 """A limit this many times the largest value away would press the line flat: words tell it."""

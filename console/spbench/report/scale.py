@@ -1,4 +1,4 @@
-"""From values to cells: linear and logarithmic scales, and the few round numbers beside them."""
+"""From values to places: linear and logarithmic scales, and the few round numbers beside them."""
 
 from __future__ import annotations
 

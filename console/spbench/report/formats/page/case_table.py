@@ -1,0 +1,88 @@
+"""The table of all cases: verdict, figures, limit, the shape of the samples, and why not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from spbench.record.number_formatting import number
+from spbench.report.formats.page.charts.distribution import small_histogram
+from spbench.report.formats.page.head import verdict_words
+from spbench.report.formats.page.markup import NOTHING, Markup, joined, name, table, tag
+from spbench.report.formats.words import figure, headline, sentence
+from spbench.report.model import CasePart
+
+COLUMNS = ("verdict", "case", "benchmark", "ranks", "median", "p95", "limit", "samples", "why")
+FIGURES = (3, 4, 5, 6)
+MOST_LETTERS = 300
+"""Letters of a sentence in the table; its case's details have all of it."""
+MOST_ROWS_BYTES = 1_400_000
+
+
+Row = tuple[Markup, ...]
+
+
+def case_rows(cases: Sequence[CasePart]) -> list[Row]:
+    """Return a row of `COLUMNS` for each case, as many as there is room for."""
+    rows, room = [], MOST_ROWS_BYTES
+    for case in cases:
+        row = _row(case)
+        room -= sum(len(cell.encode()) + 20 for cell in row)
+        if room < 0:
+            break
+        rows.append(row)
+    return rows
+
+
+def case_table(rows: Sequence[Row], count: int, detailed: int = 0) -> Markup:
+    """Return the table of these rows.
+
+    Args:
+        rows: Those of `case_rows`.
+        count: The number of cases, of which there may be more.
+        detailed: So many of the first rows lead to details.
+    """
+    columns = COLUMNS if any(row[-1] for row in rows) else COLUMNS[:-1]
+    linked = (_linked(row, at) if at < detailed else row for at, row in enumerate(rows))
+    shown = [row[: len(columns)] for row in linked]
+    more = count - len(rows)
+    told = f"and {more} more cases, for which there is no room; the CSV has them" if more else ""
+    note = tag("p", told, class_="soft") if told else NOTHING
+    return tag("div", joined([table(columns, shown, FIGURES), note]), class_="cases")
+
+
+def anchor_of(at: int) -> str:
+    """Return the anchor of a case's details."""
+    return f"c{at}"
+
+
+def samples_of(case: CasePart, metric: str) -> list[float]:
+    """Return a metric's samples of all repeats."""
+    return [value for repeat in case.samples.get(metric, ()) for value in repeat]
+
+
+def _linked(row: Row, at: int) -> Row:
+    verdict, shown, *others = row
+    return (verdict, tag("a", shown, href=f"#{anchor_of(at)}"), *others)
+
+
+def _row(case: CasePart) -> Row:
+    metric_name, metric = headline(case) or ("", None)
+    limit = case.limits.get(metric_name)
+    figures = ("", "", "")
+    if metric is not None:
+        p95 = number(metric.p95) if metric.n > 1 else ""
+        figures = (figure(metric.value, metric.unit), p95, figure(limit.value) if limit else "")
+    cells = (
+        tag("span", verdict_words(case.status), class_=f"verdict {case.status}"),
+        name(case.id),
+        case.benchmark,
+        str(case.np),
+        *figures,
+        small_histogram(samples_of(case, metric_name)),
+        _short(sentence(case)) if case.status != "passed" else "",
+    )
+    return tuple(joined([cell]) for cell in cells)
+
+
+def _short(words: str) -> str:
+    return words if len(words) <= MOST_LETTERS else f"{words[:MOST_LETTERS]} ..."

@@ -1,0 +1,1 @@
+"""Drawings of a page, as SVG in the page's own colours."""

@@ -1,0 +1,106 @@
+"""Ranks side by side: each one's median time, from its least to its p95."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from spbench.record.findings import NOTABLE_RANK
+from spbench.record.number_formatting import number
+from spbench.record.statistics import typical
+from spbench.report.formats.page.charts.frame import Frame, label
+from spbench.report.formats.page.markup import Markup, joined, tag
+from spbench.report.model import RankPart
+from spbench.report.scale import Scale
+
+MOST_BARS = 128
+"""With more ranks than this each bar is a host, by its slowest rank."""
+_WORDS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class RankBar:
+    """The times of a rank, or of a host's slowest rank, in ms."""
+
+    name: str
+    least: float
+    middle: float
+    most: float
+
+
+def bars_of(ranks: Sequence[RankPart]) -> list[RankBar]:
+    """Return a bar a rank; of very many ranks one a host, the slowest hosts first."""
+    timed = [(rank, rank.time_ms) for rank in ranks if rank.time_ms is not None]
+    bars = [
+        (rank.host, RankBar(str(rank.rank), time.min, time.p50, time.p95)) for rank, time in timed
+    ]
+    if len(bars) <= MOST_BARS:
+        return [bar for _, bar in bars]
+    slowest: dict[str, RankBar] = {}
+    for host, bar in bars:
+        if host not in slowest or bar.middle > slowest[host].middle:
+            slowest[host] = RankBar(f"{host} ({bar.name})", bar.least, bar.middle, bar.most)
+    return sorted(slowest.values(), key=lambda bar: -bar.middle)[:MOST_BARS]
+
+
+def rank_bars(ranks: Sequence[RankPart]) -> Markup:
+    """Return the ranks' times beside the usual rank's; nothing of fewer than two ranks."""
+    bars = bars_of(ranks)
+    if len(bars) < 2:
+        return Markup("")
+    usual = typical(bar.middle for bar in bars)
+    top = max(bar.most for bar in bars)
+    frame = Frame(Scale(-0.5, len(bars) - 0.5), Scale(0.0, top * 1.05), height=190.0)
+    step = (frame.end - frame.left) / len(bars)
+    shown = range(0, len(bars), max(1, -(-len(bars) // _WORDS)))
+    hosts = len({rank.host for rank in ranks})
+    name = f"rank, {hosts} host{'s' * (hosts != 1)}"
+    if len(ranks) > MOST_BARS:
+        name, shown = "hosts, the slowest first (and their slowest rank)", range(0, 1)
+    return frame.drawing(
+        f"Times of {len(bars)} ranks",
+        frame.y_axis("ms"),
+        frame.x_axis(name, [(float(at), bars[at].name) for at in shown]),
+        *_drawn(frame, bars, usual, step),
+        _line(frame, usual),
+    )
+
+
+def _drawn(frame: Frame, bars: Iterable[RankBar], usual: float, step: float) -> Iterable[Markup]:
+    wide = max(1.0, min(26.0, step * 0.7))
+    for at, bar in enumerate(bars):
+        middle, floor = frame.at_x(at), frame.floor
+        slow = bar.middle >= NOTABLE_RANK * usual
+        top = frame.at_y(bar.middle)
+        times = f"{bar.name}: {number(bar.middle)} ms ({number(bar.least)} to {number(bar.most)})"
+        yield tag(
+            "g",
+            tag("title", times),
+            tag(
+                "rect",
+                x=middle - wide / 2,
+                y=top,
+                width=wide,
+                height=max(0.5, floor - top),
+                class_="slow" if slow else "bars",
+            ),
+            tag(
+                "line",
+                x1=middle,
+                x2=middle,
+                y1=frame.at_y(bar.least),
+                y2=frame.at_y(bar.most),
+                class_="whisker",
+            ),
+        )
+
+
+def _line(frame: Frame, usual: float) -> Markup:
+    at = frame.at_y(usual)
+    words = f"usual {number(usual)} ms"
+    return joined(
+        [
+            tag("line", x1=frame.left, x2=frame.end, y1=at, y2=at, class_="mark"),
+            label(frame.end, frame.top, words, anchor="end"),
+        ]
+    )

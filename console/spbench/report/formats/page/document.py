@@ -1,0 +1,112 @@
+"""The page as a whole: its parts in order, and as many details as there is room for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+from spbench.report.compare import RunComparison
+from spbench.report.formats.page.case_details import case_details
+from spbench.report.formats.page.case_table import case_rows, case_table
+from spbench.report.formats.page.head import page_head
+from spbench.report.formats.page.markup import NOTHING, Markup, joined, tag
+from spbench.report.formats.page.parts import (
+    comparison_part,
+    links_part,
+    predictions_part,
+    provenance_part,
+    sweeps_part,
+)
+from spbench.report.formats.words import by_urgency
+from spbench.report.recorded import RecordedRun
+
+MOST_BYTES = 1_900_000
+"""A page stays below 2 MiB, which every mail and issue tracker takes."""
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+"""What a browser may load for the page: nothing."""
+_LINK = 24
+"""Bytes that the link of a row to its details takes, at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class PagePart:
+    """A part of the page with a heading and an anchor."""
+
+    anchor: str
+    heading: str
+    content: Markup
+
+    def shown(self) -> Markup:
+        """Return the part; nothing where it is empty."""
+        if not self.content:
+            return NOTHING
+        return tag("section", tag("h2", self.heading), self.content, id=self.anchor)
+
+
+def html_page(run: RecordedRun, comparison: RunComparison | None = None) -> str:
+    """Return a run as a page of HTML.
+
+    Args:
+        run: The run.
+        comparison: What it is compared with, shown as a part of its own.
+    """
+    cases = by_urgency(run)
+    rows = case_rows(cases)
+    parts = [
+        PagePart("cases", "Cases", case_table(rows, len(cases))),
+        PagePart("comparison", "Comparison with the baseline", comparison_part(comparison)),
+        PagePart("sweeps", "Sweeps", sweeps_part(run)),
+        PagePart("links", "Links", links_part(run)),
+        PagePart("predictions", "Predicted and measured", predictions_part(run)),
+        PagePart("details", "Details", NOTHING),
+        PagePart("provenance", "Provenance", provenance_part(run)),
+    ]
+    room = MOST_BYTES - sum(len(part.content.encode()) for part in parts) - _LINK * len(cases)
+    details = list(_within(map(case_details, cases, range(len(cases))), room))
+    parts[0] = PagePart("cases", "Cases", case_table(rows, len(cases), len(details)))
+    parts[-2] = PagePart("details", "Details", _details(details, len(cases)))
+    body = tag("main", page_head(run, [part for part in parts if part.content]), *_shown(parts))
+    return f"<!doctype html>\n{tag('html', _meta(run), tag('body', body), lang='en')}\n"
+
+
+def _shown(parts: list[PagePart]) -> Iterator[Markup]:
+    return (part.shown() for part in parts)
+
+
+def _details(details: list[Markup], count: int) -> Markup:
+    if not details:
+        return NOTHING
+    told = NOTHING
+    if len(details) < count:
+        words = f"{len(details)} of {count} cases, those first that did not pass; the page has "
+        told = tag("p", words + "no room for more. The CSV has all figures.", class_="soft")
+    return joined([told, tag("div", *details, class_="tiles")])
+
+
+def _within(parts: Iterator[Markup], room: int) -> Iterator[Markup]:
+    for part in parts:
+        room -= len(part.encode())
+        if room < 0:
+            return
+        yield part
+
+
+def _meta(run: RecordedRun) -> Markup:
+    return tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("meta", http_equiv="Content-Security-Policy", content=_POLICY),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", name="referrer", content="no-referrer"),
+        tag("link", rel="icon", href="data:,"),
+        tag("title", f"{run.summary.suite}: {run.summary.verdict}"),
+        tag("style", _style()),
+    )
+
+
+@cache
+def _style() -> Markup:
+    path = files("spbench.report.formats.page").joinpath("style.css")
+    return Markup(path.read_text(encoding="utf-8"))

@@ -1,0 +1,78 @@
+"""The head of a page: the verdict, the run, what went wrong and what was found."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Protocol
+
+from spbench.record.number_formatting import GLYPHS
+from spbench.report.formats.page.markup import NOTHING, Markup, joined, tag
+from spbench.report.formats.words import tally
+from spbench.report.recorded import RecordedRun
+from spbench.report.times import day_and_time
+
+MOST_ERRORS = 20
+
+
+class Anchored(Protocol):
+    """A part of the page that the head leads to."""
+
+    @property
+    def anchor(self) -> str: ...
+
+    @property
+    def heading(self) -> str: ...
+
+
+def page_head(run: RecordedRun, parts: Sequence[Anchored]) -> Markup:
+    """Return the head; it leads to the parts."""
+    summary = run.summary
+    verdict = tag("span", verdict_words(summary.verdict), class_=f"verdict {summary.verdict}")
+    return tag(
+        "header",
+        tag("h1", verdict, " ", summary.suite),
+        tag("p", *_about(run)),
+        _shares(run),
+        *_notes(run.errors, "error"),
+        *_notes([run.left_out] if run.left_out else [], "error"),
+        *_notes(run.findings),
+        tag("nav", *(tag("a", part.heading, href=f"#{part.anchor}") for part in parts)),
+    )
+
+
+def verdict_words(status: str) -> str:
+    """Return a verdict with its sign: ``✓ passed``."""
+    return f"{GLYPHS.get(status, '')} {status}".strip()
+
+
+def _about(run: RecordedRun) -> Iterator[str]:
+    summary = run.summary
+    yield f"{tally(run)}. Run "
+    yield tag("code", summary.id)
+    yield f", {day_and_time(summary.started)}"
+    if summary.duration_s is not None:
+        yield f", {summary.duration_s:.1f} s"
+    if summary.host:
+        yield ", started on "
+        yield tag("code", summary.host)
+
+
+def _shares(run: RecordedRun) -> Markup:
+    """Return a bar with the share of each status."""
+    counts = Counter(case.status for case in run.cases.values())
+    if not counts:
+        return NOTHING
+    pieces = (
+        tag("i", class_=status, style=f"width:{100 * count / len(run.cases):.2f}%")
+        for status, count in counts.most_common()
+    )
+    return tag("div", *pieces, class_="share", role="img", aria_label=tally(run))
+
+
+def _notes(lines: Iterable[str], kind: str = "") -> Iterator[Markup]:
+    told = list(lines)
+    for line in told[:MOST_ERRORS]:
+        yield tag("p", line, class_=f"note {kind}".strip())
+    if len(told) > MOST_ERRORS:
+        yield tag("p", joined([f"and {len(told) - MOST_ERRORS} more"]), class_=f"note {kind}")

@@ -1,0 +1,158 @@
+"""The parts of a page that are about several cases: sweeps, links, predictions, provenance."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain, islice
+from typing import Any
+
+from spbench.record.findings import NOTABLE_LINK
+from spbench.record.number_formatting import number
+from spbench.report.compare import RunComparison
+from spbench.report.formats.page.charts.heat_map import MOST_RANKS, heat_map
+from spbench.report.formats.page.charts.lines import line_plot
+from spbench.report.formats.page.charts.predictions import prediction_plot
+from spbench.report.formats.page.markup import NOTHING, Markup, joined, name, table, tag
+from spbench.report.formats.page.sweeps import SweepPlot, sweeps
+from spbench.report.links import LinkTable, link_matrices
+from spbench.report.model import LaunchPart
+from spbench.report.predictions import PredictedTime, predictions
+from spbench.report.recorded import RecordedRun
+from spbench.report.tables import (
+    COMPARISON_COLUMNS,
+    FIGURE_COLUMNS,
+    comparison_remarks,
+    comparison_rows,
+)
+
+MOST_PLOTS, MOST_MAPS, MOST_JOBS, MOST_ROWS = 24, 12, 12, 500
+
+
+def comparison_part(comparison: RunComparison | None) -> Markup:
+    """Return a comparison as a table: run b is this one, run a its baseline."""
+    if comparison is None:
+        return NOTHING
+    figures = [at for at, column in enumerate(COMPARISON_COLUMNS) if column in FIGURE_COLUMNS]
+    rows = islice(comparison_rows(comparison), MOST_ROWS)
+    told = (tag("p", remark) for remark in comparison_remarks(comparison))
+    about = tag("p", f"a: {comparison.a.id}; b: {comparison.b.id}", class_="soft")
+    return joined([about, table(COMPARISON_COLUMNS, map(_coloured, rows), figures), *told])
+
+
+def _coloured(row: tuple[str, ...]) -> Iterator[str]:
+    for column, cell in zip(COMPARISON_COLUMNS, row, strict=True):
+        yield tag("span", cell, class_=cell) if column == "outcome" else cell
+
+
+def sweeps_part(run: RecordedRun) -> Markup:
+    """Return a plot for each swept parameter that is a number, and for links over their sizes."""
+    found = list(sweeps(run))
+    return _tiles(map(_sweep, found[:MOST_PLOTS]), len(found) - MOST_PLOTS, "sweeps")
+
+
+def _sweep(sweep: SweepPlot) -> Markup:
+    unit = f" in {sweep.unit}" if sweep.unit not in ("", "1") else ""
+    title = f"{sweep.case}: {sweep.metric} over {sweep.parameter}"
+    drawn = line_plot(title, sweep.lines, sweep.parameter, f"{sweep.metric}{unit}")
+    return tag("figure", tag("h3", title), drawn, class_="tile")
+
+
+def links_part(run: RecordedRun) -> Markup:
+    """Return the links between ranks as heat maps, one a case, metric and message size."""
+    tables = [(matrix.case, one) for matrix in link_matrices(run) for one in matrix.tables]
+    tables = [(case, one) for case, one in tables if len(one.ranks) > 2]
+    if not tables:
+        return NOTHING
+    words = (
+        "The redder a pair, the slower it is than is usual of its kind, within a host or between "
+        f"hosts; the deepest red is {NOTABLE_LINK} times slower, or more."
+    )
+    maps = _tiles(_maps(tables[:MOST_MAPS]), len(tables) - MOST_MAPS, "maps")
+    return joined([tag("p", words, class_="soft"), maps])
+
+
+def _maps(tables: Iterable[tuple[str, LinkTable]]) -> Iterator[Markup]:
+    """Yield the map of each table, with its slow pairs below."""
+    for case, one in tables:
+        slow = sorted(one.slow().items(), key=lambda pair: -pair[1])[:5]
+        told = ", ".join(f"{a} and {b} {number(ratio)}x" for (a, b), ratio in slow)
+        note = tag("p", f"Slow: ranks {told}", class_="note") if told else NOTHING
+        hosts = f" ({len(one.ranks)} ranks, by host)" if len(one.ranks) > MOST_RANKS else ""
+        heading = tag("h3", f"{case}: {one.title}{hosts}")
+        yield tag("figure", heading, heat_map(one), note, class_="tile")
+
+
+def predictions_part(run: RecordedRun) -> Markup:
+    """Return what was predicted beside what was measured, where a plan or a model predicted."""
+    found = predictions(run)
+    if not found:
+        return NOTHING
+    columns = ("case", "predicted by", "predicted ms", "measured ms", "error")
+    rows = table(columns, map(_cells, found[:MOST_ROWS]), (2, 3, 4))
+    words = "On the dashed line a prediction is right; above it the case took longer."
+    drawn = tag("figure", tag("figcaption", words), prediction_plot(found), class_="tile")
+    return joined([tag("div", drawn, class_="tiles"), rows])
+
+
+def _cells(one: PredictedTime) -> tuple[str, ...]:
+    figures = (f"{one.predicted_ms:.4g}", f"{one.measured_ms:.4g}", f"{one.error:+.0%}")
+    return (name(one.case), one.by, *figures)
+
+
+def provenance_part(run: RecordedRun) -> Markup:
+    """Return where and how the run was made: command, machine, versions, launches."""
+    environment = dict(run.environment)
+    variables = environment.pop("env", None)
+    rows = list(_flat(environment))
+    command = shlex.join(["spbench", *run.summary.argv])
+    jobs = {case.launch.job: case.launch for case in run.cases.values() if case.launch}
+    more = len(jobs) - MOST_JOBS
+    return joined(
+        [
+            tag("pre", command) if run.summary.argv else NOTHING,
+            table(("what", "value"), rows) if rows else NOTHING,
+            *_variables(variables),
+            *chain.from_iterable(map(_launch, islice(jobs.values(), MOST_JOBS))),
+            tag("p", f"and {more} more jobs", class_="soft") if more > 0 else NOTHING,
+        ]
+    )
+
+
+def _flat(content: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str]]:
+    for key, value in content.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{before}{key}.")
+        elif value is not None and value != []:
+            yield f"{before}{key}", _plain(value)
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(_plain, value))
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _variables(variables: Any) -> Iterator[Markup]:
+    if isinstance(variables, Mapping) and variables:
+        lines = "\n".join(f"{variable}={value}" for variable, value in variables.items())
+        yield tag("h3", "Environment")
+        yield tag("pre", lines)
+
+
+def _launch(launch: LaunchPart) -> Iterator[Markup]:
+    more = ", more ranks than there are cores" if launch.oversubscribed else ""
+    yield tag("h3", f"Job {launch.job}: {launch.launcher}, {launch.version}{more}")
+    if launch.argv:
+        yield tag("pre", shlex.join(launch.argv))
+    if launch.hostfile:
+        yield tag("pre", launch.hostfile[:4000])
+
+
+def _tiles(parts: Iterable[Markup], more: int, what: str) -> Markup:
+    drawn = list(parts)
+    if not drawn:
+        return NOTHING
+    note = tag("p", f"and {more} more {what}", class_="soft") if more > 0 else NOTHING
+    return joined([tag("div", *drawn, class_="tiles"), note])

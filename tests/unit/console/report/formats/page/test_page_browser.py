@@ -1,0 +1,68 @@
+"""The page of a run in a real browser: light, dark and printed, with nobody asked for anything."""
+
+import base64
+import json
+import shutil
+from importlib.resources import files
+
+import pytest
+
+from spbench.record.runs.folder import RunFolder
+from spbench.report.formats.page.document import html_page
+from spbench.report.recorded import load_run
+
+pytestmark = [pytest.mark.screen, pytest.mark.slow, pytest.mark.timeout(120)]
+COLOURS = """
+const of = (element) => getComputedStyle(document.querySelector(element));
+return [of("body").backgroundColor, of("body").color, of("svg .bars").fill];
+"""
+CUT = """
+return [...document.querySelectorAll(".wide")]
+  .filter((one) => one.scrollWidth > one.clientWidth + 1).map((one) => one.innerText.slice(0, 80));
+"""
+OVERFLOW = "return document.documentElement.scrollWidth - document.documentElement.clientWidth"
+
+
+@pytest.fixture
+def page(tmp_path):
+    folder = shutil.copytree(str(files("spbench") / "demo"), tmp_path / "demo")
+    path = tmp_path / "page.html"
+    path.write_text(html_page(load_run(RunFolder(folder))))
+    return path.as_uri()
+
+
+def scheme(browser, name):
+    features = [{"name": "prefers-color-scheme", "value": name}]
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+
+
+def test_the_page_opens_light_and_dark_and_asks_for_nothing(browser, page):
+    browser.get("about:blank")
+    browser.get_log("performance")  # what it asked for before, as its own first page
+    scheme(browser, "light")
+    browser.get(page)
+    light = browser.execute_script(COLOURS)
+    scheme(browser, "dark")
+    dark = browser.execute_script(COLOURS)
+    assert light[0] == "rgb(251, 251, 249)"
+    assert dark[0] == "rgb(18, 22, 28)"
+    assert all(one != other for one, other in zip(light, dark, strict=True))
+    assert browser.title == "demo: failed"
+    asked = [
+        message["params"]["request"]["url"]
+        for entry in browser.get_log("performance")
+        if (message := json.loads(entry["message"])["message"])["method"]
+        == "Network.requestWillBeSent"
+    ]
+    assert [address for address in asked if not address.startswith("data:")] == [page]
+    assert browser.get_log("browser") == []
+
+
+def test_the_page_fits_narrow_windows_and_paper(browser, page):
+    browser.set_window_size(520, 900)
+    browser.get(page)
+    assert browser.execute_script(OVERFLOW) <= 0
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    browser.set_window_size(718, 900)  # A4 between usual margins
+    assert browser.execute_script(CUT) == []
+    assert base64.b64decode(browser.print_page()).startswith(b"%PDF")
