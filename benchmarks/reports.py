@@ -22,7 +22,7 @@ from spbench.record.runs.folder import RunFolder
 from spbench.report.build import build_report
 
 REPOSITORY = Path(__file__).parent.parent
-FORMATS = ("html", "md", "csv", "junit", "openmetrics")
+FORMATS = ("html", "md", "csv", "junit", "openmetrics", "trace")
 MEGABYTE = 2**20
 
 

@@ -32,7 +32,9 @@ def report(
     format_: Annotated[
         str,
         typer.Option(
-            "--format", help="html, md, csv, junit, openmetrics, annotations.", metavar="FORMAT"
+            "--format",
+            help="html, md, csv, junit, openmetrics, trace, annotations.",
+            metavar="FORMAT",
         ),
     ] = "md",
     output: Annotated[

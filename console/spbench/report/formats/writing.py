@@ -12,6 +12,7 @@ from spbench.report.formats.junit import junit
 from spbench.report.formats.markdown import markdown
 from spbench.report.formats.openmetrics import openmetrics
 from spbench.report.formats.page.document import html_page
+from spbench.report.formats.trace.events import trace
 from spbench.report.recorded import RecordedRun
 
 FORMATS: Mapping[str, Callable[[RecordedRun], str]] = {
@@ -20,6 +21,7 @@ FORMATS: Mapping[str, Callable[[RecordedRun], str]] = {
     "csv": partial(export_text, kind="csv"),
     "junit": junit,
     "openmetrics": openmetrics,
+    "trace": trace,
     "annotations": error_lines,
 }
 _ALIASES = {"markdown": "md"}
