@@ -6,7 +6,7 @@ from pathlib import Path
 
 from spbench.record.runs.folder import RunFolder
 from spbench.record.runs.history import RunSummary
-from spbench.report.model import CasePart, MetricPart
+from spbench.report.model import CasePart, CheckPart, MetricPart
 from spbench.report.recorded import RecordedRun
 
 
@@ -65,3 +65,16 @@ def case(id="a", metrics=None, **changes):
 
 def run(*cases, **of_summary):
     return RecordedRun(summary(**of_summary), {each.id: each for each in cases})
+
+
+def wrong_check(detail=""):
+    """A check that failed on one rank."""
+    return CheckPart(
+        name="halo",
+        status="failed",
+        max_abs_error=1.0,
+        tolerance=0.0,
+        ranks_passed=1,
+        ranks_failed=1,
+        detail=detail,
+    )

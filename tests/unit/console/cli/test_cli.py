@@ -9,47 +9,14 @@ import pytest
 
 from places import ROOT, SUITES
 from spbench import __version__
-from spbench.cli.app import run_command_line
 from spbench.cli.run import seconds
 from spbench.errors import UsageError
 from spbench.report.model import report_schema
 from spbench_core.catalog import BENCHMARKS, COMMON_FAULTS
+from unit.done import Done
 from unit.events import judged, recorded, run_end, run_start, started, whole_run
 
 HALO = str(SUITES / "halo.yaml")
-
-
-class Done:
-    """A command that has ended."""
-
-    def __init__(self, status, out, err):
-        self.status = status
-        self.out = out
-        self.err = err
-
-    @property
-    def refusal(self):
-        """The one line on stderr of a command that was refused."""
-        assert self.err.count("\n") == 1
-        assert "Traceback" not in self.err
-        return self.err.rstrip("\n")
-
-
-@pytest.fixture
-def home(tmp_path, monkeypatch):
-    home = tmp_path / "home"
-    monkeypatch.setenv("SPBENCH_HOME", str(home))
-    return home
-
-
-@pytest.fixture
-def spbench(home, capsys, monkeypatch):
-    def run(*words):
-        monkeypatch.setattr(sys, "argv", ["spbench", *words])
-        status = run_command_line(list(words))
-        return Done(status, *capsys.readouterr())
-
-    return run
 
 
 def spbench_process(*words, **environ):

@@ -1,37 +1,16 @@
 """`spbench report`, and the reports that `spbench run` writes at its end."""
 
 import json
-import sys
 from xml.etree import ElementTree
 
 import pytest
 
 from places import SUITES
-from spbench.cli.app import run_command_line
 from spbench.report.build import build_report
 from spbench.report.formats.writing import FORMATS
 from unit.events import recorded, whole_run
 
 HALO = str(SUITES / "halo.yaml")
-
-
-@pytest.fixture
-def home(tmp_path, monkeypatch):
-    home = tmp_path / "home"
-    monkeypatch.setenv("SPBENCH_HOME", str(home))
-    return home
-
-
-@pytest.fixture
-def spbench(home, capsys, monkeypatch):
-    """Run a command; return its exit code and what it wrote."""
-
-    def command(*words):
-        monkeypatch.setattr(sys, "argv", ["spbench", *words])
-        status = run_command_line(list(words))
-        return status, *capsys.readouterr()
-
-    return command
 
 
 @pytest.mark.parametrize("kind", FORMATS)

@@ -3,10 +3,8 @@ import json
 
 import jsonschema
 import pytest
-import typer
 
-from spbench.cli import compare, results
-from spbench.cli.app import run_command_line
+from spbench.cli import results
 from spbench.cli.tables import aligned
 from spbench.report.build import build_report
 from spbench.report.model import report_schema
@@ -23,27 +21,6 @@ from unit.events import (
     told_by_a_stranger,
     whole_run,
 )
-
-
-@pytest.fixture
-def home(tmp_path):
-    return tmp_path / "home"
-
-
-@pytest.fixture
-def spbench(home, capsys, monkeypatch):
-    """Run a command of recorded runs; return its exit code and what it wrote."""
-    app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
-    results.register(app)
-    compare.register(app)
-    monkeypatch.setattr("spbench.cli.app.app", app)
-    monkeypatch.setenv("SPBENCH_HOME", str(home))
-
-    def command(*words):
-        status = run_command_line(list(words))
-        return status, *capsys.readouterr()
-
-    return command
 
 
 def timed(time, *names):

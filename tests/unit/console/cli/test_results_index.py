@@ -6,33 +6,10 @@ import sqlite3
 import time
 
 import pytest
-import typer
 
-from spbench.cli import results
-from spbench.cli.app import run_command_line
 from spbench.record.runs.folder import RunFolder
 from spbench.record.runs.index import heads
 from unit.events import recorded, whole_run
-
-
-@pytest.fixture
-def home(tmp_path):
-    return tmp_path / "home"
-
-
-@pytest.fixture
-def spbench(home, capsys, monkeypatch):
-    """Run a command of recorded runs; return its exit code and what it wrote."""
-    app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
-    results.register(app)
-    monkeypatch.setattr("spbench.cli.app.app", app)
-    monkeypatch.setenv("SPBENCH_HOME", str(home))
-
-    def command(*words):
-        status = run_command_line(list(words))
-        return status, *capsys.readouterr()
-
-    return command
 
 
 def ended(home, **changes):

@@ -1,8 +1,7 @@
 import pytest
 
 from spbench.report.compare import TOLERANCE, compare
-from spbench.report.model import CheckPart
-from unit.results import case, figure, run
+from unit.results import case, figure, run, wrong_check
 
 FIVE = [1.00, 1.01, 1.02, 0.99, 0.98]
 """Five launches of a steady machine."""
@@ -155,15 +154,7 @@ def test_equal_cases_have_no_remarks():
     assert (pair.differences, pair.remarks) == ((), ())
 
 
-BROKEN = CheckPart(
-    name="halo",
-    status="failed",
-    max_abs_error=1.0,
-    tolerance=0.0,
-    ranks_passed=1,
-    ranks_failed=1,
-    detail="row 3",
-)
+BROKEN = wrong_check("row 3")
 
 
 @pytest.mark.parametrize(

@@ -4,18 +4,10 @@ from xml.etree import ElementTree
 import pytest
 
 from spbench.report.formats.junit import junit
-from spbench.report.model import CheckPart, LimitPart
-from unit.results import case, figure, run
+from spbench.report.model import LimitPart
+from unit.results import case, figure, run, wrong_check
 
-WRONG = CheckPart(
-    name="halo",
-    status="failed",
-    max_abs_error=1.0,
-    tolerance=0.0,
-    ranks_passed=1,
-    ranks_failed=1,
-    detail="",
-)
+WRONG = wrong_check()
 SECOND = {"started": "2026-01-01T00:00:00.000+00:00", "finished": "2026-01-01T00:00:01.250+00:00"}
 MIXED = (
     case("a[n=1]", {"time_ms": figure(2.0)}, **SECOND),

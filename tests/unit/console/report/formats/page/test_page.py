@@ -13,9 +13,9 @@ from spbench.report.compare import compare
 from spbench.report.formats.page import document
 from spbench.report.formats.page.document import html_page
 from spbench.report.formats.page.markup import Markup, tag
-from spbench.report.model import CheckPart, LimitPart, RankPart, TimePart
+from spbench.report.model import LimitPart, RankPart, TimePart
 from spbench.report.recorded import load_run
-from unit.results import case, figure, run
+from unit.results import case, figure, run, wrong_check
 
 VOID = {"meta", "link", "br", "wbr"}
 LOADS = {"src", "srcset", "data", "poster", "action", "background", "cite", "manifest"}
@@ -55,15 +55,7 @@ def rank(number, host="node01", time=TIMES):
     return RankPart(rank=number, host=host, time_ms=time, **about)
 
 
-CHECK = CheckPart(
-    name="halo",
-    status="failed",
-    max_abs_error=1.0,
-    tolerance=0.0,
-    ranks_passed=1,
-    ranks_failed=1,
-    detail="at (3, 7)",
-)
+CHECK = wrong_check("at (3, 7)")
 LIMIT = LimitPart(value=1.5, unit="ms", measured_by="rank 0 alone")
 SWEPT = [
     case(
