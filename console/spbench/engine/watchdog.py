@@ -217,9 +217,7 @@ class Watchdog:
 
     def name(self, rank: int, now: float) -> str:
         """Return ``rank 3 on node02, 1.4 s into CASE``, or how long after the launch."""
-        known = self.ranks.get(rank)
-        host = known.host if known else self.greeted.get(rank, self.places.get(rank))
-        who = f"rank {rank} on {host}" if host else f"rank {rank}"
+        known, who = self.ranks.get(rank), self._names([rank])
         if known is None or known.case is None:
             return f"{who}, {now - self.launched:.1f} s after the launch"
         return f"{who}, {now - known.since:.1f} s into {known.case}"
@@ -310,14 +308,29 @@ class Watchdog:
             f"{len(self.ranks)} of {self.np} ranks were ready {waited:.0f} s after the launch "
             f"(start_timeout is {self.start_timeout:g} s)"
         )
-        return Fault("error", sentence)
+        return Fault("error", f"{sentence}{self._late_ones()}")
+
+    def _late_ones(self) -> str:
+        """Return who has not connected, or else who has and is not ready."""
+        if absent := sorted((self.unconnected or frozenset()) - self.ranks.keys()):
+            return f"; {self._names(absent)} did not connect"
+        connected = {rank for rank in self.greeted if rank is not None}
+        loading = sorted(connected - self.ranks.keys())
+        return (
+            f"; {self._names(loading)} connected and {_are(loading)} not ready" if loading else ""
+        )
+
+    def _host(self, rank: int) -> str:
+        known = self.ranks.get(rank)
+        return known.host if known else self.greeted.get(rank, self.places.get(rank, ""))
 
     def _names(self, ranks: list[int]) -> str:
+        hosts = sorted({self._host(rank) for rank in ranks} - {""})
         if len(ranks) == 1:
-            return f"rank {ranks[0]} on {self.ranks[ranks[0]].host}"
-        hosts = sorted({self.ranks[rank].host for rank in ranks})
+            return f"rank {ranks[0]} on {hosts[0]}" if hosts else f"rank {ranks[0]}"
         shown = ", ".join(map(str, ranks[:8])) + (", ..." if len(ranks) > 8 else "")
-        return f"ranks {shown} on {', '.join(hosts[:4])}" + (", ..." if len(hosts) > 4 else "")
+        where = f" on {', '.join(hosts[:4])}" if hosts else ""
+        return f"ranks {shown}{where}" + (", ..." if len(hosts) > 4 else "")
 
 
 def _are(ranks: list[int]) -> str:

@@ -83,14 +83,38 @@ def test_ranks_have_until_start_timeout_to_be_ready():
     assert job.fault is None
     assert told(job.later(0.1, 0, 2).fault) == (
         "error",
-        "2 of 3 ranks were ready 60 s after the launch (start_timeout is 60 s)",
+        "2 of 3 ranks were ready 60 s after the launch (start_timeout is 60 s); "
+        "rank 1 did not connect",
     )
+
+
+def test_ranks_that_did_not_connect_are_named_with_the_hosts_that_were_given_them():
+    job = Job()
+    job.watch.places = {0: "node01", 1: "node02", 2: "node03"}
+    job.watch.greeted = {0: "node01"}
+    assert job.later(61.0).fault.sentence.endswith("; ranks 1, 2 on node02, node03 did not connect")
+
+
+def test_a_rank_that_connected_and_is_not_ready_is_named():
+    job = Job().ready(0, 2)
+    job.watch.greeted = {0: "node01", 1: "node02", 2: "node01"}
+    assert job.later(61.0, 0, 2).fault.sentence.endswith(
+        "; rank 1 on node02 connected and is not ready"
+    )
+
+
+def test_ranks_without_numbers_that_did_not_connect_are_not_guessed():
+    job = Job().ready(0, 2)
+    job.watch.greeted = {None: "node02"}
+    assert job.later(61.0, 0, 2).fault.sentence.endswith("(start_timeout is 60 s)")
 
 
 def test_no_rank_at_all_is_told_the_same():
     job = Job(start_timeout=2.5).later(3.0)
-    assert "0 of 3 ranks were ready 3 s after the launch (start_timeout is 2.5 s)" in told(
-        job.fault
+    assert told(job.fault) == (
+        "error",
+        "0 of 3 ranks were ready 3 s after the launch (start_timeout is 2.5 s); "
+        "ranks 0, 1, 2 did not connect",
     )
 
 
