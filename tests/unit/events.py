@@ -109,6 +109,16 @@ def run_start(*cases):
     )
 
 
+def resumed(*cases):
+    """The event of a run that goes on with these cases."""
+    environment = {"host": "login"}
+    return console_event("run_resumed", argv=["run"], environment=environment, cases=[*cases])
+
+
+def retry(*cases):
+    return console_event("retry", cases=[*cases])
+
+
 def job_start(*cases, np=2, job=1, **changes):
     return console_event(
         "job_start",

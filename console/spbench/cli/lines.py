@@ -108,6 +108,17 @@ class Lines:
         count = len(event["cases"])
         self._write(f"run {event['id']}, {count} case{'s' * (count != 1)}")
 
+    def _on_run_resumed(self, event: Mapping[str, Any]) -> None:
+        cases, run = self._state.cases, self._state.run
+        self._width = min(MOST_WIDTH, max(map(len, cases)))
+        self._done = cases.keys() - set(event["cases"])
+        left = f"{len(event['cases'])} of its {len(cases)} cases are left"
+        self._write(f"run {run.id if run else '?'} goes on: {left}")
+
+    def _on_retry(self, event: Mapping[str, Any]) -> None:
+        self._done -= set(event["cases"])
+        self._write(f"again, since they did not pass: {', '.join(event['cases'])}")
+
     def _on_job_start(self, event: Mapping[str, Any]) -> None:
         self._ready, self._look_at = 0, 0.0
         more = " (more than there are cores: times are not the hardware's)"
@@ -136,6 +147,8 @@ class Lines:
         self._write(count + case_line(case, self._width, room))
         if event["reason"]:
             self._write(f"        {event['reason']}")
+        if case.verdict.word == "flaky":
+            self._write(f"        it passed at try {case.verdict.attempts}")
         for sentence in not_judged(case):
             self._write(f"        {sentence}")
         for line in share_lines(case, self._columns):
@@ -158,7 +171,7 @@ def case_line(case: CaseState, width: int = 0, room: int | None = None) -> str:
         width: Columns for the id, so that lines stand below each other.
         room: Columns for the whole line: what does not fit is left out, the report has it all.
     """
-    line = f"{GLYPHS.get(case.status, '?')} {case.status:<9} {clean(case.id):<{width}}"
+    line = f"{GLYPHS.get(case.status, '?')} {case.verdict.word:<9} {clean(case.id):<{width}}"
     for part in _parts(case):
         if room is not None and len(line) + 2 + len(part.rstrip()) > room:
             break
@@ -213,6 +226,8 @@ def counts(state: RunState) -> str:
     """Return ``11 passed, 1 failed``."""
     statuses = [case.status for case in state.cases.values()]
     told = [f"{statuses.count(status)} {status}" for status in GLYPHS if status in statuses]
+    flaky = sum(case.verdict.word == "flaky" for case in state.cases.values())
+    told += [f"{flaky} of them only on retry"] if flaky else []
     return ", ".join(told) or "no case"
 
 

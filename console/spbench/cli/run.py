@@ -23,7 +23,6 @@ from spbench.cli.request import (
     JsonOption,
     NoSamplesOption,
     QuietOption,
-    SuiteArgument,
     VerboseOption,
     case_options,
     launch_options,
@@ -34,7 +33,7 @@ from spbench.errors import ExitCode, SpbenchError, UsageError
 from spbench.launch.choice import NOTHING_CHOSEN, LaunchChoice
 
 if TYPE_CHECKING:
-    from spbench.engine.plan import RunPlan
+    from spbench.engine.plan import Request, RunPlan
     from spbench.engine.run import Outcome
     from spbench.record.state import Event, RunState
 
@@ -64,7 +63,7 @@ def register(app: typer.Typer) -> None:
 @launch_options()
 @case_options
 def run(
-    suite: SuiteArgument,
+    suite: Annotated[Path | None, typer.Argument(help="The suite's YAML file.")] = None,
     chosen: LaunchChoice = NOTHING_CHOSEN,
     selected: CaseSelection = ALL_CASES,
     inject: Annotated[
@@ -78,6 +77,19 @@ def run(
     html: HtmlOption = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the launch lines, run nothing.")
+    ] = False,
+    resume: Annotated[
+        str | None,
+        typer.Option("--resume", help="Run what a run that was cut short lacks.", metavar="RUN"),
+    ] = None,
+    failed: Annotated[
+        str | None, typer.Option("--failed", help="Run again what failed in a run.", metavar="RUN")
+    ] = None,
+    retries: Annotated[
+        int, typer.Option("--retries", help="More tries of a case that fails.", min=0, max=100)
+    ] = 0,
+    fail_on_flaky: Annotated[
+        bool, typer.Option("--fail-on-flaky", help="Exit 1 where a case passed only on retry.")
     ] = False,
     preflight: Annotated[
         bool, typer.Option("--preflight", help="Ask all hosts first what they have and lack.")
@@ -97,7 +109,6 @@ def run(
     verbose: VerboseOption = False,
 ) -> None:
     """Run a suite on real MPI ranks."""
-    from spbench.engine.plan import plan
     from spbench.record.state import RunState
 
     verbosity, files = -1 if quiet else int(verbose), ReportFiles(junit, html)
@@ -105,19 +116,23 @@ def run(
     try:
         files.check()
         request = replace(
-            request_from(suite, chosen=chosen, selected=selected, home=home, argv=sys.argv[1:]),
+            request_from(
+                suite or Path(), chosen=chosen, selected=selected, home=home, argv=sys.argv[1:]
+            ),
             inject=inject,
             budget=None if budget is None else seconds(budget),
             preflight=preflight,
             skip_bad_hosts=skip_bad_hosts,
             shared=shared,
+            retries=retries,
+            fail_on_flaky=fail_on_flaky,
         )
         targets = zip(_TARGETS, (json_target, junit, html), strict=True)
         if dry_run and (given := [option for option, path in targets if path is not None]):
             raise UsageError(
                 f"--dry-run runs nothing that {given[0]} could report; give one of the two"
             )
-        planned = plan(request)
+        planned = _planned(request, resume, failed)
         if dry_run:
             from spbench.cli.suites import print_commands
 
@@ -133,6 +148,34 @@ def run(
         sys.stderr.write(f"spbench: error: {unwritten}\n")
         exit_code = max(exit_code, ExitCode.ERROR) if exit_code != ExitCode.MISSING else exit_code
     raise typer.Exit(exit_code)
+
+
+def _planned(request: Request, resume: str | None, failed: str | None) -> RunPlan:
+    """Return the plan of a suite, or of what a recorded run says."""
+    from spbench.engine.plan import plan
+    from spbench.engine.resume import plan_failed, plan_resumed
+
+    given = request.suite != Path()
+    if resume is None and failed is None:
+        if not given:
+            raise UsageError("name a suite, as in: spbench run suites/halo.yaml")
+        return plan(request)
+    option = "--failed" if resume is None else "--resume"
+    asks = (
+        ("--failed", option == "--resume" and failed is not None),
+        ("a suite", given),
+        ("-k", request.keyword is not None),
+        ("--case", bool(request.cases)),
+        ("--set", bool(request.overrides)),
+        ("--inject", request.inject is not None),
+    )
+    if other := next((name for name, asked in asks if asked), None):
+        raise UsageError(
+            f"{option} takes suite and cases as the run recorded them; leave out {other}"
+        )
+    if resume is not None:
+        return plan_resumed(request, resume)
+    return plan_failed(request, str(failed))
 
 
 def _write(

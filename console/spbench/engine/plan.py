@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import Any
 
 from spbench.engine.address import addresses_of, check_tunnel, ports_of
 from spbench.engine.connections.descriptors import check_connections
@@ -29,6 +30,7 @@ from spbench.launch.program import standalone_arguments
 from spbench.launch.survey.facts import HostFacts
 from spbench.launch.survey.progress import Say, nobody
 from spbench.launch.survey.reach import unreachable, unresolved
+from spbench.record.runs.folder import RunFolder
 from spbench.suites.case import Case, Suite
 from spbench.suites.inject import plant
 from spbench.suites.loader import load
@@ -51,6 +53,8 @@ class Request:
         preflight: Whether all hosts are asked what they have, before anything starts.
         skip_bad_hosts: Whether the run goes on without hosts that are not fit.
         shared: Whether others may read the run's folder.
+        retries: How often a case that did not pass is tried again.
+        fail_on_flaky: Whether a run fails whose cases did not all pass at once.
     """
 
     suite: Path
@@ -66,24 +70,46 @@ class Request:
     preflight: bool = False
     skip_bad_hosts: bool = False
     shared: bool = False
+    retries: int = 0
+    fail_on_flaky: bool = False
+
+    def noted(self) -> dict[str, Any]:
+        """Return what run.json keeps, so that the same can be asked for again."""
+        given = ((field.name, getattr(self.chosen, field.name)) for field in fields(self.chosen))
+        return {
+            "overrides": list(self.overrides),
+            "keyword": self.keyword,
+            "cases": list(self.cases),
+            "inject": self.inject,
+            "chosen": {name: str(value) for name, value in given if value is not None},
+        }
 
 
 @dataclass(frozen=True, slots=True)
 class RunPlan:
-    """A run that nothing speaks against so far."""
+    """A run that nothing speaks against so far.
+
+    Attributes:
+        resumed: The folder of the run that goes on; None: it is a new run.
+    """
 
     request: Request
     suite: Suite
     jobs: tuple[Job, ...]
     hosts_of: HostsOf
+    resumed: RunFolder | None = None
 
     @property
     def turns(self) -> tuple[Job, ...]:
         """The jobs in the order in which they run, numbered as in ``jobs``: one a launch."""
-        repeated = any(case.repeat > 1 for job in self.jobs for case in job.cases)
+        return self.turns_of(self.jobs)
+
+    def turns_of(self, jobs: tuple[Job, ...]) -> tuple[Job, ...]:
+        """The same of some of the jobs, or of some of their cases."""
+        repeated = any(case.repeat > 1 for job in jobs for case in job.cases)
         if self.suite.order == "together" or not repeated:
-            return self.jobs
-        return tuple(by_turns(self.jobs))
+            return jobs
+        return tuple(by_turns(jobs))
 
     def hosts(self, job: Job) -> Hosts | None:
         """The hosts of a job; None: this machine."""

@@ -6,6 +6,7 @@ import asyncio
 import time
 import traceback
 from collections import deque
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,19 +16,21 @@ from spbench.engine.job_run import JobPlan, JobRun
 from spbench.engine.plan import RunPlan, check_before, launch_of, launches
 from spbench.engine.preflight import look
 from spbench.engine.recorder import Recorder, View
-from spbench.engine.run_metadata import run_json, run_start
+from spbench.engine.resume import FAILED
+from spbench.engine.run_metadata import resumed_json, run_json, run_start
 from spbench.engine.stop import Stop
 from spbench.engine.verdicts import tell_verdicts
 from spbench.errors import ExitCode, SpbenchError, defect_of
 from spbench.launch.detect import abandon_probes
-from spbench.launch.jobs import Job, Launch
+from spbench.launch.jobs import Job, Launch, only
 from spbench.launch.survey.progress import Say, nobody
 from spbench.record.case_figures import is_open
 from spbench.record.environment import facts, load
 from spbench.record.findings import found_or_defect
 from spbench.record.judge import verdict_of
-from spbench.record.runs.event_log import EventLog
+from spbench.record.runs.event_log import EventLog, unwritable
 from spbench.record.runs.folder import RunFolder, create, working_folder
+from spbench.record.runs.follow import RecordedEvents
 from spbench.record.runs.history import note_ended
 from spbench.record.state import RunState
 from spbench.report.build import build_report, told_cases, untold
@@ -55,6 +58,7 @@ class Run:
         self._state = state
         self._errors: list[SpbenchError] = []
         self._missing = False
+        self._number = 0
         self._stop = Stop(plan.request.budget)
 
     async def execute(self) -> Outcome:
@@ -67,20 +71,44 @@ class Run:
         working_folder()
         with self._stop:
             prepared = await self._stop.unless(self._look_before())
-            request = self._plan.request
-            folder = create(request.home, self._plan.suite.name, shared=request.shared)
-            suite = self._plan.suite
+            request, suite = self._plan.request, self._plan.suite
             environment = facts(request.environ, suite.path, suite.text)
-            folder.write_text("suite.yaml", self._plan.suite.text)
-            folder.write_json("run.json", run_json(self._plan, folder.id, environment))
+            folder = self._plan.resumed or self._created(environment)
             log = EventLog(folder.events)
             try:
                 recorder = Recorder(log, self._state, self._view)
-                recorder.say("run_start", **run_start(self._plan, folder.id, environment))
+                if self._plan.resumed:
+                    self._take_up(folder)
+                self._begin(folder, recorder, environment)
                 await self._run_jobs(prepared, folder, recorder)
                 return self._finish(folder, recorder)
             finally:
                 log.close()
+
+    def _created(self, environment: dict[str, Any]) -> RunFolder:
+        request, suite = self._plan.request, self._plan.suite
+        folder = create(request.home, suite.name, shared=request.shared)
+        folder.write_text("suite.yaml", suite.text)
+        folder.write_json("run.json", run_json(self._plan, folder.id, environment))
+        return folder
+
+    def _take_up(self, folder: RunFolder) -> None:
+        """Take in what a run had told before it was cut short; its report is no longer true."""
+        for event in RecordedEvents(folder.events):
+            self._state.apply(event)
+        folder.write_json("run.json", resumed_json(folder.read_json("run.json")))
+        try:
+            folder.report.unlink(missing_ok=True)
+        except OSError as error:
+            raise unwritable(folder.report, error) from None
+
+    def _begin(self, folder: RunFolder, recorder: Recorder, environment: dict[str, Any]) -> None:
+        if self._state.run is None:
+            recorder.say("run_start", **run_start(self._plan, folder.id, environment))
+            return
+        cases = [case.id for job in self._plan.jobs for case in job.cases]
+        argv = list(self._plan.request.argv)
+        recorder.say("run_resumed", argv=argv, environment=environment, cases=cases)
 
     async def _look_before(self) -> list[Launch]:
         """Return the launch of each job; refuse what can be refused before one starts."""
@@ -100,22 +128,59 @@ class Run:
         launch_of_job = {
             job.number: launch for job, launch in zip(self._plan.jobs, prepared, strict=True)
         }
+        turns = self._plan.turns
+        while turns:
+            await self._run_turns(turns, launch_of_job, folder, recorder)
+            turns = self._retries(recorder)
+
+    async def _run_turns(
+        self,
+        turns: Iterable[Job],
+        launch_of_job: Mapping[int, Launch],
+        folder: RunFolder,
+        recorder: Recorder,
+    ) -> None:
         waiting: deque[tuple[Job, Launch | None]] = deque(
-            (job, launch_of_job[job.number]) for job in self._plan.turns
+            (job, launch_of_job[job.number]) for job in turns
         )
-        number = 0
-        while waiting and self._stop.code is None:
+        while waiting and not self._over:
             job, launch = waiting.popleft()
             cases = tuple(case for case in job.cases if self._open(case))
             if not cases:  # a fault in an earlier repeat has ended them
                 continue
-            number += 1
-            job = replace(job, number=number, cases=cases)
+            # on from those of before, in a run that was resumed
+            self._number = 1 + max(self._number, *self._state.jobs, 0)
+            job = replace(job, number=self._number, cases=cases)
             left = await self._run_job(job, launch, folder, recorder)
             if left is not None:  # a new job, which is prepared when its turn comes
                 waiting.appendleft((left, None))
-            if self._errors:
-                break
+
+    @property
+    def _over(self) -> bool:
+        return self._stop.code is not None or bool(self._errors)
+
+    def _retries(self, recorder: Recorder) -> tuple[Job, ...]:
+        """Return the launches for another try of what did not pass, as often as was asked for."""
+        again = () if self._over else self._to_retry()
+        if not again:
+            return ()
+        try:
+            recorder.say("retry", cases=[case.id for job in again for case in job.cases])
+        except SpbenchError as error:
+            self._errors.append(error)
+            return ()
+        self._missing = False
+        return self._plan.turns_of(again)
+
+    def _to_retry(self) -> tuple[Job, ...]:
+        """Return the cases that did not pass and have tries left, in the jobs of the plan."""
+        most = self._plan.request.retries
+        failed = [
+            case.id
+            for case in self._state.cases.values()
+            if case.status in FAILED and len(case.verdict.earlier) < most
+        ]
+        return only(self._plan.jobs, failed)
 
     async def _run_job(
         self, job: Job, launch: Launch | None, folder: RunFolder, recorder: Recorder
@@ -200,13 +265,23 @@ class Run:
 
     def _run_end(self) -> dict[str, Any]:
         verdict, code = self._verdict()
+        flaky, fails = self._flaky(), self._plan.request.fail_on_flaky
         return {
             "verdict": verdict,
             "exit_code": int(code),
-            "errors": [*self._left_out, *(str(error) for error in self._errors)],
-            "findings": found_or_defect(self._state),
+            "errors": [*self._left_out, *map(str, self._errors), *(flaky if fails else ())],
+            "findings": [*found_or_defect(self._state), *(() if fails else flaky)],
             "load": load(),
         }
+
+    def _flaky(self) -> list[str]:
+        cases = self._state.cases.values()
+        flaky = [case for case in cases if case.verdict.word == "flaky"]
+        return [
+            f"case {case.id} is flaky: it passed at try {case.verdict.attempts}, after: "
+            f"{case.verdict.earlier[-1].reason or case.verdict.earlier[-1].status}"
+            for case in flaky
+        ]
 
     def _verdict(self) -> tuple[str, ExitCode]:
         """The first that applies of interrupted, budget, missing, error and failed."""
@@ -218,8 +293,9 @@ class Run:
             return "error", ExitCode.MISSING
         if codes:
             return "error", ExitCode.ERROR
-        if self._left_out and code == ExitCode.PASSED:
-            return "failed", ExitCode.FAILED  # less ran than was asked for
+        less = self._left_out or (self._plan.request.fail_on_flaky and self._flaky())
+        if less and code == ExitCode.PASSED:
+            return "failed", ExitCode.FAILED  # less ran, or passed, than was asked for
         return verdict, code
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from spbench.engine.plan import RunPlan
@@ -20,9 +21,23 @@ def run_json(plan: RunPlan, run_id: str, environment: dict[str, Any]) -> dict[st
         "file": str(plan.request.suite),
         "argv": list(plan.request.argv),
         "cwd": working_folder(),
-        "console": {"pid": os.getpid(), "host": socket.gethostname(), "started": time.time()},
+        "console": console(),
+        "request": plan.request.noted(),
         "environment": environment,
         "seed": _seed(plan),
+    }
+
+
+def console() -> dict[str, Any]:
+    """Return what tells later whether the console of a run still goes on: this process."""
+    return {"pid": os.getpid(), "host": socket.gethostname(), "started": time.time()}
+
+
+def resumed_json(run: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the content of run.json while a run goes on that was cut short."""
+    ended = ("verdict", "exit_code", "finished", "counts", "load_after", "fingerprint")
+    return {name: value for name, value in run.items() if name not in ended} | {
+        "console": console()
     }
 
 

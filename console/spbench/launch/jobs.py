@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -121,6 +121,12 @@ def group(cases: Iterable[Case], hosts_of: HostsOf) -> tuple[Job, ...]:
         Job(number, tuple(members), np, members[0].launch)
         for number, ((_, np), members) in enumerate(groups.items(), 1)
     )
+
+
+def only(jobs: Iterable[Job], ids: Collection[str]) -> tuple[Job, ...]:
+    """Return the jobs with no other cases than these, without those that have none."""
+    kept = ((job, tuple(case for case in job.cases if case.id in ids)) for job in jobs)
+    return tuple(replace(job, cases=cases) for job, cases in kept if cases)
 
 
 def by_turns(jobs: Sequence[Job]) -> Iterator[Job]:

@@ -152,12 +152,21 @@ class CaseMeasurements:
     choices: dict[str, dict[str, str]] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class TriedBefore:
+    """The outcome of a case that was tried again: the verdict that it had before, and why."""
+
+    status: str
+    reason: str | None
+
+
 @dataclass(slots=True)
 class CaseVerdict:
     """The progress and the outcome of a case; times are seconds since the epoch.
 
     ``status`` is ``waiting`` or ``running`` until the case is judged, and its verdict from then on.
-    ``job`` is the number of its launch, the last one where there were several.
+    ``job`` is the number of its launch, the last one where there were several. ``earlier`` are the
+    outcomes of the tries before this one.
     """
 
     status: str = "waiting"
@@ -168,6 +177,12 @@ class CaseVerdict:
     attempts: int = 0
     job: int | None = None
     expectations: list[dict[str, Any]] = field(default_factory=list)
+    earlier: tuple[TriedBefore, ...] = ()
+
+    @property
+    def word(self) -> str:
+        """The status; ``flaky`` where the case has passed, but not at once."""
+        return "flaky" if self.status == "passed" and self.earlier else self.status
 
 
 @dataclass(slots=True)

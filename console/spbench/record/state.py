@@ -9,7 +9,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from spbench.record.case_figures import refers
-from spbench.record.case_state import CaseIdentity, CaseRank, CaseState, CheckResult, MetricInfo
+from spbench.record.case_state import (
+    CaseIdentity,
+    CaseRank,
+    CaseState,
+    CheckResult,
+    MetricInfo,
+    TriedBefore,
+)
 from spbench.record.fingerprint import MachinesSeen
 
 Event = Mapping[str, Any]
@@ -79,6 +86,8 @@ class RunInfo:
     verdict: str | None = None
     exit_code: int | None = None
     load_after: float | None = None
+    resumed: list[Mapping[str, Any]] = field(default_factory=list)
+    """When and where the run went on after it was cut short, and how many cases ran anew."""
 
 
 class RunState:
@@ -127,6 +136,23 @@ class RunState:
         for case in event["cases"]:
             self.cases[case["id"]] = _case_state(case)
         self.referring = [case.id for case in self.cases.values() if refers(case)]
+
+    def _on_run_resumed(self, event: Event) -> None:
+        for name in event["cases"]:
+            self.cases[name] = CaseState(self.cases[name].identity)
+        self.errors, self.findings, self.ranks = [], [], {}
+        if self.run is not None:
+            self.run.finished = self.run.verdict = self.run.exit_code = None
+            host = event["environment"].get("host")
+            told = {"time": event["time"], "host": host, "cases": len(event["cases"])}
+            self.run.resumed.append(told)
+
+    def _on_retry(self, event: Event) -> None:
+        for name in event["cases"]:
+            before = self.cases[name]
+            case = self.cases[name] = CaseState(before.identity)
+            tried = TriedBefore(before.status, before.verdict.reason)
+            case.verdict.earlier = (*before.verdict.earlier, tried)
 
     def _on_job_start(self, event: Event) -> None:
         fields = {name: event[name] for name in ("launcher", "version", "hostfile", "env", "np")}
@@ -216,7 +242,7 @@ class RunState:
         verdict, places = case.verdict, case.identity.places
         if verdict.started is None:
             verdict.started = event["time"]
-            verdict.attempts = 1
+            verdict.attempts = 1 + len(verdict.earlier)
             verdict.status = "running"
         if verdict.job is not None:
             case.measured.jobs[event["repeat"]] = verdict.job

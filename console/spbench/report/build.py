@@ -16,6 +16,7 @@ from spbench.report.model import (
     CasePart,
     CheckPart,
     ChoicePart,
+    EarlierPart,
     ExpectationPart,
     LaunchPart,
     LimitPart,
@@ -79,6 +80,7 @@ def environment_of(state: RunState) -> dict[str, Any]:
     if run is None:
         return {}
     told = dict(run.environment) | {"ranks": _versions(state.ranks.values())}
+    told |= {"resumed": run.resumed} if run.resumed else {}
     after = {"load_after": run.load_after, "fingerprint": state.machines.fingerprint()}
     return told | {name: value for name, value in after.items() if value is not None}
 
@@ -214,6 +216,10 @@ def _case(case: CaseState, state: RunState) -> CasePart:
         started=timestamp(verdict.started),
         finished=timestamp(verdict.finished),
         attempts=verdict.attempts,
+        earlier=[
+            EarlierPart.model_construct(status=tried.status, reason=tried.reason)
+            for tried in verdict.earlier
+        ],
         warmup=about.params.get("warmup"),
         launch=_launch(job) if job is not None else None,
         checks=[_check(name, results) for name, results in measured.checks.items()],

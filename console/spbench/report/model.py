@@ -145,6 +145,13 @@ class RankPart(_Part):
     time_ms: TimePart | None
 
 
+class EarlierPart(_Part):
+    """The outcome of a case that was tried again."""
+
+    status: Status
+    reason: str | None
+
+
 class CasePart(_Part):
     """One case."""
 
@@ -159,6 +166,9 @@ class CasePart(_Part):
     started: str | None
     finished: str | None
     attempts: int
+    earlier: list[EarlierPart] = Field(
+        default=[], description="how it came out before it was tried again"
+    )
     warmup: int | None
     launch: LaunchPart | None
     checks: list[CheckPart]
@@ -177,6 +187,11 @@ class CasePart(_Part):
     )
     expectations: list[ExpectationPart]
     ranks: list[RankPart]
+
+    @property
+    def word(self) -> str:
+        """Its status; ``flaky`` where it has passed, but not at once."""
+        return "flaky" if self.status == "passed" and self.earlier else self.status
 
 
 class Report(_Part):

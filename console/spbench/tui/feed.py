@@ -71,7 +71,8 @@ class LiveSource:
             events = await asyncio.to_thread(self._tail.read, BATCH_BYTES)
             if events:
                 yield events
-                if any(event["event"] == "run_end" for event in events):
+                # a run that was resumed goes on behind the end that it had
+                if events[-1]["event"] == "run_end" and self._tail.at_end:
                     return
             elif alive is False:
                 return

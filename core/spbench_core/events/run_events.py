@@ -26,6 +26,18 @@ FIELDS: Mapping[str, Fields] = {
         "environment": fields.OBJECT,
         "cases": fields.LIST,
     },
+    # A run goes on that was cut short: ``cases`` run anew, and what they had told counts no more.
+    "run_resumed": {
+        "time": fields.NUMBER,
+        "argv": fields.LIST,
+        "environment": fields.OBJECT,
+        "cases": fields.LIST,
+    },
+    # Cases that did not pass run again; as before, only what they tell from now on counts.
+    "retry": {
+        "time": fields.NUMBER,
+        "cases": fields.LIST,
+    },
     "job_start": {
         "time": fields.NUMBER,
         "job": fields.INTEGER,
@@ -152,6 +164,8 @@ def check_run_event(event: Mapping[str, Any]) -> None:
         check_items(kind, "cases", event["cases"], fields.OBJECT)
         for case in event["cases"]:
             _check_case(case)
+    elif kind in ("run_resumed", "retry"):
+        check_items(kind, "cases", event["cases"], fields.TEXT)
     elif kind == "job_start":
         check_items(kind, "cases", event["cases"], fields.TEXT)
         check_items(kind, "env", event["env"].values(), fields.TEXT)

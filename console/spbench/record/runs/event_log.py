@@ -3,29 +3,52 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from spbench.errors import FailedRunError
+from spbench.errors import FailedRunError, UsageError
 from spbench.record.runs.files import file_mode
 
+_BLOCK = 1 << 16
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class EventLog:
-    """Appends lines, each batch in one write, so that a kill loses at most the last line."""
+    """Appends lines, each batch in one write, so that a kill loses at most the last line.
+
+    One console at a time has a log; a torn last line, of one that was killed, is cut off.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         try:
-            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+            flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
             self._file = os.open(path, flags, file_mode(path.parent))
         except OSError as error:
             raise unwritable(path, error) from None
+        try:
+            self._own()
+        except BaseException:
+            os.close(self._file)
+            raise
         self._stamp = _stamp(os.fstat(self._file))
+
+    def _own(self) -> None:
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UsageError(f"{self._path} is written by another spbench, which goes on") from None
+        except OSError:
+            pass  # a file system without locks
+        try:
+            if (whole := _whole(self._file)) < os.fstat(self._file).st_size:
+                os.truncate(self._file, whole)
+        except OSError as error:
+            raise unwritable(self._path, error) from None
 
     def check_place(self) -> None:
         """Look whether the log is still where a reader would look for it.
@@ -59,6 +82,18 @@ class EventLog:
     def close(self) -> None:
         """Close the file."""
         os.close(self._file)
+
+
+def _whole(file: int) -> int:
+    """Return the bytes of a file up to the end of its last whole line."""
+    end = os.fstat(file).st_size
+    while end:
+        begin = max(0, end - _BLOCK)
+        block = os.pread(file, end - begin, begin)
+        if newline := block.rfind(b"\n") + 1:
+            return begin + newline
+        end = begin
+    return 0
 
 
 def _stamp(status: os.stat_result) -> tuple[int, int]:

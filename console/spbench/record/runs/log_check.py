@@ -51,9 +51,9 @@ class LogCheck:
         kind = event["event"]
         if kind == "run_start":
             return self._begins(event)
-        if kind == "job_start":
+        if kind in ("job_start", "run_resumed", "retry"):
             known = self._repeats.keys() >= set(event["cases"])
-            if known:
+            if known and kind == "job_start":
                 self._jobs.add(event["job"])
             return known
         if kind == "case_judged":

@@ -64,7 +64,9 @@ def _add_case(suite: Element, name: str, case: CasePart) -> None:
             "time": _seconds(duration(case)),
         },
     )
-    _add_properties(test, ((name, repr(metric.value)) for name, metric in case.metrics.items()))
+    told = [(name, repr(metric.value)) for name, metric in case.metrics.items()]
+    flaky = case.word == "flaky"
+    _add_properties(test, [("flaky", sentence(case)), *told] if flaky else told)
     if case.status == "failed":
         _add_why(test, "failure", _kind(case), sentence(case))
     elif case.status in BROKEN:

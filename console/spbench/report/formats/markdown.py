@@ -21,7 +21,7 @@ _MARKS = re.compile(r"([\\`*_\[\]<>#~|&!$])")
 def markdown(run: RecordedRun) -> str:
     """Return a run as Markdown; tables are cut, and say so, where it would grow too long."""
     parts = [
-        f"## {_sign(run.summary.verdict)}: {_text(run.summary.suite)}",
+        f"## {_sign(run.summary.verdict, run.summary.verdict)}: {_text(run.summary.suite)}",
         _head(run),
         *(f"**Error:** {_text(error)}" for error in run.errors),
         *_listed(run),
@@ -53,11 +53,11 @@ def _listed(run: RecordedRun) -> Iterator[str]:
 def _row(case: CasePart) -> tuple[str, ...]:
     name, metric = headline(case) or ("", None)
     if metric is None:
-        return (_code(case.id), _sign(case.status), *[""] * (len(_COLUMNS) - 2))
+        return (_code(case.id), _sign(case.status, case.word), *[""] * (len(_COLUMNS) - 2))
     limit = case.limits.get(name)
     return (
         _code(case.id),
-        _sign(case.status),
+        _sign(case.status, case.word),
         _code(name),
         _text(figure(metric.value, metric.unit)),
         number(metric.p95) if metric.n > 1 else "",
@@ -93,8 +93,8 @@ def _left_out(count: int) -> Iterator[str]:
         yield f"... and {count} more, left out here for their length; CSV and HTML have them."
 
 
-def _sign(status: str) -> str:
-    return f"{GLYPHS.get(status, '')} {status}".strip()
+def _sign(status: str, word: str) -> str:
+    return f"{GLYPHS.get(status, '')} {word}".strip()
 
 
 def _text(text: str) -> str:

@@ -19,7 +19,7 @@ NOT_RUN = frozenset({"cancelled", "skipped", "waiting", "running"})
 
 def by_urgency(run: RecordedRun) -> list[CasePart]:
     """Return the cases that did not pass, then those that did, each in the suite's order."""
-    return sorted(run.cases.values(), key=lambda case: case.status == "passed")
+    return sorted(run.cases.values(), key=lambda case: case.word == "passed")
 
 
 def not_passed(run: RecordedRun) -> list[CasePart]:
@@ -33,13 +33,16 @@ def passed(case: CasePart) -> bool:
 
 
 def sentence(case: CasePart) -> str:
-    """Return why a case did not pass, in a sentence."""
+    """Return why a case did not pass, or not at once, in a sentence."""
+    if case.word == "flaky":
+        before = case.earlier[-1]
+        return printable(f"passed at try {case.attempts}, after: {before.reason or before.status}")
     return printable(case.reason or case.status)
 
 
 def tally(run: RecordedRun) -> str:
     """Return the number of cases of each status: ``11 passed, 1 failed``."""
-    counts = Counter(case.status for case in run.cases.values())
+    counts = Counter(case.word for case in run.cases.values())
     return ", ".join(f"{count} {status}" for status, count in counts.most_common()) or "no cases"
 
 

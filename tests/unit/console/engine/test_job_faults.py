@@ -1,12 +1,14 @@
 """The case of a job that a fault is given to, from the ranks' events to the run's verdict."""
 
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from spbench.engine.connections.rank_connection import Who
 from spbench.engine.job_listener import JobListener
+from spbench.engine.plan import Request
 from spbench.engine.recorder import Recorder
 from spbench.engine.run import Run
 from spbench.engine.watchdog import Watchdog
@@ -75,7 +77,8 @@ class Played:
 
     def settle(self):
         """Settle the job's fault as the run does; return the cases that are left to run."""
-        run = Run(SimpleNamespace(request=SimpleNamespace(budget=None)), self.state, None)
+        request = Request(Path(), home=Path(), environ={})
+        run = Run(SimpleNamespace(request=request), self.state, None)
         current = self.watch.current
         left = run._settle(self.recorder, self.job, self.watch.fault, current and current[0])
         self.verdict = run._verdict()

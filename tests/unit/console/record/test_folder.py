@@ -169,6 +169,31 @@ def test_a_full_disk_is_told_in_one_sentence(tmp_path):
     assert str(caught.value) == f"cannot write {path}: No space left on device; {mend}"
 
 
+def test_a_torn_last_line_is_cut_off_when_a_log_is_gone_on_with(tmp_path):
+    path = tmp_path / "events.jsonl"
+    path.write_bytes(b'{"event":"a"}\n' + b'{"event":' + b"x" * 100_000)
+    log = EventLog(path)
+    log.append(b'{"event":"b"}\n')
+    log.close()
+    assert path.read_bytes() == b'{"event":"a"}\n{"event":"b"}\n'
+
+
+def test_a_log_that_is_torn_in_its_first_line_begins_anew(tmp_path):
+    path = tmp_path / "events.jsonl"
+    path.write_bytes(b'{"event":')
+    EventLog(path).close()
+    assert path.read_bytes() == b""
+
+
+def test_two_consoles_do_not_write_one_log(tmp_path):
+    path = tmp_path / "events.jsonl"
+    first = EventLog(path)
+    with pytest.raises(UsageError, match=r"events.jsonl is written by another spbench"):
+        EventLog(path)
+    first.close()
+    EventLog(path).close()
+
+
 def test_a_log_that_cannot_be_made_is_told_in_one_sentence(tmp_path):
     with pytest.raises(FailedRunError) as caught:
         EventLog(tmp_path / "missing" / "events.jsonl")

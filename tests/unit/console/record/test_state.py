@@ -340,3 +340,37 @@ def test_recorded_rank_events_bear_their_job(folder):
     make.record(folder, make.whole_run())
     events = [json.loads(line) for line in folder.events.read_text().splitlines()]
     assert {event["job"] for event in events if "seq" in event} == {1}
+
+
+# Runs that go on
+
+
+def test_cases_of_a_run_that_goes_on_begin_anew_and_the_others_stay():
+    cut = [*make.whole_run()[:-1], make.run_end("cancelled", 130, errors=["interrupted"])]
+    state = make.state_of([*cut, make.resumed("a")])
+    assert state.cases["a"].status == "waiting"
+    assert state.cases["a"].measured.samples == {}
+    assert (state.run.finished, state.run.verdict, state.run.exit_code) == (None, None, None)
+    assert (state.errors, state.ranks) == ([], {})
+    assert state.run.resumed == [{"time": 1000.0, "host": "login", "cases": 1}]
+    kept = make.state_of([*cut, make.resumed()])
+    assert kept.cases["a"].status == "passed"
+    assert kept.cases["a"].measured.samples != {}
+
+
+def test_a_case_that_passes_when_it_is_tried_again_is_flaky():
+    first, second = make.started(make.described())[:2]
+    failed = make.judged(status="failed", reason="check x failed")
+    state = make.state_of([first, second, failed, make.retry("a")])
+    case = state.cases["a"]
+    assert (case.status, case.verdict.word) == ("waiting", "waiting")
+    for event in (*make.started(make.described())[1:], make.judged()):
+        state.apply(event)
+    assert (case.verdict.word, case.verdict.attempts) == ("flaky", 2)
+    assert [(tried.status, tried.reason) for tried in case.verdict.earlier] == [
+        ("failed", "check x failed")
+    ]
+
+
+def test_a_case_that_passes_at_once_is_not_flaky():
+    assert make.state_of(make.whole_run()).cases["a"].verdict.word == "passed"

@@ -6,10 +6,19 @@ import pytest
 
 from spbench_core.events.fields import EventError
 from spbench_core.events.run_events import CASE, FIELDS, run_event
-from unit.events import described, job_end, job_start, judged, run_end, run_start
+from unit.events import described, job_end, job_start, judged, resumed, retry, run_end, run_start
 
 LOST = {"event": "rank_lost", "time": 1.0, "job": 1, "rank": 1, "host": "node01", "reason": "dead"}
-EVENTS = [run_start(), job_start(), judged(), job_end(), run_end(), LOST]
+EVENTS = [
+    run_start(),
+    resumed("a"),
+    retry("a"),
+    job_start(),
+    judged(),
+    job_end(),
+    run_end(),
+    LOST,
+]
 WHOLE = {event["event"]: {k: v for k, v in event.items() if k != "event"} for event in EVENTS}
 
 

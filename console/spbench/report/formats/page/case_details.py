@@ -8,7 +8,7 @@ from spbench.record.number_formatting import number
 from spbench.report.formats.page.case_table import anchor_of, samples_of
 from spbench.report.formats.page.charts.distribution import histogram
 from spbench.report.formats.page.charts.rank_bars import rank_bars
-from spbench.report.formats.page.head import verdict_words
+from spbench.report.formats.page.head import verdict_of, verdict_words
 from spbench.report.formats.page.markup import Markup, name, table, tag
 from spbench.report.formats.words import duration, figure, headline, sentence
 from spbench.report.model import CasePart
@@ -19,7 +19,7 @@ MOST_TRACEBACK = 4000
 
 def case_details(case: CasePart, at: int) -> Markup:
     """Return the details of a case, as a tile that can be led to."""
-    verdict = tag("span", verdict_words(case.status), class_=f"verdict {case.status}")
+    verdict = verdict_of(case)
     return tag(
         "article",
         tag("h3", verdict, " ", name(case.id)),
@@ -44,7 +44,7 @@ def _about(case: CasePart) -> str:
 
 
 def _why(case: CasePart) -> Iterator[Markup]:
-    if case.status != "passed":
+    if case.word != "passed":
         yield tag("p", sentence(case), class_="note error")
     if case.traceback:
         yield tag("pre", case.traceback[-MOST_TRACEBACK:])

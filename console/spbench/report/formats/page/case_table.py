@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from spbench.record.number_formatting import number
 from spbench.report.formats.page.charts.distribution import small_histogram
-from spbench.report.formats.page.head import verdict_words
+from spbench.report.formats.page.head import verdict_of
 from spbench.report.formats.page.markup import NOTHING, Markup, joined, name, table, tag
 from spbench.report.formats.words import figure, headline, sentence
 from spbench.report.model import CasePart
@@ -73,13 +73,13 @@ def _row(case: CasePart) -> Row:
         p95 = number(metric.p95) if metric.n > 1 else ""
         figures = (figure(metric.value, metric.unit), p95, figure(limit.value) if limit else "")
     cells = (
-        tag("span", verdict_words(case.status), class_=f"verdict {case.status}"),
+        verdict_of(case),
         name(case.id),
         case.benchmark,
         str(case.np),
         *figures,
         small_histogram(samples_of(case, metric_name)),
-        _short(sentence(case)) if case.status != "passed" else "",
+        _short(sentence(case)) if case.word != "passed" else "",
     )
     return tuple(joined([cell]) for cell in cells)
 

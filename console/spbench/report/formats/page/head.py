@@ -9,6 +9,7 @@ from typing import Protocol
 from spbench.record.number_formatting import GLYPHS
 from spbench.report.formats.page.markup import NOTHING, Markup, joined, tag
 from spbench.report.formats.words import tally
+from spbench.report.model import CasePart
 from spbench.report.recorded import RecordedRun
 from spbench.report.times import day_and_time
 
@@ -44,6 +45,12 @@ def page_head(run: RecordedRun, parts: Sequence[Anchored]) -> Markup:
 def verdict_words(status: str) -> str:
     """Return a verdict with its sign: ``✓ passed``."""
     return f"{GLYPHS.get(status, '')} {status}".strip()
+
+
+def verdict_of(case: CasePart) -> Markup:
+    """Return a case's verdict as a badge; one that passed only on retry is flaky."""
+    sign = GLYPHS.get(case.status, "")
+    return tag("span", f"{sign} {case.word}".strip(), class_=f"verdict {case.status}")
 
 
 def _about(run: RecordedRun) -> Iterator[str]:

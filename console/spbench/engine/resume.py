@@ -1,0 +1,125 @@
+"""Runs that go on where they were cut short, and new runs of what failed in an earlier one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from spbench.engine.plan import Request, RunPlan, plan_suite, settings_of
+from spbench.errors import NothingSelected, UsageError
+from spbench.launch.choice import NOTHING_CHOSEN, LaunchChoice
+from spbench.launch.jobs import group, only
+from spbench.record.runs.folder import RunFolder, find_run
+from spbench.record.state import RunState
+from spbench.suites.case import Suite
+from spbench.suites.loader import load_text
+
+FAILED = ("failed", "error", "timeout")
+_CUT_SHORT = ("waiting", "running", "cancelled", "skipped")
+"""The statuses of cases that a run has left over."""
+
+
+def plan_resumed(request: Request, name: str) -> RunPlan:
+    """Return the plan of what is missing of a recorded run, which goes on in its folder.
+
+    Its suite and its cases are the recorded ones; hosts and launcher too, unless others are chosen.
+
+    Raises:
+        UsageError: There is no such run, it still goes on, or it does not say what it was.
+        NothingSelected: Nothing is missing.
+    """
+    folder = find_run(request.home, name)
+    _refuse_running(folder)
+    state = folder.replay()
+    asked, suite = _recorded(folder, request)
+    whole = plan_suite(asked, suite)
+    if state.run is None:  # it was killed before its first event
+        return replace(whole, resumed=folder)
+    missing = set(missing_cases(state))
+    if not missing and state.run.verdict is not None and folder.report.exists():
+        count = len(state.cases)
+        raise NothingSelected(
+            f"run {folder.id} went to its end: its {count} cases have their verdicts; "
+            f"for those that failed there is --failed {folder.id}"
+        )
+    there = {case.id: case for job in whole.jobs for case in job.cases}
+    if lost := sorted(missing - there.keys()):
+        raise UsageError(
+            f"run {folder.id} has the case {lost[0]}, which its suite no longer gives: it was "
+            "made by another version of spbench; start it again"
+        )
+    # as many ranks as in the cases that are done, whatever slots the hosts have now
+    again = (there[case.id] for case in suite.cases if case.id in missing)
+    cases = (replace(case, np=state.cases[case.id].identity.np) for case in again)
+    return replace(whole, jobs=group(cases, whole.hosts_of), resumed=folder)
+
+
+def plan_failed(request: Request, name: str) -> RunPlan:
+    """Return the plan of a new run of the cases that failed in a recorded one.
+
+    Raises:
+        UsageError: There is no such run, it still goes on, or it does not say what it was.
+        NothingSelected: None has failed.
+    """
+    folder = find_run(request.home, name)
+    _refuse_running(folder)
+    failed = [case.id for case in folder.replay().cases.values() if case.status in FAILED]
+    if not failed:
+        raise NothingSelected(f"no case of run {folder.id} failed")
+    asked, suite = _recorded(folder, request)
+    plan = plan_suite(asked, suite)
+    jobs = only(plan.jobs, failed)
+    asked = replace(asked, cases=tuple(failed), keyword=None)
+    return replace(plan, request=asked, jobs=jobs)
+
+
+def _refuse_running(folder: RunFolder) -> None:
+    if folder.alive() is not False:
+        where = folder.elsewhere()
+        place = f" on {where}, so far as can be seen" if where else ""
+        raise UsageError(f"run {folder.id} still goes on{place}; wait for its end, or cancel it")
+
+
+def _recorded(folder: RunFolder, request: Request) -> tuple[Request, Suite]:
+    """Return the request for the same as a run's, and the suite that it recorded."""
+    run = folder.read_json("run.json")
+    said = run.get("request")
+    if not isinstance(said, Mapping):
+        raise UsageError(
+            f"run {folder.id} does not say what it was asked for: it was made by an earlier "
+            "version of spbench; start it again"
+        )
+    try:
+        text = (folder.path / "suite.yaml").read_text(encoding="utf-8")
+        started_in = Path(run["cwd"])
+        asked = replace(
+            request,
+            suite=started_in / run["file"],
+            overrides=tuple(said["overrides"]),
+            keyword=said["keyword"],
+            cases=tuple(said["cases"]),
+            inject=said["inject"],
+            chosen=_chosen(request.chosen, said["chosen"], started_in),
+        )
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UsageError(
+            f"run {folder.id}: its suite.yaml or run.json is damaged ({error}); start it again"
+        ) from None
+    return asked, load_text(text, asked.suite, settings_of(asked))
+
+
+def _chosen(now: LaunchChoice, then: Mapping[str, str], started_in: Path) -> LaunchChoice:
+    """Return the hosts and the launcher that are chosen now, or else those of then."""
+    if now != NOTHING_CHOSEN:
+        return now
+    given: dict[str, Any] = {name: then[name] for name in then}
+    if hostfile := then.get("hostfile"):
+        given["hostfile"] = started_in / hostfile
+    return LaunchChoice(**given)
+
+
+def missing_cases(state: RunState) -> list[str]:
+    """Return the ids of the cases that a run which was cut short has left over."""
+    return [case.id for case in state.cases.values() if case.status in _CUT_SHORT]

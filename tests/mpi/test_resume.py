@@ -1,0 +1,95 @@
+"""Runs that were killed and resumed, and cases that are tried again."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import jsonschema
+import pytest
+from benchmarks.resume import tried
+
+from places import DATA
+from running import Running, run
+from spbench.record.runs.folder import RunFolder
+from spbench.report.model import report_schema
+
+pytestmark = [pytest.mark.mpi, pytest.mark.timeout(120)]
+
+SUITE = """\
+schema: spbench.suite/1
+name: flaky
+cases:
+  - {name: good, benchmark: link.pingpong, np: 2, params: {iterations: 5, sizes: [8]}}
+  - name: flake
+    benchmark: link.pingpong
+    np: 2
+    params: {iterations: 5, sizes: [8]}
+    launch: {env: {PYTHONPATH: FOLDER}}
+"""
+DIES_ONCE = """\
+import os
+if os.environ.get("OMPI_COMM_WORLD_RANK") == "1" and not os.path.exists("MARK"):
+    open("MARK", "w").close()
+    os._exit(7)
+"""
+
+
+def test_a_run_that_was_killed_goes_on_and_each_case_is_there_once() -> None:
+    """A sample of what `python -m benchmarks.resume` tries."""
+    chance = random.Random(7)
+    trials = [tried(chance, 4.0) for _ in range(2)]
+    assert [trial.wrong for trial in trials] == [(), ()]
+
+
+def test_a_run_that_was_interrupted_goes_on_after_its_report(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    running = Running(str(DATA / "long.yaml"), home=home).timing()
+    running.interrupt()
+    running.cancelled()
+    (path,) = (home / "runs").iterdir()
+    resumed = Running("--resume", "last", home=home)
+    resumed.wait_for("run_resumed", cases=["long", "after"])
+    resumed.wait_for("ready", job=2)
+    resumed.interrupt()
+    ended = resumed.cancelled()
+    ended.assert_events_whole()
+    [told] = ended.report["environment"]["resumed"]
+    assert told["cases"] == 2
+    assert RunFolder(path).replay().jobs.keys() == {1, 2}
+    ended.assert_no_process_left()
+
+
+@pytest.fixture
+def flaky(tmp_path: Path) -> str:
+    """A suite of two cases; in the first launch of the second a rank dies."""
+    mark = tmp_path / "mark"
+    (tmp_path / "sitecustomize.py").write_text(DIES_ONCE.replace("MARK", str(mark)))
+    suite = tmp_path / "flaky.yaml"
+    suite.write_text(SUITE.replace("FOLDER", str(tmp_path)))
+    return str(suite)
+
+
+def test_a_case_that_passes_only_on_retry_is_flaky(flaky: str, tmp_path: Path) -> None:
+    ended = run(flaky, "--retries", "3", "--fail-on-flaky", home=tmp_path / "home")
+    assert ended.code == 1, ended.stdout + ended.stderr
+    assert ended.statuses == {"good": "passed", "flake": "passed"}
+    jsonschema.validate(ended.report, report_schema())
+    flake, good = ended.case("flake"), ended.case("good")
+    assert (flake["attempts"], good["attempts"]) == (2, 1)
+    [before] = flake["earlier"]
+    assert before["status"] == "error"
+    assert "exited with status 7" in before["reason"]
+    [error] = ended.report["errors"]
+    assert error.startswith("case flake is flaky: it passed at try 2, after: rank 1 on ")
+    assert "✓ flaky" in ended.stdout
+    assert "again, since they did not pass: flake" in ended.stdout
+
+
+def test_what_failed_is_run_again_alone(flaky: str, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    first = run(flaky, home=home)
+    assert first.statuses == {"good": "passed", "flake": "error"}
+    again = run("--failed", "last", home=home)
+    assert again.code == 0, again.stdout + again.stderr
+    assert again.statuses == {"flake": "passed"}

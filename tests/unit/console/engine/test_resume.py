@@ -1,0 +1,172 @@
+"""Plans of what a recorded run lacks, and of what failed in one."""
+
+import socket
+
+import pytest
+
+from spbench.engine.plan import Request, plan
+from spbench.engine.resume import plan_failed, plan_resumed
+from spbench.errors import NothingSelected, UsageError
+from spbench.launch.choice import LaunchChoice
+from unit.events import described, job_start, judged, recorded, run_end, run_start
+
+SUITE = """\
+schema: spbench.suite/1
+name: made-up
+cases:
+  - {name: a, benchmark: link.pingpong, np: 2, params: {iterations: 5}}
+  - {name: b, benchmark: link.pingpong, np: 2, repeat: 2}
+  - {name: c, benchmark: link.pingpong, np: 4}
+"""
+CASES = [described("a"), described("b", repeat=2), described("c", np=4)]
+ENDED = {"verdict": "cancelled", "exit_code": 130}
+
+
+@pytest.fixture
+def request_(tmp_path):
+    return Request(suite=tmp_path / "other.yaml", home=tmp_path / "home", environ={})
+
+
+@pytest.fixture
+def cut_short(request_, tmp_path):
+    """Record a run of three cases whose console was killed after these events."""
+
+    def record(*events, report=False, **changes):
+        file = tmp_path / "made-up.yaml"
+        file.write_text(SUITE)
+        asked = Request(suite=file, home=tmp_path, environ={}, overrides=("iterations=9",))
+        console = {"pid": 0, "host": socket.gethostname(), "started": 1000.0}
+        about = {"file": file.name, "cwd": str(tmp_path), "console": console}
+        told = about | {"request": asked.noted()} | changes
+        folder = recorded(request_.home, events, **told)
+        folder.write_text("suite.yaml", SUITE)
+        if report:
+            folder.write_json("report.json", {})
+        return folder
+
+    return record
+
+
+def began(*judgements):
+    return [run_start(*CASES), job_start("a", "b"), *judgements]
+
+
+def jobs_of(planned):
+    return [(job.np, [case.id for case in job.cases]) for job in planned.jobs]
+
+
+def test_cases_without_a_verdict_are_left(cut_short, request_):
+    folder = cut_short(*began(judged("a", "passed")))
+    resumed = plan_resumed(request_, "last")
+    assert resumed.resumed == folder
+    assert jobs_of(resumed) == [(2, ["b"]), (4, ["c"])]
+    assert resumed.suite.text == SUITE
+
+
+def test_cases_that_were_cancelled_or_skipped_are_left_and_failures_are_not(cut_short, request_):
+    ends = [judged("a", "failed"), judged("b", "cancelled"), judged("c", "skipped")]
+    cut_short(*began(*ends), run_end("cancelled", 130), report=True, **ENDED)
+    assert jobs_of(plan_resumed(request_, "last")) == [(2, ["b"]), (4, ["c"])]
+
+
+def test_what_was_set_in_the_suite_is_set_again(cut_short, request_):
+    cut_short(*began())
+    [(case, *_), *_] = [job.cases for job in plan_resumed(request_, "last").jobs]
+    assert case.params["iterations"] == 9
+
+
+def test_a_run_that_was_killed_before_its_first_event_begins_anew(cut_short, request_):
+    folder = cut_short()
+    resumed = plan_resumed(request_, folder.id)
+    assert jobs_of(resumed) == [(2, ["a", "b"]), (4, ["c"])]
+
+
+def test_a_run_that_was_killed_before_its_report_has_no_case_left_and_is_ended(cut_short, request_):
+    cut_short(*began(*(judged(name) for name in "abc")))
+    assert plan_resumed(request_, "last").jobs == ()
+
+
+def test_a_run_that_went_to_its_end_has_nothing_left(cut_short, request_):
+    ends = [judged(name) for name in "abc"]
+    cut_short(*began(*ends), run_end(), report=True, verdict="passed")
+    with pytest.raises(NothingSelected, match="went to its end: its 3 cases have their verdicts"):
+        plan_resumed(request_, "last")
+
+
+def test_the_number_of_ranks_stays_that_of_the_run(cut_short, request_):
+    cut_short(run_start(described("a", np=3), *CASES[1:]))
+    assert jobs_of(plan_resumed(request_, "last"))[0] == (3, ["a"])
+
+
+@pytest.mark.parametrize("planner", [plan_resumed, plan_failed])
+def test_a_run_that_still_goes_on_is_left_alone(cut_short, request_, planner, monkeypatch):
+    monkeypatch.setattr("spbench.record.runs.folder.process_start", lambda pid: 999.0)
+    cut_short(*began(judged("a", "failed")))
+    with pytest.raises(UsageError, match="still goes on; wait for its end, or cancel it"):
+        planner(request_, "last")
+
+
+@pytest.mark.parametrize("planner", [plan_resumed, plan_failed])
+def test_a_run_on_another_host_may_still_go_on(cut_short, request_, planner):
+    cut_short(*began(), console={"pid": 1, "host": "node07", "started": 1000.0})
+    with pytest.raises(UsageError, match="still goes on on node07, so far as can be seen"):
+        planner(request_, "last")
+
+
+def test_a_run_of_an_earlier_version_does_not_say_enough(cut_short, request_):
+    cut_short(*began(), request=None)
+    with pytest.raises(UsageError, match="does not say what it was asked for"):
+        plan_resumed(request_, "last")
+
+
+@pytest.mark.parametrize("request_json", [{}, {"overrides": 1}, {"chosen": {"rocks": "1"}}])
+def test_a_damaged_request_is_a_sentence(cut_short, request_, request_json):
+    cut_short(*began(), request=request_json)
+    with pytest.raises(UsageError, match=r"its suite.yaml or run.json is damaged"):
+        plan_resumed(request_, "last")
+
+
+def test_a_case_that_this_version_no_longer_makes_is_named(cut_short, request_):
+    cut_short(run_start(*CASES, described("d")))
+    with pytest.raises(UsageError, match="has the case d, which its suite no longer gives"):
+        plan_resumed(request_, "last")
+
+
+def test_hosts_are_those_of_before_unless_others_are_chosen(cut_short, request_, tmp_path):
+    hosts = tmp_path / "two.hosts"
+    hosts.write_text("localhost:4\n")
+    chosen = LaunchChoice(hostfile="two.hosts")
+    asked = Request(suite=tmp_path / "x", home=tmp_path, environ={}, chosen=chosen)
+    cut_short(*began(), request=asked.noted())
+    assert plan_resumed(request_, "last").request.chosen.hostfile == hosts
+    now = Request(**vars_of(request_) | {"chosen": LaunchChoice(hosts="localhost:8")})
+    assert plan_resumed(now, "last").request.chosen == now.chosen
+
+
+def vars_of(request):
+    return {name: getattr(request, name) for name in Request.__dataclass_fields__}
+
+
+def test_what_failed_is_run_again_as_a_run_of_its_own(cut_short, request_):
+    ends = [judged("a", "failed"), judged("b", "error"), judged("c", "cancelled")]
+    cut_short(*began(*ends), run_end("error", 4), report=True, verdict="error")
+    again = plan_failed(request_, "last")
+    assert again.resumed is None
+    assert jobs_of(again) == [(2, ["a", "b"])]
+    assert again.request.noted()["cases"] == ["a", "b"]
+    assert again.request.noted()["overrides"] == ["iterations=9"]
+
+
+def test_nothing_failed(cut_short, request_):
+    folder = cut_short(*began(*(judged(name) for name in "abc")))
+    with pytest.raises(NothingSelected, match=f"no case of run {folder.id} failed"):
+        plan_failed(request_, "last")
+
+
+def test_a_request_of_a_plain_run_can_be_noted_and_is_plain(tmp_path):
+    file = tmp_path / "made-up.yaml"
+    file.write_text(SUITE)
+    planned = plan(Request(suite=file, home=tmp_path, environ={}, cases=("a",)))
+    assert planned.resumed is None
+    nothing = {"overrides": [], "keyword": None, "inject": None, "chosen": {}}
+    assert planned.request.noted() == nothing | {"cases": ["a"]}
