@@ -139,7 +139,9 @@ class RunState:
 
     def _on_run_resumed(self, event: Event) -> None:
         for name in event["cases"]:
-            self.cases[name] = CaseState(self.cases[name].identity)
+            before = self.cases[name]
+            case = self.cases[name] = CaseState(before.identity)
+            case.verdict.earlier = before.verdict.earlier  # one that was tried again stays flaky
         self.errors, self.findings, self.ranks = [], [], {}
         if self.run is not None:
             self.run.finished = self.run.verdict = self.run.exit_code = None

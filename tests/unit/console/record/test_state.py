@@ -372,5 +372,16 @@ def test_a_case_that_passes_when_it_is_tried_again_is_flaky():
     ]
 
 
+def test_a_case_whose_retry_was_cut_short_is_flaky_where_it_passes_after_resuming():
+    first, second = make.started(make.described())[:2]
+    failed = make.judged(status="failed", reason="check x failed")
+    state = make.state_of([first, second, failed, make.retry("a"), make.resumed("a")])
+    for event in (*make.started(make.described())[1:], make.judged()):
+        state.apply(event)
+    verdict = state.cases["a"].verdict
+    assert (verdict.word, verdict.attempts) == ("flaky", 2)
+    assert [tried.reason for tried in verdict.earlier] == ["check x failed"]
+
+
 def test_a_case_that_passes_at_once_is_not_flaky():
     assert make.state_of(make.whole_run()).cases["a"].verdict.word == "passed"
