@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,8 @@ from spbench.launch.choice import NOTHING_CHOSEN, LaunchChoice
 from spbench.launch.jobs import group, only
 from spbench.record.runs.folder import RunFolder, find_run
 from spbench.record.state import RunState
-from spbench.suites.case import Suite
+from spbench.suites.case import Case, Suite
+from spbench.suites.expression import read_expression
 from spbench.suites.loader import load_text
 
 FAILED = ("failed", "error", "timeout")
@@ -59,6 +60,8 @@ def plan_resumed(request: Request, name: str) -> RunPlan:
 def plan_failed(request: Request, name: str) -> RunPlan:
     """Return the plan of a new run of the cases that failed in a recorded one.
 
+    The cases that their expectations refer to run with them, so that these can be judged.
+
     Raises:
         UsageError: There is no such run, it still goes on, or it does not say what it was.
         NothingSelected: None has failed.
@@ -70,9 +73,25 @@ def plan_failed(request: Request, name: str) -> RunPlan:
         raise NothingSelected(f"no case of run {folder.id} failed")
     asked, suite = _recorded(folder, request)
     plan = plan_suite(asked, suite)
-    jobs = only(plan.jobs, failed)
-    asked = replace(asked, cases=tuple(failed), keyword=None)
+    again = _with_referred(failed, plan.suite.cases)
+    jobs = only(plan.jobs, again)
+    asked = replace(asked, cases=tuple(again), keyword=None)
     return replace(plan, request=asked, jobs=jobs)
+
+
+def _with_referred(ids: Iterable[str], cases: Iterable[Case]) -> list[str]:
+    """Return the ids, and those of the cases whose figures their expectations depend on."""
+    by_id = {case.id: case for case in cases}
+    found = dict.fromkeys(ids)
+    waiting = list(found)
+    while waiting:
+        case = by_id.get(waiting.pop())
+        expressions = [item.expression for item in case.expect if item.expression] if case else []
+        figures = (figure for text in expressions for figure in read_expression(text).figures)
+        new = [figure.case for figure in figures if figure.case not in found]
+        found |= dict.fromkeys(new)
+        waiting += new
+    return list(found)
 
 
 def _refuse_running(folder: RunFolder) -> None:

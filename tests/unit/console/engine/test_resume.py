@@ -157,6 +157,18 @@ def test_what_failed_is_run_again_as_a_run_of_its_own(cut_short, request_):
     assert again.request.noted()["overrides"] == ["iterations=9"]
 
 
+def test_what_failed_is_run_again_with_the_cases_that_it_is_held_against(cut_short, request_):
+    expect = "expect: {time_ms: {max: 2 * case(a).time_ms}}"
+    suite = SUITE.replace("repeat: 2}", f"repeat: 2, {expect}}}")
+    assert suite != SUITE
+    ends = [judged("a"), judged("b", "failed"), judged("c")]
+    folder = cut_short(*began(*ends), run_end("failed", 1), report=True, verdict="failed")
+    folder.write_text("suite.yaml", suite)
+    again = plan_failed(request_, "last")
+    assert jobs_of(again) == [(2, ["a", "b"])]
+    assert set(again.request.cases) == {"a", "b"}
+
+
 def test_nothing_failed(cut_short, request_):
     folder = cut_short(*began(*(judged(name) for name in "abc")))
     with pytest.raises(NothingSelected, match=f"no case of run {folder.id} failed"):
