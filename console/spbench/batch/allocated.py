@@ -65,6 +65,11 @@ def plan_batch(request: Request, suite: Suite, settings: BatchSettings, folder: 
                 f"{case.id} runs on all slots, and how many there will be is not known: set "
                 "launch.batch.nodes and launch.ranks_per_host, or np"
             )
+        if case.until is not None:
+            raise UsageError(
+                f"{suite.path}:{case.line}: {case.id} repeats until its median is known well, and "
+                "a batch job runs a number of repeats: set repeat, and leave until out"
+            )
     return plan
 
 

@@ -12,6 +12,7 @@ from spbench.record.judge import not_judged
 from spbench.record.number_formatting import GLYPHS, clean, number, printable
 from spbench.record.phase_words import phase_words
 from spbench.record.rank_rows import RankRows
+from spbench.record.repeats import repeats_told
 from spbench.record.shares import label, shares
 from spbench.record.state import RankState, RunState
 from spbench.record.stragglers import Stragglers
@@ -147,6 +148,8 @@ class Lines:
         self._write(count + case_line(case, self._width, room))
         if event["reason"]:
             self._write(f"        {event['reason']}")
+        if told := repeats_told(case):
+            self._write(f"        {told}")
         if case.verdict.word == "flaky":
             self._write(f"        it passed at try {case.verdict.attempts}")
         for sentence in not_judged(case):

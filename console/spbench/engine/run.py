@@ -19,6 +19,7 @@ from spbench.engine.recorder import Recorder, View
 from spbench.engine.resume import FAILED
 from spbench.engine.run_metadata import resumed_json, run_json, run_start
 from spbench.engine.stop import Stop
+from spbench.engine.until import further
 from spbench.engine.verdicts import tell_verdicts
 from spbench.errors import ExitCode, SpbenchError, defect_of
 from spbench.launch.detect import abandon_probes
@@ -131,7 +132,7 @@ class Run:
         turns = self._plan.turns
         while turns:
             await self._run_turns(turns, launch_of_job, folder, recorder)
-            turns = self._retries(recorder)
+            turns = self._further(recorder) or self._retries(recorder)
 
     async def _run_turns(
         self,
@@ -158,6 +159,16 @@ class Run:
     @property
     def _over(self) -> bool:
         return self._stop.code is not None or bool(self._errors)
+
+    def _further(self, recorder: Recorder) -> tuple[Job, ...]:
+        """Return further launches of cases that repeat until something."""
+        if self._over:
+            return ()
+        try:
+            return further(self._plan.jobs, recorder)
+        except SpbenchError as error:
+            self._errors.append(error)
+            return ()
 
     def _retries(self, recorder: Recorder) -> tuple[Job, ...]:
         """Return the launches for another try of what did not pass, as often as was asked for."""
@@ -220,11 +231,15 @@ class Run:
             return None
         # After the last case has ended it is that one which a missing bye makes an error.
         _judge(recorder, fault.case or current or job.cases[-1].id, fault)
-        left = tuple(case for case in job.cases if self._open(case))
+        left = tuple(case for case in job.cases if self._open(case) and not self._ran(case, job))
         return replace(job, cases=left, deaths=0 if started else 1) if left else None
 
     def _open(self, case: Case) -> bool:
         return is_open(self._state.cases[case.id])
+
+    def _ran(self, case: Case, job: Job) -> bool:
+        """Whether all ranks have ended the one repeat of a case that the job runs."""
+        return job.repeat is not None and self._state.cases[case.id].ended(job.repeat)
 
     def _give_up(self, recorder: Recorder, job: Job, fault: Fault) -> None:
         for case in job.cases:

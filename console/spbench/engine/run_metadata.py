@@ -6,6 +6,7 @@ import os
 import socket
 import time
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 from spbench.engine.plan import RunPlan
@@ -65,6 +66,11 @@ def _seed(plan: RunPlan) -> int | None:
 
 def describe(case: Case, np: int) -> dict[str, Any]:
     """Return all that readers of the run need to know of a case, without the catalog."""
+    until = {} if case.until is None else {"until": asdict(case.until)}
+    return _described(case, np) | until
+
+
+def _described(case: Case, np: int) -> dict[str, Any]:
     entry = case.entry
     places = [entry.place(dict(case.params), rank) for rank in range(np)]
     return {

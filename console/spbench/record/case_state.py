@@ -102,12 +102,13 @@ class CaseIdentity:
     """A case as the run's first event describes it.
 
     Attributes:
-        repeat: Times that the case runs.
+        repeat: Times that the case runs; with ``until``, at least.
         measures: ``rank``, ``link`` or ``job``: what a slow result speaks of.
         declared_checks: Names of the checks that every rank must report in every repeat.
         expect: The suite's expectations: metric, op and limit.
         places: Tile, stage and replica of each rank; empty where it has none.
         inject: The planted fault.
+        until: The interval and the time until which it is repeated; None: ``repeat`` times.
     """
 
     id: str
@@ -122,6 +123,20 @@ class CaseIdentity:
     expect: tuple[Mapping[str, Any], ...]
     places: tuple[Mapping[str, Any], ...]
     inject: str | None = None
+    until: Mapping[str, float] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RepeatsEnd:
+    """The end of the repeats of a case with ``until``: how many there are, and why no more.
+
+    ``why`` is ``interval``, ``max_time``, ``repeats`` (there are too many) or ``check`` (one
+    failed); ``width`` is that of the median's 95 % interval over the median, None of few launches.
+    """
+
+    repeats: int
+    why: str
+    width: float | None
 
 
 @dataclass(slots=True)
@@ -138,6 +153,7 @@ class CaseMeasurements:
         labelled: Labelled values, such as a link's latency at one message size.
         limits: Value and origin, by metric.
         choices: Value and reason of what the parameters left open, by name.
+        repeats_end: The end of repeats that go on ``until`` something.
     """
 
     ended: set[Place] = field(default_factory=set)
@@ -150,6 +166,7 @@ class CaseMeasurements:
     labelled: list[dict[str, Any]] = field(default_factory=list)
     limits: dict[str, dict[str, Any]] = field(default_factory=dict)
     choices: dict[str, dict[str, str]] = field(default_factory=dict)
+    repeats_end: RepeatsEnd | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,9 +221,26 @@ class CaseState:
         return self.verdict.status
 
     @property
+    def repeats(self) -> int:
+        """Times that the case runs, as far as that is known."""
+        if self.measured.repeats_end is not None:
+            return self.measured.repeats_end.repeats
+        begun = len(self.measured.jobs) if self.identity.until else 0
+        return max(self.identity.repeat, begun)
+
+    @property
+    def through(self) -> bool:
+        """Whether every rank has ended every repeat that is known of."""
+        return len(self.measured.ended) == self.identity.np * self.repeats
+
+    @property
     def complete(self) -> bool:
-        """Whether every rank has ended every repeat."""
-        return len(self.measured.ended) == self.identity.np * self.identity.repeat
+        """Whether every rank has ended every repeat, and there are to be no more."""
+        return self.through and not (self.identity.until and self.measured.repeats_end is None)
+
+    def ended(self, repeat: int) -> bool:
+        """Whether every rank has ended that repeat."""
+        return all((repeat, rank) in self.measured.ended for rank in range(self.identity.np))
 
     def rank_times(self, rank: int) -> Iterable[float]:
         """The rank's samples of time_ms, all repeats one after another."""

@@ -53,7 +53,7 @@ def judge(case: CaseState, cases: Mapping[str, CaseState] = MappingProxyType({})
 def _silent_ranks(case: CaseState, check: str) -> list[int]:
     """Return the ranks that left out a check in some repeat."""
     told, of = case.measured.checks.get(check, {}), case.identity
-    places = ((repeat, rank) for repeat in range(of.repeat) for rank in range(of.np))
+    places = ((repeat, rank) for repeat in range(case.repeats) for rank in range(of.np))
     return sorted({rank for repeat, rank in places if (repeat, rank) not in told})
 
 

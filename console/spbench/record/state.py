@@ -15,6 +15,7 @@ from spbench.record.case_state import (
     CaseState,
     CheckResult,
     MetricInfo,
+    RepeatsEnd,
     TriedBefore,
 )
 from spbench.record.fingerprint import MachinesSeen
@@ -183,6 +184,10 @@ class RunState:
             case = self.cases.get(rank.case or "")
             if case is not None and rank.rank in case.measured.ranks:
                 case.measured.ranks[rank.rank].status = "lost"
+
+    def _on_repeats_end(self, event: Event) -> None:
+        end = RepeatsEnd(event["repeats"], event["why"], event["width"])
+        self.cases[event["case"]].measured.repeats_end = end
 
     def _on_case_judged(self, event: Event) -> None:
         verdict = self.cases[event["case"]].verdict
@@ -357,5 +362,6 @@ def _case_state(case: Event) -> CaseState:
         expect=tuple(case["expect"]),
         places=tuple(case["places"]),
         inject=case.get("inject"),
+        until=case.get("until"),
     )
     return CaseState(identity)

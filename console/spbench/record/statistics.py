@@ -64,6 +64,19 @@ def median(values: Iterable[float]) -> float:
     return percentile(sorted(values), 0.5)
 
 
+def median_interval(values: Iterable[float]) -> tuple[float, float] | None:
+    """Return the 95 % interval of the median of what values are drawn from; None below six.
+
+    Between order statistics, exact whatever the distribution is (Thompson 1936): of n draws at most
+    k - 1 lie below the median by the binomial distribution's chance.
+    """
+    ordered = sorted(values)
+    n, below, outside = len(ordered), 0, 0
+    while (below := below + math.comb(n, outside)) * 40 <= 2**n:
+        outside += 1
+    return (ordered[outside - 1], ordered[n - outside]) if outside else None
+
+
 def typical(values: Iterable[float]) -> float:
     """Return the lower median: the value of one of the ranks, even if there are only two.
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from spbench.errors import ExitCode, defect_of
 from spbench.record.case_state import SKEW, CaseState, CaseVerdict, CheckResult, Place
+from spbench.record.repeats import width
 from spbench.record.state import JobState, RankState, RunState
 from spbench.record.statistics import median, summarize
 from spbench.report.model import (
@@ -22,6 +23,7 @@ from spbench.report.model import (
     LimitPart,
     MetricPart,
     RankPart,
+    RepeatsPart,
     Report,
     TimePart,
 )
@@ -221,6 +223,7 @@ def _case(case: CaseState, state: RunState) -> CasePart:
             for tried in verdict.earlier
         ],
         warmup=about.params.get("warmup"),
+        until=_until(case),
         launch=_launch(job) if job is not None else None,
         checks=[_check(name, results) for name, results in measured.checks.items()],
         metrics=_metrics(case),
@@ -240,6 +243,18 @@ def _case(case: CaseState, state: RunState) -> CasePart:
         medians=_medians(case),
         expectations=[ExpectationPart.model_construct(**item) for item in verdict.expectations],
         ranks=_ranks(case),
+    )
+
+
+def _until(case: CaseState) -> RepeatsPart | None:
+    asked, end = case.identity.until, case.measured.repeats_end
+    if asked is None:
+        return None
+    return RepeatsPart.model_construct(
+        interval=asked["interval"],
+        max_time=asked["max_time"],
+        why=end.why if end else None,
+        width=end.width if end else width(case),
     )
 
 

@@ -152,6 +152,17 @@ class EarlierPart(_Part):
     reason: str | None
 
 
+class RepeatsPart(_Part):
+    """The repeats of a case that went on until its median was known well, or for some time."""
+
+    interval: float = Field(description="the width that was asked for, over the median")
+    max_time: float = Field(description="the seconds that its launches might take")
+    why: Literal["interval", "max_time", "repeats", "check"] | None = Field(
+        description="what ended them: one of the two, too many, or a failed check; null: a fault"
+    )
+    width: float | None = Field(description="the width of the median's 95 % interval, over it")
+
+
 class CasePart(_Part):
     """One case."""
 
@@ -170,6 +181,9 @@ class CasePart(_Part):
         default=[], description="how it came out before it was tried again"
     )
     warmup: int | None
+    until: RepeatsPart | None = Field(
+        default=None, description="what its repeats went on for, and what ended them"
+    )
     launch: LaunchPart | None
     checks: list[CheckPart]
     metrics: dict[str, MetricPart]

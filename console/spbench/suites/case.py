@@ -16,11 +16,27 @@ SCHEMA = "spbench.suite/1"
 Order = Literal["interleaved", "together"]
 """The order of repeats: each a launch of its own, the jobs by turns; or all of a case in one."""
 
+MOST_REPEATS = 1000
+"""The most repeats of a case."""
+
 STATISTICS = ("value", "n", "min", "p50", "p95", "p99", "max", "mean", "stdev")
 """What may follow a metric's name in an expectation."""
 
 DERIVED_METRICS = (Metric("skew", "1", "lower", "the slowest rank's p50 over the usual rank's"),)
 """Metrics that the report adds to every benchmark's own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Until:
+    """The end of a case's repeats: an interval of its median, or the time that they may take.
+
+    Attributes:
+        interval: The 95 % interval of the median of time_ms over its launches, over that median.
+        max_time: Seconds of its launches; one that several cases share counts in equal parts.
+    """
+
+    interval: float
+    max_time: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +62,7 @@ class Case:
         id: ``name`` alone, or ``name[key=value,...]`` with the swept keys in file order.
         params: All parameters of the benchmark, read and completed.
         np: Ranks. None where neither the suite nor the benchmark says: then all slots.
-        repeat: How often the case runs; all repeats share its id.
+        repeat: How often the case runs; all repeats share its id. With ``until`` at least so often.
         line: Where the case stands in its suite file.
     """
 
@@ -60,6 +76,7 @@ class Case:
     launch: LaunchSettings
     line: int
     inject: str | None = None
+    until: Until | None = None
 
     @property
     def entry(self) -> Benchmark:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from spbench.suites.case import Case, Expectation
+from spbench.suites.case import Case, Expectation, Until
 from spbench.suites.findings import Findings
 from spbench.suites.settings import LaunchSettings
 from spbench.suites.yaml_nodes import KeyPath
@@ -78,6 +78,7 @@ class Entry:
     repeat: int
     expect: tuple[Expectation, ...]
     launch: LaunchSettings
+    until: Until | None = None
     collapse: bool = False
 
 
@@ -234,6 +235,7 @@ def _case(entry: Entry, point: Point, params: dict[str, Any], line: int) -> Case
         expect=entry.expect,
         launch=entry.launch,
         line=line,
+        until=entry.until,
     )
 
 

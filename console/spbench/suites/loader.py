@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from spbench.errors import Diagnostic, SuiteError, UsageError, did_you_mean
-from spbench.suites.case import Case, Suite
+from spbench.suites.case import Case, Suite, Until
 from spbench.suites.expand import Entry, expand
 from spbench.suites.expectations import read_expectations
 from spbench.suites.findings import Findings
@@ -22,6 +22,7 @@ from spbench.suites.yaml_nodes import Document, KeyPath, YamlError, compose
 from spbench_core.catalog import BENCHMARKS
 from spbench_core.catalog.benchmark import Benchmark
 
+_TOGETHER = "until repeats a case in launches of its own: it takes order: interleaved"
 MAX_BYTES = 4 << 20
 
 
@@ -162,6 +163,9 @@ class _Entries:
             return None
         np, name = raw.get("np"), raw.get("name")
         file = self._file
+        own = file.cases[index] if file else None
+        if file and file.order == "together" and own and own.until:
+            findings.at_key((*path, "until"), _TOGETHER)
         return Entry(
             path=path,
             name=name if isinstance(name, str) else "this case",
@@ -170,8 +174,9 @@ class _Entries:
             sweep=sweep,
             exclude=exclude,
             np=np if type(np) is int and np >= 1 else None,
-            repeat=file.cases[index].repeat if file else 1,
+            repeat=own.repeat if own else 1,
+            until=Until(**own.until.model_dump()) if own and own.until else None,
             expect=expect,
-            launch=merge(file.launch, file.cases[index].launch) if file else LaunchSettings(),
+            launch=merge(file.launch, own.launch) if file and own else LaunchSettings(),
             collapse=bool(findings.options_below(path)),
         )

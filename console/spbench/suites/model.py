@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, StringConstraints
 from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import PydanticCustomError
 
-from spbench.suites.case import Order
+from spbench.suites.case import MOST_REPEATS, Order
 from spbench.suites.settings import LaunchSettings, StrictModel, SuiteLaunch
 
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)]
@@ -40,6 +40,15 @@ class Bound(StrictModel):
     )
 
 
+class UntilEntry(StrictModel):
+    """The key ``until:``; it repeats a case in further launches."""
+
+    interval: float = Field(
+        gt=0, lt=1, description="the 95 % interval of the median time over the median: 0.02 is 2 %"
+    )
+    max_time: float = Field(gt=0, description="the seconds that the case's launches may take")
+
+
 class CaseEntry(StrictModel):
     """One entry of ``cases:``; it makes one case, or one for each point of its sweep."""
 
@@ -54,7 +63,10 @@ class CaseEntry(StrictModel):
     exclude: list[dict[str, Any]] = Field(
         default=[], description="points to leave out: swept keys, each with one value"
     )
-    repeat: int = Field(default=1, ge=1, le=1000, description="how often each case runs")
+    repeat: int = Field(default=1, ge=1, le=MOST_REPEATS, description="how often each case runs")
+    until: UntilEntry | SkipJsonSchema[None] = Field(
+        default=None, description="repeat on until the median is known well, or for some time"
+    )
     expect: dict[str, Bound] = Field(default={}, description="metric or metric.statistic: bounds")
     launch: LaunchSettings = Field(
         default=LaunchSettings(), description="launch settings that differ from the suite's"

@@ -38,6 +38,15 @@ FIELDS: Mapping[str, Fields] = {
         "time": fields.NUMBER,
         "cases": fields.LIST,
     },
+    # A case with ``until`` has run often enough: so many repeats count, for the reason ``why``.
+    "repeats_end": {
+        "time": fields.NUMBER,
+        "case": fields.TEXT,
+        "repeats": fields.INTEGER,
+        "why": fields.TEXT,
+        # The 95 % interval of the median over the median; null of fewer than six launches.
+        "width": fields.NUMBER | fields.NOTHING,
+    },
     "job_start": {
         "time": fields.NUMBER,
         "job": fields.INTEGER,
@@ -98,6 +107,7 @@ CASE: Fields = {
     "checks": fields.LIST,
     "expect": fields.LIST,
     "places": fields.LIST,
+    "until": fields.OBJECT | fields.LEFT_OUT,
 }
 """A case in ``run_start``: all that readers of the run need to know of it without the catalog."""
 
@@ -125,6 +135,10 @@ OUTCOME: Fields = {
 
 A limit is null until its ``expression``, of figures of cases of the run, is worked out.
 """
+UNTIL: Fields = {"interval": fields.NUMBER, "max_time": fields.NUMBER}
+"""How narrow the interval of a case's median is to be, and the seconds that this may take."""
+ENOUGH = {"interval", "max_time", "repeats", "check"}
+"""Why a case is not repeated any more: as asked for, by the most repeats, or a failed check."""
 FOLDS, BETTER, OPS = {"max", "min", "sum", "mean"}, {"lower", "higher", "none"}, {"max", "min"}
 VERDICTS = {"passed", "failed", "error", "timeout", "cancelled", "skipped"}
 
@@ -175,6 +189,10 @@ def check_run_event(event: Mapping[str, Any]) -> None:
         for outcome in event["expectations"]:
             _check_word(kind, outcome["op"], OPS)
             _check_word(kind, outcome["status"], {"passed", "failed", "skipped"})
+    elif kind == "repeats_end":
+        _check_word(kind, event["why"], ENOUGH)
+        if event["repeats"] < 1:
+            raise EventError(f"{kind}: repeats is at least 1")
     elif kind == "run_end":
         _check_word(kind, event["verdict"], VERDICTS)
 
@@ -189,6 +207,7 @@ def _check_case(case: Mapping[str, Any]) -> None:
     check_items(what, "places", case["places"], fields.OBJECT)
     _check_each(what, case["metrics"], METRIC)
     _check_each(what, case["expect"], EXPECTATION)
+    _check_each(what, [case["until"]] if "until" in case else (), UNTIL)
     for metric in case["metrics"]:
         _check_word(what, metric["fold"], FOLDS)
         _check_word(what, metric["better"], BETTER)

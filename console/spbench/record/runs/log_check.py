@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+from spbench.suites.case import MOST_REPEATS
 from spbench_core.events import rank_events, run_events
 from spbench_core.events.fields import EventError
 
@@ -56,12 +58,17 @@ class LogCheck:
             if known and kind == "job_start":
                 self._jobs.add(event["job"])
             return known
-        if kind == "case_judged":
+        if kind in ("case_judged", "repeats_end"):
             return event["case"] in self._repeats
         return kind == "run_end" or event["job"] in self._jobs
 
     def _begins(self, event: dict[str, Any]) -> bool:
         first, self._begun = not self._begun, True
         if first:
-            self._repeats = {case["id"]: case["repeat"] for case in event["cases"]}
+            self._repeats = {case["id"]: _most_repeats(case) for case in event["cases"]}
         return first
+
+
+def _most_repeats(case: Mapping[str, Any]) -> int:
+    repeat: int = case["repeat"]
+    return max(repeat, MOST_REPEATS) if "until" in case else repeat

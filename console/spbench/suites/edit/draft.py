@@ -36,6 +36,7 @@ class CaseDraft:
     exclude: Sequence[Mapping[str, Any]] = ()
     np: int | None = None
     repeat: int = 1
+    until: Mapping[str, float] = field(default_factory=dict)
     expect: Mapping[str, Mapping[str, float | str]] = field(default_factory=dict)
     launch: Mapping[str, Any] = field(default_factory=dict)
     comment: str | None = None
@@ -52,6 +53,7 @@ def entry_data(draft: CaseDraft) -> dict[str, Any]:
         "zip": draft.zip,
         "exclude": draft.exclude,
         "repeat": draft.repeat if draft.repeat != 1 else None,
+        "until": draft.until,
         "expect": draft.expect,
         "launch": draft.launch,
     }

@@ -128,9 +128,7 @@ class RunCaseRows:
         """The part of the timed iterations that is done, over all ranks and repeats."""
         ranks = (rank for rank in self._feed.state.ranks.values() if rank.case == case.id)
         begun = sum(rank.done / rank.total for rank in ranks if rank.total)
-        return min(
-            1.0, (len(case.measured.ended) + begun) / (case.identity.np * case.identity.repeat)
-        )
+        return min(1.0, (len(case.measured.ended) + begun) / (case.identity.np * case.repeats))
 
     # What a table asks for
 

@@ -19,6 +19,7 @@ from spbench.record.cores import fold_numbers
 from spbench.record.judge import failed_checks, wanted
 from spbench.record.number_formatting import number
 from spbench.record.places import MIRRORED
+from spbench.record.repeats import repeats_told
 from spbench.record.shares import shares
 from spbench.record.state import RankState
 from spbench.tui.feed import Feed
@@ -89,8 +90,10 @@ def _case_lines(case: CaseState, status: str) -> Iterator[Line]:
     yield "status", signed(status) + (f": {case.verdict.reason}" if case.verdict.reason else "")
     yield (
         "benchmark",
-        f"{case.identity.benchmark}, {case.identity.np} ranks, {case.identity.repeat} times",
+        f"{case.identity.benchmark}, {case.identity.np} ranks, {case.repeats} times",
     )
+    if told := repeats_told(case):
+        yield "repeats", told
     yield "parameters", ", ".join(f"{name}={value}" for name, value in case.identity.params.items())
     if case.identity.inject:
         yield "planted fault", case.identity.inject

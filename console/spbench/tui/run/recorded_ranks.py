@@ -79,7 +79,7 @@ class RecordedRanks(RankSource):
             p95=figures.percentile(0.95),
             p99=figures.percentile(0.99),
             skew=figures.p50 / self._typical if figures.p50 and self._typical else None,
-            gb_s=figures.gb_s(self._case.identity.repeat - 1),
+            gb_s=figures.gb_s(self._case.repeats - 1),
             check=figures.check(),
         )
 

@@ -1,0 +1,36 @@
+"""Repeats that go on until a case's median is known well enough, or their time is used."""
+
+from __future__ import annotations
+
+from spbench.record.case_state import CaseState, RepeatsEnd
+from spbench.record.statistics import median, median_interval
+
+
+def width(case: CaseState) -> float | None:
+    """Return the 95 % interval of a case's time over its median; None of fewer than six launches.
+
+    A launch is one value, the median of its iterations, since these depend on each other.
+    """
+    launches = [median(values) for values in case.by_job("time_ms")]
+    between, middle = median_interval(launches), median(launches) if launches else 0.0
+    return (between[1] - between[0]) / middle if between and middle > 0 else None
+
+
+def repeats_told(case: CaseState) -> str | None:
+    """Return how the repeats of a case with ``until`` ended, in a sentence; None of others."""
+    asked, end = case.identity.until, case.measured.repeats_end
+    if asked is None or end is None:
+        return None
+    times = f"it ran {end.repeats} time{'s' * (end.repeats != 1)}"
+    if end.why == "check":
+        return f"{times}, and no more since a check failed"
+    used = {"max_time": f", for its max_time of {asked['max_time']:g} s", "repeats": ", the most"}
+    return f"{times}{used.get(end.why, '')}: {_interval(end, asked['interval'])}"
+
+
+def _interval(end: RepeatsEnd, asked: float) -> str:
+    if end.width is None:
+        return "too few for a 95 % interval of its median, which takes six"
+    still = "still " * (end.width > asked)
+    wide, goal = f"{100 * end.width:.2g} %", f"{100 * asked:g} %"
+    return f"the 95 % interval of its median is {still}{wide} wide, and {goal} was asked for"
