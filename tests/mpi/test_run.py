@@ -129,6 +129,38 @@ def test_repeats_run_together_where_the_suite_says_so_and_end_with_their_case(
     assert ended.case("narrow")["launches"] == [1]
 
 
+REPEATED = """\
+schema: spbench.suite/1
+name: repeated
+cases:
+  - {name: whole, benchmark: link.pingpong, np: 2, repeat: 2, params: {sizes: [8], iterations: 5}}
+  - {name: broken, benchmark: link.pingpong, np: 2, params: {sizes: [8], iterations: 5}}
+  - name: on
+    benchmark: link.pingpong
+    np: 2
+    params: {sizes: [8], iterations: 5}
+    until: {interval: 0.9, max_time: 60}
+"""
+
+
+def test_no_repeat_runs_twice_after_a_fault_and_some_repeat_until_they_are_known(
+    tmp_path: Path,
+) -> None:
+    suite = tmp_path / "repeated.yaml"
+    suite.write_text(REPEATED)
+    ended = run(str(suite), "--inject", "raise@broken", home=tmp_path / "home")
+    assert ended.statuses == {"whole": "passed", "broken": "error", "on": "passed"}
+    whole, on = ended.case("whole"), ended.case("on")
+    assert [len(samples) for samples in whole["samples"]["time_ms"]] == [5, 5]
+    assert whole["launches"][0] == 1
+    assert on["until"]["why"] == "interval"
+    assert on["until"]["width"] <= 0.9
+    assert len(on["launches"]) >= 6
+    assert f"it ran {len(on['launches'])} times: the 95 % interval of its median" in ended.stdout
+    assert build_report(folder_of(ended).replay()) == ended.report
+    ended.assert_events_whole()
+
+
 def test_command_prints_what_was_run(mixed: Ended) -> None:
     printed = subprocess.run(
         [SPBENCH, "command", MIXED, "--home", str(mixed.home)],

@@ -119,6 +119,10 @@ def retry(*cases):
     return console_event("retry", cases=[*cases])
 
 
+def repeats_end(case="a", repeats=6, why="interval", width=0.01):
+    return console_event("repeats_end", case=case, repeats=repeats, why=why, width=width)
+
+
 def job_start(*cases, np=2, job=1, **changes):
     return console_event(
         "job_start",

@@ -30,6 +30,7 @@ _EXPECTED = {
     "model_type": "a mapping",
     "greater_than": "above {gt:g}",
     "greater_than_equal": "at least {ge:g}",
+    "less_than": "below {lt:g}",
     "less_than_equal": "at most {le:g}",
     "literal_error": "{expected}",
     "too_short": "{whole} with at least one item",

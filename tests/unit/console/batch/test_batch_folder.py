@@ -86,6 +86,15 @@ def test_all_slots_are_those_of_the_nodes(write):
     assert [job.np for job in read_plan(folder).jobs] == [2, 4, 12]
 
 
+def test_repeats_until_a_median_is_known_are_refused(write, monkeypatch):
+    until = "until: {{interval: 0.1, max_time: 60}}"
+    monkeypatch.setattr(f"{__name__}.SUITE", SUITE.replace("repeat: 2", until))
+    code, folder, said = write("batch: {nodes: 2}", *PBS)
+    assert code == 2
+    assert "suite.yaml:6: two repeats until its median is known well, and a batch job runs" in said
+    assert not folder.exists()
+
+
 def test_more_ranks_than_the_nodes_take_are_refused(write):
     code, folder, said = write("ranks_per_host: 1, batch: {nodes: 2}", *PBS)
     assert code == 2

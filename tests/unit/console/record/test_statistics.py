@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import quantile_test
 
-from spbench.record.statistics import median, percentile, summarize, typical
+from spbench.record.statistics import median, median_interval, percentile, summarize, typical
 
 times = st.floats(1e-6, 1e9) | st.integers(0, 10).map(float)
 samples = st.lists(times, min_size=1, max_size=60)
@@ -22,6 +23,15 @@ def test_a_percentile_is_numpys(values, fraction):
 @given(samples)
 def test_the_median_is_numpys(values):
     assert median(values) == pytest.approx(float(np.median(values)), **CLOSE)
+
+
+@pytest.mark.parametrize("n", range(1, 80))
+def test_the_interval_of_a_median_is_scipys(n):
+    values = [float(value) for value in range(1, n + 1)]
+    expected = quantile_test(values, p=0.5).confidence_interval(confidence_level=0.95)
+    found = median_interval(reversed(values)) or (math.nan, math.nan)
+    assert found == pytest.approx((expected.low, expected.high), nan_ok=True)
+    assert math.isnan(found[0]) == (n < 6)
 
 
 @given(samples)

@@ -62,6 +62,7 @@ DRAFTS = st.builds(
     exclude=st.lists(st.dictionaries(KEYS, SCALARS, min_size=1), max_size=2),
     np=st.none() | st.integers(1, 9),
     repeat=st.integers(1, 3),
+    until=st.just({}) | st.just({"interval": 0.5, "max_time": 9.0}),
     expect=st.dictionaries(
         NAMES, st.dictionaries(st.sampled_from(["max", "min"]), st.integers(), min_size=1)
     ),
@@ -391,6 +392,10 @@ def test_an_unchanged_draft_changes_nothing():
         ({"name": "c"}, ["-   - name: a  # its name", "+   - name: c  # its name"]),
         ({"np": 4}, ["+     np: 4"]),
         ({"repeat": 3}, ["-     repeat: 1", "+     repeat: 3"]),
+        (
+            {"until": {"interval": 0.02, "max_time": 60}},
+            ["+     until: {interval: 0.02, max_time: 60}"],
+        ),
         ({"comment": None}, ["-   # first"]),
         ({"comment": "new\nold"}, ["-   # first", "+   # new", "+   # old"]),
         ({"expect": {}}, ["-     expect:", "-       skew: {max: 3}   # at most three times"]),

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from places import DATA
 from spbench.errors import ExitCode, SuiteError, UsageError
+from spbench.suites.case import Until
 from spbench.suites.loader import load, load_text
 from spbench.suites.model import CaseEntry
 from spbench.suites.settings import LaunchSettings, SuiteLaunch, time_limit
@@ -225,6 +226,18 @@ def test_an_empty_env_value_is_refused():
             "repeat must be at most 1000, not 1001",
         ),
         (
+            "  - {name: a, benchmark: memory.copy, until: {interval: §2, max_time: 5}}",
+            "until.interval must be below 1, not 2",
+        ),
+        (
+            "  - {name: a, benchmark: memory.copy, until: {interval: 0.1, max_time: §0}}",
+            "until.max_time must be above 0, not 0",
+        ),
+        (
+            "  - {name: a, benchmark: memory.copy, until: §{interval: 0.1}}",
+            "until lacks the key 'max_time'",
+        ),
+        (
             "  - {name: a, benchmark: memory.copy, params: §[1]}",
             "params must be a mapping, not a list",
         ),
@@ -407,3 +420,12 @@ def test_of_very_many_errors_the_first_are_told():
     assert len(lines) == 51
     assert lines[-1] == f"and {len(caught.value.diagnostics) - 50} more errors"
     assert max(map(len, lines)) < 1100
+
+
+def test_a_case_repeats_until_its_median_is_known_in_launches_of_its_own():
+    entry = "  - {name: a, benchmark: memory.copy, until: {interval: 0.02, max_time: 60}}\n"
+    (case,) = suite_of(entry).cases
+    assert (case.repeat, case.until) == (1, Until(0.02, 60))
+    (told,) = errors_of(entry + "order: together\n")
+    why = "until repeats a case in launches of its own: it takes order: interleaved"
+    assert told == f"s.yaml:4:39: error: {why}"
