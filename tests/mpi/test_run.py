@@ -129,6 +129,12 @@ def test_repeats_run_together_where_the_suite_says_so_and_end_with_their_case(
     assert ended.case("narrow")["launches"] == [1]
 
 
+GATED = """\
+schema: spbench.suite/1
+name: gated
+cases:
+  - {name: a, benchmark: link.pingpong, np: 2, repeat: 4, params: {sizes: [8], iterations: 5}}
+"""
 REPEATED = """\
 schema: spbench.suite/1
 name: repeated
@@ -159,6 +165,27 @@ def test_no_repeat_runs_twice_after_a_fault_and_some_repeat_until_they_are_known
     assert f"it ran {len(on['launches'])} times: the 95 % interval of its median" in ended.stdout
     assert build_report(folder_of(ended).replay()) == ended.report
     ended.assert_events_whole()
+
+
+def test_a_run_is_held_against_a_baseline_at_its_end(tmp_path: Path) -> None:
+    home, suite, path = tmp_path / "home", tmp_path / "gate.yaml", tmp_path / "main.json"
+    suite.write_text(GATED)
+    base = ["--home", str(home)]
+    assert run(str(suite), home=home).code == 0
+    subprocess.run([SPBENCH, "baseline", "set", str(path), *base], check=True)
+    content = json.loads(path.read_text())
+    times = content["cases"][0]["metrics"]["time_ms"]
+    times["launches"] = [launch / 100 for launch in times["launches"]]
+    path.write_text(json.dumps(content))
+    page = tmp_path / "page.html"
+    ended = run(str(suite), "--baseline", str(path), "--html", str(page), home=home)
+    assert ended.code == ended.report["run"]["exit_code"] == 1
+    assert "worse: a: time_ms is" in ended.stdout
+    assert "times that of baseline main (95 %: " in ended.stdout
+    jsonschema.validate(ended.report, report_schema())
+    [pair] = ended.report["comparison"]["cases"]
+    assert pair["rows"][0]["outcome"] == "worse"
+    assert "Comparison with the baseline" in page.read_text()
 
 
 def test_command_prints_what_was_run(mixed: Ended) -> None:

@@ -11,18 +11,8 @@ from typing import cast
 import typer
 
 from spbench import __version__
-from spbench.cli import (
-    batch,
-    compare,
-    doctor,
-    networks,
-    plan,
-    profile,
-    report,
-    results,
-    run,
-    suites,
-)
+from spbench.cli import batch, doctor, networks, plan, profile, run, suites
+from spbench.cli.records import baseline, compare, report, results
 from spbench.errors import ExitCode, SpbenchError
 
 ENV_COMPLETE = "_SPBENCH_COMPLETE"
@@ -52,6 +42,7 @@ plan.register(app)
 doctor.register(app)
 results.register(app)
 compare.register(app)
+baseline.register(app)
 report.register(app)
 
 # The base of all of Typer's errors of usage, which Typer does not export by a name of its own.

@@ -97,7 +97,7 @@ def _replay(open_console: OpenConsole) -> Callable[..., None]:
         root = home_of(home, os.environ)
         folder = find_run(root, run)
         if headless or not _in_terminal():
-            from spbench.cli.replay import replay_lines
+            from spbench.cli.records.replay import replay_lines
 
             replay_lines(folder, speed_of(speed or MAX_SPEED), print, int(verbose))
             return

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol, TextIO
 
 import typer
 
-from spbench.cli.report import NO_FILES, HtmlOption, JunitOption, ReportFiles
+from spbench.cli.records.held import BaselineOption, FailOnOption, against
+from spbench.cli.records.report import NO_FILES, HtmlOption, JunitOption, ReportFiles
 from spbench.cli.request import (
     ALL_CASES,
     CaseSelection,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from spbench.engine.plan import Request, RunPlan
     from spbench.engine.run import Outcome
     from spbench.record.state import Event, RunState
+    from spbench.report.judged import Against, Held
 
 
 _TARGETS = ("--json", "--junit", "--html")
@@ -88,6 +90,8 @@ def run(
     retries: Annotated[
         int, typer.Option("--retries", help="More tries of a case that fails.", min=0, max=100)
     ] = 0,
+    baseline: BaselineOption = None,
+    fail_on: FailOnOption = None,
     fail_on_flaky: Annotated[
         bool, typer.Option("--fail-on-flaky", help="Exit 1 where a case passed only on retry.")
     ] = False,
@@ -132,6 +136,7 @@ def run(
             raise UsageError(
                 f"--dry-run runs nothing that {given[0]} could report; give one of the two"
             )
+        beside = against(home, baseline, fail_on)
         planned = _planned(request, resume, failed)
         if dry_run:
             from spbench.cli.suites import print_commands
@@ -140,11 +145,12 @@ def run(
             return
         on_stderr = json_target == "-"
         outcome = _execute(planned, headless, on_stderr, verbosity, RunState())
-        exit_code = outcome.exit_code
+        held = _held(beside, outcome, on_stderr, verbosity)
+        exit_code = held.exit_code(outcome.exit_code) if held else outcome.exit_code
     except SpbenchError as error:
         refuse(error, json_target, files)
         raise
-    for unwritten in _write(outcome, json_target, no_samples, files):
+    for unwritten in _write(outcome, held, json_target, no_samples, files):
         sys.stderr.write(f"spbench: error: {unwritten}\n")
         exit_code = max(exit_code, ExitCode.ERROR) if exit_code != ExitCode.MISSING else exit_code
     raise typer.Exit(exit_code)
@@ -178,19 +184,36 @@ def _planned(request: Request, resume: str | None, failed: str | None) -> RunPla
     return plan_failed(request, str(failed))
 
 
+def _held(beside: Against | None, outcome: Outcome, on_stderr: bool, verbosity: int) -> Held | None:
+    """Hold a run against a baseline, and tell how it came out."""
+    if beside is None:
+        return None
+    from spbench.report.recorded import load_run
+
+    held = beside.hold(load_run(outcome.folder))
+    if verbosity >= 0:
+        held.tell(writer(sys.stderr if on_stderr else sys.stdout))
+    return held
+
+
 def _write(
-    outcome: Outcome, json_target: str | None, no_samples: bool, files: ReportFiles
+    outcome: Outcome,
+    held: Held | None,
+    json_target: str | None,
+    no_samples: bool,
+    files: ReportFiles,
 ) -> list[str]:
     """Write what the options ask for; return why some of it could not be written."""
     unwritten = []
     try:
-        write_report(outcome.report, json_target, no_samples)
+        report = held.document(outcome.report) if held else outcome.report
+        write_report(report, json_target, no_samples)
     except SpbenchError as error:
         unwritten.append(str(error))
     if any(files.wanted()):
         from spbench.report.recorded import load_run
 
-        unwritten += files.write(load_run(outcome.folder))
+        unwritten += files.write(load_run(outcome.folder), held)
     return unwritten
 
 

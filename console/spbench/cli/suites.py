@@ -63,10 +63,10 @@ def validate(
 
 def schema(
     what: Annotated[
-        str, typer.Argument(help="suite, report, plan, cluster, profile or site.")
+        str, typer.Argument(help="suite, report, baseline, plan, cluster, profile or site.")
     ] = "suite",
 ) -> None:
-    """Print the JSON Schema of suites (for editors), reports, plans, clusters, profiles, sites."""
+    """Print the JSON Schema of suites (for editors), of reports, baselines, and other files."""
     from spbench.suites.settings import json_schema
 
     if what == "suite":
@@ -77,6 +77,10 @@ def schema(
         from spbench.report.model import report_schema
 
         document = report_schema()
+    elif what == "baseline":
+        from spbench.report.baselines.model import baseline_schema
+
+        document = baseline_schema()
     elif what == "plan":
         from spbench.planner.output.plan_json import plan_schema
 
@@ -94,7 +98,7 @@ def schema(
 
         document = json_schema(SiteFile)
     else:
-        known = "suite, report, plan, cluster, profile and site"
+        known = "suite, report, baseline, plan, cluster, profile and site"
         raise UsageError(f"there is no schema of {what!r}; there are {known}")
     print(json.dumps(document, indent=1))
 

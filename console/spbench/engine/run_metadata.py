@@ -77,6 +77,7 @@ def _described(case: Case, np: int) -> dict[str, Any]:
         "id": case.id,
         "name": case.name,
         "benchmark": case.benchmark,
+        "version": entry.version,
         "params": dict(case.params),
         "np": np,
         "repeat": case.repeat,

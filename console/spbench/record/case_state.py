@@ -109,6 +109,7 @@ class CaseIdentity:
         places: Tile, stage and replica of each rank; empty where it has none.
         inject: The planted fault.
         until: The interval and the time until which it is repeated; None: ``repeat`` times.
+        version: The version of the benchmark.
     """
 
     id: str
@@ -124,6 +125,7 @@ class CaseIdentity:
     places: tuple[Mapping[str, Any], ...]
     inject: str | None = None
     until: Mapping[str, float] | None = None
+    version: int = 1
 
 
 @dataclass(frozen=True, slots=True)

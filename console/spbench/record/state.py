@@ -363,5 +363,6 @@ def _case_state(case: Event) -> CaseState:
         places=tuple(case["places"]),
         inject=case.get("inject"),
         until=case.get("until"),
+        version=case.get("version", 1),
     )
     return CaseState(identity)

@@ -210,6 +210,7 @@ def _case(case: CaseState, state: RunState) -> CasePart:
         id=about.id,
         name=about.name,
         benchmark=about.benchmark,
+        version=about.version,
         params=dict(about.params),
         np=about.np,
         status=verdict.status,

@@ -165,21 +165,23 @@ def _counts(row: MetricRow) -> bool:
 
 
 def _pair(a: CasePart, b: CasePart, past: Past, unlike: str | None) -> CasePair:
-    unfit = [f"{why} in {run}" for run, case in (("a", a), ("b", b)) if (why := _unfit(case))]
+    wrong = [f"{why} in {run}" for run, case in (("a", a), ("b", b)) if (why := unfit(case))]
+    if a.version != b.version:
+        unlike = f"version {a.version} of {a.benchmark} in a, {b.version} in b"
     return CasePair(
         id=a.id,
         status_a=a.status,
         status_b=b.status,
         differences=tuple(_differences(a, b)),
         rows=tuple(
-            _row(a, b, name, past, " and ".join(unfit), unlike)
+            _row(a, b, name, past, " and ".join(wrong), unlike)
             for name in dict.fromkeys((*a.metrics, *b.metrics))
         ),
     )
 
 
-def _unfit(case: CasePart) -> str | None:
-    """Why a case's numbers are no results; one that failed an expectation alone has results."""
+def unfit(case: CasePart) -> str | None:
+    """Return why a case's numbers are no results; those of a failed expectation are."""
     failed = [check.name for check in case.checks if check.status == "failed"]
     if failed:
         return f"check {failed[0]} failed"
@@ -225,7 +227,7 @@ def _row(
         return replace(row, reason=f"not measured in {'a' if mine is None else 'b'}")
     if mine.unit != other.unit:
         return replace(row, reason=f"in {mine.unit} in a, in {other.unit} in b")
-    sides = _launches(a, name), _launches(b, name)
+    sides = launches_of(a, name), launches_of(b, name)
     if no_ratio := _no_ratio(sides[0], sides[1]):
         return replace(row, reason=unfit or no_ratio)
     found = difference(*sides, past(a.id, name))
@@ -242,7 +244,7 @@ def _row(
     )
 
 
-def _launches(case: CasePart, name: str) -> list[float]:
+def launches_of(case: CasePart, name: str) -> list[float]:
     """Return a metric's value in each launch; an old report's repeats were of one launch."""
     return case.medians.get(name) or [case.metrics[name].value]
 

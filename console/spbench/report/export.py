@@ -59,7 +59,7 @@ def export_comparison(comparison: RunComparison, kind: str) -> str:
     """
     _check_kind(kind)
     if kind == "json":
-        return _json(_comparison_object(comparison))
+        return _json(comparison_object(comparison))
     if kind == "csv":
         return _csv(_comparison_records(comparison))
     head = f"a: {_one_line(comparison.a)}; b: {_one_line(comparison.b)}"
@@ -161,7 +161,8 @@ def _comparison_records(comparison: RunComparison) -> list[dict[str, Any]]:
     return records
 
 
-def _comparison_object(comparison: RunComparison) -> dict[str, Any]:
+def comparison_object(comparison: RunComparison) -> dict[str, Any]:
+    """Return a comparison as JSON has it."""
     return {
         "a": summary_object(comparison.a),
         "b": summary_object(comparison.b),

@@ -169,6 +169,7 @@ class CasePart(_Part):
     id: str
     name: str
     benchmark: str
+    version: int = Field(default=1, description="the version of the benchmark")
     params: dict[str, Any]
     np: int
     status: Status
@@ -216,6 +217,10 @@ class Report(_Part):
     environment: dict[str, Any]
     cases: list[CasePart]
     errors: list[str]
+    comparison: dict[str, Any] | None = Field(
+        default=None,
+        description="the run, b, against a baseline, a, as `spbench compare --format json` has it",
+    )
 
 
 def report_schema() -> dict[str, Any]:

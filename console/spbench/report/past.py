@@ -20,7 +20,7 @@ def past_of(home: Path, a: RecordedRun, b: RecordedRun) -> Past:
     if machines or machine is None:
         return nothing_past
     known = past_runs(home, HEADLINE, machine)
-    judged = {a.summary.id, b.summary.id}
+    judged = {a.summary.id, b.summary.id, *a.made_of, *b.made_of}
 
     def past(case: str, metric: str) -> Sequence[Sequence[float]]:
         runs = known.get(case, {}) if metric == HEADLINE else {}

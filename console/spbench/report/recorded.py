@@ -21,7 +21,7 @@ class RecordedRun:
     """A run and its cases by id, in the suite's order.
 
     A case of a run that still goes on may be ``waiting`` or ``running``. ``left_out`` is the
-    sentence on what of its log could not be read.
+    sentence on what of its log could not be read, ``made_of`` are the runs of a baseline.
     """
 
     summary: RunSummary
@@ -30,6 +30,7 @@ class RecordedRun:
     errors: tuple[str, ...] = ()
     left_out: str | None = None
     environment: Mapping[str, Any] = field(default_factory=dict)
+    made_of: tuple[str, ...] = ()
 
 
 def load_run(folder: RunFolder) -> RecordedRun:

@@ -101,6 +101,8 @@ class Benchmark:
         place: Says where a rank stands, ``{"tile": ...}``, for the views.
         faults: Faults that ``--inject`` may plant in it, beside those that every benchmark has.
         runs_in: The module below ``spbench_workers`` that runs it, if not that of its name.
+        version: Raised where it comes to measure something else: figures of two versions do not
+            compare.
     """
 
     name: str
@@ -118,6 +120,7 @@ class Benchmark:
     says_passed: bool = False
     place: Callable[[Params, int], dict[str, Any]] = _no_tile
     runs_in: str | None = None
+    version: int = 1
     aliases: Mapping[str, str] = field(init=False)
 
     def __post_init__(self) -> None:

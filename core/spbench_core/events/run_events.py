@@ -108,6 +108,7 @@ CASE: Fields = {
     "expect": fields.LIST,
     "places": fields.LIST,
     "until": fields.OBJECT | fields.LEFT_OUT,
+    "version": fields.INTEGER | fields.LEFT_OUT,
 }
 """A case in ``run_start``: all that readers of the run need to know of it without the catalog."""
 

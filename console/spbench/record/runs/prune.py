@@ -17,7 +17,7 @@ from spbench.record.runs.folder import RunFolder
 from spbench.record.runs.history import RUNNING, RunSummary, summary_of
 
 BASELINES = "baselines"
-"""The folder of a home's baselines; the field ``run`` of each names the run that it was made of."""
+"""The folder of a home's baselines; ``run`` and ``runs`` of each name those it was made of."""
 _REMOVED = "removed"
 _AGE = re.compile(r"(\d{1,6})([hdw])")
 _SECONDS = {"h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
@@ -78,8 +78,10 @@ def _baseline_runs(home: Path) -> set[str]:
                 f"{path} cannot be read ({error}), and nothing is removed without knowing which "
                 "run it needs; correct the baseline or remove it"
             ) from None
-        if isinstance(content, dict) and isinstance(content.get("run"), str):
-            found.add(content["run"])
+        if isinstance(content, dict):
+            runs = content.get("runs")
+            of = [content.get("run"), *(runs if isinstance(runs, list) else ())]
+            found |= {run for run in of if isinstance(run, str)}
     return found
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from spbench.errors import UsageError, did_you_mean
+from spbench.report.compare import RunComparison
 from spbench.report.export import export_text
 from spbench.report.formats.annotations import error_lines
 from spbench.report.formats.junit import junit
@@ -27,8 +28,8 @@ FORMATS: Mapping[str, Callable[[RecordedRun], str]] = {
 _ALIASES = {"markdown": "md"}
 
 
-def report_text(run: RecordedRun, kind: str) -> str:
-    """Return a run in one of `FORMATS`.
+def report_text(run: RecordedRun, kind: str, comparison: RunComparison | None = None) -> str:
+    """Return a run in one of `FORMATS`; the page of HTML shows a comparison, too.
 
     Raises:
         UsageError: There is no such format, or the run has not what it takes.
@@ -37,4 +38,4 @@ def report_text(run: RecordedRun, kind: str) -> str:
     if name not in FORMATS:
         near = did_you_mean(kind, FORMATS)
         raise UsageError(f"there is no format {kind!r}{near}; there are {', '.join(FORMATS)}")
-    return FORMATS[name](run)
+    return html_page(run, comparison) if name == "html" else FORMATS[name](run)

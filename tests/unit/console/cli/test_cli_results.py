@@ -4,7 +4,7 @@ import json
 import jsonschema
 import pytest
 
-from spbench.cli import results
+from spbench.cli.records import results
 from spbench.cli.tables import aligned
 from spbench.report.build import build_report
 from spbench.report.model import report_schema

@@ -7,7 +7,7 @@ from rich.console import Console
 
 from spbench.cli.lines import Lines, case_line
 from spbench.cli.live import LiveView
-from spbench.cli.replay import replay_lines
+from spbench.cli.records.replay import replay_lines
 from spbench.record.runs.folder import RunFolder
 from spbench.record.runs.follow import RecordedEvents
 from spbench.record.state import RunState

@@ -15,6 +15,7 @@ from spbench.cli.request import HomeOption, refuse_folder
 from spbench.errors import SpbenchError, UsageError
 
 if TYPE_CHECKING:
+    from spbench.report.judged import Held
     from spbench.report.recorded import RecordedRun
 
 STDOUT = "-"
@@ -40,15 +41,25 @@ def report(
     output: Annotated[
         str, typer.Option("--output", "-o", help="A file; - is stdout.", metavar="PATH|-")
     ] = STDOUT,
+    baseline: Annotated[
+        str | None,
+        typer.Option("--baseline", help="Show the run beside a baseline (html).", metavar="NAME"),
+    ] = None,
     home: HomeOption = None,
 ) -> None:
     """Report a run: as a page, for a test server, a job's summary, monitoring."""
     refuse_folder("--output", output)
-    from spbench.cli.recorded import run_or_report
+    from spbench.cli.records.held import against
+    from spbench.cli.records.recorded import run_or_report
     from spbench.record.runs.folder import home_of, write_whole
     from spbench.report.formats.writing import report_text
 
-    text = report_text(run_or_report(home_of(home, os.environ), run), format_)
+    if baseline is not None and format_ != "html":
+        raise UsageError("--baseline is for --format html; spbench compare has other formats")
+    beside = against(home, baseline, None)
+    recorded = run_or_report(home_of(home, os.environ), run)
+    comparison = beside.hold(recorded).comparison if beside else None
+    text = report_text(recorded, format_, comparison)
     if output == STDOUT:
         print(text, end="")
     else:
@@ -90,7 +101,7 @@ class ReportFiles:
                     f"spbench report last --format {kind}"
                 )
 
-    def write(self, run: RecordedRun) -> list[str]:
+    def write(self, run: RecordedRun, held: Held | None = None) -> list[str]:
         """Write them; return why some could not be written, a sentence each."""
         from spbench.record.runs.folder import write_whole
         from spbench.report.formats.writing import report_text
@@ -98,7 +109,9 @@ class ReportFiles:
         unwritten = []
         for kind, path in self.wanted():
             try:
-                write_whole(Path(path), report_text(run, kind))
+                shown = held.shown if held and kind == "junit" else run
+                text = report_text(shown, kind, held.comparison if held else None)
+                write_whole(Path(path), text)
             except SpbenchError as error:
                 unwritten.append(str(error))
         return unwritten

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
@@ -27,10 +27,17 @@ class FailOn(StrEnum):
     ANY = "any"
     NEVER = "never"
 
-    def applies(self, outcomes: Iterable[Outcome | None]) -> bool:
-        """Say whether one of the outcomes is among them."""
-        failing = {"worse"} if self is FailOn.WORSE else {"worse", "better"}
-        return self is not FailOn.NEVER and any(outcome in failing for outcome in outcomes)
+    @property
+    def outcomes(self) -> frozenset[str]:
+        """The outcomes that it names."""
+        return _FAILING[self]
+
+
+_FAILING = {
+    FailOn.WORSE: frozenset({"worse"}),
+    FailOn.ANY: frozenset({"worse", "better"}),
+    FailOn.NEVER: frozenset[str](),
+}
 
 
 def register(app: typer.Typer) -> None:
@@ -40,7 +47,10 @@ def register(app: typer.Typer) -> None:
 
 def compare(
     a: Annotated[
-        str, typer.Argument(help="A run's id, its beginning, last or last~1; or a report's file.")
+        str,
+        typer.Argument(
+            help="A run's id, its beginning, last or last~1; a baseline; or the file of either."
+        ),
     ],
     b: Annotated[str, typer.Argument(help="The run that is judged against it.")],
     home: HomeOption = None,
@@ -61,18 +71,14 @@ def compare(
     ] = False,
 ) -> None:
     """Compare two runs over their launches: ratios, their intervals, and a verdict each."""
-    from spbench.cli.recorded import run_or_report
+    from spbench.cli.records.recorded import side_of
     from spbench.record.number_formatting import clean
     from spbench.record.runs.folder import home_of
-    from spbench.report.compare import compare as compare_runs
     from spbench.report.export import export_comparison
-    from spbench.report.machines import unlike
-    from spbench.report.past import past_of
+    from spbench.report.judged import comparison_of
 
     root = home_of(home, os.environ)
-    run_a, run_b = (run_or_report(root, name) for name in (a, b))
-    apart = None if force else unlike(run_a, run_b)
-    comparison = compare_runs(run_a, run_b, past_of(root, run_a, run_b), unlike=apart)
+    comparison = comparison_of(root, side_of(root, a), side_of(root, b), force=force)
     shown = comparison if only is None else comparison.with_only(_outcome(only))
     if format_ == TEXT:
         for line in _lines(shown):
@@ -82,7 +88,7 @@ def compare(
     if not comparison.cases:
         ids = f"{comparison.a.id} and {comparison.b.id}"
         raise NothingSelected(f"runs {ids} have no case in common; see spbench results show")
-    if fail_on.applies(comparison.verdicts):
+    if not fail_on.outcomes.isdisjoint(comparison.verdicts):
         raise typer.Exit(ExitCode.FAILED)
 
 

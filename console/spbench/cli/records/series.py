@@ -36,7 +36,7 @@ def series(
     home: HomeOption = None,
 ) -> None:
     """Print a metric of a case over the runs, or over a swept parameter of one run."""
-    from spbench.cli.recorded import read_run
+    from spbench.cli.records.recorded import read_run
     from spbench.record.runs.folder import find_run, home_of
     from spbench.record.runs.history import select_runs, summaries
     from spbench.report.series import over_runs

@@ -7,6 +7,8 @@ from pathlib import Path
 
 from spbench.record.number_formatting import printable
 from spbench.record.runs.folder import RunFolder, find_run
+from spbench.report.baselines.files import is_baseline, load_baseline, names, path_of
+from spbench.report.baselines.making import as_run
 from spbench.report.recorded import RecordedRun, load_report, load_run
 
 
@@ -18,6 +20,18 @@ def run_or_report(home: Path, name: str) -> RecordedRun:
     """
     path = Path(name)
     return load_report(path) if path.is_file() else read_run(find_run(home, name))
+
+
+def side_of(home: Path, name: str) -> RecordedRun:
+    """Return what is compared: as `run_or_report`, or the baseline of that name or path.
+
+    Raises:
+        UsageError: There is none of them, or it cannot be read.
+    """
+    path = Path(name)
+    if is_baseline(path) if path.is_file() else name in names(home):
+        return as_run(load_baseline(home, name), path_of(home, name))
+    return run_or_report(home, name)
 
 
 def read_run(folder: RunFolder) -> RecordedRun:

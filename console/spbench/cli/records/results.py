@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from spbench.cli import prune, series
+from spbench.cli.records import prune, series
 from spbench.cli.request import HomeOption, refuse_folder
 from spbench.errors import FailedRunError, MissingError, NothingSelected, UsageError
 
@@ -118,7 +118,7 @@ def show(
 
 def _show_cases(folder: RunFolder, state: RunState) -> None:
     from spbench.cli.lines import MOST_WIDTH, Lines, case_line, share_lines
-    from spbench.cli.replay import unfinished
+    from spbench.cli.records.replay import unfinished
     from spbench.record.number_formatting import clean, printable
 
     width = min(MOST_WIDTH, max(map(len, state.cases), default=0))
@@ -154,7 +154,7 @@ def _rank_lines(state: RunState) -> Iterator[str]:
 
 
 def _matrices(folder: RunFolder) -> list[LinkMatrix]:
-    from spbench.cli.recorded import read_run
+    from spbench.cli.records.recorded import read_run
     from spbench.report.links import link_matrices
 
     matrices = link_matrices(read_run(folder))
@@ -222,7 +222,7 @@ def export(
 ) -> None:
     """Export what a run measured: a row for each case and metric, or its whole report."""
     refuse_folder("--output", output)
-    from spbench.cli.recorded import read_run
+    from spbench.cli.records.recorded import read_run
     from spbench.record.runs.folder import find_run, home_of, write_whole
     from spbench.report.export import export_text
 

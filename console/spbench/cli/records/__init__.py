@@ -1,0 +1,1 @@
+"""The commands on what was recorded: results, comparisons, reports."""

@@ -1,0 +1,1 @@
+"""Baselines: what a run measured, kept in a small file that later runs are held against."""

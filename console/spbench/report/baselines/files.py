@@ -1,0 +1,131 @@
+"""The files of baselines: ``baselines/NAME.json`` in a home, or any path."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from spbench.errors import UsageError, did_you_mean
+from spbench.record.runs.event_log import unwritable
+from spbench.record.runs.files import read_json
+from spbench.record.runs.folder import write_whole
+from spbench.record.runs.prune import BASELINES
+from spbench.report.baselines.model import SCHEMA, Baseline
+
+SUFFIX = ".json"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_RUN = re.compile(r"last(~\d+)?|\d{8}(-.*)?")
+"""The words that name runs."""
+
+
+def path_of(home: Path, name: str) -> Path:
+    """Return the file of a baseline: that path where it ends in ``.json``, or the home's.
+
+    Raises:
+        UsageError: It is neither a path nor a name.
+    """
+    if name.endswith(SUFFIX):
+        return Path(name)
+    if _RUN.fullmatch(name):
+        raise UsageError(f"{name!r} cannot name a baseline: it names a run")
+    if not _NAME.fullmatch(name):
+        use = "letters, digits and . _ - with a letter or digit first, or a path to a .json"
+        raise UsageError(f"{name!r} cannot name a baseline: use {use}")
+    return home / BASELINES / f"{name}{SUFFIX}"
+
+
+def name_of(path: Path) -> str:
+    """Return the name of the baseline in a file."""
+    return path.name.removesuffix(SUFFIX)
+
+
+def names(home: Path) -> list[str]:
+    """Return the names of a home's baselines."""
+    return sorted(name_of(path) for path in (home / BASELINES).glob(f"*{SUFFIX}"))
+
+
+def load_baseline(home: Path, name: str) -> Baseline:
+    """Return a baseline by its name or path.
+
+    Raises:
+        UsageError: There is none, or the file holds none that this spbench reads.
+    """
+    path = path_of(home, name)
+    try:
+        content = read_json(path)
+    except FileNotFoundError:
+        known = names(home)
+        near = did_you_mean(name, known) or (f"; there are {', '.join(known)}" if known else "")
+        raise UsageError(f"there is no baseline {name!r} ({path}){near}") from None
+    except (OSError, ValueError) as error:
+        raise UsageError(f"baseline {path} cannot be read: {error}") from None
+    return _read(content, path)
+
+
+def is_baseline(path: Path) -> bool:
+    """Whether a file says that it is a baseline, of whatever number."""
+    try:
+        content = read_json(path)
+    except (OSError, ValueError):
+        return False
+    schema = content.get("schema") if isinstance(content, dict) else None
+    return isinstance(schema, str) and schema.partition("/")[0] == SCHEMA.partition("/")[0]
+
+
+def _read(content: Any, path: Path) -> Baseline:
+    schema = content.get("schema") if isinstance(content, dict) else None
+    if isinstance(schema, str) and schema != SCHEMA and schema.startswith("spbench.baseline/"):
+        raise UsageError(
+            f"baseline {path} is of the format {schema}, and this spbench reads {SCHEMA}: install "
+            "the version that wrote it, or set the baseline anew"
+        )
+    try:
+        return Baseline.model_validate(content)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise UsageError(f"{path} is no baseline of spbench: {where}: {first['msg']}") from None
+
+
+def save_baseline(home: Path, name: str, baseline: Baseline) -> Path:
+    """Write a baseline under its name or path, and return the file.
+
+    Raises:
+        UsageError: It is no name.
+        FailedRunError: It cannot be written.
+    """
+    path = path_of(home, name)
+    write_whole(path, baseline.model_dump_json(by_alias=True, indent=1) + "\n")
+    return path
+
+
+def remove_baseline(home: Path, name: str) -> Path:
+    """Remove a baseline, and return its file.
+
+    Raises:
+        UsageError: There is none, or the file is something else.
+        FailedRunError: It cannot be removed.
+    """
+    path = path_of(home, name)
+    if path.exists() and not is_baseline(path):
+        raise UsageError(f"{path} is no baseline of spbench; it stays")
+    if not path.exists():
+        load_baseline(home, name)
+    try:
+        path.unlink()
+    except OSError as error:
+        raise unwritable(path, error) from None
+    return path
+
+
+def each(home: Path) -> Iterator[tuple[str, Baseline | UsageError]]:
+    """Yield the baselines of a home by name; of one that cannot be read why not."""
+    for name in names(home):
+        try:
+            yield name, load_baseline(home, name)
+        except UsageError as error:
+            yield name, error

@@ -1,0 +1,197 @@
+"""Baselines made of runs, and brought up to date with later ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from spbench.errors import UsageError
+from spbench.record.runs.folder import RunFolder
+from spbench.record.runs.history import RUNNING, RunSummary
+from spbench.record.statistics import median
+from spbench.report.baselines.model import Baseline, BaselineCase, BaselineMetric
+from spbench.report.compare import HEADLINE, Outcome, RunComparison, launches_of, unfit
+from spbench.report.model import CasePart, MetricPart
+from spbench.report.recorded import RecordedRun
+
+_SEEN = {
+    "same": "is the same",
+    "worse": "is worse",
+    "not enough samples": "cannot be told from it, with so few launches",
+}
+Told = list[str]
+"""What was done with cases, a sentence each."""
+
+
+def baseline_of(name: str, run: RecordedRun) -> tuple[Baseline, Told]:
+    """Return the baseline of a run, and which of its cases have no part in it, and why.
+
+    Raises:
+        UsageError: The run still goes on, or no case of it has results.
+    """
+    id_ = run.summary.id
+    if run.summary.verdict == RUNNING:
+        raise UsageError(f"run {id_} still goes on; wait for its end")
+    reasons = {case.id: unfit(case) for case in run.cases.values()}
+    cases = [_case(case, id_) for case in run.cases.values() if reasons[case.id] is None]
+    if not any(case.metrics for case in cases):
+        raise UsageError(f"no case of run {id_} has results that a later run could be held against")
+    version = run.environment.get("spbench")
+    made = Baseline(
+        name=name,
+        run=id_,
+        runs=[id_],
+        suite=run.summary.suite,
+        spbench=version if isinstance(version, str) else None,
+        environment={k: v for k, v in run.environment.items() if k == "fingerprint"},
+        cases=cases,
+    )
+    return made, [f"{name} is left out: {why}" for name, why in reasons.items() if why]
+
+
+def _case(case: CasePart, run: str) -> BaselineCase:
+    return BaselineCase(
+        id=case.id,
+        name=case.name,
+        benchmark=case.benchmark,
+        version=case.version,
+        params=dict(case.params),
+        np=case.np,
+        runs=[run],
+        metrics={
+            name: BaselineMetric(
+                unit=metric.unit,
+                better=metric.better,
+                value=metric.value,
+                launches=launches_of(case, name),
+                n=metric.n,
+                min=metric.min,
+                max=metric.max,
+            )
+            for name, metric in case.metrics.items()
+        },
+    )
+
+
+def updated(
+    old: Baseline, run: RecordedRun, comparison: RunComparison, *, widen: bool
+) -> tuple[Baseline, Told]:
+    """Return a baseline brought up to date with a run, and what became of each case.
+
+    What is better takes the place of what was, and cases that are new are added. Of the other cases
+    the launches are added to those that are there only where that is asked for: what counts as
+    usual is wider then.
+
+    Args:
+        old: The baseline.
+        run: The later run.
+        comparison: The baseline, a, against that run, b.
+        widen: Whether launches that are not better are taken in, too.
+
+    Raises:
+        UsageError: The run is of other machines, still goes on, or has no results.
+    """
+    rows = [row for row in comparison.rows if row.metric == HEADLINE]
+    if apart := next((row.reason for row in rows if row.outcome == "not comparable"), None):
+        raise UsageError(f"run {run.summary.id} cannot update {old.name}: {apart}")
+    new, told = baseline_of(old.name, run)
+    outcomes = {row.case: row.outcome for row in rows}
+    later = {case.id: case for case in new.cases}
+    cases = [_merged(case, later.get(case.id), outcomes, told, widen) for case in old.cases]
+    for case in later.values():
+        if case.id not in {before.id for before in old.cases}:
+            cases.append(case)
+            told.append(f"{case.id} is new")
+    if cases == old.cases:
+        return old, told
+    runs = [*dict.fromkeys(run for case in cases for run in case.runs)]
+    return old.model_copy(update={"cases": cases, "runs": runs}), told
+
+
+def _merged(
+    old: BaselineCase,
+    new: BaselineCase | None,
+    outcomes: Mapping[str, Outcome | None],
+    told: Told,
+    widen: bool,
+) -> BaselineCase:
+    outcome = outcomes.get(old.id)
+    if new is None or outcome is None or set(new.runs) <= set(old.runs):
+        nothing = "is in it" if new and outcome else "has nothing to hold against it"
+        told.append(f"{old.id} stays: the run {nothing}")
+        return old
+    seen = _SEEN.get(outcome, outcome)
+    if outcome == "better":
+        told.append(f"{old.id} is better, and takes the place of what was")
+        return new
+    if not widen:
+        told.append(f"{old.id} stays: the run's {seen}; --widen takes its launches in")
+        return old
+    told.append(f"{old.id} is wider: the run's {seen}, and it has those launches, too")
+    both = {
+        name: _wider(of, new.metrics[name]) if name in new.metrics else of
+        for name, of in old.metrics.items()
+    }
+    runs = [*old.runs, *new.runs]
+    return new.model_copy(update={"metrics": new.metrics | both, "runs": runs})
+
+
+def _wider(old: BaselineMetric, new: BaselineMetric) -> BaselineMetric:
+    launches = [*old.launches, *new.launches]
+    return BaselineMetric(
+        unit=new.unit,
+        better=new.better,
+        value=median(launches),
+        launches=launches,
+        n=old.n + new.n,
+        min=min(old.min, new.min),
+        max=max(old.max, new.max),
+    )
+
+
+def as_run(baseline: Baseline, path: Path) -> RecordedRun:
+    """Return a baseline as a run that others are compared with."""
+    summary = RunSummary(
+        folder=RunFolder(path.parent),
+        id=baseline.name,
+        suite=baseline.suite,
+        file=None,
+        started=None,
+        finished=None,
+        verdict="baseline",
+        exit_code=None,
+        argv=(),
+        duration_s=None,
+        host=", ".join(_hosts(baseline)) or None,
+    )
+    cases = {case.id: _as_part(case) for case in baseline.cases}
+    made_of = (baseline.run, *baseline.runs)
+    return RecordedRun(summary, cases, environment=baseline.environment, made_of=made_of)
+
+
+def _hosts(baseline: Baseline) -> Iterator[str]:
+    found = baseline.environment.get("fingerprint")
+    hosts = found.get("hosts") if isinstance(found, dict) else None
+    return map(str, hosts) if isinstance(hosts, list) else iter(())
+
+
+def _as_part(case: BaselineCase) -> CasePart:
+    metrics = {
+        name: MetricPart.model_construct(
+            value=of.value, unit=of.unit, better=of.better, n=of.n, min=of.min, max=of.max
+        )
+        for name, of in case.metrics.items()
+    }
+    return CasePart.model_construct(
+        id=case.id,
+        name=case.name,
+        benchmark=case.benchmark,
+        version=case.version,
+        params=case.params,
+        np=case.np,
+        status="passed",
+        reason=None,
+        checks=[],
+        metrics=metrics,
+        medians={name: of.launches for name, of in case.metrics.items()},
+    )

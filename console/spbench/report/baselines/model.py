@@ -1,0 +1,61 @@
+"""The file of a baseline, ``spbench.baseline/1``."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from spbench.report.model import Better
+from spbench.suites.settings import json_schema
+
+SCHEMA = "spbench.baseline/1"
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="ignore", allow_inf_nan=False, frozen=True)
+
+
+class BaselineMetric(_Part):
+    """A metric of a case: the medians of its launches, and how far its samples reach."""
+
+    unit: str
+    better: Better
+    value: float = Field(description="the median")
+    launches: list[float] = Field(min_length=1, description="the median of each launch")
+    n: int = Field(ge=1, description="the number of samples")
+    min: float
+    max: float
+
+
+class BaselineCase(_Part):
+    """A case, and what it measured."""
+
+    id: str
+    name: str
+    benchmark: str
+    version: int = Field(default=1, description="the version of the benchmark")
+    params: dict[str, Any]
+    np: int = Field(ge=1)
+    runs: list[str] = Field(default=[], description="the runs whose launches these are")
+    metrics: dict[str, BaselineMetric]
+
+
+class Baseline(_Part):
+    """A baseline: the cases of one run, or of several, whose numbers are results."""
+
+    schema_: Literal["spbench.baseline/1"] = Field(default="spbench.baseline/1", alias="schema")
+    name: str
+    run: str = Field(description="the run that it was made of")
+    runs: list[str] = Field(default=[], description="all runs that it has launches of")
+    suite: str
+    spbench: str | None = Field(default=None, description="the version that measured")
+    environment: dict[str, Any] = Field(
+        default={}, description="the fingerprint of the ranks' machines, as a report has it"
+    )
+    cases: list[BaselineCase]
+
+
+def baseline_schema() -> dict[str, Any]:
+    """Return the JSON Schema of a baseline."""
+    return json_schema(Baseline, mode="serialization")

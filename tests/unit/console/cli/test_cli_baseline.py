@@ -1,0 +1,67 @@
+"""`spbench baseline`, and what takes a baseline as a side or at a run's end."""
+
+import json
+
+import pytest
+
+from places import SUITES
+from unit.events import recorded, whole_run
+
+HALO = str(SUITES / "halo.yaml")
+
+
+@pytest.fixture
+def main(spbench, home):
+    """A baseline of that name, of a run of one case."""
+    folder = recorded(home, whole_run(), verdict="passed")
+    assert spbench("baseline", "set", "main").status == 0
+    return folder
+
+
+def test_a_baseline_is_set_listed_shown_and_removed(spbench, home, main):
+    path = home / "baselines" / "main.json"
+    assert json.loads(path.read_text())["runs"] == [main.id]
+    assert spbench("baseline", "list").out.startswith("main ")
+    shown = spbench("baseline", "show", "main").out
+    assert "a: halo.exchange, 2 ranks\n  time_ms" in shown
+    assert spbench("baseline", "remove", "main").out == f"removed {path}\n"
+    assert spbench("baseline", "list").out == ""
+
+
+def test_a_baseline_is_replaced_by_an_explicit_word_alone(spbench, main):
+    assert "--force replaces it" in spbench("baseline", "set", "main").refusal
+    assert spbench("baseline", "set", "main", "--force").status == 0
+
+
+def test_a_baseline_is_a_side_of_a_comparison(spbench, home, main):
+    for name in ("main", str(home / "baselines" / "main.json")):
+        done = spbench("compare", name, "last", "--format", "json")
+        assert done.status == 0
+        assert json.loads(done.out)["a"]["id"] == "main"
+    assert "there is no baseline" in spbench("report", "--format", "html", "--baseline", "x").err
+
+
+def test_a_page_shows_the_run_beside_it(spbench, main):
+    page = spbench("report", "--format", "html", "--baseline", "main").out
+    assert "Comparison with the baseline" in page
+    assert "Comparison with the baseline" not in spbench("report", "--format", "html").out
+    refused = spbench("report", "--format", "csv", "--baseline", "main").refusal
+    assert "--baseline is for --format html" in refused
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--baseline", "x"], "there is no baseline 'x'"),
+        (["--fail-on", "any"], "--fail-on says what of a baseline fails the run"),
+    ],
+)
+def test_what_a_run_cannot_be_held_against_is_refused_before_it(spbench, home, words, told):
+    done = spbench("run", HALO, *words)
+    assert (done.status, told in done.refusal) == (2, True)
+    assert not (home / "runs").exists()
+
+
+def test_runs_that_a_baseline_was_made_of_stay(spbench, home, main):
+    said = spbench("results", "prune", "--keep", "0", "--yes").out
+    assert said == "no run goes\n"

@@ -1,0 +1,162 @@
+"""Baselines made of runs, brought up to date with later ones, and runs held against them."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from spbench.errors import ExitCode, UsageError
+from spbench.report.baselines.making import as_run, baseline_of, updated
+from spbench.report.compare import compare
+from spbench.report.judged import Against, comparison_of
+from unit.results import case, run, wrong_check
+
+FIVE = [1.00, 1.01, 1.02, 0.99, 0.98]
+HOME = Path("no-home")
+
+
+def launched(factor=1.0, name="a", **changes):
+    launches = [factor * launch for launch in FIVE]
+    return case(name, {"time_ms": factor}, medians={"time_ms": launches}, **changes)
+
+
+def on(machine, *cases, **of_summary):
+    fingerprint = {"id": machine, "hosts": [machine]}
+    return replace(run(*cases, **of_summary), environment={"fingerprint": fingerprint})
+
+
+def baseline(*cases, id="old"):
+    return baseline_of("main", on("node01", *cases, id=id))[0]
+
+
+def side(of):
+    return as_run(of, Path("baselines/main.json"))
+
+
+def update(old, *cases, widen=False, id="new", machine="node01"):
+    later = on(machine, *cases, id=id)
+    return updated(old, later, comparison_of(HOME, side(old), later), widen=widen)
+
+
+def launches_of(of):
+    return {case.id: case.metrics["time_ms"].launches for case in of.cases}
+
+
+def test_a_baseline_is_compared_as_its_run_is():
+    first, later = launched(), launched(1.2)
+    held = compare(side(baseline(first)), run(later))
+    plain = compare(run(first), run(later))
+    assert [row.outcome for row in held.rows] == ["worse"]
+    assert [*held.rows] == [*plain.rows]
+
+
+def test_cases_without_results_have_no_part_in_it():
+    wrong = launched(name="b", status="failed", checks=[wrong_check()])
+    dead = launched(name="c", status="error")
+    slow = launched(name="d", status="failed", reason="an expectation")
+    made, told = baseline_of("main", run(launched(), wrong, dead, slow))
+    assert [case.id for case in made.cases] == ["a", "d"]
+    assert told == ["b is left out: check halo failed", "c is left out: error"]
+
+
+def test_a_run_without_results_makes_none():
+    with pytest.raises(UsageError, match="no case of run x has results"):
+        baseline_of("main", run(launched(status="error"), id="x"))
+
+
+def test_a_run_that_goes_on_makes_none():
+    with pytest.raises(UsageError, match="run x still goes on"):
+        baseline_of("main", run(launched(), id="x", verdict="running"))
+
+
+def test_what_is_better_takes_the_place_of_what_was():
+    new, told = update(baseline(launched()), launched(0.8))
+    assert launches_of(new) == {"a": [0.8 * launch for launch in FIVE]}
+    assert told == ["a is better, and takes the place of what was"]
+    assert (new.run, new.runs) == ("old", ["new"])
+
+
+@pytest.mark.parametrize(("factor", "seen"), [(1.2, "is worse"), (1.0, "is the same")])
+def test_what_is_not_better_is_taken_in_by_an_explicit_word_alone(factor, seen):
+    old = baseline(launched())
+    same, told = update(old, launched(factor))
+    assert same == old
+    assert told == [f"a stays: the run's {seen}; --widen takes its launches in"]
+    new, told = update(old, launched(factor), widen=True)
+    assert launches_of(new) == {"a": [*FIVE, *(factor * launch for launch in FIVE)]}
+    assert new.runs == ["old", "new"]
+    assert told == [f"a is wider: the run's {seen}, and it has those launches, too"]
+
+
+def test_no_run_is_taken_in_twice():
+    once, _ = update(baseline(launched()), launched(1.0), widen=True)
+    twice, told = update(once, launched(1.0), widen=True)
+    assert twice == once
+    assert told == ["a stays: the run is in it"]
+
+
+def test_cases_that_are_new_are_added_and_those_that_are_missing_stay():
+    new, told = update(baseline(launched()), launched(name="b"))
+    assert launches_of(new).keys() == {"a", "b"}
+    assert told == ["a stays: the run has nothing to hold against it", "b is new"]
+
+
+def test_other_machines_do_not_update_it():
+    with pytest.raises(UsageError, match="run new cannot update main: hosts node01 in a, node02"):
+        update(baseline(launched()), launched(0.5), machine="node02")
+
+
+def test_another_version_of_a_benchmark_is_not_comparable():
+    held = compare(side(baseline(launched())), run(launched(version=2)))
+    [row] = held.rows
+    assert row.outcome == "not comparable"
+    assert row.reason == "version 1 of made.up in a, 2 in b"
+
+
+# A run held against a baseline
+
+
+def held(later, fails=("worse",), machine="node01"):
+    against = Against(HOME, side(baseline(launched(), launched(name="b"))), frozenset(fails))
+    held = against.hold(on(machine, later, launched(name="b"), id="later"))
+    said = []
+    held.tell(said.append)
+    return held, said
+
+
+def test_a_worse_time_fails_the_run_and_its_case():
+    found, said = held(launched(1.5))
+    assert found.exit_code(ExitCode.PASSED) == ExitCode.FAILED
+    assert found.exit_code(ExitCode.MISSING) == ExitCode.MISSING
+    [why] = found.failing
+    assert why == "a: time_ms is 1.5 times that of baseline main (95 %: 1.46 to 1.55)"
+    assert said == [f"worse: {why}", "against baseline main: 1 worse, 1 same"]
+    assert [case.status for case in found.shown.cases.values()] == ["failed", "passed"]
+    assert found.shown.cases["a"].reason == why
+
+
+@pytest.mark.parametrize(
+    ("factor", "fails", "code"),
+    [(1.5, (), 0), (0.5, ("worse",), 0), (0.5, ("worse", "better"), 1), (1.0, ("worse",), 0)],
+)
+def test_what_fails_a_run_is_chosen(factor, fails, code):
+    found, _ = held(launched(factor), fails)
+    assert found.exit_code(ExitCode.PASSED) == code
+
+
+def test_other_machines_only_warn():
+    found, said = held(launched(1.5), machine="node02")
+    assert found.exit_code(ExitCode.PASSED) == ExitCode.PASSED
+    why = "hosts node01 in a, node02 in b"
+    assert said[0] == f"warning: 2 cases are not comparable with main: {why}"
+
+
+def test_a_report_has_the_comparison_and_the_verdict_that_follows():
+    found, _ = held(launched(1.5))
+    report = {"run": {"verdict": "passed", "exit_code": 0}, "errors": []}
+    told = found.document(report)
+    assert told["run"] == {"verdict": "failed", "exit_code": 1}
+    assert told["errors"] == found.failing
+    assert [pair["id"] for pair in told["comparison"]["cases"]] == ["a", "b"]
+    same, _ = held(launched(1.0))
+    assert same.document(report)["run"] == {"verdict": "passed", "exit_code": 0}
