@@ -30,12 +30,12 @@ def start(tmp_path: Path):
     return start
 
 
-def path_with_ssh(folder: Path, script: str) -> str:
-    """Return a PATH on which ``ssh`` is a script of the shell."""
+def path_with(program: str, folder: Path, script: str) -> str:
+    """Return a PATH on which a program is a script of the shell."""
     folder.mkdir()
-    ssh = folder / "ssh"
-    ssh.write_text(f"#!/bin/sh\n{script}")
-    ssh.chmod(0o755)
+    path = folder / program
+    path.write_text(f"#!/bin/sh\n{script}")
+    path.chmod(0o755)
     return f"{folder}:{STANDINS}:{os.environ['PATH']}"
 
 
@@ -77,6 +77,18 @@ def test_a_rank_that_ends_before_it_connects_is_named_and_not_its_victim(start) 
     ended.assert_no_process_left()
 
 
+def test_a_rank_that_ended_is_named_where_its_launcher_hangs(start, tmp_path: Path) -> None:
+    words = f"[{HOST}:mpispawn_0][child_handler] MPI process (rank: 1, pid: 7) exited with status 7"
+    version = '[ "$1" = -v ] && { echo Version: mvapich2-2.3.7; exit; }'
+    path = path_with("mpirun_rsh", tmp_path / "bin", f"{version}\necho '{words}' >&2\nsleep 60\n")
+    ended = start(FAULTS, "--set", "launch.start_timeout=2", PATH=path).end()
+    assert ended.code == 4, ended.stdout + ended.stderr
+    reason = ended.case("first")["reason"]
+    assert reason.startswith(f"rank 1 on {HOST}, ")
+    assert "exited with status 7 before it connected" in reason
+    ended.assert_no_process_left()
+
+
 def test_the_launchers_own_time_limit_is_the_cause_and_not_its_signal(start) -> None:
     ended = start(LONG, MPIEXEC_TIMEOUT="5").end()
     assert ended.code == 4, ended.stdout + ended.stderr
@@ -87,7 +99,7 @@ def test_the_launchers_own_time_limit_is_the_cause_and_not_its_signal(start) -> 
 
 
 def test_a_name_that_ssh_alone_knows_is_refused_before_the_launch(start, tmp_path: Path) -> None:
-    path = path_with_ssh(tmp_path / "bin", "exit 0\n")
+    path = path_with("ssh", tmp_path / "bin", "exit 0\n")
     ended = start(FAULTS, "--hosts", "alias.invalid:2", PATH=path).end()
     assert ended.code == 3, ended.stdout + ended.stderr
     assert "mpirun_rsh cannot reach alias.invalid: the name is an alias of ssh's" in ended.stderr
@@ -95,7 +107,7 @@ def test_a_name_that_ssh_alone_knows_is_refused_before_the_launch(start, tmp_pat
 
 
 def test_a_host_without_mvapich2_is_named_with_what_it_lacks(start, tmp_path: Path) -> None:
-    path = path_with_ssh(tmp_path / "bin", 'for word; do last=$word; done\nexec sh -c "$last"\n')
+    path = path_with("ssh", tmp_path / "bin", 'for word; do last=$word; done\nexec sh -c "$last"\n')
     ended = start(FAULTS, "--hosts", "192.0.2.7:2", PATH=path).end()
     assert ended.code == 4, ended.stdout + ended.stderr
     reason = ended.case("first")["reason"]

@@ -304,6 +304,7 @@ class Watchdog:
         waited = now - self.launched
         if waited <= self.start_timeout:
             return None
+        self.tentative = True  # the launcher may have said that a rank ended, and hang
         sentence = (
             f"{len(self.ranks)} of {self.np} ranks were ready {waited:.0f} s after the launch "
             f"(start_timeout is {self.start_timeout:g} s)"
