@@ -12,7 +12,7 @@ import typer
 
 from spbench import __version__
 from spbench.cli import batch, doctor, networks, plan, profile, run, suites
-from spbench.cli.records import baseline, compare, report, results
+from spbench.cli.records import baseline, compare, gate, report, results
 from spbench.errors import ExitCode, SpbenchError
 
 ENV_COMPLETE = "_SPBENCH_COMPLETE"
@@ -43,6 +43,7 @@ doctor.register(app)
 results.register(app)
 compare.register(app)
 baseline.register(app)
+gate.register(app)
 report.register(app)
 
 # The base of all of Typer's errors of usage, which Typer does not export by a name of its own.

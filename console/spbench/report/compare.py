@@ -6,7 +6,7 @@ A launch is the unit: see `difference`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -146,25 +146,38 @@ def compare(
         unlike: Why the two runs' machines cannot be compared.
     """
     common = [(case, b.cases[id_]) for id_, case in a.cases.items() if id_ in b.cases]
-    pairs = [_pair(*both, past, unlike) for both in common]
-    chances = {
-        pair.id: row.chance for pair in pairs for row in pair.rows if _counts(row) and row.chance
-    }
-    found = dict(zip(chances, discoveries(list(chances.values())), strict=True))
+    pairs = [pair_of(*both, past, unlike) for both in common]
+    found = found_among(chances(pairs))
     return RunComparison(
         a=a.summary,
         b=b.summary,
-        cases=tuple(_judged(pair, found, len(chances)) for pair in pairs),
+        cases=tuple(judged(pair, found) for pair in pairs),
         only_a=tuple(id_ for id_ in a.cases if id_ not in b.cases),
         only_b=tuple(id_ for id_ in b.cases if id_ not in a.cases),
     )
+
+
+def chances(pairs: Iterable[CasePair]) -> dict[str, float]:
+    """Return by case how likely chance explains its headline metric, where that is judged."""
+    return {
+        pair.id: row.chance
+        for pair in pairs
+        for row in pair.rows
+        if _counts(row) and row.chance is not None
+    }
+
+
+def found_among(chances: Mapping[str, float]) -> dict[str, bool]:
+    """Say by case whether its headline metric differs, all of them judged together."""
+    return dict(zip(chances, discoveries(list(chances.values())), strict=True))
 
 
 def _counts(row: MetricRow) -> bool:
     return row.metric == HEADLINE and row.outcome is None and row.reason is None
 
 
-def _pair(a: CasePart, b: CasePart, past: Past, unlike: str | None) -> CasePair:
+def pair_of(a: CasePart, b: CasePart, past: Past, unlike: str | None = None) -> CasePair:
+    """Return a case of two runs; rows that can be judged have a chance, and no outcome yet."""
     wrong = [f"{why} in {run}" for run, case in (("a", a), ("b", b)) if (why := unfit(case))]
     if a.version != b.version:
         unlike = f"version {a.version} of {a.benchmark} in a, {b.version} in b"
@@ -257,17 +270,17 @@ def _no_ratio(a: Sequence[float], b: Sequence[float]) -> str | None:
     return None
 
 
-def _judged(pair: CasePair, found: Mapping[str, bool], together: int) -> CasePair:
-    """Return a pair with the outcomes of its rows."""
+def judged(pair: CasePair, found: Mapping[str, bool]) -> CasePair:
+    """Return a pair with the outcomes of its rows; ``found`` has all that are judged together."""
 
-    def judged(row: MetricRow) -> MetricRow:
+    def with_outcome(row: MetricRow) -> MetricRow:
         if row.chance is None or row.outcome is not None or row.reason is not None:
             return row
         headline = row.metric == HEADLINE
         different = found[pair.id] if headline else row.chance <= LEVEL
-        return _with_outcome(row, row.chance, together if headline else 1, different=different)
+        return _with_outcome(row, row.chance, len(found) if headline else 1, different=different)
 
-    return replace(pair, rows=tuple(map(judged, pair.rows)))
+    return replace(pair, rows=tuple(map(with_outcome, pair.rows)))
 
 
 def _with_outcome(row: MetricRow, chance: float, together: int, *, different: bool) -> MetricRow:

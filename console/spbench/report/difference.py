@@ -54,12 +54,11 @@ def difference(
         past: The launches of earlier runs of the same case on the same machines, run by run. How
             much those runs differ from each other is the least that the interval allows for.
     """
-    logs = sorted(math.log(y) - math.log(x) for x in a for y in b)
+    logs_a, logs_b = [math.log(x) for x in a], [math.log(y) for y in b]
+    logs = sorted([y - x for x in logs_a for y in logs_b])
     centre = median(logs)
     chance, floor = rank_test(a, b), floor_of(len(a), len(b))
-    runs = [median(run) for run in past if run and min(run) > 0]
-    widened = len(runs) if len(runs) >= LEAST_PAST else 0
-    half = _between_runs(runs) if widened else 0.0
+    widened, half = _widened(tuple(map(tuple, past)))
     skipped = skipped_at(len(a), len(b), LEVEL)
     if skipped is not None:
         low, high = logs[skipped], logs[-1 - skipped]
@@ -79,6 +78,13 @@ def difference(
 def _as_tested(chance: float, skipped: int | None) -> float:
     """Return the test's answer where it can give one at all."""
     return chance if skipped is not None else 0.0
+
+
+@lru_cache(maxsize=4096)
+def _widened(past: tuple[tuple[float, ...], ...]) -> tuple[int, float]:
+    """Return how many earlier runs widen an interval, and the half width that they ask for."""
+    runs = [median(run) for run in past if run and min(run) > 0]
+    return (len(runs), _between_runs(runs)) if len(runs) >= LEAST_PAST else (0, 0.0)
 
 
 def _between_runs(runs: Sequence[float]) -> float:

@@ -95,6 +95,12 @@ def test_what_is_known_of_earlier_runs_widens_the_interval():
     assert row.interval[0] < 0.8
 
 
+def test_a_difference_far_beyond_all_earlier_runs_is_found():
+    steady = [[1.0 + n / 100_000] for n in range(10)]
+    row = launched([1.0], [2.0], past=lambda case, metric: steady)
+    assert (row.outcome, row.chance) == ("worse", 0.0)
+
+
 def test_other_machines_are_not_compared():
     row = launched(FIVE, times(1.1), unlike="cores 2 in a, 4 in b")
     assert (row.outcome, row.reason) == ("not comparable", "cores 2 in a, 4 in b")

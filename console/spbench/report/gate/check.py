@@ -1,0 +1,302 @@
+"""A gate tested by known differences: slowdowns and an error, planted into recorded launches.
+
+Each resample draws the launches of two runs of one code from those that were recorded, and plants
+a slowdown in one case of the second; `compare`'s own code judges it, together with the other cases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from random import Random
+
+from spbench.report.compare import (
+    HEADLINE,
+    CasePair,
+    Outcome,
+    Past,
+    chances,
+    found_among,
+    judged,
+    launches_of,
+    nothing_past,
+    pair_of,
+    unfit,
+)
+from spbench.report.difference import least_launches
+from spbench.report.gate.noise import Noise, noise_of
+from spbench.report.model import CasePart, CheckPart
+from spbench.report.recorded import RecordedRun
+
+SLOWDOWNS = (0.05, 0.10, 0.20, 0.50)
+POWER = 0.8
+"""A slowdown counts as found where it is found in this share of resamples."""
+RESAMPLES = 200
+FIRST = 40
+"""After so many of them it is looked whether the others can change anything."""
+MORE_LAUNCHES = (4, 5, 6, 8, 10, 12, 16, 24, 32)
+"""The launches a side that are tried where those of the run tell too little."""
+
+
+@dataclass(frozen=True, slots=True)
+class CaseGate:
+    """What the gate finds in one case.
+
+    Attributes:
+        launches: The launches of the run, a side of each comparison.
+        past: The number of earlier runs on the same machines that are drawn from, too.
+        found: The share of resamples in which a planted slowdown was called worse, by slowdown:
+            from the smallest to the first that is found often enough, or the largest alone.
+        alarms: The share in which it was called worse with nothing planted.
+        needed: The launches a side that would find the largest slowdown, where it is not found;
+            None where none that was tried would.
+        error: Whether a comparison tells a failed check that was planted; None: none was.
+        reason: Why no slowdown could be planted.
+    """
+
+    case: str
+    launches: int = 0
+    past: int = 0
+    found: Mapping[float, float] = field(default_factory=dict)
+    alarms: float | None = None
+    needed: int | None = None
+    error: bool | None = None
+    reason: str | None = None
+
+    @property
+    def smallest(self) -> float | None:
+        """The smallest slowdown that is found; None where none is."""
+        return next((each for each, share in self.found.items() if share >= POWER), None)
+
+
+@dataclass(frozen=True, slots=True)
+class GateCheck:
+    """What the gate finds in each case of a run.
+
+    ``alarms`` is the share of resamples in which any case was called worse with nothing planted.
+    """
+
+    run: str
+    resamples: int
+    seed: int
+    cases: tuple[CaseGate, ...]
+    alarms: float | None
+
+    @property
+    def missed_errors(self) -> tuple[str, ...]:
+        """The cases in which a planted error was not told."""
+        return tuple(one.case for one in self.cases if one.error is False)
+
+
+def check_gate(
+    run: RecordedRun, past: Past = nothing_past, *, resamples: int = RESAMPLES, seed: int = 1
+) -> GateCheck:
+    """Plant known differences into the launches of a run, and say which of them are found.
+
+    Args:
+        run: The run whose launches are drawn from.
+        past: The launches of earlier runs on the same machines.
+        resamples: The number of comparisons for each slowdown.
+        seed: The seed of the draws; equal seeds give equal answers.
+    """
+    fit = [case for case in run.cases.values() if _unfit(case) is None]
+    sources = {case.id: source for case in fit if (source := _source(case, past)) is not None}
+    trials = _Trials(sources, resamples, seed)
+    cases = [
+        trials.gate_of(case.id) if case.id in sources else _unknown(case, len(fit))
+        for case in run.cases.values()
+    ]
+    return GateCheck(run.summary.id, resamples, seed, tuple(cases), trials.alarms)
+
+
+def _unfit(case: CasePart) -> str | None:
+    """Say why nothing can be planted in a case."""
+    if why := unfit(case):
+        return why
+    if HEADLINE not in case.metrics:
+        return f"{HEADLINE} was not measured"
+    return None if min(launches_of(case, HEADLINE)) > 0 else f"{HEADLINE} of a launch is 0"
+
+
+def _unknown(case: CasePart, together: int) -> CaseGate:
+    """Return the gate of a case whose noise is not known, and why."""
+    if reason := _unfit(case):
+        return CaseGate(case.id, reason=reason)
+    return CaseGate(
+        case.id,
+        launches=1,
+        needed=least_launches(together),
+        error=tells_error(case),
+        reason="one launch does not tell how much launches differ",
+    )
+
+
+# A known error
+
+
+def tells_error(case: CasePart) -> bool:
+    """Say whether a comparison of a case with itself tells a failed check that is planted in it."""
+    planted = _with_failed_check(case)
+    pair = pair_of(case, planted, nothing_past)
+    rows = judged(pair, found_among(chances([pair]))).rows
+    told = f"check {planted.checks[0].name} failed in b"
+    return all(row.outcome is None and row.reason == told for row in rows)
+
+
+def _with_failed_check(case: CasePart) -> CasePart:
+    """Return a case whose first check found an error, on one rank."""
+    was = case.checks[0] if case.checks else None
+    failed = CheckPart(
+        name=was.name if was else "planted",
+        status="failed",
+        max_abs_error=None if was is None else 2 * was.tolerance + 1,
+        tolerance=was.tolerance if was else 0.0,
+        ranks_passed=case.np - 1,
+        ranks_failed=1,
+        detail="planted",
+    )
+    changes = {"status": "failed", "reason": "planted", "checks": [failed, *case.checks[1:]]}
+    return case.model_copy(update=changes)
+
+
+# Known slowdowns
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """A case that launches are drawn for: with its time alone, and what is known of that."""
+
+    part: CasePart
+    noise: Noise
+    launches: int
+    earlier: list[list[float]]
+    error: bool
+
+    def known(self, case: str, metric: str) -> list[list[float]]:
+        """Return the launches of earlier runs, as a comparison asks for them."""
+        return self.earlier
+
+    def sides(self, chance: Random, launches: int) -> _Sides:
+        """Draw the launches of two runs."""
+        return self.noise.draw(chance, launches), self.noise.draw(chance, launches)
+
+    def pair(self, sides: _Sides, slowdown: float = 0.0) -> CasePair:
+        """Return two runs of the case with these launches, those of the second slowed down."""
+        a, b = sides
+        slowed = [launch * (1 + slowdown) for launch in b]
+        parts = [self.part.model_copy(update={"medians": {HEADLINE: of}}) for of in (a, slowed)]
+        return pair_of(parts[0], parts[1], self.known)
+
+
+_Sides = tuple[list[float], list[float]]
+
+
+def _source(case: CasePart, past: Past) -> _Source | None:
+    """Return what launches of a case are drawn from; None where only one is known."""
+    launches = launches_of(case, HEADLINE)
+    earlier = [list(run) for run in past(case.id, HEADLINE) if run and min(run) > 0]
+    noise = noise_of([launches, *earlier])
+    if noise is None:
+        return None
+    alone = case.model_copy(update={"metrics": {HEADLINE: case.metrics[HEADLINE]}})
+    return _Source(alone, noise, len(launches), earlier, tells_error(case))
+
+
+@dataclass(frozen=True, slots=True)
+class _Resample:
+    """Two runs of one code: their launches by case, and what a comparison says of each."""
+
+    sides: Mapping[str, _Sides]
+    chances: Mapping[str, float]
+    outcomes: Mapping[str, Outcome | None]
+
+
+class _Trials:
+    """Resamples of all cases of a run, and what is found of a slowdown in one of them."""
+
+    def __init__(self, sources: Mapping[str, _Source], resamples: int, seed: int) -> None:
+        self._sources = sources
+        self._seed = seed
+        chance = Random(seed)
+        self._resamples = [self._drawn(chance) for _ in range(resamples)] if sources else []
+
+    @property
+    def alarms(self) -> float | None:
+        """The share of resamples in which any case was called worse; None without any."""
+        if not self._resamples:
+            return None
+        return _share("worse" in one.outcomes.values() for one in self._resamples)
+
+    def gate_of(self, case: str) -> CaseGate:
+        """Plant each slowdown in a case until one is found."""
+        source, found = self._sources[case], self._found(case)
+        largest = found.get(SLOWDOWNS[-1], 1.0)
+        return CaseGate(
+            case,
+            source.launches,
+            len(source.earlier),
+            found,
+            _share(one.outcomes[case] == "worse" for one in self._resamples),
+            None if largest >= POWER else self._needed(case),
+            source.error,
+        )
+
+    def _found(self, case: str) -> dict[float, float]:
+        largest = {SLOWDOWNS[-1]: self._power(case, SLOWDOWNS[-1])}
+        if largest[SLOWDOWNS[-1]] < POWER:
+            return largest
+        found: dict[float, float] = {}
+        for slowdown in SLOWDOWNS[:-1]:
+            found[slowdown] = self._power(case, slowdown)
+            if found[slowdown] >= POWER:
+                return found
+        return found | largest
+
+    def _power(self, case: str, slowdown: float) -> float:
+        """Return the share of resamples that find a slowdown; of the first where that is clear."""
+        said = [self._worse(case, one, slowdown) for one in self._resamples[:FIRST]]
+        if not all(said) and sum(said) > len(said) / 2:
+            said += [self._worse(case, one, slowdown) for one in self._resamples[FIRST:]]
+        return _share(said)
+
+    def _needed(self, case: str) -> int | None:
+        """Return the launches a side that find the largest slowdown, of those that are tried."""
+        source, chance = self._sources[case], Random(self._seed)
+        for launches in MORE_LAUNCHES:
+            if launches > source.launches and self._enough(case, source, chance, launches):
+                return launches
+        return None
+
+    def _enough(self, case: str, source: _Source, chance: Random, launches: int) -> bool:
+        missed, first = 0, self._resamples[:FIRST]
+        for one in first:
+            sides = source.sides(chance, launches)
+            missed += not self._worse(case, one, SLOWDOWNS[-1], sides)
+            if missed > (1 - POWER) * len(first):
+                return False
+        return True
+
+    def _worse(
+        self, case: str, one: _Resample, slowdown: float, sides: _Sides | None = None
+    ) -> bool:
+        """Say whether a slowdown is called worse, beside the other cases as they were drawn."""
+        pair = self._sources[case].pair(sides or one.sides[case], slowdown)
+        return _outcome(pair, found_among({**one.chances, **chances([pair])})) == "worse"
+
+    def _drawn(self, chance: Random) -> _Resample:
+        sources = self._sources.items()
+        sides = {case: source.sides(chance, source.launches) for case, source in sources}
+        pairs = [source.pair(sides[case]) for case, source in sources]
+        told = chances(pairs)
+        found = found_among(told)
+        return _Resample(sides, told, {pair.id: _outcome(pair, found) for pair in pairs})
+
+
+def _outcome(pair: CasePair, found: Mapping[str, bool]) -> Outcome | None:
+    (row,) = judged(pair, found).rows
+    return row.outcome
+
+
+def _share(said: Iterable[bool]) -> float:
+    told = list(said)
+    return sum(told) / len(told)

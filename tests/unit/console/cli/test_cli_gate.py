@@ -1,0 +1,90 @@
+"""``spbench gate check``: what it prints, and its exit codes."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from spbench.report.gate import check as gate
+from unit.events import described, job_start, judged, rank_event, recorded, run_end, run_start
+
+STEADY = [1.0, 1.01, 1.02, 0.99, 0.98]
+NOISY = [1.0, 1.5, 0.7, 1.3, 0.8]
+
+
+def record(home, **cases):
+    """Record a run of these cases by the times of their launches; None: it failed."""
+    events = [run_start(*(described(name, repeat=5, checks=[]) for name in cases))]
+    job = 0
+    for name, times in cases.items():
+        for repeat, time in enumerate(times or ()):
+            job += 1
+            events.append(job_start(name, job=job))
+            for rank in (0, 1):
+                at = {"case": name, "repeat": repeat, "job": job}
+                events.append(rank_event("case_start", rank, **at))
+                events.append(rank_event("samples", rank, **at, values=[time]))
+        events.append(judged(name, status="passed" if times else "error"))
+    recorded(home, [*events, run_end()])
+
+
+def test_each_case_has_the_smallest_slowdown_that_is_found(spbench, home):
+    record(home, steady=STEADY, noisy=NOISY, alone=[1.0], gone=None)
+    status, out, err = spbench("gate", "check", "last")
+    assert (status, err) == (0, "")
+    head, steady, noisy, alone, gone, finds, wolf, error = out.splitlines()
+    assert head.split() == ["case", "launches", "finds", "cries", "wolf", "note"]
+    assert steady.split()[:4] == ["steady", "5", "5", "%"]
+    assert noisy.split()[:5] == ["noisy", "5", "not", "enough", "samples"]
+    assert "launches a side would tell" in noisy
+    assert "not enough samples" in alone
+    assert alone.endswith("how much launches differ; 5 launches a side would tell")
+    assert gone.split() == ["gone", "error"]
+    assert finds.startswith("finds: the smallest of 5 %, 10 %, 20 %, 50 % that is called worse")
+    assert wolf.startswith("With nothing planted some case was called worse in ")
+    assert error == "A failed check, planted in each case that has a time, was told in 3 of 3."
+
+
+def test_json_has_the_shares(spbench, home):
+    record(home, steady=STEADY)
+    status, out, _ = spbench("gate", "check", "last", "--format", "json", "--resamples", "40")
+    told = json.loads(out)
+    assert (status, told["resamples"], told["seed"], told["power"]) == (0, 40, 1, 0.8)
+    (steady,) = told["cases"]
+    assert (steady["smallest"], steady["error"], steady["needed"]) == (0.05, True, None)
+    assert steady["found"][-1]["slowdown"] == 0.05
+
+
+@pytest.mark.parametrize(
+    ("times", "percent", "status"), [(STEADY, "5", 0), (STEADY, "4", 1), (NOISY, "50", 1)]
+)
+def test_a_gate_that_must_find_more_fails(spbench, home, times, percent, status):
+    record(home, a=times)
+    assert spbench("gate", "check", "last", "--must-find", percent)[0] == status
+
+
+def test_an_error_that_is_not_told_fails(spbench, home, monkeypatch):
+    record(home, a=STEADY)
+    monkeypatch.setattr(gate, "tells_error", lambda case: False)
+    status, out, _ = spbench("gate", "check", "last")
+    assert status == 1
+    assert "a planted error is NOT told" in out
+    assert "was told in 0 of 1." in out
+
+
+def test_a_run_without_times_is_5(spbench, home):
+    record(home, gone=None)
+    status, out, err = spbench("gate", "check", "last")
+    assert (status, "gone" in out) == (5, True)
+    assert "has no case with a time that can be compared" in err
+
+
+@pytest.mark.parametrize(
+    "words", [("check", "2030"), ("check",), ("check", "last", "--format", "x"), ()]
+)
+def test_what_cannot_be_done_is_2(spbench, home, words):
+    record(home, a=STEADY)
+    status, _, err = spbench("gate", *words)
+    assert status == 2
+    assert err
