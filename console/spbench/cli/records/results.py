@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from spbench.cli.records import prune, series
+from spbench.cli.records import history, prune, series
 from spbench.cli.request import HomeOption, refuse_folder
 from spbench.errors import FailedRunError, MissingError, NothingSelected, UsageError
 
@@ -30,6 +30,7 @@ group = typer.Typer(help="The runs of a home folder.", no_args_is_help=True)
 def register(app: typer.Typer) -> None:
     """Add the commands of this module."""
     series.register(group)
+    history.register(group)
     prune.register(group)
     app.add_typer(group, name="results")
 

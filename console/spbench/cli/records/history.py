@@ -1,0 +1,109 @@
+"""``spbench results history``: a metric over runs on the same machines, and its steps."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from spbench.cli.request import HomeOption
+
+if TYPE_CHECKING:
+    from spbench.report.past_figures import History
+
+WIDTH = 32
+"""Columns of the plot."""
+
+
+class Format(StrEnum):
+    """The formats of a history."""
+
+    TEXT = "text"
+    CSV = "csv"
+    JSON = "json"
+
+
+def register(group: typer.Typer) -> None:
+    """Add the command of this module."""
+    group.command()(history)
+
+
+def history(
+    case: Annotated[str, typer.Argument(help="A case's id.")],
+    metric: Annotated[str, typer.Argument(help="A metric of it.")] = "time_ms",
+    machines: Annotated[
+        str | None,
+        typer.Option("--machines", help="A fingerprint's id; default: of the newest run."),
+    ] = None,
+    format_: Annotated[Format, typer.Option("--format", help="text, csv or json.")] = Format.TEXT,
+    home: HomeOption = None,
+) -> None:
+    """Print a metric over the runs on the same machines, and from which run on it changed."""
+    from spbench.record.number_formatting import clean
+    from spbench.record.runs.folder import home_of
+    from spbench.report.past_figures import history_of
+
+    found = history_of(home_of(home, os.environ), case, metric, machines)
+    if format_ is Format.JSON:
+        print(json.dumps(_document(found), indent=1))
+        return
+    for line in _csv(found) if format_ is Format.CSV else _lines(found):
+        print(clean(line))
+
+
+def _lines(found: History) -> Iterator[str]:
+    from spbench.record.number_formatting import number
+    from spbench.report.scale import scale_of
+
+    unit = "" if found.unit in ("", "1") else f" in {found.unit}"
+    yield f"{found.case}: {found.metric}{unit}, better: {found.better}"
+    scale = scale_of(run.value for run in found.runs)
+    marks = {step.at: f"{step.ratio:.3g} times, {found.outcome(step)}" for step in found.steps}
+    for at, run in enumerate(found.runs):
+        place = scale.place(run.value, WIDTH)
+        plot = f"{'·' * place}●{'·' * (WIDTH - 1 - place)}"
+        step = f"  {marks[at]}" if at in marks else ""
+        launches = f"{run.launches} launch{'es' * (run.launches != 1)}"
+        yield f"  {run.run:<46} {number(run.value):>9}  {plot}  {launches:<11}{step}".rstrip()
+    yield _summary(found)
+
+
+def _summary(found: History) -> str:
+    from spbench.report.steps import LEVEL
+
+    count = len(found.steps)
+    told = f"{count} step{'s' * (count != 1)} in {len(found.runs)} runs (chance below {LEVEL:.0%})"
+    hosts = ", ".join(map(str, found.machines.get("hosts", ())))
+    where = f" on {hosts} ({found.machines.get('id')})" if hosts else ""
+    rest = f"; {found.elsewhere} runs on other machines are left out" if found.elsewhere else ""
+    return f"{told}{where}{rest}"
+
+
+def _csv(found: History) -> Iterator[str]:
+    ratios = {step.at: step.ratio for step in found.steps}
+    yield "run,median,launches,step"
+    for at, run in enumerate(found.runs):
+        yield f"{run.run},{run.value!r},{run.launches},{ratios.get(at, '')}"
+
+
+def _document(found: History) -> dict[str, object]:
+    runs = [{"run": run.run, "median": run.value, "launches": run.launches} for run in found.runs]
+    steps = [
+        {
+            "run": found.runs[step.at].run,
+            "before": step.before,
+            "after": step.after,
+            "ratio": step.ratio,
+            "outcome": found.outcome(step),
+            "chance": step.chance,
+        }
+        for step in found.steps
+    ]
+    about = {"case": found.case, "metric": found.metric, "unit": found.unit}
+    about |= {"better": found.better}
+    machines = {"machines": dict(found.machines), "elsewhere": found.elsewhere}
+    return {**about, **machines, "runs": runs, "steps": steps}

@@ -1,0 +1,102 @@
+"""The history of a metric: a case's medians over the runs of one set of machines, and its steps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from spbench.errors import NothingSelected
+from spbench.record.runs.folder import RunFolder, find_run
+from spbench.record.runs.index import PastLaunch, past_launches
+from spbench.record.statistics import median
+from spbench.report.recorded import load_run
+from spbench.report.steps import Step, steps
+
+
+@dataclass(frozen=True, slots=True)
+class PastRun:
+    """A run's median of a metric over its launches, and how many these were."""
+
+    run: str
+    value: float
+    launches: int
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """A metric of a case over runs, the oldest first.
+
+    Attributes:
+        machines: The fingerprint of the machines that the runs have in common.
+        elsewhere: The number of runs on other machines, which are left out.
+        steps: The runs from which on it is higher or lower; places in ``runs``.
+    """
+
+    case: str
+    metric: str
+    unit: str
+    better: str
+    machines: Mapping[str, Any]
+    runs: tuple[PastRun, ...]
+    elsewhere: int
+    steps: tuple[Step, ...]
+
+    def outcome(self, step: Step) -> str:
+        """Return ``better`` or ``worse``; ``higher`` or ``lower`` where neither way is better."""
+        higher = step.ratio > 1
+        if self.better not in ("lower", "higher"):
+            return "higher" if higher else "lower"
+        return "better" if higher == (self.better == "higher") else "worse"
+
+
+def history_of(home: Path, case: str, metric: str, machines: str | None = None) -> History:
+    """Return the history of a metric on the machines of its newest run, or on others.
+
+    Args:
+        home: The folder of the runs.
+        case: The case's id.
+        metric: The metric's name.
+        machines: The id of a fingerprint; None: that of the newest run that has the metric.
+
+    Raises:
+        NothingSelected: No run that passed has it there.
+    """
+    found = past_launches(home, case, metric)
+    if not found:
+        raise NothingSelected(f"no run has passed a case {case!r} with the metric {metric!r}")
+    chosen = machines or found[-1].fingerprint
+    here = [launch for launch in found if launch.fingerprint == chosen]
+    if not here:
+        known = ", ".join(sorted({str(launch.fingerprint) for launch in found}))
+        raise NothingSelected(f"no run of {case!r} was made on the machines {chosen}; on {known}")
+    runs = _by_run(here)
+    unit, better, parts = _about(find_run(home, runs[-1].run), case, metric)
+    values = [run.value for run in runs]
+    return History(
+        case,
+        metric,
+        unit,
+        better,
+        parts,
+        runs,
+        len({launch.run for launch in found}) - len(runs),
+        tuple(steps(values) if min(values) > 0 else ()),
+    )
+
+
+def _by_run(launches: list[PastLaunch]) -> tuple[PastRun, ...]:
+    medians: dict[str, list[float]] = {}
+    for launch in launches:
+        medians.setdefault(launch.run, []).append(launch.median)
+    return tuple(PastRun(run, median(of), len(of)) for run, of in medians.items())
+
+
+def _about(folder: RunFolder, case: str, metric: str) -> tuple[str, str, Mapping[str, Any]]:
+    """Return unit, direction and machines, as a run tells them."""
+    run = load_run(folder)
+    parts = run.environment.get("fingerprint")
+    known = parts if isinstance(parts, Mapping) else {}
+    of = run.cases[case].metrics.get(metric) if case in run.cases else None
+    return (of.unit, of.better, known) if of else ("", "none", known)

@@ -1,0 +1,72 @@
+"""`spbench results history`: a metric over runs on the same machines, and its steps."""
+
+import json
+
+import pytest
+
+from spbench.report.build import build_report
+from unit.events import described, judged, rank_event, recorded, run_end, started
+
+
+@pytest.fixture
+def past(home):
+    """Record runs of one case that have these times, each on one host."""
+
+    def record(times, host="node01"):
+        for at, time in enumerate(times):
+            events = started(described(np=1, checks=[]), hosts=[host])
+            events += [rank_event("samples", values=[time]), rank_event("case_end"), judged()]
+            folder = recorded(home, [*events, run_end()], verdict="passed")
+            report = build_report(folder.replay())
+            folder.write_json("report.json", report)
+            later = folder.path.with_name(f"202601{at // 60:02}-{at % 60:06}-{host}-0000")
+            folder.path.rename(later)
+
+    return record
+
+
+SLOWER = [*[1.00, 1.01, 0.99, 1.02, 0.98, 1.0, 1.01], *[1.21, 1.19, 1.2, 1.22, 1.18, 1.2, 1.21]]
+
+
+def test_a_step_is_told_at_its_run(spbench, past):
+    past(SLOWER)
+    done = spbench("results", "history", "a")
+    assert (done.status, done.err) == (0, "")
+    head, *lines, last = done.out.splitlines()
+    assert head == "a: time_ms in ms, better: lower"
+    assert len(lines) == len(SLOWER)
+    assert [line.endswith("1.2 times, worse") for line in lines].index(True) == 7
+    assert last.startswith("1 step in 14 runs (chance below 1%) on node01 (")
+    assert lines[0].index("●") < lines[-1].index("●")
+
+
+def test_a_history_is_told_to_programs(spbench, past):
+    past(SLOWER)
+    told = json.loads(spbench("results", "history", "a", "time_ms", "--format", "json").out)
+    [step] = told["steps"]
+    assert step["run"] == told["runs"][7]["run"]
+    assert (step["outcome"], step["ratio"]) == ("worse", pytest.approx(1.2, abs=0.01))
+    rows = spbench("results", "history", "a", "--format", "csv").out.splitlines()
+    assert rows[0] == "run,median,launches,step"
+    assert [row.rpartition(",")[2] != "" for row in rows[1:]].index(True) == 7
+
+
+def test_runs_on_other_machines_are_left_out(spbench, past):
+    past([5.0] * 3, host="another")
+    past([1.0] * 4, host="node01")
+    out = spbench("results", "history", "a").out
+    assert "0 steps in 4 runs" in out
+    assert out.endswith("; 3 runs on other machines are left out\n")
+    assert (
+        "no run of 'a' was made on the machines x; on"
+        in spbench("results", "history", "a", "--machines", "x").err
+    )
+
+
+def test_what_no_run_has_is_a_sentence(spbench, past):
+    past([1.0])
+    done = spbench("results", "history", "b")
+    assert (done.status, done.refusal) == (
+        5,
+        "spbench: error: no run has passed a case 'b' with the metric 'time_ms'",
+    )
