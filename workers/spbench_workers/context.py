@@ -8,7 +8,7 @@ from array import array
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from spbench_core.catalog import BENCHMARKS, COMMON_FAULTS
+from spbench_core.catalog import BENCHMARKS, COMMON_FAULTS, fault_of
 from spbench_core.catalog.parameters import Params
 from spbench_workers import faults
 
@@ -72,9 +72,10 @@ class Context:
 
     def with_fault(self, body: Callable[[], object], seconds: float) -> Callable[[], object]:
         """Return ``body`` with the common fault that is injected on this rank, if any."""
-        if self._inject in COMMON_FAULTS and self.planted(self._inject):
-            return faults.plant(self._inject, body, seconds)
-        return body
+        if self._inject is None or not self.planted(self._inject):
+            return body
+        fault, factor = fault_of(self._inject)
+        return faults.plant(fault, body, seconds, factor) if fault in COMMON_FAULTS else body
 
     def slowest(self, seconds: float) -> float:
         """Return the largest of the ranks' values. All ranks must call it."""

@@ -15,14 +15,19 @@ class InjectedFaultError(RuntimeError):
     """The exception that ``--inject raise`` raises."""
 
 
-def plant(fault: str, body: Callable[[], object], seconds: float) -> Callable[[], object]:
+def plant(
+    fault: str, body: Callable[[], object], seconds: float, factor: float | None = None
+) -> Callable[[], object]:
     """Return ``body`` with a fault in it, for the rank that is to fail.
 
     Args:
         fault: One of the catalog's COMMON_FAULTS.
         body: One iteration.
         seconds: The seconds of an iteration without the fault.
+        factor: How much longer a slow iteration takes.
     """
+    if factor is not None:
+        return _longer(body, factor)
     if fault == "slow":
         return _slow(body, max(4 * seconds, LEAST_DELAY))
     return _FAULTS[fault]
@@ -34,6 +39,19 @@ def _slow(body: Callable[[], object], delay: float) -> Callable[[], object]:
         time.sleep(delay)
 
     return slowed
+
+
+def _longer(body: Callable[[], object], factor: float) -> Callable[[], object]:
+    """Return ``body`` with work after it: it takes so many times as long, and its core is busy."""
+
+    def longer() -> None:
+        start = time.perf_counter()
+        body()
+        end = start + (time.perf_counter() - start) * factor
+        while time.perf_counter() < end:
+            pass
+
+    return longer
 
 
 def _hang() -> None:

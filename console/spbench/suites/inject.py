@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from spbench.errors import UsageError, did_you_mean
 from spbench.suites.case import Case
-from spbench_core.catalog import COMMON_FAULTS
+from spbench_core.catalog import COMMON_FAULTS, fault_of
 
 
 def faults_of(case: Case) -> tuple[str, ...]:
@@ -20,23 +20,28 @@ def plant(cases: Sequence[Case], text: str) -> tuple[Case, ...]:
 
     Args:
         cases: The selected cases.
-        text: ``FAULT`` or ``FAULT@CASE``, where CASE is a case's id or name.
+        text: ``FAULT`` or ``FAULT@CASE``, where CASE is a case's id or name; ``slow`` may have
+            a factor.
 
     Raises:
         UsageError: No selected case is called CASE, or none of them knows the fault.
     """
     fault, at, target = text.partition("@")
+    try:
+        name, _ = fault_of(fault)
+    except ValueError as error:
+        raise UsageError(f"--inject {text}: {error}") from None
     chosen = {case.id for case in cases if not at or target in (case.id, case.name)}
     if not chosen and at:
         words = dict.fromkeys(word for case in cases for word in (case.id, case.name))
         near = did_you_mean(target, words)
         raise UsageError(f"--inject {text}: no selected case is called {target!r}{near}")
     planted = tuple(
-        replace(case, inject=fault) if case.id in chosen and fault in faults_of(case) else case
+        replace(case, inject=fault) if case.id in chosen and name in faults_of(case) else case
         for case in cases
     )
     if not any(case.inject == fault for case in planted if case.id in chosen):
-        raise UsageError(_unknown(text, fault, [case for case in cases if case.id in chosen]))
+        raise UsageError(_unknown(text, name, [case for case in cases if case.id in chosen]))
     return planted
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NoReturn
 
-from spbench_core.catalog import BENCHMARKS, COMMON_FAULTS
+from spbench_core.catalog import BENCHMARKS, COMMON_FAULTS, fault_of
 from spbench_core.catalog.benchmark import Benchmark
 from spbench_core.catalog.parameters import Param, Params
 
@@ -70,7 +71,23 @@ def add_params(
         text = help_text(param, default)
         parser.add_argument(*flags, dest=param.name, metavar="V", help=text, **switch)
     faults = [*entry.faults, *COMMON_FAULTS]
-    parser.add_argument("--inject", choices=faults, help="plant a fault in the last rank")
+    parser.add_argument(
+        "--inject",
+        type=partial(_fault_among, faults),
+        metavar=f"{{{','.join(faults)}}}",
+        help="plant a fault in the last rank",
+    )
+
+
+def _fault_among(faults: Sequence[str], word: str) -> str:
+    try:
+        name, _ = fault_of(word)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    if name not in faults:
+        known = ", ".join(faults)
+        raise argparse.ArgumentTypeError(f"invalid choice: {word!r} (choose from {known})")
+    return word
 
 
 def help_text(param: Param, default: Any, meaning: str | None = None) -> str:

@@ -119,6 +119,7 @@ def test_a_benchmarks_own_fault_goes_where_it_is_known():
 
 def test_one_case_by_id_or_by_name():
     assert planted(f"slow@{S3}") == {S3: "slow"}
+    assert planted(f"slow=1.1@{S3}") == {S3: "slow=1.1"}
     assert planted("slow@tiles") == dict.fromkeys([V1, V3, S1, S3], "slow")
 
 
@@ -131,6 +132,11 @@ def test_one_case_by_id_or_by_name():
         ("hang@", "no selected case is called ''"),
         ("corrupt-halo@Copy", "they know corrupt-copy, hang, kill, stop, raise, exit, slow"),
         ("", "no selected case knows ''"),
+        ("hang=2", "hang takes no factor; slow does, as slow=1.1"),
+        ("slow=fast", "slow=fast: give a number above 1, as slow=1.1"),
+        ("slow=1@Copy", "slow=1: give a number above 1, as slow=1.1"),
+        ("slow=nan", "slow=nan: give a number above 1"),
+        ("slow=", "slow=: give a number above 1"),
     ],
 )
 def test_a_fault_that_cannot_be_planted(text, told):

@@ -20,6 +20,7 @@ def test_words_become_parameters():
 def test_faults_are_words_too():
     assert read_words(["memory.copy", "--inject", "corrupt-copy"], 1).inject == "corrupt-copy"
     assert read_words(["memory.copy", "--inject", "kill"], 1).inject == "kill"
+    assert read_words(["memory.copy", "--inject", "slow=1.1"], 1).inject == "slow=1.1"
 
 
 @pytest.mark.parametrize(
@@ -31,6 +32,7 @@ def test_faults_are_words_too():
         ("memory.copy --size much", 1, "is no number of bytes"),
         ("memory.copy --siz 8", 1, "unrecognized arguments"),
         ("memory.copy --inject corrupt-halo", 1, "invalid choice"),
+        ("memory.copy --inject slow=much", 1, "give a number above 1, as slow=1.1"),
         ("compute.gemm --n 0 --dtype fp8", 1, "below the least value, 1; .*'fp8' is none of"),
         ("halo.exchange --grid 2x2", 3, "runs on 4 ranks, not on 3"),
         ("link.pingpong", 1, "runs on at least 2 ranks, not on 1"),
