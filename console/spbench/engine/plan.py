@@ -81,6 +81,8 @@ class Request:
             "keyword": self.keyword,
             "cases": list(self.cases),
             "inject": self.inject,
+            "retries": self.retries,
+            "fail_on_flaky": self.fail_on_flaky,
             "chosen": {name: str(value) for name, value in given if value is not None},
         }
 

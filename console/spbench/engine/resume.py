@@ -25,7 +25,8 @@ _CUT_SHORT = ("waiting", "running", "cancelled", "skipped")
 def plan_resumed(request: Request, name: str) -> RunPlan:
     """Return the plan of what is missing of a recorded run, which goes on in its folder.
 
-    Its suite and its cases are the recorded ones; hosts and launcher too, unless others are chosen.
+    Its suite and its cases are the recorded ones; hosts, launcher and retries too, unless others
+    are chosen.
 
     Raises:
         UsageError: There is no such run, it still goes on, or it does not say what it was.
@@ -120,6 +121,8 @@ def _recorded(folder: RunFolder, request: Request) -> tuple[Request, Suite]:
             keyword=said["keyword"],
             cases=tuple(said["cases"]),
             inject=said["inject"],
+            retries=request.retries or int(said.get("retries", 0)),
+            fail_on_flaky=request.fail_on_flaky or bool(said.get("fail_on_flaky")),
             chosen=_chosen(request.chosen, said["chosen"], started_in),
         )
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -137,6 +140,19 @@ def _chosen(now: LaunchChoice, then: Mapping[str, str], started_in: Path) -> Lau
     if hostfile := then.get("hostfile"):
         given["hostfile"] = started_in / hostfile
     return LaunchChoice(**given)
+
+
+def refuse_overtaken(folder: RunFolder, plan: RunPlan, state: RunState) -> None:
+    """Refuse to go on with a run that another console went on with after the plan was made.
+
+    Raises:
+        UsageError: It lacks other cases now.
+    """
+    planned = {case.id for job in plan.jobs for case in job.cases}
+    if state.run is not None and planned != set(missing_cases(state)):
+        raise UsageError(
+            f"run {folder.id} was resumed by another spbench meanwhile; see spbench results show"
+        )
 
 
 def missing_cases(state: RunState) -> list[str]:

@@ -16,7 +16,7 @@ from spbench.engine.job_run import JobPlan, JobRun
 from spbench.engine.plan import RunPlan, check_before, launch_of, launches
 from spbench.engine.preflight import look
 from spbench.engine.recorder import Recorder, View
-from spbench.engine.resume import FAILED
+from spbench.engine.resume import FAILED, refuse_overtaken
 from spbench.engine.run_metadata import resumed_json, run_json, run_start
 from spbench.engine.stop import Stop
 from spbench.engine.until import further
@@ -97,6 +97,7 @@ class Run:
         """Take in what a run had told before it was cut short; its report is no longer true."""
         for event in RecordedEvents(folder.events):
             self._state.apply(event)
+        refuse_overtaken(folder, self._plan, self._state)
         folder.write_json("run.json", resumed_json(folder.read_json("run.json")))
         try:
             folder.report.unlink(missing_ok=True)

@@ -1,14 +1,16 @@
 """Plans of what a recorded run lacks, and of what failed in one."""
 
 import socket
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from spbench.engine.plan import Request, plan
-from spbench.engine.resume import plan_failed, plan_resumed
+from spbench.engine.resume import plan_failed, plan_resumed, refuse_overtaken
 from spbench.errors import NothingSelected, UsageError
 from spbench.launch.choice import LaunchChoice
-from unit.events import described, job_start, judged, recorded, run_end, run_start
+from unit.events import described, job_start, judged, recorded, run_end, run_start, state_of
 
 SUITE = """\
 schema: spbench.suite/1
@@ -119,6 +121,22 @@ def test_a_run_of_an_earlier_version_does_not_say_enough(cut_short, request_):
         plan_resumed(request_, "last")
 
 
+def test_a_run_that_another_spbench_went_on_with_meanwhile_is_left_alone(cut_short, request_):
+    folder = cut_short(*began(judged("a")))
+    planned = plan_resumed(request_, "last")
+    refuse_overtaken(folder, planned, folder.replay())
+    state = state_of(began(judged("a"), judged("b")))
+    with pytest.raises(UsageError, match="was resumed by another spbench meanwhile"):
+        refuse_overtaken(folder, planned, state)
+
+
+@pytest.mark.parametrize(("given", "retries"), [(0, 2), (5, 5)])
+def test_retries_are_those_of_the_run_unless_others_are_given(cut_short, request_, given, retries):
+    asked = Request(suite=Path("made-up.yaml"), home=Path(), environ={}, retries=2)
+    cut_short(*began(), request=asked.noted())
+    assert plan_resumed(replace(request_, retries=given), "last").request.retries == retries
+
+
 @pytest.mark.parametrize("request_json", [{}, {"overrides": 1}, {"chosen": {"rocks": "1"}}])
 def test_a_damaged_request_is_a_sentence(cut_short, request_, request_json):
     cut_short(*began(), request=request_json)
@@ -181,4 +199,5 @@ def test_a_request_of_a_plain_run_can_be_noted_and_is_plain(tmp_path):
     planned = plan(Request(suite=file, home=tmp_path, environ={}, cases=("a",)))
     assert planned.resumed is None
     nothing = {"overrides": [], "keyword": None, "inject": None, "chosen": {}}
+    nothing |= {"retries": 0, "fail_on_flaky": False}
     assert planned.request.noted() == nothing | {"cases": ["a"]}
