@@ -64,20 +64,27 @@ def write_recorded(folder: Path, ranks: int, events: int, values: int = 1) -> No
         log.write(lines(closing(ranks, started + events / 1000)))
 
 
-def write_cases(folder: Path, cases: int, ranks: int, values: int) -> None:
+def write_cases(folder: Path, cases: int, ranks: int, values: int, launches: int = 1) -> None:
     """Write a whole run of so many cases, which sweep two parameters; every ninth one failed.
 
-    Each of its ranks gives so many times, and the last case measures the links between them.
+    Each of its ranks gives so many times in each launch, and the last case measures the links
+    between them.
     """
     begin(folder)
-    started = time.time() - cases
+    started = time.time() - cases * launches
     about = [_swept_case(number, ranks) for number in range(cases - 1)] + [_links_case(ranks)]
+    about = [case | {"repeat": launches} for case in about]
     with (folder / "events.jsonl").open("wb") as log:
-        log.write(lines(_start(about, ranks, started)))
-        for number, case in enumerate(about):
-            log.write(lines(_case(case, number, ranks, values, started + number)))
+        log.write(lines(_run_start(about, started)))
+        for launch in range(launches):
+            now = started + cases * launch
+            log.write(lines(_job_start(about, ranks, now, launch + 1)))
+            for number, case in enumerate(about):
+                log.write(lines(_launch(case, launch, ranks, values, now + number)))
+                if launch == launches - 1:
+                    log.write(lines(iter([_judged(case, number, now + number)])))
         ended = {"verdict": "failed", "exit_code": 1, "errors": [], "findings": []}
-        log.write(lines(iter([{"event": "run_end", "time": started + cases, **ended}])))
+        log.write(lines(iter([{"event": "run_end", "time": now + cases, **ended}])))
 
 
 def _swept_case(number: int, ranks: int) -> Event:
@@ -104,12 +111,13 @@ def described(id: str, name: str, ranks: int) -> Event:
     return case | {"expect": [], "places": [{"tile": rank} for rank in range(ranks)]}
 
 
-def _case(about: Event, number: int, ranks: int, values: int, now: float) -> Iterator[Event]:
-    """Yield the events of a case: times grow with its size, rank 5 is slower."""
+def _launch(about: Event, launch: int, ranks: int, values: int, now: float) -> Iterator[Event]:
+    """Yield the ranks' events of a case in a launch: times grow with its size, rank 5 is slower."""
     size, way = about["params"].get("size", 64), about["params"].get("way")
     usual = size / 500 * (2 if way == "way-3" else 1)
     for rank in range(ranks):
-        of = {"rank": rank, "seq": 0, "time": now, "job": 1, "case": about["id"], "repeat": 0}
+        of = {"rank": rank, "seq": 0, "time": now, "job": launch + 1}
+        of |= {"case": about["id"], "repeat": launch}
         yield {"event": "case_start", **of}
         slow = usual * (1.6 if rank == SLOW_RANK else 1.0)
         times = [round(random.lognormvariate(0, 0.1) * slow, 5) for _ in range(values)]
@@ -121,11 +129,14 @@ def _case(about: Event, number: int, ranks: int, values: int, now: float) -> Ite
             if other != rank:
                 yield {"event": "metric", **of, **_link(rank, other)}
         yield {"event": "case_end", **of, "status": "ok"}
+
+
+def _judged(about: Event, number: int, now: float) -> Event:
     why = f"rank {SLOW_RANK} on {_host(SLOW_RANK)} differs from the reference by 0.25 at (3, 7)"
     failed = number % 9 == 4
     said = {"status": "failed", "reason": why} if failed else {"status": "passed", "reason": None}
     judged = {"case": about["id"], **said, "traceback": None, "expectations": []}
-    yield {"event": "case_judged", "time": now, **judged}
+    return {"event": "case_judged", "time": now, **judged}
 
 
 def _link(rank: int, other: int) -> Event:
@@ -154,9 +165,17 @@ def opening(ranks: int, now: float) -> Iterator[Event]:
 
 def _start(cases: list[Event], ranks: int, now: float) -> Iterator[Event]:
     """Yield the events until every rank is ready."""
+    yield from _run_start(cases, now)
+    yield from _job_start(cases, ranks, now, 1)
+
+
+def _run_start(cases: list[Event], now: float) -> Iterator[Event]:
     run = {"id": "made-up", "suite": "made-up", "description": "", "argv": [], "seed": 0}
     yield {"event": "run_start", "time": now, **run, "environment": {}, "cases": cases}
-    job = {"job": 1, "launcher": "none", "version": "made up", "argv": [], "hostfile": None}
+
+
+def _job_start(cases: list[Event], ranks: int, now: float, number: int) -> Iterator[Event]:
+    job = {"job": number, "launcher": "none", "version": "made up", "argv": [], "hostfile": None}
     job |= {
         "env": {},
         "np": ranks,
@@ -165,7 +184,7 @@ def _start(cases: list[Event], ranks: int, now: float) -> Iterator[Event]:
     }
     yield {"event": "job_start", "time": now, **job}
     for rank in range(ranks):
-        at = {"rank": rank, "seq": 0, "time": now, "job": 1}
+        at = {"rank": rank, "seq": 0, "time": now, "job": number}
         yield {"event": "ready", **at, **_place(rank), "size": ranks, "versions": {}}
 
 
