@@ -10,6 +10,7 @@ moves both little.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -104,7 +105,8 @@ def rank_test(a: Sequence[float], b: Sequence[float]) -> float:
 
     Where halves remain the larger chance is returned.
     """
-    above = sum((y > x) + 0.5 * (y == x) for x in a for y in b)
+    others = sorted(b)
+    above = sum(2 * len(b) - bisect_left(others, x) - bisect_right(others, x) for x in a) / 2
     most = len(a) * len(b)
     least = math.ceil(min(above, most - above))
     return min(
