@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from spbench.errors import ExitCode
+from spbench.record.number_formatting import clean
 from spbench.report.compare import HEADLINE, MetricRow, RunComparison, compare
 from spbench.report.export import comparison_object
 from spbench.report.machines import unlike
@@ -75,15 +76,20 @@ class Held:
 
     def tell(self, write: Callable[[str], None]) -> None:
         """Print what differs from the baseline, and what could not be compared."""
+        for line in self._lines():
+            write(clean(line))
+
+    def _lines(self) -> Iterator[str]:
         comparison = self.comparison
         name = comparison.a.id
         for row in with_outcome(comparison, "worse", "better"):
-            write(f"{row.outcome}: {sentence_of(row, name)}")
+            yield f"{row.outcome}: {sentence_of(row, name)}"
         if apart := with_outcome(comparison, "not comparable"):
-            write(f"warning: {len(apart)} cases are not comparable with {name}: {apart[0].reason}")
+            count = f"{len(apart)} case{'s are' if len(apart) > 1 else ' is'}"
+            yield f"warning: {count} not comparable with {name}: {apart[0].reason}"
         if not comparison.cases:
-            write(f"warning: baseline {name} has no case of this run")
-        write(f"against baseline {name}: {comparison.tally}")
+            yield f"warning: baseline {name} has no case of this run"
+        yield f"against baseline {name}: {comparison.tally}"
 
     def document(self, report: dict[str, Any]) -> dict[str, Any]:
         """Return a report with the comparison, and the verdict that follows from it."""

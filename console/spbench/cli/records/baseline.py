@@ -44,7 +44,7 @@ def set_(
     root = home_of(home, os.environ)
     path = path_of(root, name)
     if path.exists() and not force:
-        raise UsageError(f"there is a baseline {name} ({path}); --force replaces it")
+        raise UsageError(f"there is {path} already; --force replaces a baseline")
     made, told = baseline_of(name_of(path), run_or_report(root, run))
     save_baseline(root, name, made)
     _say(f"baseline {name}: {_cases(made)} of run {made.run}, in {path}", *told)

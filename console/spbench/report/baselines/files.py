@@ -95,10 +95,11 @@ def save_baseline(home: Path, name: str, baseline: Baseline) -> Path:
     """Write a baseline under its name or path, and return the file.
 
     Raises:
-        UsageError: It is no name.
+        UsageError: It is no name, or the file is something else.
         FailedRunError: It cannot be written.
     """
     path = path_of(home, name)
+    _check_ours(home, path)
     write_whole(path, baseline.model_dump_json(by_alias=True, indent=1) + "\n")
     return path
 
@@ -111,8 +112,7 @@ def remove_baseline(home: Path, name: str) -> Path:
         FailedRunError: It cannot be removed.
     """
     path = path_of(home, name)
-    if path.exists() and not is_baseline(path):
-        raise UsageError(f"{path} is no baseline of spbench; it stays")
+    _check_ours(home, path)
     if not path.exists():
         load_baseline(home, name)
     try:
@@ -120,6 +120,12 @@ def remove_baseline(home: Path, name: str) -> Path:
     except OSError as error:
         raise unwritable(path, error) from None
     return path
+
+
+def _check_ours(home: Path, path: Path) -> None:
+    """Refuse to touch a file of someone else's; the home's baselines are ours, damaged or not."""
+    if path.exists() and path.parent != home / BASELINES and not is_baseline(path):
+        raise UsageError(f"{path} is no baseline of spbench; it stays")
 
 
 def each(home: Path) -> Iterator[tuple[str, Baseline | UsageError]]:

@@ -29,7 +29,7 @@ def test_a_baseline_is_set_listed_shown_and_removed(spbench, home, main):
 
 
 def test_a_baseline_is_replaced_by_an_explicit_word_alone(spbench, main):
-    assert "--force replaces it" in spbench("baseline", "set", "main").refusal
+    assert "--force replaces a baseline" in spbench("baseline", "set", "main").refusal
     assert spbench("baseline", "set", "main", "--force").status == 0
 
 

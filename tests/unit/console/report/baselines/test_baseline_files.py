@@ -80,7 +80,19 @@ def test_a_file_that_is_something_else_is_not_removed(tmp_path):
     path.write_text('{"schema": "spbench.report/1"}')
     with pytest.raises(UsageError, match="is no baseline of spbench; it stays"):
         files.remove_baseline(tmp_path, str(path))
-    assert path.exists()
+    with pytest.raises(UsageError, match="is no baseline of spbench; it stays"):
+        files.save_baseline(tmp_path, str(path), MADE)
+    assert path.read_text() == '{"schema": "spbench.report/1"}'
+
+
+def test_a_damaged_baseline_of_the_home_is_removed_or_replaced_by_its_name(tmp_path):
+    path = files.save_baseline(tmp_path, "main", MADE)
+    path.write_text('{"schema": "spb')
+    files.save_baseline(tmp_path, "main", MADE)
+    assert files.load_baseline(tmp_path, "main") == MADE
+    path.write_text("")
+    assert files.remove_baseline(tmp_path, "main") == path
+    assert not path.exists()
 
 
 def test_each_baseline_is_told_also_where_one_is_damaged(tmp_path):

@@ -151,6 +151,14 @@ def test_other_machines_only_warn():
     assert said[0] == f"warning: 2 cases are not comparable with main: {why}"
 
 
+def test_names_of_a_file_make_no_lines_of_their_own():
+    hostile = baseline(launched()).model_copy(update={"name": "x\n::error::y\x1b[2J"})
+    said = []
+    Against(HOME, side(hostile), frozenset()).hold(on("node01", launched(2.0))).tell(said.append)
+    assert len(said) == 2
+    assert all(line.isprintable() for line in said)
+
+
 def test_a_report_has_the_comparison_and_the_verdict_that_follows():
     found, _ = held(launched(1.5))
     report = {"run": {"verdict": "passed", "exit_code": 0}, "errors": []}
