@@ -93,7 +93,7 @@ def _alone(
     predicted = small * scale
     if 2 * predicted > seconds:
         return None, (
-            f"one process would take {predicted:.0f} s for a step, and two steps are more than "
+            f"one process would take {predicted:.3g} s for a step, and two steps are more than "
             f"baseline_max, {seconds:g} s"
         )
     asked = context.params["iterations"] or MOST_STEPS

@@ -31,6 +31,7 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
+from spbench_workers.parallel.full_size.blocks import blocks
 from spbench_workers.parallel.precision.formats import Precision
 
 SLACK = 2.0
@@ -146,6 +147,24 @@ class ScaleError:
         if found.shape != wanted.shape:
             self._product = math.inf
             return
+        if wanted.dim() != 4:
+            self._add(found, wanted, magnitude, parts, rounded)
+            return
+        for block in blocks(wanted.shape):
+            near, own = (
+                block.of(one) if isinstance(one, torch.Tensor) else one
+                for one in (magnitude, parts)
+            )
+            self._add(block.of(found), block.of(wanted), near, own, rounded)
+
+    def _add(
+        self,
+        found: torch.Tensor,
+        wanted: torch.Tensor,
+        magnitude: torch.Tensor | float,
+        parts: torch.Tensor | float,
+        rounded: float,
+    ) -> None:
         rounding, sizes = self._rounding, wanted.abs()
         most = ((sizes + parts) * rounding.work + rounding.least) * sizes / 2
         self._product += float(((found.double() - wanted) * wanted).sum())
@@ -178,11 +197,15 @@ def worst_pixel(
         return 0.0, (0, 0)
     if found.shape != wanted.shape:
         return math.inf, (0, 0)
-    ratios = (found.double() - wanted).square().sum(1).sqrt() / (bound + _TINY)
-    ratios = torch.nan_to_num(ratios, nan=math.inf, posinf=math.inf)
-    place = int(ratios.argmax())
-    row, col = divmod(place % (ratios.shape[1] * ratios.shape[2]), ratios.shape[2])
-    return float(ratios.flatten()[place]), (row, col)
+    worst, place = 0.0, (0, 0)
+    for block in blocks(found.shape):
+        errors = (block.of(found).double() - block.of(wanted)).square_().sum(1).sqrt()[0]
+        ratios = errors / (bound[block.image, block.rows] + _TINY)
+        ratios = torch.nan_to_num(ratios, nan=math.inf, posinf=math.inf)
+        row, col = divmod(int(ratios.argmax()), ratios.shape[1])
+        if float(ratios[row, col]) > worst:
+            worst, place = float(ratios[row, col]), (block.rows.start + row, col)
+    return worst, place
 
 
 def length(values: torch.Tensor) -> torch.Tensor:

@@ -1,6 +1,8 @@
 """Checks of one step of the model at full size, on its own ranks and in its own number format.
 
-No rank needs to hold more than in a step of the run, and the regions of one operator in float64.
+Beyond a step of the run, a rank needs room for one operator at a time: in float64, for the region
+of one image that a window reads and makes, with gradients, or some blocks of 2 MiB of a batch
+normalisation; in 16 bits also for all that an operator of one rank reads and makes, with gradients.
 
 - ``operators``: each operator over tiles, and each batch normalisation over ranks, is computed
   again on each rank, forward and back, with borders and sums that came another way. In 16 bits each

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import torch
 from mpi4py import MPI
 from torch import nn
 
 from spbench_core.layout.tiles import Box
+from spbench_workers.parallel.full_size.blocks import Block, blocks
 from spbench_workers.parallel.full_size.bound import (
     SLACK,
     STATISTICS_SLACK,
@@ -59,28 +61,34 @@ class NormCheck:
 
     def check(self, call: Call) -> None:
         """Compute a call again, and compare. All ranks must call it together."""
-        module, pixels = self._module, call.pixels.double()
+        module = self._module
         if call.output_gradient is None:
             mean, variance = module.running_mean, module.running_var
             assert mean is not None, "it is tracked"
             assert variance is not None, "it is tracked"
             moments = Moments(mean.double(), variance.double(), 1.0)
         else:
-            moments = call.moments or self._moments(pixels)
+            moments = call.moments or self._moments(call.pixels)
         inverse = (moments.variance + module.eps).rsqrt()
-        weight, bias = module.weight.detach().double(), module.bias.detach().double()
-        distances = _by_channel(inverse) * (pixels - _by_channel(moments.mean))
-        wanted = _by_channel(weight) * distances + _by_channel(bias)
-        near = pixels.abs() + _by_channel(moments.mean.abs())
-        sizes = _by_channel((weight * inverse).abs()) * near + _by_channel(bias.abs())
-        self._note(call.found, wanted, sizes, "output")
-        gradient = call.output_gradient
-        if gradient is not None:
-            self._gradients(call, gradient.double(), distances, moments.count, inverse * weight)
+        scale = inverse * module.weight.detach().double()
+        self._output(call, moments.mean, scale)
+        if call.output_gradient is not None:
+            norm = _Norm(moments.mean, inverse, scale, moments.count)
+            self._gradients(call, call.output_gradient, norm)
+
+    def _output(self, call: Call, mean: torch.Tensor, scale: torch.Tensor) -> None:
+        bias = _by_channel(self._module.bias.detach().double())
+        errors = _MapErrors(self._rounding, call.found, call.pixels)
+        for block in errors.blocks():
+            pixels = block.of(call.pixels).double()
+            wanted = _by_channel(scale) * (pixels - _by_channel(mean)) + bias
+            near = pixels.abs() + _by_channel(mean.abs())
+            errors.add(block, wanted, _by_channel(scale.abs()) * near + bias.abs())
+        errors.tell(self._errors, self._name, "output")
 
     def check_statistics(self, call: Call, before: tuple[torch.Tensor, torch.Tensor]) -> None:
         """Compare running statistics with those that follow from before. All ranks must call it."""
-        module, moments = self._module, self._moments(call.pixels.double())
+        module, moments = self._module, self._moments(call.pixels)
         call.moments = moments
         share = module.momentum
         unbiased = moments.variance * moments.count / (moments.count - 1)
@@ -99,37 +107,38 @@ class NormCheck:
             self._errors.single.note(error, f"{self._name}: running {what}")
 
     def _moments(self, pixels: torch.Tensor) -> Moments:
-        own = pixels.new_full((1,), pixels.numel() / pixels.shape[1])
-        sums = from_last_to_first(self._comm, torch.cat((pixels.sum(_AXES), own)))
-        sums = sums.to(pixels.device)
+        parts, channels = list(blocks(pixels.shape)), pixels.shape[1]
+        sums = pixels.new_zeros(channels + 1, dtype=torch.float64)
+        sums[-1] = pixels.numel() / channels
+        for block in parts:
+            sums[:-1] += block.of(pixels).double().sum(_AXES)
+        sums = from_last_to_first(self._comm, sums).to(pixels.device)
         mean, count = sums[:-1] / sums[-1], float(sums[-1])
-        squares = (pixels - _by_channel(mean)).square().sum(_AXES)
+        squares = torch.zeros_like(mean)
+        for block in parts:
+            squares += (block.of(pixels).double() - _by_channel(mean)).square_().sum(_AXES)
         variance = from_last_to_first(self._comm, squares).to(pixels.device) / count
         return Moments(mean, variance, count)
 
-    def _gradients(
-        self,
-        call: Call,
-        gradient: torch.Tensor,
-        distances: torch.Tensor,
-        count: float,
-        scale: torch.Tensor,
-    ) -> None:
-        products = gradient * distances
-        own = [products.sum(_AXES), gradient.sum(_AXES)]
-        own += [products.abs().sum(_AXES), gradient.abs().sum(_AXES)]
-        every = everyones(self._comm, torch.stack(own))
-        by_weight, by_bias, of_weight, of_bias = added(every).to(gradient.device).unbind()
-        inner = _by_channel(by_bias) + distances * _by_channel(by_weight)
-        wanted = _by_channel(scale) * (gradient - inner / count)
-        around = _by_channel(of_bias) + distances.abs() * _by_channel(of_weight)
-        sizes = _by_channel(scale.abs()) * (gradient.abs() + around / count)
+    def _gradients(self, call: Call, gradient: torch.Tensor, norm: _Norm) -> None:
+        own = torch.zeros((4, gradient.shape[1]), dtype=torch.float64, device=gradient.device)
+        for block in blocks(gradient.shape):
+            one = block.of(gradient).double()
+            products = one * norm.distances(block.of(call.pixels))
+            terms = products, one, products.abs(), one.abs()
+            own += torch.stack([each.sum(_AXES) for each in terms])
+        every = everyones(self._comm, own)
         if call.input_gradient is not None:
+            errors = _MapErrors(self._rounding, call.input_gradient, call.pixels)
+            sums = added(every).to(gradient.device)
             # Torch rounds a tile's sums to the tile's format where its pixels do not lie in a row.
             of_tiles = every[:, :2].square().sum(0).sqrt().to(gradient.device)
-            rounded = _by_channel(of_tiles[1]) + distances.abs() * _by_channel(of_tiles[0])
-            near = _by_channel(scale.abs()) * rounded / count
-            self._note(call.input_gradient, wanted, sizes, "input gradient", near)
+            for block in errors.blocks():
+                distances = norm.distances(block.of(call.pixels))
+                errors.add(
+                    block, *norm.back(block.of(gradient).double(), distances, sums, of_tiles)
+                )
+            errors.tell(self._errors, self._name, "input gradient")
         shared = added(every[self._sharers])
         for index, name in enumerate(("weight", "bias")):
             found = call.parameter_gradients.get(name)
@@ -147,31 +156,97 @@ class NormCheck:
             whole.add(flat, wanted, shared[2 + index], parts)
             self._errors.scales.note(whole.error, what)
 
-    def _note(
+
+@dataclass(frozen=True, slots=True)
+class _Norm:
+    """A batch normalisation by channel: mean, 1 / deviation, that times the weight, and count."""
+
+    mean: torch.Tensor
+    inverse: torch.Tensor
+    scale: torch.Tensor
+    count: float
+
+    def distances(self, pixels: torch.Tensor) -> torch.Tensor:
+        """Return pixels with mean 0 and variance 1."""
+        return _by_channel(self.inverse) * (pixels.double() - _by_channel(self.mean))
+
+    def back(
         self,
-        found: torch.Tensor,
+        gradient: torch.Tensor,
+        distances: torch.Tensor,
+        sums: torch.Tensor,
+        of_tiles: torch.Tensor,
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Return a block's gradient, the sums of magnitudes, and of these what tiles rounded.
+
+        Args:
+            gradient: That of the output.
+            distances: The block's pixels with mean 0 and variance 1.
+            sums: By channel, gradients of weight and bias, and the sums of their magnitudes.
+            of_tiles: By channel, what tiles add to the first two.
+        """
+        by_weight, by_bias, of_weight, of_bias = map(_by_channel, sums.unbind())
+        scale, far = _by_channel(self.scale), distances.abs()
+        wanted = scale * (gradient - (by_bias + distances * by_weight) / self.count)
+        sizes = scale.abs() * (gradient.abs() + (of_bias + far * of_weight) / self.count)
+        weight, bias = map(_by_channel, of_tiles.unbind())
+        return wanted, sizes, scale.abs() * (bias + far * weight) / self.count
+
+
+class _MapErrors:
+    """The errors of a normalisation's map, block by block.
+
+    Args:
+        rounding: The rounding of the format.
+        found: The map.
+        pixels: The operator's input, of the same shape.
+    """
+
+    def __init__(self, rounding: Rounding, found: torch.Tensor, pixels: torch.Tensor) -> None:
+        self._rounding, self._found = rounding, found.detach()
+        self._same = found.shape == pixels.shape
+        self._error, self._place = (0.0 if self._same else math.inf), (0, 0)
+        self._scale = ScaleError(rounding)
+
+    def blocks(self) -> Iterator[Block]:
+        """Yield the blocks to add, none of a map of another shape than its input."""
+        return blocks(self._found.shape if self._same else (0, 0, 0, 0))
+
+    def add(
+        self,
+        block: Block,
         wanted: torch.Tensor,
         sizes: torch.Tensor,
-        what: str,
         rounded: torch.Tensor | None = None,
     ) -> None:
-        magnitude = length(sizes) * STATISTICS_SLACK
+        """Take in a block.
+
+        Args:
+            block: The block.
+            wanted: Its values in float64.
+            sizes: The sums of magnitudes that they are made of.
+            rounded: The parts of them that tiles rounded.
+        """
+        found, magnitude = block.of(self._found), length(sizes) * STATISTICS_SLACK
         # What is rounded to the format is the result, and those parts: all else is in the wide one.
         norm = length(wanted) if rounded is None else length(wanted) + length(rounded)
         bound = self._rounding.bound(norm, magnitude, math.inf, wanted.shape[1])
-        error, (row, col) = worst_pixel(found.detach(), wanted, bound)
-        at = f"{what} at row {row}, column {col} of its tile"
-        self._errors.single.note(error, f"{self._name}: {at}")
-        scale = ScaleError(self._rounding)
+        error, (row, col) = worst_pixel(found, wanted, bound)
+        if error > self._error:
+            self._error, self._place = error, (block.rows.start + row, col)
+        if rounded is None:
+            self._scale.add(found, wanted, sizes)
+            return
         # Sums that were rounded are off alike in all pixels of a channel.
-        alike = (
-            0.0
-            if rounded is None
-            else rounded * (self._rounding.work / self._rounding.sums / STATISTICS_SLACK)
-        )
-        parts = 0.0 if rounded is None else sizes
-        scale.add(found.detach(), wanted, sizes + alike, parts)
-        self._errors.scales.note(scale.error, f"{self._name}: {what}")
+        alike = rounded * (self._rounding.work / self._rounding.sums / STATISTICS_SLACK)
+        self._scale.add(found, wanted, sizes + alike, sizes)
+
+    def tell(self, errors: OperatorErrors, name: str, what: str) -> None:
+        """Have the errors of operators take in those of all blocks."""
+        row, col = self._place
+        at = f"{what} at row {row}, column {col} of its tile"
+        errors.single.note(self._error, f"{name}: {at}")
+        errors.scales.note(self._scale.error, f"{name}: {what}")
 
 
 class WholeImageCheck:

@@ -1,0 +1,56 @@
+"""Runs a case on ranks that may take little more memory, and the same work on one of them.
+
+    mpirun -n 4 python -m mpi4py run_limited.py CASES.json RESULTS.json
+
+A case is as for ``run_cases.py``, with ``megabytes`` that each rank may take beyond what it has
+once everything is imported, and with ``alone``, the parameters for rank 0 by itself. The result is
+one list of events a rank, and what rank 0 alone ended in, ``None`` where it had room.
+"""
+
+import json
+import resource
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from mpi4py import MPI
+
+from spbench_workers.comm import open_world
+from spbench_workers.session import load_runners
+from unit.recorded import context_on, events_of
+
+
+def taken():
+    """The bytes that the system counts against the limit."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    (line,) = [one for one in lines if one.startswith("VmData:")]
+    return 1024 * int(line.split()[1])
+
+
+def alone_on(world, case, run):
+    one = replace(world, comm=MPI.COMM_SELF, size=1)
+    try:
+        run(context_on(one, case["benchmark"], case["alone"]))
+    except (RuntimeError, MemoryError) as error:
+        return str(error)
+    return None
+
+
+def main():
+    wanted, results = map(Path, sys.argv[1:])
+    case = json.loads(wanted.read_text())
+    world = open_world()
+    run = load_runners({case["benchmark"]})[case["benchmark"]]
+    # Threads, libraries and buffers that are made at first use are no part of a step.
+    run(context_on(world, case["benchmark"], case["params"] | {"image_size": 64}))
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    resource.setrlimit(resource.RLIMIT_DATA, (taken() + case["megabytes"] * 10**6, hard))
+    context = context_on(world, case["benchmark"], case["params"])
+    run(context)
+    said = world.comm.gather(events_of(context))
+    if world.rank == 0:
+        results.write_text(json.dumps([said, alone_on(world, case, run)]))
+    world.comm.Barrier()
+
+
+main()
