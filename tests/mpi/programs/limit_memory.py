@@ -1,8 +1,8 @@
 """Runs a case on ranks that may take little more memory, and the same work on one of them.
 
-    mpirun -n 4 python -m mpi4py run_limited.py CASES.json RESULTS.json
+    mpirun -n 4 python -m mpi4py limit_memory.py CASE.json RESULTS.json
 
-A case is as for ``run_cases.py``, with ``megabytes`` that each rank may take beyond what it has
+The case is as for ``run_cases.py``, with ``megabytes`` that each rank may take beyond what it has
 once everything is imported, and with ``alone``, the parameters for rank 0 by itself. The result is
 one list of events a rank, and what rank 0 alone ended in, ``None`` where it had room.
 """
