@@ -199,5 +199,5 @@ def test_a_request_of_a_plain_run_can_be_noted_and_is_plain(tmp_path):
     planned = plan(Request(suite=file, home=tmp_path, environ={}, cases=("a",)))
     assert planned.resumed is None
     nothing = {"overrides": [], "keyword": None, "inject": None, "chosen": {}}
-    nothing |= {"retries": 0, "fail_on_flaky": False}
-    assert planned.request.noted() == nothing | {"cases": ["a"]}
+    never = {"retries": 0, "fail_on_flaky": False}
+    assert planned.request.noted() == {**nothing, **never, "cases": ["a"]}
