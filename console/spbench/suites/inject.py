@@ -11,8 +11,8 @@ from spbench_core.catalog import COMMON_FAULTS, fault_of
 
 
 def faults_of(case: Case) -> tuple[str, ...]:
-    """Return the faults that can be planted in a case: its benchmark's own, then the common."""
-    return (*case.entry.faults, *COMMON_FAULTS)
+    """Return the faults that change anything in a case: its benchmark's own, then the common."""
+    return (*case.entry.faults_of(dict(case.params)), *COMMON_FAULTS)
 
 
 def plant(cases: Sequence[Case], text: str) -> tuple[Case, ...]:

@@ -74,8 +74,8 @@ def _no_tile(_: Params, __: int) -> dict[str, Any]:
     return {}
 
 
-def _all_of(checks: tuple[str, ...], _: Params) -> tuple[str, ...]:
-    return checks
+def _all_of(names: tuple[str, ...], _: Params) -> tuple[str, ...]:
+    return names
 
 
 def _one_point(_: Params) -> list[Params]:
@@ -95,6 +95,7 @@ class Benchmark:
         points: Says from complete parameters which cases they make, for a benchmark that sweeps by
             itself: of each the parameters that differ, where None takes a parameter away.
         choose_checks: Says from its checks and complete parameters which of them are made.
+        choose_faults: Says the same of its faults, which of them change anything.
         own_lines: Whether by hand it prints lines of its own (`Context.say`) instead of the
             reference scripts'.
         says_passed: Whether each rank then also says that all its checks passed.
@@ -116,6 +117,7 @@ class Benchmark:
     ranks: Callable[[Params], Ranks] = _any_ranks
     points: Callable[[Params], list[Params]] = _one_point
     choose_checks: Callable[[tuple[str, ...], Params], tuple[str, ...]] = _all_of
+    choose_faults: Callable[[tuple[str, ...], Params], tuple[str, ...]] = _all_of
     own_lines: bool = False
     says_passed: bool = False
     place: Callable[[Params, int], dict[str, Any]] = _no_tile
@@ -140,6 +142,10 @@ class Benchmark:
     def checks_of(self, params: Params) -> tuple[str, ...]:
         """Return the checks that every rank makes under these parameters, which are complete."""
         return self.choose_checks(self.checks, params)
+
+    def faults_of(self, params: Params) -> tuple[str, ...]:
+        """Return the faults that can be planted under these parameters, which are complete."""
+        return self.choose_faults(self.faults, params)
 
     def complete(self, given: Mapping[str, Any]) -> Params:
         """Return all parameters, read, defaults filled in and contradictions refused.

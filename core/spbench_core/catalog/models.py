@@ -331,6 +331,8 @@ _OF_STEPS = (
     "scale-input-gradient",
     "drop-tile",
 )
+FAULTS_OF_LEARNING = frozenset(_OF_STEPS) - {"wrong-neighbour", "skipped-microbatch"}
+"""Faults of gradients and statistics, which inference has none of."""
 _FAULTS = (*_OF_STEPS, "uncounted-wait")
 FULL_SIZE_FAULTS = tuple(f"full:{fault}" for fault in _OF_STEPS)
 """The same faults, planted at full size alone."""
@@ -361,6 +363,13 @@ def _checks(checks: tuple[str, ...], params: Params) -> tuple[str, ...]:
     if not _keeps_bits(params, layout):
         left_out.add("bits")
     return tuple(name for name in checks if name not in left_out)
+
+
+def _faults(faults: tuple[str, ...], params: Params) -> tuple[str, ...]:
+    """Return the faults that change anything: those of learning where something is learnt."""
+    if not params["enable_evaluation"]:
+        return faults
+    return tuple(one for one in faults if one.removeprefix("full:") not in FAULTS_OF_LEARNING)
 
 
 def checks_full_size(params: Params) -> bool:
@@ -403,6 +412,7 @@ BENCHMARKS = tuple(
         resolve=partial(resolve, name),
         ranks=model_ranks,
         choose_checks=_checks,
+        choose_faults=_faults,
         own_lines=True,
         says_passed=True,
         place=model_place,

@@ -9,7 +9,12 @@ from functools import partial
 from pathlib import Path
 from statistics import median
 
-from spbench_core.catalog.models import FULL_SIZE, FULL_SIZE_FAULTS, checks_full_size
+from spbench_core.catalog.models import (
+    FAULTS_OF_LEARNING,
+    FULL_SIZE,
+    FULL_SIZE_FAULTS,
+    checks_full_size,
+)
 from spbench_core.models.proxy import words_of
 from spbench_workers.binding.before_mpi import kernel_loading
 from spbench_workers.context import Context
@@ -140,11 +145,18 @@ def _refuse_faults(context: Context, case: ModelCase) -> None:
 
     Raises:
         CannotRunError: ``tile-batchnorm`` is asked for, and nothing is normalised by tile; or
-            ``uncounted-wait``, and no request waits; or a fault at full size, which only
-            ``validate: auto`` looks for.
+            ``uncounted-wait``, and no request waits; or a fault of learning, to infer; or one at
+            full size, which only ``validate: auto`` looks for.
     """
     if context.planted_in_job(FAULT) and context.params["arrival"] != "poisson":
         raise CannotRunError(f"{FAULT}: no request waits here; take arrival poisson, to infer")
+    if case.training is None:
+        for fault in sorted(FAULTS_OF_LEARNING):
+            if context.planted_in_job(fault) or context.planted_in_job(f"full:{fault}"):
+                raise CannotRunError(
+                    f"{fault} spoils what is learnt, and inference learns nothing; leave out "
+                    "enable_evaluation"
+                )
     name, unseen = context.params["validate"], not checks_full_size(context.params)
     if unseen and any(map(context.planted_in_job, FULL_SIZE_FAULTS)):
         raise CannotRunError(f"faults at full size are looked for by validate auto, not by {name}")
@@ -153,8 +165,6 @@ def _refuse_faults(context: Context, case: ModelCase) -> None:
         raise CannotRunError(
             "tile-batchnorm: every rank has whole images here; take scheme sp, or local_DP 2"
         )
-    if by_tile and case.training is None:
-        raise CannotRunError("tile-batchnorm: inference takes no statistics; leave it learn")
 
 
 def _make_ready(engine: Engine) -> None:

@@ -26,12 +26,13 @@ class Steps:
         engine: The model.
         images: The images of training or inference.
         begun: Number of steps trained before.
-        warmup: Number of steps before the first epoch.
+        warmup: Number of steps before the first epoch. Of inference all of them take the images of
+            the first timed step, so that what is timed and judged begins with the first images.
     """
 
     def __init__(self, engine: Engine, images: Images, begun: int, warmup: int) -> None:
         self._engine, self._images, self._next = engine, images, begun
-        self._first = begun + warmup
+        self._begun, self._first = begun, begun + warmup
         self._seconds: list[dict[str, float]] = []
         self._totals: list[float] = []
         self._traffic: list[tuple[int, int]] = []
@@ -43,11 +44,12 @@ class Steps:
         before, total, sent = dict(phases.seconds), phases.total, self._sent()
         with phases.step(), phases.of("wait"):
             engine.world.Barrier()
-        self._images.turn_to(self._next)
+        number = self._next if engine.trainer is not None else self._inferred_now()
+        self._images.turn_to(number)
         if self._next == self._first:
             engine.begin_epoch()
         if engine.trainer is None:
-            self._answers.append((self._next, engine.evaluate()))
+            self._answers.append((number, engine.evaluate()))
         else:
             engine.step()
         self._next += 1
@@ -55,6 +57,10 @@ class Steps:
         self._totals.append(phases.total - total)
         now = self._sent()
         self._traffic.append((now[0] - sent[0], now[1] - sent[1]))
+
+    def _inferred_now(self) -> int:
+        """Return the number of the step whose images are inferred now."""
+        return self._begun + max(0, self._next - self._first)
 
     def inferred(self, count: int) -> list[tuple[int, Logits]]:
         """Return the last ``count`` steps, `MOST_JUDGED` at most, each with its logits."""

@@ -156,3 +156,15 @@ def test_load_plants_too(tmp_path):
     path.write_text(TEXT)
     assert [case.inject for case in load(path, inject="kill@Copy").cases] == [None] * 4 + ["kill"]
     assert {case.inject for case in load(path).cases} == {None}
+
+
+def test_faults_of_learning_cannot_be_planted_in_inference():
+    model = "{name: a, benchmark: model.resnet, params: {scheme: lp, enable_evaluation: true}}"
+    head = "schema: spbench.suite/1\nname: s\ncases:\n  - "
+    infer = load_text(head + model, Path("s.yaml")).cases
+    learn = load_text(head + model.replace(", enable_evaluation: true", ""), Path("s.yaml")).cases
+    for fault in ("drop-gradient", "full:zero-weight-gradient", "tile-batchnorm"):
+        assert plant(learn, fault)[0].inject == fault
+        with pytest.raises(UsageError, match=f"no selected case knows '{fault}'; they know wrong"):
+            plant(infer, fault)
+    assert plant(infer, "wrong-neighbour")[0].inject == "wrong-neighbour"
