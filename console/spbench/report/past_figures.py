@@ -12,7 +12,12 @@ from spbench.record.runs.folder import RunFolder, find_run
 from spbench.record.runs.index import PastLaunch, past_launches
 from spbench.record.statistics import median
 from spbench.report.recorded import load_run
-from spbench.report.steps import Step, steps
+from spbench.report.steps import ENOUGH, Step, steps
+
+NEWEST = 200
+"""The newest runs that a history is of, unless another number is asked for."""
+MOST = 500
+"""The most that may be asked for: looking for steps takes longer by more than their number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +36,7 @@ class History:
     Attributes:
         machines: The fingerprint of the machines that the runs have in common.
         elsewhere: The number of runs on other machines, which are left out.
+        earlier: The number of runs before these on the same machines, which are left out.
         steps: The runs from which on it is higher or lower; places in ``runs``.
     """
 
@@ -41,7 +47,17 @@ class History:
     machines: Mapping[str, Any]
     runs: tuple[PastRun, ...]
     elsewhere: int
+    earlier: int
     steps: tuple[Step, ...]
+
+    @property
+    def untold(self) -> str | None:
+        """Why nothing is said of steps, where none is found and none could be."""
+        if not all(_has_ratios(run.value) for run in self.runs):
+            return "no steps are looked for, since a median is not above 0"
+        if not self.steps and len(self.runs) < ENOUGH:
+            return f"too few runs to tell a step: {len(self.runs)}, and it takes about {ENOUGH}"
+        return None
 
     def outcome(self, step: Step) -> str:
         """Return ``better`` or ``worse``; ``higher`` or ``lower`` where neither way is better."""
@@ -51,7 +67,13 @@ class History:
         return "better" if higher == (self.better == "higher") else "worse"
 
 
-def history_of(home: Path, case: str, metric: str, machines: str | None = None) -> History:
+def _has_ratios(value: float) -> bool:
+    return value > 0
+
+
+def history_of(
+    home: Path, case: str, metric: str, machines: str | None = None, newest: int = NEWEST
+) -> History:
     """Return the history of a metric on the machines of its newest run, or on others.
 
     Args:
@@ -59,6 +81,7 @@ def history_of(home: Path, case: str, metric: str, machines: str | None = None) 
         case: The case's id.
         metric: The metric's name.
         machines: The id of a fingerprint; None: that of the newest run that has the metric.
+        newest: How many runs it is of.
 
     Raises:
         NothingSelected: No run that passed has it there.
@@ -71,7 +94,8 @@ def history_of(home: Path, case: str, metric: str, machines: str | None = None) 
     if not here:
         known = ", ".join(sorted({str(launch.fingerprint) for launch in found}))
         raise NothingSelected(f"no run of {case!r} was made on the machines {chosen}; on {known}")
-    runs = _by_run(here)
+    all_runs = _by_run(here)
+    runs = all_runs[-newest:]
     unit, better, parts = _about(find_run(home, runs[-1].run), case, metric)
     values = [run.value for run in runs]
     return History(
@@ -81,8 +105,9 @@ def history_of(home: Path, case: str, metric: str, machines: str | None = None) 
         better,
         parts,
         runs,
-        len({launch.run for launch in found}) - len(runs),
-        tuple(steps(values) if min(values) > 0 else ()),
+        len({launch.run for launch in found}) - len(all_runs),
+        len(all_runs) - len(runs),
+        tuple(steps(values) if all(map(_has_ratios, values)) else ()),
     )
 
 

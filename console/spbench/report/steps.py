@@ -25,6 +25,8 @@ ORDERS = 299
 """Random orders that are tried."""
 LEAST = 3
 """The fewest runs before a step and after it."""
+ENOUGH = 10
+"""About as many runs as it takes: of fewer, random orders show as much as any step too often."""
 
 
 @dataclass(frozen=True, slots=True)

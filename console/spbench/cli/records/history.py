@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from spbench.cli.request import HomeOption
+from spbench.errors import UsageError
 
 if TYPE_CHECKING:
     from spbench.report.past_figures import History
@@ -39,15 +40,23 @@ def history(
         str | None,
         typer.Option("--machines", help="A fingerprint's id; default: of the newest run."),
     ] = None,
+    newest: Annotated[
+        int | None,
+        typer.Option("--newest", min=1, help="So many runs, at most 500; default: 200."),
+    ] = None,
     format_: Annotated[Format, typer.Option("--format", help="text, csv or json.")] = Format.TEXT,
     home: HomeOption = None,
 ) -> None:
     """Print a metric over the runs on the same machines, and from which run on it changed."""
     from spbench.record.number_formatting import clean
     from spbench.record.runs.folder import home_of
-    from spbench.report.past_figures import history_of
+    from spbench.report.past_figures import MOST, NEWEST, history_of
 
-    found = history_of(home_of(home, os.environ), case, metric, machines)
+    count = NEWEST if newest is None else newest
+    if count > MOST:
+        use = "spbench results series prints any number"
+        raise UsageError(f"--newest {count}: a history is of {MOST} runs at most; {use}")
+    found = history_of(home_of(home, os.environ), case, metric, machines, count)
     if format_ is Format.JSON:
         print(json.dumps(_document(found), indent=1))
         return
@@ -76,11 +85,16 @@ def _summary(found: History) -> str:
     from spbench.report.steps import LEVEL
 
     count = len(found.steps)
-    told = f"{count} step{'s' * (count != 1)} in {len(found.runs)} runs (chance below {LEVEL:.0%})"
+    steps = f"{count} step{'s' * (count != 1)} in {len(found.runs)} runs (chance below {LEVEL:.0%})"
     hosts = ", ".join(map(str, found.machines.get("hosts", ())))
     where = f" on {hosts} ({found.machines.get('id')})" if hosts else ""
-    rest = f"; {found.elsewhere} runs on other machines are left out" if found.elsewhere else ""
-    return f"{told}{where}{rest}"
+    others = (found.elsewhere, "on other machines"), (found.earlier, "before these")
+    rest = [f"; {_runs(left)} {which} left out" for left, which in others if left]
+    return f"{found.untold or steps}{where}{''.join(rest)}"
+
+
+def _runs(count: int) -> str:
+    return f"{count} run{'s' * (count != 1)}"
 
 
 def _csv(found: History) -> Iterator[str]:
@@ -103,7 +117,8 @@ def _document(found: History) -> dict[str, object]:
         }
         for step in found.steps
     ]
-    about = {"case": found.case, "metric": found.metric, "unit": found.unit}
-    about |= {"better": found.better}
-    machines = {"machines": dict(found.machines), "elsewhere": found.elsewhere}
-    return {**about, **machines, "runs": runs, "steps": steps}
+    about: dict[str, object] = {"case": found.case, "metric": found.metric}
+    about |= {"unit": found.unit, "better": found.better}
+    about |= {"machines": dict(found.machines)}
+    about |= {"elsewhere": found.elsewhere, "earlier": found.earlier, "untold": found.untold}
+    return {**about, "runs": runs, "steps": steps}

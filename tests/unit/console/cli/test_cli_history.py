@@ -55,12 +55,30 @@ def test_runs_on_other_machines_are_left_out(spbench, past):
     past([5.0] * 3, host="another")
     past([1.0] * 4, host="node01")
     out = spbench("results", "history", "a").out
-    assert "0 steps in 4 runs" in out
-    assert out.endswith("; 3 runs on other machines are left out\n")
+    assert "too few runs to tell a step: 4, and it takes about 10 on node01" in out
+    assert out.endswith("; 3 runs on other machines left out\n")
     assert (
         "no run of 'a' was made on the machines x; on"
         in spbench("results", "history", "a", "--machines", "x").err
     )
+
+
+def test_a_history_is_of_the_newest_runs(spbench, past):
+    past(SLOWER)
+    told = json.loads(spbench("results", "history", "a", "--newest", "5", "--format", "json").out)
+    assert [run["median"] for run in told["runs"]] == SLOWER[-5:]
+    assert (told["earlier"], told["steps"]) == (9, [])
+    assert spbench("results", "history", "a", "--newest", "5").out.endswith(
+        "; 9 runs before these left out\n"
+    )
+    refused = spbench("results", "history", "a", "--newest", "501").refusal
+    assert "--newest 501: a history is of 500 runs at most" in refused
+
+
+def test_without_ratios_nothing_is_said_of_steps(spbench, past):
+    past([0.0, *SLOWER])
+    out = spbench("results", "history", "a").out
+    assert out.splitlines()[-1].startswith("no steps are looked for, since a median is not above 0")
 
 
 def test_what_no_run_has_is_a_sentence(spbench, past):
