@@ -30,13 +30,17 @@ from spbench.planner.cluster.yaml_file import read_cluster
 from spbench.planner.profile.json_file import read_profile_json
 from spbench.planner.profile.torchgraph import read_torchgraph
 from spbench.record.findings import findings
+from spbench.record.number_formatting import clean
 from spbench.record.runs.event_log import EventLog
 from spbench.record.runs.folder import RunFolder
 from spbench.record.runs.history import select_runs, summary_of
 from spbench.record.state import RunState
+from spbench.report.baselines.files import load_baseline
+from spbench.report.baselines.making import as_run, baseline_of, updated
 from spbench.report.build import build_report
 from spbench.report.compare import compare
 from spbench.report.export import KINDS, export_comparison, export_text, summary_object
+from spbench.report.judged import Against
 from spbench.report.links import link_matrices
 from spbench.report.recorded import load_run
 from spbench.suites.case import Case
@@ -188,6 +192,25 @@ def report(draw: random.Random, folder: Path) -> str:
     return _shown(run)
 
 
+def baseline(draw: random.Random, folder: Path) -> str:
+    """A baseline is read, compared with the run that it is of, and brought up to date with it."""
+    run = _run_folder(folder)
+    run.events.write_bytes(b"".join(map(_line, inputs.recorded_run())))
+    (run.path / "run.json").write_text(json.dumps(LONG_AGO | {"verdict": "passed"}))
+    recorded, path = load_run(run), folder / "fuzz.json"
+    right = baseline_of("fuzz", recorded)[0].model_dump(by_alias=True)
+    if draw.random() < 0.7:
+        path.write_text(json.dumps(mutated_value(draw, right)))
+    else:
+        path.write_bytes(mutated_text(draw, json.dumps(right).encode()))
+    found = load_baseline(folder, str(path))
+    held = Against(folder, as_run(found, path), frozenset({"worse"})).hold(recorded)
+    shown = [*export_comparison(held.comparison, "csv").splitlines(), *held.failing]
+    held.tell(shown.append)
+    shown += updated(found, recorded, held.comparison, widen=True)[1]
+    return clean("\n".join(shown))
+
+
 def summary(draw: random.Random, folder: Path) -> str:
     """A run.json is read for the list of runs."""
     run = _run_folder(folder)
@@ -265,7 +288,8 @@ TARGETS: dict[str, tuple[Target, int]] = {
     "protocol": (protocol, 50),
     "log": (log, 10),
     "report": (report, 6),
-    "summary": (summary, 64),
+    "baseline": (baseline, 20),
+    "summary": (summary, 44),
     "suite": (suite, 100),
     "hostfile": (hostfile, 120),
     "cluster": (cluster, 120),
