@@ -72,6 +72,7 @@ class CasePair:
         differences: What makes the two unlike although they share an id: parameters, ranks, the
             benchmark; one short clause each.
         rows: One a metric that either run has.
+        broken: Whether its numbers are results in a, and none in b.
     """
 
     id: str
@@ -79,6 +80,7 @@ class CasePair:
     status_b: str
     differences: tuple[str, ...]
     rows: tuple[MetricRow, ...]
+    broken: bool = False
 
     @property
     def remarks(self) -> tuple[str, ...]:
@@ -107,6 +109,11 @@ class RunComparison:
     def verdicts(self) -> Iterator[Outcome | None]:
         """The outcomes of all headline metrics."""
         return (row.outcome for row in self.rows if row.metric == HEADLINE)
+
+    @property
+    def broken(self) -> tuple[str, ...]:
+        """The cases whose numbers are results in a, and none in b."""
+        return tuple(pair.id for pair in self.cases if pair.broken)
 
     def with_only(self, outcome: Outcome) -> RunComparison:
         """Return the comparison with the rows of one outcome alone."""
@@ -186,6 +193,7 @@ def pair_of(a: CasePart, b: CasePart, past: Past, unlike: str | None = None) -> 
         status_a=a.status,
         status_b=b.status,
         differences=tuple(_differences(a, b)),
+        broken=unfit(a) is None and unfit(b) is not None,
         rows=tuple(
             _row(a, b, name, past, " and ".join(wrong), unlike)
             for name in dict.fromkeys((*a.metrics, *b.metrics))

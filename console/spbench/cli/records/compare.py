@@ -27,6 +27,11 @@ class FailOn(StrEnum):
     ANY = "any"
     NEVER = "never"
 
+    def fails(self, comparison: RunComparison) -> bool:
+        """Whether a comparison fails by it: by a time, or by a case that came to no results."""
+        found = not self.outcomes.isdisjoint(comparison.verdicts)
+        return found or (self is not FailOn.NEVER and bool(comparison.broken))
+
     @property
     def outcomes(self) -> frozenset[str]:
         """The outcomes that it names."""
@@ -63,7 +68,7 @@ def compare(
     fail_on: Annotated[
         FailOn,
         typer.Option(
-            "--fail-on", help="Exit 1 where a case's time is worse, or any way different."
+            "--fail-on", help="Exit 1 where a case's time is worse (or broken), or different."
         ),
     ] = FailOn.NEVER,
     force: Annotated[
@@ -88,7 +93,7 @@ def compare(
     if not comparison.cases:
         ids = f"{comparison.a.id} and {comparison.b.id}"
         raise NothingSelected(f"runs {ids} have no case in common; see spbench results show")
-    if not fail_on.outcomes.isdisjoint(comparison.verdicts):
+    if fail_on.fails(comparison):
         raise typer.Exit(ExitCode.FAILED)
 
 

@@ -253,6 +253,17 @@ def test_a_worse_run_fails_where_that_was_asked_for(spbench, home, factor, words
     assert spbench("compare", "last~1", "last", "--only", "equal")[0] == 2
 
 
+@pytest.mark.parametrize(("words", "status"), [([], 0), (["--fail-on", "worse"], 1)])
+def test_a_case_that_came_to_no_results_fails_where_that_was_asked_for(
+    spbench, home, words, status
+):
+    made(home, repeated([1.0]), "20260101-000000-x-0001")
+    wrong = [*repeated([1.0])[:-1], judged("a", "error", "it died")]
+    made(home, wrong, "20260102-000000-x-0002")
+    done = spbench("compare", "last~1", "last", *words)
+    assert (done.status, "error in b" in done.out) == (status, True)
+
+
 def test_runs_without_a_common_case_are_5(spbench, home, two_runs):
     made(home, timed(1.0, "d"), "20260103-000000-x-0003")
     status, out, err = spbench("compare", "last~1", "last")

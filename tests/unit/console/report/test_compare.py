@@ -204,3 +204,11 @@ def test_the_rows_of_one_outcome_can_be_taken_alone():
     comparison = compare(*sides)
     assert list(comparison.verdicts) == ["worse", "not enough samples"]
     assert [row.case for row in comparison.with_only("worse").rows] == ["a"]
+
+
+def test_a_case_that_came_to_no_results_is_broken():
+    a, wrong = case("a"), case("a", status="failed", checks=[wrong_check()])
+    assert compare(run(a), run(wrong)).broken == ("a",)
+    assert compare(run(wrong), run(a)).broken == ()
+    assert compare(run(wrong), run(wrong)).broken == ()
+    assert compare(run(a), run(case("a", status="error"))).broken == ("a",)
