@@ -79,9 +79,9 @@ def test_a_case_that_passes_only_on_retry_is_flaky(flaky: str, tmp_path: Path) -
     assert (flake["attempts"], good["attempts"]) == (2, 1)
     [before] = flake["earlier"]
     assert before["status"] == "error"
-    assert "exited with status 7" in before["reason"]
+    assert before["reason"]  # the rank's end, or that of an mpirun which broke over it
     [error] = ended.report["errors"]
-    assert error.startswith("case flake is flaky: it passed at try 2, after: rank 1 on ")
+    assert error == f"case flake is flaky: it passed at try 2, after: {before['reason']}"
     assert "✓ flaky" in ended.stdout
     assert "again, since they did not pass: flake" in ended.stdout
 
