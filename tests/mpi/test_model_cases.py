@@ -283,7 +283,10 @@ def test_every_rank_equals_the_model_on_one_process(said, name):
 @pytest.mark.parametrize(
     ("name", "why"),
     [
-        ("lp 2, no time for a baseline", r"one process would take [0-9.e-]+ s .* baseline_max, 0 s"),
+        (
+            "lp 2, no time for a baseline",
+            r"one process would take [0-9.e-]+ s .* baseline_max, 0 s",
+        ),
         ("lp 2, no room for a baseline", r"the ranks together used .* baseline_memory is 0.0 GB"),
     ],
 )
