@@ -88,6 +88,24 @@ def test_one_wrong_pixel_is_found(name, part, word, spoil, precision):
     assert single.where.startswith(f"it: {word}")
 
 
+@pytest.mark.parametrize(("factor", "passes"), [(0.95, True), (1.05, False)])
+@pytest.mark.parametrize("precision", FORMATS, ids=lambda one: one.name)
+def test_an_error_just_above_the_bound_of_a_pixel_is_found(precision, factor, passes):
+    """The output is exact but for one pixel, whose channels are off by the bound together."""
+    module, call = call_of("conv", precision)
+    weight, bias = (one.detach().to(precision.work).double() for one in module.parameters())
+    pixels = call.pixels.double()
+    exact = functional.conv2d(pixels, weight, bias, padding=1)
+    sizes = functional.conv2d(pixels.abs(), weight.abs(), bias.abs(), padding=1)
+    value, magnitude = exact[1, :, 4, 5].norm(), sizes[1, :, 4, 5].norm()
+    wide = Rounding.of(precision).sums * 16 * magnitude
+    bound = 2 * (precision.epsilon * value + wide + Rounding.of(precision).least * math.sqrt(8))
+    exact[1, :, 4, 5] += factor * bound / math.sqrt(8)
+    call.found = exact
+    single = errors_of(module, call, precision).single
+    assert (single.error <= 1.0) == passes, single
+
+
 @pytest.mark.parametrize("precision", FORMATS, ids=lambda one: one.name)
 @pytest.mark.parametrize("name", ["conv", "linear"])
 def test_gradients_of_parameters_are_compared_and_have_to_be_there(name, precision):
