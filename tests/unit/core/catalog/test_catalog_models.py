@@ -1,12 +1,14 @@
 """Parameters of the model benchmarks: what follows from what is given, and what is refused."""
 
 import json
+import re
 
 import pytest
 
+from places import DOCS
 from spbench_core.catalog import BENCHMARKS as ENTRIES
 from spbench_core.catalog import COMMON_FAULTS
-from spbench_core.catalog.models import BENCHMARKS
+from spbench_core.catalog.models import BENCHMARKS, FULL_SIZE
 from spbench_core.layout.tiles import parse_pair
 
 RESNET, AMOEBANET = BENCHMARKS
@@ -326,3 +328,56 @@ def test_one_process_may_be_asked_to_leave_its_baseline_out():
     param, sentence = refused(RESNET, {"scheme": "sequential", "baseline": "on"})
     assert param == "baseline"
     assert sentence.startswith("baseline does nothing in scheme sequential, only in lp,")
+
+
+SCHEMES = {
+    "`sequential`": {"scheme": "sequential"},
+    "`lp`": {"scheme": "lp"},
+    "`lp`, interleaved": {
+        "scheme": "lp",
+        "schedule": "interleaved",
+        "split_size": 4,
+        "rounds": 2,
+        "parts": 2,
+    },
+    "`lp`, `local_DP`": {"scheme": "lp", "local_DP": 2},
+    "`sp`": {"scheme": "sp"},
+    "`gems`": {"scheme": "gems"},
+    "`gems_sp`": {"scheme": "gems_sp"},
+    "`lp`, replicas": {"scheme": "lp", "replicas": 2},
+    "`lp`, `sync_batchnorm`": {"scheme": "lp", "replicas": 2, "sync_batchnorm": "replicas"},
+}
+ROWS = {
+    scheme: tuple(set(re.findall(r"`(\w+)`", cell)) for cell in cells.split("|")[:3])
+    for scheme, cells in re.findall(
+        r"^\| (`.*?) \| (proxy.*) \|$", (DOCS / "parallelism.md").read_text(), re.MULTILINE
+    )
+}
+"""By scheme the checks that the page tells: of the proxy, at full size, and in 16 bits also."""
+
+
+def test_the_page_has_a_row_for_each_scheme():
+    assert ROWS.keys() == SCHEMES.keys()
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_the_page_tells_the_checks_of_each_scheme(scheme):
+    proxy, full_size, narrow = ROWS[scheme]
+    of = {one: checks_of(scheme, precision=one) for one in ("fp32", "fp16", "bf16")}
+    assert of["fp32"] & set(FULL_SIZE) == full_size
+    assert of["fp16"] == of["bf16"]
+    assert of["fp16"] & set(FULL_SIZE) == full_size | narrow
+    assert of["fp16"] - of["fp32"] == narrow | (proxy & {"bits"})
+
+
+@pytest.mark.parametrize("scheme", sorted(set(SCHEMES) - {"`lp`, `sync_batchnorm`"}))
+def test_inference_has_those_that_are_not_of_gradients(scheme):
+    left = {"output", "bits", "operators", "scales", "joints"}
+    for precision in ("fp32", "bf16"):
+        learning = checks_of(scheme, precision=precision)
+        inference = checks_of(scheme, precision=precision, enable_evaluation=True)
+        assert inference == learning & left
+
+
+def checks_of(scheme, **given):
+    return set(RESNET.checks_of(RESNET.complete(SMALL | SCHEMES[scheme] | given)))
