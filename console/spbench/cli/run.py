@@ -145,13 +145,13 @@ def run(
             return
         on_stderr = json_target == "-"
         outcome = _execute(planned, headless, on_stderr, verbosity, RunState())
-        held = _held(beside, outcome, on_stderr, verbosity)
-        exit_code = held.exit_code(outcome.exit_code) if held else outcome.exit_code
     except SpbenchError as error:
         refuse(error, json_target, files)
         raise
-    for unwritten in _write(outcome, held, json_target, no_samples, files):
-        sys.stderr.write(f"spbench: error: {unwritten}\n")
+    held, wrong = _held(beside, outcome, on_stderr, verbosity)
+    exit_code = held.exit_code(outcome.exit_code) if held else outcome.exit_code
+    for sentence in [*wrong, *_write(outcome, held, json_target, no_samples, files)]:
+        sys.stderr.write(f"spbench: error: {sentence}\n")
         exit_code = max(exit_code, ExitCode.ERROR) if exit_code != ExitCode.MISSING else exit_code
     raise typer.Exit(exit_code)
 
@@ -184,16 +184,21 @@ def _planned(request: Request, resume: str | None, failed: str | None) -> RunPla
     return plan_failed(request, str(failed))
 
 
-def _held(beside: Against | None, outcome: Outcome, on_stderr: bool, verbosity: int) -> Held | None:
-    """Hold a run against a baseline, and tell how it came out."""
+def _held(
+    beside: Against | None, outcome: Outcome, on_stderr: bool, verbosity: int
+) -> tuple[Held | None, list[str]]:
+    """Hold a run against a baseline, and tell how it came out; return also why it could not be."""
     if beside is None:
-        return None
+        return None, []
     from spbench.report.recorded import load_run
 
-    held = beside.hold(load_run(outcome.folder))
+    try:
+        held = beside.hold(load_run(outcome.folder))
+    except SpbenchError as error:  # the run has been: its reports are written all the same
+        return None, [f"the run could not be held against its baseline: {error}"]
     if verbosity >= 0:
         held.tell(writer(sys.stderr if on_stderr else sys.stdout))
-    return held
+    return held, []
 
 
 def _write(

@@ -26,7 +26,7 @@ HEADLINE = "time_ms"
 """The metric that every case has; the others follow from it or stand beside it."""
 
 Outcome = Literal["better", "worse", "same", "not enough samples", "not comparable"]
-"""What b is, seen from a."""
+"""The verdict on b, seen from a."""
 OUTCOMES: tuple[Outcome, ...] = ("better", "worse", "same", "not enough samples", "not comparable")
 
 Past = Callable[[str, str], Sequence[Sequence[float]]]

@@ -11,7 +11,7 @@ from spbench.cli.request import HomeOption
 from spbench.errors import UsageError
 
 if TYPE_CHECKING:
-    from spbench.report.baselines.model import Baseline, BaselineCase
+    from spbench.report.baselines.model import BaselineCase, BaselineFile
 
 NameArgument = Annotated[str, typer.Argument(help="A name in the home folder, or a file's path.")]
 RunArgument = Annotated[
@@ -126,7 +126,7 @@ def update(
     _say(*told, f"baseline {name}: {'updated' if new != old else 'as it was'}")
 
 
-def _cases(baseline: Baseline) -> str:
+def _cases(baseline: BaselineFile) -> str:
     count = len(baseline.cases)
     return f"{count} case{'s' * (count != 1)}"
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from spbench.cli.request import HomeOption
+from spbench.cli.request import HomeOption, print_progress
 from spbench.errors import ExitCode, NothingSelected
 
 if TYPE_CHECKING:
@@ -63,7 +63,8 @@ def check(
 
     root = home_of(home, os.environ)
     recorded = run_or_report(root, run)
-    told = check_gate(recorded, past_of(root, recorded, recorded), resamples=resamples, seed=seed)
+    past = past_of(root, recorded, recorded)
+    told = check_gate(recorded, past, resamples=resamples, seed=seed, say=print_progress)
     if format_ is GateFormat.JSON:
         print(json.dumps(gate_object(told), indent=1, allow_nan=False))
     else:

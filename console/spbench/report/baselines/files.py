@@ -14,7 +14,7 @@ from spbench.record.runs.event_log import unwritable
 from spbench.record.runs.files import read_json
 from spbench.record.runs.folder import write_whole
 from spbench.record.runs.prune import BASELINES
-from spbench.report.baselines.model import SCHEMA, Baseline
+from spbench.report.baselines.model import SCHEMA, BaselineFile
 
 SUFFIX = ".json"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -48,7 +48,7 @@ def names(home: Path) -> list[str]:
     return sorted(name_of(path) for path in (home / BASELINES).glob(f"*{SUFFIX}"))
 
 
-def load_baseline(home: Path, name: str) -> Baseline:
+def load_baseline(home: Path, name: str) -> BaselineFile:
     """Return a baseline by its name or path.
 
     Raises:
@@ -76,7 +76,7 @@ def is_baseline(path: Path) -> bool:
     return isinstance(schema, str) and schema.partition("/")[0] == SCHEMA.partition("/")[0]
 
 
-def _read(content: Any, path: Path) -> Baseline:
+def _read(content: Any, path: Path) -> BaselineFile:
     schema = content.get("schema") if isinstance(content, dict) else None
     if isinstance(schema, str) and schema != SCHEMA and schema.startswith("spbench.baseline/"):
         raise UsageError(
@@ -84,14 +84,14 @@ def _read(content: Any, path: Path) -> Baseline:
             "the version that wrote it, or set the baseline anew"
         )
     try:
-        return Baseline.model_validate(content)
+        return BaselineFile.model_validate(content)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
         raise UsageError(f"{path} is no baseline of spbench: {where}: {first['msg']}") from None
 
 
-def save_baseline(home: Path, name: str, baseline: Baseline) -> Path:
+def save_baseline(home: Path, name: str, baseline: BaselineFile) -> Path:
     """Write a baseline under its name or path, and return the file.
 
     Raises:
@@ -128,7 +128,7 @@ def _check_ours(home: Path, path: Path) -> None:
         raise UsageError(f"{path} is no baseline of spbench; it stays")
 
 
-def each(home: Path) -> Iterator[tuple[str, Baseline | UsageError]]:
+def each(home: Path) -> Iterator[tuple[str, BaselineFile | UsageError]]:
     """Yield the baselines of a home by name; of one that cannot be read why not."""
     for name in names(home):
         try:

@@ -9,7 +9,7 @@ from spbench.errors import UsageError
 from spbench.record.runs.folder import RunFolder
 from spbench.record.runs.history import RUNNING, RunSummary
 from spbench.record.statistics import median
-from spbench.report.baselines.model import Baseline, BaselineCase, BaselineMetric
+from spbench.report.baselines.model import BaselineCase, BaselineFile, BaselineMetric
 from spbench.report.compare import HEADLINE, Outcome, RunComparison, launches_of, unfit
 from spbench.report.model import CasePart, MetricPart
 from spbench.report.recorded import RecordedRun
@@ -20,10 +20,10 @@ _SEEN = {
     "not enough samples": "cannot be told from it, with so few launches",
 }
 Told = list[str]
-"""What was done with cases, a sentence each."""
+"""The sentences on what was done with cases, one each."""
 
 
-def baseline_of(name: str, run: RecordedRun) -> tuple[Baseline, Told]:
+def baseline_of(name: str, run: RecordedRun) -> tuple[BaselineFile, Told]:
     """Return the baseline of a run, and which of its cases have no part in it, and why.
 
     Raises:
@@ -37,7 +37,7 @@ def baseline_of(name: str, run: RecordedRun) -> tuple[Baseline, Told]:
     if not any(case.metrics for case in cases):
         raise UsageError(f"no case of run {id_} has results that a later run could be held against")
     version = run.environment.get("spbench")
-    made = Baseline(
+    made = BaselineFile(
         name=name,
         run=id_,
         runs=[id_],
@@ -74,8 +74,8 @@ def _case(case: CasePart, run: str) -> BaselineCase:
 
 
 def updated(
-    old: Baseline, run: RecordedRun, comparison: RunComparison, *, widen: bool
-) -> tuple[Baseline, Told]:
+    old: BaselineFile, run: RecordedRun, comparison: RunComparison, *, widen: bool
+) -> tuple[BaselineFile, Told]:
     """Return a baseline brought up to date with a run, and what became of each case.
 
     What is better takes the place of what was, and cases that are new are added. Of the other cases
@@ -149,7 +149,7 @@ def _wider(old: BaselineMetric, new: BaselineMetric) -> BaselineMetric:
     )
 
 
-def as_run(baseline: Baseline, path: Path) -> RecordedRun:
+def as_run(baseline: BaselineFile, path: Path) -> RecordedRun:
     """Return a baseline as a run that others are compared with."""
     summary = RunSummary(
         folder=RunFolder(path.parent),
@@ -169,7 +169,7 @@ def as_run(baseline: Baseline, path: Path) -> RecordedRun:
     return RecordedRun(summary, cases, environment=baseline.environment, made_of=made_of)
 
 
-def _hosts(baseline: Baseline) -> Iterator[str]:
+def _hosts(baseline: BaselineFile) -> Iterator[str]:
     found = baseline.environment.get("fingerprint")
     hosts = found.get("hosts") if isinstance(found, dict) else None
     return map(str, hosts) if isinstance(hosts, list) else iter(())

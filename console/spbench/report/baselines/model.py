@@ -41,7 +41,7 @@ class BaselineCase(_Part):
     metrics: dict[str, BaselineMetric]
 
 
-class Baseline(_Part):
+class BaselineFile(_Part):
     """A baseline: the cases of one run, or of several, whose numbers are results."""
 
     schema_: Literal["spbench.baseline/1"] = Field(default="spbench.baseline/1", alias="schema")
@@ -58,4 +58,4 @@ class Baseline(_Part):
 
 def baseline_schema() -> dict[str, Any]:
     """Return the JSON Schema of a baseline."""
-    return json_schema(Baseline, mode="serialization")
+    return json_schema(BaselineFile, mode="serialization")

@@ -1,1 +1,1 @@
-"""What a comparison of two runs would find at the noise that was recorded."""
+"""The gate tested: differences that a comparison would find at the noise that was recorded."""

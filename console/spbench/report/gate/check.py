@@ -6,10 +6,13 @@ a slowdown in one case of the second; `compare`'s own code judges it, together w
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from random import Random
+from typing import TypeVar
 
+from spbench.launch.survey.progress import INTERVAL, Say, nobody
 from spbench.report.compare import (
     HEADLINE,
     CasePair,
@@ -28,6 +31,7 @@ from spbench.report.gate.noise import Noise, noise_of
 from spbench.report.model import CasePart, CheckPart
 from spbench.report.recorded import RecordedRun
 
+_Thing = TypeVar("_Thing")
 SLOWDOWNS = (0.05, 0.10, 0.20, 0.50)
 POWER = 0.8
 """A slowdown counts as found where it is found in this share of resamples."""
@@ -40,7 +44,7 @@ MORE_LAUNCHES = (4, 5, 6, 8, 10, 12, 16, 24, 32)
 
 @dataclass(frozen=True, slots=True)
 class CaseGate:
-    """What the gate finds in one case.
+    """The findings of the gate in one case.
 
     Attributes:
         launches: The launches of the run, a side of each comparison.
@@ -71,7 +75,7 @@ class CaseGate:
 
 @dataclass(frozen=True, slots=True)
 class GateCheck:
-    """What the gate finds in each case of a run.
+    """The findings of the gate in each case of a run.
 
     ``alarms`` is the share of resamples in which any case was called worse with nothing planted.
     """
@@ -89,7 +93,12 @@ class GateCheck:
 
 
 def check_gate(
-    run: RecordedRun, past: Past = nothing_past, *, resamples: int = RESAMPLES, seed: int = 1
+    run: RecordedRun,
+    past: Past = nothing_past,
+    *,
+    resamples: int = RESAMPLES,
+    seed: int = 1,
+    say: Say = nobody,
 ) -> GateCheck:
     """Plant known differences into the launches of a run, and say which of them are found.
 
@@ -98,13 +107,15 @@ def check_gate(
         past: The launches of earlier runs on the same machines.
         resamples: The number of comparisons for each slowdown.
         seed: The seed of the draws; equal seeds give equal answers.
+        say: Takes a line a second on how far it is.
     """
     fit = [case for case in run.cases.values() if _unfit(case) is None]
     sources = {case.id: source for case in fit if (source := _source(case, past)) is not None}
-    trials = _Trials(sources, resamples, seed)
+    trials = _Trials(sources, resamples, seed, say)
+    every = _told(run.cases.values(), "planting slowdowns: case", say)
     cases = [
         trials.gate_of(case.id) if case.id in sources else _unknown(case, len(fit))
-        for case in run.cases.values()
+        for case in every
     ]
     return GateCheck(run.summary.id, resamples, seed, tuple(cases), trials.alarms)
 
@@ -214,11 +225,11 @@ class _Resample:
 class _Trials:
     """Resamples of all cases of a run, and what is found of a slowdown in one of them."""
 
-    def __init__(self, sources: Mapping[str, _Source], resamples: int, seed: int) -> None:
+    def __init__(self, sources: Mapping[str, _Source], resamples: int, seed: int, say: Say) -> None:
         self._sources = sources
         self._seed = seed
-        chance = Random(seed)
-        self._resamples = [self._drawn(chance) for _ in range(resamples)] if sources else []
+        chance, numbers = Random(seed), range(resamples if sources else 0)
+        self._resamples = [self._drawn(chance) for _ in _told(numbers, "resample", say)]
 
     @property
     def alarms(self) -> float | None:
@@ -290,6 +301,16 @@ class _Trials:
         told = chances(pairs)
         found = found_among(told)
         return _Resample(sides, told, {pair.id: _outcome(pair, found) for pair in pairs})
+
+
+def _told(things: Collection[_Thing], doing: str, say: Say) -> Iterator[_Thing]:
+    """Yield things one by one, and say once a second which of them it is."""
+    told = time.monotonic()
+    for number, thing in enumerate(things, 1):
+        if time.monotonic() - told >= INTERVAL:
+            told = time.monotonic()
+            say(f"{doing} {number} of {len(things)}")
+        yield thing
 
 
 def _outcome(pair: CasePair, found: Mapping[str, bool]) -> Outcome | None:

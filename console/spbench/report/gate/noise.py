@@ -12,7 +12,7 @@ from spbench.record.statistics import median
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """How launches of a case differ: between runs, and within one. All as logarithms.
+    """The spread of a case's launches, between runs and within one. All as logarithms.
 
     Attributes:
         levels: The median of each run.
