@@ -41,6 +41,7 @@ def main() -> None:
     parser.add_argument("--factors", default="1.1", help="as 1,1.05,1.1,1.2")
     parser.add_argument("--trials", type=int, default=100, help="of each factor")
     parser.add_argument("--launches", type=int, default=5, help="a side")
+    parser.add_argument("--iterations", type=int, help="of a launch (default: the benchmark's)")
     parser.add_argument("--ranks", type=int, default=1, help="of which the last is slow")
     parser.add_argument("--log", type=Path, default=Path(".spbench/slowed-runs.jsonl"))
     parser.add_argument("--again", action="store_true", help="forget earlier outcomes")
@@ -48,13 +49,15 @@ def main() -> None:
     log = TrialLog(words.log, again=words.again)
     factors = sorted(map(float, words.factors.split(",")))
     about = {"benchmark": words.benchmark, "launches": words.launches, "ranks": words.ranks}
+    about["iterations"] = words.iterations
     for turn in range(words.trials):  # by turns, so that drift meets all factors alike
         for factor in factors:
             if len(log.of(**about, factor=factor)) <= turn:
                 log.add(_tried(about, factor))
                 _tell(log.lines[-1], turn)
     found = {factor: log.of(**about, factor=factor) for factor in factors}
-    print(f"\n{words.benchmark} on {words.ranks} ranks, {words.launches} launches a side")
+    of = f" of {words.iterations} iterations" if words.iterations else ""
+    print(f"\n{words.benchmark} on {words.ranks} ranks, {words.launches} launches{of} a side")
     print("\n".join(_table(found)))
     print(_smallest(found))
 
@@ -65,17 +68,20 @@ def _tried(about: Line, factor: float) -> Line:
         run = _run(Path(place), about, factor)
     a, b = (_side(run, name) for name in SIDES)
     (row,) = (row for row in compare(a, b).rows if row.metric == HEADLINE)
-    return about | {"factor": factor} | _told(row)
+    return {**about, "factor": factor, **_told(row)}
 
 
 def _told(row: MetricRow) -> Line:
     if row.outcome is None:
         sys.exit(f"slowed_runs: the two sides cannot be judged: {row.reason}")
-    return {"outcome": row.outcome, "ratio": row.ratio, "interval": row.interval}
+    by = "fastest" if row.by_fastest else "medians"
+    return {"outcome": row.outcome, "ratio": row.ratio, "interval": row.interval, "by": by}
 
 
 def _run(home: Path, about: Line, factor: float) -> RecordedRun:
     of_each = {"benchmark": about["benchmark"], "np": about["ranks"], "repeat": about["launches"]}
+    if about["iterations"]:
+        of_each["params"] = {"iterations": about["iterations"]}
     # Cases of other launch settings are jobs of their own.
     cases = [{"name": name, **of_each, "launch": {"env": {"SIDE": name}}} for name in SIDES]
     suite = home / "slowed.yaml"

@@ -242,6 +242,7 @@ def _case(case: CaseState, state: RunState) -> CasePart:
         samples={name: case.folded(name) for name in measured.samples if name in about.metrics},
         launches=sorted(set(measured.jobs.values())),
         medians=_medians(case),
+        fastest=_fastest(case),
         expectations=[ExpectationPart.model_construct(**item) for item in verdict.expectations],
         ranks=_ranks(case),
     )
@@ -278,6 +279,12 @@ def _medians(case: CaseState) -> dict[str, list[float]]:
         for name in case.identity.metrics
         if (by_job := case.by_job(name))
     }
+
+
+def _fastest(case: CaseState) -> list[float]:
+    """Return the shortest iteration of each launch; none where a case has no times."""
+    timed = "time_ms" in case.identity.metrics
+    return [min(values) for values in case.by_job("time_ms")] if timed else []
 
 
 def _check(name: str, results: Mapping[Place, CheckResult]) -> CheckPart:

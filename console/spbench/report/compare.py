@@ -1,6 +1,7 @@
 """Two runs side by side: per case and metric their ratio with its interval, and a verdict.
 
-A launch is the unit: see `difference`.
+A launch is the unit: see `difference`. Of a case's time two values of each launch are tested: its
+median, and its fastest iteration, which a neighbour's load on the machine moves far less.
 """
 
 from __future__ import annotations
@@ -11,7 +12,14 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from spbench.record.runs.history import RunSummary
-from spbench.report.difference import LEVEL, difference, discoveries, least_launches
+from spbench.report.difference import (
+    LEVEL,
+    Difference,
+    chance_of_either,
+    difference,
+    discoveries,
+    least_launches,
+)
 from spbench.report.model import CasePart
 from spbench.report.recorded import RecordedRun
 from spbench.suites.expand import show
@@ -31,6 +39,7 @@ OUTCOMES: tuple[Outcome, ...] = ("better", "worse", "same", "not enough samples"
 
 Past = Callable[[str, str], Sequence[Sequence[float]]]
 """The launches of earlier runs, run by run, by case and metric."""
+_Sides = tuple[Sequence[float], Sequence[float]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +53,8 @@ class MetricRow:
         interval: The ends of the ratio's 95 % interval; None with too few launches.
         launches: The number of launches of a and of b.
         chance: The probability of a difference this large between equals; None without a ratio.
+        fastest: The ratio of the launches' fastest iterations; None but of a case's time.
+        by_fastest: Whether ``chance`` is small by the fastest iterations, and not by the medians.
         past: The number of earlier runs whose spread widened the interval.
         outcome: None where the two cannot be judged.
         reason: Why there is no ratio or no outcome, or what the outcome lacks.
@@ -59,6 +70,8 @@ class MetricRow:
     interval: tuple[float, float] | None = None
     launches: tuple[int, int] = (0, 0)
     chance: float | None = None
+    fastest: float | None = None
+    by_fastest: bool = False
     past: int = 0
     outcome: Outcome | None = None
     reason: str | None = None
@@ -251,18 +264,38 @@ def _row(
     sides = launches_of(a, name), launches_of(b, name)
     if no_ratio := _no_ratio(sides[0], sides[1]):
         return replace(row, reason=unfit or no_ratio)
-    found = difference(*sides, past(a.id, name))
+    known_past = past(a.id, name)
+    found = difference(*sides, known_past)
+    fastest = _fastest(a, b, sides, known_past) if name == HEADLINE else None
     low, high = found.low, found.high
     return replace(
         row,
         ratio=found.ratio,
         interval=None if low is None or high is None else (low, high),
         launches=(len(sides[0]), len(sides[1])),
-        chance=found.chance,
+        chance=chance_of_either(found.chance, fastest.chance) if fastest else found.chance,
+        fastest=fastest.ratio if fastest else None,
+        by_fastest=fastest is not None and fastest.chance <= LEVEL < found.chance,
         past=found.past,
         outcome="not comparable" if unlike and not unfit else None,
         reason=unfit or unlike or (None if known.better != "none" else "neither way is better"),
     )
+
+
+def _fastest(
+    a: CasePart, b: CasePart, medians: _Sides, past: Sequence[Sequence[float]]
+) -> Difference | None:
+    """Return how the fastest iterations differ; None where they are not known, or of unlike many.
+
+    Those of earlier runs are not known: they are taken to differ as much as their medians.
+    """
+    counts_a, counts_b = (
+        case.metrics[HEADLINE].n * len(other) for case, other in ((a, medians[1]), (b, medians[0]))
+    )
+    known = all(len(case.fastest) == len(of) for case, of in ((a, medians[0]), (b, medians[1])))
+    if not known or counts_a != counts_b or _no_ratio(a.fastest, b.fastest):
+        return None
+    return difference(a.fastest, b.fastest, past)
 
 
 def launches_of(case: CasePart, name: str) -> list[float]:
@@ -296,9 +329,11 @@ def _with_outcome(row: MetricRow, chance: float, together: int, *, different: bo
     if row.interval is None:
         return replace(row, outcome="not enough samples", reason=_too_few(row.launches))
     low, high = row.interval
-    if different and max(row.ratio, 1 / row.ratio) > 1 + TOLERANCE:
-        lower = row.ratio < 1
-        return replace(row, outcome="better" if lower == (row.better == "lower") else "worse")
+    ratio = row.fastest if row.by_fastest and row.fastest else row.ratio
+    if different and max(ratio, 1 / ratio) > 1 + TOLERANCE:
+        outcome: Outcome = "better" if (ratio < 1) == (row.better == "lower") else "worse"
+        why = f"by the fastest iteration of each launch, {ratio:.2f}x" if row.by_fastest else None
+        return replace(row, outcome=outcome, reason=why)
     if max(high, 1 / low) <= 1 + RESOLUTION:
         return replace(row, outcome="same")
     if chance <= LEVEL and not different:

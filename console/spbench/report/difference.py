@@ -76,6 +76,14 @@ def difference(
     return Difference(math.exp(centre), math.exp(low), math.exp(high), chance, floor, widened)
 
 
+def chance_of_either(first: float, second: float) -> float:
+    """Return the chance of the smaller of two tests' chances, by Simes (1986).
+
+    It holds for tests that rise and fall together (Sarkar 1998), as two of the same launches do.
+    """
+    return min(1.0, 2.0 * min(first, second), max(first, second))
+
+
 def _as_tested(chance: float, skipped: int | None) -> float:
     """Return the test's answer where it can give one at all."""
     return chance if skipped is not None else 0.0

@@ -200,6 +200,9 @@ class CasePart(_Part):
     medians: dict[str, list[float]] = Field(
         default={}, description="each metric's median in each of these launches"
     )
+    fastest: list[float] = Field(
+        default=[], description="the shortest time_ms of an iteration in each of these launches"
+    )
     expectations: list[ExpectationPart]
     ranks: list[RankPart]
 

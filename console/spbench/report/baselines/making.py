@@ -64,6 +64,7 @@ def _case(case: CasePart, run: str) -> BaselineCase:
                 better=metric.better,
                 value=metric.value,
                 launches=launches_of(case, name),
+                fastest=list(case.fastest) if name == HEADLINE else [],
                 n=metric.n,
                 min=metric.min,
                 max=metric.max,
@@ -138,11 +139,13 @@ def _merged(
 
 def _wider(old: BaselineMetric, new: BaselineMetric) -> BaselineMetric:
     launches = [*old.launches, *new.launches]
+    fastest = [*old.fastest, *new.fastest] if old.fastest and new.fastest else []
     return BaselineMetric(
         unit=new.unit,
         better=new.better,
         value=median(launches),
         launches=launches,
+        fastest=fastest,
         n=old.n + new.n,
         min=min(old.min, new.min),
         max=max(old.max, new.max),
@@ -194,4 +197,5 @@ def _as_part(case: BaselineCase) -> CasePart:
         checks=[],
         metrics=metrics,
         medians={name: of.launches for name, of in case.metrics.items()},
+        fastest=case.metrics[HEADLINE].fastest if HEADLINE in case.metrics else [],
     )

@@ -23,6 +23,9 @@ class BaselineMetric(_Part):
     better: Better
     value: float = Field(description="the median")
     launches: list[float] = Field(min_length=1, description="the median of each launch")
+    fastest: list[float] = Field(
+        default=[], description="the shortest iteration of each launch, of time_ms alone"
+    )
     n: int = Field(ge=1, description="the number of samples")
     min: float
     max: float

@@ -27,7 +27,7 @@ from spbench.report.compare import (
     unfit,
 )
 from spbench.report.difference import least_launches
-from spbench.report.gate.noise import Noise, noise_of
+from spbench.report.gate.noise import Launches, Noise, noise_of
 from spbench.report.model import CasePart, CheckPart
 from spbench.report.recorded import RecordedRun
 
@@ -175,13 +175,17 @@ def _with_failed_check(case: CasePart) -> CasePart:
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """A case that launches are drawn for: with its time alone, and what is known of that."""
+    """A case that launches are drawn for: with its time alone, and what is known of that.
+
+    ``fastest`` says whether the fastest iterations of its launches are known.
+    """
 
     part: CasePart
     noise: Noise
     launches: int
     earlier: list[list[float]]
     error: bool
+    fastest: bool
 
     def known(self, case: str, metric: str) -> list[list[float]]:
         """Return the launches of earlier runs, as a comparison asks for them."""
@@ -194,23 +198,26 @@ class _Source:
     def pair(self, sides: _Sides, slowdown: float = 0.0) -> CasePair:
         """Return two runs of the case with these launches, those of the second slowed down."""
         a, b = sides
-        slowed = [launch * (1 + slowdown) for launch in b]
-        parts = [self.part.model_copy(update={"medians": {HEADLINE: of}}) for of in (a, slowed)]
-        return pair_of(parts[0], parts[1], self.known)
+        return pair_of(self._with(a), self._with(b.slowed(slowdown)), self.known)
+
+    def _with(self, launches: Launches) -> CasePart:
+        medians, fastest = {HEADLINE: launches.medians}, launches.fastest if self.fastest else []
+        return self.part.model_copy(update={"medians": medians, "fastest": fastest})
 
 
-_Sides = tuple[list[float], list[float]]
+_Sides = tuple[Launches, Launches]
 
 
 def _source(case: CasePart, past: Past) -> _Source | None:
     """Return what launches of a case are drawn from; None where only one is known."""
     launches = launches_of(case, HEADLINE)
     earlier = [list(run) for run in past(case.id, HEADLINE) if run and min(run) > 0]
-    noise = noise_of([launches, *earlier])
+    fastest = len(case.fastest) == len(launches) and min(case.fastest) > 0
+    noise = noise_of([launches, *earlier], case.fastest if fastest else None)
     if noise is None:
         return None
     alone = case.model_copy(update={"metrics": {HEADLINE: case.metrics[HEADLINE]}})
-    return _Source(alone, noise, len(launches), earlier, tells_error(case))
+    return _Source(alone, noise, len(launches), earlier, tells_error(case), fastest)
 
 
 @dataclass(frozen=True, slots=True)

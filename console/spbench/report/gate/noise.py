@@ -6,8 +6,20 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
+from typing import NamedTuple
 
 from spbench.record.statistics import median
+
+
+class Launches(NamedTuple):
+    """The launches of one run: the median of each, and its fastest iteration."""
+
+    medians: list[float]
+    fastest: list[float]
+
+    def slowed(self, share: float) -> Launches:
+        """Return them with each iteration longer by a share."""
+        return Launches(*([value * (1 + share) for value in of] for of in self))
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,32 +29,43 @@ class Noise:
     Attributes:
         levels: The median of each run.
         residuals: The distances of launches from the median of their run.
+        fastest: The same of their fastest iterations, launch for launch.
     """
 
     levels: tuple[float, ...]
     residuals: tuple[float, ...]
+    fastest: tuple[float, ...]
 
-    def draw(self, chance: Random, launches: int) -> list[float]:
+    def draw(self, chance: Random, launches: int) -> Launches:
         """Return the launches of a run: a level, and a distance from it for each of them."""
         level = chance.choice(self.levels)
-        return [math.exp(level + each) for each in chance.choices(self.residuals, k=launches)]
+        drawn = chance.choices(list(zip(self.residuals, self.fastest, strict=True)), k=launches)
+        sides = zip(*drawn, strict=True)
+        return Launches(*([math.exp(level + each) for each in of] for of in sides))
 
 
-def noise_of(runs: Sequence[Sequence[float]]) -> Noise | None:
+def noise_of(
+    runs: Sequence[Sequence[float]], fastest: Sequence[float] | None = None
+) -> Noise | None:
     """Return the noise of runs of one case; None where one launch alone is known.
 
     Args:
         runs: The launches of each run, all above 0. Where each run has but one, runs and launches
             cannot be told apart, and each launch is drawn as one of one run.
+        fastest: The fastest iteration of each launch of the first run, where they are known. Those
+            of the other runs are taken to differ as much as their medians.
     """
     logs = [[math.log(launch) for launch in run] for run in runs]
     residuals = [each for run in logs if len(run) > 1 for each in _residuals(run)]
     medians = [median(run) for run in logs]
     if residuals:
-        return Noise(tuple(_without_launches(medians, logs, residuals)), tuple(residuals))
+        levels = _without_launches(medians, logs, residuals)
+        first = _residuals([math.log(each) for each in fastest or ()]) if logs[0][1:] else []
+        return Noise(tuple(levels), tuple(residuals), (*first, *residuals[len(first) :]))
     if len(medians) < 2:
         return None
-    return Noise((median(medians),), tuple(_residuals(medians)))
+    between = tuple(_residuals(medians))
+    return Noise((median(medians),), between, between)
 
 
 def _residuals(logs: Sequence[float]) -> list[float]:
@@ -50,6 +73,8 @@ def _residuals(logs: Sequence[float]) -> list[float]:
 
     The factor is that of Davison and Hinkley (1997), section 2.3.
     """
+    if not logs:
+        return []
     middle, wider = median(logs), math.sqrt(len(logs) / (len(logs) - 1))
     return [(each - middle) * wider for each in logs]
 

@@ -1,3 +1,6 @@
+import math
+from random import Random
+
 import pytest
 
 from spbench.report.compare import TOLERANCE, compare
@@ -61,6 +64,47 @@ def test_too_few_launches_are_no_verdict():
     row = launched([1.0], [2.0])
     assert (row.outcome, row.interval, row.ratio) == ("not enough samples", None, 2.0)
     assert row.reason == "1 and 1 launches; 4 a side would tell"
+
+
+def with_fastest(medians, fastest, n=150):
+    """A run of one case with these launches, of 30 iterations each."""
+    times_of = figure(medians[0], n=n, better="lower")
+    return run(case("a", {"time_ms": times_of}, medians={"time_ms": medians}, fastest=fastest))
+
+
+NOISY = [1.00, 1.21, 1.30, 1.05, 1.24]
+"""Medians of five launches, each with other neighbours on the machine."""
+
+
+def test_the_fastest_iterations_show_what_noisy_medians_hide():
+    slower = times(1.1, [1.22, 1.01, 1.26, 1.03, 1.28])
+    plain = launched(NOISY, slower)
+    assert (plain.outcome, plain.by_fastest, plain.fastest) == ("not enough samples", False, None)
+    [row] = compare(with_fastest(NOISY, FIVE), with_fastest(slower, times(1.1))).rows
+    assert (row.outcome, row.by_fastest) == ("worse", True)
+    assert row.reason == "by the fastest iteration of each launch, 1.10x"
+    assert row.ratio == pytest.approx(plain.ratio)
+    [back] = compare(with_fastest(slower, times(1.1)), with_fastest(NOISY, FIVE)).rows
+    assert (back.outcome, back.by_fastest) == ("better", True)
+
+
+def test_the_fastest_of_more_iterations_is_no_news():
+    sides = with_fastest(FIVE, times(1.1)), with_fastest(FIVE, FIVE, n=1500)
+    [row] = compare(*sides).rows
+    assert (row.outcome, row.fastest) == ("same", None)
+
+
+def test_two_tests_cry_wolf_no_more_often_than_one():
+    chance, wrong, trials = Random(3), 0, 2000
+
+    def side():
+        medians = [math.exp(chance.gauss(0, 0.1)) for _ in range(5)]
+        return with_fastest(medians, [m * math.exp(chance.gauss(-0.2, 0.05)) for m in medians])
+
+    for _ in range(trials):
+        [row] = compare(side(), side()).rows
+        wrong += row.outcome in ("better", "worse")
+    assert wrong <= 0.05 * trials
 
 
 def test_noise_that_hides_ten_percent_is_no_verdict():

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from scipy.stats import false_discovery_control, mannwhitneyu
 
 from spbench.report.difference import (
+    chance_of_either,
     counts,
     difference,
     discoveries,
@@ -26,6 +27,13 @@ def test_chance_is_that_of_the_exact_rank_test(a: list[float], b: list[float]) -
     if not set(a) & set(b):
         wanted = mannwhitneyu(a, b, method="exact").pvalue
         assert rank_test(a, b) == pytest.approx(wanted)
+
+
+@given(st.floats(0.0, 1.0), st.floats(0.0, 1.0))
+def test_the_chance_of_either_is_that_of_simes(first: float, second: float) -> None:
+    """The least chance of two, corrected for false discoveries, is Simes'."""
+    wanted = min(false_discovery_control([first, second]))
+    assert chance_of_either(first, second) == pytest.approx(wanted)
 
 
 def test_equal_values_are_no_difference() -> None:

@@ -9,7 +9,7 @@ from spbench.errors import ExitCode, UsageError
 from spbench.report.baselines.making import as_run, baseline_of, updated
 from spbench.report.compare import compare
 from spbench.report.judged import Against, comparison_of
-from unit.results import case, run, wrong_check
+from unit.results import case, run, summary, wrong_check
 
 FIVE = [1.00, 1.01, 1.02, 0.99, 0.98]
 HOME = Path("no-home")
@@ -48,6 +48,22 @@ def test_a_baseline_is_compared_as_its_run_is():
     plain = compare(run(first), run(later))
     assert [row.outcome for row in held.rows] == ["worse"]
     assert [*held.rows] == [*plain.rows]
+
+
+def test_the_fastest_iterations_of_launches_are_kept_and_joined():
+    one, other = (run(case("a", fastest=[base, base + 1.0])) for base in (1.0, 3.0))
+    made, _ = baseline_of("usual", replace(one, summary=summary("one")))
+    assert as_run(made, Path("usual.json")).cases["a"].fastest == [1.0, 2.0]
+    later = replace(other, summary=summary("other"))
+    against = compare(as_run(made, Path("usual.json")), later)
+    wider, _ = updated(made, later, against, widen=True)
+    assert wider.cases[0].metrics["time_ms"].fastest == [1.0, 2.0, 3.0, 4.0]
+    old = made.model_copy(deep=True)
+    old.cases[0].metrics["time_ms"] = (
+        made.cases[0].metrics["time_ms"].model_copy(update={"fastest": []})
+    )
+    joined, _ = updated(old, later, against, widen=True)
+    assert joined.cases[0].metrics["time_ms"].fastest == []
 
 
 def test_cases_without_results_have_no_part_in_it():

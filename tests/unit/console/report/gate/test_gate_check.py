@@ -49,6 +49,14 @@ def test_the_smallest_slowdown_that_is_found_grows_with_the_noise(
         assert all(share < gate.POWER for each, share in found.found.items() if each < smallest)
 
 
+def test_fastest_iterations_that_are_steady_let_it_find_less() -> None:
+    loud, steady = noisy("a", 0.15), noisy("a", 0.01).medians["time_ms"]
+    told = only(loud.model_copy(update={"fastest": steady}))
+    assert (only(loud).smallest, told.smallest) == (0.5, 0.05)
+    assert told.alarms is not None
+    assert told.alarms <= 0.05
+
+
 def test_nothing_planted_is_seldom_called_worse() -> None:
     told = check_gate(run_of(*(noisy(f"c{n}", 0.05) for n in range(4))))
     assert told.alarms is not None

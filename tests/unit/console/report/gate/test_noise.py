@@ -17,7 +17,7 @@ def drawn(runs: list[list[float]], launches: int, count: int = 4000) -> list[lis
     """Runs drawn with the noise of others, as logarithms."""
     noise, chance = noise_of(runs), Random(2)
     assert noise is not None
-    return [list(map(math.log, noise.draw(chance, launches))) for _ in range(count)]
+    return [list(map(math.log, noise.draw(chance, launches).medians)) for _ in range(count)]
 
 
 def made(runs: int, launches: int, between: float, within: float) -> list[list[float]]:
@@ -45,3 +45,22 @@ def test_runs_differ_no_more_than_those_that_were_recorded(between: float) -> No
     assert pstdev(levels) == pytest.approx(math.hypot(between, SPREAD / math.sqrt(5)), rel=0.15)
     within = [pstdev(run) * math.sqrt(5 / 4) for run in runs]
     assert sum(within) / len(within) == pytest.approx(SPREAD, rel=0.15)
+
+
+def test_the_fastest_iterations_differ_as_those_that_were_recorded() -> None:
+    """And each with the median of its own launch, whose noise is not theirs."""
+    chance = Random(1)
+    quick = [math.exp(chance.gauss(-1.0, SPREAD / 5)) for _ in range(400)]
+    [medians] = made(1, 400, 0.0, SPREAD)
+    noise = noise_of([medians], quick)
+    assert noise is not None
+    launches = noise.draw(Random(2), 4000)
+    assert pstdev(map(math.log, launches.fastest)) == pytest.approx(SPREAD / 5, rel=0.1)
+    assert pstdev(map(math.log, launches.medians)) == pytest.approx(SPREAD, rel=0.1)
+
+
+def test_fastest_iterations_of_earlier_runs_differ_as_their_medians() -> None:
+    noise = noise_of([[1.0, 1.1], [2.0, 2.3]], [0.9, 0.91])
+    assert noise is not None
+    assert noise.fastest[2:] == noise.residuals[2:]
+    assert noise.fastest[:2] != noise.residuals[:2]
