@@ -2,13 +2,31 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import os
 import traceback
+from pathlib import Path
 
 import torch
 
 from spbench_workers.device.host_memory import host_memory_of
+
+_LARGE = 1 << 30
+"""Bytes of a process from which on its heap is given back: that takes some milliseconds."""
+
+
+def resident_bytes() -> int:
+    """Return the bytes of this process that are in memory."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def trim_heap() -> None:
+    """Give free blocks of the heap back to the system, where the C library can."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
 
 
 def free_bytes(device: torch.device) -> int:
@@ -21,20 +39,24 @@ def free_bytes(device: torch.device) -> int:
 
 
 def give_back(error: BaseException | None = None) -> None:
-    """Free the memory that a case has left on a GPU, and pinned memory: other ranks may need it.
+    """Free the memory that a case has left, on a GPU and pinned too: other ranks may need it.
 
     Reference cycles hold memory until they are collected, and other ranks lack the memory that
-    torch keeps for the next case. Without a GPU nothing is done.
+    torch, or the C library, keeps for the next case. Without a GPU a small process is left alone.
 
     Args:
         error: The error that ended the case, whose traceback holds its functions' variables.
     """
-    if not torch.cuda.is_initialized():
+    on_gpu = torch.cuda.is_initialized()
+    if not on_gpu and resident_bytes() < _LARGE:
         return
     if error is not None:
         traceback.clear_frames(error.__traceback__)
     host_memory_of.cache_clear()
     gc.collect()
+    trim_heap()
+    if not on_gpu:
+        return
     torch.cuda.empty_cache()
     # The next case may need it near other cores. Not all versions have a public name for it.
     empty_pinned = getattr(torch._C, "_host_emptyCache", None)

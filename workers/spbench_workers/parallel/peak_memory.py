@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import math
 import resource
@@ -11,7 +10,7 @@ from pathlib import Path
 import torch
 
 from spbench_core import host_facts
-from spbench_workers.device.memory import free_bytes, give_back
+from spbench_workers.device.memory import free_bytes, give_back, resident_bytes, trim_heap
 
 _FREE_SHARE = 0.5
 _PROCESS = Path("/proc/self")
@@ -39,14 +38,12 @@ class PeakMemory:
             return
         # Freed memory stays with the process otherwise, and would count from the start.
         gc.collect()
-        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-        if trim is not None:  # glibc's alone
-            trim(0)
+        trim_heap()
         try:
             (_PROCESS / "clear_refs").write_text(_RESET_PEAK)
         except OSError:
             self.since_start = True
-        self._begun = _kib("VmRSS") * 1024 / 1e6
+        self._begun = resident_bytes() / 1e6
 
     @property
     def grown(self) -> float:

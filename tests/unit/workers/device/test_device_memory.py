@@ -8,7 +8,8 @@ from typing import ClassVar
 import pytest
 import torch
 
-from spbench_workers.device.memory import give_back
+from spbench_workers.device import memory
+from spbench_workers.device.memory import give_back, resident_bytes
 from spbench_workers.errors import CannotRunError
 from spbench_workers.parallel.peak_memory import PeakMemory
 from spbench_workers.profile.memory import use_of
@@ -106,12 +107,28 @@ def test_a_case_that_failed_gives_back_what_its_functions_had(cuda):
     assert cuda.calls == [("empty", 0)]
 
 
-def test_a_case_without_a_gpu_gives_nothing_back(cuda):
+def test_a_small_case_without_a_gpu_gives_nothing_back(cuda):
     cuda.initialized = False
     run(lambda _: Held() and None, context())
     give_back()
     assert cuda.calls == []
     assert cuda.memory_allocated() == 100
+
+
+def test_a_large_process_without_a_gpu_gives_its_heap_back(cuda, monkeypatch):
+    """Also what only a reference cycle holds, and what the C library would keep."""
+    cuda.initialized = False
+    monkeypatch.setattr(memory, "_LARGE", 0)
+    held = Held()
+    held.blocks = [bytearray(64 << 10) for _ in range(2000)]
+    last = held.blocks[-1]  # above the others, so that they do not end the heap
+    del held
+    before = resident_bytes()
+    give_back()
+    assert cuda.calls == []
+    assert cuda.memory_allocated() == 0
+    assert resident_bytes() < before - 100e6
+    assert len(last) == 64 << 10
 
 
 def test_what_a_gpu_tells_at_last_is_the_case_s(cuda, monkeypatch):

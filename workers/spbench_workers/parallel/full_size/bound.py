@@ -157,6 +157,14 @@ class ScaleError:
             )
             self._add(block.of(found), block.of(wanted), near, own, rounded)
 
+    def allow(self, certain: float) -> None:
+        """Allow for errors that all may have one direction.
+
+        Args:
+            certain: The sum of the products of these errors' sizes and the values that they are in.
+        """
+        self._certain += certain
+
     def _add(
         self,
         found: torch.Tensor,

@@ -14,6 +14,7 @@ from mpi4py import MPI
 from torch import nn
 
 from spbench_core.layout.stages import Place
+from spbench_workers.p2p.memory import memory_of
 from spbench_workers.parallel.engine import Engine
 from spbench_workers.parallel.full_size.bound import Rounding, WorstError
 from spbench_workers.parallel.full_size.sums import from_last_to_first
@@ -38,7 +39,8 @@ class GradientSums:
         self._scale = engine.arithmetic.scale
         self._handles: list[Any] = [
             parameter.register_hook(self._adder(parameter))
-            for stage in engine.stages
+            for place, stage in zip(engine.places, engine.stages, strict=True)
+            if _counts(place)
             for parameter in stage.parameters()
         ]
 
@@ -83,12 +85,13 @@ class GradientSums:
             for place, module in zip(engine.places, engine.stages, strict=True)
             if place.stage == stage
         ]
+        sums = _Total(comm, adds=any(_counts(place) for place, _ in mine))
         precision = FP64 if plan.precision.weights == torch.float64 else FP32
         unit = _SLACK * Rounding.of(precision).sums
         for name in mine[0][1]:
             parts = [self._part(place, of[name]) for place, of in mine]
             flat = torch.stack(parts).sum(0)
-            total = from_last_to_first(comm, flat) / plan.layout.replicas
+            total = sums.of(flat) / plan.layout.replicas
             wanted, bound = total[:-1], unit * float(total[-1]) + 1e-300
             for place, of in mine:
                 if plan.master_comm and place.direction != plan.owner:
@@ -97,11 +100,41 @@ class GradientSums:
                 assert found is not None, "all gradients are views of one tensor"
                 error = (found.double().cpu().reshape(-1) - wanted).norm()
                 worst.note(float(error) / bound, f"{name} of stage {stage}")
+        sums.free()
 
     def _part(self, place: Place, parameter: nn.Parameter) -> torch.Tensor:
         """Return this place's part of a sum, and behind it that of the size of its terms."""
         part = torch.zeros(parameter.numel() + 1, dtype=torch.float64)
-        if place.tile == 0 and parameter in self._sums:
-            part[:-1] = self._sums[parameter].cpu().reshape(-1)
+        if _counts(place) and parameter in self._sums:
+            part[:-1] = self._sums.pop(parameter).cpu().reshape(-1)
             part[-1] = self._sizes[parameter]
         return part
+
+
+class _Total:
+    """The sum over the ranks of a stage that have something to add, told to all of them.
+
+    Args:
+        comm: The stage's ranks. All must make it together, call it, and free it.
+        adds: Whether this rank has something to add.
+    """
+
+    def __init__(self, comm: MPI.Intracomm, *, adds: bool) -> None:
+        self._comm, self._adds = comm, adds
+        self._adders = comm.Split(int(adds), comm.rank)
+        self._first = comm.allgather(adds).index(True)
+
+    def of(self, values: torch.Tensor) -> torch.Tensor:
+        """Return the sum, which may take the place of the values."""
+        total = from_last_to_first(self._adders, values) if self._adds else values
+        self._comm.Bcast([memory_of(total), MPI.BYTE], self._first)
+        return total
+
+    def free(self) -> None:
+        """Free what it has of MPI's."""
+        self._adders.Free()
+
+
+def _counts(place: Place) -> bool:
+    """Whether a place's gradients are added: those of the first tile stand for all."""
+    return place.tile == 0

@@ -120,4 +120,19 @@ class UpdateCheck:
         worst.note(float(error / (bound + 1e-300)), where)
         scale = ScaleError(rounding)
         scale.add(found.detach().double() - old, change, change.abs(), old.abs())
+        scale.allow(_swallowed(change.abs(), old.abs() * rounding.work))
         worst.note(scale.error, f"{where}, its change")
+
+
+def _swallowed(changes: torch.Tensor, steps: torch.Tensor) -> float:
+    """Return what of small changes their weights may swallow, times these changes.
+
+    Weights lie on a grid, and are rounded to it again: what is below half a step of it is lost
+    whole, and near one step a change and its rounding still go together.
+
+    Args:
+        changes: The sizes of the changes.
+        steps: The steps of the grid at the weights, at most.
+    """
+    near = changes < 2.0 * steps
+    return float((torch.minimum(changes, steps / 2.0) * changes * near).sum())

@@ -19,7 +19,7 @@ class Moments:
     count: float
 
 
-def everyones(comm: MPI.Intracomm, values: torch.Tensor) -> torch.Tensor:
+def everyones(comm: MPI.Comm, values: torch.Tensor) -> torch.Tensor:
     """Return the values of all ranks, ``ranks x ...``, in float64 on the host."""
     own = values.detach().double().cpu().contiguous()
     found = torch.empty((comm.size, *own.shape), dtype=torch.float64)
@@ -27,7 +27,7 @@ def everyones(comm: MPI.Intracomm, values: torch.Tensor) -> torch.Tensor:
     return found
 
 
-def from_last_to_first(comm: MPI.Intracomm, values: torch.Tensor) -> torch.Tensor:
+def from_last_to_first(comm: MPI.Comm, values: torch.Tensor) -> torch.Tensor:
     """Return the sum over the ranks. All ranks must call it, and all get the same."""
     return added(everyones(comm, values))
 

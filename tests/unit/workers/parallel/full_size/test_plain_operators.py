@@ -168,18 +168,21 @@ def test_a_loss_and_its_gradient_pass_and_wrong_ones_do_not():
 # The update
 
 
-@pytest.mark.parametrize("optimizer", ["sgd", "adam", "adamw"])
-@pytest.mark.parametrize(("factor", "passes"), [(1.0, True), (1.001, False), (0.0, False)])
-def test_an_update_is_that_of_the_rule(optimizer, factor, passes):
-    torch.manual_seed(1)
-    training, stage = TrainingConfig(optimizer, 0.01, 1e-4), nn.Linear(30, 20)
-    engine = SimpleNamespace(
+def engine_with(stage):
+    return SimpleNamespace(
         stages=[stage],
         places=[SimpleNamespace(stage=0, direction=0)],
         plan=SimpleNamespace(master_comm=False, owner=0),
         arithmetic=SimpleNamespace(skipped_steps=0),
     )
-    check = UpdateCheck(engine, training)
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam", "adamw"])
+@pytest.mark.parametrize(("factor", "passes"), [(1.0, True), (1.001, False), (0.0, False)])
+def test_an_update_is_that_of_the_rule(optimizer, factor, passes):
+    torch.manual_seed(1)
+    training, stage = TrainingConfig(optimizer, 0.01, 1e-4), nn.Linear(30, 20)
+    check = UpdateCheck(engine_with(stage), training)
     before = [one.detach().clone() for one in stage.parameters()]
     for one in stage.parameters():
         one.grad = torch.randn_like(one)
@@ -190,3 +193,33 @@ def test_an_update_is_that_of_the_rule(optimizer, factor, passes):
     worst = WorstError()
     check.compare(worst)
     assert (worst.error <= 1.0) == passes, worst.where
+
+
+@pytest.mark.parametrize("size", [1e-10, 1e-9, 3e-9, 1e-8, 1e-7])
+def test_changes_that_weights_swallow_are_no_error(size):
+    """A weight of 0.02 lies on a grid of steps of 2e-9: less than half of it changes nothing."""
+    torch.manual_seed(1)
+    stage = nn.Linear(1000, 400, bias=False)
+    nn.init.normal_(stage.weight, std=0.02)
+    worst = swallowed(stage, size, factor=1.0)
+    assert worst.error <= 1.0, worst.where
+
+
+def test_a_wrong_scale_of_small_changes_is_found():
+    torch.manual_seed(1)
+    assert swallowed(nn.Linear(1000, 400, bias=False), 1e-6, factor=1.01).error > 1.0
+
+
+def swallowed(stage, size, factor):
+    """The error of an update whose changes have a size, scaled by a factor."""
+    training = TrainingConfig("sgd", 1.0, 0.0)
+    engine = engine_with(stage)
+    check = UpdateCheck(engine, training)
+    stage.weight.grad = torch.randn_like(stage.weight) * size
+    right = stage.weight.grad.clone()
+    stage.weight.grad.mul_(factor)
+    Updates(training, list(stage.parameters())).step()
+    stage.weight.grad.copy_(right)
+    worst = WorstError()
+    check.compare(worst)
+    return worst
