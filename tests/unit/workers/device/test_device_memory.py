@@ -25,6 +25,7 @@ class Held:
 
     def __init__(self):
         self.itself = self
+        self.blocks = []
         Held.everything.add(self)
 
 

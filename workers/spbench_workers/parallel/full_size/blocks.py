@@ -1,4 +1,4 @@
-"""Blocks of maps: what is computed in float64 is copied one block at a time."""
+"""Blocks of tensors: what is computed in float64 is copied one block at a time."""
 
 from __future__ import annotations
 
@@ -30,3 +30,8 @@ def blocks(shape: Sequence[int]) -> Iterator[Block]:
     for image in range(images):
         for first in range(0, rows, step):
             yield Block(image, slice(first, min(first + step, rows)))
+
+
+def pieces(values: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Return a tensor of any shape, flat, in pieces of a block's size."""
+    return torch.split(values.detach().reshape(-1), BLOCK)

@@ -6,6 +6,8 @@ operators have summed already, which their own checks see: the first tile counts
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +18,7 @@ from torch import nn
 from spbench_core.layout.stages import Place
 from spbench_workers.p2p.memory import memory_of
 from spbench_workers.parallel.engine import Engine
+from spbench_workers.parallel.full_size.blocks import pieces
 from spbench_workers.parallel.full_size.bound import Rounding, WorstError
 from spbench_workers.parallel.full_size.sums import from_last_to_first
 from spbench_workers.parallel.pipeline.building import group_of
@@ -60,8 +63,13 @@ class GradientSums:
 
         return add
 
-    def compare(self, worst: WorstError) -> None:
-        """Compare the gradients of the step with these sums. All ranks must call it together."""
+    def compare(self, worst: WorstError, advance: Callable[[], None]) -> None:
+        """Compare the gradients of the step with these sums. All ranks must call it together.
+
+        Args:
+            worst: Takes in the errors.
+            advance: Called for each parameter of this rank.
+        """
         engine = self._engine
         layout, world = engine.plan.layout, engine.world
         for stage in range(len(layout.stages)):
@@ -75,10 +83,12 @@ class GradientSums:
             )
             if world.rank in ranks:
                 comm = group_of(world, ranks)
-                self._compare_stage(comm, stage, worst)
+                self._compare_stage(comm, stage, worst, advance)
                 comm.Free()
 
-    def _compare_stage(self, comm: MPI.Intracomm, stage: int, worst: WorstError) -> None:
+    def _compare_stage(
+        self, comm: MPI.Intracomm, stage: int, worst: WorstError, advance: Callable[[], None]
+    ) -> None:
         engine, plan = self._engine, self._engine.plan
         mine = [
             (place, dict(module.named_parameters()))
@@ -90,16 +100,15 @@ class GradientSums:
         unit = _SLACK * Rounding.of(precision).sums
         for name in mine[0][1]:
             parts = [self._part(place, of[name]) for place, of in mine]
-            flat = torch.stack(parts).sum(0)
-            total = sums.of(flat) / plan.layout.replicas
+            total = sums.of(functools.reduce(torch.add, parts)).div_(plan.layout.replicas)
             wanted, bound = total[:-1], unit * float(total[-1]) + 1e-300
             for place, of in mine:
+                advance()
                 if plan.master_comm and place.direction != plan.owner:
                     continue
                 found = of[name].grad
                 assert found is not None, "all gradients are views of one tensor"
-                error = (found.double().cpu().reshape(-1) - wanted).norm()
-                worst.note(float(error) / bound, f"{name} of stage {stage}")
+                worst.note(_distance(found, wanted) / bound, f"{name} of stage {stage}")
         sums.free()
 
     def _part(self, place: Place, parameter: nn.Parameter) -> torch.Tensor:
@@ -109,6 +118,15 @@ class GradientSums:
             part[:-1] = self._sums.pop(parameter).cpu().reshape(-1)
             part[-1] = self._sizes[parameter]
         return part
+
+
+def _distance(found: torch.Tensor, wanted: torch.Tensor) -> float:
+    """Return the length of the difference of two tensors, the second flat and in float64."""
+    squares = (
+        float((own.cpu().double() - exact).square().sum())
+        for own, exact in zip(pieces(found), pieces(wanted), strict=True)
+    )
+    return math.sqrt(sum(squares))
 
 
 class _Total:

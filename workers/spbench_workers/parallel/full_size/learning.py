@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -9,6 +11,7 @@ from torch import nn
 from torch.nn import functional
 
 from spbench_workers.parallel.engine import Engine
+from spbench_workers.parallel.full_size.blocks import pieces
 from spbench_workers.parallel.full_size.bound import (
     OperatorErrors,
     Rounding,
@@ -90,8 +93,13 @@ class UpdateCheck:
             for stage in engine.stages
         ]
 
-    def compare(self, worst: WorstError) -> None:
-        """Compare the weights with what their summed gradients make of those before."""
+    def compare(self, worst: WorstError, advance: Callable[[], None]) -> None:
+        """Compare the weights with what their summed gradients make of those before.
+
+        Args:
+            worst: Takes in the errors.
+            advance: Called for each parameter.
+        """
         skipped = self._engine.arithmetic.skipped_steps > 0
         places, stages = self._engine.places, self._engine.stages
         for place, stage, before in zip(places, stages, self._before, strict=True):
@@ -104,6 +112,7 @@ class UpdateCheck:
                 if not skipped:
                     Updates(self._training, [wide]).step()
                 self._note(worst, parameter, before[name], wide, f"{name} of stage {place.stage}")
+                advance()
 
     def _note(
         self,
@@ -113,14 +122,18 @@ class UpdateCheck:
         wanted: nn.Parameter,
         where: str,
     ) -> None:
-        rounding, old = Rounding.of_numbers(found.dtype), before.double()
-        change = wanted.detach() - old
-        error = (found.detach().double() - wanted.detach()).norm()
-        bound = rounding.work * (old.norm() + _SUMS * change.norm())
-        worst.note(float(error / (bound + 1e-300)), where)
-        scale = ScaleError(rounding)
-        scale.add(found.detach().double() - old, change, change.abs(), old.abs())
-        scale.allow(_swallowed(change.abs(), old.abs() * rounding.work))
+        rounding = Rounding.of_numbers(found.dtype)
+        scale, error, size, changed = ScaleError(rounding), 0.0, 0.0, 0.0
+        for own, was, exact in zip(*map(pieces, (found, before, wanted)), strict=True):
+            old, new = was.double(), own.double()
+            change = exact - old
+            error += float((new - exact).square().sum())
+            size += float(old.square().sum())
+            changed += float(change.square().sum())
+            scale.add(new - old, change, change.abs(), old.abs())
+            scale.allow(_swallowed(change.abs(), old.abs() * rounding.work))
+        bound = rounding.work * (math.sqrt(size) + _SUMS * math.sqrt(changed)) + 1e-300
+        worst.note(math.sqrt(error) / bound, where)
         worst.note(scale.error, f"{where}, its change")
 
 

@@ -29,6 +29,8 @@ def everyones(comm: MPI.Comm, values: torch.Tensor) -> torch.Tensor:
 
 def from_last_to_first(comm: MPI.Comm, values: torch.Tensor) -> torch.Tensor:
     """Return the sum over the ranks. All ranks must call it, and all get the same."""
+    if comm.size == 1:
+        return values.detach().double().cpu().contiguous()
     return added(everyones(comm, values))
 
 

@@ -47,6 +47,10 @@ NOISE = 1e-15
 SLACK = 100.0
 """How much more rounding may do in the whole model than in its weights and images."""
 MOST_TOLERANCE = 1e-6
+MOST_MOVE = MOST_TOLERANCE / 10.0
+"""Where rounding moves results farther than this, a right model may miss the tolerance."""
+SMALL_STEP = 1e-3
+"""The largest change of a weight in a small step, over the largest weight."""
 VALIDATION_SCALE = 2.0**8
 """The scale of the loss in fp16 while ranks are compared."""
 FORMAT_SLACK = 2.0
@@ -158,10 +162,10 @@ class Validation:
         context = self._context
         wanted, tolerances = Results(), dict.fromkeys(KINDS, 0.0)
         if self._comm.rank == 0:
-            wanted = self._expected()
-            tolerances = self._tolerances(wanted)
+            wanted, tolerances = self._reference()
             give_back()
         rest(self._comm)
+        self._training = self._comm.bcast(self._training)
         self._progress.reach(self._by_rank_0)
         found = self._found(self._comm, self._plan, self._spoil)
         checks = context.entry.checks_of(context.params)
@@ -193,15 +197,48 @@ class Validation:
             self._plan, images, self._training, noise=noise, advance=self._progress.advance
         ).results()
 
+    def _reference(self) -> tuple[Results, dict[str, float]]:
+        """Return the reference, and by kind the tolerances: distances from it over its largest.
+
+        Where rounding alone moves it farther than may be, small steps are compared in place of the
+        optimizer's own: Adam makes of a gradient that is nothing but rounding a whole step.
+        """
+        wanted = self._expected()
+        if not self._exact:
+            return wanted, self._tolerances(wanted)
+        moves = self._moves(wanted)
+        if self._training is not None and max(moves.values()) > MOST_MOVE:
+            self._training = self._small_steps(wanted, moves)
+            wanted = self._expected()
+            moves = self._moves(wanted)
+        return wanted, {
+            kind: min(MOST_TOLERANCE, max(LEAST_TOLERANCE, SLACK * error))
+            for kind, error in moves.items()
+        }
+
+    def _moves(self, wanted: Results) -> dict[str, float]:
+        """Return by kind how far rounding may move the reference."""
+        other = self._expected(NOISE)
+        return {kind: moved(getattr(wanted, kind), getattr(other, kind)) for kind in KINDS}
+
+    def _small_steps(self, wanted: Results, moves: dict[str, float]) -> TrainingConfig:
+        """Return an optimizer whose steps are in proportion to gradients, and small."""
+        assert self._training is not None, "it learns"
+        kind = max(moves, key=lambda kind: moves[kind])
+        self._context.choice(
+            "compared_steps",
+            "sgd",
+            f"with {self._training.optimizer} rounding alone moves {kind} by {moves[kind]:.1e} of "
+            "the largest",
+        )
+        largest, gradients = (
+            max(float(one.abs().max()) for one in of.values())
+            for of in (wanted.weights, wanted.grad)
+        )
+        return TrainingConfig("sgd", SMALL_STEP * largest / max(gradients, 1e-300))
+
     def _tolerances(self, wanted: Results) -> dict[str, float]:
-        """Return the tolerances by kind: distances from the reference over its largest value."""
-        if self._exact:
-            other = self._expected(NOISE)
-            errors = {kind: moved(getattr(wanted, kind), getattr(other, kind)) for kind in KINDS}
-            return {
-                kind: min(MOST_TOLERANCE, max(LEAST_TOLERANCE, SLACK * error))
-                for kind, error in errors.items()
-            }
+        """Return the tolerances by kind in a format of fewer bits."""
         found = self._alone()
         errors = {
             kind: self._compare(MPI.COMM_SELF, getattr(wanted, kind), found.get(kind, {}))[0]
