@@ -150,7 +150,7 @@ def test_the_schema_takes_what_is_read():
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
     examples = EXAMPLES
     texts = [TEXT, *(path.read_text() for path in examples.glob("*.yaml"))]
-    assert len(texts) == 2
+    assert len(texts) == 3
     for text in texts:
         read_cluster(text, "c.yaml", "c")
         VALIDATOR.validate(compose(text).root.data)
