@@ -18,6 +18,7 @@ from spbench.report.difference import (
     chance_of_either,
     difference,
     discoveries,
+    floor_of,
     least_launches,
 )
 from spbench.report.model import CasePart
@@ -287,8 +288,11 @@ def _fastest(
 ) -> Difference | None:
     """Return how the fastest iterations differ; None where they are not known, or of unlike many.
 
-    Those of earlier runs are not known: they are taken to differ as much as their medians.
+    Those of earlier runs are not known: they are taken to differ as much as their medians. With so
+    few launches that two tests could not find what one does, there is the one of the medians.
     """
+    if 2 * floor_of(len(medians[0]), len(medians[1])) > LEVEL:
+        return None
     counts_a, counts_b = (
         case.metrics[HEADLINE].n * len(other) for case, other in ((a, medians[1]), (b, medians[0]))
     )

@@ -94,6 +94,14 @@ def test_the_fastest_of_more_iterations_is_no_news():
     assert (row.outcome, row.fastest) == ("same", None)
 
 
+def test_with_four_launches_the_medians_alone_are_tested():
+    four = FIVE[:4]
+    [row] = compare(
+        with_fastest(four, four, n=120), with_fastest(times(1.5, four), four, n=120)
+    ).rows
+    assert (row.outcome, row.fastest) == ("worse", None)
+
+
 def test_two_tests_cry_wolf_no_more_often_than_one():
     chance, wrong, trials = Random(3), 0, 2000
 
