@@ -7,7 +7,7 @@ really take so many times as long, by turns: A B A B, each launch a job of its o
 compare judges B against A, without earlier runs. A factor of 1 plants nothing: how often is that
 called better or worse? With several factors the smallest that is found in 80 % is named.
 Outcomes are kept in --log, so that a command that was cut short goes on; --again begins anew. A
-trial takes some 20 s on two cores.
+trial takes some 20 s on two cores, with --iterations 600 of compute.gemm some 50 s.
 """
 
 from __future__ import annotations

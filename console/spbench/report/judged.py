@@ -34,6 +34,9 @@ def with_outcome(comparison: RunComparison, *outcomes: str) -> list[MetricRow]:
 def sentence_of(row: MetricRow, baseline: str) -> str:
     """Return a row in a sentence: how a case's time differs from the baseline's."""
     assert row.ratio is not None, "it was compared"
+    if row.by_fastest:
+        told = f"the fastest iteration of each launch takes {row.fastest:.3g} times that"
+        return f"{row.case}: {told} of baseline {baseline}, and the medians {row.ratio:.3g} times"
     within = f" (95 %: {interval(row)})" if row.interval else ""
     return f"{row.case}: {row.metric} is {row.ratio:.3g} times that of baseline {baseline}{within}"
 

@@ -13,7 +13,7 @@ import torch
 from spbench_workers.device.host_memory import host_memory_of
 
 _LARGE = 1 << 30
-"""Bytes of a process from which on its heap is given back: that takes some milliseconds."""
+"""Bytes of a process from which on its heap is given back: of less no other rank has need."""
 
 
 def resident_bytes() -> int:

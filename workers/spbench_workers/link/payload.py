@@ -10,7 +10,7 @@ _INVERTED = bytes(255 - value for value in range(256))
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class PayloadDifference:
     """The largest difference of two bytes, and the place of the first wrong one."""
 
     error: float = 0.0
@@ -29,7 +29,7 @@ def poison(expected: bytes) -> bytes:
     return expected.translate(_INVERTED)
 
 
-def compare(got: bytes, expected: bytes) -> Difference:
+def compare(got: bytes, expected: bytes) -> PayloadDifference:
     """Return the difference of received and expected bytes, compared bit by bit."""
     for first in range(0, len(expected), _BLOCK):
         here, there = got[first : first + _BLOCK], expected[first : first + _BLOCK]
@@ -42,5 +42,5 @@ def compare(got: bytes, expected: bytes) -> Difference:
             error = max(abs(here[index] - there[index]) for index in wrong)
             place = wrong[0]
             detail = f"byte {first + place} is {here[place]:#04x}, not {there[place]:#04x}"
-            return Difference(float(error), detail)
-    return Difference()
+            return PayloadDifference(float(error), detail)
+    return PayloadDifference()

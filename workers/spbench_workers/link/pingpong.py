@@ -12,7 +12,7 @@ from spbench_workers.comm import rest
 from spbench_workers.context import Context
 from spbench_workers.link.messages import Messages, Trips, messages_of
 from spbench_workers.link.pair import Peer
-from spbench_workers.link.payload import Difference, compare, random_bytes
+from spbench_workers.link.payload import PayloadDifference, compare, random_bytes
 from spbench_workers.link.schedule import rounds
 from spbench_workers.timing import MAX_BATCH, calls_of, time_batch
 
@@ -41,7 +41,7 @@ class PingPong:
         self._done, self._total = 0, pairs * len(self._sizes) * self._iterations
         self.slowest_ms = array("d", bytes(8 * self._iterations))
         self.one_way: dict[tuple[int, int], float] = {}
-        self.difference = Difference()
+        self.difference = PayloadDifference()
 
     def meet(self, peer: int) -> None:
         """Check and time all sizes with one peer, which must call it as well."""
@@ -113,7 +113,7 @@ class PingPong:
         found = compare(messages.taken(count), expected)
         if found.error and not self.difference.error:
             detail = f"{count} B from rank {pair.peer.rank}: {found.detail}"
-            self.difference = Difference(found.error, detail)
+            self.difference = PayloadDifference(found.error, detail)
 
 
 def run(context: Context) -> None:

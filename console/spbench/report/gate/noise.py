@@ -60,7 +60,8 @@ def noise_of(
     medians = [median(run) for run in logs]
     if residuals:
         levels = _without_launches(medians, logs, residuals)
-        first = _residuals([math.log(each) for each in fastest or ()]) if logs[0][1:] else []
+        known = [math.log(each) for each in fastest] if fastest and logs[0][1:] else []
+        first = _residuals(known) if known else []
         return Noise(tuple(levels), tuple(residuals), (*first, *residuals[len(first) :]))
     if len(medians) < 2:
         return None
@@ -73,8 +74,6 @@ def _residuals(logs: Sequence[float]) -> list[float]:
 
     The factor is that of Davison and Hinkley (1997), section 2.3.
     """
-    if not logs:
-        return []
     middle, wider = median(logs), math.sqrt(len(logs) / (len(logs) - 1))
     return [(each - middle) * wider for each in logs]
 

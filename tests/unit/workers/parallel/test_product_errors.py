@@ -1,14 +1,11 @@
 """Products of fp32 numbers, which show what whole models do not: whether they are fp32's."""
 
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 import torch
-from mpi4py import MPI
 from torch import nn
 
-from spbench_core.catalog import BENCHMARKS
 from spbench_core.layout.micro_batches import micro_batches
 from spbench_core.layout.stages import model_layout
 from spbench_core.models.registry import model
@@ -23,31 +20,12 @@ from spbench_workers.parallel.precision.product_errors import (
 from spbench_workers.parallel.validation.validate import Validation, check_products, plans_of
 from standins.late_device import install
 from standins.tf32 import BF16_BITS, TF32_BITS, Tf32Products
+from unit.workers.parallel.lone_case import LoneCase
 
 pytestmark = pytest.mark.slow
 LATE = install()
 GPU, CPU = torch.device("late"), torch.device("cpu")
 MODEL = model("resnet", image_size=(32, 32), num_classes=5, version=2, depth=11)
-
-
-class Context:
-    """A case on one rank, and what it checks."""
-
-    def __init__(self):
-        self.world = SimpleNamespace(comm=MPI.COMM_SELF)
-        self.entry = BENCHMARKS["model.resnet"]
-        given = {"validate": "full", "scheme": "sequential", "num_classes": 5, "precision": "fp32"}
-        self.params = self.entry.complete(given)
-        self.checks = {}
-
-    def seed_for(self, *words):
-        return len(words)
-
-    def progress(self, *words):
-        pass
-
-    def check(self, name, error, tolerance, where):
-        self.checks[name] = error <= tolerance
 
 
 @pytest.fixture(autouse=True)
@@ -68,7 +46,7 @@ def plan_of(device, precision):
 
 
 def products_pass(precision, bits=TF32_BITS):
-    context = Context()
+    context = LoneCase()
     with Tf32Products(bits):
         check_products(context, plan_of(GPU, precision))
     return context.checks["products"]
@@ -89,7 +67,7 @@ def test_tf32_is_found_right_and_fewer_bits_are_not():
 
 
 def test_a_whole_model_in_float64_is_blind_to_it():
-    context, (exact, *others) = Context(), plans_of(plan_of(GPU, FP32))
+    context, (exact, *others) = LoneCase(), plans_of(plan_of(GPU, FP32))
     assert (exact.precision, others) == (FP64, [])
     with Tf32Products() as products:
         Validation(context, exact, TrainingConfig(), lambda *_: None, lambda *_: None).run()
@@ -102,7 +80,7 @@ def test_tf32_is_compared_as_a_whole_too():
     torch.backends.cuda.matmul.allow_tf32 = True
     plan = plan_of(GPU, TF32)
     assert [one.precision for one in plans_of(plan)] == [FP64, TF32]
-    context = Context()
+    context = LoneCase()
     with Tf32Products() as products:
         Validation(context, plan, TrainingConfig(), lambda *_: None, lambda *_: None).run()
     assert products.products > 0
@@ -112,7 +90,7 @@ def test_tf32_is_compared_as_a_whole_too():
 @pytest.mark.parametrize("device", [CPU, GPU], ids=str)
 @pytest.mark.parametrize("precision", [FP32, FP64, TF32], ids=lambda one: one.name)
 def test_products_are_checked_where_there_are_two_ways(device, precision):
-    context = Context()
+    context = LoneCase()
     check_products(context, plan_of(device, precision))
     assert list(context.checks) == (["products"] if device == GPU and precision != FP64 else [])
 

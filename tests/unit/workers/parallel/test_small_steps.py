@@ -1,12 +1,8 @@
 """Small steps in place of the optimizer's own, where those make a step of rounding alone."""
 
-from types import SimpleNamespace
-
 import pytest
 import torch
-from mpi4py import MPI
 
-from spbench_core.catalog import BENCHMARKS
 from spbench_core.layout.micro_batches import micro_batches
 from spbench_core.layout.stages import model_layout
 from spbench_core.models.registry import model
@@ -14,38 +10,16 @@ from spbench_workers.parallel.plan import ModelPlan, TrainingConfig
 from spbench_workers.parallel.precision.formats import FP64
 from spbench_workers.parallel.validation import validate
 from spbench_workers.parallel.validation.validate import Validation
+from unit.workers.parallel.lone_case import LoneCase
 
 pytestmark = pytest.mark.slow
 AMOEBANET = model("amoebanet", image_size=(64, 64), num_classes=5, num_layers=3, num_filters=16)
 RESNET = model("resnet", image_size=(32, 32), num_classes=5, version=1, depth=8)
 
 
-class Context:
-    """A case on one rank, what it chooses and what it checks."""
-
-    def __init__(self):
-        self.world = SimpleNamespace(comm=MPI.COMM_SELF)
-        self.entry = BENCHMARKS["model.resnet"]
-        given = {"validate": "full", "scheme": "sequential", "num_classes": 5}
-        self.params = self.entry.complete(given)
-        self.checks, self.choices = {}, {}
-
-    def seed_for(self, *words):
-        return len(words)
-
-    def progress(self, *words):
-        pass
-
-    def check(self, name, error, tolerance, where):
-        self.checks[name] = error <= tolerance
-
-    def choice(self, name, value, reason):
-        self.choices[name] = value, reason
-
-
 def validated(network, optimizer, spoil=lambda *_: None):
     """A validation of one process against itself, which adds in another order."""
-    context, batches = Context(), micro_batches(1, 1, mirrored=False, times=1)
+    context, batches = LoneCase(), micro_batches(1, 1, mirrored=False, times=1)
     layers, cpu = (len(network.layers),), torch.device("cpu")
     plan = ModelPlan(network, model_layout(1), layers, batches, device=cpu, precision=FP64)
     Validation(context, plan, TrainingConfig(optimizer), spoil, lambda *_: None).run()

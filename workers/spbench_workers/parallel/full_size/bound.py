@@ -36,11 +36,11 @@ from spbench_workers.parallel.precision.formats import Precision
 
 SLACK = 2.0
 STATISTICS_SLACK = 16.0
-"""How many last bits of the wide format sums over all pixels may be off, over those of one sum."""
+"""Last bits of the wide format that sums over all pixels may be off, over those of one sum."""
 CONFIDENCE = 7.0
 """The C of a scale's bound."""
 UNDERFLOW = 4.0
-"""How many of the least numbers a number has whose rounding is not of one direction."""
+"""The multiple of the least number from which on rounding is not of one direction."""
 _TINY = 1e-300
 
 

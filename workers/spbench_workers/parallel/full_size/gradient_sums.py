@@ -25,7 +25,7 @@ from spbench_workers.parallel.pipeline.building import group_of
 from spbench_workers.parallel.precision.formats import FP32, FP64
 
 _SLACK = 8.0
-"""How many last bits a sum may be off, over the sum of the lengths of what is added."""
+"""Last bits that a sum may be off, over the sum of the lengths of what is added."""
 
 
 class GradientSums:

@@ -11,7 +11,7 @@ from spbench_workers.p2p.memory import memory_of
 
 
 @dataclass(frozen=True, slots=True)
-class Moments:
+class ReferenceMoments:
     """Mean and variance by channel, over all ranks; and the number of values of each channel."""
 
     mean: torch.Tensor

@@ -23,7 +23,7 @@ from spbench_workers.parallel.full_size.bound import (
 )
 from spbench_workers.parallel.full_size.regions import fetch
 from spbench_workers.parallel.full_size.sums import (
-    Moments,
+    ReferenceMoments,
     added,
     everyones,
     from_last_to_first,
@@ -66,7 +66,7 @@ class NormCheck:
             mean, variance = module.running_mean, module.running_var
             assert mean is not None, "it is tracked"
             assert variance is not None, "it is tracked"
-            moments = Moments(mean.double(), variance.double(), 1.0)
+            moments = ReferenceMoments(mean.double(), variance.double(), 1.0)
         else:
             moments = call.moments or self._moments(call.pixels)
         inverse = (moments.variance + module.eps).rsqrt()
@@ -106,7 +106,7 @@ class NormCheck:
             error = float((found.double() - wanted).norm() / bound)
             self._errors.single.note(error, f"{self._name}: running {what}")
 
-    def _moments(self, pixels: torch.Tensor) -> Moments:
+    def _moments(self, pixels: torch.Tensor) -> ReferenceMoments:
         parts, channels = list(blocks(pixels.shape)), pixels.shape[1]
         sums = pixels.new_zeros(channels + 1, dtype=torch.float64)
         sums[-1] = pixels.numel() / channels
@@ -118,7 +118,7 @@ class NormCheck:
         for block in parts:
             squares += (block.of(pixels).double() - _by_channel(mean)).square_().sum(_AXES)
         variance = from_last_to_first(self._comm, squares).to(pixels.device) / count
-        return Moments(mean, variance, count)
+        return ReferenceMoments(mean, variance, count)
 
     def _gradients(self, call: Call, gradient: torch.Tensor, norm: _Norm) -> None:
         own = torch.zeros((4, gradient.shape[1]), dtype=torch.float64, device=gradient.device)

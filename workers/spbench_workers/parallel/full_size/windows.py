@@ -20,7 +20,7 @@ from spbench_workers.parallel.full_size.bound import (
     worst_pixel,
 )
 from spbench_workers.parallel.full_size.regions import Regions, WindowAxis, cut, fetch
-from spbench_workers.parallel.full_size.sums import Moments, from_last_to_first
+from spbench_workers.parallel.full_size.sums import ReferenceMoments, from_last_to_first
 from spbench_workers.spatial.conv import SpatialConv2d
 from spbench_workers.spatial.pool import SpatialAvgPool2d, SpatialMaxPool2d, TiledPool
 
@@ -48,7 +48,7 @@ class Call:
     output_gradient: torch.Tensor | None = None
     input_gradient: torch.Tensor | None = None
     parameter_gradients: dict[str, torch.Tensor] = field(default_factory=dict)
-    moments: Moments | None = None
+    moments: ReferenceMoments | None = None
 
     def release(self) -> None:
         """Let go of all tensors: hooks keep the call until the whole step has ended."""

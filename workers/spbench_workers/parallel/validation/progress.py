@@ -22,6 +22,10 @@ class Progress:
         self._done, self._told = 0, monotonic()
         context.progress(phase, 0, total)
 
+    def lengthen(self, parts: int) -> None:
+        """Count more parts than were known of."""
+        self._total += parts
+
     def advance(self) -> None:
         """Note a part as done."""
         self.reach(self._done + 1)

@@ -209,6 +209,8 @@ class Validation:
         moves = self._moves(wanted)
         if self._training is not None and max(moves.values()) > MOST_MOVE:
             self._training = self._small_steps(wanted, moves)
+            self._progress.lengthen(self._by_rank_0)
+            self._by_rank_0 *= 2
             wanted = self._expected()
             moves = self._moves(wanted)
         return wanted, {

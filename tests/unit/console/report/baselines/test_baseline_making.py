@@ -7,8 +7,8 @@ import pytest
 
 from spbench.errors import ExitCode, UsageError
 from spbench.report.baselines.making import as_run, baseline_of, updated
-from spbench.report.compare import compare
-from spbench.report.judged import Against, comparison_of
+from spbench.report.compare import MetricRow, compare
+from spbench.report.judged import Against, comparison_of, sentence_of
 from unit.results import case, run, summary, wrong_check
 
 FIVE = [1.00, 1.01, 1.02, 0.99, 0.98]
@@ -149,6 +149,17 @@ def test_a_worse_time_fails_the_run_and_its_case():
     assert said == [f"worse: {why}", "against baseline main: 1 worse, 1 same"]
     assert [case.status for case in found.shown.cases.values()] == ["failed", "passed"]
     assert found.shown.cases["a"].reason == why
+
+
+def test_a_time_that_is_worse_by_its_fastest_iterations_says_so():
+    row = MetricRow("a", "time_ms", "ms", "lower", 1.0, 1.05, 1.05, (0.9, 1.4), (5, 5))
+    assert sentence_of(row, "usual") == (
+        "a: time_ms is 1.05 times that of baseline usual (95 %: 0.90 to 1.40)"
+    )
+    assert sentence_of(replace(row, fastest=1.1, by_fastest=True), "usual") == (
+        "a: the fastest iteration of each launch takes 1.1 times that of baseline usual, "
+        "and the medians 1.05 times"
+    )
 
 
 @pytest.mark.parametrize(
