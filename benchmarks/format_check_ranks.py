@@ -39,7 +39,8 @@ from spbench_workers.spatial.conv import SpatialConv2d
 CLASSES, BATCH = 10, 2
 MODELS: dict[str, dict[str, Any]] = {
     "resnet": {"image_size": (32, 32), "version": 1, "depth": 8},
-    "amoebanet": {"image_size": (64, 64), "num_layers": 3, "num_filters": 16},
+    # Rounding to bf16 alone may be off by 1 % in kernels of 16 weights, the least of 16 filters.
+    "amoebanet": {"image_size": (64, 64), "num_layers": 3, "num_filters": 64},
 }
 CONTROLS: dict[str, tuple[Callable[..., None], tuple[float, ...]]] = {
     "zero weight": (scale_gradient_of_weight, (0.0,)),
