@@ -82,6 +82,8 @@ def summary_object(summary: RunSummary) -> dict[str, Any]:
         "host": summary.host,
         "counts": dict(summary.counts) if summary.counts else None,
         "folder": str(summary.folder.path),
+        "note": summary.note.text,
+        "tags": list(summary.note.tags),
     }
 
 

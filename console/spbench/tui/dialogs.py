@@ -50,7 +50,13 @@ class Confirm(ModalScreen[bool]):
 
 
 class AskLine(ModalScreen[str | None]):
-    """Asks for one line of text; None where it is left with Escape."""
+    """Asks for one line of text; None where it is left with Escape.
+
+    Args:
+        question: The question.
+        text: The line as proposed.
+        empty: Whether an empty line is an answer; else it is as Escape.
+    """
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "leave", "Leave", id="dialog.leave"),
@@ -64,9 +70,9 @@ class AskLine(ModalScreen[str | None]):
     AskLine Input { margin-top: 1; }
     """
 
-    def __init__(self, question: str, text: str = "") -> None:
+    def __init__(self, question: str, text: str = "", *, empty: bool = False) -> None:
         super().__init__()
-        self._question, self._text = question, text
+        self._question, self._text, self._empty = question, text, empty
 
     def compose(self) -> ComposeResult:
         with Vertical():
@@ -75,7 +81,8 @@ class AskLine(ModalScreen[str | None]):
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Give the line back."""
-        self.dismiss(event.value.strip() or None)
+        line = event.value.strip()
+        self.dismiss(line if line or self._empty else None)
 
     def action_leave(self) -> None:
         """Give nothing back."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from spbench.cli.records import history, prune, series
+from spbench.cli.records import history, notes, prune, series
 from spbench.cli.request import HomeOption, refuse_folder
 from spbench.errors import FailedRunError, MissingError, NothingSelected, UsageError
 
@@ -31,6 +31,7 @@ def register(app: typer.Typer) -> None:
     """Add the commands of this module."""
     series.register(group)
     history.register(group)
+    notes.register(group)
     prune.register(group)
     app.add_typer(group, name="results")
 
@@ -40,7 +41,8 @@ def list_(
     words: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Words of id, suite, verdict or host; suite:, verdict:, host:, since:2026-11-01.",
+            help="Words of id, suite, verdict, host or note; suite:, verdict:, host:, tag:, "
+            "since:2026-11-01.",
             metavar="[FILTER]...",
         ),
     ] = None,
@@ -51,6 +53,7 @@ def list_(
     from spbench.record.number_formatting import clean
     from spbench.record.runs.folder import home_of
     from spbench.record.runs.history import select_runs, summaries
+    from spbench.record.runs.notes import NO_NOTE
     from spbench.report.times import day_and_time
 
     runs = summaries(home_of(home, os.environ))
@@ -63,7 +66,7 @@ def list_(
     else:
         lines = [
             f"{run.id:<46} {day_and_time(run.started):<20}  {run.verdict:<10} "
-            f"{run.passed:>7}  {run.suite}"
+            f"{run.passed:>7}  {run.suite}" + (f"  {run.note}" if run.note != NO_NOTE else "")
             for run in chosen
         ]
         print("".join(f"{clean(line)}\n" for line in lines), end="")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 from spbench.errors import UsageError, did_you_mean
 from spbench.record.number_formatting import GLYPHS
 from spbench.record.runs.folder import FileStamp, RunFolder, stamped_runs
+from spbench.record.runs.notes import NO_NOTE, RunNote, noted, read_note
 
 RUNNING, UNFINISHED = "running", "unfinished"
 """In place of a verdict: its console still runs, so far as is known, or ended before the run."""
@@ -31,6 +32,7 @@ class RunSummary:
         verdict: One of `VERDICTS`.
         host: Where its console ran.
         counts: Its cases by status; None where it goes on, or is older than these counts.
+        note: What somebody wrote of it.
     """
 
     folder: RunFolder
@@ -45,6 +47,7 @@ class RunSummary:
     duration_s: float | None
     host: str | None
     counts: Mapping[str, int] | None = field(default=None, hash=False)
+    note: RunNote = NO_NOTE
 
     @property
     def passed(self) -> str:
@@ -75,10 +78,11 @@ def known_runs(home: Path, known: KnownRuns | None = None, *, keep: bool = True)
     for folder, stamp in stamped_runs(home):
         was = known.get(folder.id) if known is not None else None
         if was is not None and was[0] == stamp and was[1].verdict in GLYPHS:
-            found[folder.id] = was
+            summary = was[1]
         else:
-            summary = index.summary(folder, stamp) if index else summary_of(folder)
-            found[folder.id] = stamp, summary
+            summary = index.summary(folder, stamp) if index else summary_from_run(folder)
+        note = read_note(folder) if noted(folder) else NO_NOTE
+        found[folder.id] = stamp, summary if summary.note == note else replace(summary, note=note)
     if index and keep:
         index.keep(found)
     return found
@@ -123,7 +127,12 @@ def note_ended(folder: RunFolder, report: Mapping[str, Any]) -> None:
 
 
 def summary_of(folder: RunFolder) -> RunSummary:
-    """Return one run in short."""
+    """Return one run in short, with its note."""
+    return replace(summary_from_run(folder), note=read_note(folder))
+
+
+def summary_from_run(folder: RunFolder) -> RunSummary:
+    """Return one run in short, as its run.json has it."""
     return summary_from(folder, folder.read_json("run.json"))
 
 
@@ -178,8 +187,9 @@ _Test = Callable[[RunSummary], bool]
 def select_runs(runs: Iterable[RunSummary], text: str) -> list[RunSummary]:
     """Return the runs that fit every word of a filter; a blank one fits all.
 
-    A word stands in the id, the suite's name, the verdict or the host, in capitals or not.
-    ``suite:halo`` and ``host:node`` look there alone, ``verdict:failed`` is that very verdict, and
+    A word stands in the id, the suite's name, the verdict, the host or the note, in capitals or
+    not. ``suite:halo`` and ``host:node`` look there alone, ``verdict:failed`` is that very verdict,
+    ``tag:rack2`` that very tag, and
     ``since:2026-11-01`` takes the runs that started then or later (UTC; a time may follow the day,
     as in ``since:2026-11-01T08:30``).
 
@@ -194,7 +204,8 @@ def _test(word: str) -> _Test:
     key, colon, value = word.partition(":")
     if not colon:
         return lambda run: any(
-            _within(word, part) for part in (run.id, run.suite, run.verdict, run.host)
+            _within(word, part)
+            for part in (run.id, run.suite, run.verdict, run.host, str(run.note))
         )
     if key not in _KEYS:
         near = did_you_mean(key, _KEYS)
@@ -224,6 +235,10 @@ def _of_verdict(value: str) -> _Test:
     return lambda run: run.verdict == verdict
 
 
+def _of_tag(value: str) -> _Test:
+    return lambda run: value.lower() in map(str.lower, run.note.tags)
+
+
 def _since(value: str) -> _Test:
     try:
         moment = datetime.fromisoformat(value)
@@ -239,6 +254,7 @@ _KEYS: dict[str, Callable[[str], _Test]] = {
     "suite": _of_suite,
     "verdict": _of_verdict,
     "host": _of_host,
+    "tag": _of_tag,
     "since": _since,
 }
 

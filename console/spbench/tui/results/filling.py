@@ -29,12 +29,14 @@ class Wanted:
         run: The run under the cursor.
         other: The run that it is compared with, a, where there is one.
         history: The runs over which a metric is plotted, in any order.
+        baseline: The baseline that it is compared with, in the place of another run.
     """
 
     view: View
     run: RunSummary
     other: RunSummary | None
     history: tuple[RunSummary, ...]
+    baseline: str | None = None
 
 
 def of_suite(runs: Sequence[RunSummary], suite: str) -> tuple[RunSummary, ...]:
@@ -58,23 +60,27 @@ class ViewFiller:
             return
         views.cases.show_run(run)
         if wanted.view is View.COMPARE:
-            await self._compare(run, wanted.other)
+            await self._compare(run, wanted)
         elif wanted.view is View.RUNS:
             views.plot.show_runs(await self._read_all(wanted.history), views.cases.chosen())
         elif wanted.view is View.PARAMETER:
             views.plot.show_parameter(run, views.cases.chosen())
 
-    async def _compare(self, run: RecordedRun, other: RunSummary | None) -> None:
-        view = self._views.compare
-        if other is None or other.id == run.summary.id:
-            view.show_comparison(None)
-            return
+    async def _compare(self, run: RecordedRun, wanted: Wanted) -> None:
+        view, library, other = self._views.compare, self._library, wanted.other
         try:
-            a = await self._aside(self._library.load, other.folder)
+            if wanted.baseline is not None:
+                found = await self._aside(library.compare_with_baseline, wanted.baseline, run)
+            elif other is None or other.id == run.summary.id:
+                view.show_comparison(None)
+                return
+            else:
+                a = await self._aside(library.load, other.folder)
+                found = await self._aside(library.compare, a, run)
         except SpbenchError as error:
             view.show_comparison(None, str(error))
             return
-        view.show_comparison(await self._aside(self._library.compare, a, run))
+        view.show_comparison(found)
 
     async def _read_all(self, history: tuple[RunSummary, ...]) -> list[RecordedRun]:
         """Read run after run; those that cannot be read are passed over."""

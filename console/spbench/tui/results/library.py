@@ -6,9 +6,12 @@ from collections import OrderedDict
 from dataclasses import replace
 from pathlib import Path
 
+from spbench.errors import UsageError
 from spbench.record.number_formatting import GLYPHS
 from spbench.record.runs.folder import FileStamp, RunFolder, file_stamp
 from spbench.record.runs.history import RUNNING, KnownRuns, RunSummary, known_runs
+from spbench.report.baselines.files import each, load_baseline, path_of
+from spbench.report.baselines.making import as_run
 from spbench.report.compare import RunComparison, compare, nothing_past
 from spbench.report.machines import unlike
 from spbench.report.model import CasePart
@@ -42,6 +45,21 @@ class Library:
         """Compare two runs as ``spbench compare`` does; a console that only reads asks no index."""
         past = nothing_past if self._readonly else past_of(self.home, a, b)
         return compare(a, b, past, unlike=unlike(a, b))
+
+    def compare_with_baseline(self, name: str, b: RecordedRun) -> RunComparison:
+        """Compare a run with a baseline.
+
+        Raises:
+            UsageError: There is none of that name, or it cannot be read.
+        """
+        return self.compare(as_run(load_baseline(self.home, name), path_of(self.home, name)), b)
+
+    def baselines(self) -> list[tuple[str, str]]:
+        """Return the names of the home's baselines, each with what it was made of."""
+        return [
+            (name, str(found) if isinstance(found, UsageError) else f"{found.suite}, {found.run}")
+            for name, found in each(self.home)
+        ]
 
     def load(self, folder: RunFolder) -> RecordedRun:
         """Return a run with its cases, without their samples, measurements and ranks.

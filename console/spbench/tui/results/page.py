@@ -17,6 +17,7 @@ from spbench.record.runs.folder import write_whole
 from spbench.record.runs.history import RUNNING, RunSummary
 from spbench.report.compare import RunComparison
 from spbench.report.recorded import RecordedRun
+from spbench.tui.chooser import Choice, Chooser
 from spbench.tui.context import ConsoleContext
 from spbench.tui.page import Page
 from spbench.tui.results.case_screen import CaseScreen
@@ -25,6 +26,7 @@ from spbench.tui.results.export_dialog import ExportDialog
 from spbench.tui.results.exporting import exported, named
 from spbench.tui.results.filling import ViewFiller, Wanted, of_suite
 from spbench.tui.results.library import Library, run_before
+from spbench.tui.results.run_changes import RunChanges
 from spbench.tui.results.runs_pane import RunsPane
 from spbench.tui.results.views import View, ViewTab
 from spbench.tui.results.views_pane import ViewsPane
@@ -53,7 +55,7 @@ class ResultsPage(Page):
 Recorded runs and what they measured. Tab goes from the runs to the view at the right, v to the
 next view: the cases of the run under the cursor, two runs side by side, a metric over runs, a
 metric over a swept parameter."""
-    CHANGES = frozenset({"export"})
+    CHANGES = frozenset({"export", "note", "pin", "delete", "prune"})
     AUTO_FOCUS = "#runs"
     HORIZONTAL_BREAKPOINTS = _WIDTHS
     VERTICAL_BREAKPOINTS = _HEIGHTS
@@ -64,6 +66,11 @@ metric over a swept parameter."""
         key("results.filter", "slash", "filter", "Filter", "Filter the runs", show=True),
         key("results.export", "e", "export", "Export", "Write what is shown to a file", show=True),
         key("results.compare", "c", "compare", "Compare", "Compare the marked run with this one"),
+        key("results.baseline", "b", "baseline", "Baseline", "Compare with a baseline"),
+        key("results.pin", "B", "pin", "Pin", "Make a baseline of the run"),
+        key("results.note", "t", "note", "Note", "Write a note of the run, with #tags"),
+        key("results.delete", "d,delete", "delete", "Delete", "Delete the run"),
+        key("results.prune", "D", "prune", "Prune", "Delete all but the newest runs"),
         key("results.metric", "m", "metric", "Metric", "Plot the next metric"),
         key("results.parameter", "p", "parameter", "Parameter", "Plot over the next parameter"),
         key("results.next-case", "n", "case(1)", "Next case", "Show the next case"),
@@ -89,6 +96,8 @@ metric over a swept parameter."""
         self._looking: Worker[None] | None = None
         self._looked = self._filled_at = self._cost = -LOOK
         self._filled: RunSummary | None = None
+        self._baseline: str | None = None
+        self._changes = RunChanges(self, context.opening.home, self._look_again)
 
     def compose_body(self) -> ComposeResult:
         """Return the runs and the views."""
@@ -134,6 +143,8 @@ metric over a swept parameter."""
 
     def on_line_table_highlighted(self, event: LineTable.Highlighted) -> None:
         """Show the run under the cursor, or plot the case under it."""
+        if event.table is self._pane.table:
+            self._pane.show_exactly()
         if event.table is self._pane.table or self._view in (View.RUNS, View.PARAMETER):
             self._fill()
 
@@ -174,7 +185,8 @@ metric over a swept parameter."""
     def _wanted(self, run: RunSummary) -> Wanted:
         marked = next((other for other in self._runs if other.id == self._pane.marked), None)
         other = marked or run_before(self._runs, run)
-        return Wanted(self._view, run, other, of_suite(self._pane.shown, run.suite))
+        history = of_suite(self._pane.shown, run.suite)
+        return Wanted(self._view, run, other, history, self._baseline)
 
     def _show(self, view: View) -> None:
         self._view = view
@@ -191,7 +203,23 @@ metric over a swept parameter."""
 
     def action_compare(self) -> None:
         """Show two runs side by side."""
+        self._baseline = None
         self._show(View.COMPARE)
+
+    def action_baseline(self) -> None:
+        """Ask for a baseline, and show the run beside it."""
+        self.begin(self._choose_baseline)
+
+    async def _choose_baseline(self) -> None:
+        known = await asyncio.to_thread(self._library.baselines)
+        if not known:
+            self.notify("there is no baseline yet; B makes one of a run", severity="warning")
+            return
+        chooser = Chooser("Compare with", [Choice(name, of) for name, of in known])
+        name = await self.app.push_screen_wait(chooser)
+        if name is not None:
+            self._baseline = name
+            self._show(View.COMPARE)
 
     def action_metric(self) -> None:
         """Plot the next metric; the first time, plot one."""
@@ -223,6 +251,7 @@ metric over a swept parameter."""
         """Mark the run as a, or take its mark away."""
         run = self._chosen()
         if run:
+            self._baseline = None
             self._pane.mark(None if run.id == self._pane.marked else run.id)
             self._fill()
 
@@ -275,6 +304,32 @@ metric over a swept parameter."""
             self.app.notify(why, title=title, severity="error", timeout=10, markup=False)
         else:
             self.app.notify(f"written to {chosen.path}", title="exported", markup=False)
+
+    def action_note(self) -> None:
+        """Write a note of the run."""
+        self._change(self._changes.note)
+
+    def action_pin(self) -> None:
+        """Make a baseline of the run."""
+        self._change(self._changes.pin)
+
+    def action_delete(self) -> None:
+        """Delete the run."""
+        self._change(self._changes.remove)
+
+    def action_prune(self) -> None:
+        """Delete all but the newest runs."""
+        self.begin(self._changes.prune)
+
+    def _change(self, change: Callable[[RunSummary], Awaitable[None]]) -> None:
+        run = self._chosen()
+        if run:
+            self.begin(change, run)
+
+    def _look_again(self) -> None:
+        """Look at the folder of the runs at once."""
+        self._looked = -LOOK
+        self.refresh_page()
 
     def action_copy(self) -> None:
         """Copy the run's id."""

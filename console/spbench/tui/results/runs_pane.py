@@ -13,6 +13,7 @@ from textual.widgets import Input, Static
 
 from spbench.errors import UsageError
 from spbench.record.runs.history import RunSummary, select_runs
+from spbench.report.times import day_and_time
 from spbench.tui.filter_pane import FilterPane, leave_filter_key
 from spbench.tui.results.run_rows import COLUMNS, RunRows
 from spbench.tui.widgets.line_table import LineTable
@@ -28,15 +29,17 @@ class RunsPane(FilterPane):
 
     HELP = """\
 The recorded runs, the newest first; … marks those that still go on.
-A filter's words stand in the id, the suite, the verdict or the host. suite:halo and host:node
-look there alone, verdict:failed is that verdict, since:2026-11-01 takes runs from that day on.
-Space marks a run as a; the one under the cursor, b, is compared with it."""
+A filter's words stand in the id, the suite, the verdict, the host or the note. suite:halo and
+host:node look there alone, verdict:failed is that verdict, tag:rack2 that tag, and since:2026-11-01
+takes runs from that day on. Space marks a run as a; the one under the cursor, b, is compared with
+it. Below stand the exact times and the id of the run under the cursor, and what was noted of it."""
     BINDINGS: ClassVar[list[BindingType]] = [leave_filter_key("results", "runs")]
     DEFAULT_CSS = """
     RunsPane { width: 36%; min-width: 44; height: 1fr; }
     RunsPane #message { display: none; height: auto; color: $text-muted; }
     RunsPane #message.told { display: block; }
     RunsPane #message.wrong { color: $text-error; }
+    RunsPane #exact { height: auto; max-height: 3; color: $text-muted; }
     """
 
     class Changed(Message):
@@ -51,9 +54,12 @@ Space marks a run as a; the one under the cursor, b, is compared with it."""
         self.shown: list[RunSummary] = []
 
     def compose(self) -> ComposeResult:
-        yield Input(placeholder="words, suite:, verdict:, host:, since:", id="filter", compact=True)
+        yield Input(
+            placeholder="words, suite:, verdict:, host:, tag:, since:", id="filter", compact=True
+        )
         yield Static("", id="message", markup=False)
         yield LineTable(COLUMNS, self._rows, id="runs", empty="no runs here")
+        yield Static("", id="exact", markup=False)
 
     @property
     def marked(self) -> str | None:
@@ -80,6 +86,11 @@ Space marks a run as a; the one under the cursor, b, is compared with it."""
         self._select(text)
         self.post_message(self.Changed())
 
+    def show_exactly(self) -> None:
+        """Show the exact times and the id of the run under the cursor, and what was noted of it."""
+        run = self.highlighted()
+        self.query_one("#exact", Static).update(exactly(run) if run else "")
+
     def _select(self, text: str) -> None:
         """Show the runs that fit; a filter that is wrong is told, and the last that fit stays."""
         wrong = ""
@@ -92,6 +103,7 @@ Space marks a run as a; the one under the cursor, b, is compared with it."""
         self._tell(wrong or self._why_none(text), bool(wrong))
         self._rows.show(self.shown, time.time())
         self.table.set_rows(self._rows)
+        self.show_exactly()
         few = len(self.shown) < len(self._all)
         self.border_subtitle = f"{len(self.shown)} of {len(self._all)}" if few else ""
 
@@ -105,3 +117,10 @@ Space marks a run as a; the one under the cursor, b, is compared with it."""
         message.update(sentence)
         message.set_class(bool(sentence), "told")
         message.set_class(wrong, "wrong")
+
+
+def exactly(run: RunSummary) -> str:
+    """Return a run's exact times and id, and what was noted of it."""
+    took = "" if run.duration_s is None else f", {run.duration_s:.3f} s"
+    lines = [run.id, day_and_time(run.started) + took, str(run.note)]
+    return "\n".join(filter(None, lines))

@@ -1,0 +1,64 @@
+"""``spbench results note`` and ``tag``: what somebody writes of a run."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from spbench.cli.request import HomeOption
+
+if TYPE_CHECKING:
+    from spbench.record.runs.folder import RunFolder
+
+RunArgument = Annotated[str, typer.Argument(help="A run's id, its beginning, last or last~1.")]
+
+
+def register(group: typer.Typer) -> None:
+    """Add the commands of this module."""
+    group.command()(note)
+    group.command()(tag)
+
+
+def note(
+    run: RunArgument,
+    text: Annotated[
+        list[str] | None, typer.Argument(help="The note; '' removes it.", metavar="[TEXT]...")
+    ] = None,
+    home: HomeOption = None,
+) -> None:
+    """Write a note of a run, in place of the one before; without a text, show it."""
+    from dataclasses import replace
+
+    from spbench.record.runs.notes import note_from, read_note, retagged, write_note
+
+    folder = _folder(run, home)
+    known = read_note(folder)
+    if text is not None:
+        told = note_from(" ".join(text))
+        known = retagged(replace(told, tags=known.tags), told.tags)
+        write_note(folder, known)
+    print(known)
+
+
+def tag(
+    run: RunArgument,
+    tags: Annotated[list[str], typer.Argument(help="Tags.", metavar="TAG...")],
+    remove: Annotated[bool, typer.Option("--remove", help="Take these tags away.")] = False,
+    home: HomeOption = None,
+) -> None:
+    """Give a run tags, by which `results list tag:NAME` finds it."""
+    from spbench.record.runs.notes import check_tag, read_note, retagged, write_note
+
+    folder = _folder(run, home)
+    known, asked = read_note(folder), [check_tag(one) for one in tags]
+    known = retagged(known, () if remove else asked, asked if remove else ())
+    write_note(folder, known)
+    print(known)
+
+
+def _folder(run: str, home: HomeOption) -> RunFolder:
+    from spbench.record.runs.folder import find_run, home_of
+
+    return find_run(home_of(home, os.environ), run)
