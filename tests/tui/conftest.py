@@ -29,6 +29,14 @@ def still(monkeypatch):
     monkeypatch.setattr(TextArea, "cursor_blink", False, raising=False)
 
 
+@pytest.fixture(autouse=True)
+def failures_end_the_test(monkeypatch):
+    """An error in a page ends the console, and so the test that drives it."""
+    from spbench.tui.app import ConsoleApp
+
+    monkeypatch.setattr(ConsoleApp, "CONTAINS_FAILURES", False)
+
+
 @pytest.fixture
 def suite(tmp_path):
     """The path of a made-up suite."""

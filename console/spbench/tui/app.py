@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
+from textual._context import active_message_pump
+from textual.actions import ActionParseResult
 from textual.app import App, ComposeResult, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.dom import DOMNode
@@ -38,7 +41,11 @@ class ConsoleApp(App[int]):
     Attributes:
         context: The state that the pages share.
         pages: The pages that were shown so far, by name.
+        failed: Errors of pages that are just being closed for them.
+        CONTAINS_FAILURES: Whether an error in a page closes that page alone.
     """
+
+    CONTAINS_FAILURES: ClassVar[bool] = True
 
     TITLE = "spbench"
     CSS_PATH = Path(__file__).with_name("console.tcss")
@@ -67,6 +74,9 @@ class ConsoleApp(App[int]):
     def __init__(self, opening: Opening) -> None:
         super().__init__()
         self.pages: dict[str, Page] = {}
+        self.failed: dict[str, Exception] = {}
+        self._entries = {entry.name: entry for entry in PAGES}
+        self._failures = itertools.count(1)
         self._typed: deque[Event] = deque()
         self._held_until = 0.0
         for theme in THEMES:
@@ -142,6 +152,67 @@ class ConsoleApp(App[int]):
                 return
         await self._give_typed()
 
+    # Failures
+
+    async def run_action(
+        self,
+        action: str | ActionParseResult,
+        default_namespace: DOMNode | None = None,
+        namespaces: Mapping[str, DOMNode] | None = None,
+    ) -> bool:
+        """Run an action. Of those that keys call Textual has no other place to catch an error."""
+        try:
+            return await super().run_action(action, default_namespace, namespaces)
+        except Exception as error:
+            node = default_namespace if isinstance(default_namespace, DOMNode) else self.screen
+            if not self._contained(error, node):
+                raise
+            return True
+
+    def _handle_exception(self, error: Exception) -> None:
+        """Close the page where an error was raised and nobody expected it; all else goes on."""
+        if not self._contained(error, active_message_pump.get(None)):
+            super()._handle_exception(error)
+
+    def _contained(self, error: Exception, node: object) -> bool:
+        """Put a report in the place of the page of a node; False where that cannot be."""
+        mode = self._mode_of(node)
+        if not (self.CONTAINS_FAILURES and self.is_running and mode in self._entries):
+            return False
+        if mode in self.failed:
+            return True  # it goes already; what else goes wrong there follows from the first
+        self.failed[mode] = error
+        self.call_later(self._replace_page, mode, error)
+        return True
+
+    def _mode_of(self, node: object) -> str:
+        """Return the mode whose screens a node is on; of what is on none the one that is shown."""
+        nodes = node.ancestors_with_self if isinstance(node, DOMNode) else ()
+        for mode, screens in self._screen_stacks.items():
+            if any(screen in nodes for screen in screens):
+                return mode
+        return self.current_mode
+
+    async def _replace_page(self, name: str, error: Exception) -> None:
+        from spbench.tui.failed_page import FailedPage, keep_report, report_of
+
+        report = report_of(error, name)
+        home = None if self.context.readonly else self.context.opening.home
+        path = await asyncio.to_thread(keep_report, home, report) if home else None
+        shown = self.current_mode == name
+        stand_in = f"failed-{next(self._failures)}"
+        self.add_mode(stand_in, partial(FailedPage, self.context, name, report, path))
+        if shown:
+            await self.switch_mode(stand_in)
+        self.pages.pop(name, None)
+        await self.remove_mode(name)
+        self.add_mode(name, partial(self._make_page, self._entries[name]))
+        self.failed.pop(name)
+        self._held_until = 0.0  # a key that the page got is not going to be handled any more
+        if not shown:
+            title, words = self._entries[name].title, str(path or "ctrl+p finds no report")
+            self.notify(f"the page {title} failed; report: {words}", severity="error", markup=False)
+
     # Actions
 
     def action_show_page(self, name: str) -> None:
@@ -169,6 +240,8 @@ class ConsoleApp(App[int]):
 
         def answer(yes: bool | None) -> None:
             if yes:
+                for page in self.pages.values():
+                    page.drop_unsaved()
                 self.exit(0)
 
         if reasons:

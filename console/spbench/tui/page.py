@@ -11,12 +11,16 @@ from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.screen import Screen
+from textual.widget import Widget
 from textual.widgets import Footer
 from textual.worker import WorkerError
 
 from spbench.tui.context import ConsoleContext
 from spbench.tui.dialogs import Confirm
 from spbench.tui.tab_bar import Tab, TabBar, run_status
+
+_SOON = 0.01
+"""Seconds between two looks whether a page is whole."""
 
 
 class Page(Screen[None]):
@@ -108,12 +112,20 @@ class Page(Screen[None]):
             return True
         return await self.asked(f"{path} is there. Replace it?", "Replace", "Keep")
 
+    async def whole(self) -> None:
+        """Wait until all that the page composes is there: on a busy machine that comes late."""
+        while not all(node.is_mounted for node in self.walk_children(Widget)):
+            await asyncio.sleep(_SOON)
+
     def refresh_page(self) -> None:
         """Bring what is shown up to date; cheap where nothing has changed."""
 
     def unsaved(self) -> str | None:
         """Return what would be lost by quitting, as the begin of a sentence; None: nothing."""
         return None
+
+    def drop_unsaved(self) -> None:
+        """Forget what is not saved: the user was asked, and quits."""
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Refuse what changes something, where the console was opened with --readonly."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
@@ -14,6 +15,7 @@ from textual.widgets import Tree
 
 from spbench.engine.plan import Request
 from spbench.errors import SpbenchError
+from spbench.report.times import day_and_time
 from spbench.suites.case import Case
 from spbench.suites.inject import faults_of
 from spbench.tui.chooser import Choice, Chooser
@@ -24,6 +26,7 @@ from spbench.tui.suites.command import CommandPane
 from spbench.tui.suites.composing import CaseComposer
 from spbench.tui.suites.document import SuiteDocument, new_document, open_document
 from spbench.tui.suites.problems import counted
+from spbench.tui.suites.recovery import RecoveryFile, UnsavedText, left_behind
 from spbench.tui.suites.text_pane import TextPane
 from spbench.tui.suites.tree import SuiteTree
 from spbench.tui.widgets.keys import key
@@ -31,6 +34,12 @@ from spbench_core.catalog import COMMON_FAULTS
 
 _SIZES: list[tuple[int, str]] | None = [(0, "-narrow"), (100, "-normal"), (160, "-wide")]
 """From how many columns on the files are shown unasked, and all stands side by side."""
+
+
+SECOND_LOOK = 3.0
+"""Seconds after which the page looks for unsaved texts once more."""
+RECOVER, LATER, DISCARD = "Recover", "Later", "Discard"
+"""The answers to the question for an unsaved text."""
 
 
 class SuitesPage(Page):
@@ -115,6 +124,11 @@ What starts a run at once has no letter: F5 and F6."""
     def on_mount(self) -> None:
         """Open the suite that the console was started with; without one show the files."""
         self._hosts = self.context.hosts
+        self._asked_for: set[RecoveryFile] = set()
+        if not self.context.readonly:
+            self.begin(self._offer_unsaved)
+            # The console of a browser's page that was loaded again may not have ended yet.
+            self.set_timer(SECOND_LOOK, partial(self.begin, self._offer_unsaved))
         self.query_one("#files").border_title = Content("Files")
         if not self._open_asked():
             self.add_class("files")
@@ -161,6 +175,46 @@ What starts a run at once has no letter: F5 and F6."""
             return None
         return f"{document.path.name} is not saved."
 
+    def drop_unsaved(self) -> None:
+        """Forget the text that is not saved."""
+        self.text_pane.drop_unsaved()
+
+    async def _offer_unsaved(self) -> None:
+        """Ask what becomes of texts that a console left behind which was killed or crashed."""
+        await self.whole()
+        for file, unsaved in await asyncio.to_thread(left_behind, self.context.opening.home):
+            path = Path(unsaved.path)
+            if file in self._asked_for or file == self.text_pane.recovery:
+                continue
+            self._asked_for.add(file)
+            answer = await self.app.push_screen_wait(
+                Chooser(
+                    f"{path.name}, edited {day_and_time(unsaved.edited)}, was not saved",
+                    [
+                        Choice(RECOVER, f"open {path} with that text"),
+                        Choice(LATER, "ask again when the console opens"),
+                        Choice(DISCARD, "forget that text"),
+                    ],
+                )
+            )
+            if answer == RECOVER:
+                await self._recover(file, unsaved)
+                return
+            if answer == DISCARD:
+                await asyncio.to_thread(file.drop)
+
+    async def _recover(self, file: RecoveryFile, unsaved: UnsavedText) -> None:
+        await self.whole()
+        if not await self._may_drop_changes():
+            return
+        path = Path(unsaved.path)
+        try:
+            document = await asyncio.to_thread(open_document, path)
+        except SpbenchError:  # it is new, or is gone since
+            document = SuiteDocument(path, None)
+        self.edit(document)
+        await self.text_pane.restore(unsaved, file)
+
     # Files
 
     def look_for_files(self) -> None:
@@ -173,6 +227,7 @@ What starts a run at once has no letter: F5 and F6."""
         self.begin(self._open, path)
 
     async def _open(self, path: Path) -> None:
+        await self.whole()
         document = self.text_pane.document
         if document is not None and await asyncio.to_thread(document.holds, path):
             self.text_pane.editor.focus()

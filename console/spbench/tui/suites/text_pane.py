@@ -15,13 +15,17 @@ from textual.timer import Timer
 from textual.widgets import OptionList, TextArea
 
 from spbench.engine.plan import Request
+from spbench.errors import SpbenchError
 from spbench.tui.suites.document import SuiteDocument
 from spbench.tui.suites.editor import SIGN, SuiteEditor
 from spbench.tui.suites.problems import ProblemList, counted
 from spbench.tui.suites.reading import Reading, read
+from spbench.tui.suites.recovery import RecoveryFile, UnsavedText
 
 PAUSE = 0.15
 """Seconds without a key until the text is read."""
+KEEP = 1.0
+"""Seconds after a change until the unsaved text is kept in a file."""
 UNSAVED = "●"
 
 
@@ -63,6 +67,9 @@ class TextPane(Vertical):
         self._title = ""
         self._reading: Reading | None = None
         self._pause: Timer | None = None
+        self._keeping: Timer | None = None
+        self._not_kept = False
+        self._writing = asyncio.Lock()
 
     def compose(self) -> ComposeResult:
         yield SuiteEditor(id="editor")
@@ -89,6 +96,7 @@ class TextPane(Vertical):
 
     def open(self, document: SuiteDocument) -> None:
         """Edit another file."""
+        self.drop_unsaved()
         self.document = document
         self.editor.read_only = self._readonly
         self.editor.placeholder = ""
@@ -100,6 +108,8 @@ class TextPane(Vertical):
     def written(self, document: SuiteDocument) -> None:
         """Note that the text was saved."""
         self.document, self._saved = document, document.text
+        if not self.changed:  # there may be a key since
+            self.drop_unsaved()
         self._entitle()
 
     def _entitle(self) -> None:
@@ -111,6 +121,74 @@ class TextPane(Vertical):
         if title != self._title:  # a new title draws the whole pane again
             self._title = title
             self.border_title = Content(title)
+
+    # The unsaved text
+
+    async def restore(self, unsaved: UnsavedText, file: RecoveryFile) -> None:
+        """Edit an unsaved text of the file that is open; undo leads back to the file's.
+
+        Args:
+            unsaved: The text.
+            file: Where another console kept it; from now on this one does.
+        """
+        assert self.document is not None  # its file was opened
+        # Where the file has changed since, saving asks before it writes over that.
+        self.document = SuiteDocument(self.document.path, unsaved.stored)
+        self.editor.change(unsaved.text, 1)
+        self._entitle()
+        self.read_soon(0)
+        await self._kept()
+        if file != self.recovery:
+            file.drop()
+
+    def drop_unsaved(self) -> None:
+        """Remove the kept text of the file that is open: it was saved, or nobody wants it."""
+        if self._keeping is not None:
+            self._keeping.stop()
+            self._keeping = None
+        if (file := self.recovery) is not None:
+            file.drop()
+
+    @property
+    def recovery(self) -> RecoveryFile | None:
+        """Where the unsaved text is kept; None where nothing is open, or may be written."""
+        if self.document is None or self._readonly:
+            return None
+        path = self.document.path
+        return RecoveryFile.of(self._request_of(path).home, path)
+
+    def _keep_soon(self) -> None:
+        if self._keeping is None and self.recovery is not None:
+            self._keeping = self.set_timer(KEEP, self._begin_to_keep)
+
+    def _begin_to_keep(self) -> None:
+        self._keeping = None
+        if self._whole:
+            self._keep()
+
+    @work(group="keep")
+    async def _keep(self) -> None:
+        await self._kept()
+
+    async def _kept(self) -> None:
+        """Keep the text as it is now, or nothing where it is saved."""
+        document, file = self.document, self.recovery
+        if document is None or file is None:
+            return
+        async with self._writing:
+            if self.changed:
+                text = self.editor.text
+                try:
+                    await asyncio.to_thread(file.keep, document.path, document.stored, text)
+                except SpbenchError as error:
+                    self._complain_once(f"unsaved text is not kept: {error}")
+        if file == self.recovery and self._whole and not self.changed:
+            file.drop()  # it was saved meanwhile
+
+    def _complain_once(self, sentence: str) -> None:
+        if not self._not_kept:
+            self._not_kept = True
+            self.app.notify(sentence, severity="warning", timeout=10, markup=False)
 
     # Reading
 
@@ -163,6 +241,7 @@ class TextPane(Vertical):
         """Read the text after a change."""
         event.stop()
         self._entitle()
+        self._keep_soon()
         self.read_soon()
 
     def on_text_area_selection_changed(self, event: TextArea.SelectionChanged) -> None:

@@ -1,0 +1,102 @@
+"""The page in the place of one that failed, and the report of what happened."""
+
+from __future__ import annotations
+
+import platform
+import time
+import traceback
+from importlib.metadata import version
+from pathlib import Path
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.containers import VerticalScroll
+from textual.widgets import Static
+from textual.worker import WorkerFailed
+
+from spbench.errors import SpbenchError
+from spbench.record.runs.folder import write_whole
+from spbench.tui.context import ConsoleContext
+from spbench.tui.page import Page
+from spbench.tui.widgets.keys import key
+
+FOLDER = "crashes"
+"""The folder of reports in a home."""
+
+
+def report_of(error: BaseException, page: str) -> str:
+    """Return what a developer needs to know of an error on a page."""
+    if isinstance(error, WorkerFailed):
+        error = error.error
+    names = ("spbench", "textual", "rich")
+    versions = ", ".join(f"{name} {version(name)}" for name in names)
+    head = f"spbench console: {_in_short(error)} on the page {page}"
+    about = f"{versions}, Python {platform.python_version()}, {platform.platform()}"
+    moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    lines = "".join(traceback.format_exception(error)).rstrip()
+    return "\n".join([head, f"{moment}, {about}", "", lines])
+
+
+def _in_short(error: BaseException) -> str:
+    return "".join(traceback.format_exception_only(error)).strip().splitlines()[-1]
+
+
+def keep_report(home: Path, report: str) -> Path | None:
+    """Write a report below a home, and return its file; None where that cannot be written."""
+    path = home / FOLDER / f"console-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}.txt"
+    try:
+        write_whole(path, report + "\n", mode=0o600)
+    except SpbenchError:
+        return None
+    return path
+
+
+class FailedPage(Page):
+    """Says that a page failed and what still works, and shows the report.
+
+    Args:
+        context: The state that the pages share.
+        page: The name of the page that failed.
+        report: What happened.
+        path: Where the report was written; None: nowhere.
+    """
+
+    NAME = "failed"
+    HELP = """\
+A page failed: this is a defect of spbench, and not of what you did. The other pages and the run
+go on. Y copies the report, Enter opens the page anew; unsaved text of a suite is offered there."""
+    BINDINGS: ClassVar[list[BindingType]] = [
+        key("failed.open", "enter", "open", "Open anew", "Open the page anew", show=True),
+        key("failed.copy", "y", "copy", "Copy report", "Copy the report", show=True),
+    ]
+    DEFAULT_CSS = """
+    FailedPage #failed-words { height: auto; padding: 1 2; }
+    FailedPage VerticalScroll { height: 1fr; padding: 0 2; }
+    """
+    AUTO_FOCUS = "VerticalScroll"
+
+    def __init__(self, context: ConsoleContext, page: str, report: str, path: Path | None) -> None:
+        super().__init__(context)
+        self._page, self._report, self._path = page, report, path
+
+    def compose_body(self) -> ComposeResult:
+        """Return the words and the report."""
+        title = dict(self.context.titles).get(self._page, self._page)
+        kept = f" The report is in {self._path}." if self._path else ""
+        words = (
+            f"The page {title} failed. The other pages and the run go on. Enter opens the page "
+            f"anew, y copies this report: please send it to the developers.{kept}"
+        )
+        yield Static(words, id="failed-words", markup=False)
+        with VerticalScroll():
+            yield Static(self._report, markup=False)
+
+    def action_open(self) -> None:
+        """Open the page anew."""
+        self.context.show_page(self._page)
+
+    def action_copy(self) -> None:
+        """Copy the report."""
+        self.app.copy_to_clipboard(self._report)
+        self.app.notify("report copied", timeout=3)

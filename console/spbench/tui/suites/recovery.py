@@ -1,0 +1,95 @@
+"""Unsaved texts: kept beside the runs as they are typed, and offered after a crash or a kill."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import socket
+import time
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from spbench.record.runs.files import PRIVATE, read_json
+from spbench.record.runs.folder import process_start, write_whole
+
+FOLDER = "unsaved"
+"""The folder of unsaved texts in a home."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnsavedText:
+    """A text that was typed and not saved.
+
+    Attributes:
+        path: The suite's file.
+        text: The text.
+        stored: The file's content when it was opened; None where there was none.
+        edited: When it was typed, in seconds since the epoch.
+        pid: The console's process.
+        host: The host that it ran on.
+    """
+
+    path: str
+    text: str
+    stored: str | None
+    edited: float
+    pid: int
+    host: str
+
+    def left(self) -> bool:
+        """Whether no other console has it open: its process has ended, or is this one."""
+        here = self.host == socket.gethostname()
+        return here and (self.pid == os.getpid() or process_start(self.pid) is None)
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryFile:
+    """The file that keeps the unsaved text of one suite in one console."""
+
+    path: Path
+
+    @classmethod
+    def of(cls, home: Path, suite: Path) -> RecoveryFile:
+        """Return that of a suite that is open in this console."""
+        name = hashlib.sha256(os.fsencode(suite.resolve())).hexdigest()[:16]
+        return cls(home / FOLDER / f"{name}-{os.getpid()}.json")
+
+    def keep(self, suite: Path, stored: str | None, text: str) -> None:
+        """Keep a text.
+
+        Raises:
+            FailedRunError: It cannot be written.
+        """
+        about = (str(suite.resolve()), text, stored, time.time(), os.getpid(), socket.gethostname())
+        with suppress(OSError):  # the write says why not
+            self.path.parent.mkdir(PRIVATE, parents=True, exist_ok=True)
+        write_whole(self.path, json.dumps(asdict(UnsavedText(*about))), mode=0o600)
+
+    def drop(self) -> None:
+        """Remove it: the text was saved, or nobody wants it."""
+        with suppress(OSError):
+            self.path.unlink(missing_ok=True)
+
+
+def left_behind(home: Path) -> list[tuple[RecoveryFile, UnsavedText]]:
+    """Return the texts of consoles that ended without saving them, the newest first."""
+    found = []
+    for path in (home / FOLDER).glob("*.json"):
+        text = _read(path)
+        if text is not None and text.left():
+            found.append((RecoveryFile(path), text))
+    return sorted(found, key=lambda pair: -pair[1].edited)
+
+
+def _read(path: Path) -> UnsavedText | None:
+    """Return an unsaved text; None where the file is damaged or gone."""
+    with suppress(OSError, ValueError, TypeError):
+        text = UnsavedText(**read_json(path))
+        strings = (text.path, text.text, text.host, text.stored or "")
+        numbers = (text.edited, text.pid)
+        sound = all(isinstance(one, str) for one in strings)
+        if sound and all(isinstance(one, int | float) for one in numbers):
+            return text
+    return None
