@@ -17,6 +17,7 @@ from tui.suites_driving import (
     AT_FIRST,
     SIZE,
     SUITE,
+    answered,
     choose,
     complaints,
     editor,
@@ -88,6 +89,7 @@ async def test_the_form_says_what_the_loader_would_say_and_writes_nothing_wrong(
         await fill(pilot, "name", "second")
         await until(pilot, lambda: "the case name 'second' stands twice" in shown(app))
         await pilot.press("ctrl+s", "escape")
+        await answered(pilot, "y")
         await until(pilot, lambda: isinstance(app.screen, SuitesPage))
         assert editor(app).text == SUITE
 

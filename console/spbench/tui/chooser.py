@@ -12,9 +12,10 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content
-from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
+
+from spbench.tui.modal import Modal
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,7 @@ class Choice:
     summary: str
 
 
-class Chooser(ModalScreen[str | None]):
+class Chooser(Modal[str | None]):
     """Asks for one of many; None where it is left with Escape."""
 
     HELP: ClassVar[str] = "Type words to find a name or what it is for. Enter takes the marked one."

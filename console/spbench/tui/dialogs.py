@@ -7,13 +7,15 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
-from textual.screen import ModalScreen
 from textual.widgets import Button, Input, Static
 
+from spbench.tui.modal import Modal
 
-class Confirm(ModalScreen[bool]):
+
+class Confirm(Modal[bool]):
     """Asks a question; True where it is answered with yes."""
 
+    HELP = "A question. Y and N answer it, and so do the buttons; Escape is no."
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y", "answer(True)", "Yes", id="dialog.yes"),
         Binding("n,escape", "answer(False)", "No", id="dialog.no"),
@@ -49,7 +51,7 @@ class Confirm(ModalScreen[bool]):
         self.dismiss(yes)
 
 
-class AskLine(ModalScreen[str | None]):
+class AskLine(Modal[str | None]):
     """Asks for one line of text; None where it is left with Escape.
 
     Args:
@@ -58,6 +60,7 @@ class AskLine(ModalScreen[str | None]):
         empty: Whether an empty line is an answer; else it is as Escape.
     """
 
+    HELP = "A line to fill in. Enter takes it, Escape leaves without a change."
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "leave", "Leave", id="dialog.leave"),
     ]

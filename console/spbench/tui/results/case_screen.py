@@ -13,16 +13,16 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.content import Content
-from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from spbench.report.model import CasePart
 from spbench.suites.expand import show
+from spbench.tui.modal import Modal
 from spbench.tui.results.cells import figure, status_span, with_unit
 from spbench.tui.signs import signed
 
 
-class CaseScreen(ModalScreen[None]):
+class CaseScreen(Modal[None]):
     """A case's metrics, limits, checks, expectations, choices, parameters and launch line.
 
     Args:

@@ -10,10 +10,10 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
-from textual.screen import ModalScreen
 from textual.widgets import Button, Input, RadioButton, RadioSet, Static
 
 from spbench.report.export import KINDS
+from spbench.tui.modal import Modal
 
 _TITLES = {
     "csv": "CSV, a row for each case and metric",
@@ -39,7 +39,7 @@ class _Format(RadioButton):
         return super().render()
 
 
-class ExportDialog(ModalScreen[Export | None]):
+class ExportDialog(Modal[Export | None]):
     """Asks for format and file; None where it is left with Escape.
 
     Args:
@@ -47,6 +47,9 @@ class ExportDialog(ModalScreen[Export | None]):
         stem: The file as proposed, without the ending that the format gives it.
     """
 
+    HELP = """\
+A file and its format. The ending of the name chooses the format, and the format the ending; Enter
+writes the file, Escape leaves. A file that is there is replaced only after a question."""
     AUTO_FOCUS = "#path"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "leave", "Leave", id="dialog.leave", tooltip="Export nothing"),

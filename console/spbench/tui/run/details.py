@@ -11,7 +11,6 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
-from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from spbench.record.case_state import CaseState, CheckResult
@@ -23,6 +22,7 @@ from spbench.record.repeats import repeats_told
 from spbench.record.shares import shares
 from spbench.record.state import RankState
 from spbench.tui.feed import Feed
+from spbench.tui.modal import Modal
 from spbench.tui.run.bars import case_bars, rank_bars, without_bars
 from spbench.tui.run.selection import RunSelection
 from spbench.tui.signs import signed
@@ -32,7 +32,7 @@ Line = tuple[str, str]
 """What it is, and its text."""
 
 
-class DetailsScreen(ModalScreen[None]):
+class DetailsScreen(Modal[None]):
     """Names and texts below each other, then bars; a traceback stands last, as it came."""
 
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -58,6 +58,12 @@ class CasesPane(Vertical):
         """The case under the cursor."""
         return self._rows.case(self.query_one(LineTable).cursor_key)
 
+    @property
+    def line(self) -> int | None:
+        """The line of the case under the cursor; None where the text has changed beneath it."""
+        case = self.case
+        return self._rows.line(case) if case is not None and self._rows.current else None
+
     def show(self, reading: Reading, line: int) -> None:
         """Show the cases of a text; where it has errors, those of before stay, and say so."""
         if reading.problems:

@@ -30,10 +30,16 @@ class CaseComposer:
     Args:
         pane: The text.
         complain: Says what is wrong.
+        marked: Returns the line of the case that is marked in the table, None where none is.
     """
 
-    def __init__(self, pane: TextPane, complain: Callable[[str], None]) -> None:
-        self._pane, self._complain = pane, complain
+    def __init__(
+        self,
+        pane: TextPane,
+        complain: Callable[[str], None],
+        marked: Callable[[], int | None],
+    ) -> None:
+        self._pane, self._complain, self._marked = pane, complain, marked
 
     async def compose(self) -> None:
         """Ask for a benchmark, show its form, and write the case below the one at the cursor."""
@@ -101,7 +107,7 @@ class CaseComposer:
             editor.change(edited.text, edited.line)
 
     def _entry(self) -> int:
-        """Return the entry at the cursor, from 0.
+        """Return the entry at the cursor, from 0; beside all entries that of the marked case.
 
         Raises:
             UsageError: There is none.
@@ -109,6 +115,9 @@ class CaseComposer:
         editor = self._pane.editor
         Outline(editor.text)  # says what is wrong where the text is no YAML
         index = entry_at(editor.text, editor.cursor_line)
+        marked = self._marked()
+        if index is None and marked is not None:
+            index = entry_at(editor.text, marked)
         if index is None:
             raise UsageError(
                 "no case is at the cursor: go to a line of one, or choose it in the table"

@@ -328,7 +328,7 @@ What starts a run at once has no letter: F5 and F6."""
 
     @property
     def _composer(self) -> CaseComposer:
-        return CaseComposer(self.text_pane, self.complain)
+        return CaseComposer(self.text_pane, self.complain, lambda: self.cases_pane.line)
 
     def action_compose(self) -> None:
         """Add a case."""

@@ -12,8 +12,8 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
-from textual.screen import ModalScreen
 from textual.timer import Timer
+from textual.widget import Widget
 from textual.widgets import Button, Input, Static, TextArea
 
 from spbench.suites.case import STATISTICS
@@ -21,6 +21,9 @@ from spbench.suites.edit.compose import Edited
 from spbench.suites.edit.draft import CaseDraft
 from spbench.suites.edit.field import Field
 from spbench.suites.expectations import metrics_of
+from spbench.tui.chooser import Choice, Chooser
+from spbench.tui.dialogs import Confirm
+from spbench.tui.modal import Modal
 from spbench.tui.suites.editor import SIGN, SuiteEditor
 from spbench.tui.suites.form import typed_case
 from spbench.tui.suites.form.case_reader import Read, read_texts
@@ -44,7 +47,7 @@ class Fields(VerticalScroll, can_focus=False, inherit_bindings=False):
     ]
 
 
-class CaseForm(ModalScreen[Edited | None]):
+class CaseForm(Modal[Edited | None]):
     """Edits one case; gives the changed text back, or None where it is left.
 
     Args:
@@ -58,13 +61,15 @@ class CaseForm(ModalScreen[Edited | None]):
     HELP = """\
 A case of a benchmark. An empty field has the default that it shows; one with several values is
 swept: 64, 128, 256 or 64..1024 *2 or 1..9 +2. What is typed is checked at once, and beside it
-stands the YAML that will be written. Up and down go from field to field, → takes a suggestion;
-Ctrl+S writes the case into the text, where Ctrl+Z takes it back."""
+stands the YAML that will be written. Up and down go from field to field, → takes a suggestion, and
+F2 lists what a field can be, where that is a few words. Ctrl+S writes the case into the text, where
+Ctrl+Z takes it back; Escape leaves, after a question where something was typed."""
     HORIZONTAL_BREAKPOINTS = _SIZES
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding(
             "ctrl+s", "write", "Write", id="form.write", tooltip="Write the case", priority=True
         ),
+        Binding("f2", "choose", "List", id="form.choose", tooltip="List what the field can be"),
         Binding("escape", "leave", "Leave", id="form.leave", tooltip="Leave without a change"),
     ]
     CSS = """
@@ -102,6 +107,7 @@ Ctrl+S writes the case into the text, where Ctrl+Z takes it back."""
         self._write, self._path, self._verb = write, path, verb
         self._metrics = [metric.name for metric in metrics_of(benchmark)]
         self._pause: Timer | None = None
+        self._first = typed_case.Typed({})
 
     # What it shows
 
@@ -166,6 +172,7 @@ Ctrl+S writes the case into the text, where Ctrl+Z takes it back."""
 
     def on_mount(self) -> None:
         """Show what the draft would write."""
+        self._first = self.typed
         self._look()
 
     def on_input_changed(self, event: Input.Changed) -> None:
@@ -177,7 +184,7 @@ Ctrl+S writes the case into the text, where Ctrl+Z takes it back."""
         self._changed(event.text_area)
 
     def _changed(self, box: Input | TextArea) -> None:
-        row = next((row for row in box.ancestors if isinstance(row, FormRow)), None)
+        row = self._row_of(box)
         if row is not None:
             row.check()
         if isinstance(row, ExpectRow) and row is self.query(ExpectRow).last() and any(row.expected):
@@ -191,8 +198,8 @@ Ctrl+S writes the case into the text, where Ctrl+Z takes it back."""
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
         """Say at length what the field is for."""
-        rows = (row for row in event.widget.ancestors if isinstance(row, FormRow))
-        self.query_one("#hint", Static).update(next((row.hint for row in rows), ""))
+        row = self._row_of(event.widget)
+        self.query_one("#hint", Static).update(row.hint if row else "")
 
     # What it comes to
 
@@ -259,6 +266,29 @@ Ctrl+S writes the case into the text, where Ctrl+Z takes it back."""
         elif wrong := self.query("FormRow.wrong"):
             wrong.first().query("Input, TextArea").first().focus()
 
-    def action_leave(self) -> None:
-        """Leave the text as it is."""
-        self.dismiss(None)
+    @work(exclusive=True, group="leave")
+    async def action_leave(self) -> None:
+        """Leave the text as it is, after a question where something was typed."""
+        question = Confirm("Leave the form? What was typed in it is lost.", "Leave it", "Stay")
+        if self.typed == self._first or await self.app.push_screen_wait(question):
+            self.dismiss(None)
+
+    @work(exclusive=True, group="choose")
+    async def action_choose(self) -> None:
+        """List what the focused field can be, and write what is chosen."""
+        row, box = self._row_of(self.focused), self.focused
+        if row is None or not isinstance(box, Input):
+            return
+        choices = row.choices(box)
+        if not choices:
+            self.app.notify("this field has no list: type its value", timeout=4)
+            return
+        chooser = Chooser(row.title, [Choice(name, "") for name in choices])
+        chosen = await self.app.push_screen_wait(chooser)
+        if chosen is not None:
+            box.value = chosen
+            box.cursor_position = len(chosen)
+
+    def _row_of(self, widget: Widget | None) -> FormRow | None:
+        nodes = widget.ancestors if widget is not None else ()
+        return next((node for node in nodes if isinstance(node, FormRow)), None)

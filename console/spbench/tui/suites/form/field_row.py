@@ -73,6 +73,15 @@ class FormRow(Widget):
             self.set_class(why is not None, "wrong")
             self.refresh(layout=True)
 
+    @property
+    def title(self) -> str:
+        """What the row is about, in short."""
+        return " ".join(filter(None, self._words))
+
+    def choices(self, box: Input) -> Sequence[str]:
+        """Return what a box can be, where that is a few words; else nothing."""
+        return ()
+
     def check(self) -> None:
         """Say what is wrong with what is typed, where it can be said without the other rows."""
 
@@ -118,6 +127,7 @@ class FieldRow(TextRow):
         self.field = field
         default = f" Default: {field.default}." if field.default else ""
         sweep = f" {_SWEEP}" if field.can_sweep else ""
+        sweep += " F2 lists the choices." if field.choices else ""
         self._words = (field.name, field.help)
         self.hint = f"{field.name}: {field.help} ({field.accepts}).{default}{sweep}"
 
@@ -129,6 +139,10 @@ class FieldRow(TextRow):
         known = SuggestFromList(field.choices, case_sensitive=False) if field.choices else None
         placeholder = field.default or ("derived" if field.can_sweep else "")
         yield Input(self._text, placeholder, suggester=known, compact=True)
+
+    def choices(self, box: Input) -> Sequence[str]:
+        """Return the field's choices."""
+        return self.field.choices
 
     def check(self) -> None:
         """Show the loader's complaint about the text."""
@@ -144,7 +158,7 @@ class ExpectRow(FormRow):
     """
 
     def __init__(self, names: Sequence[str], expected: Expected) -> None:
-        super().__init__("", "", _EXPECT, BOX_WIDTH + 2 * BOUND_WIDTH + 2)
+        super().__init__("", "", f"{_EXPECT} F2 lists metrics.", BOX_WIDTH + 2 * BOUND_WIDTH + 2)
         self._names, self._first = names, expected
 
     def compose(self) -> ComposeResult:
@@ -152,6 +166,10 @@ class ExpectRow(FormRow):
         yield Input(metric, "metric", suggester=SuggestFromList(self._names), compact=True)
         yield Input(most, "max", compact=True, classes="bound")
         yield Input(least, "min", compact=True, classes="bound")
+
+    def choices(self, box: Input) -> Sequence[str]:
+        """Return the metrics and their statistics for the first box."""
+        return () if box.has_class("bound") else self._names
 
     @property
     def expected(self) -> Expected:
