@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import time
 from contextlib import asynccontextmanager
 
 import pytest
@@ -198,7 +199,7 @@ async def test_without_a_run_it_says_how_to_come_to_one(tmp_path, size):
 @pytest.mark.parametrize("size", SIZES)
 async def test_a_run_that_has_passed(opened, size):
     async with opened(size, make.whole_run()) as run:
-        await run.sees("made-up", "✓ passed", "1/1 cases", "tile", "0,1", "2/2", "3.96")
+        await run.sees("made-up", "✓ passed", "1/1 passed", "tile", "0,1", "2/2", "3.96")
         assert "openmpi, Open MPI 5.0" in shown(run.app)
         if size == NARROW:
             await run.press("v")
@@ -593,6 +594,16 @@ async def test_a_case_chosen_as_the_page_is_brought_up_to_date_stays_chosen(open
         assert run.table("cases").cursor_key == "next"
 
 
+async def test_the_run_before_tells_no_verdict_while_another_starts(opened):
+    async with opened(WIDE, make.whole_run()) as run:
+        await run.sees("made-up", "1/1 passed")
+        run.app.context.starting = time.monotonic() - 7
+        await run.sees("… starting a run", "it reads its suite and asks hosts what they have, 7 s")
+        assert "1/1 passed" not in shown(run.app)
+        run.app.context.starting = None
+        await run.sees("1/1 passed")
+
+
 async def test_cancelled_and_skipped_cases(opened):
     events = [
         *going_on(),
@@ -602,7 +613,7 @@ async def test_cancelled_and_skipped_cases(opened):
         make.run_end("cancelled", 130, errors=["interrupted by SIGINT"]),
     ]
     async with opened(WIDE, events) as run:
-        await run.sees("- cancelled", "- skipped", "2/2 cases", "interrupted by SIGINT")
+        await run.sees("- cancelled", "- skipped", "0/2 passed", "interrupted by SIGINT")
         await run.focus("cases")
         await run.press("down")
         await run.sees("no rank has begun here", "ranks of next")

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from spbench.errors import ExitCode, FailedRunError, UsageError
 from spbench.launch.choice import NOTHING_CHOSEN, LaunchChoice
+from spbench.record.runs.cancel import leave_word
 from spbench.record.runs.event_log import unwritable
 from spbench.record.runs.folder import RunFolder, list_runs
 
@@ -149,6 +150,7 @@ def cancel(folder: RunFolder) -> None:
         raise UsageError(f"run {folder.id} runs on {host}; cancel it there")
     if not folder.alive():
         raise UsageError(f"run {folder.id} has ended; there is nothing to cancel")
+    leave_word(folder)
     try:
         os.kill(int(str(console["pid"])), signal.SIGINT)
     except ProcessLookupError:

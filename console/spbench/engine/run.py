@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from spbench.engine.faults.fault import Fault
@@ -29,6 +30,7 @@ from spbench.record.case_figures import is_open
 from spbench.record.environment import facts, load
 from spbench.record.findings import found_or_defect
 from spbench.record.judge import verdict_of
+from spbench.record.runs.cancel import cancelled_where, forget_cancel
 from spbench.record.runs.event_log import EventLog, unwritable
 from spbench.record.runs.folder import RunFolder, create, working_folder
 from spbench.record.runs.follow import RecordedEvents
@@ -75,6 +77,7 @@ class Run:
             request, suite = self._plan.request, self._plan.suite
             environment = facts(request.environ, suite.path, suite.text)
             folder = self._plan.resumed or self._created(environment)
+            self._stop.asked = partial(cancelled_where, folder)
             log = EventLog(folder.events)
             try:
                 recorder = Recorder(log, self._state, self._view)
@@ -98,6 +101,7 @@ class Run:
         for event in RecordedEvents(folder.events):
             self._state.apply(event)
         refuse_overtaken(folder, self._plan, self._state)
+        forget_cancel(folder)
         folder.write_json("run.json", resumed_json(folder.read_json("run.json")))
         try:
             folder.report.unlink(missing_ok=True)
@@ -252,7 +256,8 @@ class Run:
         for case in self._state.cases.values():
             if is_open(case):
                 status = "cancelled" if self._stop.code else "skipped"
-                _judge(recorder, case.id, Fault("cancelled", why), status)
+                cut = f"did not run: {why}" if case.verdict.started is None else why
+                _judge(recorder, case.id, Fault("cancelled", cut), status)
         cases = told_cases(self._state)
         for case_id, reason in untold(self._state, cases):
             _judge(recorder, case_id, Fault("error", reason))

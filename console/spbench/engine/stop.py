@@ -23,11 +23,13 @@ class Stop:
     Attributes:
         sentence: Why, once the run is to end.
         code: The exit code that goes with it.
+        asked: Returns who sent the interrupt, where somebody left word; else it is Ctrl-C.
     """
 
     def __init__(self, budget: float | None) -> None:
         self.sentence: str | None = None
         self.code: ExitCode | None = None
+        self.asked: Callable[[], str | None] = _nobody_asked
         self._budget = budget
         self._timer: asyncio.TimerHandle | None = None
         self._started = time.monotonic()
@@ -83,7 +85,8 @@ class Stop:
         if self._signals == 1:
             self.code = ExitCode.INTERRUPTED if number == signal.SIGINT else ExitCode.TERMINATED
             elapsed = time.monotonic() - self._started
-            self.sentence = f"cancelled by {name} after {elapsed:.1f} s"
+            by = (self.asked() if number == signal.SIGINT else None) or f"by {name}"
+            self.sentence = f"cancelled {by} after {elapsed:.1f} s"
         self._listener(self.sentence or "", self._signals > 1)
 
     def _on_budget(self) -> None:
@@ -91,6 +94,10 @@ class Stop:
             self.code = ExitCode.BUDGET
             self.sentence = f"the budget of {self._budget:g} s is used up"
             self._listener(self.sentence, False)
+
+
+def _nobody_asked() -> None:
+    """Tell of nobody: there is no folder yet in which somebody could have left word."""
 
 
 def _nobody(_: str, __: bool) -> None:

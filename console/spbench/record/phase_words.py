@@ -1,8 +1,49 @@
-"""The phase of a running case in words: how far it is, and how long it takes yet."""
+"""The phase of a run in words: of its start, and of a running case how long it takes yet."""
 
 from __future__ import annotations
 
-from spbench.record.state import RankState, RunState
+from collections import Counter
+
+from spbench.record.state import JobState, RankState, RunState
+
+
+def start_words(state: RunState, now: float) -> str:
+    """Return what a run that goes on waits for before its ranks measure, and for how long.
+
+    Empty once a rank measures, counts what it does, or nothing is waited for.
+    """
+    if state.run is None:
+        return "waiting for the run's first events"
+    if state.run.finished is not None:
+        return ""
+    job = state.jobs[max(state.jobs)] if state.jobs else None
+    if job is None:
+        return f"asking hosts what they have (ssh), {_since(state.run.started, now)}"
+    if job.finished is not None:
+        return f"job {job.number} has ended, the next begins: {_since(job.finished, now)}"
+    return _launch_words(state, job, now)
+
+
+def _launch_words(state: RunState, job: JobState, now: float) -> str:
+    phases = Counter(rank.phase for rank in state.ranks.values())
+    known = sum(phases.values())
+    of = f"of {job.np} ranks"
+    if known == 0:
+        return f"{job.launcher} launches {job.np} ranks, {_since(job.started, now)}"
+    if phases["starting"] or known < job.np:
+        if ready := known - phases["starting"]:
+            return f"MPI and torch start: {ready} {of} are ready, {_since(job.started, now)}"
+        return f"MPI and torch start: {known} {of} are there, {_since(job.started, now)}"
+    if phases["ready"] == job.np:
+        return f"all {job.np} ranks are ready, {_since(job.started, now)}"
+    if phases["setup"] == known:
+        first = min(rank.heard for rank in state.ranks.values())
+        return f"set-up and warm-up, {_since(first, now)}"
+    return ""
+
+
+def _since(moment: float, now: float) -> str:
+    return f"{max(0.0, now - moment):.0f} s"
 
 
 def phase_words(state: RunState, now: float) -> str:

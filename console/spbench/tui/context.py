@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -58,7 +59,8 @@ class ConsoleContext:
     Attributes:
         hosts: The hosts that runs started here use.
         feed: The run that is watched, None before there is one.
-        starting: Whether a run is being started that has no folder yet.
+        starting: Since when a run is being started that has no folder yet, by the monotonic clock;
+            None where none is.
         suite: A suite that the Suites page opens when it is shown next.
     """
 
@@ -74,7 +76,7 @@ class ConsoleContext:
         self.refresh_hz = refresh_hz
         self.hosts = opening.hosts
         self.feed: Feed | None = None
-        self.starting = False
+        self.starting: float | None = None
         self.suite = opening.suite
         self._app = app
         self._following: asyncio.Task[None] | None = None
@@ -146,10 +148,10 @@ class ConsoleContext:
             words: The words that follow ``spbench run``.
             folder: The folder in which it starts; None: the console's own.
         """
-        if self.starting:
+        if self.starting is not None:
             self._app.notify("not started: another run is just being started", severity="warning")
             return
-        self.starting = True
+        self.starting = time.monotonic()
         self.show_page("run")
         self._app.run_worker(
             self._launch(tuple(words), folder or self.opening.folder), group="launch"
@@ -174,7 +176,7 @@ class ConsoleContext:
                 str(error), title="not started", severity="error", timeout=15, markup=False
             )
         finally:
-            self.starting = False
+            self.starting = None
 
 
 async def _folder_of(launched: Launched) -> RunFolder:

@@ -11,6 +11,7 @@ from textual.containers import Horizontal
 from textual.message import Message
 from textual.widgets import Static
 
+from spbench.record.case_counts import case_counts
 from spbench.tui.signs import signed
 
 if TYPE_CHECKING:
@@ -70,6 +71,7 @@ def run_status(feed: Feed | None) -> str:
     """Return how the watched run stands, in a few words."""
     if feed is None or feed.state.run is None:
         return ""
-    cases = feed.state.cases.values()
-    done = sum(case.status not in ("waiting", "running") for case in cases)
-    return f"{feed.state.run.suite} {signed(feed.status)} {done}/{len(feed.state.cases)}"
+    counts = case_counts(feed.state.cases.values())
+    run = feed.state.run
+    number = counts.passed if feed.ended or run.finished is not None else counts.ran
+    return f"{run.suite} {signed(feed.status)} {number}/{counts.total}"

@@ -249,7 +249,7 @@ stands beside what was predicted."""
         path = self.suite or await self._written()
         if path is None:
             return
-        if self.context.starting:
+        if self.context.starting is not None:
             self.complain("not started: another run is just being started")
             return
         self.await_run(path)

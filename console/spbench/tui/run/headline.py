@@ -9,10 +9,10 @@ from typing import NamedTuple
 from textual.content import Content
 from textual.widgets import Static
 
-from spbench.record.phase_words import phase_words
+from spbench.record.case_counts import case_counts
+from spbench.record.phase_words import phase_words, start_words
 from spbench.record.state import RunState
-from spbench.tui.feed import Feed, ReplaySource
-from spbench.tui.run.cells import GOING_ON
+from spbench.tui.feed import Feed, LiveSource, ReplaySource
 from spbench.tui.run.replaying import replay_words
 from spbench.tui.run.words import MUTED, Word, colour
 from spbench.tui.signs import signed
@@ -60,6 +60,13 @@ class Headline(Static):
         self._rate = EventRate()
         self._shown: object = None
 
+    def show_start(self, words: str) -> None:
+        """Show that another run is being started, in place of what is known of the one before."""
+        if words == self._shown:
+            return
+        self._shown = words
+        self.update(Content.assemble(("… starting a run", "bold"), f"\n{words}"), layout=False)
+
     def show(self, feed: Feed, paused: bool, worst: Word | None) -> None:
         """Show a run.
 
@@ -82,14 +89,16 @@ class Headline(Static):
 def _first(feed: Feed, rate: float) -> list[HeadlinePart]:
     run, cases = feed.state.run, feed.state.cases.values()
     if run is None:
-        why = feed.failure or "waiting for the run's first events ..."
+        why = feed.failure or "waiting for the run's first events"
         return [HeadlinePart(why, "$text-error" if feed.failure else MUTED, cut=True)]
-    done, total = sum(case.status not in GOING_ON for case in cases), len(cases)
-    filled = BAR * done // max(1, total)
+    told = case_counts(cases)
+    filled = BAR * told.ran // max(1, told.total)
+    bar = "█" * filled + "░" * (BAR - filled)
+    ended = feed.ended or run.finished is not None
     return [
         HeadlinePart(run.suite, "bold", cut=True),
         HeadlinePart(signed(feed.status) + _elsewhere(feed), f"bold {colour(feed.status)}"),
-        HeadlinePart(f"{'█' * filled}{'░' * (BAR - filled)} {done}/{total} cases", "$text-primary"),
+        HeadlinePart(f"{bar} {told.words(ended)}", "$text-primary"),
         HeadlinePart(_duration(max(0.0, (run.finished or feed.now) - run.started))),
         HeadlinePart("" if feed.ended else f"{rate:,.0f} events/s", MUTED),
         HeadlinePart(run.id, MUTED),
@@ -104,8 +113,14 @@ def _second(feed: Feed, paused: bool, worst: Word | None) -> list[HeadlinePart]:
     ]
     if worst is not None:
         return [*parts, HeadlinePart(worst.line, colour(worst.kind), cut=True)]
-    doing = "" if feed.ended else phase_words(feed.state, feed.now)
+    doing = "" if feed.ended else phase_words(feed.state, feed.now) or _starting(feed)
     return [*parts, HeadlinePart(doing, "$text-primary"), *_launched(feed.state)]
+
+
+def _starting(feed: Feed) -> str:
+    """What the run waits for; of a run that goes on the clock goes on as well."""
+    live = isinstance(feed.source, LiveSource) and feed.elsewhere is None
+    return start_words(feed.state, time.time() if live else feed.now)
 
 
 def _launched(state: RunState) -> Iterator[HeadlinePart]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from pathlib import Path
 from typing import ClassVar
 
@@ -121,14 +122,20 @@ Choose a rank for its charts and logs, Escape goes back to all ranks. Tab and a 
     def refresh_page(self) -> None:
         """Take in what the feed has by now."""
         feed = self.context.feed
+        starting = self.context.starting
         if feed is None:
-            words = STARTING if self.context.starting else NO_RUN
+            words = f"{STARTING}: {starting_words(starting)}" if starting is not None else NO_RUN
             self.query_one("#no-run", Static).update(words)
             return
         if self.opened is not feed:
             self._open(feed)
         self.presenter.tick()
-        self._show_headline()
+        if (
+            starting is not None
+        ):  # what stands below is of the run before, and its verdict is no news
+            self.query_one(Headline).show_start(starting_words(starting))
+        else:
+            self._show_headline()
         self._find_medians()
         keys_for = (self.context.run_goes_on(), feed, feed.elsewhere, self.startable)
         if keys_for != self._keys_for:
@@ -337,6 +344,12 @@ Choose a rank for its charts and logs, Escape goes back to all ranks. Tab and a 
             self.presenter.ranks.focus()
         else:
             self._choose_rank(None)
+
+
+def starting_words(since: float) -> str:
+    """Return what a run that was started waits for until it has a folder, and for how long."""
+    elapsed = time.monotonic() - since
+    return f"it reads its suite and asks hosts what they have, {elapsed:.0f} s"
 
 
 def _startable(folder: RunFolder, here: Path) -> bool:

@@ -39,6 +39,14 @@ async def test_a_signal_ends_a_run_with_its_code(number, code, name):
         assert stop.sentence.startswith(f"cancelled by {name} after ")
 
 
+async def test_who_left_word_is_named_for_an_interrupt_alone():
+    for number, told in ((signal.SIGINT, "cancelled in the console"), (signal.SIGTERM, "by SIGT")):
+        with Stop(None) as stop:
+            stop.asked = lambda: "in the console"
+            await press(number)
+            assert told in stop.sentence
+
+
 async def test_only_the_second_signal_is_at_once():
     told = []
     with Stop(None) as stop:

@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from spbench.record.phase_words import phase_words
-from spbench.record.state import RankState
+from spbench.record.phase_words import phase_words, start_words
+from spbench.record.state import JobState, RankState, RunState
 
 
 def rank(number, phase="check", done=0, total=0, since=100.0):
@@ -27,3 +27,60 @@ def rank(number, phase="check", done=0, total=0, since=100.0):
 def test_a_phase_is_told_with_what_is_left_of_it(ranks, words):
     state = SimpleNamespace(ranks={one.rank: one for one in ranks})
     assert phase_words(state, 110.0) == words
+
+
+# The start
+
+
+class Begun:
+    """A run of one job of four ranks, as its events have told so far."""
+
+    def __init__(self):
+        self.state = RunState()
+
+    def run(self):
+        self.state.run = SimpleNamespace(started=100.0, finished=None)
+
+    def job(self):
+        told = dict.fromkeys(("version", "hostfile"), "") | {"argv": (), "env": {}, "cases": ()}
+        self.state.jobs[1] = JobState(
+            number=1, launcher="mpirun", np=4, started=102.0, oversubscribed=False, **told
+        )
+
+    def ranks(self, *phases):
+        for number, phase in enumerate(phases):
+            self.state.ranks[number] = rank(number, phase)
+            self.state.ranks[number].heard = 107.0
+
+    def words(self, now=110.0):
+        return start_words(self.state, now)
+
+
+def test_each_phase_of_the_start_is_told_with_its_time():
+    begun = Begun()
+    assert begun.words() == "waiting for the run's first events"
+    begun.run()
+    assert begun.words() == "asking hosts what they have (ssh), 10 s"
+    begun.job()
+    assert begun.words() == "mpirun launches 4 ranks, 8 s"
+    begun.ranks("starting", "starting")
+    assert begun.words() == "MPI and torch start: 2 of 4 ranks are there, 8 s"
+    begun.ranks("ready", "starting", "starting", "starting")
+    assert begun.words() == "MPI and torch start: 1 of 4 ranks are ready, 8 s"
+    begun.ranks("ready", "ready", "ready", "ready")
+    assert begun.words() == "all 4 ranks are ready, 8 s"
+    begun.ranks("setup", "setup", "setup", "setup")
+    assert begun.words() == "set-up and warm-up, 3 s"
+    begun.ranks("timing", "setup", "setup", "setup")
+    assert begun.words() == ""
+
+
+def test_between_jobs_and_at_the_end():
+    begun = Begun()
+    begun.run()
+    begun.job()
+    begun.state.jobs[1].finished = 109.0
+    assert begun.words() == "job 1 has ended, the next begins: 1 s"
+    assert begun.words(now=100.0).endswith("0 s"), "clocks of hosts may differ"
+    begun.state.run.finished = 110.0
+    assert begun.words() == ""
