@@ -153,6 +153,13 @@ class Watching:
     async def sees(self, *words):
         await self.until(lambda: all(word in shown(self.app) for word in words))
 
+    async def copied(self):
+        """What the shown screen copies."""
+        self.app.copy_to_clipboard("")
+        await self.press("y")
+        await self.until(lambda: self.app.clipboard)
+        return self.app.clipboard
+
     async def focus(self, name):
         self.page.query_one(f"#{name}").focus()
         await self.pilot.pause()
@@ -602,6 +609,35 @@ async def test_the_run_before_tells_no_verdict_while_another_starts(opened):
         assert "1/1 passed" not in shown(run.app)
         run.app.context.starting = None
         await run.sees("1/1 passed")
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_a_rank_that_raised_tells_its_error_and_the_jobs_output(opened, size, tmp_path):
+    error = {"message": "ValueError: no such tile", "traceback": "Traceback\n  in halo.py\n"}
+    events = [
+        *going_on(),
+        make.rank_event("case_end", 2, case="warp", status="error", error=error),
+        make.judged(
+            "warp", "error", "rank 2 on node02: no such tile", traceback="Trace\n  in halo.py"
+        ),
+        make.job_end("error"),
+        make.run_end("error", 4),
+    ]
+    async with opened(size, events) as run:
+        folder = RunFolder(tmp_path / "home" / "runs" / "made-up-run")
+        (folder.job(1) / "stderr.log").write_text("MPI_ABORT was invoked\n")
+        await run.sees("✗ error")
+        await run.press("l")
+        await run.sees("ValueError: no such tile", "in halo.py")
+        for name, chosen in (("cases", "warp"), ("ranks", 2)):
+            await run.focus(name)
+            run.page.presenter.put(run.table(name), chosen)
+            await run.press("enter")
+            await run.until(lambda: isinstance(run.app.screen, DetailsScreen))
+            copied = await run.copied()
+            for words in ("no such tile", "in halo.py", "stderr.log)\nMPI_ABORT was invoked"):
+                assert words in copied, name
+            await run.press("escape")
 
 
 async def test_cancelled_and_skipped_cases(opened):

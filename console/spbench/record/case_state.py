@@ -82,6 +82,7 @@ class CaseRank:
         host_cpus: All CPUs of its host.
         fabric: The adapters of its host, or ``tcp``.
         near: Whether its device is near its CPUs; None where that is not known.
+        error: The exception that ended it, its ``message`` and ``traceback``; None where none did.
     """
 
     host: str
@@ -95,6 +96,7 @@ class CaseRank:
     host_cpus: int | None = None
     fabric: str | None = None
     near: bool | None = None
+    error: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)

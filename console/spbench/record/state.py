@@ -328,7 +328,8 @@ class RunState:
         rank.phase = "done" if event["status"] == "ok" else "error"
         rank.done = rank.total = 0
         if rank.rank in case.measured.ranks:
-            case.measured.ranks[rank.rank].status = event["status"]
+            part = case.measured.ranks[rank.rank]
+            part.status, part.error = event["status"], event.get("error")
         if event["status"] == "ok":
             case.measured.ended.add((event["repeat"], event["rank"]))
         elif case.verdict.traceback is None:

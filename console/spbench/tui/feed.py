@@ -204,6 +204,13 @@ class Feed:
         self.events += 1
         self.now = event["time"]
         if event["event"] == "log":
-            self.said += 1
-            line = LogLine(event["time"], event["rank"], event["level"], event["message"])
-            self.logs.append(line)
+            self._say(LogLine(event["time"], event["rank"], event["level"], event["message"]))
+        elif event["event"] == "case_end" and (error := event.get("error")):
+            moment, rank = event["time"], event["rank"]
+            self._say(LogLine(moment, rank, "error", error.get("message", "an error")))
+            if error.get("traceback"):
+                self._say(LogLine(moment, rank, "where", error["traceback"]))
+
+    def _say(self, line: LogLine) -> None:
+        self.said += 1
+        self.logs.append(line)

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 MOST_RANKS = 64
 """Ranks of the largest matrix of ranks that is printed; with more it is that of hosts alone."""
 
+_ENDED_BADLY = ("error", "timeout")
+"""Statuses of cases whose jobs' output may say why."""
+
 RunArgument = Annotated[str, typer.Argument(help="A run's id, its beginning, last or last~1.")]
 
 group = typer.Typer(help="The runs of a home folder.", no_args_is_help=True)
@@ -102,6 +105,9 @@ def show(
     ranks: Annotated[
         bool, typer.Option("--ranks", help="Where each rank was, beside its times.")
     ] = False,
+    output: Annotated[
+        bool, typer.Option("--output", help="The end of each job's stdout and stderr.")
+    ] = False,
 ) -> None:
     """Show a run's cases, as its events tell; also of a run whose console was killed."""
     from spbench.record.number_formatting import clean
@@ -112,6 +118,8 @@ def show(
     state = folder.replay()
     _show_cases(folder, state)
     for line in _rank_lines(state) if ranks else ():
+        print(line)
+    for line in _output_lines(folder, state, all_jobs=output):
         print(line)
     for matrix in matrices:
         for table in matrix.tables:
@@ -139,6 +147,25 @@ def _show_cases(folder: RunFolder, state: RunState) -> None:
         Lines(state, print, 0).finish(f"report: {folder.report}")
     else:
         print(printable(unfinished(folder)))
+
+
+def _output_lines(folder: RunFolder, state: RunState, *, all_jobs: bool) -> Iterator[str]:
+    """The errors of ranks with their tracebacks, and what jobs wrote; else of those with errors."""
+    from spbench.record.number_formatting import printable
+    from spbench.record.runs.job_output import job_output
+
+    failed = set()
+    for case in state.cases.values():
+        raised = [(rank, part.error) for rank, part in case.measured.ranks.items() if part.error]
+        if case.status in _ENDED_BADLY and case.verdict.job is not None:
+            failed.add(case.verdict.job)
+        for rank, error in sorted(raised, key=lambda pair: pair[0]):
+            yield printable(f"\n{case.id}, rank {rank}: {error.get('message', 'an error')}")
+            yield from map(printable, (error.get("traceback") or "").rstrip().splitlines())
+    for job in state.jobs if all_jobs else sorted(failed):
+        for end in job_output(folder, job):
+            yield f"\njob {job}: {end.title}"
+            yield from end.text.rstrip().splitlines()
 
 
 def _rank_lines(state: RunState) -> Iterator[str]:

@@ -19,6 +19,7 @@ from spbench.record.judge import failed_checks, wanted
 from spbench.record.number_formatting import number
 from spbench.record.places import MIRRORED
 from spbench.record.repeats import repeats_told
+from spbench.record.runs.job_output import job_output
 from spbench.record.shares import shares
 from spbench.record.state import RankState
 from spbench.tui.feed import Feed
@@ -80,10 +81,20 @@ class DetailsScreen(Modal[None]):
 
 
 def case_details(feed: Feed, case_id: str) -> DetailsScreen:
-    """Return what is known of a case, its traceback where it ended in an error."""
+    """Return what is known of a case; of one that did not pass with traceback and raw output."""
     case = feed.state.cases[case_id]
     lines = list(_case_lines(case, feed.status_of(case)))
-    return DetailsScreen(case_id, lines, case_bars(case), case.verdict.traceback or "")
+    raw = _raw(feed, case, case.verdict.traceback)
+    return DetailsScreen(case_id, lines, case_bars(case), raw)
+
+
+def _raw(feed: Feed, case: CaseState | None, traceback: str | None) -> str:
+    """The traceback, and what the job wrote; of a case that passed, or runs, nothing."""
+    if case is None or feed.status_of(case) in ("passed", "running", "waiting"):
+        return ""
+    ends = job_output(feed.folder, case.verdict.job)
+    parts = [traceback or "", *(f"{end.title}\n{end.text.rstrip()}" for end in ends)]
+    return "\n\n".join(part.strip("\n") for part in parts if part)
 
 
 def _case_lines(case: CaseState, status: str) -> Iterator[Line]:
@@ -126,12 +137,19 @@ def rank_details(selection: RunSelection, rank: int) -> DetailsScreen:
     case = selection.case
     live = selection.feed.state.ranks.get(rank) if case is selection.running else None
     bars = rank_bars(case, rank) if case else []
-    return DetailsScreen(f"rank {rank}", list(_rank_lines(case, rank, live)), bars)
+    part = case.measured.ranks.get(rank) if case else None
+    traceback = part.error.get("traceback") if part and part.error else None
+    raw = _raw(selection.feed, case, traceback)
+    return DetailsScreen(f"rank {rank}", list(_rank_lines(case, rank, live)), bars, raw)
 
 
 def _rank_lines(case: CaseState | None, rank: int, live: RankState | None) -> Iterator[Line]:
     part = case.measured.ranks.get(rank) if case else None
     known = part or live
+    if part is not None and part.error is not None:
+        yield "error", signed("error") + f": {part.error.get('message', 'no message')}"
+    elif part is not None and part.status == "lost" and case is not None:
+        yield "lost", case.verdict.reason or "the rank has ended without a word"
     if known is not None:
         yield "host", f"{known.host}, local rank {known.local_rank}"
         yield "device", known.device or "not told"

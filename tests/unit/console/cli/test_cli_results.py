@@ -338,3 +338,26 @@ def test_a_folder_of_a_stranger_moves_no_cursor(spbench, home, words, reported):
     _, out, err = spbench(*words)
     assert "?[2J" in out + err
     assert all(letter.isprintable() or letter == "\n" for letter in out + err)
+
+
+def test_show_tells_each_ranks_error_and_what_the_job_wrote(spbench, home):
+    error = {"message": "ValueError: no such tile", "traceback": "Traceback\n  in halo.py\n"}
+    events = [event for event in whole_run() if event["event"] not in ("case_judged", "run_end")]
+    events = [event for event in events if event["event"] != "case_end"]
+    events += [
+        rank_event("case_end", 1, status="error", error=error),
+        judged("a", "error", "rank 1: ValueError: no such tile"),
+        run_end("error", 4),
+    ]
+    folder = recorded(home, events)
+    (folder.job(1) / "stderr.log").write_text("MPI_ABORT was invoked\n")
+    out = spbench("results", "show", "last")[1]
+    assert "a, rank 1: ValueError: no such tile\nTraceback\n  in halo.py\n" in out
+    assert f"job 1: stderr ({folder.path}/jobs/1/stderr.log)\nMPI_ABORT was invoked\n" in out
+
+
+def test_show_prints_the_output_of_jobs_that_passed_where_it_is_asked_for(spbench, home):
+    folder = recorded(home, whole_run())
+    (folder.job(1) / "stdout.log").write_text("hello\n")
+    assert "hello" not in spbench("results", "show", "last")[1]
+    assert "hello" in spbench("results", "show", "last", "--output")[1]

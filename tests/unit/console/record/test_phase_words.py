@@ -1,6 +1,7 @@
 """The phase of a running case in words."""
 
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -36,7 +37,7 @@ class Begun:
     """A run of one job of four ranks, as its events have told so far."""
 
     def __init__(self):
-        self.state = RunState()
+        self.state: Any = RunState()
 
     def run(self):
         self.state.run = SimpleNamespace(started=100.0, finished=None)
