@@ -1,4 +1,4 @@
-"""The reference scripts' command lines on real ranks: as they stand, with smaller sizes behind."""
+"""What the reference scripts' command lines print on real ranks; all run in test_reference_rows."""
 
 import re
 
@@ -14,43 +14,15 @@ RANKS = 5
 YIELDING = {"OMPI_MCA_mpi_yield_when_idle": "1"}
 _SHORT = "--warmup 1 --iterations 2"
 RESNET = f"--baseline off --version 1 --depth 8 --image-size 32 {_SHORT}"
-AMOEBANET = f"--baseline off --num-layers 3 --num-filters 16 --image-size 64 {_SHORT}"
-_FEWER_RANKS = "--split-size 3 --num-spatial-parts 2 --slice-method vertical"
-HALO = f"--image-size 33 --out-channels 3 {_SHORT}"
 MEASURE = "--network lenet --image-shape 1,28,28 --num-classes 10"
 """What makes a line small, or a network so."""
 
 LINES = {
-    "halo_exchange --image-size 1024 --halo-len 3 --slice-method vertical": (4, _SHORT),
-    "halo_conv --enable-val-recv-tensors --enable-val-conv": (4, HALO),
-    "halo_compute --image-size 1024 --slice-method horizontal --halo-len 2": (4, HALO),
-    "halo_validate --image-size 1024 --num-spatial-parts 4 --halo-len 3": (4, HALO),
     "resnet_lp --image-size 1024 --split-size 4 --batch-size 4 --parts 2 -v": (4, RESNET),
-    "resnet_sp --num-spatial-parts 4 --image-size 1024 --batch-size 2 --slice-method square "
-    "--precision fp_16 --backend nccl": (5, f"{RESNET} --backend mpi --precision fp32"),
     # FOLDER has 7 images: a pass is 3 steps of two.
     "resnet_lp --app 1 --datapath FOLDER --num-classes 2 --batch-size 2 --num-epochs 2 -v": (
         2,
         "--baseline off --version 1 --depth 8 --image-size 32 --warmup 0",
-    ),
-    "resnet_gems --split-size 4 --batch-size 1 --times 4": (4, RESNET),
-    "resnet_gems_sp --num-spatial-parts 4 --split-size 5 --batch-size 1 --times 2": (
-        4,
-        f"{RESNET} {_FEWER_RANKS}",
-    ),
-    "amoebanet_lp --num-filters 214 --split-size 4 --batch-size 1": (4, AMOEBANET),
-    "amoebanet_sp --halo-D2 --num-filters 214 --batch-size 2 --slice-method horizontal": (
-        3,
-        f"{AMOEBANET} --num-spatial-parts 2",
-    ),
-    "amoebanet_gems --split-size 4 --batch-size 2 --times 2 --app 3": (4, AMOEBANET),
-    "amoebanet_gems_sp --split-size 5 --batch-size 2 --enable-master-comm-opt": (
-        4,
-        f"{AMOEBANET} {_FEWER_RANKS}",
-    ),
-    "resnet_inference --batch-size 32 --precision int_8": (
-        1,
-        f"{_SHORT} --image-size 64 --batch-size 1",
     ),
     "measure --gpus 0,1 --kvstore device --disp-batches 2": (2, MEASURE),
     "measure --gpus 0,1 --kv-store dist_device_sync --num-workers 2 --num-servers 1 "

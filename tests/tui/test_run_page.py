@@ -818,6 +818,8 @@ async def test_a_run_whose_suite_is_not_there_is_not_offered_again(opened, tmp_p
         run.app.context.watch_run(
             run.app.context.feed.folder, Script(run.app.context.feed.folder, make.whole_run())
         )
+        page, feed = run.page, run.app.context.feed
+        await run.until(lambda: page.opened is feed and not page.startable)
         await run.until(lambda: "Again" not in shown(run.app))
         await run.press("r")
         assert not isinstance(run.app.screen, Confirm)
