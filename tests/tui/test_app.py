@@ -126,7 +126,7 @@ async def test_wrong_settings_are_told_and_their_file_is_left_alone(tmp_path, te
         await until(pilot, lambda: told(app, sentence))
         assert app.theme == "spbench-dark"
         app.choose_theme("spbench-light")
-        await until(pilot, lambda: told(app, "mend"))
+        await until(pilot, lambda: told(app, "fix"))
         assert app.theme == "spbench-light"
     assert file.read_text() == text
 
@@ -262,7 +262,7 @@ async def test_quitting_asks_while_a_run_goes_on(tmp_path, monkeypatch, key, lea
         await pilot.pause()
         await pilot.press("q")
         await until(pilot, lambda: isinstance(app.screen, Confirm))
-        assert "goes on without the console" in shown(app)
+        assert "keeps running without the console" in shown(app)
         await pilot.press(key)
         await pilot.pause()
         assert (app.return_value == 0) == leaves
@@ -276,7 +276,7 @@ async def test_quitting_asks_while_a_run_that_is_not_watched_goes_on(tmp_path, m
         await until(pilot, lambda: "No run is watched" in shown(app))
         await pilot.press("q")
         await until(pilot, lambda: isinstance(app.screen, Confirm))
-        assert "A run goes on without the console" in shown(app)
+        assert "A run keeps running without the console" in shown(app)
 
 
 async def test_quitting_without_a_run_asks_nothing(tmp_path):

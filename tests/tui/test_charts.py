@@ -62,7 +62,7 @@ async def test_ranks_are_told_apart_without_colour():
         await pilot.pause()
         assert lines(strip)[:2] == [
             "░░░▒▒▒▓▓▓███···✗✗✗",
-            "6 ranks, worst: rank 5, failed, 1x the usual, 1 failed",
+            "6 ranks, worst: rank 5, failed, 1x the median, 1 failed",
         ]
 
 
@@ -97,10 +97,10 @@ async def test_a_cell_of_many_ranks_stands_for_the_worst_of_them():
         assert drawn[3000 // each] == "✗"
         assert drawn.count("░") == math.ceil(4096 / each) - 3
         await pilot.hover(RankStrip, offset=(2000 // each, 0))
-        assert str(strip.tooltip).startswith("rank 2001, 3x the usual, of ranks ")
+        assert str(strip.tooltip).startswith("rank 2001, 3x the median, of ranks ")
         await pilot.click(RankStrip, offset=(2000 // each, 0))
         assert app.heard == [2001]
-        assert words(strip).startswith("rank 2001, 3x the usual")
+        assert words(strip).startswith("rank 2001, 3x the median")
 
 
 async def test_the_selected_rank_stays_selected_at_another_size():
@@ -342,12 +342,12 @@ async def test_a_link_is_named_with_its_figure_and_the_usual():
             ["node02", "11░", "·", "2█"],
             ["node03", "12░", "11.5░", "·"],
         ]
-        assert words(chart).startswith("3 x 3, 11.5 GB/s is usual")
+        assert words(chart).startswith("3 x 3, median 11.5 GB/s")
         await pilot.press("right", "right", "right", "down")
-        assert words(chart) == "node02 -> node03: 2 GB/s, 0.174x the usual"
+        assert words(chart) == "node02 -> node03: 2 GB/s, 0.174x the median"
         assert "2█◂" in lines(chart)[2]
         await pilot.press("left", "up", "down", "down")
-        assert words(chart) == "node03 -> node02: 11.5 GB/s, 1x the usual"
+        assert words(chart) == "node03 -> node02: 11.5 GB/s, 1x the median"
         await pilot.press("down", "home")
         assert words(chart) == "node01 -> node01: not measured"
         await pilot.click(HeatMap, offset=(lines(chart)[2].index("2█"), 2))
@@ -361,7 +361,7 @@ async def test_slowness_by_kind_beats_the_usual_of_all():
     chart.update(["a", "b"], [[4.0, 1.0], [1.0, 4.0]], "us", "lower", slowness=[[1, 1], [2, 1]])
     async with Shown(chart).run_test(size=(80, 24)) as pilot:
         await pilot.press("home")
-        assert words(chart) == "a -> a: 4 us, 1x the usual"
+        assert words(chart) == "a -> a: 4 us, 1x the median"
         assert lines(chart)[1].split() == ["a", "4░◂", "1░"]
         assert lines(chart)[2].split() == ["b", "1▓", "4░"]
 

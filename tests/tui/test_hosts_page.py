@@ -190,7 +190,7 @@ def test_a_link_that_is_as_fast_as_the_others_is_not_called_worse(tmp_path):
     run = load_run(recorded(tmp_path, events, verdict="passed"))
     (matrix,) = link_matrices(run)
     (table,) = matrix.tables
-    assert worst_link(table).endswith("2.02 us, as is usual within a host.")
+    assert worst_link(table).endswith("2.02 us, near the median within a host.")
 
 
 async def test_one_host_is_asked_alone_and_asking_can_be_stopped(folder, survey):
@@ -240,7 +240,7 @@ async def test_a_wrong_hostfile_shows_its_errors_and_cannot_be_used(folder, surv
         await until(pilot, lambda: "bad count '0'" in shown(app))
         await until(pilot, lambda: "no host is chosen" in findings(app))
         await pilot.press("u", "d")
-        await until(pilot, lambda: "mend the file first" in shown(app))
+        await until(pilot, lambda: "fix it first" in shown(app))
         assert app.context.hosts == LaunchChoice()
         assert survey.asked == [[MACHINE]]
 
@@ -327,13 +327,13 @@ async def test_the_slowest_link_stands_out_on_the_map_and_in_words(folder, surve
         worst = str(page.query_one("#worst").render())
         assert worst == (
             "Slowest: rank 1 on node01 to rank 2 on node02, 5.2 us, "
-            "2.6x worse than is usual between hosts."
+            "2.6x worse than the median between hosts."
         )
         await pilot.press("h")
         await until(pilot, lambda: heat_map.stops() == 4)
         assert "between hosts, the worst pair" in str(page.query_one("#measured").render())
         heat_map.move_to(1)
-        await until(pilot, lambda: "node01 -> node02: 5.2 us, 2.6x the usual" in shown(app))
+        await until(pilot, lambda: "node01 -> node02: 5.2 us, 2.6x the median" in shown(app))
         await pilot.press("m")
         await until(pilot, lambda: "bandwidth_gb_s in GB/s, 1 MiB (m: 2 of 2)" in shown(app))
         await pilot.press("h")

@@ -16,7 +16,7 @@ from spbench.tui.suites.page import SuitesPage
 from spbench.tui.suites.recovery import RecoveryFile, UnsavedText, left_behind
 from spbench.tui.suites.text_pane import TextPane
 from tui.driving import SIZES, console, shown, until
-from tui.suites_driving import SUITE
+from tui.suites_driving import SUITE, ready
 
 
 @pytest.fixture(autouse=True)
@@ -44,15 +44,14 @@ async def opened(pilot):
     app = pilot.app
     await until(pilot, lambda: isinstance(app.screen, SuitesPage))
     await until(pilot, lambda: app.screen.query(TextPane) and app.screen.text_pane.document)
+    await ready(pilot)  # the first case has been gone to
     return app.screen.text_pane
 
 
-async def typed(pilot, pane, text="# mine"):
+async def typed(pilot, pane, text="mine"):
     pane.editor.focus()
     pane.editor.move_cursor((0, 0))
-    await pilot.press(
-        *("number_sign" if letter == "#" else letter for letter in text if letter != " ")
-    )
+    await pilot.press(*text)
 
 
 async def test_unsaved_text_is_kept_until_it_is_saved(tmp_path, suite):
@@ -155,8 +154,12 @@ async def test_texts_of_living_consoles_and_damaged_files_are_let_be(tmp_path, s
     mine.keep(suite, None, "x")
     assert [text.text for _, text in left_behind(home)] == ["x"]
     alive = json.loads(mine.path.read_text())
-    other = subprocess.Popen([sys.executable, "-c", "input()", "spbench"], stdin=subprocess.PIPE)
+    program = "print(flush=True); input()"
+    pipe = subprocess.PIPE
+    other = subprocess.Popen([sys.executable, "-c", program, "spbench"], stdin=pipe, stdout=pipe)
     try:
+        assert other.stdout is not None
+        other.stdout.readline()  # it runs under its own name by now
         mine.path.write_text(json.dumps(alive | {"pid": other.pid}))
         assert left_behind(home) == []
     finally:

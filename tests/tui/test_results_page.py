@@ -197,7 +197,7 @@ async def test_without_runs_the_page_says_where_it_looked(tmp_path):
     async with app.run_test(size=(80, 24), notifications=True) as pilot:
         await until(pilot, lambda: "no run under" in shown(app))
         await pilot.press("space", "o", "r", "e", "y", "c", "m", "p", "a")
-        await until(pilot, lambda: "no run is going on" in shown(app))
+        await until(pilot, lambda: "no run is running" in shown(app))
         assert app.current_mode == "results"
 
 
@@ -434,7 +434,7 @@ async def test_attaching_takes_a_run_that_goes_on_and_replay_one_that_has_ended(
         assert played == [("20010101-083000-made-up", 1.0)]
         assert app.clipboard == "20010101-083000-made-up"
         await pilot.press("r")
-        await until(pilot, lambda: "still goes on" in shown(app))
+        await until(pilot, lambda: "is still running" in shown(app))
         assert len(played) == 1
 
 

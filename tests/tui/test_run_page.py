@@ -706,7 +706,7 @@ async def test_cases_that_differ_in_what_is_swept_can_be_told_apart(opened, size
 async def test_a_run_of_another_host_is_followed_and_not_cancelled_from_here(opened, tmp_path):
     folder = make.recorded(tmp_path / "home", going_on(), console={"pid": 1, "host": "node09"})
     async with opened(WIDE, [], LiveSource(folder)) as run:
-        await run.sees("… running on node09", "as far as its log tells")
+        await run.sees("… running on node09", "as far as its log shows")
         await run.until(lambda: "Cancel" not in shown(run.app))
         assert not run.app.context.feed.ended
         with folder.events.open("ab") as log:
@@ -813,14 +813,14 @@ async def test_again_asks_and_starts_the_same_run_where_it_was_started(
 
 async def test_a_run_whose_suite_is_not_there_is_not_offered_again(opened, tmp_path):
     async with opened(WIDE, make.whole_run()) as run:
-        await run.sees("✓ passed", "Again")
+        await run.sees("✓ passed", "Rerun")
         (tmp_path / "a.yaml").unlink()
         run.app.context.watch_run(
             run.app.context.feed.folder, Script(run.app.context.feed.folder, make.whole_run())
         )
         page, feed = run.page, run.app.context.feed
         await run.until(lambda: page.opened is feed and not page.startable)
-        await run.until(lambda: "Again" not in shown(run.app))
+        await run.until(lambda: "Rerun" not in shown(run.app))
         await run.press("r")
         assert not isinstance(run.app.screen, Confirm)
 
@@ -850,7 +850,7 @@ async def test_the_focused_pane_fills_the_page_and_gives_room_again(opened, size
 
 async def test_the_panes_follow_the_size_of_the_terminal_and_then_another_run(opened, tmp_path):
     async with opened(WIDE, [*going_on(), *sums()]) as run:
-        await run.sees("words", "check sum failed")
+        await run.sees("findings", "check sum failed")
         await run.pilot.resize_terminal(*NARROW)
         await run.until(lambda: not run.page.query_one("#words-pane").is_on_screen)
         await run.sees("check sum failed", "node03")

@@ -56,7 +56,7 @@ def test_a_file_says_all(path):
         ),
         ("keys: {run.pause: ctl+x}", "keys.run.pause: 'ctl+x' is no key"),
         ("keys: {run.pause: ''}", "keys.run.pause: '' is no key; write keys as x, f5 or ctrl+x"),
-        ("a: [", "this is no YAML file"),
+        ("a: [", "this file is invalid YAML"),
         ("- a", "the file holds no mapping"),
     ],
 )

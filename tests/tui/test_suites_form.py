@@ -129,7 +129,7 @@ def test_expectations():
         (("", "1", ""), "name the metric"),
         (("time_ms", "", ""), "time_ms has no bound: give max, min or both"),
         (("time_ms", "x", ""), "max is no limit: 'x' stands where a number"),
-        (("skew", "1", ""), "skew stands twice"),
+        (("skew", "1", ""), "duplicate skew"),
     ],
 )
 def test_an_expectation_that_cannot_be_judged_is_refused(row, sentence):

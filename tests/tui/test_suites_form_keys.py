@@ -40,7 +40,7 @@ async def test_escape_leaves_an_untouched_form_at_once_and_asks_for_another(suit
         row = await fill(pilot, "image_size", "128")
         await pilot.press("escape")
         await on(pilot, Confirm)
-        assert "What was typed in it is lost" in shown(app)
+        assert "Discard what was typed" in shown(app)
         await pilot.press("n")
         await until(pilot, lambda: app.screen is form)
         assert row.text == "128"
@@ -115,7 +115,7 @@ async def test_the_case_that_is_marked_after_opening_is_edited_and_removed(suite
         await on(pilot, SuitesPage)
         await pilot.press("f8")
         await on(pilot, Confirm)
-        assert "Remove the case first" in shown(app)
+        assert "Delete the case first" in shown(app)
 
 
 @pytest.mark.parametrize("size", SIZES)

@@ -87,7 +87,7 @@ async def test_the_form_says_what_the_loader_would_say_and_writes_nothing_wrong(
         assert complaints(app) == []  # they would cover the buttons
         await fill(pilot, "halo_len", "1")
         await fill(pilot, "name", "second")
-        await until(pilot, lambda: "the case name 'second' stands twice" in shown(app))
+        await until(pilot, lambda: "duplicate case name 'second'" in shown(app))
         await pilot.press("ctrl+s", "escape")
         await answered(pilot, "y")
         await until(pilot, lambda: isinstance(app.screen, SuitesPage))

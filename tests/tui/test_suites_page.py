@@ -71,7 +71,7 @@ async def test_what_is_wrong_is_marked_and_said_while_one_types_until_it_is_mend
         text = editor(app).text
         told = examine(text, suite).diagnostics
         await until(pilot, lambda: app.screen.query_one(ProblemList).has_class("some"))
-        await until(pilot, lambda: "as before the errors" in shown(app))
+        await until(pilot, lambda: "as they were before the errors" in shown(app))
         await until(pilot, lambda: "14✗" in shown(app))
         screen = shown(app)
         assert len(told) == 1
@@ -347,7 +347,7 @@ async def test_a_text_with_errors_is_not_run_and_one_that_changed_is_saved_first
         await ready(pilot)
         await type_over(pilot, 13, "    np: 0")
         await pilot.press("f5")
-        await until(pilot, lambda: "not started: 1 error to mend" in "".join(complaints(app)))
+        await until(pilot, lambda: "not started: 1 error to fix" in "".join(complaints(app)))
         assert app.started == []
         assert suite.read_text() == SUITE
         await type_over(pilot, 13, "    np: 3")

@@ -105,4 +105,4 @@ def _check(plan: BatchPlan, path: Path) -> None:
 
 
 def _damaged(path: Path, why: str) -> UsageError:
-    return UsageError(f"{path} is damaged: {why}; write the job anew with spbench script")
+    return UsageError(f"{path} is damaged: {why}; write the job again with spbench script")

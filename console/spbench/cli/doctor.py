@@ -1,4 +1,4 @@
-"""``spbench doctor``: what this machine or hosts have, what they lack, and what mends it."""
+"""``spbench doctor``: what this machine or hosts have, what they lack, and how to fix it."""
 
 from __future__ import annotations
 
@@ -142,4 +142,4 @@ def _print_finding(
 ) -> None:
     print(f"{_GLYPHS[finding.status]} {finding.status:<{status_width}} {about:<{width}} {text}")
     if finding.mend:
-        print(f"  {'':<{status_width}} {'':<{width}} mend: {finding.mend}")
+        print(f"  {'':<{status_width}} {'':<{width}} fix: {finding.mend}")

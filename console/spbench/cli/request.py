@@ -77,7 +77,7 @@ JsonOption = Annotated[
     str | None, typer.Option("--json", help="Write the report; - is stdout.", metavar="PATH|-")
 ]
 NoSamplesOption = Annotated[
-    bool, typer.Option("--no-samples", help="Leave the samples out of --json.")
+    bool, typer.Option("--no-samples", help="Omit the samples from --json.")
 ]
 QuietOption = Annotated[bool, typer.Option("-q", "--quiet", help="Only the verdict.")]
 VerboseOption = Annotated[bool, typer.Option("-v", "--verbose", help="Ranks and commands.")]

@@ -126,7 +126,7 @@ def _describe(entry: Benchmark) -> None:
     width = max(map(len, names))
     print(f"{entry.name}: {entry.summary}\n\nparameters")
     for param in entry.params:
-        default = "derived" if param.default is None else param.default
+        default = "auto" if param.default is None else param.default
         choices = f" [{' | '.join(param.choices)}]" if param.choices else ""
         print(f"  {param.name:<{width}} {param.help}{choices} (default: {default})")
     print("metrics")

@@ -99,7 +99,7 @@ def _refuse_running(folder: RunFolder) -> None:
     if folder.alive() is not False:
         where = folder.elsewhere()
         place = f" on {where}, so far as can be seen" if where else ""
-        raise UsageError(f"run {folder.id} still goes on{place}; wait for its end, or cancel it")
+        raise UsageError(f"run {folder.id} is still running{place}; wait for its end, or cancel it")
 
 
 def _recorded(folder: RunFolder, request: Request) -> tuple[Request, Suite]:

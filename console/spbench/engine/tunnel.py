@@ -87,7 +87,7 @@ class Tunnels:
                 said = (await process.stderr.read()).decode(errors="replace").strip().splitlines()
         except TimeoutError:
             return f"not open after {PATIENCE:g} s"
-        return said[-1].strip() if said else "ssh ended without a word"
+        return said[-1].strip() if said else "ssh ended without an error message"
 
     async def close(self) -> None:
         """End all tunnels."""

@@ -192,7 +192,7 @@ class Watchdog:
     def on_lost(self, rank: int | None, who: str) -> None:
         """Note that a connection has ended before its rank had said bye."""
         self.seen.append(RankLoss(rank, who))
-        self.fail(f"{who}, ended without a word", rank, tentative=True)
+        self.fail(f"{who}, ended without an error message", rank, tentative=True)
 
     def on_bye(self, rank: int, now: float) -> None:
         """Note that a rank is through: it must have ended all; others may be read later."""

@@ -157,14 +157,14 @@ def _as_ranks_see(
 def _refusals(
     case: Case, told: MpiLibrary | HostFacts, gpus: HostGpus, ranks: Iterable[int]
 ) -> Iterator[tuple[str, str]]:
-    """Yield why these ranks of a case cannot run on their host, and what mends it."""
+    """Yield why these ranks of a case cannot run on their host, and how to fix it."""
     params = dict(case.params)
     takers = sum("server" not in case.entry.place(params, rank) for rank in ranks)
     if not takers:
         return
     why = trouble(gpus, told.torch, told.torch_cuda)
     if why:
-        yield why, f"spbench doctor says what mends it; or {_ELSEWHERE}"
+        yield why, f"spbench doctor says how to fix it; or {_ELSEWHERE}"
         return
     if gpus.usable is None:
         return

@@ -76,7 +76,7 @@ _MARKS = (
 
 
 class LackingError(MissingError):
-    """An interpreter that lacks something: what it is, and what mends it."""
+    """An interpreter that lacks something: what it is, and how to fix it."""
 
     def __init__(self, what: str, mend: str) -> None:
         super().__init__(f"{what}: {mend}")

@@ -15,7 +15,7 @@ from spbench.record.state import RunState
 from spbench.record.statistics import typical
 
 NOTABLE_RANK, NOTABLE_LINK = 1.3, 1.5
-"""A host, rank or link this many times slower than is usual of its kind is named."""
+"""A host, rank or link this many times slower than the median of its kind is named."""
 
 
 _ENDS = {"source", "target"}
@@ -24,7 +24,7 @@ _LINK = _ENDS | {"bytes", "host_a", "host_b"}
 
 @dataclass(frozen=True, slots=True)
 class Slow:
-    """Something slower than is usual of its kind, by ``ratio``."""
+    """Something slower than the median of its kind, by ``ratio``."""
 
     ratio: float
     sentence: str
@@ -57,7 +57,7 @@ def _slowest(cases: Iterable[CaseState]) -> list[str]:
     worst = max([*ranks, *links], key=lambda slow: slow.ratio)
     return [
         f"All alike: {_extent(measured)}, none more than {(worst.ratio - 1) * 100:.0f} % slower"
-        " than is usual of its kind."
+        " than the median of its kind."
     ]
 
 
@@ -99,7 +99,7 @@ def _ranks(case: CaseState) -> list[Slow]:
 
 
 def _slow_rank(ratio: float, who: str, kind: str, case: CaseState) -> Slow:
-    return Slow(ratio, f"Slowest {who}, {ratio:.2f}x the usual {kind}'s time in {case.id}.")
+    return Slow(ratio, f"Slowest {who}, {ratio:.2f}x the median {kind}'s time in {case.id}.")
 
 
 def _links(case: CaseState) -> list[Slow]:
@@ -148,6 +148,6 @@ def _slow_link(case: CaseState, row: Mapping[str, Any], metric: _LinkMetric, mid
     return Slow(
         value / middle if metric is _LATENCY else middle / value,
         f"Slowest link: rank {row['source']} on {row['host_a']} to rank {row['target']} on "
-        f"{row['host_b']}, {metric.what} {value:.3g} {metric.unit} where {middle:.3g} is usual, "
-        f"in {case.id}.",
+        f"{row['host_b']}, {metric.what} {value:.3g} {metric.unit} where the median is "
+        f"{middle:.3g}, in {case.id}.",
     )

@@ -82,7 +82,7 @@ class LinkTable:
         return self.hosts.get(pair[0]) == self.hosts.get(pair[1])
 
     def slowness(self) -> dict[Pair, float]:
-        """Return how many times worse each pair is than is usual of its kind; 1 is as usual."""
+        """Return how many times worse each pair is than the median of its kind; 1 is as usual."""
         if self.better == "none":
             return {}
         usual, found = self.usual(), {}

@@ -22,7 +22,7 @@ MOST_REPEATS = 1000
 STATISTICS = ("value", "n", "min", "p50", "p95", "p99", "max", "mean", "stdev")
 """What may follow a metric's name in an expectation."""
 
-DERIVED_METRICS = (Metric("skew", "1", "lower", "the slowest rank's p50 over the usual rank's"),)
+DERIVED_METRICS = (Metric("skew", "1", "lower", "the slowest rank's p50 over the median rank's"),)
 """Metrics that the report adds to every benchmark's own."""
 
 

@@ -53,7 +53,7 @@ def load_text(
     findings = Findings(str(path), document)
     data = document.root.data
     if not isinstance(data, dict):
-        what = "the file is empty" if data is None else "this is no mapping"
+        what = "the file is empty" if data is None else "this is not a mapping"
         begin = "a suite begins with 'schema: spbench.suite/1'"
         findings.add(document.root.mark, f"{what}; {begin}")
         findings.raise_if_any()
@@ -137,7 +137,7 @@ class _Entries:
             return
         line = self._findings.line(("cases", index, "name"))
         if name in names:
-            message = f"the case name {name!r} stands twice (first on line {names[name]})"
+            message = f"duplicate case name {name!r} (first on line {names[name]})"
             self._findings.at_value(("cases", index, "name"), message)
         names.setdefault(name, line)
 

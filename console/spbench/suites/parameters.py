@@ -101,7 +101,7 @@ class ParameterReader:
         seen: set[str] = set()
         for item in items:
             if item.shown in seen:
-                self._findings.at_value(item.path, f"{name}: {item.shown} stands twice in its list")
+                self._findings.at_value(item.path, f"{name}: {item.shown} is listed twice")
             seen.add(item.shown)
 
     def _param(self, key: str, path: KeyPath) -> Param | None:

@@ -148,7 +148,7 @@ def _mark(mark: Any) -> Mark:
 
 def _why(error: yaml.MarkedYAMLError) -> str:
     context = f" ({error.context})" if error.context else ""
-    return f"this is no YAML: {error.problem}{context}"
+    return f"invalid YAML: {error.problem}{context}"
 
 
 class _Builder:
@@ -271,7 +271,7 @@ class _Builder:
             self._problems.append(Problem(key.mark, message))
         elif key.content in entries:
             first = entries[key.content][0].line
-            message = f"the key {key.content!r} stands twice (first on line {first})"
+            message = f"duplicate key {key.content!r} (first on line {first})"
             self._problems.append(Problem(key.mark, message))
         else:
             return True

@@ -234,7 +234,7 @@ class ConsoleApp(App[int]):
         reasons = [told for page in self.pages.values() if (told := page.unsaved())]
         if self.context.run_goes_on() or background.any_started():
             reasons.append(
-                "A run goes on without the console; `spbench tui` offers to watch it again. "
+                "A run keeps running without the console; `spbench tui` offers to watch it again. "
                 "(To end the run itself, cancel it on the Run page.)"
             )
 
@@ -270,7 +270,7 @@ class ConsoleApp(App[int]):
             return
         try:
             if self._complaints:
-                raise UsageError(f"mend {self._settings_path} first; it was left as it is")
+                raise UsageError(f"fix {self._settings_path} first; it was left unchanged")
             keep_theme(self._settings_path, name)
         except SpbenchError as error:
             why = str(error)

@@ -31,7 +31,7 @@ class Chooser(Modal[str | None]):
 
     HELP: ClassVar[str] = "Type words to find a name or what it is for. Enter takes the marked one."
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "leave", "Leave", id="chooser.leave", tooltip="Choose nothing"),
+        Binding("escape", "leave", "Cancel", id="chooser.leave", tooltip="Choose nothing"),
         Binding("up", "move('cursor_up')", "Up", id="chooser.up", tooltip="The choice above"),
         Binding("down", "move('cursor_down')", "Down", id="chooser.down", tooltip="One below"),
         Binding("pageup", "move('page_up')", "Page up", id="chooser.page-up"),
@@ -62,7 +62,7 @@ class Chooser(Modal[str | None]):
             found = OptionList(id="found", markup=False)
             found.can_focus = False
             yield found
-            yield Static("enter chooses, escape leaves", classes="note")
+            yield Static("enter chooses, escape cancels", classes="note")
 
     def on_mount(self) -> None:
         """Show all."""

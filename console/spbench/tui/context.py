@@ -133,9 +133,9 @@ class ConsoleContext:
         runs = await asyncio.to_thread(background.running, self.opening.home)
         if not runs:
             return
-        question = f"The run {runs[-1].id} is still going on. Watch it?"
+        question = f"The run {runs[-1].id} is still running. Watch it?"
         if len(runs) > 1:
-            question += f" ({len(runs)} runs are going on; the Results page has them all)"
+            question += f" ({len(runs)} runs are running; the Results page has them all)"
         if await self._app.push_screen_wait(Confirm(question, "Watch", "Not now")):
             self.watch_run(runs[-1])
 

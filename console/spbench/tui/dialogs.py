@@ -62,7 +62,7 @@ class AskLine(Modal[str | None]):
 
     HELP = "A line to fill in. Enter takes it, Escape leaves without a change."
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "leave", "Leave", id="dialog.leave"),
+        Binding("escape", "leave", "Cancel", id="dialog.leave"),
     ]
     DEFAULT_CSS = """
     AskLine { align: center middle; }

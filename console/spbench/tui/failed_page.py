@@ -65,9 +65,9 @@ class FailedPage(Page):
     NAME = "failed"
     HELP = """\
 A page failed: this is a defect of spbench, and not of what you did. The other pages and the run
-go on. Y copies the report, Enter opens the page anew; unsaved text of a suite is offered there."""
+go on. Y copies the report, Enter opens the page again; unsaved text of a suite is offered there."""
     BINDINGS: ClassVar[list[BindingType]] = [
-        key("failed.open", "enter", "open", "Open anew", "Open the page anew", show=True),
+        key("failed.open", "enter", "open", "Reopen", "Open the page again", show=True),
         key("failed.copy", "y", "copy", "Copy report", "Copy the report", show=True),
     ]
     DEFAULT_CSS = """
@@ -86,7 +86,7 @@ go on. Y copies the report, Enter opens the page anew; unsaved text of a suite i
         kept = f" The report is in {self._path}." if self._path else ""
         words = (
             f"The page {title} failed. The other pages and the run go on. Enter opens the page "
-            f"anew, y copies this report: please send it to the developers.{kept}"
+            f"again, y copies this report: please send it to the developers.{kept}"
         )
         yield Static(words, id="failed-words", markup=False)
         with VerticalScroll():

@@ -97,7 +97,7 @@ def _content(text: str, path: Path) -> Any:
 
 
 def _no_yaml(path: Path) -> UsageError:
-    return UsageError(f"{path}: error: this is no YAML file; mend or remove it")
+    return UsageError(f"{path}: error: this file is invalid YAML; fix or remove it")
 
 
 def _placed(path: Path, told: Iterable[str]) -> tuple[str, ...]:

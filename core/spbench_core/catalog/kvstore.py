@@ -49,7 +49,7 @@ FAULTS = ("wrong-element", "lost-push", "double-push")
 
 _PARAMS = (
     Param("network", "choice", "resnet", "whose weights and biases", choices=tuple(NETWORKS)),
-    Param("num_layers", "int", None, "its depth; the network's usual one", minimum=1),
+    Param("num_layers", "int", None, "its depth; the network's default", minimum=1),
     Param("image_shape", "ints", None, "C,H,W of an image; what the network was made for"),
     Param("num_classes", "int", 1000, "outputs of its last layer", minimum=1, maximum=10**6),
     Param(
@@ -72,7 +72,7 @@ _PARAMS = (
     Param("num_workers", "int", None, "workers of a dist store; 1", minimum=1),
     Param("num_servers", "int", None, "servers of a dist store; as many as workers", minimum=0),
     Param("num_batches", "int", 5, "timed rounds, after one more that is dropped", 1, 10**6),
-    Param("disp_batches", "int", 1, "rounds that are told, and checked, together", minimum=1),
+    Param("disp_batches", "int", 1, "rounds that are reported, and checked, together", minimum=1),
     Param("test_results", "bool", True, "whether results are checked each time, or at the end"),
     Param(
         "optimizer",

@@ -226,7 +226,7 @@ _COMPARING = (
 
 NETWORK = (
     replace(IMAGE_SIZE, default=32, help="pixels of an image, N or HxW"),
-    Param("num_classes", "int", 10, "what the last layer tells apart", minimum=1),
+    Param("num_classes", "int", 10, "classes of the last layer", minimum=1),
 )
 """Parameters of any network, beside its own."""
 
@@ -259,7 +259,7 @@ RESNET = (
         "arch",
         "choice",
         None,
-        "the usual form for large images, in place of version and depth",
+        "the standard form for large images, in place of version and depth",
         choices=("resnet50", "resnet101"),
     ),
 )

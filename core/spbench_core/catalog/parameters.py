@@ -84,7 +84,7 @@ class Param:
         words = [self._read_choice(word) for word in _items(value)]
         for word in words:
             if words.count(word) > 1:
-                raise ValueError(f"{word} stands twice in the list")
+                raise ValueError(f"{word} is listed twice")
         return words
 
     def _read_pair(self, value: Any) -> int | str:

@@ -1,4 +1,4 @@
-"""ResNet-50 and ResNet-101 of the usual form for large images.
+"""ResNet-50 and ResNet-101 of the standard form for large images.
 
 He et al., "Deep Residual Learning for Image Recognition", 2015, with the stride in a block's 3x3
 convolution, as torchvision has it and its published weights.

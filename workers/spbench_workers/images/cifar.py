@@ -113,7 +113,9 @@ def _batch(file: str, data: bytes) -> Batch:
     try:
         images, labels = _records(data) if file.endswith(".bin") else _pickled(data)
     except (ValueError, TypeError, pickle.UnpicklingError) as error:
-        raise CannotRunError(f"{file} is no batch of CIFAR-10: {error}; get it anew") from None
+        raise CannotRunError(
+            f"{file} is no batch of CIFAR-10: {error}; download it again"
+        ) from None
     return images, labels
 
 

@@ -55,7 +55,7 @@ class ImageFolder:
             )
         if len(classes) > num_classes:
             raise CannotRunError(
-                f"{path} has {len(classes)} classes, and the model tells {num_classes} apart: "
+                f"{path} has {len(classes)} classes, and the model has {num_classes}: "
                 f"set num_classes to {len(classes)}"
             )
         self._files = [file for files in classes.values() for file in files]
@@ -77,7 +77,7 @@ class ImageFolder:
         except (OSError, SyntaxError, ValueError) as error:
             # Pillow's SyntaxError: a PNG whose parts are broken.
             raise CannotRunError(
-                f"{file} cannot be read as an image ({error}): mend it or take it out"
+                f"{file} cannot be read as an image ({error}): repair it or remove it"
             ) from None
         made: Pixels = resizing.apply(_values(part)) / np.float32(most / 2) - np.float32(1)
         return made

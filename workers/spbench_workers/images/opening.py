@@ -102,7 +102,7 @@ def _data_set(app: str, path: Path, num_classes: int, size: tuple[int, int]) -> 
         )
     if num_classes < CLASSES:
         raise CannotRunError(
-            f"CIFAR-10 has {CLASSES} classes, and the model tells {num_classes} apart: "
+            f"CIFAR-10 has {CLASSES} classes, and the model has {num_classes}: "
             f"set num_classes to {CLASSES}"
         )
     return Cifar(path, size)

@@ -42,7 +42,7 @@ def unfinished(folder: RunFolder) -> str:
     """Return the last line of a run whose events do not tell its end."""
     alive, host = folder.alive(), folder.elsewhere()
     if alive is None:
-        end = f"still running on {host}, as far as its log tells"
+        end = f"still running on {host}, as far as its log shows"
     elif host is not None:
         end = f"nothing came from the console on {host} for long"
     else:

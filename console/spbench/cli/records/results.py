@@ -210,7 +210,7 @@ def _table_lines(table: LinkTable) -> Iterator[str]:
         yield "the worst pair of ranks on each two hosts"
         yield from aligned(rows, range(1, len(rows[0])))
     if table.slow():
-        yield f"! at least {NOTABLE_LINK}x worse than is usual within a host or between hosts"
+        yield f"! at least {NOTABLE_LINK}x worse than the median within a host or between hosts"
 
 
 def _rank_rows(table: LinkTable) -> list[list[str]]:

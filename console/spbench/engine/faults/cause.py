@@ -169,7 +169,9 @@ def _lost(evidence: Evidence) -> Fault | None:
     end = next((end for end in evidence.said.ends if loss.rank in end.ranks), None)
     if end is not None:
         return Fault("error", f"{loss.who}, {replace(end, ranks=()).how}", loss.rank)
-    return Fault("error", _because(evidence, f"{loss.who}, ended without a word"), loss.rank)
+    return Fault(
+        "error", _because(evidence, f"{loss.who}, ended without an error message"), loss.rank
+    )
 
 
 def _quiet(evidence: Evidence) -> Fault | None:

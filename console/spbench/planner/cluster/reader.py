@@ -80,7 +80,7 @@ def _named_once(entries: list[MachineEntry], info: ValidationInfo) -> list[Machi
     for index, entry in enumerate(entries):
         names = entry.names(index)
         twice = known.intersection(names)
-        found += [((index,), f"the machine {name!r} stands twice") for name in sorted(twice)]
+        found += [((index,), f"duplicate machine {name!r}") for name in sorted(twice)]
         if entry.size > 1 and "link" not in entry.model_fields_set:
             told = f"the machine {names[0]} has several devices and no link for them"
             found.append(((index,), told))

@@ -33,7 +33,7 @@ def read_profile_json(text: str, file: str, name: str) -> Profile:
     try:
         data = json.loads(text, object_pairs_hook=_no_key_twice, parse_int=_whole)
     except json.JSONDecodeError as error:
-        told = f"this is no JSON: {error.msg}"
+        told = f"invalid JSON: {error.msg}"
         raise ProfileError([Diagnostic(file, error.lineno, error.colno, told)]) from None
     except RecursionError:
         told = "this is no profile: its brackets are nested too deeply"
@@ -94,7 +94,7 @@ def _no_key_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) < len(pairs):
         keys = [key for key, _ in pairs]
         twice = next(key for key in keys if keys.count(key) > 1)
-        raise _TwiceError(f"the key {twice!r} stands twice in one object")
+        raise _TwiceError(f"duplicate key {twice!r} in one object")
     return found
 
 

@@ -51,7 +51,7 @@ NamedEdge = Annotated[
     list[Annotated[str, known("layer")]],
     Field(min_length=2, max_length=2),
     BeforeValidator(_pair),
-    once(tuple, "the edge stands twice"),
+    once(tuple, "duplicate edge"),
 ]
 
 
@@ -80,7 +80,7 @@ class RepeatedLayerEntry(StrictModel):
 class LayerEntry(RepeatedLayerEntry):
     """A layer, an entry of ``layers``."""
 
-    name: Annotated[str, once(str, "the layer {!r} stands twice")] = Field(
+    name: Annotated[str, once(str, "duplicate layer {!r}")] = Field(
         min_length=1, description="what the edges call it; no other layer has it"
     )
     parameter_bytes: Size = Field(description="its parameters")

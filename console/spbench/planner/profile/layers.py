@@ -171,7 +171,7 @@ def _wrong_layers(layers: Sequence[LayerProfile]) -> list[str]:
     names = set()
     for layer in layers:
         if layer.name in names:
-            found.append(f"the layer {layer.name} stands twice")
+            found.append(f"duplicate layer {layer.name}")
         names.add(layer.name)
         for name in NUMBERS:
             value = getattr(layer, name)
@@ -188,7 +188,7 @@ def _wrong_edges(profile: Profile) -> list[str]:
         if not (0 <= source < count and 0 <= target < count):
             return [f"the edge from {source} to {target} names a layer that is not there"]
     if len(set(profile.edges)) != len(profile.edges):
-        return ["an edge stands twice"]
+        return ["duplicate edge"]
     cycle = [profile.layers[node].name for node in find_cycle(count, profile.edges)]
     return [f"its layers make a cycle: {cycle_text(cycle)}"] if cycle else []
 

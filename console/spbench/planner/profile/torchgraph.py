@@ -74,7 +74,7 @@ class _Draft:
             self.blame(number, f"{parts[3]!r} is no stage_id=NUMBER", line.rfind(parts[3]) + 1)
         if parts[0] in self.lines:
             first = self.lines[parts[0]]
-            return self.blame(number, f"the node {parts[0]} stands twice (first on line {first})")
+            return self.blame(number, f"duplicate node {parts[0]} (first on line {first})")
         self.lines[parts[0]] = number
         self.places[parts[0]] = len(self.layers)
         numbers = self._numbers(number, line, parts[2])
@@ -91,7 +91,7 @@ class _Draft:
                 near = did_you_mean(key, _FIELDS)
                 self.blame(number, f"{pair.strip()!r} is no field of a node{near}", column)
             elif key not in missing:
-                self.blame(number, f"{key} stands twice", column)
+                self.blame(number, f"duplicate {key}", column)
             else:
                 missing.remove(key)
                 values[_FIELDS[key]] = self._value(number, column, key, written)
@@ -125,7 +125,7 @@ class _Draft:
         edge = self.places[parts[0]], self.places[parts[1]]
         if edge in self.edge_lines:
             first = self.edge_lines[edge]
-            return self.blame(number, f"the edge stands twice (first on line {first})")
+            return self.blame(number, f"duplicate edge (first on line {first})")
         self.edge_lines[edge] = number
         self.edges.append(edge)
         return None

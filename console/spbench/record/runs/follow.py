@@ -52,9 +52,9 @@ class EventTail:
         more = self._wrong - 1
         where = f"{self._path}:{self._first_wrong}: this is no event of a run"
         if not more:
-            return f"{where}; what it told was left out"
+            return f"{where}; what it reported was left out"
         others = "is 1 further line" if more == 1 else f"are {more} further lines"
-        return f"{where}, nor {others}; what they told was left out"
+        return f"{where}, nor {others}; what they reported was left out"
 
     def read(self, limit: int = READ_SIZE) -> list[Event]:
         """Return the events of the next ``limit`` bytes; a torn last line waits for its rest.

@@ -81,7 +81,7 @@ def _read(content: Any, path: Path) -> BaselineFile:
     if isinstance(schema, str) and schema != SCHEMA and schema.startswith("spbench.baseline/"):
         raise UsageError(
             f"baseline {path} is of the format {schema}, and this spbench reads {SCHEMA}: install "
-            "the version that wrote it, or set the baseline anew"
+            "the version that wrote it, or set the baseline again"
         )
     try:
         return BaselineFile.model_validate(content)

@@ -31,7 +31,7 @@ def baseline_of(name: str, run: RecordedRun) -> tuple[BaselineFile, Told]:
     """
     id_ = run.summary.id
     if run.summary.verdict == RUNNING:
-        raise UsageError(f"run {id_} still goes on; wait for its end")
+        raise UsageError(f"run {id_} is still running; wait for its end")
     reasons = {case.id: unfit(case) for case in run.cases.values()}
     cases = [_case(case, id_) for case in run.cases.values() if reasons[case.id] is None]
     if not any(case.metrics for case in cases):

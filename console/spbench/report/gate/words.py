@@ -48,7 +48,7 @@ def _notes(one: CaseGate) -> Iterator[str]:
     if one.past:
         yield f"with {one.past} earlier runs"
     if one.error is False:
-        yield "a planted error is NOT told"
+        yield "a planted error is NOT reported"
 
 
 def gate_remarks(check: GateCheck) -> list[str]:
@@ -65,7 +65,7 @@ def gate_remarks(check: GateCheck) -> list[str]:
     planted = [one for one in check.cases if one.error is not None]
     if planted:
         told.append(
-            "A failed check, planted in each case that has a time, was told in "
+            "A failed check, planted in each case that has a time, was reported in "
             f"{len(planted) - len(check.missed_errors)} of {len(planted)}."
         )
     return told

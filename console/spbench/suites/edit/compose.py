@@ -117,7 +117,7 @@ def _refuse_misshapen(outline: Outline, index: int) -> None:
         data = data | {"launch": {key: launch[key] for key in launch if key != "env"}}
     if wrong := complaint(cases=[data]):
         line = outline.spans[index].first
-        raise UsageError(f"line {line}: {wrong}; mend it before you edit the case in a form")
+        raise UsageError(f"line {line}: {wrong}; fix it before you edit the case in a form")
 
 
 def _refuse_brackets(outline: Outline) -> None:

@@ -158,4 +158,4 @@ def _document(text: str) -> Document:
         return compose(text)
     except YamlError as error:
         where = f"line {error.mark.line} cannot be read: {error}"
-        raise UsageError(f"{where}; mend it before the form changes the text") from None
+        raise UsageError(f"{where}; fix it before the form changes the text") from None

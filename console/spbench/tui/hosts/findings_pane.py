@@ -20,7 +20,7 @@ class FindingsPane(VerticalScroll, can_focus=True):
 
     HELP = """\
 What was found on the host under the cursor: ✓ there, ! a note, ✗ missing; a line that begins with
-→ is what mends it. Below: in what the hosts of this source differ."""
+→ is how to fix it. Below: in what the hosts of this source differ."""
     DEFAULT_CSS = """
     FindingsPane { scrollbar-size-vertical: 1; }
     FindingsPane Static { height: auto; }

@@ -28,7 +28,7 @@ class HostsPane(FilterPane):
     HELP = """\
 The hosts in the order in which ranks fill them, and what each has said of itself: ✓ ok, ! with a
 note, ✗ with something missing or out of reach, · not asked yet. d asks all of them over ssh, enter
-the one under the cursor, escape stops asking. What was found, and what mends it, stands below."""
+the one under the cursor, escape stops asking. What was found, and how to fix it, stands below."""
     BINDINGS: ClassVar[list[BindingType]] = [leave_filter_key("hosts", "hosts")]
     DEFAULT_CSS = """
     HostsPane #source-error { height: 1fr; color: $text-error; display: none; }

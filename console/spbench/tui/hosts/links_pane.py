@@ -37,7 +37,7 @@ class LinksPane(Vertical):
     """One measurement at one message size, between ranks or between hosts."""
 
     HELP: ClassVar[str] = """\
-The newest run that measured links between ranks: the darker, the slower than is usual of links
+The newest run that measured links between ranks: the darker, the slower than the median of links
 within a host or between hosts. m shows the next measurement and message size, h the worst pair of
 ranks on each two hosts, or all ranks."""
     DEFAULT_CSS = """
@@ -114,7 +114,7 @@ def worst_link(table: LinkTable) -> str:
     ends = " to ".join(f"rank {rank}{_where(table, rank)}" for rank in (source, target))
     unit = f" {table.unit}" if table.unit else ""
     ratio = slowness[pair]
-    worse = f"{number(ratio)}x worse than is usual" if ratio > 1 + ALIKE else "as is usual"
+    worse = f"{number(ratio)}x worse than the median" if ratio > 1 + ALIKE else "near the median"
     return f"Slowest: {ends}, {number(table.values[pair])}{unit}, {worse} {kind}."
 
 

@@ -52,7 +52,7 @@ class HostsPage(Page):
     NAME = "hosts"
     HELP = """\
 The hosts there are to choose from, and what each has. d asks the hosts under the cursor what they
-have, over ssh; nothing is asked before. Below: what was found on one host and what mends it, and
+have, over ssh; nothing is asked before. Below: what was found on one host and how to fix it, and
 the links that were measured last."""
     AUTO_FOCUS = "#sources"
     HORIZONTAL_BREAKPOINTS = _WIDTHS
@@ -180,7 +180,7 @@ the links that were measured last."""
         """Let runs that are started here use the hosts under the cursor."""
         source = self._source()
         if source is None or source.hosts is None:
-            self.notify("these are no hosts; mend the file first", severity="warning")
+            self.notify("this file has no valid hosts; fix it first", severity="warning")
             return
         self.context.hosts = source.choice
         self.notify(f"runs from here use {source.name}", markup=False)

@@ -54,10 +54,24 @@ F4 writes a suite that runs the plan and opens it, F5 writes it and runs it: the
 stands beside what was predicted."""
     CHANGES = frozenset({"emit", "verify"})
     BINDINGS: ClassVar[list[BindingType]] = [
-        key("plan.choose", "f2,o", "choose", "Choose", "Choose a profile or a cluster", show=True),
+        key("plan.choose", "f2,o", "choose", "List", "List profiles and clusters"),
         key("plan.plan", "f3,enter", "plan", "Plan", "Plan what the fields say", show=True),
-        key("plan.emit", "f4,e", "emit", "Emit", "Write a suite that runs the plan", show=True),
-        key("plan.verify", "f5", "verify", "Verify", "Run the plan, to compare it", show=True),
+        key(
+            "plan.emit",
+            "f4,e",
+            "emit",
+            "Write suite",
+            "Write a suite that runs the plan",
+            show=True,
+        ),
+        key(
+            "plan.verify",
+            "f5",
+            "verify",
+            "Run & compare",
+            "Run the plan, and compare predicted with measured",
+            show=True,
+        ),
         key("plan.mode", "m", "mode", "Mode", "Plan as best can be, or as DAPPLE's planner does"),
         key("plan.longer", "plus,equals_sign", "zoom(2)", "Longer", "Draw the step longer"),
         key("plan.shorter", "minus", "zoom(-2)", "Shorter", "Draw the step shorter"),
@@ -213,9 +227,7 @@ stands beside what was predicted."""
         else:
             choices = await asyncio.to_thread(profiles, opening.folder)
         if not choices:
-            self.complain(
-                "there is no profile near; measure one: spbench profile resnet --out FILE"
-            )
+            self.complain("no profile found; measure one: spbench profile resnet --out FILE")
             return
         title = "Cluster to plan for" if field == CLUSTER else "Profile to plan"
         chosen = await self.app.push_screen_wait(Chooser(title, choices))

@@ -44,8 +44,9 @@ class Sheet(VerticalScroll, can_focus=True):
 
     HELP: ClassVar[str] = """\
 The plan. Stages: the layers of each, its devices, the times of one micro-batch and the peak memory
-of each device. Ways: other ways to train the same, by DAPPLE's estimate, and the plan. Memory: what
-parameters, kept activations and the running pass take of each stage's devices. Below: one step."""
+of each device. Alternatives: other ways to train the same, by DAPPLE's estimate, and the plan.
+Memory: what parameters, kept activations and the running pass take of each stage's devices. Below:
+one step."""
 
     def __init__(self) -> None:
         super().__init__(id="sheet")
@@ -60,7 +61,7 @@ parameters, kept activations and the running pass take of each stage's devices. 
                     yield Static("", id="headline", markup=False)
                     yield _table("stages", STAGES)
                 with Vertical(classes="pane") as pane:
-                    pane.border_title = "Ways to train the same"
+                    pane.border_title = "Alternatives"
                     yield _table("ways", WAYS)
             with Vertical(id="right", classes="column"):
                 with Vertical(classes="pane", id="memory") as pane:

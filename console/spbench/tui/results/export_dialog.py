@@ -52,7 +52,7 @@ A file and its format. The ending of the name chooses the format, and the format
 writes the file, Escape leaves. A file that is there is replaced only after a question."""
     AUTO_FOCUS = "#path"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "leave", "Leave", id="dialog.leave", tooltip="Export nothing"),
+        Binding("escape", "leave", "Cancel", id="dialog.leave", tooltip="Export nothing"),
     ]
     DEFAULT_CSS = """
     ExportDialog { align: center middle; }
@@ -77,7 +77,7 @@ writes the file, Escape leaves. A file that is there is replaced only after a qu
                     yield _Format(_TITLES.get(kind, kind), value=kind == KINDS[0], id=kind)
             yield Input(f"{self._stem}.{KINDS[0]}", id="path")
             with Horizontal():
-                yield Button("Leave (esc)", id="leave")
+                yield Button("Cancel (esc)", id="leave")
                 yield Button("Export", id="export", variant="primary")
 
     @property

@@ -76,7 +76,7 @@ metric over a swept parameter."""
         key("results.next-case", "n", "case(1)", "Next case", "Show the next case"),
         key("results.last-case", "N", "case(-1)", "Last case", "Show the case before"),
         key("results.replay", "r", "replay", "Replay", "Play the recorded run again"),
-        key("results.attach", "a", "attach", "Attach", "Watch a run that still goes on"),
+        key("results.attach", "a", "attach", "Attach", "Watch a run that is still running"),
         key("results.copy", "y", "copy", "Copy id", "Copy the run's id"),
     ]
     DEFAULT_CSS = """
@@ -271,13 +271,13 @@ metric over a swept parameter."""
         if going:
             self.context.watch_run((run if run in going else going[0]).folder)
         else:
-            self.app.notify("no run is going on", severity="warning")
+            self.app.notify("no run is running", severity="warning")
 
     def action_replay(self) -> None:
         """Play the run again, as fast as it was."""
         run = self._chosen()
         if run and run.verdict == RUNNING:
-            self.app.notify("this run still goes on; o shows it", severity="warning")
+            self.app.notify("this run is still running; o shows it", severity="warning")
         elif run:
             self.context.replay_run(run.folder, 1.0)
 

@@ -58,7 +58,9 @@ class RunChanges:
         with self._told("not deleted"):
             found = await asyncio.to_thread(old_runs, self._home, [run], 0, 0.0, time.time())
             if not found:
-                self._page.complain(f"{run.id} goes on, or a baseline was made of it; it stays")
+                self._page.complain(
+                    f"{run.id} is still running, or a baseline was made of it; it stays"
+                )
                 return
             await self._removed(found, f"Delete the run {run.id}, {found[0].bytes:,} bytes?")
 

@@ -88,7 +88,7 @@ class Body(Container):
                 LineTable(COLUMNS, FixedRows(COLUMNS), id="cases", empty=NO_CASES),
                 id="cases-pane",
             )
-            yield Pane("words", WordsPanel(id="words"), id="words-pane")
+            yield Pane("findings", WordsPanel(id="words"), id="words-pane")
         columns = rank_columns(())
         with Vertical(id="right"):
             yield RankStrip(id="strip")
@@ -103,7 +103,7 @@ class Body(Container):
             with Horizontal(id="lower"):
                 yield HistogramPane()
                 yield TimeLinePane()
-                yield Pane("words", WordsPanel(id="lower-words"), id="lower-words-pane")
+                yield Pane("findings", WordsPanel(id="lower-words"), id="lower-words-pane")
                 yield Pane("logs", LogView(id="logs"), id="logs-pane")
 
     def fit(self, size: Size) -> None:

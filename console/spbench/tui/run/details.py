@@ -101,7 +101,7 @@ def _case_lines(case: CaseState, status: str) -> Iterator[Line]:
     yield "status", signed(status) + (f": {case.verdict.reason}" if case.verdict.reason else "")
     yield (
         "benchmark",
-        f"{case.identity.benchmark}, {case.identity.np} ranks, {case.repeats} times",
+        f"{case.identity.benchmark}, {case.identity.np} ranks, {case.repeats} repetitions",
     )
     if told := repeats_told(case):
         yield "repeats", told
@@ -149,13 +149,13 @@ def _rank_lines(case: CaseState | None, rank: int, live: RankState | None) -> It
     if part is not None and part.error is not None:
         yield "error", signed("error") + f": {part.error.get('message', 'no message')}"
     elif part is not None and part.status == "lost" and case is not None:
-        yield "lost", case.verdict.reason or "the rank has ended without a word"
+        yield "lost", case.verdict.reason or "the rank has ended without an error message"
     if known is not None:
         yield "host", f"{known.host}, local rank {known.local_rank}"
-        yield "device", known.device or "not told"
-        yield "cores", fold_numbers(known.cpus) or "not told"
-        yield "NUMA nodes", fold_numbers(known.nodes) or "not told"
-        yield "fabric", known.fabric or "not told"
+        yield "device", known.device or "unknown"
+        yield "cores", fold_numbers(known.cpus) or "unknown"
+        yield "NUMA nodes", fold_numbers(known.nodes) or "unknown"
+        yield "fabric", known.fabric or "unknown"
     if part is not None:
         yield from _places(part.place)
     if live is not None:

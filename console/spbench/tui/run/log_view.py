@@ -97,7 +97,9 @@ Up, down, page up and page down scroll; End goes back to the newest lines and st
                 break
         if not strips and self._feed is not None:
             who = "no rank" if self.rank is None else f"rank {self.rank}"
-            words = f"{who} has said anything" if self.rank is None else f"{who} has said nothing"
+            words = (
+                f"{who} has printed anything" if self.rank is None else f"{who} has printed nothing"
+            )
             words += "; Enter on a case that did not pass shows the job's stdout and stderr"
             return [Strip([Segment(fit(words, width), self._style("muted"))], width)]
         return strips[-room:] if room else []

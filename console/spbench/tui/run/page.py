@@ -59,7 +59,7 @@ class RunPage(Page):
 The run that is watched: its cases, and the ranks of the case that runs.
 Choose a case to see the ranks that it has left, f follows the running one again.
 Choose a rank for its charts and logs, Escape goes back to all ranks. Tab and a click change panes.
-~ marks the time of a case that still runs: it is the typical rank's so far."""
+~ marks the time of a case that still runs: it is the median rank's so far."""
     CHANGES = frozenset({"cancel", "again"})
     BINDINGS: ClassVar[list[BindingType]] = [
         key(
@@ -75,7 +75,7 @@ Choose a rank for its charts and logs, Escape goes back to all ranks. Tab and a 
         ),
         key("run.panel", "v", "panel", "Panel", "The next panel below the ranks", show=True),
         key("run.cancel", "x", "cancel", "Cancel", "Cancel the run; asks first", show=True),
-        key("run.again", "r", "again", "Again", "Start the same run again; asks first", show=True),
+        key("run.again", "r", "again", "Rerun", "Start the same run again; asks first", show=True),
         key("run.follow", "f", "follow", "Follow", "Show the running case, from now on"),
         key("run.slowest", "o", "slowest", "Slowest", "Slowest ranks first, or by number again"),
         key("run.metric", "m", "metric", "Metric", "The next metric in the charts"),
@@ -278,9 +278,9 @@ Choose a rank for its charts and logs, Escape goes back to all ranks. Tab and a 
         self.begin(self._again, self._selection.feed.folder)
 
     async def _again(self, folder: RunFolder) -> None:
-        more = " The one that is watched goes on." if self.context.run_goes_on() else ""
+        more = " The one that is watched keeps running." if self.context.run_goes_on() else ""
         question = f"Start {folder.id} again, as a new run?{more}"
-        if await self.asked(question, "Start", "Leave it"):
+        if await self.asked(question, "Rerun", "Cancel"):
             try:
                 words = await asyncio.to_thread(background.again, folder)
                 where = await asyncio.to_thread(background.started_in, folder)

@@ -115,7 +115,7 @@ class Words:
 
     def _notes(self) -> Iterator[Word]:
         if self._feed.elsewhere and not self._feed.ended:
-            told = f"the run goes on on {self._feed.elsewhere}, as far as its log tells"
+            told = f"the run is running on {self._feed.elsewhere}, as far as its log shows"
             yield Word("note", "", f"{told}; it can be cancelled there")
         jobs, ranks = self._feed.state.jobs, self._feed.state.ranks
         job = jobs[max(jobs)] if jobs else None
@@ -174,5 +174,5 @@ y copies it all; up and down scroll."""
         if words == self._shown:
             return
         self._shown = words
-        nothing = Content.assemble(("nothing stands out so far", MUTED))
+        nothing = Content.assemble(("no problems found so far", MUTED))
         self._text.update(Content("\n").join(word.content() for word in words) or nothing)

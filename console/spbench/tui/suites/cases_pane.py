@@ -93,7 +93,7 @@ class CasesPane(Vertical):
         cases, frame = self._rows.cases, self.query_one("#cases-frame")
         title = counted(len(cases), "case") if cases else "Cases"
         if not self._rows.current:
-            title += ", as before the errors" if cases else ", once the errors are mended"
+            title += ", as they were before the errors" if cases else ", once the errors are fixed"
         frame.border_title = Content(title)
 
     def on_line_table_highlighted(self, event: LineTable.Highlighted) -> None:

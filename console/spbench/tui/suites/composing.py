@@ -102,8 +102,8 @@ class CaseComposer:
             return
         name = Outline(text).items[index].children().get("name")
         told = f"the case {name[1].text}" if name else f"case entry {index + 1}"
-        question = f"Remove {told} from the text? (Ctrl+Z takes it back.)"
-        if await self._pane.app.push_screen_wait(Confirm(question, "Remove", "Keep")):
+        question = f"Delete {told} from the text? (Ctrl+Z undoes it.)"
+        if await self._pane.app.push_screen_wait(Confirm(question, "Delete", "Keep")):
             editor.change(edited.text, edited.line)
 
     def _entry(self) -> int:
@@ -137,5 +137,5 @@ def _benchmark(draft: CaseDraft) -> Benchmark:
     entry = BENCHMARKS.get(draft.benchmark)
     if entry is None:
         near = did_you_mean(draft.benchmark, BENCHMARKS)
-        raise UsageError(f"unknown benchmark {draft.benchmark!r}{near}; mend its name in the text")
+        raise UsageError(f"unknown benchmark {draft.benchmark!r}{near}; fix its name in the text")
     return entry

@@ -85,9 +85,7 @@ What starts a run at once has no letter: F5 and F6."""
             "Plant a fault",
             "Run the chosen case with a planted fault",
         ),
-        key(
-            "suites.remove", "f8,delete", "remove", "Remove case", "Take the case at the cursor out"
-        ),
+        key("suites.remove", "f8,delete", "remove", "Delete case", "Delete the case at the cursor"),
         key("suites.new", "ctrl+n,n", "new", "New suite", "Begin a suite in a new file"),
         key("suites.copy", "y", "copy", "Copy command", "Copy the launch line of the chosen case"),
     ]
@@ -259,7 +257,7 @@ What starts a run at once has no letter: F5 and F6."""
     async def _may_drop_changes(self) -> bool:
         unsaved = self.unsaved()
         return unsaved is None or await self.asked(
-            f"{unsaved} Drop its changes?", "Drop them", "Stay"
+            f"{unsaved} Discard its changes?", "Discard", "Cancel"
         )
 
     def action_save(self) -> None:
@@ -271,9 +269,9 @@ What starts a run at once has no letter: F5 and F6."""
         document, text = self.text_pane.document, self.text_pane.editor.text
         if document is None:
             return False
-        question = f"{document.path.name} has changed on disk since it was read. Write over it?"
+        question = f"{document.path.name} has changed on disk since it was read. Overwrite it?"
         stale = await asyncio.to_thread(document.is_stale)
-        if stale and not await self.asked(question, "Write over", "Keep it"):
+        if stale and not await self.asked(question, "Overwrite", "Keep disk version"):
             return False
         try:
             self.text_pane.written(await asyncio.to_thread(document.save, text))
@@ -380,7 +378,7 @@ What starts a run at once has no letter: F5 and F6."""
         """Return the chosen case; where there is none, say so."""
         case = self.cases_pane.case
         if case is None:
-            self.complain("no case is chosen: open a suite, or mend its errors")
+            self.complain("no case is chosen: open a suite, or fix its errors")
         return case
 
     async def _ready(self) -> bool:
@@ -392,7 +390,7 @@ What starts a run at once has no letter: F5 and F6."""
         problems = (await pane.reading()).problems
         if problems:
             errors = counted(len(problems), "error")
-            self.complain(f"not started: {errors} to mend in the text first")
+            self.complain(f"not started: {errors} to fix in the text first")
             return False
         if pane.changed:
             return await self._save()

@@ -43,7 +43,7 @@ class HeatMap(Chart):
     """Rows and columns by label; numbers where there is room, else a glyph by step."""
 
     HELP: ClassVar[str] = (
-        "Figures from the row's label to the column's: ░ as is usual, ▒ and ▓ worse,\n"
+        "Figures from the row's label to the column's: ░ near the median, ▒ and ▓ worse,\n"
         "█ far worse, · not measured. Numbers stand beside the sign where there is room.\n"
         "Arrows, home, end or a click read a cell out, escape lets it go; the wheel scrolls."
     )
@@ -80,7 +80,7 @@ class HeatMap(Chart):
             unit: The values' unit.
             better: ``lower``, ``higher`` or ``none``: which of them are the good ones.
             columns: The columns' labels, where they are not the rows'.
-            slowness: How many times worse each is than is usual of its kind. Where it is not
+            slowness: How many times worse each is than the median of its kind. Where it is not
                 given, all are of one kind.
 
         Raises:
@@ -208,7 +208,7 @@ class HeatMap(Chart):
         usual_value = amount(self._usual or 0.0, self._unit)
         if self.cursor is None:
             size = f"{len(self._rows)} x {len(self._columns)}"
-            return [f"{size}, {usual_value} is usual", "arrows read the cells out"]
+            return [f"{size}, median {usual_value}", "arrows read the cells out"]
         row, column = divmod(self.cursor, len(self._columns))
         value = self._values[row][column]
         where = f"{self._rows[row]} -> {self._columns[column]}"

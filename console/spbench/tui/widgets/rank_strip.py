@@ -54,9 +54,9 @@ class RankStrip(Chart):
     """The ranks in order; of several in one cell the worst is shown: failed, then slowest."""
 
     HELP: ClassVar[str] = (
-        "All ranks in order: ░ as fast as is usual, ▒ and ▓ slower, █ far slower, ✗ failed,\n"
+        "All ranks in order: ░ near the median, ▒ and ▓ slower, █ far slower, ✗ failed,\n"
         "· not measured yet, ◆ chosen. Where there are many, a cell shows the worst of several.\n"
-        "Arrows, home, end or a click choose a rank; the last line tells about it."
+        "Arrows, home, end or a click choose a rank; the last line describes it."
     )
     HEIGHT: ClassVar[int] = 2
     LETS_GO: ClassVar[bool] = False

@@ -36,5 +36,5 @@ def mark(
 
 
 def usual(ratio: float) -> str:
-    """Return a ratio in words: ``1.8x the usual``."""
-    return f"{number(ratio)}x the usual"
+    """Return a ratio in words: ``1.8x the median``."""
+    return f"{number(ratio)}x the median"

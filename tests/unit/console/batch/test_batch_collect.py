@@ -174,7 +174,7 @@ def test_a_missing_bye_is_an_error_that_names_rank_and_host(batch):
     batch.rank("1/1", 1, "a", "b", "c", bye=False)
     batch.ended()
     assert batch.collect() == {"a": "passed", "b": "passed", "c": "error"}
-    assert batch.reason("c") == "rank 1 on n1, 0.0 s into c, ended without a word"
+    assert batch.reason("c") == "rank 1 on n1, 0.0 s into c, ended without an error message"
     assert batch.code == 4
 
 
@@ -303,7 +303,8 @@ def test_a_job_that_was_killed_or_whose_node_failed_is_told_as_such(batch):
     batch.quiet()
     assert batch.collect() == {"a": "passed", "b": "error", "c": "skipped"}
     assert batch.reason("b").endswith(
-        "ended without a word; the batch job was killed, or its node failed: it left no status"
+        "ended without an error message; the batch job was killed, or its node failed: "
+        "it left no status"
     )
     assert batch.reason("c") == "the batch job was killed, or its node failed, before this case"
     assert batch.code == 4

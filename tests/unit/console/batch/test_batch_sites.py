@@ -87,7 +87,7 @@ def test_all_errors_of_a_site_file_come_in_one_pass_at_their_places(tmp_path):
     [
         ("", "{path}:1:1: error: the site begins with 'schema: spbench.site/1'"),
         ("batch: {}\n", "{path}:1:1: error: the site lacks the key 'schema'"),
-        ("a: [", "{path}:2:1: error: this is no YAML"),
+        ("a: [", "{path}:2:1: error: invalid YAML"),
     ],
 )
 def test_a_file_that_is_no_site_says_how_one_begins(tmp_path, text, told):

@@ -476,7 +476,9 @@ def test_a_damaged_log_is_told_with_its_place(spbench, home, line):
     folder.events.write_bytes(b"".join([*lines[:3], line, *lines[3:]]))
     done = spbench("results", "show")
     assert (done.status, done.err) == (0, "")
-    assert f"{folder.events}:4: this is no event of a run; what it told was left out" in done.out
+    assert (
+        f"{folder.events}:4: this is no event of a run; what it reported was left out" in done.out
+    )
     assert "passed: 1 passed in" in done.out
 
 
@@ -491,7 +493,7 @@ def test_what_is_made_of_a_damaged_log_says_so_on_stderr(spbench, home, words):
     assert done.status == 0
     notes = set(done.err.splitlines())
     assert len(notes) == 1
-    assert "this is no event of a run; what it told was left out" in notes.pop()
+    assert "this is no event of a run; what it reported was left out" in notes.pop()
 
 
 def test_a_log_without_its_beginning_is_refused(spbench, home):

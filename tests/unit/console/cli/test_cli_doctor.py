@@ -66,7 +66,7 @@ def test_findings_stand_below_the_hosts_with_their_mends(ssh, doctor):
     assert lines[3].endswith("its name does not resolve")
     assert lines[4:] == [
         "✗ missing     nowhere      ssh: its name does not resolve",
-        "                           mend: correct the name, or give it an address in /etc/hosts or "
+        "                           fix: correct the name, or give it an address in /etc/hosts or "
         "~/.ssh/config: nowhere",
         "! note        torch        node3 has torch 2.5.1, the others 2.6.0",
     ]
@@ -87,7 +87,7 @@ def test_a_host_that_lacks_something(ssh, doctor):
     assert status == 3
     assert out.startswith("✗ missing     node1 ")
     assert "MPI library: " in out
-    assert "mend: " in out
+    assert "fix: " in out
 
 
 @pytest.mark.slow
@@ -171,7 +171,7 @@ def test_gpus_of_this_machine_have_a_line_each(doctor, monkeypatch, tmp_path):
         "which needs driver 580.65.06 or newer"
     )
     assert lines[note + 1] == (
-        "mend: install a newer driver, or a torch that is built for CUDA 12.4 or older"
+        "fix: install a newer driver, or a torch that is built for CUDA 12.4 or older"
     )
     assert "! note devices CUDA_VISIBLE_DEVICES is '1', which shows 1 of 2 GPUs" in lines
 

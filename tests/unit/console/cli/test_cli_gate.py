@@ -43,7 +43,7 @@ def test_each_case_has_the_smallest_slowdown_that_is_found(spbench, home):
     assert gone.split() == ["gone", "error"]
     assert finds.startswith("finds: the smallest of 5 %, 10 %, 20 %, 50 % that is called worse")
     assert wolf.startswith("With nothing planted some case was called worse in ")
-    assert error == "A failed check, planted in each case that has a time, was told in 3 of 3."
+    assert error == "A failed check, planted in each case that has a time, was reported in 3 of 3."
 
 
 def test_json_has_the_shares(spbench, home):
@@ -69,8 +69,8 @@ def test_an_error_that_is_not_told_fails(spbench, home, monkeypatch):
     monkeypatch.setattr(gate, "tells_error", lambda case: False)
     status, out, _ = spbench("gate", "check", "last")
     assert status == 1
-    assert "a planted error is NOT told" in out
-    assert "was told in 0 of 1." in out
+    assert "a planted error is NOT reported" in out
+    assert "was reported in 0 of 1." in out
 
 
 def test_a_run_without_times_is_5(spbench, home):

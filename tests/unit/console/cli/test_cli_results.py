@@ -130,7 +130,7 @@ def test_a_slow_link_is_marked(spbench, home):
     events[0]["cases"][0]["benchmark"] = "link.pingpong"
     recorded(home, events)
     _, out, _ = spbench("results", "show", "--links")
-    assert "   1  2      9!\n   2  2  9!\n! at least 1.5x worse than is usual" in out
+    assert "   1  2      9!\n   2  2  9!\n! at least 1.5x worse than the median" in out
 
 
 def test_of_many_ranks_the_hosts_alone_are_shown(spbench, home, monkeypatch):

@@ -299,7 +299,7 @@ def test_a_replay_of_a_run_without_an_end_says_so(tmp_path, monkeypatch, pid, en
 @pytest.mark.parametrize(
     ("alive", "end"),
     [
-        (None, "still running on node09, as far as its log tells"),
+        (None, "still running on node09, as far as its log shows"),
         (False, "nothing came from the console on node09 for long"),
     ],
 )
@@ -315,5 +315,7 @@ def test_a_replay_tells_which_line_is_wrong(tmp_path, wrong):
     with folder.events.open("a") as file:
         file.write(wrong + "\n")
     *_, left_out, end = replayed(folder)
-    assert left_out == f"{folder.events}:4: this is no event of a run; what it told was left out"
+    assert (
+        left_out == f"{folder.events}:4: this is no event of a run; what it reported was left out"
+    )
     assert end.startswith("unfinished")

@@ -49,7 +49,7 @@ def said(*ends, **more):
 
 TIMEOUT = Said((killed(3), killed(0, 2)), "the launcher ended the job after 4 s", decisive=True)
 KILLED = "was killed by signal 9 (SIGKILL)"
-SILENT_DEATH = "ended without a word"
+SILENT_DEATH = "ended without an error message"
 
 TABLE = {
     # a kill, as each launcher tells of it

@@ -140,7 +140,7 @@ def test_a_rank_that_ends_without_bye_after_the_last_case_makes_it_an_error(job)
     assert job.settle() == []
     assert job.statuses == {"a": "passed", "b": "passed", "c": "error"}
     assert "rank 1 on node01" in job.state.cases["c"].verdict.reason
-    assert job.state.cases["c"].verdict.reason.endswith("ended without a word")
+    assert job.state.cases["c"].verdict.reason.endswith("ended without an error message")
     assert job.verdict == ("error", ExitCode.ERROR)
 
 

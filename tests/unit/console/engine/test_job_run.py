@@ -120,7 +120,7 @@ async def test_a_rank_that_ends_without_bye_after_the_last_case_is_a_fault(play)
     fault, statuses = await play(f"{BOTH_CASES}first.close()\nos._exit(0)\n")
     assert fault.status == "error"
     assert fault.rank == 1
-    assert "ended without a word" in fault.sentence
+    assert "ended without an error message" in fault.sentence
     assert statuses == {"a": "passed", "b": "passed"}
 
 

@@ -104,14 +104,14 @@ def test_the_number_of_ranks_stays_that_of_the_run(cut_short, request_):
 def test_a_run_that_still_goes_on_is_left_alone(cut_short, request_, planner, monkeypatch):
     monkeypatch.setattr("spbench.record.runs.folder.process_start", lambda pid: 999.0)
     cut_short(*began(judged("a", "failed")))
-    with pytest.raises(UsageError, match="still goes on; wait for its end, or cancel it"):
+    with pytest.raises(UsageError, match="is still running; wait for its end, or cancel it"):
         planner(request_, "last")
 
 
 @pytest.mark.parametrize("planner", [plan_resumed, plan_failed])
 def test_a_run_on_another_host_may_still_go_on(cut_short, request_, planner):
     cut_short(*began(), console={"pid": 1, "host": "node07", "started": 1000.0})
-    with pytest.raises(UsageError, match="still goes on on node07, so far as can be seen"):
+    with pytest.raises(UsageError, match="is still running on node07, so far as can be seen"):
         planner(request_, "last")
 
 

@@ -115,7 +115,7 @@ async def test_a_gpu_that_is_not_there_is_one_sentence_with_all_cases():
     cases = [case(f"c{number}", "compute.gemm", 1, device="cuda") for number in range(40)]
     assert await refused(*cases, HOST) == (
         "cannot run c0, c1, c2 and 37 more on this machine: there is no GPU, neither in "
-        "/proc/driver/nvidia/gpus nor as /dev/nvidia0 (spbench doctor says what mends it; or leave "
+        "/proc/driver/nvidia/gpus nor as /dev/nvidia0 (spbench doctor says how to fix it; or leave "
         "them out with -k or --case, or name hosts that have GPUs with --hostfile)"
     )
 

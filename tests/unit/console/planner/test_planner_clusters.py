@@ -106,7 +106,7 @@ def test_a_cluster_of_mixed_kinds_is_read():
             "{v100: 65536}, link: nvlink, count: 65536",
             "the machines up to here have 4294967296 devices; give a cluster at most 65536",
         ),
-        ("big, devices", "rack-1, devices", "the machine 'rack-1' stands twice"),
+        ("big, devices", "rack-1, devices", "duplicate machine 'rack-1'"),
         ("[big, rack-0]", "[big, rack]", "no machine is called 'rack' (did you mean rack-"),
         ("[big, rack-0]", "[big]", "a pair is {machines: [a, b], link: name}"),
         (", link: fast}", "}", "pairs[0] lacks the key 'link'"),
@@ -114,7 +114,7 @@ def test_a_cluster_of_mixed_kinds_is_read():
         ("between: ethernet", "between:", "between must be text, not empty"),
         ("name: mixed", "name: [1]", "c.yaml:2:7: error: name must be text, not a list"),
         ("machines:\n", "machines: []\nold:\n", "machines must be a list with at least one item"),
-        ("name: mixed", "name: mixed\nname: twice", "the key 'name' stands twice"),
+        ("name: mixed", "name: mixed\nname: twice", "duplicate key 'name'"),
     ],
 )
 def test_wrong_clusters_are_told_at_their_place(old, new, error):

@@ -18,7 +18,7 @@ def times(*values):
 
 def test_a_slow_rank_is_named_with_its_host():
     assert found(timed(times(10, 10, 10, 20), TWO_HOSTS)) == [
-        "Slowest rank: 3 on node02, 2.00x the usual rank's time in a."
+        "Slowest rank: 3 on node02, 2.00x the median rank's time in a."
     ]
 
 
@@ -30,7 +30,7 @@ def test_the_slow_one_of_two_ranks_is_named():
 def test_a_slow_host_is_named_rather_than_its_ranks():
     hosts = [f"node0{number}" for number in (1, 1, 2, 2, 3, 3)]
     assert found(timed(times(10, 10, 20, 21, 10, 10), hosts)) == [
-        "Slowest host: node02, 2.00x the usual host's time in a."
+        "Slowest host: node02, 2.00x the median host's time in a."
     ]
 
 
@@ -45,7 +45,7 @@ def test_one_rank_is_compared_with_none():
 
 def test_ranks_that_are_alike_are_called_so():
     assert found(timed(times(*ALIKE), TWO_HOSTS)) == [
-        "All alike: 2 hosts, 4 ranks, none more than 2 % slower than is usual of its kind."
+        "All alike: 2 hosts, 4 ranks, none more than 2 % slower than the median of its kind."
     ]
 
 
@@ -70,7 +70,8 @@ BANDWIDTH = pairs(8.0, 8.0, 8.0, 1.0, 1.0, 1.0)
 
 def test_links_are_compared_with_their_own_kind_only():
     assert found(measured(LATENCY, BANDWIDTH)) == [
-        "All alike: 2 hosts, 5 ranks, 6 links, none more than 0 % slower than is usual of its kind."
+        "All alike: 2 hosts, 5 ranks, 6 links, none more than 0 % slower than the median of its "
+        "kind."
     ]
 
 
@@ -79,19 +80,19 @@ def test_links_are_compared_with_their_own_kind_only():
     [
         (
             {"latency": pairs(0.5, 0.5, 0.5, 2.0, 2.0, 8.0)},
-            "rank 1 on node01 to rank 2 on node02, latency 8 us where 2 is usual",
+            "rank 1 on node01 to rank 2 on node02, latency 8 us where the median is 2",
         ),
         (
             {"bandwidth": pairs(8.0, 8.0, 8.0, 0.25, 1.0, 1.0)},
-            "rank 0 on node01 to rank 2 on node02, bandwidth 0.25 GB/s where 1 is usual",
+            "rank 0 on node01 to rank 2 on node02, bandwidth 0.25 GB/s where the median is 1",
         ),
         (
             {"latency": pairs(0.5, 1.5, 0.5, 2.0, 2.0, 2.0)},
-            "rank 0 on node01 to rank 4 on node01, latency 1.5 us where 0.5 is usual",
+            "rank 0 on node01 to rank 4 on node01, latency 1.5 us where the median is 0.5",
         ),
         (
             {"bandwidth": pairs(8.0, 8.0, 2.0, 1.0, 1.0, 1.0)},
-            "rank 1 on node01 to rank 4 on node01, bandwidth 2 GB/s where 8 is usual",
+            "rank 1 on node01 to rank 4 on node01, bandwidth 2 GB/s where the median is 8",
         ),
     ],
     ids=[

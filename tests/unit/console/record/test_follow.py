@@ -123,7 +123,7 @@ def test_a_line_that_is_no_event_is_left_out_and_told_with_its_place(path, wrong
     tail = EventTail(path)
     assert tail.left_out is None
     assert read(tail) == [0, 1, 2]
-    assert tail.left_out == (f"{path}:3: this is no event of a run; what it told was left out")
+    assert tail.left_out == (f"{path}:3: this is no event of a run; what it reported was left out")
 
 
 def test_the_place_counts_all_lines_before_and_the_others_are_counted(path):
@@ -135,7 +135,7 @@ def test_the_place_counts_all_lines_before_and_the_others_are_counted(path):
         assert found == list(range(51))
         assert tail.left_out == (
             f"{path}:51: this is no event of a run, nor are 11 further lines; "
-            "what they told was left out"
+            "what they reported was left out"
         )
 
 

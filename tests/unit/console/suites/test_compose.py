@@ -510,7 +510,7 @@ def test_the_only_entry_leaves_an_empty_list():
         (text_of("cases: 3"), "line 3: cases is no list; "),
         ("{name: s}", "the whole suite stands in braces; "),
         ("- a", "the text is no suite: "),
-        (text_of("cases:", "  - [a"), "cannot be read: this is no YAML: "),
+        (text_of("cases:", "  - [a"), "cannot be read: invalid YAML: "),
         ("name: s\n...\n", "the form cannot change this case without harm"),
     ],
 )

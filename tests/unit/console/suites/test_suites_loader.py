@@ -175,7 +175,7 @@ def test_an_empty_env_value_is_refused():
         ),
         (
             "  - {name: a, benchmark: memory.copy, matrix: {seed: [1, §01]}}",
-            "seed: 1 stands twice in its list",
+            "seed: 1 is listed twice",
         ),
         (
             "  - {name: a, benchmark: memory.copy, expect: {time_ms: {max: §}}}",
@@ -280,9 +280,9 @@ def aliased(monkeypatch):
     ("text", "told"),
     [
         ("", "s.yaml:1:1: error: the file is empty; a suite begins with"),
-        ("- a\n", "s.yaml:1:1: error: this is no mapping; a suite begins with"),
+        ("- a\n", "s.yaml:1:1: error: this is not a mapping; a suite begins with"),
         ("{}", "s.yaml:1:1: error: the suite lacks the key 'name'"),
-        ("a: [", "s.yaml:2:1: error: this is no YAML: did not find expected node content"),
+        ("a: [", "s.yaml:2:1: error: invalid YAML: did not find expected node content"),
         ("cases: 3\nlaunch: 4\nname: [1]\nschema: x\n", "s.yaml:2:9: error: launch must be a map"),
     ],
 )

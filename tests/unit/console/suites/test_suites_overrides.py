@@ -195,7 +195,7 @@ def test_a_contradiction_names_the_option():
         ("cases=3", "no suite key or parameter is called 'cases'"),
         ("halo_len", "write it as --set key=value"),
         ("=3", "write it as --set key=value"),
-        ("halo_len=[3", "this is no YAML"),
+        ("halo_len=[3", "invalid YAML"),
         ("halo_len=!x 3", "the tag !x is not read here"),
     ],
 )

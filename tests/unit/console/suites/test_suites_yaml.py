@@ -125,7 +125,7 @@ def test_an_alias_is_a_copy_at_its_own_place():
 @pytest.mark.parametrize(
     ("text", "place", "words"),
     [
-        ("a: 1\nb: 2\na: 3\n", (3, 1), "'a' stands twice (first on line 1)"),
+        ("a: 1\nb: 2\na: 3\n", (3, 1), "duplicate key 'a' (first on line 1)"),
         ("1: a", (1, 1), "the key '1' is not text"),
         ("~: a", (1, 1), "not text"),
         ("no: a\ntrue: b", (2, 1), "the key 'true' is not text"),

@@ -94,7 +94,7 @@ def test_only_what_reduces_has_an_operation():
         ({"max_bytes": 4}, "max_bytes", "min_bytes 8 is more than max_bytes 4"),
         ({"factor": 1}, "factor", "below the least value, 1.01"),
         ({"algorithm": "rnig"}, "algorithm", "'rnig' is none of native"),
-        ({"algorithm": "ring,ring"}, "algorithm", "ring stands twice"),
+        ({"algorithm": "ring,ring"}, "algorithm", "ring is listed twice"),
         ({"collective": "alltoall", "algorithm": "ring"}, "algorithm", "ring does no alltoall"),
         ({"collective": "allgather", "op": "max"}, "op", "allgather reduces nothing"),
         ({"order": "1,0"}, "order", "order does nothing for native"),

@@ -113,7 +113,11 @@ def test_several_choices_are_a_list():
     several = Param("p", "choices", "a", "", choices=("a", "b"), spellings={"B": "b"})
     assert several.read("a, B") == several.read(["a", "b"]) == ["a", "b"]
     assert several.read("b") == ["b"]
-    for value, told in (("a,c", "'c' is none of a, b"), ("b,B", "b stands twice"), ([], "empty")):
+    for value, told in (
+        ("a,c", "'c' is none of a, b"),
+        ("b,B", "b is listed twice"),
+        ([], "empty"),
+    ):
         with pytest.raises(ValueError, match=told):
             several.read(value)
     schema = jsonschema.Draft202012Validator(several.json_schema())

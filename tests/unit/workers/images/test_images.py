@@ -334,7 +334,7 @@ def test_a_missing_or_other_cifar_is_told(tmp_path, pickles):
     archive.write_bytes(archive.read_bytes()[:-2000])
     with pytest.raises(CannotRunError, match=rf"{archive} cannot be read"):
         opened("cifar", archive)
-    with pytest.raises(CannotRunError, match=r"10 classes.*tells 4 apart: set num_classes to 10"):
+    with pytest.raises(CannotRunError, match=r"10 classes.*has 4: set num_classes to 10"):
         opened("cifar", pickles, num_classes=4)
 
 
@@ -402,7 +402,7 @@ def test_a_missing_or_empty_folder_is_told(tmp_path):
 
 
 def test_too_many_classes_and_too_few_images_are_told(medical):
-    with pytest.raises(CannotRunError, match=r"has 2 classes.*tells 1 apart: set num_classes to 2"):
+    with pytest.raises(CannotRunError, match=r"has 2 classes.*has 1: set num_classes to 2"):
         opened("medical", medical, num_classes=1)
     with pytest.raises(CannotRunError, match=r"has 6 images, and a step takes 8 \(batch_size x"):
         opened("medical", medical, batch=4)

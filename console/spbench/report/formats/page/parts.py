@@ -66,7 +66,7 @@ def links_part(run: RecordedRun) -> Markup:
     if not tables:
         return NOTHING
     words = (
-        "The redder a pair, the slower it is than is usual of its kind, within a host or between "
+        "The redder a pair, the slower it is than the median of its kind, within a host or between "
         f"hosts; the deepest red is {NOTABLE_LINK} times slower, or more."
     )
     maps = _tiles(_maps(tables[:MOST_MAPS]), len(tables) - MOST_MAPS, "maps")

@@ -74,7 +74,7 @@ def _sized(table: LinkTable) -> bool:
 def _usual_and_worst(tables: Sequence[LinkTable], limit: float | None) -> list[PlottedLine]:
     ordered = sorted(tables, key=lambda one: one.labels[_SIZE])
     usual = PlottedLine(
-        "usual pair", [_point(one, median(one.values.values()), limit) for one in ordered]
+        "median pair", [_point(one, median(one.values.values()), limit) for one in ordered]
     )
     if all(len(one.values) == 1 for one in ordered):
         return [usual]

@@ -70,7 +70,7 @@ Ctrl+Z takes it back; Escape leaves, after a question where something was typed.
             "ctrl+s", "write", "Write", id="form.write", tooltip="Write the case", priority=True
         ),
         Binding("f2", "choose", "List", id="form.choose", tooltip="List what the field can be"),
-        Binding("escape", "leave", "Leave", id="form.leave", tooltip="Leave without a change"),
+        Binding("escape", "leave", "Cancel", id="form.leave", tooltip="Leave without a change"),
     ]
     CSS = """
     CaseForm { background: $panel; }
@@ -125,7 +125,7 @@ Ctrl+Z takes it back; Escape leaves, after a question where something was typed.
                     yield Static("", id="words", markup=False)
             yield Static("", id="hint", markup=False)
             with Horizontal(id="buttons"):
-                yield Button("Leave (Esc)", id="leave", compact=True)
+                yield Button("Cancel (Esc)", id="leave", compact=True)
                 yield Button(f"{self._verb} (Ctrl+S)", "primary", id="write", compact=True)
 
     def _rows(self) -> Iterable[Static | FormRow]:
@@ -269,7 +269,7 @@ Ctrl+Z takes it back; Escape leaves, after a question where something was typed.
     @work(exclusive=True, group="leave")
     async def action_leave(self) -> None:
         """Leave the text as it is, after a question where something was typed."""
-        question = Confirm("Leave the form? What was typed in it is lost.", "Leave it", "Stay")
+        question = Confirm("Discard what was typed in the form?", "Discard", "Keep editing")
         if self.typed == self._first or await self.app.push_screen_wait(question):
             self.dismiss(None)
 

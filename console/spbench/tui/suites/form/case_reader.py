@@ -173,7 +173,7 @@ class _Reader:
             elif metric and not bounds:
                 self._complaints[name] = f"{metric} has no bound: give max, min or both"
             elif metric in read:
-                self._complaints[name] = f"{metric} stands twice"
+                self._complaints[name] = f"duplicate {metric}"
             elif metric:
                 read[metric] = bounds
         return read

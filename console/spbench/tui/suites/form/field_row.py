@@ -137,7 +137,7 @@ class FieldRow(TextRow):
             yield LinesBox(self._text, field.accepts)
             return
         known = SuggestFromList(field.choices, case_sensitive=False) if field.choices else None
-        placeholder = field.default or ("derived" if field.can_sweep else "")
+        placeholder = field.default or ("auto" if field.can_sweep else "")
         yield Input(self._text, placeholder, suggester=known, compact=True)
 
     def choices(self, box: Input) -> Sequence[str]:

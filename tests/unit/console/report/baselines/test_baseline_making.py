@@ -81,7 +81,7 @@ def test_a_run_without_results_makes_none():
 
 
 def test_a_run_that_goes_on_makes_none():
-    with pytest.raises(UsageError, match="run x still goes on"):
+    with pytest.raises(UsageError, match="run x is still running"):
         baseline_of("main", run(launched(), id="x", verdict="running"))
 
 

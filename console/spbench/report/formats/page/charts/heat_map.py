@@ -1,4 +1,4 @@
-"""A matrix of links as a heat map: the darker, the slower than is usual of its kind."""
+"""A matrix of links as a heat map: the darker, the slower than the median of its kind."""
 
 from __future__ import annotations
 

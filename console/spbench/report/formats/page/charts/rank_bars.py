@@ -97,7 +97,7 @@ def _drawn(frame: Frame, bars: Iterable[RankBar], usual: float, step: float) -> 
 
 def _line(frame: Frame, usual: float) -> Markup:
     at = frame.at_y(usual)
-    words = f"usual {number(usual)} ms"
+    words = f"median {number(usual)} ms"
     return joined(
         [
             tag("line", x1=frame.left, x2=frame.end, y1=at, y2=at, class_="mark"),

@@ -81,7 +81,7 @@ def test_a_slow_rank_is_marked_and_the_usual_time_is_drawn():
     (slow,) = attributes(drawn, "rect", "slow")
     others = attributes(drawn, "rect", "bars")
     assert float(slow["height"]) == pytest.approx(2 * float(others[0]["height"]), rel=0.02)
-    assert "usual 1 ms" in drawn
+    assert "median 1 ms" in drawn
     assert "2: 2 ms (1 to 4)" in drawn
 
 
