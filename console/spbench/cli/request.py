@@ -34,7 +34,11 @@ ExcludeOption = Annotated[
 ]
 LauncherOption = Annotated[
     str | None,
-    typer.Option("--launcher", help="mpirun_rsh, hydra, openmpi, srun or auto.", metavar="L"),
+    typer.Option(
+        "--launcher",
+        help="mpirun_rsh, hydra, openmpi, srun or auto.",
+        metavar="L",
+    ),
 ]
 AddressOption = Annotated[
     str | None,

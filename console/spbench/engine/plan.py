@@ -9,7 +9,7 @@ from typing import Any
 
 from spbench.engine.address import addresses_of, check_tunnel, ports_of
 from spbench.engine.connections.descriptors import check_connections
-from spbench.errors import MissingError
+from spbench.errors import MissingError, UsageError, did_you_mean
 from spbench.launch.choice import NOTHING_CHOSEN, LaunchChoice
 from spbench.launch.fan_in import connections
 from spbench.launch.gpu_needs import check_gpus
@@ -35,6 +35,7 @@ from spbench.suites.case import Case, Suite
 from spbench.suites.inject import plant
 from spbench.suites.loader import load
 from spbench.suites.select import named, select
+from spbench.suites.settings import LAUNCHERS
 from spbench_core.events.rank_events import ENV_COLLECTOR, ENV_FAN_IN, ENV_RUN, ENV_TOKEN
 
 Told = Mapping[str, Mapping[str, HostFacts]]
@@ -129,10 +130,24 @@ def plan(request: Request) -> RunPlan:
 
 
 def settings_of(request: Request) -> tuple[str, ...]:
-    """Return what a request sets in its suite, as ``--set`` takes it."""
+    """Return what a request sets in its suite, as ``--set`` takes it.
+
+    Raises:
+        UsageError: Its launcher is none.
+    """
     launcher = request.chosen.launcher
-    chosen = () if launcher is None else (f"launch.launcher={launcher}",)
+    chosen = () if launcher is None else (f"launch.launcher={_known(launcher)}",)
     return (*request.overrides, *chosen)
+
+
+def _known(launcher: str) -> str:
+    """Return the name of a launcher, which is an option here, and no line of the suite."""
+    known = ("auto", *LAUNCHERS)
+    if launcher not in known:
+        near = did_you_mean(launcher, known)
+        told = f"--launcher {launcher}: unknown launcher{near}; known are {', '.join(known)}"
+        raise UsageError(f"{told} (spbench script writes jobs for batch systems)")
+    return launcher
 
 
 def plan_suite(request: Request, suite: Suite) -> RunPlan:

@@ -86,10 +86,10 @@ def read_hostfile(path: Path) -> Hosts:
         text = data.decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise UsageError(f"{path}:1: error: cannot read the hostfile: {why}") from None
+        raise UsageError(f"{path}: error: cannot read the hostfile: {why}") from None
     if len(data) > MOST_BYTES:
         most = MOST_BYTES >> 20
-        raise UsageError(f"{path}:1: error: the hostfile has more than {most} MiB")
+        raise UsageError(f"{path}: error: the hostfile has more than {most} MiB")
     found: list[Host] = []
     errors: list[str] = []
     # not splitlines(): a form feed or a Unicode separator is no end of a line

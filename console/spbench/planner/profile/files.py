@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from spbench.planner.errors import PlannerError
@@ -12,6 +13,9 @@ from spbench.planner.profile.torchgraph import read_torchgraph
 MAX_BYTES = 64 << 20
 _NO_PROFILES = ("null", "true", "false")
 """JSON that no torchgraph text can be either."""
+
+
+_SUITE = re.compile(r"^schema\s*:\s*['\"]?spbench\.suite/", re.MULTILINE)
 
 
 def load_profile(path: Path, batch_size: int | None = None) -> Profile:
@@ -35,6 +39,11 @@ def load_profile(path: Path, batch_size: int | None = None) -> Profile:
             sizes = f"batch size {profile.batch_size}, not {batch_size}"
             raise PlannerError(f"{path} was measured at {sizes}; leave it out or correct it")
         return profile
+    if _SUITE.search(text):
+        raise PlannerError(
+            f"{path} is a suite, and plan reads a profile: measure one with spbench profile, "
+            f"or run the suite with spbench run {path}"
+        )
     if batch_size is None:
         raise PlannerError(
             f"{path} is torchgraph text, which does not say its batch size;"

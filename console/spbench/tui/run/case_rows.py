@@ -19,7 +19,7 @@ COLUMNS = (
     Column("ranks", "ranks", 5, "right", rank=2),
     Column("progress", "done", 5, "right"),
     Column("p50", "p50 ms", 8, "right"),
-    Column("limit", "limit", 8, "right", rank=1),
+    Column("limit", "limit ms", 8, "right", rank=1),
     Column("checks", "checks", 9, "right"),
 )
 

@@ -311,6 +311,21 @@ def test_a_bad_line_of_a_hostfile_is_named(spbench, tmp_path):
     assert f"{hosts}:1" in done.refusal
 
 
+def test_an_unknown_launcher_is_named_with_those_that_are_known(spbench, home):
+    known = "known are auto, mpirun_rsh, hydra, openmpi, srun"
+    for name, near in (("pbs", ""), ("openmp", " (did you mean openmpi?)")):
+        done = spbench("run", HALO, "--launcher", name)
+        assert (done.status, done.out) == (2, "")
+        told = f"--launcher {name}: unknown launcher{near}; {known}"
+        assert done.err.startswith(f"spbench: error: {told} (spbench script")
+
+
+def test_a_hostfile_that_is_not_there_has_no_line(spbench, home):
+    done = spbench("run", HALO, "--hostfile", "nope.hosts")
+    assert done.status == 2
+    assert "nope.hosts: error: cannot read the hostfile: No such file" in done.err
+
+
 def test_a_launcher_that_is_not_installed_is_3(spbench, home, tmp_path, monkeypatch):
     pytest.importorskip("mpi4py")
     path = tmp_path / "report.json"

@@ -188,7 +188,7 @@ def test_the_interpreter_is_the_one_that_was_named(ssh, doctor):
     [
         (["--hosts", "a", "--hostfile", "b"], "--hostfile and --hosts both name hosts"),
         (["--hosts", "a", "--ranks", "2"], "--ranks is about this machine"),
-        (["--hostfile", "/nowhere/hosts"], "/nowhere/hosts:1: error: cannot read the hostfile"),
+        (["--hostfile", "/nowhere/hosts"], "/nowhere/hosts: error: cannot read the hostfile"),
         (["--hosts", "no[de"], "no[de"),
     ],
 )

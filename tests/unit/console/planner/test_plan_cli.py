@@ -222,7 +222,7 @@ def test_a_plan_is_verified_by_the_launcher_that_is_asked_for(plan, files, tmp_p
     profile.write_text(json.dumps(told))
     status, _, err = plan("--micro-batch-size", "8", "--verify", "--launcher", "nope")
     assert status == 2, err
-    assert "launch.launcher must be auto" in err
+    assert "--launcher nope: unknown launcher; known are auto, " in err
     assert err.count("\n") == 1
 
 

@@ -460,3 +460,12 @@ def test_layers_can_be_left_out():
     left = diamond().without({0})
     assert [each.name for each in left.layers] == ["b", "c", "d"]
     assert left.edges == ((0, 2), (1, 2))
+
+
+def test_a_suite_is_told_apart_from_a_profile(tmp_path):
+    path = tmp_path / "halo.yaml"
+    path.write_text("# Halos.\nschema: spbench.suite/1\nname: halo\n")
+    with pytest.raises(
+        PlannerError, match=r"halo\.yaml is a suite, and plan reads a profile: measure"
+    ):
+        load_profile(path, 8)
