@@ -24,6 +24,7 @@ from spbench.launch.choice import NOTHING_CHOSEN, LaunchChoice
 from spbench.launch.hosts.hosts import Hosts
 from spbench.launch.hosts.names import is_local
 from spbench.launch.jobs import Job, Launch, chosen_elsewhere
+from spbench.launch.load import busy_here
 from spbench.launch.survey.progress import Say, nobody
 from spbench.launch.survey.reach import unfit
 from spbench.record.environment import notable
@@ -75,10 +76,13 @@ class JobRun:
             start_timeout=self._job.settings.start_timeout,
             case_timeouts={case.id: case.launch.timeout for case in self._job.cases},
             launched=time.monotonic(),
+            silence_timeout=self._job.settings.silence_timeout,
+            busy=busy_here,
             places=_places(plan),
         )
         self._listener = JobListener(self._job, recorder, self._watch)
-        self._collector = Collector(self._token, self._listener, self._job.np)
+        silence = self._job.settings.silence_timeout
+        self._collector = Collector(self._token, self._listener, self._job.np, silence=silence)
         self._tunnels = Tunnels()
 
     async def run(self) -> Fault | None:

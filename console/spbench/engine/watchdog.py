@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -20,6 +20,10 @@ SILENT = "not answering"
 
 Item = tuple[str, int]
 """A case's id and a repeat: what ranks start and end."""
+
+
+def _not_known(host: str) -> str:
+    return ""
 
 
 @dataclass(slots=True)
@@ -41,6 +45,8 @@ class Watchdog:
     Times are of one monotonic clock, in seconds. ``items`` are run in order by all ranks.
 
     Attributes:
+        silence_timeout: Seconds without a sign of life after which a rank counts as hung.
+        busy: Returns the load of a host in words where it is high and known, else nothing.
         library: The MPI library that ranks are to load, as they tell theirs.
         places: Ranks' hosts as far as they are known before the ranks tell them.
         greeted: The hosts of ranks that have connected, by the numbers that their launcher gave
@@ -57,6 +63,8 @@ class Watchdog:
     case_timeouts: Mapping[str, float]
     launched: float
     names: str = "the launcher and the MPI library"
+    silence_timeout: float = SILENCE_LIMIT
+    busy: Callable[[str], str] = _not_known
     ranks: dict[int, _Rank] = field(default_factory=dict)
     library: str | None = None
     places: Mapping[int, str] = field(default_factory=dict)
@@ -268,9 +276,12 @@ class Watchdog:
             # start_timeout bounds that, until the first rank has loaded it.
             loading = rank.loading and rank.case is None
             if loading and self._first_start is not None:
-                loading = now - self._first_start <= SILENCE_LIMIT
-            if silence > SILENCE_LIMIT and not loading and not rank.ended:
+                loading = now - self._first_start <= self.silence_timeout
+            if silence > self.silence_timeout and not loading and not rank.ended:
                 sentence = f"rank {number} on {rank.host} silent for {silence:.0f} s"
+                if load := self.busy(rank.host):
+                    more = f"launch.silence_timeout ({self.silence_timeout:g} s)"
+                    sentence += f": {load} there; end what else runs there, or raise {more}"
                 return Fault("error", sentence, number)
         return None
 

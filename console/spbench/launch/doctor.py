@@ -10,6 +10,7 @@ from spbench.launch.detect import find_launcher, mismatch, mpi_library
 from spbench.launch.finding import Finding
 from spbench.launch.gpus.facts import HostGpus
 from spbench.launch.gpus.findings import amiss, in_order, messages, torch_words
+from spbench.launch.load import other_work
 from spbench.launch.mpi_probe import INSTALL, MpiLibrary
 from spbench.launch.placement import cores
 from spbench.launch.program import interpreter
@@ -28,7 +29,7 @@ def examine(python: str | None, ranks: int, env: Mapping[str, str]) -> list[Find
         library = None
     findings += _software(library) if library else []
     findings += _launchers(library, settings, env)
-    return [*findings, *_devices(library, env), *_cores(ranks)]
+    return [*findings, *_devices(library, env), *_cores(ranks), *other_work()]
 
 
 def no_torch(mend: str = INSTALL) -> Finding:

@@ -14,6 +14,10 @@ from pydantic import (
     StringConstraints,
 )
 
+from spbench_core.events.rank_events import SILENCE_LIMIT
+
+LEAST_SILENCE = 4.0
+"""The least `silence_timeout`: a sign of life comes once a second, and relays are named first."""
 LAUNCHERS = ("mpirun_rsh", "hydra", "openmpi", "srun")
 """The launcher modules of ``spbench.launch``."""
 
@@ -144,6 +148,11 @@ class LaunchSettings(StrictModel):
         description="how hosts reach the console where the network does not let them",
     )
     start_timeout: float = Field(default=60, gt=0, description="seconds until every rank is ready")
+    silence_timeout: float = Field(
+        default=SILENCE_LIMIT,
+        ge=LEAST_SILENCE,
+        description="seconds without a sign of life after which a rank counts as hung",
+    )
     timeout: float = Field(default=120, gt=0, description="seconds for one case")
 
 

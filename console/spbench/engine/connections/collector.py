@@ -16,8 +16,9 @@ from typing import Any, cast
 from spbench.engine.connections.admission import Admission, shown_hello
 from spbench.engine.connections.descriptors import room_for_strangers
 from spbench.engine.connections.rank_connection import Event, Listener, RankConnection
-from spbench.engine.connections.relay_connection import RelayConnection
+from spbench.engine.connections.relay_connection import SOONER, RelayConnection
 from spbench.errors import MissingError
+from spbench_core.events.rank_events import SILENCE_LIMIT
 
 
 class _RankSocket(asyncio.Protocol):
@@ -46,11 +47,26 @@ class _RankSocket(asyncio.Protocol):
 class Collector:
     """Listens for the ranks of one job."""
 
-    def __init__(self, token: str, listener: Listener, expected: int = 0) -> None:
-        """``expected`` connections are of ranks, and keep their descriptors free of strangers."""
+    def __init__(
+        self,
+        token: str,
+        listener: Listener,
+        expected: int = 0,
+        *,
+        silence: float = SILENCE_LIMIT,
+    ) -> None:
+        """Listen for nobody yet.
+
+        Args:
+            token: The run's token.
+            listener: Hears what comes.
+            expected: Connections that are of ranks, and keep their descriptors free of strangers.
+            silence: Seconds without a sign of life after which a rank counts as hung.
+        """
         self.listener = listener
         self._token = token
         self._expected = expected
+        self.relay_silence = silence - SOONER
         self._ranks: dict[RankConnection, None] = {}
         self._relays: set[RelayConnection] = set()
         self._arriving: dict[asyncio.Task[Any], socket.socket] = {}

@@ -17,14 +17,20 @@ from spbench.engine.connections.rank_connection import (
 )
 from spbench_core.events.fan_in import Pieces, piece
 from spbench_core.events.fields import EventError
-from spbench_core.events.rank_events import HEARTBEAT_INTERVAL, MAX_HELLO, SILENCE_LIMIT
+from spbench_core.events.rank_events import HEARTBEAT_INTERVAL, MAX_HELLO
 
-RELAY_SILENCE = SILENCE_LIMIT - 2.0
-"""Seconds without a sign of life: less than a rank's, which would be blamed for it."""
+SOONER = 2.0
+"""Seconds by which a silent relay is named before its ranks, which would be blamed for it."""
 
 
 class Relays(ConnectionOwner, Protocol):
-    """The collector, as its relays see it."""
+    """The collector, as its relays see it.
+
+    Attributes:
+        relay_silence: Seconds without a sign of life after which a relay counts as hung.
+    """
+
+    relay_silence: float
 
     def welcome_relay(self, relay: RelayConnection) -> None:
         """Take a connection for a relay's."""
@@ -136,7 +142,7 @@ class RelayConnection(asyncio.Protocol):
 
     def _look(self) -> None:
         silence = time.monotonic() - self._heard
-        if silence > RELAY_SILENCE:
+        if silence > self._collector.relay_silence:
             self._end(f"has been silent for {silence:.0f} s")
         else:
             self._look_again()

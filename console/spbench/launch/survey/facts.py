@@ -13,6 +13,7 @@ from spbench.launch.doctor import no_torch
 from spbench.launch.finding import Finding
 from spbench.launch.gpus.facts import NO_GPUS, HostGpus, MpiMemory
 from spbench.launch.gpus.findings import amiss
+from spbench.launch.load import BUSY
 from spbench.launch.mpi_probe import (
     INSTALL,
     LackingError,
@@ -26,8 +27,6 @@ from spbench_core import host_facts
 
 CLOCK_TOLERANCE = 1.0
 """Seconds that a host's clock may differ from this machine's."""
-BUSY = 0.5
-"""The load of a core above which a host is called busy."""
 _OLDEST_PYTHON = (3, 11)
 _CHECK_LAUNCH = "check launch.python, launch.setup and launch.container"
 

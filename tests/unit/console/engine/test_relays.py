@@ -14,7 +14,6 @@ import pytest
 
 from places import ROOT
 from spbench.engine import processes
-from spbench.engine.connections import relay_connection
 from spbench.engine.connections.collector import Collector
 from spbench_core.events import rank_events
 from spbench_core.events.fan_in import SIGN_OF_LIFE, Pieces, piece
@@ -236,8 +235,8 @@ async def test_a_relay_that_breaks_the_protocol_is_ended(node, relay):
 
 
 async def test_a_relay_without_a_sign_of_life_is_named_before_its_ranks(node, relay, monkeypatch):
-    assert relay_connection.RELAY_SILENCE < rank_events.SILENCE_LIMIT - 1
-    monkeypatch.setattr(relay_connection, "RELAY_SILENCE", 0.1)
+    assert node.collector.relay_silence < rank_events.SILENCE_LIMIT - 1
+    monkeypatch.setattr(node.collector, "relay_silence", 0.1)
     relay.writer.write(piece(1, hello(node, 1)))
     await until(lambda: node.heard.relays_lost)
     assert node.heard.relays_lost == [("node01", 1, "has been silent for 1 s")]

@@ -177,6 +177,24 @@ def test_a_silent_rank_is_named_after_ten_seconds():
     assert job.fault.rank == 2
 
 
+def test_a_suite_may_let_ranks_be_silent_for_longer():
+    job = Job().ready().start("a")
+    job.watch.silence_timeout = 30.0
+    fault = job.later(25.0, 0, 1).fault
+    assert fault is None
+    assert told(job.later(5.1, 0, 1).fault) == ("error", "rank 2 on node02 silent for 30 s")
+
+
+def test_silence_on_a_busy_host_names_its_load_and_the_setting():
+    job = Job().ready().start("a")
+    job.watch.busy = lambda host: f"load 13.8 on 2 cores of {host}"
+    assert told(job.later(10.1, 0, 1).fault) == (
+        "error",
+        "rank 2 on node02 silent for 10 s: load 13.8 on 2 cores of node02 there; end what else "
+        "runs there, or raise launch.silence_timeout (10 s)",
+    )
+
+
 def test_a_silent_rank_is_found_before_all_are_ready():
     job = Job().ready(0, 1).later(10.1, 0)
     assert told(job.fault) == ("error", "rank 1 on node01 silent for 10 s")

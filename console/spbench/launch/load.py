@@ -1,0 +1,90 @@
+"""Other work on this machine: its load, and other runs of spbench."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+from spbench.launch.finding import Finding
+from spbench.launch.placement import cores
+
+BUSY = 0.5
+"""The load of a core above which a host is called busy."""
+PROC = Path("/proc")
+_WAIT = "wait for its end, or stop it: times measured beside it are not the hardware's"
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """The load of this machine.
+
+    Attributes:
+        minute: The processes that ran or wanted to, on average over a minute.
+        now: Those that do now, without the one that asks.
+        cores: The cores that may be used.
+    """
+
+    minute: float
+    now: int
+    cores: int
+
+    @property
+    def busy(self) -> bool:
+        """Whether others compute: over a minute, and still."""
+        return min(self.minute, self.now) > BUSY * self.cores
+
+    def __str__(self) -> str:
+        return f"load {self.minute:g} on {self.cores} cores"
+
+
+def load_here(proc: Path = PROC) -> Load | None:
+    """Return the load of this machine; None where the kernel does not tell it."""
+    try:
+        words = (proc / "loadavg").read_text().split()
+        return Load(float(words[0]), int(words[3].partition("/")[0]) - 1, cores())
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def busy_here(host: str) -> str:
+    """Return the load of a host in words, where that is this one, and high; else nothing."""
+    load = load_here() if host == socket.gethostname() else None
+    return str(load) if load is not None and load.minute > BUSY * load.cores else ""
+
+
+def other_runs(proc: Path = PROC) -> list[int]:
+    """Return the processes of other runs of spbench on this machine, in order."""
+    found = []
+    for place in proc.glob("[0-9]*"):
+        with suppress(OSError):
+            words = (place / "cmdline").read_bytes().split(b"\0")
+            if int(place.name) != os.getpid() and _is_run(words):
+                found.append(int(place.name))
+    return sorted(found)
+
+
+def _is_run(words: list[bytes]) -> bool:
+    """Whether a command line is of ``spbench run``, as a program or by ``python -m spbench``."""
+    return any(
+        os.path.basename(word) == b"spbench" and following == b"run"
+        for word, following in pairwise(words)
+    )
+
+
+def other_work(proc: Path = PROC) -> Iterator[Finding]:
+    """Yield what else keeps this machine busy; where nothing does, its load."""
+    load, runs = load_here(proc), other_runs(proc)
+    if load is not None and load.busy:
+        yield Finding("note", "load", f"{load}: others compute here", _WAIT)
+    elif load is not None:
+        yield Finding("ok", "load", str(load))
+    if runs:
+        several = f"{len(runs)} other runs" if len(runs) > 1 else "another run"
+        pids = ", ".join(map(str, runs[:4])) + ", ..." * (len(runs) > 4)
+        text = f"{several} of spbench on this machine (process {pids})"
+        yield Finding("note", "other runs", text, _WAIT)

@@ -1,0 +1,72 @@
+"""The load of this machine, and other runs of spbench on it."""
+
+import os
+import socket
+
+import pytest
+
+from spbench.launch import load as load_module
+from spbench.launch.load import busy_here, load_here, other_runs, other_work
+
+
+@pytest.fixture
+def proc(tmp_path, monkeypatch):
+    monkeypatch.setattr(load_module, "cores", lambda: 2)
+
+    def made(loadavg="0.10 0.2 0.3 1/200 99", **processes):
+        (tmp_path / "loadavg").write_text(loadavg)
+        for pid, words in processes.items():
+            (tmp_path / pid.removeprefix("pid")).mkdir()
+            (tmp_path / pid.removeprefix("pid") / "cmdline").write_bytes(words)
+        return tmp_path
+
+    return made
+
+
+def told(proc):
+    return [(finding.status, finding.subject, finding.text) for finding in other_work(proc)]
+
+
+def test_an_idle_machine_tells_its_load(proc):
+    assert told(proc()) == [("ok", "load", "load 0.1 on 2 cores")]
+
+
+def test_others_that_compute_are_noted(proc):
+    (finding,) = other_work(proc("13.80 9 8 15/400 99"))
+    assert (finding.status, finding.text) == ("note", "load 13.8 on 2 cores: others compute here")
+    assert finding.mend is not None
+
+
+def test_what_has_ended_is_not_held_against_a_machine(proc):
+    assert told(proc("13.80 9 8 1/400 99"))[0][0] == "ok"
+
+
+def test_other_runs_are_noted_and_nothing_else_of_spbench(proc):
+    home = proc(
+        pid11=b"/venv/bin/python\0/venv/bin/spbench\0run\0a.yaml\0",
+        pid12=b"python\0-m\0spbench\0run\0a.yaml\0--headless\0",
+        pid13=b"/venv/bin/python\0/venv/bin/spbench\0tui\0",
+        pid14=b"vi\0spbench\0",
+        pid15=b"",
+    )
+    (home / str(os.getpid())).mkdir()
+    (home / str(os.getpid()) / "cmdline").write_bytes(b"spbench\0run\0")
+    assert other_runs(home) == [11, 12]
+    *_, (status, subject, text) = told(home)
+    assert (status, subject) == ("note", "other runs")
+    assert text == "2 other runs of spbench on this machine (process 11, 12)"
+
+
+@pytest.mark.parametrize("content", ["", "a b c d", "1.0 2 3"])
+def test_a_kernel_that_does_not_tell_is_let_be(proc, content):
+    assert load_here(proc(content)) is None
+    assert told(proc(content)) == []
+
+
+def test_the_load_of_this_host_alone_is_known(proc, monkeypatch):
+    place = proc("13.80 9 8 15/400 99")
+    monkeypatch.setattr(load_module, "load_here", lambda: load_here(place))
+    assert busy_here(socket.gethostname()) == "load 13.8 on 2 cores"
+    assert busy_here("elsewhere") == ""
+    proc("0.10 9 8 15/400 99")
+    assert busy_here(socket.gethostname()) == ""
