@@ -193,7 +193,7 @@ def _time(context: Context, case: ModelCase, images: Images) -> tuple[array[floa
     epochs.finish(times)
     context.metric("peak_memory_mb", peak.megabytes())
     if peak.since_start and context.world.rank == 0:
-        context.choice("peak_memory", "of the process", "the system does not begin it anew")
+        context.choice("peak_memory", "of the process", "the system does not reset it")
     counted = context.world.rank < plan.layout.ranks_a_replica
     used: float = context.world.comm.allreduce(peak.grown if counted else 0.0)
     give_figures(context, case, engine, times)
