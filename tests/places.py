@@ -8,6 +8,7 @@ ROOT = Path(__file__).parents[1]
 """The repository."""
 SUITES = ROOT / "suites"
 """The suites that spbench comes with."""
+HOSTFILES = ROOT / "hostfiles"
 DOCS = ROOT / "docs"
 EXAMPLES = DOCS / "examples"
 TESTS = ROOT / "tests"

@@ -39,7 +39,7 @@ def register(app: typer.Typer) -> None:
     app.command()(plan)
 
 
-@launch_options("exclude_hosts")
+@launch_options("exclude_hosts", "assume")
 def plan(
     profile: Annotated[Path, typer.Argument(help="A profile: spbench's JSON, or torchgraph.")],
     global_batch_size: Annotated[

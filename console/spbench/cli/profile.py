@@ -27,7 +27,7 @@ def register(app: typer.Typer) -> None:
     app.command()(profile)
 
 
-@launch_options("exclude_hosts")
+@launch_options("exclude_hosts", "assume")
 def profile(
     model: Annotated[
         str, typer.Argument(help="resnet, amoebanet, or module:callable of your own.")

@@ -50,6 +50,14 @@ PortsOption = Annotated[
     str | None,
     typer.Option("--port-range", help="Ports that ranks can reach, as 5000-5010.", metavar="A-B"),
 ]
+AssumeOption = Annotated[
+    str | None,
+    typer.Option(
+        "--assume",
+        help="Show launch lines for an MPI library that is not here, as mvapich2-2.3.7.",
+        metavar="LIB-VERSION",
+    ),
+]
 _LAUNCH_OPTIONS = {
     "hostfile": HostfileOption,
     "hosts": HostsOption,
@@ -57,6 +65,7 @@ _LAUNCH_OPTIONS = {
     "launcher": LauncherOption,
     "console_address": AddressOption,
     "port_range": PortsOption,
+    "assume": AssumeOption,
 }
 """The option of each field of `LaunchChoice`, in the order in which help shows them."""
 KeywordOption = Annotated[

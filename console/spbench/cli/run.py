@@ -136,6 +136,11 @@ def run(
             raise UsageError(
                 f"--dry-run runs nothing that {given[0]} could report; give one of the two"
             )
+        if chosen.assume and not dry_run:
+            raise UsageError(
+                f"--assume {chosen.assume} shows launch lines of an MPI library that need not be "
+                "here: use it with --dry-run or spbench command"
+            )
         beside = against(home, baseline, fail_on)
         planned = _planned(request, resume, failed)
         if dry_run:

@@ -40,6 +40,7 @@ def validate(
 ) -> None:
     """Check suites; every error of a file in one pass."""
     from spbench.errors import SuiteError
+    from spbench.record.number_formatting import counted
     from spbench.suites.loader import load
 
     wrong = []
@@ -52,9 +53,9 @@ def validate(
         except UsageError as error:
             wrong.append(f"spbench: error: {error}")
             continue
-        print(f"{path}: {len(suite.cases)} cases, no errors")
+        print(f"{path}: {counted(len(suite.cases), 'case')}, no errors")
         for case in suite.cases if verbose else ():
-            ranks = "all slots" if case.np is None else f"{case.np} ranks"
+            ranks = "all slots" if case.np is None else counted(case.np, "rank")
             print(f"  {case.id}: {case.benchmark}, {ranks}")
     if wrong:
         sys.stderr.write("\n".join(wrong) + "\n")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from spbench.engine.plan import RunPlan, added_environment, launch_of, launches, standalone
 from spbench.launch.jobs import Job, Launch
+from spbench.record.number_formatting import counted
 from spbench.suites.case import Case
 
 
@@ -35,7 +36,8 @@ class JobCommand:
         """The job in one line: its ranks, its cases, its launcher."""
         job = self.job
         often = f"{self.launches} launches by turns, " if self.launches > 1 else ""
-        return f"job {job.number}: {job.np} ranks, {often}{len(job.cases)} cases, {self.version}"
+        ranks, cases = counted(job.np, "rank"), counted(len(job.cases), "case")
+        return f"job {job.number}: {ranks}, {often}{cases}, {self.version}"
 
 
 def commands(run: RunPlan) -> list[JobCommand]:

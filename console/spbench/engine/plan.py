@@ -186,7 +186,8 @@ def launch_of(run: RunPlan, job: Job) -> Launch:
         SpbenchError: As for `launches`.
     """
     request = run.request
-    return prepare(job, run.hosts(job), request.home, PRIVATE_NAMES, request.environ)
+    hosts, assume = run.hosts(job), request.chosen.assume
+    return prepare(job, hosts, request.home, PRIVATE_NAMES, request.environ, assume)
 
 
 def standalone(run: RunPlan, launch: Launch, cases: Iterable[Case]) -> list[tuple[Case, list[str]]]:

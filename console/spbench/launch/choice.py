@@ -10,7 +10,8 @@ from pathlib import Path
 class LaunchChoice:
     """Options of a launch, named as on the command line; None: the suite says.
 
-    Where neither names hosts, ranks run on this machine.
+    Where neither names hosts, ranks run on this machine. ``assume`` names an MPI library that need
+    not be here: its launch lines are shown, and cannot be run.
     """
 
     hostfile: Path | None = None
@@ -19,6 +20,7 @@ class LaunchChoice:
     launcher: str | None = None
     console_address: str | None = None
     port_range: str | None = None
+    assume: str | None = None
 
     @property
     def title(self) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from spbench.errors import FailedRunError, MissingError, UsageError
+from spbench.launch.assumed import assumed_launcher, assumed_library
 from spbench.launch.detect import Found, find_launcher, mpi_library
 from spbench.launch.fan_in import relays
 from spbench.launch.hosts.hosts import Hosts, read_hostfile
@@ -150,10 +151,12 @@ def prepare(
     home: Path,
     private_env: dict[str, str],
     env: Mapping[str, str],
+    assume: str | None = None,
 ) -> Launch:
     """Return the job's whole command, its hostfile written under ``home``.
 
-    Equal hostfiles have one path, so that a printed command is the one that runs.
+    Equal hostfiles have one path, so that a printed command is the one that runs. ``assume`` names
+    a library that need not be here, as ``mvapich2-2.3.7``: its launch cannot be started.
 
     Raises:
         MissingError: A launcher, the MPI library or slots are missing.
@@ -163,8 +166,12 @@ def prepare(
     _refuse_nul(settings)
     placement = place(hosts, job.np, settings.ranks_per_host)
     _refuse_too_few(job, hosts, env)
-    library = mpi_library(interpreter(settings), settings)
-    found = find_launcher(settings, library, env)
+    if assume is None:
+        library = mpi_library(interpreter(settings), settings)
+        found = find_launcher(settings, library, env)
+    else:
+        library = assumed_library(assume)
+        found = assumed_launcher(settings, library)
     text = found.launcher.hostfile(placement)
     path = _write_hostfile(home, text) if text is not None else None
     shared = not _spread(found, hosts, env) and oversubscribed(hosts, job.np)

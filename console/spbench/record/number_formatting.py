@@ -31,3 +31,8 @@ def number(value: float) -> str:
     if size == 0 or 1e-3 <= size < 999.5:
         return f"{value:.3g}"
     return f"{value:.0f}" if 999.5 <= size < 1e7 else f"{value:.2e}"
+
+
+def counted(count: int, what: str) -> str:
+    """Return ``1 error`` or ``3 errors``."""
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"

@@ -153,8 +153,8 @@ class _Reader:
         at = self._start()
         found = _WORD.match(self._text, at) or _NUMBER.match(self._text, at)
         shown = found[0] if found else self._text[at : at + 1]
-        told = f"{shown[:40]!r} stands" if shown else "it ends"
-        return ExpressionError(f"{told} where {expected} should be", at)
+        told = repr(shown[:40]) if shown else "the end"
+        return ExpressionError(f"expected {expected}, not {told}", at)
 
     # Parts
 

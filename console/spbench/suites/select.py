@@ -68,11 +68,11 @@ class _Reader:
 
     def _error(self, expected: str) -> UsageError:
         if self._at >= len(self._tokens):
-            found = "it ends"
+            found = "the end"
         else:
             token = self._tokens[self._at]
-            found = f"column {token.start() + 1} has {token[0]!r}"
-        return UsageError(f"-k {self._expression!r}: {found} where {expected} should be")
+            found = f"{token[0]!r} (column {token.start() + 1})"
+        return UsageError(f"-k {self._expression!r}: expected {expected}, not {found}")
 
     def _any_of(self) -> _Test:
         tests = [self._all_of()]

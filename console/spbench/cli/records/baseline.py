@@ -127,8 +127,9 @@ def update(
 
 
 def _cases(baseline: BaselineFile) -> str:
-    count = len(baseline.cases)
-    return f"{count} case{'s' * (count != 1)}"
+    from spbench.record.number_formatting import counted
+
+    return counted(len(baseline.cases), "case")
 
 
 def _say(*lines: str) -> None:

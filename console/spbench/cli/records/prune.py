@@ -49,16 +49,12 @@ def prune(
 
 
 def _tell(found: Sequence[OldRun]) -> None:
-    from spbench.record.number_formatting import clean
+    from spbench.record.number_formatting import clean, counted
 
     for old in found:
         print(clean(f"{old.summary.id:<46} {old.bytes:>14,} bytes  {old.summary.verdict}"))
     total = sum(old.bytes for old in found)
-    print(f"{_counted(len(found))}, {total:,} bytes" if found else "no run goes")
-
-
-def _counted(count: int) -> str:
-    return f"{count} run" + "s" * (count != 1)
+    print(f"{counted(len(found), 'run')}, {total:,} bytes" if found else "no run goes")
 
 
 def _agreed() -> bool:
@@ -68,9 +64,10 @@ def _agreed() -> bool:
 
 
 def _remove(root: Path, found: Sequence[OldRun]) -> None:
+    from spbench.record.number_formatting import counted
     from spbench.record.runs.history import summaries
     from spbench.record.runs.prune import remove_run
 
     removed = [remove_run(root, old.summary.folder) for old in found]
-    print(f"removed {_counted(sum(removed))}")
+    print(f"removed {counted(sum(removed), 'run')}")
     summaries(root)  # the index forgets them

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from spbench.errors import SpbenchError
+from spbench.record.number_formatting import counted
 from spbench.record.runs.history import RunSummary, summaries
 from spbench.record.runs.notes import note_from, write_note
 from spbench.record.runs.prune import OldRun, old_runs, remove_run
@@ -78,7 +79,7 @@ class RunChanges:
                 self._page.app.notify("no run is older than those, or may go")
                 return
             bytes_ = sum(old.bytes for old in found)
-            runs = f"{len(found)} runs" if len(found) > 1 else "1 run"
+            runs = counted(len(found), "run")
             words = f"from {found[0].summary.id} to {found[-1].summary.id}"
             await self._removed(found, f"Delete {runs}, {bytes_:,} bytes, {words}?")
 
@@ -110,5 +111,4 @@ def _pinned(home: Path, name: str, run: RunSummary) -> tuple[str, list[str]]:
     """Return the number of cases of the baseline that was made, and which were left out."""
     made, told = baseline_of(name_of(path_of(home, name)), load_run(run.folder))
     save_baseline(home, name, made)
-    count = len(made.cases)
-    return f"{count} case" + "s" * (count != 1), told
+    return counted(len(made.cases), "case"), told

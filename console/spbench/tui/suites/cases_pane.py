@@ -11,10 +11,10 @@ from textual.content import Content
 from textual.message import Message
 from textual.timer import Timer
 
+from spbench.record.number_formatting import counted
 from spbench.suites.case import Case
 from spbench.tui.suites.case_rows import COLUMNS, SuiteCaseRows
 from spbench.tui.suites.command import NO_CASE, CommandPane
-from spbench.tui.suites.problems import counted
 from spbench.tui.suites.reading import Reading, command_of
 from spbench.tui.widgets.line_table import LineTable
 

@@ -15,6 +15,7 @@ from textual.widgets import Tree
 
 from spbench.engine.plan import Request
 from spbench.errors import SpbenchError
+from spbench.record.number_formatting import counted
 from spbench.report.times import day_and_time
 from spbench.suites.case import Case
 from spbench.suites.inject import faults_of
@@ -25,7 +26,6 @@ from spbench.tui.suites.cases_pane import CasesPane
 from spbench.tui.suites.command import CommandPane
 from spbench.tui.suites.composing import CaseComposer
 from spbench.tui.suites.document import SuiteDocument, new_document, open_document
-from spbench.tui.suites.problems import counted
 from spbench.tui.suites.recovery import RecoveryFile, UnsavedText, left_behind
 from spbench.tui.suites.text_pane import TextPane
 from spbench.tui.suites.tree import SuiteTree

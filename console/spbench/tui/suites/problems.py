@@ -50,8 +50,3 @@ class ProblemList(OptionList):
 def _line(problem: Diagnostic) -> Content:
     place = f"{SIGN} {problem.line}:{problem.column}"
     return Content.assemble((place, "$text-error"), "  ", problem.message)
-
-
-def counted(count: int, what: str) -> str:
-    """Return ``1 error`` or ``3 errors``."""
-    return f"{count} {what}" if count == 1 else f"{count} {what}s"

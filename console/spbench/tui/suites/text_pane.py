@@ -16,9 +16,10 @@ from textual.widgets import OptionList, TextArea
 
 from spbench.engine.plan import Request
 from spbench.errors import SpbenchError
+from spbench.record.number_formatting import counted
 from spbench.tui.suites.document import SuiteDocument
 from spbench.tui.suites.editor import SIGN, SuiteEditor
-from spbench.tui.suites.problems import ProblemList, counted
+from spbench.tui.suites.problems import ProblemList
 from spbench.tui.suites.reading import Reading, read
 from spbench.tui.suites.recovery import RecoveryFile, UnsavedText
 

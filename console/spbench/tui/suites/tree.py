@@ -16,10 +16,9 @@ from textual.binding import BindingType
 from textual.widgets import Tree
 from textual.widgets.tree import TreeNode
 
-from spbench.record.number_formatting import GLYPHS
+from spbench.record.number_formatting import GLYPHS, counted
 from spbench.record.runs.folder import FileStamp, file_stamp
 from spbench.tui.suites.files import Checked, check_file, same_file, suite_files
-from spbench.tui.suites.problems import counted
 from spbench.tui.widgets.keys import key
 
 

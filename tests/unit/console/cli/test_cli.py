@@ -7,7 +7,7 @@ import sys
 import jsonschema
 import pytest
 
-from places import ROOT, SUITES
+from places import HOSTFILES, ROOT, SUITES
 from spbench import __version__
 from spbench.cli.run import seconds
 from spbench.errors import UsageError
@@ -287,7 +287,7 @@ def test_a_refused_run_leaves_json_alone_on_stdout(spbench):
         (["--inject", "slwo"], "did you mean slow?"),
         (["--inject", "slow@lrge"], "did you mean large"),
         (["--launcher", "mpirum"], "mpirum"),
-        (["-k", "small and"], "it ends where a word"),
+        (["-k", "small and"], "expected a word"),
         (["--case", "smal"], "did you mean small?"),
     ],
 )
@@ -309,6 +309,18 @@ def test_a_bad_line_of_a_hostfile_is_named(spbench, tmp_path):
     done = spbench("run", HALO, "--hostfile", str(hosts))
     assert done.status == 2
     assert f"{hosts}:1" in done.refusal
+
+
+def test_an_assumed_library_is_shown_and_not_run(spbench, home):
+    hosts = str(HOSTFILES / "mvapich2.hosts")
+    words = ["--hostfile", hosts, "--launcher", "mpirun_rsh", "--assume", "mvapich2-2.3.7"]
+    shown = spbench("command", HALO, *words)
+    assert (shown.status, shown.err) == (0, "")
+    assert "mpirun_rsh of MVAPICH2 2.3.7, assumed and not run here" in shown.out
+    assert spbench("run", HALO, "--dry-run", *words).out == shown.out
+    refused = spbench("run", HALO, *words)
+    assert refused.status == 2
+    assert "--assume mvapich2-2.3.7 shows launch lines of an MPI library" in refused.err
 
 
 def test_an_unknown_launcher_is_named_with_those_that_are_known(spbench, home):

@@ -53,7 +53,7 @@ def request_of(prepared, tmp_path, python_beside_mpirun):
 def test_each_job_has_one_line_and_each_case_its_own_by_hand(request_of):
     first, second = commands(plan(request_of()))
     assert first.heading == "job 1: 2 ranks, 2 cases, Open MPI 5.0.11"
-    assert second.heading == "job 2: 1 ranks, 1 cases, Open MPI 5.0.11"
+    assert second.heading == "job 2: 1 rank, 1 case, Open MPI 5.0.11"
     assert "-n 2" in first.line
     assert [case for case, _ in first.standalone] == ["pair[iterations=5]", "pair[iterations=6]"]
     for command in (first, second):

@@ -64,7 +64,7 @@ def test_an_expression_of_numbers_alone_is_a_number():
          "are b[n=8,dtype=fp32], b[n=8,dtype=fp64], b[n=16,dtype=fp32] and 1 more); name one by "
          'its id in quotes, as case("b[n=8,dtype=fp32]")'),
         ("case(b).skew", 5, "no case of 'b' has the same values as this one"),
-        ("1 + ", 4, "it ends where"),
+        ("1 + ", 4, "expected"),
     ],
 )  # fmt: skip
 def test_a_figure_that_cannot_be_found_is_refused_at_its_place(limit, at, told):
@@ -87,4 +87,4 @@ def test_a_name_whose_cases_have_errors_is_not_called_unknown():
 
 def test_an_error_in_a_text_with_escapes_says_at_which_character():
     (error,) = refused(expecting('"1 \\x2b fast"'))
-    assert error.endswith("should be (at its character 5)")
+    assert error.endswith("not 'fast' (at its character 5)")

@@ -169,7 +169,7 @@ def test_what_is_typed_is_what_stands_in_the_suite(field, text, value):
         (LAUNCH["env"], "1A=2", "'1A' cannot name an environment variable"),
         (CASE["name"], "a b", "name is 'a b'; use letters, digits"),
         (CASE["np"], "0", "np must be a whole number from 1, not 0"),
-        (MIN, "few", "min is no limit: 'few' stands where a number"),
+        (MIN, "few", "min is no limit: expected a number"),
     ],
 )
 def test_what_the_loader_would_refuse_is_refused_in_its_words(field, text, told):

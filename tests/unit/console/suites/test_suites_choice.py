@@ -49,13 +49,13 @@ def test_select(expression, expected):
 @pytest.mark.parametrize(
     ("expression", "told"),
     [
-        ("and", "column 1 has 'and' where a word, not, or ( should be"),
-        ("a or", "it ends where a word, not, or ( should be"),
-        ("a b", "column 3 has 'b' where and, or, or the end should be"),
-        ("(a", "it ends where and, or, or ) should be"),
-        ("a)", "column 2 has ')' where and, or, or the end should be"),
-        ("()", "column 2 has ')' where a word, not, or ( should be"),
-        ("not", "it ends where a word"),
+        ("and", "expected a word, not, or (, not 'and' (column 1)"),
+        ("a or", "expected a word, not, or (, not the end"),
+        ("a b", "expected and, or, or the end, not 'b' (column 3)"),
+        ("(a", "expected and, or, or ), not the end"),
+        ("a)", "expected and, or, or the end, not ')' (column 2)"),
+        ("()", "expected a word, not, or (, not ')' (column 2)"),
+        ("not", "expected a word"),
         ("(" * 5000, "nest deeper than 100 levels"),
     ],
 )

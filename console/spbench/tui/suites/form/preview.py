@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from spbench.errors import SpbenchError
+from spbench.record.number_formatting import counted
 from spbench.suites.case import Case
 from spbench.suites.edit.check import Examined, examine
 from spbench.suites.edit.compose import Edited, insert_case
 from spbench.suites.edit.draft import CaseDraft
 from spbench.suites.edit.outline import EntryLines, Outline
-from spbench.tui.suites.problems import counted
 
 Write = Callable[[CaseDraft], Edited]
 """Puts a draft into the text that is edited; UsageError where it cannot."""

@@ -1,0 +1,45 @@
+"""An MPI library and its launcher that are assumed: launch lines for a cluster, made elsewhere."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from spbench.errors import UsageError, did_you_mean
+from spbench.launch.detect import PREFERENCE, Found, launcher_named, mismatch
+from spbench.launch.mpi_probe import MpiLibrary
+from spbench.suites.settings import LaunchSettings
+
+_WORD = re.compile(r"([a-z]+2?)-(\d[\w.+~-]*)")
+_PROGRAMS = {"mpirun_rsh": "mpirun_rsh", "hydra": "mpiexec", "openmpi": "mpirun", "srun": "srun"}
+"""The program of each launcher, to be found in the cluster's own PATH."""
+
+
+def assumed_library(word: str) -> MpiLibrary:
+    """Return the library that ``mvapich2-2.3.7`` names.
+
+    Raises:
+        UsageError: It names none.
+    """
+    found = _WORD.fullmatch(word)
+    if found is None or found[1] not in PREFERENCE:
+        near = did_you_mean(word.partition("-")[0], PREFERENCE)
+        known = ", ".join(PREFERENCE)
+        raise UsageError(f"--assume {word}: write LIBRARY-VERSION{near}; libraries are {known}")
+    library = MpiLibrary(found[1], "")
+    return MpiLibrary(found[1], f"{library.title} {found[2]}")
+
+
+def assumed_launcher(settings: LaunchSettings, library: MpiLibrary) -> Found:
+    """Return the launcher of the settings, or for ``auto`` the library's own.
+
+    Raises:
+        UsageError: It does not start ranks of that library.
+    """
+    auto = settings.launcher == "auto"
+    name = PREFERENCE[library.name][0] if auto else settings.launcher
+    version = f"{name} of {library.version_text}, assumed and not run here"
+    found = Found(launcher_named(name), Path(_PROGRAMS[name]), version)
+    if why := mismatch(found, library):
+        raise UsageError(f"--assume: {why}")
+    return found

@@ -1,0 +1,58 @@
+"""Launch lines for MPI libraries that are not installed here."""
+
+import pytest
+
+from places import HOSTFILES, SUITES
+from spbench.engine.commands import commands
+from spbench.engine.plan import Request, plan
+from spbench.errors import UsageError
+from spbench.launch.assumed import assumed_launcher, assumed_library
+from spbench.launch.choice import LaunchChoice
+from spbench.launch.detect import PREFERENCE
+from spbench.suites.settings import LAUNCHERS, LaunchSettings
+
+
+def settings(launcher="auto"):
+    return LaunchSettings.model_validate({"launcher": launcher})
+
+
+@pytest.mark.parametrize("name", PREFERENCE)
+def test_each_library_has_its_own_launcher(name):
+    library = assumed_library(f"{name}-4.1.2")
+    assert (library.name, library.version_text) == (name, f"{library.title} 4.1.2")
+    found = assumed_launcher(settings(), library)
+    assert found.launcher.name == PREFERENCE[name][0]
+    assert found.version.endswith("4.1.2, assumed and not run here")
+    assert not found.executable.is_absolute(), "the cluster's own PATH has it"
+
+
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_a_launcher_that_is_named_is_taken_or_refused(launcher):
+    for name, own in PREFERENCE.items():
+        library = assumed_library(f"{name}-1.0")
+        if launcher in own:
+            assert assumed_launcher(settings(launcher), library).launcher.name == launcher
+    if launcher != "openmpi":
+        return
+    with pytest.raises(UsageError, match=r"--assume: launcher openmpi .* does not start ranks of"):
+        assumed_launcher(settings(launcher), assumed_library("mvapich2-2.3.7"))
+
+
+@pytest.mark.parametrize(
+    ("word", "near"),
+    [("mvapich2", ""), ("mvapich2-", ""), ("lam-7.1", ""), ("opnmpi-5", "openmpi"), ("", "")],
+)
+def test_what_names_no_library_is_refused(word, near):
+    with pytest.raises(UsageError, match=rf"--assume {word}: write LIBRARY-VERSION.*{near}"):
+        assumed_library(word)
+
+
+def test_the_line_of_a_cluster_is_written_where_nothing_of_it_is_installed(tmp_path):
+    chosen = LaunchChoice(
+        hostfile=HOSTFILES / "mvapich2.hosts", launcher="mpirun_rsh", assume="mvapich2-2.3.7"
+    )
+    environ = {"PATH": str(tmp_path)}
+    request = Request(SUITES / "halo.yaml", tmp_path / "home", environ, chosen=chosen)
+    first, *_ = commands(plan(request))
+    assert first.line.startswith("mpirun_rsh --export-all -np 4 -hostfile ")
+    assert first.heading.endswith("mpirun_rsh of MVAPICH2 2.3.7, assumed and not run here")
