@@ -152,6 +152,17 @@ async def test_the_exact_launch_command_of_the_chosen_case_is_shown(suite):
         assert app.clipboard == command.line
 
 
+async def test_a_short_pane_has_the_launch_line_above_its_environment(suite):
+    hosts = LaunchChoice(launcher="mpirun_rsh", assume="mvapich2-2.3.7", hosts="node[01-02]:2")
+    app = opened(suite, hosts=hosts)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await ready(pilot)
+        await until(pilot, lambda: "(assumed, not run)" in shown(app))
+        lines = shown(app).splitlines()
+        heading = next(at for at, line in enumerate(lines) if "(assumed, not run)" in line)
+        assert "mpirun_rsh --export-all -np 2" in lines[heading + 1]
+
+
 async def test_a_missing_launcher_is_its_one_sentence(suite):
     app = opened(suite, environ={"PATH": "/nowhere"}, hosts=LaunchChoice(launcher="srun"))
     async with app.run_test(size=SIZE) as pilot:

@@ -38,7 +38,7 @@ def assumed_launcher(settings: LaunchSettings, library: MpiLibrary) -> Found:
     """
     auto = settings.launcher == "auto"
     name = PREFERENCE[library.name][0] if auto else settings.launcher
-    version = f"{name} of {library.version_text}, assumed and not run here"
+    version = f"{name} of {library.version_text} (assumed, not run)"
     found = Found(launcher_named(name), Path(_PROGRAMS[name]), version)
     if why := mismatch(found, library):
         raise UsageError(f"--assume: {why}")

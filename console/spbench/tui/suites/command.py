@@ -45,9 +45,9 @@ hosts; below it the line that runs this case alone, without the console. y copie
 def _lines(command: JobCommand) -> Text:
     quiet, strong = Style(dim=True), Style(bold=True)
     text = Text().append(f"{command.heading}\n", quiet)
+    text.append(command.line, strong)  # first: a short pane has no room for more
     if command.added:
-        text.append(f"{' '.join(command.added)}\n", quiet)
-    text.append(command.line, strong)
+        text.append("\nin its environment\n", quiet).append(" ".join(command.added))
     for _, line in command.standalone:
         text.append("\nby hand, without the console\n", quiet).append(line)
     return text

@@ -316,7 +316,7 @@ def test_an_assumed_library_is_shown_and_not_run(spbench, home):
     words = ["--hostfile", hosts, "--launcher", "mpirun_rsh", "--assume", "mvapich2-2.3.7"]
     shown = spbench("command", HALO, *words)
     assert (shown.status, shown.err) == (0, "")
-    assert "mpirun_rsh of MVAPICH2 2.3.7, assumed and not run here" in shown.out
+    assert "mpirun_rsh of MVAPICH2 2.3.7 (assumed, not run)" in shown.out
     assert spbench("run", HALO, "--dry-run", *words).out == shown.out
     refused = spbench("run", HALO, *words)
     assert refused.status == 2

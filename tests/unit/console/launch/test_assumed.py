@@ -22,7 +22,7 @@ def test_each_library_has_its_own_launcher(name):
     assert (library.name, library.version_text) == (name, f"{library.title} 4.1.2")
     found = assumed_launcher(settings(), library)
     assert found.launcher.name == PREFERENCE[name][0]
-    assert found.version.endswith("4.1.2, assumed and not run here")
+    assert found.version.endswith("4.1.2 (assumed, not run)")
     assert not found.executable.is_absolute(), "the cluster's own PATH has it"
 
 
@@ -55,4 +55,4 @@ def test_the_line_of_a_cluster_is_written_where_nothing_of_it_is_installed(tmp_p
     request = Request(SUITES / "halo.yaml", tmp_path / "home", environ, chosen=chosen)
     first, *_ = commands(plan(request))
     assert first.line.startswith("mpirun_rsh --export-all -np 4 -hostfile ")
-    assert first.heading.endswith("mpirun_rsh of MVAPICH2 2.3.7, assumed and not run here")
+    assert first.heading.endswith("mpirun_rsh of MVAPICH2 2.3.7 (assumed, not run)")
