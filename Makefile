@@ -9,7 +9,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --co
 TOGETHER := --numprocesses auto --maxprocesses 4 --dist worksteal
 BESIDE := --numprocesses 2 --dist loadscope
 
-.PHONY: help run test lint types unit bundle clean
+.PHONY: help run test all lint types unit bundle clean
 
 help: ## Show the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
@@ -17,10 +17,14 @@ help: ## Show the targets
 run: $(VENV)/.run ## Install, and run suites/halo.yaml on 4 ranks of the embedded MPI
 	$(BIN)/spbench run suites/halo.yaml
 
-test: lint types ## Install what tests need; lint, types, arrows and all tests that this machine can run
+test: lint types ## Install what tests need; lint, types, arrows and the tests that this machine can run
 	$(BIN)/python -m pytest -m "not mpi and not cluster" $(TOGETHER)
-	$(BIN)/python -m pytest -m "(mpi or cluster) and not alone" $(BESIDE)
-	$(BIN)/python -m pytest -m alone
+	$(BIN)/python -m pytest -m "(mpi or cluster) and not alone and not long" $(BESIDE)
+	$(BIN)/python -m pytest -m "alone and not long"
+
+all: test ## All tests: each command of the docs, each line of the reference scripts, each MPI library
+	$(BIN)/python -m pytest -m "long and not alone" $(BESIDE)
+	$(BIN)/python -m pytest -m "long and alone"
 
 unit: $(VENV)/.test ## The fast tests only
 	$(BIN)/python -m pytest tests/unit -m "not (mpi or cluster or screen or slow)" --hypothesis-profile quick $(TOGETHER)

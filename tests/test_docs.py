@@ -57,6 +57,7 @@ def marked(command: str) -> list[pytest.MarkDecorator]:
     return [pytest.mark.alone] if command.startswith("spbench run suites/bringup.yaml") else []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("command", "page"),
     [pytest.param(command, page, marks=marked(command)) for command, page in commands().items()],

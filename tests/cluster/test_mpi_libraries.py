@@ -15,7 +15,7 @@ from cluster.hosts import NetHosts
 from places import ROOT, SUITES
 from running import Running
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.cluster, pytest.mark.long, pytest.mark.timeout(120)]
 
 WORKERS = f"{ROOT / 'core'}:{ROOT / 'workers'}"
 SMOKE = str(SUITES / "smoke.yaml")

@@ -4,7 +4,7 @@ import pytest
 
 from running import answers_of
 
-pytestmark = [pytest.mark.mpi, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.mpi, pytest.mark.long, pytest.mark.timeout(300)]
 
 NETWORK = {"version": 1, "depth": 20, "image_size": 384, "num_classes": 5, "batch_size": 1}
 SHORT = {"iterations": 1, "warmup": 0}

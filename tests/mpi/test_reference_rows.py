@@ -5,7 +5,7 @@ import pytest
 from running import answers_of
 from unit.workers.standalone.test_reference_lines import LINES
 
-pytestmark = [pytest.mark.mpi, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.mpi, pytest.mark.long, pytest.mark.timeout(600)]
 
 RANKS = max(ranks for ranks, *_ in LINES)
 _SHORT = "--warmup 0 --iterations 1"
