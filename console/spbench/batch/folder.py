@@ -30,7 +30,7 @@ from spbench.engine.plan import RunPlan
 from spbench.engine.run_metadata import run_start
 from spbench.errors import UsageError
 from spbench.launch.jobs import Job, Launch
-from spbench.record.environment import facts, notable
+from spbench.record.machine.environment import facts, notable
 from spbench.record.runs.folder import working_folder, write_whole
 from spbench_core.events.batch_files import CASES
 

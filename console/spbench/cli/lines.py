@@ -7,8 +7,8 @@ from textwrap import wrap
 from typing import Any
 
 from spbench.record.case_state import CaseState
-from spbench.record.cores import crowded, fold_numbers
 from spbench.record.judge import not_judged
+from spbench.record.machine.cores import crowded, fold_numbers
 from spbench.record.number_formatting import GLYPHS, clean, number, printable
 from spbench.record.phase_words import phase_words
 from spbench.record.rank_rows import RankRows

@@ -15,7 +15,7 @@ from spbench.planner.output.plan_words import (
     verified_cells,
     ways_cells,
 )
-from spbench.record.cores import fold_numbers
+from spbench.record.machine.cores import fold_numbers
 
 if TYPE_CHECKING:
     from spbench.planner.output.verification import Verified

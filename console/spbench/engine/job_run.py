@@ -27,7 +27,7 @@ from spbench.launch.jobs import Job, Launch, chosen_elsewhere
 from spbench.launch.load import busy_here
 from spbench.launch.survey.progress import Say, nobody
 from spbench.launch.survey.reach import unfit
-from spbench.record.environment import notable
+from spbench.record.machine.environment import notable
 from spbench.record.runs.folder import RunFolder, working_folder
 from spbench_core.events import rank_events
 

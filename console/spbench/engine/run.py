@@ -27,9 +27,9 @@ from spbench.launch.detect import abandon_probes
 from spbench.launch.jobs import Job, Launch, only
 from spbench.launch.survey.progress import Say, nobody
 from spbench.record.case_figures import is_open
-from spbench.record.environment import facts, load
 from spbench.record.findings import found_or_defect
 from spbench.record.judge import verdict_of
+from spbench.record.machine.environment import facts, load
 from spbench.record.runs.cancel import cancelled_where, forget_cancel
 from spbench.record.runs.event_log import EventLog, unwritable
 from spbench.record.runs.folder import RunFolder, create, working_folder

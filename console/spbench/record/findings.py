@@ -10,7 +10,7 @@ from typing import Any
 
 from spbench.errors import defect_of
 from spbench.record.case_state import CaseState
-from spbench.record.misplaced import misplaced
+from spbench.record.machine.misplaced import misplaced
 from spbench.record.state import RunState
 from spbench.record.statistics import typical
 

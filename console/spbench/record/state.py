@@ -18,7 +18,7 @@ from spbench.record.case_state import (
     RepeatsEnd,
     TriedBefore,
 )
-from spbench.record.fingerprint import MachinesSeen
+from spbench.record.machine.fingerprint import MachinesSeen
 
 Event = Mapping[str, Any]
 

@@ -171,7 +171,7 @@ def _output_lines(folder: RunFolder, state: RunState, *, all_jobs: bool) -> Iter
 def _rank_lines(state: RunState) -> Iterator[str]:
     """The ranks of each case: where they were, and the median of their times."""
     from spbench.cli.tables import aligned
-    from spbench.record.cores import place_cells
+    from spbench.record.machine.cores import place_cells
     from spbench.record.number_formatting import number, printable
 
     for case in state.cases.values():

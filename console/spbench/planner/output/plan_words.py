@@ -5,7 +5,7 @@ from __future__ import annotations
 from spbench.planner.output.verification import Verified
 from spbench.planner.plans import Plan, span_text
 from spbench.planner.simulation.step import Simulation
-from spbench.record.cores import fold_numbers
+from spbench.record.machine.cores import fold_numbers
 
 THIS_PLAN = "this plan"
 

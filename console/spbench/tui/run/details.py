@@ -14,8 +14,8 @@ from textual.content import Content
 from textual.widgets import Static
 
 from spbench.record.case_state import CaseState, CheckResult
-from spbench.record.cores import fold_numbers
 from spbench.record.judge import failed_checks, wanted
+from spbench.record.machine.cores import fold_numbers
 from spbench.record.number_formatting import number
 from spbench.record.places import MIRRORED
 from spbench.record.repeats import repeats_told

@@ -10,8 +10,8 @@ from textual.content import Content
 from textual.widgets import Static
 
 from spbench.record.case_state import CaseState
-from spbench.record.cores import crowded
 from spbench.record.judge import failed_checks
+from spbench.record.machine.cores import crowded
 from spbench.tui.feed import Feed
 from spbench.tui.signs import signed
 

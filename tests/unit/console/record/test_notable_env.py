@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spbench.record.environment import notable
+from spbench.record.machine.environment import notable
 
 
 @pytest.mark.parametrize(

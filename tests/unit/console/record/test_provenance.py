@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from spbench.record import environment, machine_files
-from spbench.record.environment import facts
-from spbench.record.machine_files import cgroup_limits, governor, numa_nodes
+from spbench.record.machine import environment, machine_files
+from spbench.record.machine.environment import facts
+from spbench.record.machine.machine_files import cgroup_limits, governor, numa_nodes
 from spbench.report.build import build_report
 from spbench_core import host_facts
 from unit.events import rank_event, run_end, run_start, started, state_of

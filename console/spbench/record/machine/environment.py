@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from spbench import __version__
-from spbench.record.machine_files import (
+from spbench.record.machine.machine_files import (
     cgroup_limits,
     governor,
     memory_kib,

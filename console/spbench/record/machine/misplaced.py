@@ -1,4 +1,4 @@
-"""Ranks that are not where their job asked for: CPUs, host, adapter and GPU, each with its mend."""
+"""Ranks that are not where their job asked for: CPUs, host, adapter and GPU, and what to do."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from spbench.record.case_state import CaseRank, CaseState
-from spbench.record.cores import fold_numbers
+from spbench.record.machine.cores import fold_numbers
 from spbench.record.state import JobState
 
 _Ranks = Mapping[int, CaseRank]
