@@ -210,8 +210,9 @@ class ConsoleApp(App[int]):
         self.failed.pop(name)
         self._held_until = 0.0  # a key that the page got is not going to be handled any more
         if not shown:
-            title, words = self._entries[name].title, str(path or "ctrl+p finds no report")
-            self.notify(f"the page {title} failed; report: {words}", severity="error", markup=False)
+            kept = f"; the report is in {path}" if path else ""
+            title = self._entries[name].title
+            self.notify(f"the page {title} failed{kept}", severity="error", markup=False)
 
     # Actions
 
