@@ -128,7 +128,7 @@ def test_expectations():
     [
         (("", "1", ""), "name the metric"),
         (("time_ms", "", ""), "time_ms has no bound: give max, min or both"),
-        (("time_ms", "x", ""), "max is no limit: 'x' stands where a number"),
+        (("time_ms", "x", ""), "max is no limit: expected a number"),
         (("skew", "1", ""), "duplicate skew"),
     ],
 )
