@@ -36,10 +36,21 @@ def assumed_launcher(settings: LaunchSettings, library: MpiLibrary) -> Found:
     Raises:
         UsageError: It does not start ranks of that library.
     """
-    auto = settings.launcher == "auto"
-    name = PREFERENCE[library.name][0] if auto else settings.launcher
+    own = _launchers_of(library)
+    name = own[0] if settings.launcher == "auto" else settings.launcher
+    if name in PREFERENCE[library.name] and name not in own:
+        text = f"{library.version_text} has no {name}; it comes with {' and '.join(own)}"
+        raise UsageError(f"--assume: {text}")
     version = f"{name} of {library.version_text} (assumed, not run)"
     found = Found(launcher_named(name), Path(_PROGRAMS[name]), version)
     if why := mismatch(found, library):
         raise UsageError(f"--assume: {why}")
     return found
+
+
+def _launchers_of(library: MpiLibrary) -> tuple[str, ...]:
+    """Return the launchers that come with a version: MVAPICH has Hydra alone from 4.0 on."""
+    if library.name != "mvapich":
+        return PREFERENCE[library.name]
+    major = int(re.sub(r"\D.*", "", library.version_text.rpartition(" ")[2]))
+    return ("hydra",) if major >= 4 else ("mpirun_rsh", "hydra")

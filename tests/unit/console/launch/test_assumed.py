@@ -29,13 +29,21 @@ def test_each_library_has_its_own_launcher(name):
 @pytest.mark.parametrize("launcher", LAUNCHERS)
 def test_a_launcher_that_is_named_is_taken_or_refused(launcher):
     for name, own in PREFERENCE.items():
-        library = assumed_library(f"{name}-1.0")
+        library = assumed_library(f"{name}-3.0")
         if launcher in own:
             assert assumed_launcher(settings(launcher), library).launcher.name == launcher
     if launcher != "openmpi":
         return
     with pytest.raises(UsageError, match=r"--assume: launcher openmpi .* does not start ranks of"):
         assumed_launcher(settings(launcher), assumed_library("mvapich2-2.3.7"))
+
+
+def test_mvapich_has_mpirun_rsh_up_to_3_and_hydra_from_4_on():
+    three, four = assumed_library("mvapich-3.0rc"), assumed_library("mvapich-4.0")
+    assert assumed_launcher(settings(), three).launcher.name == "mpirun_rsh"
+    assert assumed_launcher(settings(), four).launcher.name == "hydra"
+    with pytest.raises(UsageError, match=r"MVAPICH 4\.0 has no mpirun_rsh; it comes with hydra"):
+        assumed_launcher(settings("mpirun_rsh"), four)
 
 
 @pytest.mark.parametrize(
