@@ -114,7 +114,7 @@ class Lines:
         self._width = min(MOST_WIDTH, max(map(len, cases)))
         self._done = cases.keys() - set(event["cases"])
         left = f"{len(event['cases'])} of its {len(cases)} cases are left"
-        self._write(f"run {run.id if run else '?'} goes on: {left}")
+        self._write(f"run {run.id if run else '?'} resumes: {left}")
 
     def _on_retry(self, event: Mapping[str, Any]) -> None:
         self._done -= set(event["cases"])

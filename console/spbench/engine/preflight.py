@@ -65,7 +65,7 @@ async def look(run: RunPlan, say: Say) -> Looked:
         more = f"; and {len(sentences) - _GROUPS} reasons more" * (len(sentences) > _GROUPS)
         raise MissingError(
             f"not fit for this run: {'; '.join(sentences[:_GROUPS])}{more} (spbench doctor says "
-            "how to fix it, --skip-bad-hosts goes on without them)"
+            "how to fix it, --skip-bad-hosts continues without them)"
         )
     for sentence in sentences:
         say(f"left out: {sentence}")

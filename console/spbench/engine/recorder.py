@@ -81,7 +81,7 @@ class Recorder:
         except Exception as error:
             self._view = _unseen
             with suppress(OSError):
-                sys.stderr.write(f"spbench: the run goes on unseen: {defect_of(error)}\n")
+                sys.stderr.write(f"spbench: the run continues unseen: {defect_of(error)}\n")
 
 
 def _unseen(_: Mapping[str, Any]) -> None:

@@ -53,12 +53,12 @@ _SENTENCES = (
     (
         r"ECC error|ECCUncorrectable|cudaErrorContained",
         "the GPU's memory has an uncorrectable ECC error: take it out of service (nvidia-smi -q "
-        "-d ECC tells more)",
+        "-d ECC says more)",
     ),
     (
         r"NVLink error|cudaErrorNvlinkUncorrectable|peer GPU memory over nvlink",
         "a link between GPUs has an uncorrectable error: take them out of service (nvidia-smi "
-        "nvlink -e tells more)",
+        "nvlink -e says more)",
     ),
     (
         r"fallen off the bus|(device|GPU) (was |is )?lost|cudaErrorDeviceLost|no longer accessible"

@@ -41,7 +41,9 @@ class EventLog:
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise UsageError(f"{self._path} is written by another spbench, which goes on") from None
+            raise UsageError(
+                f"{self._path} is written by another spbench, which is still running"
+            ) from None
         except OSError:
             pass  # a file system without locks
         try:

@@ -44,7 +44,7 @@ def test_a_defect_of_a_view_is_told_once_and_the_run_goes_on(tmp_path, capsys):
     log.close()
     assert recorder.state.run.verdict == "passed"
     [line] = capsys.readouterr().err.splitlines()
-    assert line.startswith("spbench: the run goes on unseen: a defect of spbench at engine/rec")
+    assert line.startswith("spbench: the run continues unseen: a defect of spbench at engine/rec")
     assert line.endswith("ZeroDivisionError: division by zero")
 
 
