@@ -115,5 +115,5 @@ def defect_of(error: BaseException) -> str:
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return `` (did you mean X?)`` for the nearest known word, or an empty text."""
-    near = get_close_matches(word, list(known), n=1, cutoff=0.6)
+    near = get_close_matches(word, list(known), n=1)
     return f" (did you mean {near[0]}?)" if near else ""

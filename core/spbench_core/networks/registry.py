@@ -180,5 +180,5 @@ def _fits(network: Network, side: int, channels: int, depth: int) -> bool:
 
 
 def _unknown(network: str) -> str:
-    near = get_close_matches(network, NETWORKS, n=1, cutoff=0.6)
+    near = get_close_matches(network, NETWORKS, n=1)
     return f"no network is called {network!r}" + (f" (did you mean {near[0]}?)" if near else "")
