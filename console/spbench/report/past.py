@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from spbench.record.runs.case_work import work_of
 from spbench.record.runs.index import past_runs
 from spbench.report.compare import HEADLINE, Past, nothing_past
 from spbench.report.recorded import RecordedRun
@@ -13,7 +14,8 @@ from spbench.report.recorded import RecordedRun
 def past_of(home: Path, a: RecordedRun, b: RecordedRun) -> Past:
     """Return the launches of a home's earlier runs on the same machines, but for these two.
 
-    Of headline metrics alone; nothing where the two have no fingerprint in common.
+    Of headline metrics alone, and of cases that did the same work as those of a; nothing where the
+    two have no fingerprint in common.
     """
     machines = {_machines(a), _machines(b)}
     machine = machines.pop()
@@ -23,10 +25,18 @@ def past_of(home: Path, a: RecordedRun, b: RecordedRun) -> Past:
     judged = {a.summary.id, b.summary.id, *a.made_of, *b.made_of}
 
     def past(case: str, metric: str) -> Sequence[Sequence[float]]:
-        runs = known.get(case, {}) if metric == HEADLINE else {}
+        work = _work(a, case)
+        runs = known.get((case, work), {}) if metric == HEADLINE and work else {}
         return [launches for run, launches in runs.items() if run not in judged]
 
     return past
+
+
+def _work(run: RecordedRun, case: str) -> str | None:
+    part = run.cases.get(case)
+    if part is None:
+        return None
+    return work_of(part.benchmark, part.version, part.np, part.params, run.summary.argv)
 
 
 def _machines(run: RecordedRun) -> str | None:

@@ -36,6 +36,8 @@ class History:
     Attributes:
         machines: The fingerprint of the machines that the runs have in common.
         elsewhere: The number of runs on other machines, which are left out.
+        otherwise: The number of runs there whose case of that name did other work than the
+            newest one's: other parameters, say.
         earlier: The number of runs before these on the same machines, which are left out.
         steps: The runs from which on it is higher or lower; places in ``runs``.
     """
@@ -47,6 +49,7 @@ class History:
     machines: Mapping[str, Any]
     runs: tuple[PastRun, ...]
     elsewhere: int
+    otherwise: int
     earlier: int
     steps: tuple[Step, ...]
 
@@ -94,6 +97,8 @@ def history_of(
     if not here:
         known = ", ".join(sorted({str(launch.fingerprint) for launch in found}))
         raise NothingSelected(f"no run of {case!r} was made on the machines {chosen}; on {known}")
+    of_machines = len({launch.run for launch in here})
+    here = [launch for launch in here if launch.work == here[-1].work]
     all_runs = _by_run(here)
     runs = all_runs[-newest:]
     unit, better, parts = _about(find_run(home, runs[-1].run), case, metric)
@@ -105,7 +110,8 @@ def history_of(
         better,
         parts,
         runs,
-        len({launch.run for launch in found}) - len(all_runs),
+        len({launch.run for launch in found}) - of_machines,
+        of_machines - len(all_runs),
         len(all_runs) - len(runs),
         tuple(steps(values) if all(map(_has_ratios, values)) else ()),
     )

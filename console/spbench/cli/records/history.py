@@ -88,7 +88,11 @@ def _summary(found: History) -> str:
     steps = f"{count} step{'s' * (count != 1)} in {len(found.runs)} runs (chance below {LEVEL:.0%})"
     hosts = ", ".join(map(str, found.machines.get("hosts", ())))
     where = f" on {hosts} ({found.machines.get('id')})" if hosts else ""
-    others = (found.elsewhere, "on other machines"), (found.earlier, "before these")
+    others = (
+        (found.elsewhere, "on other machines"),
+        (found.otherwise, "with other parameters"),
+        (found.earlier, "before these"),
+    )
     rest = [f"; {_runs(left)} {which} left out" for left, which in others if left]
     return f"{found.untold or steps}{where}{''.join(rest)}"
 
@@ -120,5 +124,6 @@ def _document(found: History) -> dict[str, object]:
     about: dict[str, object] = {"case": found.case, "metric": found.metric}
     about |= {"unit": found.unit, "better": found.better}
     about |= {"machines": dict(found.machines)}
-    about |= {"elsewhere": found.elsewhere, "earlier": found.earlier, "untold": found.untold}
+    about |= {"elsewhere": found.elsewhere, "otherwise": found.otherwise}
+    about |= {"earlier": found.earlier, "untold": found.untold}
     return {**about, "runs": runs, "steps": steps}

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from spbench.record.runs.case_work import work_of
 from spbench.record.runs.files import has_commands
 from spbench.record.runs.folder import NO_FILE, FileStamp, RunFolder, file_stamp, list_runs
 from spbench.record.runs.index_file import (
@@ -37,13 +38,15 @@ _HEAD = ("suite", "file", "argv", "verdict", "exit_code", "finished", "counts")
 class PastLaunch:
     """The median of a metric in one launch of a case that passed; ``job`` is the launch's number.
 
-    ``fingerprint`` is the short hash of the machines, None of a run that did not tell them.
+    ``fingerprint`` is the short hash of the machines, None of a run that did not tell them;
+    ``work`` is that of the case, which another case of the same id need not share.
     """
 
     run: str
     job: int
     median: float
     fingerprint: str | None
+    work: str
 
 
 def head_of(run: Mapping[str, Any]) -> Head:
@@ -125,7 +128,7 @@ def past_launches(
         fingerprint: The machines on which it ran; None for any.
     """
     question = (
-        "SELECT launches.run, launch, median, fingerprint FROM launches "
+        "SELECT launches.run, launch, median, fingerprint, work FROM launches "
         "JOIN cases ON cases.run = launches.run AND cases.id = case_id "
         "JOIN runs ON runs.id = launches.run "
         "WHERE case_id = ? AND metric = ? AND status = 'passed' "
@@ -135,20 +138,22 @@ def past_launches(
     return [PastLaunch(*row) for row in rows]
 
 
-def past_runs(home: Path, metric: str, fingerprint: str) -> dict[str, dict[str, list[float]]]:
-    """Return by case and run the launches' medians of a metric on the same machines.
+def past_runs(
+    home: Path, metric: str, fingerprint: str
+) -> dict[tuple[str, str], dict[str, list[float]]]:
+    """Return by case and work, and by run, a metric's medians of launches on the same machines.
 
     As `past_launches` has them, of all cases at once.
     """
     question = (
-        "SELECT case_id, launches.run, median FROM launches "
+        "SELECT case_id, work, launches.run, median FROM launches "
         "JOIN cases ON cases.run = launches.run AND cases.id = case_id "
         "JOIN runs ON runs.id = launches.run "
         "WHERE metric = ? AND status = 'passed' AND fingerprint = ? ORDER BY launches.run, launch"
     )
-    found: dict[str, dict[str, list[float]]] = {}
-    for case, run, value in _answer(home, question, (metric, fingerprint)):
-        found.setdefault(case, {}).setdefault(run, []).append(value)
+    found: dict[tuple[str, str], dict[str, list[float]]] = {}
+    for case, work, run, value in _answer(home, question, (metric, fingerprint)):
+        found.setdefault((case, work), {}).setdefault(run, []).append(value)
     return found
 
 
@@ -220,8 +225,8 @@ def _put_run(index: sqlite3.Connection, folder: RunFolder, report: Mapping[str, 
     )
     _forget_cases(index, run)
     index.executemany(
-        "INSERT INTO cases VALUES (?, ?, ?)",
-        [(run, case, str(part.get("status"))) for case, part in cases.items()],
+        "INSERT INTO cases VALUES (?, ?, ?, ?)",
+        [(run, case, str(part.get("status")), _work(part, report)) for case, part in cases.items()],
     )
     rows = [(run, case, *row) for case, part in cases.items() for row in _medians(part)]
     index.executemany("INSERT OR REPLACE INTO launches VALUES (?, ?, ?, ?, ?)", rows)
@@ -235,6 +240,12 @@ def _cases(report: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     cases = report.get("cases") if report.get("schema") == REPORT else None
     found = [case for case in cases if isinstance(case, dict)] if isinstance(cases, list) else []
     return {case["id"]: case for case in found if isinstance(case.get("id"), str)}
+
+
+def _work(case: Mapping[str, Any], report: Mapping[str, Any]) -> str:
+    about = (case.get("benchmark"), case.get("version", 1), case.get("np"))
+    argv = _object(report.get("run")).get("argv")
+    return work_of(*about, _object(case.get("params")), argv if isinstance(argv, list) else ())
 
 
 def _fingerprint(report: Mapping[str, Any]) -> str | None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from spbench.record.runs.files import PRIVATE, open_file
 
 NAME = "index.sqlite"
-VERSION = 1
+VERSION = 2
 """The number of `_TABLES`; an index of a lower one is made again, one of a higher one not used."""
 PATIENCE = 0.5
 """Seconds that one console waits for another that writes."""
@@ -21,7 +21,8 @@ CREATE TABLE IF NOT EXISTS runs (
     fingerprint TEXT, report_changed INTEGER, report_bytes INTEGER
 );
 CREATE TABLE IF NOT EXISTS cases (
-    run TEXT NOT NULL, id TEXT NOT NULL, status TEXT NOT NULL, PRIMARY KEY (run, id)
+    run TEXT NOT NULL, id TEXT NOT NULL, status TEXT NOT NULL, work TEXT NOT NULL,
+    PRIMARY KEY (run, id)
 );
 CREATE TABLE IF NOT EXISTS launches (
     run TEXT NOT NULL, case_id TEXT NOT NULL, metric TEXT NOT NULL, launch INTEGER NOT NULL,

@@ -285,7 +285,11 @@ def test_the_median_of_each_launch_is_known_at_a_runs_end(home, reads):
     add_run(folder, report)
     reads.clear()
     found = past_launches(home, "a", "time_ms", "f1")
-    assert found == [PastLaunch(folder.id, 1, 2.0, "f1"), PastLaunch(folder.id, 3, 2.5, "f1")]
+    work = found[0].work
+    assert found == [
+        PastLaunch(folder.id, 1, 2.0, "f1", work),
+        PastLaunch(folder.id, 3, 2.5, "f1", work),
+    ]
     assert past_launches(home, "a", "time_ms") == found
     assert medians(home, "a", "time_ms", "f2") == medians(home, "b", "time_ms") == []
     assert medians(home, "a", "x") == []

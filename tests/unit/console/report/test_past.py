@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,10 +29,10 @@ def home(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def _write(home: Path, id: str, machines: str, time: float) -> None:
+def _write(home: Path, id: str, machines: str, time: float, **changes: Any) -> None:
     folder = home / "runs" / id
     folder.mkdir(parents=True)
-    part = case("a", {"time_ms": time}, launches=[1], medians={"time_ms": [time]})
+    part = case("a", {"time_ms": time}, launches=[1], medians={"time_ms": [time]}, **changes)
     environment = {"fingerprint": {"id": machines}}
     report = {"schema": "spbench.report/1", "environment": environment}
     text = json.dumps(report | {"cases": [part.model_dump(mode="json")]})
@@ -45,6 +46,24 @@ def test_past_launches_are_of_the_same_machines_and_of_other_runs(home: Path) ->
     past = past_of(home, a, b)
     assert list(past("a", "time_ms")) == [[1.0 + number / 100] for number in range(1, 8)]
     assert list(past("a", "skew")) == list(past("b", "time_ms")) == []
+
+
+def test_a_case_of_the_same_name_that_does_other_work_is_no_past(home: Path) -> None:
+    a, b = on("m1", "x"), on("m1", "y")
+    before = list(past_of(home, a, b)("a", "time_ms"))
+    _write(home, "20260102-000001-y-0000", "m1", 50.0, params={"halo_len": 7})
+    _write(home, "20260102-000002-y-0000", "m1", 50.0, np=8)
+    _write(home, "20260102-000003-y-0000", "m1", 50.0, benchmark="other.one")
+    assert list(past_of(home, a, b)("a", "time_ms")) == before
+    _write(home, "20260102-000004-y-0000", "m1", 1.5, params={"halo_len": 1, "seed": 7})
+    assert list(past_of(home, a, b)("a", "time_ms")) == [*before, [1.5]]
+
+
+def test_a_run_with_a_planted_fault_is_no_past(home: Path) -> None:
+    a, b = on("m1", "x"), on("m1", "y")
+    slowed = replace(b, summary=replace(b.summary, argv=("run", "x.yaml", "--inject", "slow=1.1")))
+    assert list(past_of(home, slowed, a)("a", "time_ms")) == []
+    assert list(past_of(home, a, slowed)("a", "time_ms"))
 
 
 @pytest.mark.parametrize("machines", [("m1", "m2"), ("m3", "m3"), ("", "")])

@@ -1,0 +1,42 @@
+"""The work of a case: what its times are times of, whatever the case is called.
+
+Two suites may have cases of one name, and a suite may change its parameters: their times must not
+be taken for noise.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+_DATA_ALONE = ("seed", "warmup")
+"""Parameters that change which numbers are computed with, or what is dropped, and no time."""
+_INJECT = "--inject"
+_LETTERS = 16
+
+
+def work_of(
+    benchmark: Any, version: Any, np: Any, params: Mapping[str, Any], argv: Sequence[Any] = ()
+) -> str:
+    """Return a short hash of benchmark, version, ranks and parameters, and of a planted fault.
+
+    Args:
+        benchmark: The benchmark's name.
+        version: Its version.
+        np: The number of ranks.
+        params: The parameters of the case.
+        argv: The words of the run, which tell a planted fault.
+    """
+    same = {name: value for name, value in params.items() if name not in _DATA_ALONE}
+    told = [benchmark, version, np, same, _planted([str(word) for word in argv])]
+    text = json.dumps(told, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:_LETTERS]
+
+
+def _planted(words: Sequence[str]) -> list[str]:
+    split = [value for word, value in pairwise(words) if word == _INJECT]
+    joined = [word for word in words if word.startswith(f"{_INJECT}=")]
+    return [*split, *(word.removeprefix(f"{_INJECT}=") for word in joined)]
