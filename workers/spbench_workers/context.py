@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import os
 from array import array
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from spbench_core.catalog import BENCHMARKS, COMMON_FAULTS, fault_of
 from spbench_core.catalog.parameters import Params
 from spbench_workers import faults
+from spbench_workers.disturbance import Counters, counters, disturbances, slowed
 
 if TYPE_CHECKING:
     from spbench_workers.channel import Channel
@@ -51,6 +53,7 @@ class Context:
         self._inject = inject
         self._repeat = repeat
         self._ids: dict[str, Any] = {"case": case, "repeat": repeat}
+        self._before: Counters | None = None
 
     @property
     def seed(self) -> int:
@@ -86,11 +89,23 @@ class Context:
 
     def start(self, **fields: Any) -> None:
         """Report that the case starts."""
+        self._before = counters()
         self._channel.send("case_start", **self._ids, **fields)
 
     def end(self, status: str, **fields: Any) -> None:
         """Report that the case has ended on this rank: ``ok``, or ``error`` with the reason."""
+        if disturbed := self._disturbed():
+            fields["disturbed"] = disturbed
         self._channel.send("case_end", **self._ids, status=status, **fields)
+
+    def _disturbed(self) -> dict[str, float]:
+        """What else had this rank's cores since the case started, or slowed them."""
+        if self._before is None:
+            return {}
+        cpus = os.sched_getaffinity(0)
+        found = disturbances(self._before, counters(), len(cpus))
+        share = slowed(cpus)
+        return found | {"slowed": share} if share > 0 else found
 
     def progress(self, phase: str, done: int, total: int) -> None:
         """Report progress in a phase such as ``warmup`` or ``timing``. Never in a timed region."""

@@ -25,6 +25,7 @@ from spbench.engine.verdicts import tell_verdicts
 from spbench.errors import ExitCode, SpbenchError, defect_of
 from spbench.launch.detect import abandon_probes
 from spbench.launch.jobs import Job, Launch, only
+from spbench.launch.load import other_work_now
 from spbench.launch.survey.progress import Say, nobody
 from spbench.record.case_figures import is_open
 from spbench.record.findings import found_or_defect
@@ -76,6 +77,7 @@ class Run:
             prepared = await self._stop.unless(self._look_before())
             request, suite = self._plan.request, self._plan.suite
             environment = facts(request.environ, suite.path, suite.text)
+            environment |= {"other_work": other_work_now()}
             folder = self._plan.resumed or self._created(environment)
             self._stop.asked = partial(cancelled_where, folder)
             log = EventLog(folder.events)

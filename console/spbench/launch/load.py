@@ -59,13 +59,23 @@ def busy_here(host: str) -> str:
 
 def other_runs(proc: Path = PROC) -> list[int]:
     """Return the processes of other runs of spbench on this machine, in order."""
-    found = []
+    found, own = [], {os.getpid(), *_parents(proc)}
     for place in proc.glob("[0-9]*"):
         with suppress(OSError):
             words = (place / "cmdline").read_bytes().split(b"\0")
-            if int(place.name) != os.getpid() and _is_run(words):
+            if int(place.name) not in own and _is_run(words):
                 found.append(int(place.name))
     return sorted(found)
+
+
+def _parents(proc: Path) -> Iterator[int]:
+    """Yield the processes above this one: a `timeout` or `srun` has our words in its own line."""
+    process = os.getpid()
+    with suppress(OSError, ValueError, IndexError):
+        while process > 1:
+            about = (proc / str(process) / "stat").read_text().rpartition(")")[2]
+            process = int(about.split()[1])
+            yield process
 
 
 def _is_run(words: list[bytes]) -> bool:
@@ -74,6 +84,11 @@ def _is_run(words: list[bytes]) -> bool:
         os.path.basename(word) == b"spbench" and following == b"run"
         for word, following in pairwise(words)
     )
+
+
+def other_work_now(proc: Path = PROC) -> list[str]:
+    """Return what else keeps this machine busy, in words without a stop; nothing where it rests."""
+    return [found.text for found in other_work(proc) if found.status == "note"]
 
 
 def other_work(proc: Path = PROC) -> Iterator[Finding]:

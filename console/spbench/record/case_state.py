@@ -83,6 +83,7 @@ class CaseRank:
         fabric: The adapters of its host, or ``tcp``.
         near: Whether its device is near its CPUs; None where that is not known.
         error: The exception that ended it, its ``message`` and ``traceback``; None where none did.
+        disturbed: What else had its cores, or slowed them, by name: the worst of its repeats.
     """
 
     host: str
@@ -97,6 +98,7 @@ class CaseRank:
     fabric: str | None = None
     near: bool | None = None
     error: Mapping[str, Any] | None = None
+    disturbed: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

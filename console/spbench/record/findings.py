@@ -1,4 +1,4 @@
-"""The findings of a run: bindings that did not take, and the slowest host, rank or link."""
+"""The findings of a run: bindings that did not take, noise, the slowest host, rank or link."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 from spbench.errors import defect_of
 from spbench.record.case_state import CaseState
 from spbench.record.machine.misplaced import misplaced
+from spbench.record.noise import noisy_cases
 from spbench.record.state import RunState
 from spbench.record.statistics import typical
 
@@ -31,8 +32,9 @@ class Slow:
 
 
 def findings(state: RunState) -> list[str]:
-    """Return what a run says of its cluster: bindings that did not take, then what is slow."""
-    return [*misplaced(state.cases.values(), state.jobs), *_slowest(state.cases.values())]
+    """Return what a run says of its cluster: bindings that did not take, noise, what is slow."""
+    cases = state.cases.values()
+    return [*misplaced(cases, state.jobs), *noisy_cases(state), *_slowest(cases)]
 
 
 def found_or_defect(state: RunState) -> list[str]:

@@ -11,6 +11,8 @@ GLYPHS = {
     "skipped": "-",
 }
 """A verdict's sign; its word always stands beside it."""
+NOISY = "≈"
+"""The sign of times that other work has disturbed."""
 
 
 def clean(text: str) -> str:

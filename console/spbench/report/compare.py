@@ -84,7 +84,7 @@ class CasePair:
 
     Attributes:
         differences: What makes the two unlike although they share an id: parameters, ranks, the
-            benchmark; one short clause each.
+            benchmark, noise; one short clause each.
         rows: One a metric that either run has.
         broken: Whether its numbers are results in a, and none in b.
     """
@@ -228,6 +228,9 @@ def _differences(a: CasePart, b: CasePart) -> Iterator[str]:
         yield f"{a.benchmark} in a, {b.benchmark} in b"
     if a.np != b.np:
         yield f"{a.np} ranks in a, {b.np} in b"
+    for run, case in (("a", a), ("b", b)):
+        if case.noisy:
+            yield f"noisy in {run}: {case.noisy}"
     for name, value in a.params.items():
         other = b.params.get(name)
         if None not in (value, other) and value != other:

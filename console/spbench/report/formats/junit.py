@@ -65,6 +65,7 @@ def _add_case(suite: Element, name: str, case: CasePart) -> None:
         },
     )
     told = [(name, repr(metric.value)) for name, metric in case.metrics.items()]
+    told += [("noisy", printable(case.noisy))] if case.noisy else []
     flaky = case.word == "flaky"
     _add_properties(test, [("flaky", sentence(case)), *told] if flaky else told)
     if case.status == "failed":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from spbench.record.number_formatting import GLYPHS, clean, number
+from spbench.record.number_formatting import GLYPHS, NOISY, clean, number
 from spbench.report.formats.words import by_urgency, figure, headline, not_passed, sentence, tally
 from spbench.report.model import CasePart
 from spbench.report.recorded import RecordedRun
@@ -53,11 +53,11 @@ def _listed(run: RecordedRun) -> Iterator[str]:
 def _row(case: CasePart) -> tuple[str, ...]:
     name, metric = headline(case) or ("", None)
     if metric is None:
-        return (_code(case.id), _sign(case.status, case.word), *[""] * (len(_COLUMNS) - 2))
+        return (_code(case.id), _verdict(case), *[""] * (len(_COLUMNS) - 2))
     limit = case.limits.get(name)
     return (
         _code(case.id),
-        _sign(case.status, case.word),
+        _verdict(case),
         _code(name),
         _text(figure(metric.value, metric.unit)),
         number(metric.p95) if metric.n > 1 else "",
@@ -95,6 +95,10 @@ def _left_out(count: int) -> Iterator[str]:
 
 def _sign(status: str, word: str) -> str:
     return f"{GLYPHS.get(status, '')} {word}".strip()
+
+
+def _verdict(case: CasePart) -> str:
+    return _sign(case.status, case.word) + f" {NOISY} noisy" * bool(case.noisy)
 
 
 def _text(text: str) -> str:

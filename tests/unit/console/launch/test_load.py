@@ -6,7 +6,7 @@ import socket
 import pytest
 
 from spbench.launch import load as load_module
-from spbench.launch.load import busy_here, load_here, other_runs, other_work
+from spbench.launch.load import busy_here, load_here, other_runs, other_work, other_work_now
 
 
 @pytest.fixture
@@ -70,3 +70,20 @@ def test_the_load_of_this_host_alone_is_known(proc, monkeypatch):
     assert busy_here("elsewhere") == ""
     proc("0.10 9 8 15/400 99")
     assert busy_here(socket.gethostname()) == ""
+
+
+def test_a_run_is_no_other_run_than_what_started_it(proc):
+    """``timeout 60 spbench run x.yaml`` has our words in its own command line."""
+    words = b"timeout\x0060\x00spbench\x00run\x00x.yaml"
+    place = proc(pid77=words)
+    assert other_runs(place) == [77]
+    (place / str(os.getpid())).mkdir()
+    (place / str(os.getpid()) / "stat").write_text(f"{os.getpid()} (a ) b) S 77 1 1")
+    assert other_runs(place) == []
+
+
+def test_what_a_run_notes_of_other_work_is_without_what_to_do(proc):
+    assert other_work_now(proc("13.80 9 8 15/400 99")) == [
+        "load 13.8 on 2 cores: others compute here"
+    ]
+    assert other_work_now(proc()) == []

@@ -46,6 +46,8 @@ def _about(case: CasePart) -> str:
 def _why(case: CasePart) -> Iterator[Markup]:
     if case.word != "passed":
         yield tag("p", sentence(case), class_="note error")
+    if case.noisy:
+        yield tag("p", f"noisy: {case.noisy}", class_="note")
     if case.traceback:
         yield tag("pre", case.traceback[-MOST_TRACEBACK:])
 

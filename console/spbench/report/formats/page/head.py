@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
-from spbench.record.number_formatting import GLYPHS
+from spbench.record.number_formatting import GLYPHS, NOISY
 from spbench.report.formats.page.markup import NOTHING, Markup, joined, tag
 from spbench.report.formats.words import tally
 from spbench.report.model import CasePart
@@ -48,9 +48,15 @@ def verdict_words(status: str) -> str:
 
 
 def verdict_of(case: CasePart) -> Markup:
-    """Return a case's verdict as a badge; one that passed only on retry is flaky."""
+    """Return a case's verdict as a badge; one that passed only on retry is flaky.
+
+    Where its times are noisy, a sign stands behind it.
+    """
     sign = GLYPHS.get(case.status, "")
-    return tag("span", f"{sign} {case.word}".strip(), class_=f"verdict {case.status}")
+    badge = tag("span", f"{sign} {case.word}".strip(), class_=f"verdict {case.status}")
+    if not case.noisy:
+        return badge
+    return joined([badge, tag("span", f" {NOISY} noisy", class_="soft", title=case.noisy)])
 
 
 def _about(run: RecordedRun) -> Iterator[str]:

@@ -1,0 +1,61 @@
+"""What the kernel counts of other work on a rank's cores."""
+
+import os
+
+import pytest
+
+from spbench_workers.disturbance import Counters, counters, disturbances, slowed
+
+
+@pytest.fixture
+def kernel(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 2})
+    written = {
+        "self/schedstat": "5000000000 1500000000 77\n",
+        "self/cgroup": "1:cpu,cpuacct:/old\n0::/own\n",
+        "stat": "cpu  9 0 0 0 0 0 0 900 0 0\n"
+        "cpu0 1 0 0 9 0 0 0 100 0 0\ncpu1 1 0 0 9 0 0 0 700 0 0\ncpu2 1 0 0 9 0 0 0 50 0 0\n",
+        "fs/cgroup/own/cpu.stat": "usage_usec 5\nthrottled_usec 250000\n",
+        "devices/system/cpu/cpu2/thermal_throttle/core_throttle_count": "3\n",
+    }
+    for name, text in written.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+def test_counters_are_of_this_process_and_of_its_cpus(kernel):
+    found = counters(kernel, kernel)
+    assert found.waited == pytest.approx(1.5)
+    assert found.stolen == pytest.approx(150 / os.sysconf("SC_CLK_TCK"))
+    assert found.throttled == pytest.approx(0.25)
+    assert found.hot == 3
+
+
+def test_an_older_control_group_counts_nanoseconds(kernel):
+    (kernel / "fs/cgroup/own/cpu.stat").unlink()
+    (kernel / "fs/cgroup/cpu/old").mkdir(parents=True)
+    (kernel / "fs/cgroup/cpu/old/cpu.stat").write_text("nr_throttled 2\nthrottled_time 70000000\n")
+    assert counters(kernel, kernel).throttled == pytest.approx(0.07)
+
+
+def test_a_kernel_that_counts_nothing_disturbs_nothing(tmp_path):
+    found = counters(tmp_path, tmp_path)
+    assert (found.waited, found.stolen, found.throttled, found.hot) == (0, 0, 0, 0)
+
+
+def test_disturbances_are_shares_of_the_time_between():
+    before, after = Counters(10.0, 1.0, 4.0, 0.0, 2.0), Counters(14.0, 2.0, 6.0, 0.0, 5.0)
+    found = disturbances(before, after, cpus=2)
+    assert found == {"waited": 0.25, "stolen": 0.25, "hot": 3.0}
+    assert disturbances(before, before, cpus=2) == {}
+
+
+def test_a_cpu_is_slowed_below_its_base_rate_alone(tmp_path):
+    folder = tmp_path / "devices/system/cpu/cpu0/cpufreq"
+    folder.mkdir(parents=True)
+    (folder / "base_frequency").write_text("2400000")
+    (folder / "scaling_cur_freq").write_text("1200000")
+    assert slowed([0, 1], tmp_path) == 0.5
+    (folder / "scaling_cur_freq").write_text("3600000")
+    assert slowed([0], tmp_path) == 0.0
