@@ -11,7 +11,7 @@ from typing import cast
 import typer
 
 from spbench import __version__
-from spbench.cli import batch, doctor, networks, plan, profile, run, suites
+from spbench.cli import batch, doctor, init, networks, plan, profile, run, suites
 from spbench.cli.records import baseline, compare, gate, report, results
 from spbench.errors import ExitCode, SpbenchError
 
@@ -36,6 +36,7 @@ app = typer.Typer(
 run.register(app)
 batch.register(app)
 suites.register(app)
+init.register(app)
 networks.register(app)
 profile.register(app)
 plan.register(app)

@@ -6,12 +6,11 @@ import os
 import re
 import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Protocol
 
 import typer
 
-from spbench.cli.request import HomeOption, launch_options
+from spbench.cli.request import HomeOption, OptionalSuiteArgument, RunArgument, launch_options
 from spbench.errors import UsageError
 from spbench.launch.choice import NOTHING_CHOSEN, LaunchChoice
 
@@ -53,7 +52,7 @@ def register(app: typer.Typer, open_console: OpenConsole, serve_console: ServeCo
 def _tui(open_console: OpenConsole) -> Callable[..., None]:
     @launch_options()
     def tui(
-        suite: Annotated[Path | None, typer.Argument(help="A suite to open.")] = None,
+        suite: OptionalSuiteArgument = None,
         demo: Annotated[bool, typer.Option("--demo", help="Play a recorded run.")] = False,
         readonly: ReadonlyOption = False,
         chosen: LaunchChoice = NOTHING_CHOSEN,
@@ -68,6 +67,7 @@ def _tui(open_console: OpenConsole) -> Callable[..., None]:
             from spbench.record.runs.playback import demo_run
 
             recorded = demo_run()
+            suite = suite or recorded.path / "suite.yaml"
         code = open_console(
             home=home_of(home, os.environ),
             suite=suite,
@@ -82,7 +82,7 @@ def _tui(open_console: OpenConsole) -> Callable[..., None]:
 
 def _replay(open_console: OpenConsole) -> Callable[..., None]:
     def replay(
-        run: Annotated[str, typer.Argument(help="A run's id, its beginning, or last.")] = "last",
+        run: RunArgument = "last",
         speed: Annotated[
             str | None,
             typer.Option("--speed", help="1 is as it was, 10 ten times as fast.", metavar="X|max"),
@@ -110,7 +110,7 @@ def _replay(open_console: OpenConsole) -> Callable[..., None]:
 def _serve(serve_console: ServeConsole) -> Callable[..., None]:
     @launch_options()
     def serve(
-        suite: Annotated[Path | None, typer.Argument(help="A suite to open.")] = None,
+        suite: OptionalSuiteArgument = None,
         host: Annotated[str, typer.Option("--host", help="Address to listen on.")] = LOOPBACK,
         port: Annotated[
             int, typer.Option("--port", help="Port; 0 takes any free one.", min=0, max=65535)

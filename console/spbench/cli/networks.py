@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from spbench.cli.completing import complete_network
 from spbench.cli.tables import aligned
 from spbench.errors import UsageError
 
@@ -20,7 +21,9 @@ def register(app: typer.Typer) -> None:
 
 
 def networks(
-    name: Annotated[str | None, typer.Argument(help="One network.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="One network.", autocompletion=complete_network)
+    ] = None,
     num_layers: Annotated[int | None, typer.Option("--num-layers", help="Its depth.")] = None,
     image_shape: Annotated[
         str | None, typer.Option("--image-shape", help="As 3,224,224.", metavar="C,H,W")

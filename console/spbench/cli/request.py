@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from spbench.cli.completing import complete_case, complete_launcher, complete_run
 from spbench.errors import UsageError
 from spbench.launch.choice import LaunchChoice
 
@@ -22,7 +23,23 @@ if TYPE_CHECKING:
 
 Command = Callable[..., None]
 
-SuiteArgument = Annotated[Path, typer.Argument(help="The suite's YAML file.")]
+
+def shipped_or(path: Path | None) -> Path | None:
+    """Return the file of ``shipped:NAME``, any other path as it is; None is not given.
+
+    Raises:
+        UsageError: No suite of that name comes with spbench.
+    """
+    if path is None or ":" not in str(path):
+        return path
+    from spbench.suites.shipped import suite_path
+
+    return suite_path(path)
+
+
+SUITE_HELP = "The suite's YAML file, or shipped:NAME."
+SuiteArgument = Annotated[Path, typer.Argument(help=SUITE_HELP, callback=shipped_or)]
+OptionalSuiteArgument = Annotated[Path | None, typer.Argument(help=SUITE_HELP, callback=shipped_or)]
 HostfileOption = Annotated[
     Path | None, typer.Option("--hostfile", help="Hosts, in any launcher's dialect.")
 ]
@@ -38,6 +55,7 @@ LauncherOption = Annotated[
         "--launcher",
         help="mpirun_rsh, hydra, openmpi, srun or auto.",
         metavar="L",
+        autocompletion=complete_launcher,
     ),
 ]
 AddressOption = Annotated[
@@ -73,7 +91,12 @@ KeywordOption = Annotated[
 ]
 CaseOption = Annotated[
     list[str] | None,
-    typer.Option("--case", help="A case to run, by its id or its name.", metavar="ID"),
+    typer.Option(
+        "--case",
+        help="A case to run, by its id or its name.",
+        metavar="ID",
+        autocompletion=complete_case,
+    ),
 ]
 SetOption = Annotated[
     list[str] | None,
@@ -82,6 +105,17 @@ SetOption = Annotated[
 CASE_OPTIONS = {"keyword": KeywordOption, "cases": CaseOption, "overrides": SetOption}
 HomeOption = Annotated[
     Path | None, typer.Option("--home", help="Folder of the runs (SPBENCH_HOME, .spbench).")
+]
+RunArgument = Annotated[
+    str,
+    typer.Argument(help="A run's id, its beginning, last or last~1.", autocompletion=complete_run),
+]
+RunOrReportArgument = Annotated[
+    str,
+    typer.Argument(
+        help="A run's id, its beginning, last or last~1; or a report's file.",
+        autocompletion=complete_run,
+    ),
 ]
 OutOption = Annotated[
     str, typer.Option("--out", "-o", help="A file to write; - is stdout.", metavar="PATH|-")

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol, TextIO
 
 import typer
 
+from spbench.cli.completing import complete_fault, complete_run
 from spbench.cli.records.held import BaselineOption, FailOnOption, against
 from spbench.cli.records.report import NO_FILES, HtmlOption, JunitOption, ReportFiles
 from spbench.cli.request import (
@@ -23,6 +24,7 @@ from spbench.cli.request import (
     HomeOption,
     JsonOption,
     NoSamplesOption,
+    OptionalSuiteArgument,
     QuietOption,
     VerboseOption,
     case_options,
@@ -65,12 +67,17 @@ def register(app: typer.Typer) -> None:
 @launch_options()
 @case_options
 def run(
-    suite: Annotated[Path | None, typer.Argument(help="The suite's YAML file.")] = None,
+    suite: OptionalSuiteArgument = None,
     chosen: LaunchChoice = NOTHING_CHOSEN,
     selected: CaseSelection = ALL_CASES,
     inject: Annotated[
         str | None,
-        typer.Option("--inject", help="Plant a fault: the run must fail.", metavar="FAULT[@CASE]"),
+        typer.Option(
+            "--inject",
+            help="Plant a fault: the run must fail.",
+            metavar="FAULT[@CASE]",
+            autocompletion=complete_fault,
+        ),
     ] = None,
     headless: Annotated[bool, typer.Option("--headless", help="Plain lines.")] = False,
     json_target: JsonOption = None,
@@ -82,10 +89,21 @@ def run(
     ] = False,
     resume: Annotated[
         str | None,
-        typer.Option("--resume", help="Run what a run that was cut short lacks.", metavar="RUN"),
+        typer.Option(
+            "--resume",
+            help="Run what a run that was cut short lacks.",
+            metavar="RUN",
+            autocompletion=complete_run,
+        ),
     ] = None,
     failed: Annotated[
-        str | None, typer.Option("--failed", help="Run again what failed in a run.", metavar="RUN")
+        str | None,
+        typer.Option(
+            "--failed",
+            help="Run again what failed in a run.",
+            metavar="RUN",
+            autocompletion=complete_run,
+        ),
     ] = None,
     retries: Annotated[
         int, typer.Option("--retries", help="More tries of a case that fails.", min=0, max=100)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from spbench.cli.completing import complete_benchmark
 from spbench.cli.request import (
     ALL_CASES,
     CaseSelection,
@@ -34,7 +35,7 @@ def register(app: typer.Typer) -> None:
 
 
 def validate(
-    suites: Annotated[list[Path], typer.Argument(help="Suite files.")],
+    suites: Annotated[list[Path], typer.Argument(help="Suite files, or shipped:NAME.")],
     overrides: SetOption = None,
     verbose: Annotated[bool, typer.Option("-v", "--verbose", help="List the cases.")] = False,
 ) -> None:
@@ -42,11 +43,12 @@ def validate(
     from spbench.errors import SuiteError
     from spbench.record.number_formatting import counted
     from spbench.suites.loader import load
+    from spbench.suites.shipped import suite_path
 
     wrong = []
     for path in suites:
         try:
-            suite = load(path, tuple(overrides or ()))
+            suite = load(suite_path(path), tuple(overrides or ()))
         except SuiteError as error:
             wrong.append(str(error))
             continue
@@ -105,7 +107,9 @@ def schema(
 
 
 def benchmarks(
-    name: Annotated[str | None, typer.Argument(help="One benchmark.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="One benchmark.", autocompletion=complete_benchmark)
+    ] = None,
 ) -> None:
     """List the benchmarks, or one's parameters, metrics, checks and faults."""
     from spbench_core.catalog import BENCHMARKS

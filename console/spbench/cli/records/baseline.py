@@ -7,15 +7,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from spbench.cli.request import HomeOption
+from spbench.cli.completing import complete_baseline
+from spbench.cli.request import HomeOption, RunOrReportArgument
 from spbench.errors import UsageError
 
 if TYPE_CHECKING:
     from spbench.report.baselines.model import BaselineCase, BaselineFile
 
-NameArgument = Annotated[str, typer.Argument(help="A name in the home folder, or a file's path.")]
-RunArgument = Annotated[
-    str, typer.Argument(help="A run's id, its beginning, last or last~1; or a report's file.")
+NameArgument = Annotated[
+    str,
+    typer.Argument(
+        help="A name in the home folder, or a file's path.", autocompletion=complete_baseline
+    ),
 ]
 
 group = typer.Typer(help="What later runs are held against.", no_args_is_help=True)
@@ -29,7 +32,7 @@ def register(app: typer.Typer) -> None:
 @group.command("set")
 def set_(
     name: NameArgument,
-    run: RunArgument = "last",
+    run: RunOrReportArgument = "last",
     force: Annotated[
         bool, typer.Option("--force", help="Replace the baseline of that name.")
     ] = False,
@@ -101,7 +104,7 @@ def remove(name: NameArgument, home: HomeOption = None) -> None:
 @group.command()
 def update(
     name: NameArgument,
-    run: RunArgument = "last",
+    run: RunOrReportArgument = "last",
     widen: Annotated[
         bool, typer.Option("--widen", help="Take in launches that are not better, too.")
     ] = False,

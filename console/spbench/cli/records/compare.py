@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from spbench.cli.completing import complete_side
 from spbench.cli.request import HomeOption
 from spbench.errors import ExitCode, NothingSelected, UsageError
 
@@ -54,10 +55,14 @@ def compare(
     a: Annotated[
         str,
         typer.Argument(
-            help="A run's id, its beginning, last or last~1; a baseline; or the file of either."
+            help="A run's id, its beginning, last or last~1; a baseline; or the file of either.",
+            autocompletion=complete_side,
         ),
     ],
-    b: Annotated[str, typer.Argument(help="The run that is judged against it.")],
+    b: Annotated[
+        str,
+        typer.Argument(help="The run that is judged against it.", autocompletion=complete_side),
+    ],
     home: HomeOption = None,
     format_: Annotated[
         str, typer.Option("--format", help="text, csv, md or json.", metavar="FORMAT")

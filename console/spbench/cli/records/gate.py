@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from spbench.cli.request import HomeOption, print_progress
+from spbench.cli.request import HomeOption, RunOrReportArgument, print_progress
 from spbench.errors import ExitCode, NothingSelected
 
 if TYPE_CHECKING:
@@ -32,9 +32,7 @@ def register(app: typer.Typer) -> None:
 
 
 def check(
-    run: Annotated[
-        str, typer.Argument(help="A run's id, its beginning, last or last~1; or a report's file.")
-    ],
+    run: RunOrReportArgument,
     home: HomeOption = None,
     format_: Annotated[
         GateFormat, typer.Option("--format", help="text or json.", metavar="FORMAT")

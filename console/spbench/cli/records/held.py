@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from spbench.cli.completing import complete_baseline
 from spbench.cli.records.compare import FailOn
 from spbench.errors import UsageError
 
@@ -16,7 +17,12 @@ if TYPE_CHECKING:
 
 BaselineOption = Annotated[
     str | None,
-    typer.Option("--baseline", help="Hold the run against a baseline at its end.", metavar="NAME"),
+    typer.Option(
+        "--baseline",
+        help="Hold the run against a baseline at its end.",
+        metavar="NAME",
+        autocompletion=complete_baseline,
+    ),
 ]
 FailOnOption = Annotated[
     FailOn | None,

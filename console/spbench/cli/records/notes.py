@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from spbench.cli.request import HomeOption
+from spbench.cli.request import HomeOption, RunArgument
 
 if TYPE_CHECKING:
     from spbench.record.runs.folder import RunFolder
-
-RunArgument = Annotated[str, typer.Argument(help="A run's id, its beginning, last or last~1.")]
 
 
 def register(group: typer.Typer) -> None:

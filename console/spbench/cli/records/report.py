@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from spbench.cli.request import HomeOption, refuse_folder
+from spbench.cli.request import HomeOption, RunOrReportArgument, refuse_folder
 from spbench.errors import SpbenchError, UsageError
 
 if TYPE_CHECKING:
@@ -27,9 +27,7 @@ def register(app: typer.Typer) -> None:
 
 
 def report(
-    run: Annotated[
-        str, typer.Argument(help="A run's id, its beginning, last or last~1; or a report's file.")
-    ] = "last",
+    run: RunOrReportArgument = "last",
     format_: Annotated[
         str,
         typer.Option(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from spbench.cli.records import history, notes, prune, series
-from spbench.cli.request import HomeOption, refuse_folder
+from spbench.cli.request import HomeOption, RunArgument, refuse_folder
 from spbench.errors import FailedRunError, MissingError, NothingSelected, UsageError
 
 if TYPE_CHECKING:
@@ -24,8 +24,6 @@ MOST_RANKS = 64
 
 _ENDED_BADLY = ("error", "timeout")
 """Statuses of cases whose jobs' output may say why."""
-
-RunArgument = Annotated[str, typer.Argument(help="A run's id, its beginning, last or last~1.")]
 
 group = typer.Typer(help="The runs of a home folder.", no_args_is_help=True)
 

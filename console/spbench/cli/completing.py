@@ -1,0 +1,108 @@
+"""The words that a shell completes: runs, baselines, cases, faults, benchmarks and launchers.
+
+A shell waits for these with its prompt frozen: each reads as little as it can, and where something
+is wrong there is nothing to complete; the command itself will say why.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from spbench.errors import SpbenchError
+
+if TYPE_CHECKING:
+    from spbench.suites.case import Case
+
+Completion = Callable[[typer.Context, str], list[str]]
+MOST_RUNS = 50
+"""The newest runs that are offered."""
+
+
+def _completion(words: Callable[[typer.Context], Iterable[str]]) -> Completion:
+    def complete(context: typer.Context, incomplete: str) -> list[str]:
+        try:
+            return [word for word in words(context) if word.startswith(incomplete)]
+        except (SpbenchError, OSError):
+            return []
+
+    return complete
+
+
+def _home(context: typer.Context) -> Path:
+    from spbench.record.runs.folder import home_of
+
+    return home_of(context.params.get("home"), os.environ)
+
+
+def _runs(context: typer.Context) -> Iterable[str]:
+    from spbench.record.runs.folder import list_runs
+
+    newest = list_runs(_home(context))[-MOST_RUNS:]
+    return ["last", *(["last~1"] if len(newest) > 1 else []), *(run.id for run in newest[::-1])]
+
+
+def _baselines(context: typer.Context) -> Iterable[str]:
+    from spbench.report.baselines.files import names
+
+    return names(_home(context))
+
+
+def _sides(context: typer.Context) -> Iterable[str]:
+    return [*_baselines(context), *_runs(context)]
+
+
+def _cases_of(context: typer.Context) -> Sequence[Case]:
+    from spbench.suites.loader import load
+
+    suite = context.params.get("suite")
+    return load(Path(suite)).cases if suite else ()
+
+
+def _cases(context: typer.Context) -> Iterable[str]:
+    cases = _cases_of(context)
+    # bash takes a word apart at its = signs
+    bash = os.environ.get("_SPBENCH_COMPLETE", "").endswith("bash")
+    ids = [case.id for case in cases if not (bash and "=" in case.id)]
+    return dict.fromkeys([*(case.name for case in cases), *ids])
+
+
+def _faults(context: typer.Context) -> Iterable[str]:
+    from spbench.suites.inject import faults_of
+    from spbench_core.catalog import BENCHMARKS, COMMON_FAULTS
+
+    own = [fault for case in _cases_of(context) for fault in faults_of(case)]
+    every = [*(fault for entry in BENCHMARKS.values() for fault in entry.faults), *COMMON_FAULTS]
+    return dict.fromkeys(own or every)
+
+
+def _benchmarks(context: typer.Context) -> Iterable[str]:
+    from spbench_core.catalog import BENCHMARKS
+
+    return BENCHMARKS
+
+
+def _launchers(context: typer.Context) -> Iterable[str]:
+    from spbench.launch.detect import PREFERENCE
+
+    return dict.fromkeys(["auto", *(name for names in PREFERENCE.values() for name in names)])
+
+
+def _networks(context: typer.Context) -> Iterable[str]:
+    from spbench_core.networks.registry import NETWORKS
+
+    return NETWORKS
+
+
+complete_run = _completion(_runs)
+complete_side = _completion(_sides)
+complete_baseline = _completion(_baselines)
+complete_case = _completion(_cases)
+complete_fault = _completion(_faults)
+complete_benchmark = _completion(_benchmarks)
+complete_launcher = _completion(_launchers)
+complete_network = _completion(_networks)

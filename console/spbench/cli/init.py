@@ -1,0 +1,28 @@
+"""``spbench init``: a folder with the suites and hostfiles that come with spbench."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command of this module."""
+    app.command()(init)
+
+
+def init(
+    folder: Annotated[Path, typer.Argument(help="The folder; default: this one.")] = Path(),
+    force: Annotated[bool, typer.Option("--force", help="Replace files that are there.")] = False,
+) -> None:
+    """Write the shipped suites and hostfiles into a folder; files that are there stay."""
+    from spbench.record.number_formatting import counted
+    from spbench.suites.shipped import copy_shipped
+
+    copied = copy_shipped(folder, force=force)
+    kept = f"; {counted(len(copied.kept), 'file')} stayed as before" if copied.kept else ""
+    suites, hostfiles = folder / "suites", folder / "hostfiles"
+    print(f"wrote {counted(len(copied.written), 'file')} into {suites} and {hostfiles}{kept}")
+    print(f"next: spbench run {suites / 'halo.yaml'}, or spbench tui to change one")

@@ -1,0 +1,95 @@
+"""The suites and hostfiles that come with spbench: found by name, and copied into a folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from spbench.errors import FailedRunError, UsageError, did_you_mean
+
+PREFIX = "shipped:"
+_PACKAGE = Path(__file__).parents[1]
+
+
+def shipped_folder() -> Path:
+    """Return the folder that holds ``suites`` and ``hostfiles``: in a wheel it is ours."""
+    packaged = _PACKAGE / "shipped"
+    return packaged if packaged.is_dir() else Path(__file__).parents[3]
+
+
+def shipped_suites() -> dict[str, Path]:
+    """Return the suites by name."""
+    return {path.stem: path for path in sorted((shipped_folder() / "suites").glob("*.yaml"))}
+
+
+def suite_path(path: Path) -> Path:
+    """Return the file of ``shipped:NAME``; any other path as it is.
+
+    Raises:
+        UsageError: No suite of that name comes with spbench.
+    """
+    text = str(path)
+    if not text.startswith(PREFIX):
+        return path
+    known, name = shipped_suites(), text.removeprefix(PREFIX)
+    if name not in known:
+        near = did_you_mean(name, known)
+        raise UsageError(
+            f"no suite {name!r} comes with spbench{near}; there are {', '.join(known)}"
+        )
+    return known[name]
+
+
+def comes_with_spbench(path: Path) -> bool:
+    """Whether a file or folder is one of the shipped ones, or of the demo."""
+    real = path.resolve()
+    return is_installed(path) or any(real.is_relative_to(place.resolve()) for place in _places())
+
+
+def is_installed(path: Path) -> bool:
+    """Whether a file is part of the installed package, where nobody edits it."""
+    return path.resolve().is_relative_to(_PACKAGE.resolve())
+
+
+def _places() -> Iterator[Path]:
+    folder = shipped_folder()
+    yield from (folder / "suites", folder / "hostfiles")
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """The files that were written into a folder, and those that were there and stay."""
+
+    written: tuple[Path, ...]
+    kept: tuple[Path, ...]
+
+
+def copy_shipped(folder: Path, *, force: bool = False) -> Copied:
+    """Write the suites and hostfiles into a folder; a file that is there stays.
+
+    Args:
+        folder: The folder; it is made where it is not there.
+        force: Write over files that are there.
+
+    Raises:
+        FailedRunError: Something cannot be written.
+    """
+    written, kept = [], []
+    for place in _places():
+        for source in sorted(path for path in place.iterdir() if path.is_file()):
+            target = folder / place.name / source.name
+            if target.exists() and not force:
+                kept.append(target)
+                continue
+            _write(target, source.read_bytes())
+            written.append(target)
+    return Copied(tuple(written), tuple(kept))
+
+
+def _write(target: Path, content: bytes) -> None:
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(content)
+    except OSError as error:
+        raise FailedRunError(f"cannot write {target}: {error.strerror or error}") from None
