@@ -17,7 +17,7 @@ import tempfile
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
@@ -64,6 +64,8 @@ class _Numbered(ABC):
         self.rank = rank
         self._seq = sent
         self._lock = threading.Lock()
+        self.host_load: Callable[[], Mapping[str, float]] | None = None
+        """Tells the load of the host, for the heartbeat of the rank that speaks for it."""
 
     def send(self, event: str, **fields: Any) -> None:
         with self._lock:
@@ -71,6 +73,11 @@ class _Numbered(ABC):
             # first, for a KeyboardInterrupt comes as a write returns: launchers send SIGINT
             self._seq += 1
             self._write(line)
+
+    def _beat(self) -> None:
+        """Send a heartbeat."""
+        load = self.host_load() if self.host_load is not None else {}
+        self.send("heartbeat", **({"load": load} if load else {}))
 
     @abstractmethod
     def _write(self, line: bytes) -> None:
@@ -147,7 +154,7 @@ class TcpChannel(_Numbered):
                 rest = self._take(rest + data)
             if time.monotonic() >= due:
                 if not self._closing.is_set():
-                    self.send("heartbeat")
+                    self._beat()
                 due = time.monotonic() + rank_events.HEARTBEAT_INTERVAL
 
     def _take(self, data: bytes) -> bytes:
@@ -248,7 +255,7 @@ class FileChannel(_Numbered):
     def _watch(self) -> None:
         while not self._closing.wait(rank_events.HEARTBEAT_INTERVAL):
             try:
-                self.send("heartbeat")
+                self._beat()
             except OSError as error:
                 self._end(f"cannot write its events ({error.strerror})")
             if time.monotonic() > self._due:

@@ -22,6 +22,7 @@ from spbench_workers.comm import World, fabric, numa_node, open_world
 from spbench_workers.context import Context
 from spbench_workers.device.failures import told_of_gpu
 from spbench_workers.errors import CannotRunError
+from spbench_workers.host_load import HostLoad
 
 Runner = Callable[[Context], None]
 
@@ -36,6 +37,8 @@ def serve() -> None:
         world = open_world()
         channel.rank = world.rank
         say_ready(channel, world)
+        if world.local_rank == 0 and os.environ.get(rank_events.ENV_HOST_LOAD) != "off":
+            channel.host_load = HostLoad()
         if world.doubt and world.rank == 0:
             channel.send("log", level="warning", message=world.doubt)
         cases = world.comm.bcast(channel.receive_cases() if world.rank == 0 else None)

@@ -14,6 +14,8 @@ from spbench.record.state import Event, RankState, RunState
 from spbench.record.statistics import typical
 
 _NO_TIMES = Ordered()
+RECENT = 10
+"""Times that a row has of those that came last."""
 
 
 class RankFigures:
@@ -63,6 +65,13 @@ class RankFigures:
             self._known[fraction] = self.times.percentile(fraction)
         return self._known.get(fraction)
 
+    def recent(self) -> tuple[float, ...]:
+        """Return the newest times of the newest repeat."""
+        repeats = (
+            self.case.measured.samples.get("time_ms", {}).get(self.rank) if self.case else None
+        )
+        return tuple(repeats[max(repeats)][-RECENT:]) if repeats else ()
+
     def gb_s(self, repeat: int) -> float | None:
         """Return the newest value, up to a repeat, of the case's first metric in GB/s."""
         if self.case is None or self._rate is None:
@@ -94,6 +103,7 @@ class RankRow:
         iterations: The number of its times.
         last: Its last time in ms; p50, p95 and p99 are its times' percentiles, in ms.
         skew: Its p50 over the typical rank's.
+        recent: Its newest times in ms, `RECENT` of them at most.
         gb_s: Its last value of the case's first metric in GB/s.
         check: ``passed``, ``failed`` or nothing yet: all its checks taken together.
     """
@@ -110,6 +120,7 @@ class RankRow:
     skew: float | None
     gb_s: float | None
     check: str
+    recent: tuple[float, ...] = ()
 
 
 class RankRows:
@@ -277,4 +288,5 @@ def _row(rank: RankState, figures: RankFigures, skew: float | None) -> RankRow:
         skew=skew,
         gb_s=figures.gb_s(rank.repeat),
         check=figures.check(),
+        recent=figures.recent(),
     )

@@ -18,6 +18,7 @@ from spbench.record.case_state import (
     RepeatsEnd,
     TriedBefore,
 )
+from spbench.record.host_loads import HostLoads
 from spbench.record.machine.fingerprint import MachinesSeen
 
 Event = Mapping[str, Any]
@@ -104,6 +105,7 @@ class RunState:
         self.referring: list[str] = []
         """The ids of the cases whose expectations depend on figures of cases."""
         self.machines = MachinesSeen()
+        self.host_loads = HostLoads()
         self.left_out: str | None = None
         """The lines of a recorded log that could not be read, in one sentence."""
         self._handlers: dict[str, Callable[[Event], None]] = {
@@ -241,6 +243,8 @@ class RunState:
         rank = self.ranks.get(event["rank"])
         if rank is not None:
             rank.heard = event["time"]
+            if "load" in event:
+                self.host_loads.add(rank.host, event["load"])
 
     def _on_case_start(self, event: Event) -> None:
         rank, case = self._rank(event), self.cases[event["case"]]
@@ -254,6 +258,7 @@ class RunState:
         if verdict.job is not None:
             case.measured.jobs[event["repeat"]] = verdict.job
         place = places[rank.rank] if rank.rank < len(places) else {}
+        earlier = case.measured.ranks.get(rank.rank)
         case.measured.ranks[rank.rank] = CaseRank(
             rank.host,
             rank.local_rank,
@@ -265,6 +270,7 @@ class RunState:
             rank.cores,
             rank.host_cpus,
             rank.fabric,
+            disturbed=earlier.disturbed if earlier else {},
         )
 
     def _on_progress(self, event: Event) -> None:
@@ -330,6 +336,9 @@ class RunState:
         if rank.rank in case.measured.ranks:
             part = case.measured.ranks[rank.rank]
             part.status, part.error = event["status"], event.get("error")
+            for name, value in event.get("disturbed", {}).items():
+                worst = max(value, part.disturbed.get(name, 0.0))
+                part.disturbed = {**part.disturbed, name: worst}
         if event["status"] == "ok":
             case.measured.ended.add((event["repeat"], event["rank"]))
         elif case.verdict.traceback is None:

@@ -9,6 +9,8 @@ from typing import Any
 
 from spbench.errors import ExitCode, defect_of
 from spbench.record.case_state import SKEW, CaseState, CaseVerdict, CheckResult, Place
+from spbench.record.host_loads import LoadHistory
+from spbench.record.noise import noise_of
 from spbench.record.repeats import width
 from spbench.record.state import JobState, RankState, RunState
 from spbench.record.statistics import median, summarize
@@ -68,6 +70,7 @@ def build_report(state: RunState, cases: Sequence[CasePart] | None = None) -> di
         },
         "environment": environment_of(state),
         "cases": [],
+        "hosts": [_host(host, of) for host, of in state.host_loads.each()],
         "errors": _errors(state),
     }
     told = Report.model_validate(document).model_copy(
@@ -85,6 +88,11 @@ def environment_of(state: RunState) -> dict[str, Any]:
     told |= {"resumed": run.resumed} if run.resumed else {}
     after = {"load_after": run.load_after, "fingerprint": state.machines.fingerprint()}
     return told | {name: value for name, value in after.items() if value is not None}
+
+
+def _host(host: str, of: Mapping[str, LoadHistory]) -> dict[str, Any]:
+    told = {name: {"mean": round(one.mean, 4), "most": one.most} for name, one in of.items()}
+    return {"host": host, **told}
 
 
 def _errors(state: RunState) -> list[str]:
@@ -223,6 +231,7 @@ def _case(case: CaseState, state: RunState) -> CasePart:
             EarlierPart.model_construct(status=tried.status, reason=tried.reason)
             for tried in verdict.earlier
         ],
+        noisy=noise_of(case),
         warmup=about.params.get("warmup"),
         until=_until(case),
         launch=_launch(job) if job is not None else None,

@@ -15,6 +15,7 @@ from spbench.record.runs.history import RunSummary
 from spbench.report.build import as_json, build_report
 from spbench.report.compare import RunComparison
 from spbench.report.model import CasePart
+from spbench.report.overall import overall
 from spbench.report.recorded import RecordedRun, read_report
 from spbench.report.tables import (
     COMPARISON_COLUMNS,
@@ -165,12 +166,14 @@ def _comparison_records(comparison: RunComparison) -> list[dict[str, Any]]:
 
 def comparison_object(comparison: RunComparison) -> dict[str, Any]:
     """Return a comparison as JSON has it."""
+    together = overall(comparison)
     return {
         "a": summary_object(comparison.a),
         "b": summary_object(comparison.b),
         "cases": [asdict(pair) for pair in comparison.cases],
         "only_a": list(comparison.only_a),
         "only_b": list(comparison.only_b),
+        "overall": asdict(together) if together else None,
     }
 
 

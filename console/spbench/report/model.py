@@ -182,6 +182,9 @@ class CasePart(_Part):
         default=[], description="how it came out before it was tried again"
     )
     warmup: int | None
+    noisy: str | None = Field(
+        default=None, description="why its times are not the hardware's alone; null: they are"
+    )
     until: RepeatsPart | None = Field(
         default=None, description="what its repeats went on for, and what ended them"
     )
@@ -212,6 +215,24 @@ class CasePart(_Part):
         return "flaky" if self.status == "passed" and self.earlier else self.status
 
 
+class LoadPart(_Part):
+    """One quantity of a host's load, over its readings of a second each."""
+
+    mean: float
+    most: float
+
+
+class HostPart(_Part):
+    """The load of a host during the run: shares of what it has, and bytes a second."""
+
+    host: str
+    cpu: LoadPart | None = None
+    memory: LoadPart | None = None
+    received: LoadPart | None = None
+    sent: LoadPart | None = None
+    gpu: LoadPart | None = None
+
+
 class Report(_Part):
     """A whole report."""
 
@@ -219,6 +240,9 @@ class Report(_Part):
     run: RunPart
     environment: dict[str, Any]
     cases: list[CasePart]
+    hosts: list[HostPart] = Field(
+        default=[], description="the load of each host, as its ranks said it"
+    )
     errors: list[str]
     comparison: dict[str, Any] | None = Field(
         default=None,

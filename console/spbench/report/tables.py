@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from spbench.record.number_formatting import number
 from spbench.report.compare import CasePair, MetricRow, RunComparison
+from spbench.report.overall import overall
 from spbench.report.recorded import RecordedRun
 
 RUN_COLUMNS = ("case", "status", "metric", "value", "unit", "p95", "p99", "n", "limit")
@@ -41,8 +42,10 @@ def comparison_rows(comparison: RunComparison) -> Iterator[tuple[str, ...]]:
 
 
 def comparison_remarks(comparison: RunComparison) -> list[str]:
-    """Return the remarks below the table: the tally of outcomes, and unmatched cases."""
+    """Return the remarks below the table: the tally, all cases together, and unmatched ones."""
     told = [f"b against a: {comparison.tally}."]
+    if together := overall(comparison):
+        told.append(together.sentence)
     for run, ids in (("a", comparison.only_a), ("b", comparison.only_b)):
         if ids:
             told.append(f"Only in {run}: {', '.join(ids)}.")

@@ -38,6 +38,8 @@ ENV_RUN = "SPBENCH_RUN"
 """The run's id, in the environment of every process of a run."""
 ENV_EVENTS_DIR = "SPBENCH_EVENTS_DIR"
 ENV_CASES = "SPBENCH_CASES"
+ENV_HOST_LOAD = "SPBENCH_HOST_LOAD"
+"""``off``: no rank says the load of its host."""
 ENV_DEVICE = "SPBENCH_DEVICE"
 """``cuda`` in the ranks' environment, where a case of the job asks for a GPU."""
 ENV_KERNEL_LOADING = "CUDA_MODULE_LOADING"
@@ -124,8 +126,13 @@ _FIELDS: dict[str, Fields] = {
         "message": TEXT,
         "traceback": TEXT | NOTHING | LEFT_OUT,
     },
-    "case_end": {**_OF_REPEAT, "status": TEXT, "error": OBJECT | LEFT_OUT},
-    "heartbeat": {**_HEAD, **_RANK_OR_NONE},
+    "case_end": {
+        **_OF_REPEAT,
+        "status": TEXT,
+        "error": OBJECT | LEFT_OUT,
+        "disturbed": OBJECT | LEFT_OUT,
+    },
+    "heartbeat": {**_HEAD, **_RANK_OR_NONE, "load": OBJECT | LEFT_OUT},
     "bye": {**_HEAD, **_RANK},
 }
 _ERROR: Fields = {
@@ -212,6 +219,11 @@ def _check_metric(event: Event) -> None:
 
 def _check_case_end(event: Event) -> None:
     check("the error of case_end", event.get("error", {}), _ERROR)
+    check_items("case_end", "disturbed", event.get("disturbed", {}).values(), NUMBER)
+
+
+def _check_heartbeat(event: Event) -> None:
+    check_items("heartbeat", "load", event.get("load", {}).values(), NUMBER)
 
 
 _ROW = {"name", "value", "rank"}
@@ -221,6 +233,7 @@ _CONTENTS: dict[str, Callable[[Event], None]] = {
     "ready": _check_ready,
     "metric": _check_metric,
     "case_end": _check_case_end,
+    "heartbeat": _check_heartbeat,
 }
 
 

@@ -232,7 +232,7 @@ def test_a_run_outlives_the_process_that_started_it(home, stand_in):
 
 ASKED: dict[str, Any] = {
     "keyword": "small and not square",
-    "case": "small[slice_method=square]",
+    "cases": ("small[slice_method=square]",),
     "inject": "slow@small",
     "chosen": LaunchChoice(
         Path("my hosts"), "node[01-02]:4", "node02", "hydra", "login.ib,10.0.0.1", "5000-5010"
@@ -269,7 +269,7 @@ def test_every_field_of_a_launch_choice_is_an_option():
 def test_words_ask_for_what_was_asked(requested):
     request = requested(*run_words(Path("s.yaml"), **ASKED), "--headless", "--home", "h")
     for name, value in ASKED.items():
-        got = request.cases[0] if name == "case" else getattr(request, name)
+        got = getattr(request, name)
         assert got == value
     assert (request.suite, request.home) == (Path("s.yaml"), Path("h"))
 

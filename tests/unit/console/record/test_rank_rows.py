@@ -61,6 +61,7 @@ def test_a_row_tells_a_rank_in_its_case():
         skew=3.0,
         gb_s=12.5,
         check="passed",
+        recent=(4.0, 8.0),
     )
     assert watched.row(0).skew == 1.0
     assert watched.rows.medians() == {0: 2.0, 1: 6.0}

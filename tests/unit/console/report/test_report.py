@@ -58,7 +58,9 @@ def case(report):
 
 
 def test_a_report_has_the_formats_parts(report):
-    assert list(report) == ["schema", "run", "environment", "cases", "errors", "comparison"]
+    assert list(report) == [
+        *("schema", "run", "environment", "cases", "hosts", "errors", "comparison")
+    ]
     assert report["schema"] == "spbench.report/1"
     assert report["errors"] == []
 

@@ -1,0 +1,51 @@
+"""Two runs as a whole: the geometric mean of their cases' ratios, and the sums of their times.
+
+The mean weighs every case alike, whatever its length; the sums weigh them by it, as a user waits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import geometric_mean
+
+from spbench.record.number_formatting import number
+from spbench.report.compare import HEADLINE, RunComparison
+
+
+@dataclass(frozen=True, slots=True)
+class Overall:
+    """All cases of two runs together.
+
+    Attributes:
+        cases: The number of cases whose times can be compared.
+        mean_ratio: The geometric mean of the ratios of b to a.
+        sum_a: The sum of a's median times of an iteration, in ms.
+        sum_b: The same of run b.
+    """
+
+    cases: int
+    mean_ratio: float
+    sum_a: float
+    sum_b: float
+
+    @property
+    def sentence(self) -> str:
+        """All of it in one sentence."""
+        mean, of_sums = f"{self.mean_ratio:.3f}x", f"{self.sum_b / self.sum_a:.3f}x"
+        sums = f"{number(self.sum_a)} and {number(self.sum_b)} ms"
+        cases = f"{HEADLINE} of {self.cases} cases"
+        return f"{cases}: geometric mean of b/a {mean}; sums {sums}, {of_sums}."
+
+
+def overall(comparison: RunComparison) -> Overall | None:
+    """Return both runs as a whole; None with fewer than two cases that can be compared."""
+    rows = [
+        (row.ratio, row.a, row.b)
+        for row in comparison.rows
+        if row.metric == HEADLINE and row.outcome not in (None, "not comparable")
+    ]
+    told = [(ratio, a, b) for ratio, a, b in rows if ratio and a and b]
+    if len(told) < 2:
+        return None
+    ratios, of_a, of_b = zip(*told, strict=True)
+    return Overall(len(told), geometric_mean(ratios), sum(of_a), sum(of_b))

@@ -1,0 +1,44 @@
+"""The load of each host during a run."""
+
+import pytest
+
+from spbench.record.host_loads import KEPT
+from spbench.report.build import build_report
+from spbench_core.events.fields import EventError
+from spbench_core.events.rank_events import check_rank_event
+from unit import events as make
+
+
+def beats(*loads, rank=0):
+    return [make.rank_event("heartbeat", rank, load=load) for load in loads]
+
+
+def test_hosts_are_kept_apart_and_the_report_has_mean_and_most():
+    state = make.state_of(
+        [
+            *make.started(hosts=("node01", "node02")),
+            *beats({"cpu": 0.5, "sent": 10}, {"cpu": 1.0, "sent": 30}),
+            *beats({"cpu": 0.2}, rank=1),
+            make.run_end(),
+        ]
+    )
+    assert state.host_loads.hosts() == ["node01", "node02"]
+    assert list(state.host_loads.of("node01", "cpu").last) == [0.5, 1.0]
+    first, second = build_report(state)["hosts"]
+    assert first["cpu"] == {"mean": 0.75, "most": 1.0}
+    assert first["sent"] == {"mean": 20.0, "most": 30.0}
+    assert (second["host"], second["cpu"]["most"], second["gpu"]) == ("node02", 0.2, None)
+
+
+def test_readings_are_bounded_and_means_are_of_all():
+    state = make.state_of(
+        [*make.started(), *beats(*({"cpu": 1.0},) * KEPT, *({"cpu": 0.0},) * KEPT)]
+    )
+    history = state.host_loads.of("node01", "cpu")
+    assert (len(history.last), history.mean, history.most) == (KEPT, 0.5, 1.0)
+    assert set(history.last) == {0.0}
+
+
+def test_what_is_no_number_is_no_load():
+    with pytest.raises(EventError, match="load"):
+        check_rank_event(make.rank_event("heartbeat", load={"cpu": "all"}))

@@ -1,0 +1,28 @@
+"""Two runs as a whole."""
+
+import pytest
+
+from spbench.report.compare import compare
+from spbench.report.export import comparison_object
+from spbench.report.overall import overall
+from spbench.report.tables import comparison_remarks
+from unit.results import case, run
+
+
+def pair(*sides):
+    return compare(*(run(*(case(id, {"time_ms": ms}) for id, ms in of.items())) for of in sides))
+
+
+def test_the_mean_weighs_cases_alike_and_the_sums_by_their_time():
+    both = pair({"short": 1.0, "long": 100.0}, {"short": 2.0, "long": 50.0})
+    together = overall(both)
+    assert (together.cases, together.sum_a, together.sum_b) == (2, 101.0, 52.0)
+    assert together.mean_ratio == pytest.approx(1.0)
+    assert together.sentence in comparison_remarks(both)
+    assert comparison_object(both)["overall"]["cases"] == 2
+
+
+def test_one_case_is_no_whole():
+    both = pair({"short": 1.0}, {"short": 2.0})
+    assert overall(both) is None
+    assert comparison_object(both)["overall"] is None

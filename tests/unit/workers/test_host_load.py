@@ -1,0 +1,87 @@
+"""What one rank says of its host with each heartbeat."""
+
+import ctypes
+
+import pytest
+
+from spbench_core.events import rank_events
+from spbench_workers import host_load
+from spbench_workers.channel import numbered
+from spbench_workers.host_load import HostLoad
+
+NET = (
+    "Inter-|   Receive\n face |bytes\n    lo: 9 1 0 0 0 0 0 0 9 1\n  eth0: {} 1 0 0 0 0 0 0 {} 1\n"
+)
+WORST = {"cpu": 0.999, "memory": 0.999, "received": 9.9e12, "sent": 9.9e12, "gpu": 0.999}
+
+
+@pytest.fixture
+def kernel(tmp_path, monkeypatch):
+    monkeypatch.setattr(host_load, "NVML", str(tmp_path / "no-such-library.so"))
+    clock = iter(range(100))
+    monkeypatch.setattr("spbench_workers.host_load.time.monotonic", lambda: float(next(clock)))
+    (tmp_path / "net").mkdir()
+
+    def say(busy, idle, received=0, sent=0):
+        (tmp_path / "stat").write_text(f"cpu  {busy} 0 0 {idle} 0 0 0 0 0 0\ncpu0 1 2 3\n")
+        (tmp_path / "meminfo").write_text(
+            "MemTotal: 1000 kB\nMemFree: 1 kB\nMemAvailable: 250 kB\n"
+        )
+        (tmp_path / "net" / "dev").write_text(NET.format(received, sent))
+        return tmp_path
+
+    return say
+
+
+def test_shares_and_rates_are_since_the_last_call(kernel):
+    proc = kernel(100, 100, 1000, 500)
+    load = HostLoad(proc, proc / "none")
+    kernel(190, 110, 3000, 700)
+    assert load() == {"cpu": 0.9, "memory": 0.75, "received": 2000, "sent": 200}
+    kernel(190, 210, 3000, 700)
+    assert load() == {"cpu": 0.0, "memory": 0.75, "received": 0, "sent": 0}
+
+
+def test_ports_of_infiniband_count_words_of_four_bytes(kernel):
+    proc = kernel(1, 1)
+    counters = proc / "mlx5_0/ports/1/counters"
+    counters.mkdir(parents=True)
+    (counters / "port_rcv_data").write_text("0")
+    load = HostLoad(proc, proc)
+    (counters / "port_rcv_data").write_text("25")
+    assert load()["received"] == 100
+
+
+def test_a_kernel_that_says_nothing_leaves_all_out(tmp_path, monkeypatch):
+    monkeypatch.setattr(host_load, "NVML", str(tmp_path / "no-such-library.so"))
+    assert HostLoad(tmp_path, tmp_path)() == {}
+
+
+def test_nvml_tells_the_mean_of_its_gpus(kernel, monkeypatch):
+    class Library:
+        shares = (100, 50)
+
+        def nvmlInit_v2(self):  # noqa: N802 the library's own name
+            return 0
+
+        def nvmlDeviceGetCount_v2(self, count):  # noqa: N802
+            count._obj.value = len(self.shares)
+            return 0
+
+        def nvmlDeviceGetHandleByIndex_v2(self, index, handle):  # noqa: N802
+            handle._obj.value = index + 1
+            return 0
+
+        def nvmlDeviceGetUtilizationRates(self, handle, told):  # noqa: N802
+            told._obj.gpu = self.shares[handle.value - 1]
+            return 0
+
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: Library())
+    proc = kernel(1, 1)
+    assert HostLoad(proc, proc / "none")()["gpu"] == 0.75
+
+
+def test_a_heartbeat_has_at_most_200_bytes():
+    line = numbered("heartbeat", 999_999, 9_999_999, {"load": WORST})
+    assert len(line) <= 200
+    rank_events.decode(line)
