@@ -1,10 +1,12 @@
 """Speed of the console in the terminal: start, keys, processor time, memory, replay.
 
     python -m benchmarks.console [--rounds 9] [--seconds 60] [--ranks 4096] [--rate 1000]
+        [--cases 2000] [--runs 500]
 
 The console runs as a user runs it, in a terminal of its own (200x60), and is timed by what it
 writes there. While `benchmarks.made_up_run` writes events of so many ranks, keys are pressed: one
-is answered when its effect is on the terminal. The writer uses the other core.
+is answered when its effect is on the terminal. The writer uses the other core. Then keys are
+pressed on every page in turn, with a suite of so many cases and a home of so many runs.
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ from pathlib import Path
 from statistics import median, quantiles
 
 from benchmarks.goals import Figure, argument_parser, table
-from benchmarks.made_up_run import write_recorded
+from benchmarks.made_up_run import write_cases, write_recorded
+from benchmarks.results_list import write_runs
 from benchmarks.terminal import Terminal
 
 REPOSITORY = Path(__file__).parent.parent
@@ -34,6 +37,19 @@ F1 = "\x1bOP"
 TABLE_KEYS = (("s", "▲|▼"), ("j", "▸"), ("S", "▲|▼"), ("k", "▸"))
 """Sort by the next column, a row down, turn the order round, a row up: and what then appears."""
 HELP_KEYS = ((F1, "Sort"), (F1, "Results"))
+ROW_KEYS = (("j", "▸"), ("k", "▸"))
+FIELD_KEYS = (("7", "7"), ("\x7f", "."))
+"""A digit into a field, and away again."""
+MANY = """\
+schema: spbench.suite/1
+name: many
+cases:
+  - name: pingpong
+    benchmark: link.pingpong
+    np: 2
+    matrix:
+      iterations: [{values}]
+"""
 REPLAYED = 100_000
 SAMPLES = 1_000_000
 
@@ -44,6 +60,8 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60, help="of keys (default: 60)")
     parser.add_argument("--ranks", type=int, default=4096)
     parser.add_argument("--rate", type=int, default=1000, help="events a second")
+    parser.add_argument("--cases", type=int, default=2000, help="of the suite on each page")
+    parser.add_argument("--runs", type=int, default=500, help="of the home on each page")
     words = parser.parse_args()
     paint, page = first_paint(words.rounds)
     figures = [
@@ -59,6 +77,7 @@ def main() -> None:
         Figure("help opened or closed, p95", quantiles(watching.help, n=20)[-1], "ms"),
         Figure(f"replay of {REPLAYED:,} events", replay(), "s", most=3),
     ]
+    figures += on_pages(words.cases, words.runs, words.seconds / 5)
     keys = len(watching.answers)
     print(f"{words.ranks:,} ranks, {words.rate:,} events a second, {keys} keys")
     print(table([*figures, *memory()]))
@@ -126,6 +145,40 @@ def _press(terminal: Terminal, keys: Sequence[tuple[str, str]], seconds: float) 
             terminal.press(key)
             answers.append(1000 * terminal.wait_for(effect))
     return answers
+
+
+def on_pages(cases: int, runs: int, seconds: float) -> list[Figure]:
+    """Return the p95 of a key's answer on each page, with so many cases and runs."""
+    with tempfile.TemporaryDirectory(prefix="spbench-") as place:
+        home, suite = Path(place, "home"), Path(place, "many.yaml")
+        write_runs(home, runs - 1)
+        write_cases(home / "runs" / "20300101-000000-many-0000", cases, 4, 5)
+        values = ", ".join(map(str, range(1, cases + 1)))
+        suite.write_text(MANY.format(values=values))
+        words = [SPBENCH, "tui", str(suite), "--home", str(home)]
+        with Terminal(words, REPOSITORY) as terminal:
+            terminal.wait_for(f"{cases:,} cases|{cases} cases")
+            figures = [_answers("Suites", terminal, ROW_KEYS, seconds)]
+            terminal.press("3")
+            terminal.wait_for("many")
+            terminal.rest(2.0)
+            figures.append(_answers("Results", terminal, ROW_KEYS, seconds))
+            terminal.press("o")
+            terminal.wait_for("events/s|passed|failed")
+            terminal.rest(2.0)
+            figures.append(_answers("Run", terminal, ROW_KEYS, seconds))
+            for digit, page, keys in (("4", "Hosts", ROW_KEYS), ("5", "Plan", FIELD_KEYS)):
+                terminal.press(digit)
+                terminal.rest(2.0)
+                figures.append(_answers(page, terminal, keys, seconds))
+    return figures
+
+
+def _answers(
+    page: str, terminal: Terminal, keys: Sequence[tuple[str, str]], seconds: float
+) -> Figure:
+    answers = _press(terminal, keys, seconds)
+    return Figure(f"a key on the page {page}, p95", quantiles(answers, n=20)[-1], "ms", most=50)
 
 
 def replay() -> float:

@@ -7,6 +7,7 @@ from unittest.mock import Mock
 
 import pytest
 from textual.binding import Binding
+from textual.events import AppBlur
 
 from places import SUITES
 from spbench.engine import background
@@ -40,6 +41,16 @@ async def test_each_page_opens_by_its_digit_and_by_a_click(tmp_path, size):
             app.screen.set_focus(None)
         await pilot.click(offset=(14, 0))
         await until(pilot, lambda: app.current_mode == "run")
+
+
+async def test_the_keys_stay_where_another_window_gets_the_focus(tmp_path):
+    app = console(tmp_path, page="results")
+    async with app.run_test(size=(120, 36)) as pilot:
+        await until(pilot, lambda: "Filter" in shown(app))
+        app.post_message(AppBlur())
+        await pilot.pause(0.1)
+        assert app.focused is not None
+        assert "Filter" in shown(app).splitlines()[-1]
 
 
 @pytest.mark.parametrize("page", [entry.name for entry in PAGES])

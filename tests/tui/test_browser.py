@@ -14,7 +14,8 @@ import pytest
 from places import SUITES
 
 SPBENCH = Path(sys.executable).parent / "spbench"
-PICTURE = "spbench-serve.png"
+PICTURE, KEY_BAR = "spbench-serve.png", "spbench-serve-keys.png"
+PREVENTED = "left.defaultPrevented"
 
 
 @pytest.fixture
@@ -74,3 +75,37 @@ def test_keys_reach_the_console_in_a_browser_and_no_other_host_is_asked(
     assert set(asked) == {own}
     refused = [entry["message"] for entry in browser.get_log("browser")]
     assert not [line for line in refused if "Content Security Policy" in line], refused
+
+
+@pytest.mark.timeout(180)
+def test_the_key_bar_is_there_unasked_and_unsaved_text_keeps_the_page(address, browser, artefacts):
+    from selenium.webdriver.common.by import By
+    from selenium.webdriver.common.keys import Keys
+
+    def asks():
+        left = "const left = new Event('beforeunload', {cancelable: true});"
+        return browser.execute_script(f"{left} window.dispatchEvent(left); return {PREVENTED};")
+
+    browser.get(address)
+    wait_for(lambda: browser.find_elements(By.CSS_SELECTOR, "body.-first-byte"))
+    time.sleep(5)  # the terminal is a canvas: what it shows cannot be asked for
+    browser.save_screenshot(str(artefacts / KEY_BAR))
+    assert is_drawn_below(artefacts / KEY_BAR)
+    assert not asks()
+    keyboard = browser.find_element(By.CSS_SELECTOR, "textarea.xterm-helper-textarea")
+    keyboard.send_keys(Keys.ENTER)  # into the editor, at the line of the case
+    time.sleep(1)
+    keyboard.send_keys(" ")
+    wait_for(asks)
+    keyboard.send_keys(Keys.BACKSPACE)
+    wait_for(lambda: not asks())
+
+
+def is_drawn_below(picture):
+    """Whether there is text in the terminal's last row."""
+    from PIL import Image
+
+    with Image.open(picture) as drawn:
+        width, height = drawn.size
+        row = drawn.convert("L").crop((0, height - 24, width, height))
+    return len(row.getcolors(256) or ()) > 16

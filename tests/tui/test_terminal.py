@@ -85,9 +85,9 @@ def test_keys_reach_the_console_and_its_screen_can_be_read_back(tmux, tmp_path):
     screen = terminal.wait_for("link.pingpong")
     assert "smoke.yaml" in screen
     terminal.press("F1")
-    terminal.wait_for("Sort by the next column")
+    terminal.wait_for("The row above")
     terminal.press("Escape")
-    terminal.wait_for("Sort by the next column", gone=True)
+    terminal.wait_for("The row above", gone=True)
     terminal.press("C-p")
     terminal.wait_for("Search for commands")
     terminal.press("theme: spbench-l", "Enter")

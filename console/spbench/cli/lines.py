@@ -8,7 +8,9 @@ from typing import Any
 
 from spbench.record.case_state import CaseState
 from spbench.record.judge import not_judged
+from spbench.record.limit_share import share_of_limit
 from spbench.record.machine.cores import crowded, fold_numbers
+from spbench.record.noise import noise_of
 from spbench.record.number_formatting import GLYPHS, clean, number, printable
 from spbench.record.phase_words import phase_words
 from spbench.record.rank_rows import RankRows
@@ -108,6 +110,8 @@ class Lines:
         self._write(f"{event['suite']}{what}")
         count = len(event["cases"])
         self._write(f"run {event['id']}, {count} case{'s' * (count != 1)}")
+        for sentence in event["environment"].get("other_work", ()):
+            self._write(f"  note: {sentence}: times measured beside it are not the hardware's")
 
     def _on_run_resumed(self, event: Mapping[str, Any]) -> None:
         cases, run = self._state.cases, self._state.run
@@ -152,6 +156,8 @@ class Lines:
             self._write(f"        {told}")
         if case.verdict.word == "flaky":
             self._write(f"        it passed at try {case.verdict.attempts}")
+        if noise := noise_of(case):
+            self._write(f"        noisy: {noise}")
         for sentence in not_judged(case):
             self._write(f"        {sentence}")
         for line in share_lines(case, self._columns):
@@ -199,8 +205,9 @@ def _parts(case: CaseState) -> Iterator[str]:
     if told:
         yield f"checks {len(passed)}/{len(told)}"
     limit = case.measured.limits.get("time_ms", {}).get("value")
-    if times is not None and limit:
-        yield f"limit {number(limit):<8}"
+    share = share_of_limit(times.p50, limit) if times is not None else None
+    if limit and share is not None:
+        yield f"{100 * share:>3.0f} % of limit {number(limit):<8}"
     for name, choice in case.measured.choices.items():
         yield f"{name} {_chosen(name, choice):<8}"
     if times is not None:

@@ -164,14 +164,14 @@ def run_words(
     chosen: LaunchChoice = NOTHING_CHOSEN,
     *,
     keyword: str | None = None,
-    case: str | None = None,
+    cases: Iterable[str] = (),
     inject: str | None = None,
     overrides: Iterable[str] = (),
 ) -> tuple[str, ...]:
     """Return the words behind ``spbench run`` that ask for a run."""
-    options = {"-k": keyword, "--case": case, "--inject": inject}
-    said = ((name, value) for name, value in options.items() if value is not None)
-    words = [word for pair in said for word in pair]
+    words = [] if keyword is None else ["-k", keyword]
+    words += [word for case in cases for word in ("--case", case)]
+    words += [] if inject is None else ["--inject", inject]
     words += chosen.words()
     words += [word for text in overrides for word in ("--set", text)]
     # A name that begins with a dash would be read as an option.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 
@@ -24,10 +24,19 @@ class LaunchChoice:
 
     @property
     def title(self) -> str:
-        """The chosen hosts in a few words; empty where none were chosen."""
-        if self.hostfile is not None:
-            return f"hosts: {self.hostfile.name}"
-        return f"hosts: {self.hosts}" if self.hosts else ""
+        """The chosen hosts and launcher in a few words; empty where none were chosen."""
+        hosts = self.hostfile.name if self.hostfile is not None else self.hosts
+        told = (("hosts", hosts), ("launcher", self.launcher), ("assumed", self.assume))
+        return "  ".join(f"{what}: {name}" for what, name in told if name)
+
+    def with_hosts_of(self, other: LaunchChoice) -> LaunchChoice:
+        """Return this choice with the hosts of another."""
+        return replace(
+            self,
+            hostfile=other.hostfile,
+            hosts=other.hosts,
+            exclude_hosts=other.exclude_hosts,
+        )
 
     def words(self) -> list[str]:
         """Return the words of a command line that make this choice."""

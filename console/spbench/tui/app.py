@@ -17,7 +17,7 @@ from textual.actions import ActionParseResult
 from textual.app import App, ComposeResult, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.dom import DOMNode
-from textual.events import Event, Key, Paste
+from textual.events import AppBlur, Event, Key, Paste
 from textual.screen import Screen
 from textual.widgets import Footer
 
@@ -33,6 +33,10 @@ if TYPE_CHECKING:
 
 PATIENCE = 0.5
 """Seconds after which a key goes on although the one before is not known to be handled."""
+LOOK = 0.5
+"""Seconds between two looks at what is not saved, for a browser that shows the console."""
+UNSAVED, SAVED = "\x1b]7077;unsaved\x07", "\x1b]7077;saved\x07"
+"""What the browser's page looks for in the terminal's data, which shows nothing of it."""
 
 
 class ConsoleApp(App[int]):
@@ -62,6 +66,30 @@ class ConsoleApp(App[int]):
             )
             for digit, entry in enumerate(PAGES, 1)
         ),
+        Binding(
+            "L",
+            "choose('launcher')",
+            "Launcher",
+            show=False,
+            id="launch.launcher",
+            tooltip="Choose the launcher of runs from here, or one whose lines are shown",
+        ),
+        Binding(
+            "H",
+            "choose('hosts')",
+            "Hosts",
+            show=False,
+            id="launch.hosts",
+            tooltip="Choose the hosts of runs from here",
+        ),
+        Binding(
+            "E",
+            "choose('environment')",
+            "Environment",
+            show=False,
+            id="launch.environment",
+            tooltip="Add to the environment of the ranks of runs from here",
+        ),
         Binding("q,ctrl+q", "leave", "Quit", id="app.quit", tooltip="Quit the console"),
         Binding(
             "f1,question_mark", "help", "Help", id="app.help", tooltip="Help of what has focus"
@@ -79,6 +107,7 @@ class ConsoleApp(App[int]):
         self._failures = itertools.count(1)
         self._typed: deque[Event] = deque()
         self._held_until = 0.0
+        self._browser_asks = False
         for theme in THEMES:
             self.register_theme(theme)
         self._settings_path = settings_path(opening.environ)
@@ -99,6 +128,8 @@ class ConsoleApp(App[int]):
         for entry in PAGES:
             self.add_mode(entry.name, partial(self._make_page, entry))
         self.call_after_refresh(self._open)
+        if self.is_web:
+            self.set_interval(LOOK, self._tell_browser)
 
     def _make_page(self, entry: PageEntry) -> Page:
         page = self.pages[entry.name] = entry.load()(self.context)
@@ -126,6 +157,8 @@ class ConsoleApp(App[int]):
 
     async def on_event(self, event: Event) -> None:
         """Hold a key back until the one before was handled: it may have moved the focus."""
+        if isinstance(event, AppBlur):
+            return  # the focus stays, and the keys with it: other windows stand beside this one
         if not isinstance(event, Key | Paste) or event.is_forwarded:
             await super().on_event(event)
             return
@@ -151,6 +184,13 @@ class ConsoleApp(App[int]):
             if node.call_later(self._give_behind, nodes):
                 return
         await self._give_typed()
+
+    def _tell_browser(self) -> None:
+        """Let the browser ask before its page is left, as long as something is not saved."""
+        unsaved = any(page.unsaved() is not None for page in self.pages.values())
+        if self._driver is not None and unsaved != self._browser_asks:
+            self._browser_asks = unsaved
+            self._driver.write(UNSAVED if unsaved else SAVED)
 
     # Failures
 
@@ -220,6 +260,17 @@ class ConsoleApp(App[int]):
         """Show a page."""
         self.context.show_page(name)
 
+    def action_choose(self, what: str) -> None:
+        """Ask for the launcher, the hosts or the environment of runs from here."""
+        from spbench.tui import launching
+
+        asking = {
+            "launcher": launching.choose_launcher,
+            "hosts": launching.choose_hosts,
+            "environment": launching.choose_environment,
+        }
+        self.run_worker(asking[what](self, self.context), group="choose")
+
     def action_help(self) -> None:
         """Say what the focused widget is for, and its keys."""
         from spbench.tui.help import HelpScreen, help_of, keys_of
@@ -258,7 +309,9 @@ class ConsoleApp(App[int]):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Leave pages alone while a question is open."""
-        if action == "show_page" and self.screen.is_modal:
+        if action in ("show_page", "choose") and self.screen.is_modal:
+            return False
+        if action == "choose" and self.context.readonly:
             return False
         return super().check_action(action, parameters)
 

@@ -57,7 +57,8 @@ class ConsoleContext:
         refresh_hz: Drawings a second of a page, at most.
 
     Attributes:
-        hosts: The hosts that runs started here use.
+        hosts: The hosts and the launcher that runs started here use.
+        environment: Variables of their ranks, ``NAME=VALUE``, beside those of the suite.
         feed: The run that is watched, None before there is one.
         starting: Since when a run is being started that has no folder yet, by the monotonic clock;
             None where none is.
@@ -75,6 +76,7 @@ class ConsoleContext:
         self.titles = titles
         self.refresh_hz = refresh_hz
         self.hosts = opening.hosts
+        self.environment: tuple[str, ...] = ()
         self.feed: Feed | None = None
         self.starting: float | None = None
         self.suite = opening.suite
@@ -85,6 +87,17 @@ class ConsoleContext:
     def readonly(self) -> bool:
         """Whether nothing may be started, cancelled or written."""
         return self.opening.readonly
+
+    @property
+    def overrides(self) -> tuple[str, ...]:
+        """The ``--set`` of runs from here."""
+        return tuple(f"launch.env.{variable}" for variable in self.environment)
+
+    @property
+    def launch_title(self) -> str:
+        """The choices for runs from here in a few words; empty where there are none."""
+        names = ",".join(variable.partition("=")[0] for variable in self.environment)
+        return "  ".join(filter(None, (self.hosts.title, f"env: {names}" if names else "")))
 
     def show_page(self, name: str) -> None:
         """Show a page."""
@@ -157,11 +170,18 @@ class ConsoleContext:
             self._launch(tuple(words), folder or self.opening.folder), group="launch"
         )
 
-    def start_suite(self, path: Path, case: str | None = None, inject: str | None = None) -> None:
-        """Start a run of a suite, or of one of its cases, on the hosts in use."""
+    def start_failed(self, folder: RunFolder) -> None:
+        """Start a run of what failed in a recorded one, where that was started."""
+        from spbench.engine.background import started_in
+
+        self.start_run(("--failed", folder.id), started_in(folder))
+
+    def start_suite(self, path: Path, cases: Sequence[str] = (), inject: str | None = None) -> None:
+        """Start a run of a suite, or of some of its cases, on the hosts in use."""
         from spbench.engine.background import run_words
 
-        self.start_run(run_words(path, self.hosts, case=case, inject=inject))
+        words = run_words(path, self.hosts, cases=cases, inject=inject, overrides=self.overrides)
+        self.start_run(words)
 
     async def _launch(self, words: tuple[str, ...], where: Path) -> None:
         """Start a run and watch it as soon as it has a folder; say why where it gets none."""

@@ -6,10 +6,13 @@ from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Horizontal, Vertical
+from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.widgets import Button, Input, Static
 
 from spbench.tui.modal import Modal
+
+_SIZES: list[tuple[int, str]] | None = [(0, "-narrow"), (60, "-wide")]
+"""From how many columns on answers stand side by side."""
 
 
 class Confirm(Modal[bool]):
@@ -24,12 +27,16 @@ class Confirm(Modal[bool]):
     DEFAULT_CSS = """
     Confirm { align: center middle; }
     Confirm > Vertical {
-        width: 64; max-width: 90%; height: auto; padding: 1 2; background: $panel;
-        border: round $primary;
+        width: 64; max-width: 96%; height: auto; max-height: 100%; padding: 0 1;
+        background: $panel; border: round $primary;
     }
-    Confirm Horizontal { height: auto; margin-top: 1; }
-    Confirm Button { margin-right: 2; }
+    Confirm VerticalScroll { height: auto; max-height: 60vh; }
+    Confirm Horizontal { height: auto; }
+    Confirm.-narrow Horizontal { layout: vertical; }
+    Confirm Button { min-width: 8; margin-right: 2; }
     """
+
+    HORIZONTAL_BREAKPOINTS = _SIZES
 
     def __init__(self, question: str, yes: str = "Yes", no: str = "No") -> None:
         super().__init__()
@@ -37,10 +44,11 @@ class Confirm(Modal[bool]):
 
     def compose(self) -> ComposeResult:
         with Vertical():
-            yield Static(self._question, markup=False)
+            with VerticalScroll(can_focus=False):
+                yield Static(self._question, markup=False)
             with Horizontal():
-                yield Button(f"{self._no} (n)", id="no")
-                yield Button(f"{self._yes} (y)", id="yes", variant="warning")
+                yield Button(f"{self._no} (n)", id="no", compact=True)
+                yield Button(f"{self._yes} (y)", id="yes", variant="warning", compact=True)
 
     def on_button_pressed(self, event: Button.Pressed) -> None:
         """Answer as the button says."""
@@ -67,10 +75,10 @@ class AskLine(Modal[str | None]):
     DEFAULT_CSS = """
     AskLine { align: center middle; }
     AskLine > Vertical {
-        width: 72; max-width: 90%; height: auto; padding: 1 2; background: $panel;
-        border: round $primary;
+        width: 72; max-width: 96%; height: auto; max-height: 100%; padding: 0 1;
+        background: $panel; border: round $primary;
     }
-    AskLine Input { margin-top: 1; }
+    AskLine Input { background: $surface; }
     """
 
     def __init__(self, question: str, text: str = "", *, empty: bool = False) -> None:
@@ -80,7 +88,7 @@ class AskLine(Modal[str | None]):
     def compose(self) -> ComposeResult:
         with Vertical():
             yield Static(self._question, markup=False)
-            yield Input(self._text, id="line")
+            yield Input(self._text, id="line", compact=True)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Give the line back."""

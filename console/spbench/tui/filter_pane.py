@@ -13,7 +13,7 @@ from spbench.tui.widgets.line_table import LineTable
 def leave_filter_key(page: str, rows: str) -> Binding:
     """Return the key that shows all rows of a page's pane again."""
     title, tooltip = "No filter", f"Show all {rows} again"
-    return key(f"{page}.no-filter", "escape", "leave_filter", title, tooltip)
+    return key(f"{page}.no-filter", "escape", "leave_filter", title, tooltip, show=True)
 
 
 class FilterPane(Vertical):
@@ -48,6 +48,12 @@ class FilterPane(Vertical):
         line.add_class("open")
         # Not `focus`, which waits: keys that came with this one are for the line already.
         self.screen.set_focus(line)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Offer to leave the filter where there is one."""
+        if action == "leave_filter":
+            return self.is_mounted and self.query_one(Input).has_class("open")
+        return super().check_action(action, parameters)
 
     def action_leave_filter(self) -> None:
         """Show all rows again, and go back to them."""

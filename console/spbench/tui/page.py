@@ -91,7 +91,7 @@ class Page(Screen[None]):
     def _status(self) -> str:
         context = self.context
         run = "… starting a run" if context.starting is not None else run_status(context.feed)
-        parts = [run, context.hosts.title, "readonly" if context.readonly else ""]
+        parts = [run, context.launch_title, "readonly" if context.readonly else ""]
         return "  ".join(part for part in parts if part)
 
     def begin(self, action: Callable[..., Awaitable[object]], *given: object) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from spbench.record.number_formatting import GLYPHS
+from spbench.record.number_formatting import GLYPHS, NOISY
 from spbench.tui.widgets.table_columns import TableCell
 
 SIGNS = {**GLYPHS, "running": "…", "waiting": "·", "unfinished": "!"}
@@ -19,9 +19,10 @@ def signed(status: str) -> str:
     return f"{SIGNS.get(status, '?')} {status}"
 
 
-def status_cell(status: str) -> TableCell:
-    """Return a verdict or status: sign, word and colour."""
-    return TableCell(signed(status), _STYLES.get(status, status))
+def status_cell(status: str, *, noisy: bool = False) -> TableCell:
+    """Return a verdict or status: sign, word and colour; behind it a sign of noisy times."""
+    told = f"{signed(status)} {NOISY}" if noisy else signed(status)
+    return TableCell(told, _STYLES.get(status, status))
 
 
 def without_keys(case_id: str) -> str:

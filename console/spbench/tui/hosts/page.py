@@ -61,7 +61,7 @@ the links that were measured last."""
         key("hosts.examine", "d", "examine", "Examine", "Ask each of these hosts", show=True),
         key("hosts.filter", "slash", "filter", "Filter", "Filter the hosts", show=True),
         key("hosts.measure", "m", "measure", "Measure", "The next measurement", show=True),
-        key("hosts.swap", "h", "swap", "Swap", "Links of ranks, or of hosts", show=True),
+        key("hosts.swap", "h", "swap", "Swap", "Links of ranks, or of hosts"),
         key(
             "hosts.examine-one", "x", "examine_one", "Examine one", "Ask the host under the cursor"
         ),
@@ -182,7 +182,7 @@ the links that were measured last."""
         if source is None or source.hosts is None:
             self.notify("this file has no valid hosts; fix it first", severity="warning")
             return
-        self.context.hosts = source.choice
+        self.context.hosts = self.context.hosts.with_hosts_of(source.choice)
         self.notify(f"runs from here use {source.name}", markup=False)
 
     def action_examine(self) -> None:

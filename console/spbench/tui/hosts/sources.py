@@ -84,12 +84,15 @@ class SourceRows:
     def version(self, key: Hashable) -> Hashable:
         """Return what changes when the cells do."""
         source = self.sources[key]
-        return source.choice == self.used, source.error, source.hosts
+        return self._is_used(source), source.error, source.hosts
+
+    def _is_used(self, source: HostSource) -> bool:
+        return self.used is not None and self.used.with_hosts_of(source.choice) == self.used
 
     def cells(self, key: Hashable) -> Sequence[TableCell | str]:
         """Return the mark of the hosts in use, the name, and how many there are."""
         source = self.sources[key]
-        mark = TableCell("●" if source.choice == self.used else "", "accent")
+        mark = TableCell("●" if self._is_used(source) else "", "accent")
         if source.hosts is None:
             return (
                 mark,
@@ -103,7 +106,7 @@ class SourceRows:
         """Return what the row is sorted by."""
         source = self.sources[key]
         values = {
-            "used": source.choice == self.used,
+            "used": self._is_used(source),
             "name": source.title,
             "hosts": len(source.hosts.names) if source.hosts else None,
             "slots": source.hosts.slots if source.hosts else None,

@@ -11,10 +11,12 @@ from textual.content import Content
 from textual.events import Resize
 from textual.widgets import Static
 
+from spbench.record.limit_share import share_of_limit
 from spbench.report.model import CasePart
 from spbench.report.recorded import RecordedRun
-from spbench.tui.results.cells import duration, figure, status_span
-from spbench.tui.signs import ROOMY, status_cell, without_keys
+from spbench.tui.results.cells import duration, figure, percent, status_span
+from spbench.tui.results.swept_columns import NONE_SWEPT, SCROLL_BAR, SweptColumns, swept_columns
+from spbench.tui.signs import status_cell
 from spbench.tui.widgets.line_table import LineTable
 from spbench.tui.widgets.table_columns import Column, TableCell
 
@@ -24,6 +26,7 @@ _COLUMNS = (
     Column("np", "ranks", 5, "right", rank=3),
     Column("time", "time ms", 8, "right"),
     Column("limit", "limit ms", 8, "right", rank=1),
+    Column("share", "of limit", 8, "right", rank=2),
     Column("checks", "checks", 6, "right", rank=2),
     Column("reason", "reason", 30, rank=4),
 )
@@ -35,12 +38,12 @@ class RecordedCaseRows:
 
     Args:
         run: The run; None: no rows.
-        short: Whether ids are written without the keys of what is swept.
+        swept: The columns of what is swept.
     """
 
-    def __init__(self, run: RecordedRun | None = None, short: bool = False) -> None:
+    def __init__(self, run: RecordedRun | None = None, swept: SweptColumns = NONE_SWEPT) -> None:
         self._cases = dict(run.cases) if run else {}
-        self._short = short
+        self._swept = swept
 
     def keys(self) -> Sequence[Hashable]:
         """Return the cases' ids."""
@@ -54,11 +57,12 @@ class RecordedCaseRows:
         """Return the case's cells."""
         case = self._of(key)
         return (
-            status_cell(case.status),
-            without_keys(case.id) if self._short else case.id,
+            status_cell(case.status, noisy=case.noisy is not None),
+            *self._swept.cells(case.id),
             str(case.np),
             figure(self.sort_value(key, "time")),
             TableCell(figure(self.sort_value(key, "limit")), "muted"),
+            percent(self.sort_value(key, "share")),
             _checks(case),
             TableCell(case.reason or "", "muted"),
         )
@@ -66,10 +70,13 @@ class RecordedCaseRows:
     def sort_value(self, key: Hashable, column: str) -> Any:
         """Return what the case is sorted by."""
         case = self._of(key)
+        if self._swept.has(column):
+            return self._swept.sort_value(case.id, column)
         time, limit = case.metrics.get(_TIME), case.limits.get(_TIME)
         values = {
             "time": time.value if time else None,
             "limit": limit.value if limit else None,
+            "share": share_of_limit(time.value, limit.value) if time and limit else None,
             "checks": _passed(case),
         }
         return values[column] if column in values else getattr(case, column)
@@ -137,7 +144,9 @@ show."""
             self._show_rows()
 
     def _show_rows(self) -> None:
-        self.table.set_rows(RecordedCaseRows(self.run, self.size.width < ROOMY))
+        cases = list(self.run.cases) if self.run else []
+        swept = swept_columns(cases, _COLUMNS, self.size.width - SCROLL_BAR, after="id")
+        self.table.set_rows(RecordedCaseRows(self.run, swept), swept.columns(_COLUMNS))
         self._tell_case()
 
     def on_line_table_highlighted(self, event: LineTable.Highlighted) -> None:
@@ -146,7 +155,8 @@ show."""
 
     def _tell_case(self) -> None:
         case = self.chosen()
-        words = [word for word in (case.id, case.reason) if word] if case else []
+        noise = f"noisy: {case.noisy}" if case and case.noisy else None
+        words = [word for word in (case.id, case.reason, noise) if word] if case else []
         self.query_one("#case-words", Static).update("\n".join(words))
 
 

@@ -43,6 +43,11 @@ def figure(value: float | None) -> str:
     return "" if value is None else number(value)
 
 
+def percent(share: float | None) -> str:
+    """Return ``61 %``, or nothing."""
+    return "" if share is None else f"{100 * share:.0f} %"
+
+
 def with_unit(value: float | None, unit: str) -> str:
     """Return a number and its unit, ``1`` being none."""
     return f"{figure(value)} {unit}" if unit not in ("", "1") else figure(value)

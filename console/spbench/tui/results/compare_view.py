@@ -16,7 +16,7 @@ from spbench.record.runs.history import RunSummary
 from spbench.report.compare import CasePair, MetricRow, RunComparison
 from spbench.report.tables import comparison_remarks, interval, notes
 from spbench.tui.results.cells import figure, outcome_cell, status_span
-from spbench.tui.signs import ROOMY, without_keys
+from spbench.tui.results.swept_columns import NONE_SWEPT, SCROLL_BAR, SweptColumns, swept_columns
 from spbench.tui.widgets.line_table import LineTable
 from spbench.tui.widgets.table_columns import Column, TableCell
 
@@ -41,11 +41,13 @@ class CompareRows:
 
     Args:
         comparison: The two runs; None: no rows.
-        short: Whether ids are written without the keys of what is swept.
+        swept: The columns of what is swept.
     """
 
-    def __init__(self, comparison: RunComparison | None = None, short: bool = False) -> None:
-        self._short = short
+    def __init__(
+        self, comparison: RunComparison | None = None, swept: SweptColumns = NONE_SWEPT
+    ) -> None:
+        self._swept = swept
         pairs = comparison.cases if comparison else ()
         self._rows: dict[Hashable, tuple[CasePair, MetricRow]] = {
             (pair.id, row.metric): (pair, row) for pair in pairs for row in pair.rows
@@ -63,7 +65,7 @@ class CompareRows:
         """Return the row's cells."""
         _, row = self._rows[key]
         return (
-            without_keys(row.case) if self._short else row.case,
+            *self._swept.cells(row.case),
             row.metric,
             figure(row.a),
             figure(row.b),
@@ -76,6 +78,8 @@ class CompareRows:
 
     def sort_value(self, key: Hashable, column: str) -> Any:
         """Return what the row is sorted by."""
+        if self._swept.has(column):
+            return self._swept.sort_value(self.case_of(key), column)
         return self.note(key) or None if column == "note" else getattr(self._rows[key][1], column)
 
     def text(self, key: Hashable) -> str:
@@ -143,8 +147,10 @@ verdict, the note says how many would tell. Lower or higher is better as the met
             self._show_rows()
 
     def _show_rows(self) -> None:
-        self.rows = CompareRows(self.comparison, self.size.width < ROOMY)
-        self.table.set_rows(self.rows)
+        cases = [pair.id for pair in self.comparison.cases] if self.comparison else []
+        swept = swept_columns(cases, _COLUMNS, self.size.width - SCROLL_BAR)
+        self.rows = CompareRows(self.comparison, swept)
+        self.table.set_rows(self.rows, swept.columns(_COLUMNS))
         self._show_remarks()
 
     def on_line_table_highlighted(self, event: LineTable.Highlighted) -> None:

@@ -55,12 +55,12 @@ class ResultsPage(Page):
 Recorded runs and what they measured. Tab goes from the runs to the view at the right, v to the
 next view: the cases of the run under the cursor, two runs side by side, a metric over runs, a
 metric over a swept parameter."""
-    CHANGES = frozenset({"export", "note", "pin", "delete", "prune"})
+    CHANGES = frozenset({"export", "note", "pin", "delete", "prune", "failed"})
     AUTO_FOCUS = "#runs"
     HORIZONTAL_BREAKPOINTS = _WIDTHS
     VERTICAL_BREAKPOINTS = _HEIGHTS
     BINDINGS: ClassVar[list[BindingType]] = [
-        key("results.open", "o", "open", "Open", "Show the run on the Run page", show=True),
+        key("results.open", "o", "open", "Open", "Show the run on the Run page"),
         key("results.mark", "space", "mark", "Mark", "Mark the run to compare with", show=True),
         key("results.view", "v", "view", "View", "Show the next view", show=True),
         key("results.filter", "slash", "filter", "Filter", "Filter the runs", show=True),
@@ -76,6 +76,7 @@ metric over a swept parameter."""
         key("results.next-case", "n", "case(1)", "Next case", "Show the next case"),
         key("results.last-case", "N", "case(-1)", "Last case", "Show the case before"),
         key("results.replay", "r", "replay", "Replay", "Play the recorded run again"),
+        key("results.failed", "F", "failed", "Run failed", "Run again what failed in the run"),
         key("results.attach", "a", "attach", "Attach", "Watch a run that is still running"),
         key("results.copy", "y", "copy", "Copy id", "Copy the run's id"),
     ]
@@ -272,6 +273,18 @@ metric over a swept parameter."""
             self.context.watch_run((run if run in going else going[0]).folder)
         else:
             self.app.notify("no run is running", severity="warning")
+
+    def action_failed(self) -> None:
+        """Start a run of what failed in the run under the cursor."""
+        run = self._chosen()
+        if run is None:
+            return
+        if run.verdict == RUNNING:
+            self.app.notify("this run is still running; o shows it", severity="warning")
+        elif run.verdict == "passed":
+            self.app.notify("no case of this run has failed")
+        else:
+            self.context.start_failed(run.folder)
 
     def action_replay(self) -> None:
         """Play the run again, as fast as it was."""

@@ -9,6 +9,7 @@ from textual.widgets import Input, Static
 
 from spbench.tui.run.case_rows import COLUMNS
 from spbench.tui.run.charts import HistogramPane, TimeLinePane
+from spbench.tui.run.hosts_panel import COLUMNS as HOST_COLUMNS
 from spbench.tui.run.log_view import LogView
 from spbench.tui.run.pane import Pane
 from spbench.tui.run.rank_cells import rank_columns
@@ -22,15 +23,20 @@ MEDIUM, WIDE, TALL = 100, 150, 32
 STRIP_LINES = 4
 SHARE, LEAST = 0.58, 4
 """The part of a column that its table takes at most, and the fewest lines of it."""
+NO_LOADS = "no host has said its load"
 NO_CASES, NO_RANKS = "waiting for the run to begin ...", "no rank has begun here"
 CASES, SHORT_CASES = 10, 5
 """Lines that the cases take at most above the ranks, without frames in the second."""
+SPARE = 3
+SPARE_TO_DRAW = 9
+"""Lines that few ranks leave free on a short screen: enough for findings, and for a chart."""
 _SHOWN = {
     "charts": ("histogram-pane", "time-line-pane"),
     "histogram": ("histogram-pane",),
     "time line": ("time-line-pane",),
     "words": ("lower-words-pane",),
     "logs": ("logs-pane",),
+    "hosts": ("host-loads-pane",),
     "none": (),
 }
 """The panes of each panel below the ranks."""
@@ -39,11 +45,11 @@ _SHOWN = {
 def panels_for(size: Size) -> tuple[str, ...]:
     """Return the panels that there are at a size; the first is shown until another is chosen."""
     if size.width >= WIDE:
-        panels: tuple[str, ...] = ("charts", "logs", "none")
+        panels: tuple[str, ...] = ("charts", "hosts", "logs", "none")
     elif size.width >= MEDIUM:
-        panels = ("charts", "words", "logs", "none")
+        panels = ("charts", "words", "hosts", "logs", "none")
     else:
-        panels = ("words", "histogram", "time line", "logs", "none")
+        panels = ("words", "histogram", "time line", "hosts", "logs", "none")
     return panels if size.height >= TALL else ("none", *panels[:-1])
 
 
@@ -80,6 +86,7 @@ class Body(Container):
         super().__init__(id="body")
         self.panel = "none"
         self._panels: tuple[str, ...] = ("none",)
+        self._asked = False
 
     def compose(self) -> ComposeResult:
         with Vertical(id="left"):
@@ -104,6 +111,13 @@ class Body(Container):
                 yield HistogramPane()
                 yield TimeLinePane()
                 yield Pane("findings", WordsPanel(id="lower-words"), id="lower-words-pane")
+                yield Pane(
+                    "hosts",
+                    LineTable(
+                        HOST_COLUMNS, FixedRows(HOST_COLUMNS), id="host-loads", empty=NO_LOADS
+                    ),
+                    id="host-loads-pane",
+                )
                 yield Pane("logs", LogView(id="logs"), id="logs-pane")
 
     def fit(self, size: Size) -> None:
@@ -116,8 +130,8 @@ class Body(Container):
             pane.frame(size.height >= TALL)
         panels = panels_for(size)
         if panels != self._panels:
-            self._panels = panels
-            self.show_panel(panels[0])
+            self._panels, self._asked = panels, False
+            self._show(panels[0])
 
     def next_panel(self) -> None:
         """Show the next panel below the ranks; the last is none."""
@@ -125,10 +139,19 @@ class Body(Container):
 
     def show_panel(self, panel: str) -> None:
         """Show a panel below the ranks, or none; by its name again, the first one."""
-        self.panel = panel if panel != self.panel else self._panels[0]
+        self._asked = True
+        self._show(panel if panel != self.panel else self._panels[0])
+
+    def _show(self, panel: str) -> None:
+        self.panel = panel
         self.query_one("#lower").display = self.panel != "none"
         for pane in self.query("#lower > *"):
             pane.display = pane.id in _SHOWN[self.panel]
+
+    @property
+    def filtering(self) -> bool:
+        """Whether the line of the filter is shown."""
+        return bool(self.query_one("#filter").display)
 
     def open_filter(self) -> None:
         """Ask for words that a rank's row must have."""
@@ -143,8 +166,12 @@ class Body(Container):
         self.query_one(_FilterInput).clear()
         return was_open
 
-    def make_room(self, cases: int, ranks: int) -> None:
-        """Let tables of few rows take no more lines than they need."""
+    def make_room(self, cases: int, ranks: int, *, told: bool) -> None:
+        """Let tables of few rows take no more lines than they need.
+
+        Where that leaves room on a short screen, and the reader asked for no panel, the findings
+        stand there, or a chart where there are none (``told``).
+        """
         short, wide = self.has_class("-short"), self.has_class("-wide")
         frame = 1 if short else 3
         left, right = self.query_one("#left"), self.query_one("#right")
@@ -154,6 +181,13 @@ class Body(Container):
         lines = -(-ranks // max(1, strip.size.width))
         strip.styles.height = 1 + max(1, min(lines, 1 if short else STRIP_LINES))
         self._bound("#cases-pane", cases + frame, left.size.height if wide else 0)
+        if short and not self._asked:
+            spare = right.size.height - ranks - frame
+            drawn = [panel for panel in self._panels if panel in ("histogram", "charts")]
+            if told and spare > SPARE and "words" in self._panels:
+                self._show("words")
+            else:
+                self._show(drawn[0] if spare > SPARE_TO_DRAW else "none")
         charted = right.size.height if self.panel != "none" else 0
         self._bound("#ranks-pane", ranks + frame, charted)
 

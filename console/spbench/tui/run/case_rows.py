@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from spbench.record.case_state import CaseState
+from spbench.record.noise import noise_of
 from spbench.tui.feed import Feed
 from spbench.tui.run.cells import GOING_ON, figure
 from spbench.tui.signs import status_cell, without_keys
@@ -34,6 +35,7 @@ class CaseRow:
         p50: Its time in ms; while it runs, the typical rank's, and ``so_far`` is set.
         limit: What the hardware allows, in ms.
         checks: How many ranks have passed all their checks, and how many have reported any.
+        noisy: Whether other work had the cores of its ranks.
     """
 
     status: str
@@ -45,13 +47,14 @@ class CaseRow:
     so_far: bool
     limit: float | None
     checks: tuple[int, int]
+    noisy: bool = False
 
     def cells(self) -> list[TableCell | str]:
         """Return its cells, in the columns' order."""
         passed, told = self.checks
         about = "~" if self.so_far and self.p50 is not None else ""
         return [
-            status_cell(self.status),
+            status_cell(self.status, noisy=self.noisy),
             without_keys(self.id) if self.short else self.id,
             str(self.ranks),
             "" if self.done is None else f"{self.done:.0%}",
@@ -122,6 +125,7 @@ class RunCaseRows:
             so_far=running,
             limit=case.measured.limits.get("time_ms", {}).get("value"),
             checks=(sum(case.measured.checked.values()), len(case.measured.checked)),
+            noisy=not running and noise_of(case) is not None,
         )
 
     def _done(self, case: CaseState) -> float:

@@ -13,6 +13,7 @@ from textual.events import Resize
 from textual.widgets import Input, Static
 
 from spbench.engine import background
+from spbench.engine.resume import FAILED
 from spbench.errors import SpbenchError
 from spbench.record.runs.folder import RunFolder
 from spbench.tui.context import ConsoleContext
@@ -40,7 +41,7 @@ A run that is started in a shell is found too: `spbench run SUITE` there, then o
 STARTING = "… starting the run"
 _OF_A_REPLAY = frozenset({"play", "speed"})
 _OF_A_RUN = _OF_A_REPLAY | {
-    *("pause", "filter", "panel", "cancel", "again", "follow", "slowest"),
+    *("pause", "filter", "panel", "cancel", "again", "failed", "follow", "slowest"),
     *("metric", "logs", "next_failed", "copy", "back"),
 }
 """The actions that there is nothing to do for without a replay, or without a run."""
@@ -60,7 +61,7 @@ The run that is watched: its cases, and the ranks of the case that runs.
 Choose a case to see the ranks that it has left, f follows the running one again.
 Choose a rank for its charts and logs, Escape goes back to all ranks. Tab and a click change panes.
 ~ marks the time of a case that still runs: it is the median rank's so far."""
-    CHANGES = frozenset({"cancel", "again"})
+    CHANGES = frozenset({"cancel", "again", "failed"})
     BINDINGS: ClassVar[list[BindingType]] = [
         key(
             "run.pause",
@@ -76,6 +77,7 @@ Choose a rank for its charts and logs, Escape goes back to all ranks. Tab and a 
         key("run.panel", "v", "panel", "Panel", "The next panel below the ranks", show=True),
         key("run.cancel", "x", "cancel", "Cancel", "Cancel the run; asks first", show=True),
         key("run.again", "r", "again", "Rerun", "Start the same run again; asks first", show=True),
+        key("run.failed", "F", "failed", "Run failed", "Run again what failed in this run"),
         key("run.follow", "f", "follow", "Follow", "Show the running case, from now on"),
         key("run.slowest", "o", "slowest", "Slowest", "Slowest ranks first, or by number again"),
         key("run.metric", "m", "metric", "Metric", "The next metric in the charts"),
@@ -86,7 +88,14 @@ Choose a rank for its charts and logs, Escape goes back to all ranks. Tab and a 
         key("run.play", "p", "play", "Play", "Stop a replay, or go on"),
         key("run.faster", "plus,equals_sign", "speed(True)", "Faster", "Play a replay faster"),
         key("run.slower", "minus", "speed(False)", "Slower", "Play a replay slower"),
-        key("run.back", "escape", "back", "All ranks", "Leave filter, then the chosen rank"),
+        key(
+            "run.back",
+            "escape",
+            "back",
+            "All ranks",
+            "Leave filter, then the chosen rank",
+            show=True,
+        ),
     ]
     ALLOW_IN_MAXIMIZED_VIEW = "TabBar,Headline,Footer"
     DEFAULT_CSS = """
@@ -137,7 +146,13 @@ Choose a rank for its charts and logs, Escape goes back to all ranks. Tab and a 
         else:
             self._show_headline()
         self._find_medians()
-        keys_for = (self.context.run_goes_on(), feed, feed.elsewhere, self.startable)
+        keys_for = (
+            self.context.run_goes_on(),
+            feed,
+            feed.elsewhere,
+            self.startable,
+            self._offers("back"),
+        )
         if keys_for != self._keys_for:
             self._keys_for = keys_for
             self.refresh_bindings()
@@ -238,6 +253,8 @@ Choose a rank for its charts and logs, Escape goes back to all ranks. Tab and a 
             return action not in _OF_A_RUN
         if action in _OF_A_REPLAY:
             return isinstance(feed.source, ReplaySource)
+        if action == "back":
+            return self._selection.rank is not None or self.query_one(Body).filtering
         if action == "cancel":
             return self.context.run_goes_on() and feed.elsewhere is None
         return action != "again" or self.startable
@@ -288,6 +305,17 @@ Choose a rank for its charts and logs, Escape goes back to all ranks. Tab and a 
             except SpbenchError as error:
                 self.complain(str(error), timeout=10)
 
+    def action_failed(self) -> None:
+        """Start a run of what failed in this one."""
+        feed = self._selection.feed
+        counts = feed.state.counts()
+        if not feed.ended:
+            self.notify("the run is still running; what failed can be run when it has ended")
+        elif not any(counts.get(status) for status in FAILED):
+            self.notify("no case of this run has failed")
+        else:
+            self.context.start_failed(feed.folder)
+
     def action_follow(self) -> None:
         """Show the running case, and each that comes after it."""
         self._selection.following = True
@@ -307,7 +335,7 @@ Choose a rank for its charts and logs, Escape goes back to all ranks. Tab and a 
         """Choose the next rank that failed."""
         rank = self._selection.next_failed()
         if rank is None:
-            self.notify("no rank has failed in this case", timeout=3)
+            self.notify(self._selection.why_none_failed(), timeout=3, markup=False)
         else:
             self.presenter.ranks.focus()
             self._choose_rank(rank)

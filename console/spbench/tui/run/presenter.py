@@ -11,6 +11,7 @@ from textual.widget import Widget
 
 from spbench.tui.run.body import Body
 from spbench.tui.run.charts import ChartPane
+from spbench.tui.run.hosts_panel import HostLoadRows
 from spbench.tui.run.log_view import LogView
 from spbench.tui.run.pane import Pane
 from spbench.tui.run.rank_cells import told
@@ -54,7 +55,7 @@ class RunPresenter:
         panes = (pane for pane in body.query(Pane) if isinstance(pane, ChartPane))
         charts = [partial(self._show_chart, pane) for pane in panes]
         self._of_rank: list[_Update] = [*charts, self._show_strip]
-        self._parts = deque([*self._of_rank, self._show_cases, self._show_words])
+        self._parts = deque([*self._of_rank, self._show_words, self._show_cases, self._show_hosts])
         self._asked: set[_Update] = set()
         self._source: RankSource = selection.ranks
         self._known: dict[LineTable, Hashable] = {}
@@ -62,6 +63,8 @@ class RunPresenter:
         self._ended = False
         self.ranks.paused, self.ranks.filter = False, ""
         self._set_rows(self.cases, selection.cases)
+        self.hosts = body.query_one("#host-loads", LineTable)
+        self.hosts.set_rows(HostLoadRows(selection.feed.state.host_loads))
         self._set_rows(self.ranks, self._source, self._source.columns)
 
     def tick(self) -> None:
@@ -171,7 +174,9 @@ class RunPresenter:
         selection.cases.short = self.cases.size.width < ROOMY
         selection.cases.look()
         self._update(self.cases)
-        self._body.make_room(self.cases.total, self.ranks.total)
+        findings = self.selection.feed.state.findings
+        told = bool(findings) or any(word.kind != "note" for word in self.words)
+        self._body.make_room(self.cases.total, self.ranks.total, told=told)
         # what the reader has just chosen is heard of after this: it must not be moved away from
         untouched = self.cases.cursor_key == self._known.get(self.cases)
         if selection.following and untouched and selection.running is not None:
@@ -195,6 +200,10 @@ class RunPresenter:
         for panel in self._body.query(WordsPanel):
             if panel.is_on_screen:
                 panel.show(self.words)
+
+    def _show_hosts(self) -> None:
+        if self.hosts.is_on_screen:
+            self.hosts.update_rows()
 
     def _show_strip(self) -> None:
         source, rank = self._source, self.selection.rank

@@ -9,9 +9,10 @@ from dataclasses import replace
 from spbench.record.findings import NOTABLE_RANK
 from spbench.record.number_formatting import number
 from spbench.record.places import PlaceName, place_words
-from spbench.record.rank_rows import RankRow
+from spbench.record.rank_rows import RECENT, RankRow
 from spbench.tui.run.cells import figure
 from spbench.tui.signs import status_cell
+from spbench.tui.widgets.sparkline import sparkline
 from spbench.tui.widgets.table_columns import Column, TableCell
 
 _RANK = Column("rank", "rank", 5, "right")
@@ -20,6 +21,7 @@ _AFTER = (
     Column("phase", "phase", 14, rank=1),
     Column("iterations", "iters", 7, "right", rank=5),
     Column("last", "last ms", 8, "right", rank=7),
+    Column("recent", "recent", RECENT, rank=8),
     Column("p50", "p50 ms", 8, "right"),
     Column("p95", "p95 ms", 8, "right", rank=6),
     Column("p99", "p99 ms", 8, "right", rank=3),
@@ -65,7 +67,9 @@ def rank_cells(row: RankRow, places: Sequence[PlaceName]) -> list[TableCell | st
         *(row.place.get(place.name, "") for place in places),
         TableCell(row.phase, _PHASES.get(row.phase, "")),
         str(row.iterations or ""),
-        *(figure(value) for value in (row.last, row.p50, row.p95, row.p99)),
+        figure(row.last),
+        TableCell(sparkline(row.recent, RECENT) if row.recent else "", "muted"),
+        *(figure(value) for value in (row.p50, row.p95, row.p99)),
         _skew(row.skew),
         figure(row.gb_s),
         status_cell(row.check) if row.check else "",

@@ -81,6 +81,7 @@ class RecordedRanks(RankSource):
             skew=figures.p50 / self._typical if figures.p50 and self._typical else None,
             gb_s=figures.gb_s(self._case.repeats - 1),
             check=figures.check(),
+            recent=figures.recent(),
         )
 
     def _last(self, rank: int) -> float | None:

@@ -87,6 +87,19 @@ class RunSelection:
         row = self.ranks.row(self.rank)
         return f"rank {self.rank}" + (f" on {row.host}" if row else "")
 
+    def why_none_failed(self) -> str:
+        """Return why there is no failed rank to go to, in one sentence."""
+        case = self.case
+        if case is None or case.status == "waiting":
+            return "the case has not begun: no rank can have failed yet"
+        if case.status == "running":
+            return f"no rank has failed so far in {case.id}"
+        if case.status == "passed":
+            return f"{case.id} passed on every rank"
+        if case.status in ("cancelled", "skipped"):
+            return f"{case.id} was {case.status}: no rank failed in it"
+        return f"{case.id} ended as {case.status}, by no fault of a single rank; enter tells why"
+
     def next_failed(self) -> int | None:
         """Return the failed rank after the chosen one; after the last, the first again."""
         failed = sorted(self.ranks.failed())

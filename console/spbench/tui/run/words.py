@@ -12,6 +12,8 @@ from textual.widgets import Static
 from spbench.record.case_state import CaseState
 from spbench.record.judge import failed_checks
 from spbench.record.machine.cores import crowded
+from spbench.record.noise import noise_of
+from spbench.record.number_formatting import NOISY
 from spbench.tui.feed import Feed
 from spbench.tui.signs import signed
 
@@ -24,18 +26,19 @@ _COLOURS = {
     "error": "$text-error",
     "timeout": "$text-error",
     "slow": "$text-warning",
+    "noisy": "$text-warning",
     "note": MUTED,
     "running": "$text-primary",
     "cancelled": MUTED,
     "skipped": MUTED,
     "unfinished": "$text-warning",
 }
-_SIGNS = {"slow": "▲ slow", "note": "•"}
+_SIGNS = {"slow": "▲ slow", "noisy": f"{NOISY} noisy", "note": "•"}
 
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A sentence, its subject, and its kind: a verdict as ``failed``, ``slow`` or ``note``."""
+    """A sentence, its subject, and its kind: a verdict, ``slow``, ``noisy`` or ``note``."""
 
     kind: str
     about: str
@@ -105,7 +108,7 @@ class Words:
             yield Word("slow", "", f"and {len(found) - MOST_STRAGGLERS} ranks more")
 
     def _of_case(self, case: CaseState) -> tuple[Word, ...]:
-        if case.status in ("waiting", "passed"):
+        if case.status == "waiting":
             return ()
         if case.status == "running":
             return _failed(case) if not all(case.measured.checked.values()) else ()
@@ -117,6 +120,10 @@ class Words:
         if self._feed.elsewhere and not self._feed.ended:
             told = f"the run is running on {self._feed.elsewhere}, as far as its log shows"
             yield Word("note", "", f"{told}; it can be cancelled there")
+        run = self._feed.state.run
+        if run is not None and not self._feed.ended:  # afterwards it stands among the findings
+            for sentence in run.environment.get("other_work", ()):
+                yield Word("note", "", sentence)
         jobs, ranks = self._feed.state.jobs, self._feed.state.ranks
         job = jobs[max(jobs)] if jobs else None
         if job is None:
@@ -142,11 +149,15 @@ def _failed(case: CaseState) -> tuple[Word, ...]:
 
 
 def _judged(case: CaseState) -> tuple[Word, ...]:
-    """The reason of a case that has not passed, and each check that failed."""
+    """The reason of a case that has not passed, each check that failed, and noise."""
+    why = noise_of(case)
+    noise = (Word("noisy", case.id, why),) if why else ()
+    if case.status == "passed":
+        return noise
     words = _failed(case)
     if case.verdict.reason and all(word.sentence != case.verdict.reason for word in words):
         words = (Word(case.status, case.id, case.verdict.reason), *words)
-    return words or (Word(case.status, case.id, "no reason was given"),)
+    return (*(words or (Word(case.status, case.id, "no reason was given"),)), *noise)
 
 
 class WordsPanel(VerticalScroll):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from spbench.suites.case import Case
@@ -17,6 +17,7 @@ COLUMNS = (
     Column("ranks", "ranks", 5, align="right"),
     Column("line", "line", 4, align="right", rank=1),
 )
+MARK = "●"
 ALL_SLOTS = "all"
 """Ranks of a case that runs on every slot of the hosts."""
 
@@ -28,10 +29,15 @@ class SuiteCaseRows:
     cases: Sequence[Case] = ()
     spans: Sequence[EntryLines] = ()
     current: bool = True
+    marked: frozenset[str] = frozenset()
     _by_id: dict[Hashable, Case] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self._by_id.update((case.id, case) for case in self.cases)
+
+    def marking(self, marked: Iterable[str]) -> SuiteCaseRows:
+        """Return the rows with these cases marked."""
+        return replace(self, marked=frozenset(marked))
 
     def case(self, key: Hashable) -> Case | None:
         """Return a case by its id."""
@@ -44,15 +50,15 @@ class SuiteCaseRows:
     def version(self, key: Hashable) -> Hashable:
         """Return what the row shows."""
         case = self._by_id[key]
-        return case.benchmark, case.np, self.line(case), self.current
+        return case.benchmark, case.np, self.line(case), self.current, case.id in self.marked
 
     def cells(self, key: Hashable) -> Sequence[TableCell | str]:
-        """Return id, benchmark, ranks and line."""
+        """Return id, behind its mark, benchmark, ranks and line."""
         case = self._by_id[key]
         ranks = ALL_SLOTS if case.np is None else str(case.np)
         style = "" if self.current else "muted"
         return [
-            TableCell(case.id, style),
+            TableCell(f"{MARK} {case.id}" if case.id in self.marked else case.id, style),
             TableCell(case.benchmark, style or "accent"),
             TableCell(ranks, style),
             TableCell(str(self.line(case)), "muted"),

@@ -7,13 +7,12 @@ import asyncio
 from textual import work
 from textual.app import ComposeResult
 from textual.containers import Vertical
-from textual.content import Content
 from textual.message import Message
 from textual.timer import Timer
 
-from spbench.record.number_formatting import counted
 from spbench.suites.case import Case
-from spbench.tui.suites.case_rows import COLUMNS, SuiteCaseRows
+from spbench.tui.suites.case_rows import SuiteCaseRows
+from spbench.tui.suites.cases_table import CasesTable
 from spbench.tui.suites.command import NO_CASE, CommandPane
 from spbench.tui.suites.reading import Reading, command_of
 from spbench.tui.widgets.line_table import LineTable
@@ -39,24 +38,27 @@ class CasesPane(Vertical):
 
     def __init__(self, id: str) -> None:
         super().__init__(id=id)
-        self._rows = SuiteCaseRows()
         self._reading: Reading | None = None
         self._pause: Timer | None = None
         self._placed: object = None  # the row that the page, not the user, went to
 
     def compose(self) -> ComposeResult:
-        with Vertical(id="cases-frame", classes="pane"):
-            yield LineTable(COLUMNS, self._rows, id="cases", empty="no cases yet")
+        yield CasesTable(id="cases-frame")
         yield CommandPane(id="command", classes="pane")
 
-    def on_mount(self) -> None:
-        """Say what stands here."""
-        self._entitle()
+    @property
+    def cases(self) -> CasesTable:
+        """The table of the cases."""
+        return self.query_one(CasesTable)
 
     @property
     def case(self) -> Case | None:
         """The case under the cursor."""
-        return self._rows.case(self.query_one(LineTable).cursor_key)
+        return self.cases.case
+
+    @property
+    def _rows(self) -> SuiteCaseRows:
+        return self.cases.rows
 
     @property
     def line(self) -> int | None:
@@ -67,34 +69,26 @@ class CasesPane(Vertical):
     def show(self, reading: Reading, line: int) -> None:
         """Show the cases of a text; where it has errors, those of before stay, and say so."""
         if reading.problems:
-            self._rows = SuiteCaseRows(self._rows.cases, self._rows.spans, current=False)
+            rows = SuiteCaseRows(self._rows.cases, self._rows.spans, current=False)
         else:
-            self._rows = SuiteCaseRows(reading.cases, reading.spans)
+            rows = SuiteCaseRows(reading.cases, reading.spans)
             self._reading = reading
-        self.query_one(LineTable).set_rows(self._rows)
-        self._entitle()
+        self.cases.show(rows)
         self.follow(line)
         self._show_command()
 
     def forget(self) -> None:
         """Show no cases: another file was opened."""
-        self._rows, self._reading = SuiteCaseRows(), None
-        self.query_one(LineTable).set_rows(self._rows)
+        self._reading = None
+        self.cases.forget()
         self.query_one(CommandPane).show(NO_CASE)
 
     def follow(self, line: int) -> None:
         """Choose the first case of the entry at a line, unless one of its cases is chosen."""
-        table, there = self.query_one(LineTable), self._rows.at_line(line)
+        table, there = self.cases.table, self._rows.at_line(line)
         if there and table.cursor_key not in there:
             table.move_to(there[0])
         self._placed = table.cursor_key
-
-    def _entitle(self) -> None:
-        cases, frame = self._rows.cases, self.query_one("#cases-frame")
-        title = counted(len(cases), "case") if cases else "Cases"
-        if not self._rows.current:
-            title += ", as they were before the errors" if cases else ", once the errors are fixed"
-        frame.border_title = Content(title)
 
     def on_line_table_highlighted(self, event: LineTable.Highlighted) -> None:
         """Show the command of a case, and its line where the user went to it."""

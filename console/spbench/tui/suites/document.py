@@ -12,6 +12,9 @@ from spbench.suites.case import SCHEMA
 from spbench.suites.edit.writing import scalar
 from spbench.suites.loader import read_file
 
+DEMO = "demo"
+"""The folder of the demo's run, and the name of its suite."""
+
 
 @dataclass(frozen=True, slots=True)
 class SuiteDocument:
@@ -19,15 +22,19 @@ class SuiteDocument:
 
     Attributes:
         stored: Its text on disk; None where there is no file yet.
+        proposed: The text to begin with where there is no file; None: the head of a suite.
     """
 
     path: Path
     stored: str | None
+    proposed: str | None = None
 
     @property
     def text(self) -> str:
         """The text to edit: the file's, or the head of a new suite."""
-        return head(self.path) if self.stored is None else self.stored
+        if self.stored is not None:
+            return self.stored
+        return head(self.path) if self.proposed is None else self.proposed
 
     def is_stale(self) -> bool:
         """Say whether another program has changed, made or removed the file since."""
@@ -66,8 +73,8 @@ def open_document(path: Path) -> SuiteDocument:
     return SuiteDocument(path, read_file(path))
 
 
-def new_document(path: Path) -> SuiteDocument:
-    """Return a suite that is not written yet.
+def new_document(path: Path, proposed: str | None = None) -> SuiteDocument:
+    """Return a suite that is not written yet, with a text to begin with or its head alone.
 
     Raises:
         UsageError: The name is no YAML file's, or there is something of that name already.
@@ -76,7 +83,17 @@ def new_document(path: Path) -> SuiteDocument:
         raise UsageError(f"{path} is no name of a suite; end it with .yaml")
     if path.exists():
         raise UsageError(f"{path} is there already; open it, or choose another name")
-    return SuiteDocument(path, None)
+    return SuiteDocument(path, None, proposed)
+
+
+def copied_document(path: Path, folder: Path) -> SuiteDocument:
+    """Return a suite of spbench's own as one of a folder, which is not written yet.
+
+    Raises:
+        UsageError: It cannot be read, or there is one of that name already.
+    """
+    name = f"{DEMO}.yaml" if path.parent.name == DEMO else path.name
+    return new_document(folder / "suites" / name, read_file(path))
 
 
 def head(path: Path) -> str:

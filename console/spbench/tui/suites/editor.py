@@ -20,6 +20,8 @@ from spbench.tui.widgets.text_box import TextBox
 SIGN = "✗"
 _PAGE_KEYS = ("f6", "f7")
 """Keys of a text area that pages have for actions of their own."""
+_PAGE_ACTIONS = ("undo", "redo")
+"""Actions of a text area that the page has, so that they work beside the text as well."""
 _CAPTURES = {
     "yaml.field": "field",
     "string": "string",
@@ -46,7 +48,9 @@ Ctrl+Z takes a change back, Ctrl+Y makes it again."""
     BINDINGS: ClassVar[list[BindingType]] = [
         binding
         for binding in TextArea.BINDINGS
-        if isinstance(binding, Binding) and binding.key not in _PAGE_KEYS
+        if isinstance(binding, Binding)
+        and binding.key not in _PAGE_KEYS
+        and binding.action not in _PAGE_ACTIONS
     ]
     COMPONENT_CLASSES: ClassVar[set[str]] = {
         f"suite-editor--{word}" for word in (*_CAPTURES.values(), "problem", "sign")
@@ -90,6 +94,16 @@ Ctrl+Z takes a change back, Ctrl+Y makes it again."""
     def cursor_line(self) -> int:
         """The line of the cursor, from 1."""
         return self.cursor_location[0] + 1
+
+    @property
+    def can_undo(self) -> bool:
+        """Whether there is a change to take back."""
+        return not self.read_only and bool(self.history.undo_stack)
+
+    @property
+    def can_redo(self) -> bool:
+        """Whether a change was taken back that can be made again."""
+        return not self.read_only and bool(self.history.redo_stack)
 
     def change(self, text: str, line: int) -> None:
         """Make the text another one, in one step that can be undone, and go to a line of it."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from spbench.errors import UsageError
 from spbench.suites.edit.check import examine
 from spbench.suites.loader import read_file
+from spbench.suites.shipped import shipped_suites
 
 MOST_FILES = 500
 """How many suites are listed of one folder."""
@@ -39,6 +40,13 @@ def suite_files(folder: Path, opened: Path | None = None) -> dict[Path, tuple[Pa
     for path in _known(places, opened):
         found.setdefault(path.parent, []).append(path)
     return {place: tuple(sorted(paths)[:MOST_FILES]) for place, paths in found.items()}
+
+
+def listed_files(folder: Path, opened: Path | None = None) -> dict[Path, tuple[Path, ...]]:
+    """Return what is listed: `suite_files`, and where there are none the shipped ones."""
+    found = suite_files(folder, opened)
+    shipped = tuple(shipped_suites().values())
+    return found or ({shipped[0].parent: shipped} if shipped else {})
 
 
 def same_file(paths: Iterable[Path], opened: Path | None) -> Path | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import ClassVar
@@ -15,17 +16,24 @@ from textual.widgets import Tree
 
 from spbench.engine.plan import Request
 from spbench.errors import SpbenchError
+from spbench.launch.choice import LaunchChoice
 from spbench.record.number_formatting import counted
 from spbench.report.times import day_and_time
 from spbench.suites.case import Case
 from spbench.suites.inject import faults_of
+from spbench.suites.shipped import copy_shipped, is_installed
 from spbench.tui.chooser import Choice, Chooser
 from spbench.tui.dialogs import AskLine
 from spbench.tui.page import Page
 from spbench.tui.suites.cases_pane import CasesPane
 from spbench.tui.suites.command import CommandPane
 from spbench.tui.suites.composing import CaseComposer
-from spbench.tui.suites.document import SuiteDocument, new_document, open_document
+from spbench.tui.suites.document import (
+    SuiteDocument,
+    copied_document,
+    new_document,
+    open_document,
+)
 from spbench.tui.suites.recovery import RecoveryFile, UnsavedText, left_behind
 from spbench.tui.suites.text_pane import TextPane
 from spbench.tui.suites.tree import SuiteTree
@@ -53,7 +61,7 @@ of the chosen one: the case at the cursor is chosen, and choosing a case goes to
 Letters work wherever no text is typed; in the editor use the function keys, or Escape first.
 What starts a run at once has no letter: F5 and F6."""
     CHANGES = frozenset(
-        {"compose", "run_all", "run_case", "save", "edit", "inject", "remove", "new"}
+        {"compose", "run_all", "run_case", "save", "edit", "inject", "remove", "new", "init"}
     )
     BINDINGS: ClassVar[list[BindingType]] = [
         key(
@@ -66,7 +74,12 @@ What starts a run at once has no letter: F5 and F6."""
         ),
         key("suites.compose", "f4,c", "compose", "Compose", "Add a case with a form", show=True),
         key(
-            "suites.run-all", "f5", "run_all", "Run all", "Save, and run the whole suite", show=True
+            "suites.run-all",
+            "f5",
+            "run_all",
+            "Run all",
+            "Save, and run the marked cases, without marks the whole suite",
+            show=True,
         ),
         key(
             "suites.run-case",
@@ -76,6 +89,8 @@ What starts a run at once has no letter: F5 and F6."""
             "Save, and run the chosen case",
             show=True,
         ),
+        key("suites.undo", "ctrl+z,super+z", "undo", "Undo", "Take a change back", show=True),
+        key("suites.redo", "ctrl+y,super+y", "redo", "Redo", "Make it again", show=True),
         key("suites.save", "ctrl+s", "save", "Save", "Write the text into its file"),
         key("suites.edit", "f3,e", "edit", "Edit case", "Edit the case at the cursor in a form"),
         key(
@@ -87,6 +102,7 @@ What starts a run at once has no letter: F5 and F6."""
         ),
         key("suites.remove", "f8,delete", "remove", "Delete case", "Delete the case at the cursor"),
         key("suites.new", "ctrl+n,n", "new", "New suite", "Begin a suite in a new file"),
+        key("suites.init", "I", "init", "Init", "Write the shipped suites into this folder"),
         key("suites.copy", "y", "copy", "Copy command", "Copy the launch line of the chosen case"),
     ]
     DEFAULT_CSS = """
@@ -121,7 +137,7 @@ What starts a run at once has no letter: F5 and F6."""
 
     def on_mount(self) -> None:
         """Open the suite that the console was started with; without one show the files."""
-        self._hosts = self.context.hosts
+        self._launched_with = self._launch_choices
         self._asked_for: set[RecoveryFile] = set()
         if not self.context.readonly:
             self.begin(self._offer_unsaved)
@@ -163,6 +179,7 @@ What starts a run at once has no letter: F5 and F6."""
             suite=path,
             home=opening.home,
             environ=opening.environ,
+            overrides=self.context.overrides,
             chosen=self.context.hosts,
         )
 
@@ -231,9 +248,29 @@ What starts a run at once has no letter: F5 and F6."""
             self.text_pane.editor.focus()
         elif await self._may_drop_changes():
             try:
-                self.edit(await asyncio.to_thread(open_document, path))
+                self.edit(await asyncio.to_thread(self._document_of, path))
             except SpbenchError as error:
                 self.complain(str(error))
+
+    def _document_of(self, path: Path) -> SuiteDocument:
+        """Return a file to edit; one that comes with spbench is opened as one of this folder's."""
+        if is_installed(path) or self.query_one(SuiteTree).lists_shipped(path):
+            return copied_document(path, self.context.opening.folder)
+        return open_document(path)
+
+    def action_init(self) -> None:
+        """Write the suites and hostfiles that come with spbench into this folder."""
+        self.begin(self._init)
+
+    async def _init(self) -> None:
+        try:
+            copied = await asyncio.to_thread(copy_shipped, self.context.opening.folder)
+        except SpbenchError as error:
+            self.complain(str(error))
+            return
+        kept = f"; {counted(len(copied.kept), 'file')} stayed as before" if copied.kept else ""
+        self.app.notify(f"wrote {counted(len(copied.written), 'file')}{kept}", timeout=6)
+        self.look_for_files()
 
     def action_new(self) -> None:
         """Ask for a file's name, and begin a suite in it."""
@@ -289,6 +326,22 @@ What starts a run at once has no letter: F5 and F6."""
         self.query_one("#cases").focus()
         self.look_for_files()
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Offer to undo and redo where there is something to."""
+        if action == "undo":
+            return self.is_mounted and self.text_pane.editor.can_undo
+        if action == "redo":
+            return self.is_mounted and self.text_pane.editor.can_redo
+        return super().check_action(action, parameters)
+
+    def action_undo(self) -> None:
+        """Take back the last change of the text."""
+        self.text_pane.editor.undo()
+
+    def action_redo(self) -> None:
+        """Make the change again that was taken back last."""
+        self.text_pane.editor.redo()
+
     def on_tree_node_selected(self, event: Tree.NodeSelected[Path]) -> None:
         """Open the file that was chosen."""
         if event.node.data is not None:
@@ -299,6 +352,7 @@ What starts a run at once has no letter: F5 and F6."""
     def on_text_pane_read(self, event: TextPane.Read) -> None:
         """Show the cases of the text."""
         self.cases_pane.show(event.reading, self.text_pane.editor.cursor_line)
+        self.refresh_bindings()
 
     def on_text_pane_moved(self, event: TextPane.Moved) -> None:
         """Choose the case at the cursor."""
@@ -317,10 +371,14 @@ What starts a run at once has no letter: F5 and F6."""
             editor.focus()
 
     def refresh_page(self) -> None:
-        """Plan again where the hosts were chosen anew."""
-        if self._hosts != self.context.hosts:
-            self._hosts = self.context.hosts
+        """Plan again where hosts, launcher or environment were changed."""
+        if self._launched_with != self._launch_choices:
+            self._launched_with = self._launch_choices
             self.text_pane.read_soon(0)
+
+    @property
+    def _launch_choices(self) -> tuple[LaunchChoice, tuple[str, ...]]:
+        return self.context.hosts, self.context.environment
 
     # Cases in the form
 
@@ -348,7 +406,7 @@ What starts a run at once has no letter: F5 and F6."""
 
     async def _run_all(self) -> None:
         if await self._ready():
-            self._start()
+            self._start(self.cases_pane.cases.marked)
 
     def action_run_case(self) -> None:
         """Run the chosen case."""
@@ -356,7 +414,7 @@ What starts a run at once has no letter: F5 and F6."""
 
     async def _run_case(self) -> None:
         if await self._ready() and (case := self._chosen_case()):
-            self._start(case)
+            self._start([case.id])
 
     def action_inject(self) -> None:
         """Run the chosen case with a fault."""
@@ -372,7 +430,7 @@ What starts a run at once has no letter: F5 and F6."""
         title = f"Fault to plant in {case.id}; the run must find it"
         fault = await self.app.push_screen_wait(Chooser(title, choices))
         if fault is not None and await self._ready():
-            self._start(case, fault)
+            self._start([case.id], fault)
 
     def _chosen_case(self) -> Case | None:
         """Return the chosen case; where there is none, say so."""
@@ -401,10 +459,10 @@ What starts a run at once has no letter: F5 and F6."""
             return False
         return True
 
-    def _start(self, case: Case | None = None, fault: str | None = None) -> None:
+    def _start(self, cases: Sequence[str], fault: str | None = None) -> None:
         document = self.text_pane.document
         assert document is not None  # else it was not ready
-        self.context.start_suite(document.path, case.id if case else None, fault)
+        self.context.start_suite(document.path, cases, fault)
 
     # Actions
 

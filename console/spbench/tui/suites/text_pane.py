@@ -28,6 +28,12 @@ PAUSE = 0.15
 KEEP = 1.0
 """Seconds after a change until the unsaved text is kept in a file."""
 UNSAVED = "●"
+NO_SUITE = """\
+spbench measures what deep learning over many nodes asks of a cluster, and checks each number
+against an independent reference.
+
+No suite is open. Enter on one of the files opens it (F2 shows them), F5 runs it; Ctrl+N begins a
+new one. `I`, or `spbench init`, writes the suites that come with spbench into this folder."""
 
 
 class TextPane(Vertical):
@@ -39,7 +45,7 @@ class TextPane(Vertical):
 
     DEFAULT_CSS = """
     TextPane { background: $surface; }
-    TextPane > ProblemList { border-top: solid $panel; }
+    TextPane > ProblemList { border-top: solid $foreground 30%; }
     """
 
     class Read(Message):
@@ -79,9 +85,7 @@ class TextPane(Vertical):
     def on_mount(self) -> None:
         """Wait for a suite."""
         self.editor.read_only = True
-        self.editor.placeholder = (
-            "No suite is open. Choose one of the files (F2 shows them), or make one with Ctrl+N."
-        )
+        self.editor.placeholder = NO_SUITE
         self._entitle()
 
     @property

@@ -18,7 +18,8 @@ from textual.widgets.tree import TreeNode
 
 from spbench.record.number_formatting import GLYPHS, counted
 from spbench.record.runs.folder import FileStamp, file_stamp
-from spbench.tui.suites.files import Checked, check_file, same_file, suite_files
+from spbench.suites.shipped import comes_with_spbench
+from spbench.tui.suites.files import Checked, check_file, listed_files, same_file
 from spbench.tui.widgets.keys import key
 
 
@@ -26,7 +27,8 @@ class SuiteTree(Tree[Path]):
     """Suite files by folder; each tells how many cases or errors it has once it was read."""
 
     HELP: ClassVar[str] = """\
-The suites below this folder and beside the one that is open. Enter opens one; âœ— tells of errors.
+The suites below this folder and beside the one that is open; where there are none, those that come
+with spbench, which are opened as copies. Enter opens one; âœ— tells of errors.
 """
     BINDINGS: ClassVar[list[BindingType]] = [
         key("files.down", "j", "cursor_down", "Down", "The file below"),
@@ -58,9 +60,16 @@ The suites below this folder and beside the one that is open. Enter opens one; â
         """Look for files again; the one that is open is marked."""
         self._look(opened)
 
+    def lists_shipped(self, path: Path) -> bool:
+        """Whether a file is listed as one that comes with spbench, not as one of this folder."""
+        return path in self._files and self._is_shipped(path)
+
+    def _is_shipped(self, path: Path) -> bool:
+        return comes_with_spbench(path) and not path.is_relative_to(self._folder)
+
     @work(exclusive=True, group="files")
     async def _look(self, opened: Path | None) -> None:
-        folders = await asyncio.to_thread(suite_files, self._folder, opened)
+        folders = await asyncio.to_thread(listed_files, self._folder, opened)
         paths = [path for files in folders.values() for path in files]
         listed = await asyncio.to_thread(same_file, paths, opened)
         moved, self._opened = listed != self._opened, listed
@@ -85,6 +94,8 @@ The suites below this folder and beside the one that is open. Enter opens one; â
         self.call_after_refresh(self.move_cursor, at or next(iter(self._files.values()), None))
 
     def _named(self, folder: Path) -> str:
+        if self._is_shipped(folder):
+            return "shipped with spbench"
         name = os.path.relpath(folder, self._folder)
         return f"{name if len(name) < len(str(folder)) else folder}/"
 

@@ -62,7 +62,7 @@ s sorts by the next column, S turns the order round; a click on a heading does b
         key("table.last", "end,G", "last", "Last", "The last row"),
         key("table.left", "left", "sideways(-1)", "Left", "The columns to the left"),
         key("table.right", "right", "sideways(1)", "Right", "The columns to the right"),
-        key("table.open", "enter", "choose", "Open", "Open the row"),
+        key("table.open", "enter", "choose", "Open", "Open the row", show=True),
         key("table.sort", "s", "sort", "Sort", "Sort by the next column"),
         key("table.reverse", "S", "reverse", "Reverse", "Turn the order round"),
         key("table.wide", "w", "wide", "All columns", "All columns, or those that fit"),
@@ -152,6 +152,11 @@ s sorts by the next column, S turns the order round; a click on a heading does b
     def total(self) -> int:
         """The number of rows."""
         return self._order.total
+
+    @property
+    def keys_shown(self) -> Sequence[Hashable]:
+        """The keys of the rows that match the filter, in their order."""
+        return self._order.keys
 
     @property
     def in_view(self) -> Sequence[Hashable]:

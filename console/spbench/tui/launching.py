@@ -1,0 +1,94 @@
+"""What runs that are started here are launched with: launcher, hosts and environment."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import shlex
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from spbench.errors import SpbenchError, UsageError
+from spbench.tui.chooser import Choice, Chooser
+from spbench.tui.context import ConsoleContext
+from spbench.tui.dialogs import AskLine
+
+if TYPE_CHECKING:
+    from textual.app import App
+
+AUTO, ASSUME = "auto", "another library"
+_LAUNCHERS = (
+    Choice(AUTO, "the suite's own, else that of the MPI library that is here"),
+    Choice("mpirun_rsh", "MVAPICH2's"),
+    Choice("hydra", "mpiexec of MPICH, MVAPICH and Intel MPI"),
+    Choice("openmpi", "Open MPI's mpirun"),
+    Choice("srun", "Slurm's, inside an allocation or making its own"),
+    Choice(ASSUME, "show the lines for an MPI library that is not here"),
+)
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+async def choose_launcher(app: App[Any], context: ConsoleContext) -> None:
+    """Ask which launcher starts the ranks of runs from here, or whose lines are shown."""
+    name = await app.push_screen_wait(Chooser("Launcher of runs from here", _LAUNCHERS))
+    if name is None:
+        return
+    assumed = None
+    if name == ASSUME:
+        question = "MPI library whose launch lines are shown, as mvapich2-2.3.7:"
+        assumed = await app.push_screen_wait(AskLine(question, context.hosts.assume or ""))
+        if assumed is None:
+            return
+    launcher = None if name in (AUTO, ASSUME) else name
+    context.hosts = replace(context.hosts, launcher=launcher, assume=assumed)
+
+
+async def choose_hosts(app: App[Any], context: ConsoleContext) -> None:
+    """Ask for the hosts of runs from here: a hostfile, or a list; empty: as the suite says."""
+    chosen = context.hosts
+    now = str(chosen.hostfile) if chosen.hostfile else chosen.hosts or ""
+    question = "Hosts of runs from here: a hostfile, or node[01-08]:4,other; empty: the suite's own"
+    line = await app.push_screen_wait(AskLine(question, now, empty=True))
+    if line is None:
+        return
+    file = context.opening.folder / Path(line).expanduser()
+    there: bool = await asyncio.to_thread(_is_file, file)
+    if line and there:
+        context.hosts = replace(chosen, hostfile=file, hosts=None)
+    else:
+        context.hosts = replace(chosen, hostfile=None, hosts=line or None)
+
+
+def _is_file(path: Path) -> bool:
+    return path.is_file()
+
+
+async def choose_environment(app: App[Any], context: ConsoleContext) -> None:
+    """Ask for variables of the ranks' environment, beside those of the suite."""
+    now = shlex.join(context.environment)
+    question = "Environment of the ranks of runs from here: NAME=VALUE NAME=VALUE; empty: none"
+    line = await app.push_screen_wait(AskLine(question, now, empty=True))
+    if line is None:
+        return
+    try:
+        context.environment = variables(line)
+    except SpbenchError as error:
+        app.notify(str(error), severity="error", markup=False)
+
+
+def variables(line: str) -> tuple[str, ...]:
+    """Return the ``NAME=VALUE`` of a line, in which a shell's quotes hold spaces.
+
+    Raises:
+        UsageError: Something in it is not of that form.
+    """
+    try:
+        words = shlex.split(line)
+    except ValueError as error:
+        raise UsageError(f"{line}: {str(error).lower()}") from None
+    for word in words:
+        name, equals, _ = word.partition("=")
+        if not equals or _NAME.fullmatch(name) is None:
+            raise UsageError(f"{word!r} is not NAME=VALUE")
+    return tuple(words)

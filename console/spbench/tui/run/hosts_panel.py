@@ -1,0 +1,83 @@
+"""The hosts of a run: their cores, memory, network and GPUs, as their ranks say them."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+from spbench.record.host_loads import HostLoads, LoadHistory
+from spbench.record.number_formatting import number
+from spbench.tui.widgets.sparkline import sparkline
+from spbench.tui.widgets.table_columns import Column, TableCell
+
+WIDTH = 12
+"""Cells of a sparkline, each a second."""
+_SHARES, _RATES = ("cpu", "memory", "gpu"), ("received", "sent")
+BUSY = 0.95
+COLUMNS = (
+    Column("host", "host", 9, flexible=True),
+    *(
+        Column(name, title, WIDTH + 10, rank=rank)
+        for name, title, rank in (
+            ("cpu", "cpu", 0),
+            ("memory", "memory", 1),
+            ("received", "received /s", 2),
+            ("sent", "sent /s", 3),
+            ("gpu", "gpu", 4),
+        )
+    ),
+)
+
+
+class HostLoadRows:
+    """A row a host: each quantity as a sparkline of its last seconds, and as it is now."""
+
+    def __init__(self, loads: HostLoads) -> None:
+        self._loads = loads
+
+    def keys(self) -> Sequence[Hashable]:
+        """Return the hosts."""
+        return self._loads.hosts()
+
+    def version(self, key: Hashable) -> Hashable:
+        """Return what changes with each reading of the host."""
+        return tuple(
+            history.count if (history := self._loads.of(str(key), name)) else 0
+            for name in (*_SHARES, *_RATES)
+        )
+
+    def cells(self, key: Hashable) -> Sequence[TableCell | str]:
+        """Return the host's cells."""
+        host = str(key)
+        names = (column.key for column in COLUMNS[1:])
+        return [host, *(_cell(name, self._loads.of(host, name)) for name in names)]
+
+    def sort_value(self, key: Hashable, column: str) -> Any:
+        """Return what a host is sorted by: its newest reading."""
+        if column == "host":
+            return key
+        history = self._loads.of(str(key), column)
+        return history.last[-1] if history else None
+
+    def text(self, key: Hashable) -> str:
+        """Return the host's name."""
+        return str(key).lower()
+
+
+def _cell(name: str, history: LoadHistory | None) -> TableCell:
+    if history is None or not history.last:
+        return TableCell("")
+    now = history.last[-1]
+    if name in _SHARES:
+        told = f"{sparkline(history.last, WIDTH, 1.0)} {now:>5.0%}"
+        return TableCell(told, "slow" if name == "cpu" and now > BUSY else "")
+    return TableCell(f"{sparkline(history.last, WIDTH, history.most)} {_bytes(now)}")
+
+
+def _bytes(value: float) -> str:
+    """Return bytes in the unit that suits them."""
+    for unit in ("B", "KB", "MB"):
+        if value < 1000:
+            return f"{number(value)} {unit}"
+        value /= 1000
+    return f"{number(value)} GB"

@@ -1,0 +1,105 @@
+"""The table of a suite's cases: a filter, and marks of those that are run."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.content import Content
+from textual.widgets import Input
+
+from spbench.record.number_formatting import counted
+from spbench.suites.case import Case
+from spbench.tui.filter_pane import FilterPane, leave_filter_key
+from spbench.tui.suites.case_rows import COLUMNS, SuiteCaseRows
+from spbench.tui.widgets.keys import key
+from spbench.tui.widgets.line_table import LineTable
+
+
+class CasesTable(FilterPane):
+    """The cases, those that fit a filter, and which of them are marked."""
+
+    HELP = """\
+The cases that the suite expands to. / filters them by words of their id and benchmark; space marks
+one (●), a marks all that are shown, or none again. F5 runs the marked ones, without marks all."""
+    BINDINGS: ClassVar[list[BindingType]] = [
+        key("cases.filter", "slash", "open_filter", "Filter", "Filter the cases"),
+        key("cases.mark", "space", "mark", "Mark", "Mark the case to be run"),
+        key("cases.mark-all", "a", "mark_all", "Mark all", "Mark all cases shown, or none"),
+        leave_filter_key("cases", "cases"),
+    ]
+
+    def __init__(self, id: str) -> None:
+        super().__init__("Cases")
+        self.id = id
+        self.rows = SuiteCaseRows()
+        self._marked: set[str] = set()
+
+    def compose(self) -> ComposeResult:
+        yield Input(placeholder="words of id or benchmark", id="case-filter", compact=True)
+        yield LineTable(COLUMNS, self.rows, id="cases", empty="no cases yet")
+
+    def on_mount(self) -> None:
+        """Say what stands here."""
+        self._entitle()
+
+    @property
+    def case(self) -> Case | None:
+        """The case under the cursor."""
+        return self.rows.case(self.table.cursor_key)
+
+    @property
+    def marked(self) -> tuple[str, ...]:
+        """The ids of the marked cases, in the order of the file."""
+        return tuple(case.id for case in self.rows.cases if case.id in self._marked)
+
+    def show(self, rows: SuiteCaseRows) -> None:
+        """Show other cases; those that are still there keep their marks."""
+        self.rows = rows.marking(self._marked)
+        self.table.set_rows(self.rows)
+        self._entitle()
+
+    def forget(self) -> None:
+        """Show no cases, and forget the marks: another file was opened."""
+        self._marked.clear()
+        self.show(SuiteCaseRows())
+
+    def show_filtered(self, text: str) -> None:
+        """Show the cases that fit the filter."""
+        self.table.filter = text
+        self._entitle()
+
+    def action_open_filter(self) -> None:
+        """Ask for words."""
+        self.open_filter()
+
+    def action_mark(self) -> None:
+        """Mark the case under the cursor, or take its mark away, and go on to the next."""
+        case = self.case
+        if case is not None:
+            self._marked ^= {case.id}
+            self._marks_changed()
+            self.table.action_move(1)
+
+    def action_mark_all(self) -> None:
+        """Mark all cases that are shown; where all of them are, take their marks away."""
+        shown = set(map(str, self.table.keys_shown))
+        self._marked = self._marked - shown if shown <= self._marked else self._marked | shown
+        self._marks_changed()
+
+    def _marks_changed(self) -> None:
+        self.rows = self.rows.marking(self._marked)
+        self.table.set_rows(self.rows)
+        self._entitle()
+
+    def _entitle(self) -> None:
+        cases, table = self.rows.cases, self.table
+        title = counted(len(cases), "case") if cases else "Cases"
+        if table.filter and cases:
+            title = f"{table.shown:,} of {title}"
+        if marked := len(self.marked):
+            title += f", {marked:,} marked"
+        if not self.rows.current:
+            title += ", as they were before the errors" if cases else ", once the errors are fixed"
+        self.border_title = Content(title)

@@ -1,0 +1,27 @@
+"""Sparklines: of hosts below the ranks, and of each rank's newest times."""
+
+from spbench.record.host_loads import HostLoads
+from spbench.tui.run.hosts_panel import HostLoadRows
+from spbench.tui.widgets.sparkline import sparkline
+
+
+def test_bars_go_from_nothing_to_the_most():
+    assert sparkline([0, 1, 2, 4], 6) == "  ▁▃▅█"
+    assert sparkline([0.5] * 9, 4, 1.0) == "▅▅▅▅"
+    assert sparkline([0.0], 1) == "▁"
+    assert sparkline([], 3) == "   "
+
+
+def test_a_row_has_sparkline_and_figure_of_each_quantity():
+    loads = HostLoads()
+    for cpu in (0.1, 0.97):
+        loads.add("node01", {"cpu": cpu, "memory": 0.5, "received": 1.5e6})
+    rows = HostLoadRows(loads)
+    host, used, memory, received, sent, gpu = rows.cells("node01")
+    assert host == "node01"
+    assert used.text.endswith("▁█   97%")
+    assert used.style == "slow"
+    assert memory.text.endswith("50%")
+    assert received.text.endswith("1.5 MB")
+    assert (sent.text, gpu.text) == ("", "")
+    assert rows.sort_value("node01", "cpu") == 0.97
