@@ -17,6 +17,8 @@ _STEAL = 8
 """The word of a CPU's line in /proc/stat that counts what the hypervisor gave to others."""
 _TICK = 1.0 / os.sysconf("SC_CLK_TCK")
 _DIGITS = 3
+LEAST = 0.1
+"""Seconds of waiting from which on it is told: the console's own work costs a short case less."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,8 @@ def counters(proc: Path = PROC, sys: Path = SYS) -> Counters:
 def disturbances(before: Counters, after: Counters, cpus: int) -> dict[str, float]:
     """Return what disturbed a rank between two readings, by name; nothing where nothing did.
 
-    ``waited``, ``stolen`` and ``throttled`` are shares of the time, ``hot`` is a number of times.
+    ``waited``, ``stolen`` and ``throttled`` are shares of the time, told from `LEAST` seconds on;
+    ``hot`` is a number of times.
     """
     seconds = after.now - before.now
     if seconds <= 0:
@@ -57,12 +60,11 @@ def disturbances(before: Counters, after: Counters, cpus: int) -> dict[str, floa
         field.name: getattr(after, field.name) - getattr(before, field.name)
         for field in fields(Counters)
     }
-    shares = {
-        "waited": change["waited"] / seconds,
-        "stolen": change["stolen"] / (seconds * max(1, cpus)),
-        "throttled": change["throttled"] / seconds,
-        "hot": change["hot"],
-    }
+    lost = {name: change[name] for name in ("waited", "stolen", "throttled")}
+    shares = {name: lost[name] / seconds for name in lost if lost[name] >= LEAST}
+    if "stolen" in shares:  # of all its CPUs together
+        shares["stolen"] /= max(1, cpus)
+    shares["hot"] = change["hot"]
     rounded = {name: round(value, _DIGITS) for name, value in shares.items()}
     return {name: value for name, value in rounded.items() if value > 0}
 

@@ -51,6 +51,11 @@ def test_disturbances_are_shares_of_the_time_between():
     assert disturbances(before, before, cpus=2) == {}
 
 
+def test_what_the_consoles_own_work_costs_a_short_case_is_not_told():
+    before, after = Counters(10.0, 1.0, 0.0, 0.0, 0.0), Counters(10.2, 1.09, 0.0, 0.0, 0.0)
+    assert disturbances(before, after, cpus=2) == {}
+
+
 def test_a_cpu_is_slowed_below_its_base_rate_alone(tmp_path):
     folder = tmp_path / "devices/system/cpu/cpu0/cpufreq"
     folder.mkdir(parents=True)
