@@ -5,13 +5,15 @@
 The shipped suites run by turns, each of their cases in so many launches, and each run is compared
 with the one before it of the same suite: a pair. Printed are the verdicts' shares, of the cases'
 times and of all other metrics, and then for each case the smallest slowdown that a comparison
-would find among the runs that were made (as `spbench gate check`). Runs stay in --home, and pairs
-in --log, so that a command that was cut short goes on; --again begins anew. Ends with 1 where more
-than 5 % of the times are called better or worse.
+would find among the runs that were made (as `spbench gate check`). A pair is judged by what the
+runs before it tell. Runs stay in --home, and their ids in --log, so that a command that was cut
+short goes on, and one that is through judges them again; --again forgets them. Ends with 1 where
+more than 5 % of the times are called better or worse.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import shutil
 import subprocess
@@ -59,11 +61,11 @@ def main() -> int:
         for name in suites:
             if len(_runs(log, name, words.launches)) <= turn:
                 log.add(_next(name, words.launches, paths[name], words.home, log))
-    told = [line for name in suites for line in _runs(log, name, words.launches)]
-    print("\n".join(_shares(told)))
+    judged = [line for name in suites for line in _judged_again(words.home, name, words, log)]
+    print("\n".join(_shares(judged)))
     for name in suites:
-        print("\n".join(_found(words.home, name, told)))
-    times = Counter(outcome for line in told for outcome in line["times"].values())
+        print("\n".join(_found(words.home, name, judged)))
+    times = Counter(outcome for line in judged for outcome in line["times"].values())
     wrong = times["better"] + times["worse"]
     return int(wrong > MOST_WRONG * max(1, times.total()))
 
@@ -88,16 +90,34 @@ def _next(name: str, launches: int, path: Path, home: Path, log: TrialLog) -> Li
     started = time.monotonic()
     run = _run(path, home)
     line: Line = {"suite": name, "launches": launches, "run": run.summary.id}
-    line |= {"times": {}, "others": {}}
-    if before := _runs(log, name, launches):
-        a = _of(home, before[-1]["run"])
-        for row in compare(a, run, past_of(home, a, run)).rows:
-            kind = "times" if row.metric == HEADLINE else "others"
-            line[kind][f"{row.case} {row.metric}"] = row.outcome or NOT_JUDGED
-    counted = Counter(line["times"].values())
+    before = _runs(log, name, launches)
+    judged = _judged(home, before[-1]["run"], run) if before else {"times": {}}
+    counted = Counter(judged["times"].values())
     said = ", ".join(f"{count} {outcome}" for outcome, count in counted.items()) or "the first"
     print(f"{name} {len(before)}, {time.monotonic() - started:.0f} s: {said}", flush=True)
     return line
+
+
+def _judged_again(
+    home: Path, name: str, words: argparse.Namespace, log: TrialLog
+) -> Iterator[Line]:
+    """Yield the verdicts of each pair of a suite."""
+    before = None
+    for line in _runs(log, name, words.launches):
+        run = line["run"]
+        judged = _judged(home, before, _of(home, run)) if before else {"times": {}, "others": {}}
+        yield {"suite": name, "run": run} | judged
+        before = run
+
+
+def _judged(home: Path, before: str, run: RecordedRun) -> Line:
+    """Return the verdicts on a run beside one before it, by what the runs until then tell."""
+    judged: Line = {"times": {}, "others": {}}
+    a = _of(home, before)
+    for row in compare(a, run, past_of(home, a, run, until=run.summary.id)).rows:
+        kind = "times" if row.metric == HEADLINE else "others"
+        judged[kind][f"{row.case} {row.metric}"] = row.outcome or NOT_JUDGED
+    return judged
 
 
 def _run(path: Path, home: Path) -> RecordedRun:

@@ -11,11 +11,11 @@ from spbench.report.compare import HEADLINE, Past, nothing_past
 from spbench.report.recorded import RecordedRun
 
 
-def past_of(home: Path, a: RecordedRun, b: RecordedRun) -> Past:
+def past_of(home: Path, a: RecordedRun, b: RecordedRun, until: str | None = None) -> Past:
     """Return the launches of a home's earlier runs on the same machines, but for these two.
 
     Of headline metrics alone, and of cases that did the same work as those of a; nothing where the
-    two have no fingerprint in common.
+    two have no fingerprint in common. ``until`` is the id of a run: those after it are not asked.
     """
     machines = {_machines(a), _machines(b)}
     machine = machines.pop()
@@ -27,7 +27,11 @@ def past_of(home: Path, a: RecordedRun, b: RecordedRun) -> Past:
     def past(case: str, metric: str) -> Sequence[Sequence[float]]:
         work = _work(a, case)
         runs = known.get((case, work), {}) if metric == HEADLINE and work else {}
-        return [launches for run, launches in runs.items() if run not in judged]
+        return [
+            launches
+            for run, launches in runs.items()
+            if run not in judged and (until is None or run < until)
+        ]
 
     return past
 
