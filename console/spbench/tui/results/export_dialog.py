@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -12,10 +13,10 @@ from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.widgets import Button, Input, RadioButton, RadioSet, Static
 
-from spbench.report.export import KINDS
 from spbench.tui.modal import Modal
 
 _TITLES = {
+    "html": "HTML, a page to look at and to send",
     "csv": "CSV, a row for each case and metric",
     "json": "JSON, all that was recorded",
     "md": "Markdown, a table for a page or a thread",
@@ -24,7 +25,7 @@ _TITLES = {
 
 @dataclass(frozen=True, slots=True)
 class Export:
-    """A format of `KINDS`, and a file."""
+    """A format, by its file's ending, and a file."""
 
     kind: str
     path: Path
@@ -45,6 +46,7 @@ class ExportDialog(Modal[Export | None]):
     Args:
         what: What is exported, for the question.
         stem: The file as proposed, without the ending that the format gives it.
+        kinds: The formats that there are, the proposed one first.
     """
 
     HELP = """\
@@ -57,44 +59,45 @@ writes the file, Escape leaves. A file that is there is replaced only after a qu
     DEFAULT_CSS = """
     ExportDialog { align: center middle; }
     ExportDialog > Vertical {
-        width: 72; max-width: 90%; height: auto; padding: 1 2; background: $panel;
-        border: round $primary;
+        width: 72; max-width: 96%; height: auto; max-height: 100%; padding: 0 1;
+        background: $panel; border: round $primary;
     }
-    ExportDialog RadioSet { margin: 1 0; width: 1fr; }
-    ExportDialog Horizontal { height: auto; margin-top: 1; }
+    ExportDialog RadioSet { width: 1fr; border: none; padding: 0; background: $panel; }
+    ExportDialog Input { background: $surface; }
+    ExportDialog Horizontal { height: auto; }
     ExportDialog Button { margin-right: 2; }
     """
 
-    def __init__(self, what: str, stem: Path) -> None:
+    def __init__(self, what: str, stem: Path, kinds: Sequence[str]) -> None:
         super().__init__()
-        self._what, self._stem = what, stem
+        self._what, self._stem, self._kinds = what, stem, kinds
 
     def compose(self) -> ComposeResult:
         with Vertical():
             yield Static(f"Export {self._what} as", markup=False)
             with RadioSet(id="kind"):
-                for kind in KINDS:
-                    yield _Format(_TITLES.get(kind, kind), value=kind == KINDS[0], id=kind)
-            yield Input(f"{self._stem}.{KINDS[0]}", id="path")
+                for kind in self._kinds:
+                    yield _Format(_TITLES.get(kind, kind), value=kind == self._kinds[0], id=kind)
+            yield Input(f"{self._stem}.{self._kinds[0]}", id="path", compact=True)
             with Horizontal():
-                yield Button("Cancel (esc)", id="leave")
-                yield Button("Export", id="export", variant="primary")
+                yield Button("Cancel (esc)", id="leave", compact=True)
+                yield Button("Export (enter)", id="export", variant="primary", compact=True)
 
     @property
     def _kind(self) -> str:
-        return KINDS[max(0, self.query_one(RadioSet).pressed_index)]
+        return self._kinds[max(0, self.query_one(RadioSet).pressed_index)]
 
     def on_radio_set_changed(self, event: RadioSet.Changed) -> None:
         """Give the file the ending of the format, unless the reader chose another one."""
         line = self.query_one(Input)
         stem, ending = _split(line.value)
-        if ending in KINDS:
+        if ending in self._kinds:
             line.value = f"{stem}.{self._kind}"
 
     def on_input_changed(self, event: Input.Changed) -> None:
         """Take the format that the file's ending names."""
         _, ending = _split(event.value)
-        if ending in KINDS:
+        if ending in self._kinds:
             self.query_one(f"#{ending}", RadioButton).value = True
 
     def on_input_submitted(self, event: Input.Submitted) -> None:

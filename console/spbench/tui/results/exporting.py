@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from spbench.report.compare import RunComparison
-from spbench.report.export import export_comparison, export_text
+from spbench.report.export import KINDS, export_comparison, export_text
 from spbench.report.recorded import RecordedRun
+
+PAGE = "html"
+"""The format of a page to look at and to send."""
 
 
 def named(what: RecordedRun | RunComparison) -> tuple[str, str]:
@@ -15,9 +18,16 @@ def named(what: RecordedRun | RunComparison) -> tuple[str, str]:
 
 
 def exported(what: RecordedRun | RunComparison, kind: str) -> str:
-    """Return the text of an export in a format of `KINDS`."""
-    return (
-        export_comparison(what, kind)
-        if isinstance(what, RunComparison)
-        else export_text(what, kind)
-    )
+    """Return the text of an export in one of the formats of `kinds_of`."""
+    if isinstance(what, RunComparison):
+        return export_comparison(what, kind)
+    if kind == PAGE:
+        from spbench.report.formats.page.document import html_page
+
+        return html_page(what)
+    return export_text(what, kind)
+
+
+def kinds_of(what: RecordedRun | RunComparison) -> tuple[str, ...]:
+    """Return the formats in which it can be exported, the likeliest first."""
+    return KINDS if isinstance(what, RunComparison) else (PAGE, *KINDS)

@@ -23,7 +23,7 @@ from spbench.tui.page import Page
 from spbench.tui.results.case_screen import CaseScreen
 from spbench.tui.results.counting import Counting
 from spbench.tui.results.export_dialog import ExportDialog
-from spbench.tui.results.exporting import exported, named
+from spbench.tui.results.exporting import exported, kinds_of, named
 from spbench.tui.results.filling import ViewFiller, Wanted, of_suite
 from spbench.tui.results.library import Library, run_before
 from spbench.tui.results.run_changes import RunChanges
@@ -305,7 +305,7 @@ metric over a swept parameter."""
     async def _export(self, what: RecordedRun | RunComparison) -> None:
         """Ask for format and file, and write; a file that is there is replaced only after a yes."""
         name, stem = named(what)
-        dialog = ExportDialog(name, self.context.opening.folder / stem)
+        dialog = ExportDialog(name, self.context.opening.folder / stem, kinds_of(what))
         chosen = await self.app.push_screen_wait(dialog)
         if chosen is None or not await self.may_write(chosen.path):
             return

@@ -82,7 +82,13 @@ Choose a rank for its charts and logs, Escape goes back to all ranks. Tab and a 
         key("run.slowest", "o", "slowest", "Slowest", "Slowest ranks first, or by number again"),
         key("run.metric", "m", "metric", "Metric", "The next metric in the charts"),
         key("run.logs", "l", "logs", "Logs", "What the chosen rank has said, or all"),
-        key("run.next-failed", "n", "next_failed", "Next failed", "The next rank that failed"),
+        key(
+            "run.next-failed",
+            "n",
+            "next_failed",
+            "Next failed",
+            "The next rank that failed, of any case",
+        ),
         key("run.copy", "y", "copy", "Copy", "Copy the chosen rank's row, or the words"),
         key("run.zoom", "z", "zoom", "Zoom", "Let the focused pane fill the page, or not"),
         key("run.play", "p", "play", "Play", "Stop a replay, or go on"),
@@ -332,8 +338,14 @@ Choose a rank for its charts and logs, Escape goes back to all ranks. Tab and a 
         self.presenter.soon()
 
     def action_next_failed(self) -> None:
-        """Choose the next rank that failed."""
+        """Choose the next rank that failed; where none has in the shown case, in the next one."""
         rank = self._selection.next_failed()
+        if rank is None and (case := self._selection.next_case_with_failed()):
+            self._selection.choose(case)
+            self.presenter.put(self.presenter.cases, case)
+            self._show_case()
+            self.presenter.all()
+            rank = self._selection.next_failed()
         if rank is None:
             self.notify(self._selection.why_none_failed(), timeout=3, markup=False)
         else:

@@ -87,6 +87,13 @@ class RunSelection:
         row = self.ranks.row(self.rank)
         return f"rank {self.rank}" + (f" on {row.host}" if row else "")
 
+    def next_case_with_failed(self) -> str | None:
+        """Return the case after the shown one, round and round, in which a rank has failed."""
+        ids, shown = list(self.feed.state.cases), self.case
+        at = ids.index(shown.id) + 1 if shown is not None else 0
+        order = [*ids[at:], *ids[:at]]
+        return next((id for id in order if _has_failed(self.feed.state.cases[id])), None)
+
     def why_none_failed(self) -> str:
         """Return why there is no failed rank to go to, in one sentence."""
         case = self.case
@@ -105,3 +112,9 @@ class RunSelection:
         failed = sorted(self.ranks.failed())
         later = [rank for rank in failed if self.rank is None or rank > self.rank]
         return next(iter(later or failed), None)
+
+
+def _has_failed(case: CaseState) -> bool:
+    """Whether a rank has failed a check of a case, ended in error or was lost."""
+    broken = any(rank.status in ("error", "lost") for rank in case.measured.ranks.values())
+    return broken or not all(case.measured.checked.values())

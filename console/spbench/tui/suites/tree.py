@@ -22,6 +22,9 @@ from spbench.suites.shipped import comes_with_spbench
 from spbench.tui.suites.files import Checked, check_file, listed_files, same_file
 from spbench.tui.widgets.keys import key
 
+FIRST = "smoke"
+"""The shipped suite that is chosen first: each benchmark once, small, on two ranks."""
+
 
 class SuiteTree(Tree[Path]):
     """Suite files by folder; each tells how many cases or errors it has once it was read."""
@@ -60,6 +63,11 @@ with spbench, which are opened as copies. Enter opens one; ✗ tells of errors.
         """Look for files again; the one that is open is marked."""
         self._look(opened)
 
+    def _first_to_try(self) -> TreeNode[Path] | None:
+        """The shipped suite that runs anywhere and takes seconds, where those are listed."""
+        shipped = (node for path, node in self._files.items() if self._is_shipped(path))
+        return next((node for node in shipped if node.data and node.data.stem == FIRST), None)
+
     def lists_shipped(self, path: Path) -> bool:
         """Whether a file is listed as one that comes with spbench, not as one of this folder."""
         return path in self._files and self._is_shipped(path)
@@ -90,7 +98,7 @@ with spbench, which are opened as copies. Enter opens one; ✗ tells of errors.
             for path in files:
                 self._files[path] = node.add_leaf(path.name, path)
         self.root.expand()
-        at = self._files.get(chosen or self._opened or Path())
+        at = self._files.get(chosen or self._opened or Path()) or self._first_to_try()
         self.call_after_refresh(self.move_cursor, at or next(iter(self._files.values()), None))
 
     def _named(self, folder: Path) -> str:
