@@ -105,7 +105,9 @@ def _judged_again(
     before = None
     for line in _runs(log, name, words.launches):
         run = line["run"]
-        judged = _judged(home, before, _of(home, run)) if before else {"times": {}, "others": {}}
+        judged: Line = {"times": {}, "others": {}}
+        if before is not None:
+            judged = _judged(home, before, _of(home, run))
         yield {"suite": name, "run": run} | judged
         before = run
 

@@ -31,7 +31,7 @@ cases:
   - name: long
     benchmark: link.pingpong
     np: 2
-    params: {sizes: [8], iterations: 1000000000}
+    params: {sizes: [8], iterations: 10000000}
 """
 CLUSTER = """\
 schema: spbench.cluster/1
@@ -208,10 +208,10 @@ JOBS = (
     Job(
         "cancel, and run what failed",
         (
-            (("f5",), "wrong"),
+            (("f5",), "✗ failed wrong"),
             (("x",), "Cancel the run"),
-            (("y",), "cancelled"),
-            (("F",), "0/1"),
+            (("y",), "- cancelled 0/2"),
+            (("F",), "✗ failed 0/1"),
         ),
         lambda folder: with_suite(folder, TWO_CASES, "two"),
         failed_again,
@@ -219,7 +219,13 @@ JOBS = (
     ),
     Job(
         "plan to verified run",
-        ((("5",), "two.yaml"), (("enter",), "stage"), (("f5",), "predicted")),
+        (
+            (("5",), "two.yaml"),
+            (("enter",), "2 stages"),
+            (("f5",), "File of the suite"),
+            (("enter",), "✓ passed 1/1"),
+            (("5",), "predicted"),
+        ),
         with_profile,
         verified,
         ranks=True,

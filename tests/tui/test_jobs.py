@@ -48,7 +48,7 @@ async def test_a_job_is_done_by_its_keys(job, size, tmp_path, monkeypatch):
     suite = job.furnish(tmp_path)
     app = console(tmp_path, suite=suite, environ=dict(os.environ) | AS_ROOT)
     async with app.run_test(size=size) as pilot:
-        await until(pilot, lambda: "Palette" in shown(app) or "Recover" in shown(app))
+        await until(pilot, lambda: "Help" in shown(app) or "Recover" in shown(app))
         if suite is None:
             await until(pilot, lambda: "shipped with spbench" in shown(app))
             await until(pilot, lambda: app.focused is not None)

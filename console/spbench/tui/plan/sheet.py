@@ -112,6 +112,8 @@ one step."""
         table.remove_class("away")
         fill(table, MEASURED, measured_rows(plan, verified))
         self.query_one("#elsewhere", Static).update(elsewhere_words(verified))
+        # Below the plan itself, where a small screen does not show it.
+        self.call_after_refresh(self.query_one("#measured").scroll_visible, animate=False)
 
     def zoom(self, factor: int) -> None:
         """Draw the step longer or shorter."""

@@ -315,7 +315,7 @@ Choose a rank for its charts and logs, Escape goes back to all ranks. Tab and a 
         """Start a run of what failed in this one."""
         feed = self._selection.feed
         counts = feed.state.counts()
-        if not feed.ended:
+        if feed.state.run is None or (feed.state.run.verdict is None and not feed.ended):
             self.notify("the run is still running; what failed can be run when it has ended")
         elif not any(counts.get(status) for status in FAILED):
             self.notify("no case of this run has failed")

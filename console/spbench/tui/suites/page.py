@@ -77,7 +77,7 @@ What starts a run at once has no letter: F5 and F6."""
             "suites.run-all",
             "f5",
             "run_all",
-            "Run all",
+            "Run",
             "Save, and run the marked cases, without marks the whole suite",
             show=True,
         ),
