@@ -872,3 +872,48 @@ async def test_thousands_of_ranks_all_have_their_rows_and_the_slow_one_stands_ou
         run.source.say(*ended_case(status="passed", reason=None))
         run.source.say(make.rank_event("case_start", 0, case="warp"))
         await run.sees("1/1 cases")
+
+
+# What failed
+
+
+@pytest.mark.parametrize(
+    ("events", "words"),
+    [
+        (make.whole_run(), "a passed on every rank"),
+        (going_on(), "no rank has failed so far in warp"),
+        ([make.run_start(made_up())], "the case has not begun"),
+    ],
+    ids=["passed", "running", "waiting"],
+)
+async def test_it_says_why_there_is_no_failed_rank_to_go_to(opened, events, words):
+    async with opened(WIDE, events) as run:
+        await run.sees("made-up")
+        await run.press("n")
+        await run.until(lambda: any(words in note.message for note in run.app._notifications))
+
+
+async def test_what_failed_is_run_again_once_the_run_has_ended(opened):
+    started = []
+    async with opened(WIDE, [*going_on(), *sums()]) as run:
+        vars(run.app.context).update(start_run=lambda words, where: started.append(words))
+        await run.sees("… running")
+        await run.press("F")
+        await run.until(
+            lambda: any("still running" in note.message for note in run.app._notifications)
+        )
+        run.source.say(*ended_case(), make.run_end("failed", 1))
+        await run.sees("✗ failed")
+        await run.until(lambda: run.app.context.feed.state.run.verdict == "failed")
+        await run.press("F")
+        await run.until(lambda: started == [("--failed", "made-up-run")])
+
+
+async def test_nothing_is_run_again_where_nothing_failed(opened):
+    async with opened(WIDE, make.whole_run()) as run:
+        vars(run.app.context).update(start_run=lambda words, where: pytest.fail("started"))
+        await run.sees("✓ passed")
+        await run.press("F")
+        await run.until(
+            lambda: any("no case of this run" in note.message for note in run.app._notifications)
+        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
@@ -31,7 +32,7 @@ def _active(screen: Screen[object]) -> Iterator[SystemCommand]:
         binding = active.binding
         if active.enabled and binding.id:
             run = partial(screen.app.run_action, binding.action, active.node)
-            yield SystemCommand(_title(binding), binding.tooltip or binding.description, run)
+            yield SystemCommand(_title(binding), _told(screen.app, binding), run)
 
 
 def _of_pages(app: App[Any], readonly: bool) -> Iterator[SystemCommand]:
@@ -42,7 +43,7 @@ def _of_pages(app: App[Any], readonly: bool) -> Iterator[SystemCommand]:
             changes = isinstance(binding, Binding) and binding.action in page.CHANGES
             if isinstance(binding, Binding) and binding.id and not (readonly and changes):
                 run = partial(_elsewhere, app, page.NAME, binding.action)
-                yield SystemCommand(_title(binding), binding.tooltip or binding.description, run)
+                yield SystemCommand(_title(binding), _told(app, binding), run)
 
 
 async def _elsewhere(app: App[Any], page: str, action: str) -> None:
@@ -69,6 +70,13 @@ def _kinds(kind: type[DOMNode]) -> Iterator[type[DOMNode]]:
 def _themes(app: App[Any], use_theme: Callable[[str], None]) -> Iterator[SystemCommand]:
     for name in app.available_themes:
         yield SystemCommand(f"theme: {name}", "Use this theme", partial(use_theme, name))
+
+
+def _told(app: App[Any], binding: Binding) -> str:
+    """Return what an action does, and its first key."""
+    first = next(iter(binding.key.split(",")))
+    key = app.get_key_display(dataclasses.replace(binding, key=first))
+    return f"{binding.tooltip or binding.description}  ({key})"
 
 
 def _title(binding: Binding) -> str:

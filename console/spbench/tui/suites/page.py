@@ -247,14 +247,15 @@ What starts a run at once has no letter: F5 and F6."""
         if document is not None and await asyncio.to_thread(document.holds, path):
             self.text_pane.editor.focus()
         elif await self._may_drop_changes():
+            ours = is_installed(path) or self.query_one(SuiteTree).lists_shipped(path)
             try:
-                self.edit(await asyncio.to_thread(self._document_of, path))
+                self.edit(await asyncio.to_thread(self._document_of, path, ours))
             except SpbenchError as error:
                 self.complain(str(error))
 
-    def _document_of(self, path: Path) -> SuiteDocument:
+    def _document_of(self, path: Path, ours: bool) -> SuiteDocument:
         """Return a file to edit; one that comes with spbench is opened as one of this folder's."""
-        if is_installed(path) or self.query_one(SuiteTree).lists_shipped(path):
+        if ours:
             return copied_document(path, self.context.opening.folder)
         return open_document(path)
 
