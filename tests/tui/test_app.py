@@ -85,7 +85,11 @@ async def test_the_palette_has_every_action_of_every_page_and_each_theme(tmp_pat
     app = console(tmp_path, page="run")
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.pause()
-        titles = [command.title for command in commands(app.screen, False, app.choose_theme)]
+        every = list(commands(app.screen, False, app.choose_theme))
+        titles = [command.title for command in every]
+        assert {"suites: save": "(^s)"}.items() <= {
+            command.title: command.help.split()[-1] for command in every
+        }.items()
         assert len(titles) == len(set(titles))
         for entry in PAGES:
             for binding in entry.load().BINDINGS:
