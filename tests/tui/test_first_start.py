@@ -27,6 +27,7 @@ async def test_it_says_what_spbench_is_and_a_first_run_takes_two_keys(tmp_path, 
         written = app.screen.text_pane.document.path
         assert written.parent == tmp_path / "suites"
         assert not written.exists()
+        assert app.screen.unsaved() is None
         await pilot.press("f5")
         await until(pilot, lambda: app.started)
         assert written.read_text() == editor(app).text

@@ -38,11 +38,9 @@ class HostLoads:
 
     def __init__(self) -> None:
         self._hosts: dict[str, dict[str, LoadHistory]] = {}
-        self.version = 0
 
     def add(self, host: str, load: Mapping[str, float]) -> None:
         """Take in a reading of a host."""
-        self.version += 1
         of_host = self._hosts.setdefault(host, {})
         for name in NAMES:
             if name in load:

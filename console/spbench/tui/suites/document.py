@@ -36,6 +36,11 @@ class SuiteDocument:
             return self.stored
         return head(self.path) if self.proposed is None else self.proposed
 
+    @property
+    def is_new(self) -> bool:
+        """Whether there is no file of it, nor another one that it was copied from."""
+        return self.stored is None and self.proposed is None
+
     def is_stale(self) -> bool:
         """Say whether another program has changed, made or removed the file since."""
         try:

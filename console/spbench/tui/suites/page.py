@@ -451,7 +451,7 @@ What starts a run at once has no letter: F5 and F6."""
             errors = counted(len(problems), "error")
             self.complain(f"not started: {errors} to fix in the text first")
             return False
-        if pane.changed:
+        if pane.changed or pane.document.stored is None:
             return await self._save()
         if await asyncio.to_thread(pane.document.is_stale):
             self.complain(

@@ -95,9 +95,14 @@ class TextPane(Vertical):
 
     @property
     def changed(self) -> bool:
-        """Whether the text differs from what was read or written last."""
+        """Whether the text differs from what was read or written last; a new suite's always does.
+
+        One that comes with spbench is not missed as long as nothing of it was changed.
+        """
         document = self.document
-        return document is not None and (document.stored is None or self.editor.text != self._saved)
+        if document is None:
+            return False
+        return document.is_new or self.editor.text != self._saved
 
     def open(self, document: SuiteDocument) -> None:
         """Edit another file."""
