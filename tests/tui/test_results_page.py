@@ -293,9 +293,9 @@ async def test_the_chosen_format_is_told_by_a_sign(tmp_path, home):
     async with app.run_test(size=MIDDLE) as pilot:
         await ready(pilot)
         await asked_for_export(pilot)
-        await until(pilot, lambda: "●" in row_of(app, " CSV,") and "○" in row_of(app, " JSON,"))
+        await until(pilot, lambda: "●" in row_of(app, " HTML,") and "○" in row_of(app, " JSON,"))
         app.focused.value = "x.json"
-        await until(pilot, lambda: "○" in row_of(app, " CSV,") and "●" in row_of(app, " JSON,"))
+        await until(pilot, lambda: "○" in row_of(app, " HTML,") and "●" in row_of(app, " JSON,"))
 
 
 async def test_a_case_tells_percentiles_limits_checks_and_expectations(tmp_path, home):
@@ -452,6 +452,11 @@ async def test_a_run_is_exported_in_the_format_of_the_ending(tmp_path, home):
         await until(pilot, lambda: app.screen is page)
         await asked_for_export(pilot)
         await pilot.press("enter")
+        page_file = tmp_path / "20010103-083000-made-up.html"
+        await until(pilot, page_file.exists)
+        assert page_file.read_text().startswith("<!doctype html>")
+        await asked_for_export(pilot)
+        await pilot.press("shift+tab", "down", "enter", "tab", "enter")
         written = tmp_path / "20010103-083000-made-up.csv"
         await until(pilot, written.exists)
         assert written.read_text().startswith("run,suite,started")
@@ -464,7 +469,8 @@ async def test_a_run_is_exported_in_the_format_of_the_ending(tmp_path, home):
         app.focused.value = f"{written}/x.csv"
         await pilot.press("enter")
         await until(pilot, lambda: "cannot write" in shown(app))
-        assert sorted(path.name for path in tmp_path.glob("*.*")) == [written.name, "mine.json"]
+        names = {path.name for path in tmp_path.glob("*.*")}
+        assert names == {page_file.name, written.name, "mine.json"}
 
 
 async def test_a_file_that_is_there_is_replaced_only_after_a_yes(tmp_path, home):
