@@ -22,6 +22,8 @@ async def test_a_filter_shows_the_cases_that_have_its_words(suite, size):
         assert list(app.screen.query_one("#cases").keys_shown) == kept
         await pilot.press("escape")
         await until(pilot, lambda: title(app) == "3 cases")
+        await pilot.press("slash", *"method=vertical")
+        await until(pilot, lambda: title(app) == "1 of 3 cases")
 
 
 async def test_marked_cases_are_run_and_without_marks_all(suite):

@@ -905,7 +905,7 @@ async def test_what_failed_is_run_again_once_the_run_has_ended(opened):
         run.source.say(*ended_case(), make.run_end("failed", 1))
         await run.sees("✗ failed")
         await run.until(lambda: run.app.context.feed.state.run.verdict == "failed")
-        await run.press("F")
+        await run.asked("F", "y")
         await run.until(lambda: started == [("--failed", "made-up-run")])
 
 

@@ -23,7 +23,8 @@ def named(cases: Sequence[Case], words: Sequence[str]) -> tuple[Case, ...]:
     for word in words:
         if word not in known:
             raise UsageError(f"--case {word}: no case is called so{did_you_mean(word, known)}")
-    return tuple(case for case in cases if case.id in words or case.name in words)
+    meant = set(words)
+    return tuple(case for case in cases if case.id in meant or case.name in meant)
 
 
 def select(cases: Sequence[Case], expression: str) -> tuple[Case, ...]:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import ComposeResult
 from textual.screen import Screen
@@ -18,6 +18,9 @@ from textual.worker import WorkerError
 from spbench.tui.context import ConsoleContext
 from spbench.tui.dialogs import Confirm
 from spbench.tui.tab_bar import Tab, TabBar, run_status
+
+if TYPE_CHECKING:
+    from spbench.record.runs.folder import RunFolder
 
 _SOON = 0.01
 """Seconds between two looks whether a page is whole."""
@@ -105,6 +108,11 @@ class Page(Screen[None]):
     async def asked(self, question: str, yes: str, no: str) -> bool:
         """Ask a question, and return whether it was answered with yes."""
         return await self.app.push_screen_wait(Confirm(question, yes, no))
+
+    async def run_failed(self, folder: RunFolder) -> None:
+        """Ask whether to start a run of what failed in another, and do."""
+        if await self.asked(f"Run again what failed in {folder.id}?", "Run", "Cancel"):
+            self.context.start_failed(folder)
 
     async def may_write(self, path: Path) -> bool:
         """Ask whether a file may be replaced, where there is one of that name."""

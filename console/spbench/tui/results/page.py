@@ -284,7 +284,7 @@ metric over a swept parameter."""
         elif run.verdict == "passed":
             self.app.notify("no case of this run has failed")
         else:
-            self.context.start_failed(run.folder)
+            self.begin(self.run_failed, run.folder)
 
     def action_replay(self) -> None:
         """Play the run again, as fast as it was."""

@@ -320,7 +320,7 @@ Choose a rank for its charts and logs, Escape goes back to all ranks. Tab and a 
         elif not any(counts.get(status) for status in FAILED):
             self.notify("no case of this run has failed")
         else:
-            self.context.start_failed(feed.folder)
+            self.begin(self.run_failed, feed.folder)
 
     def action_follow(self) -> None:
         """Show the running case, and each that comes after it."""

@@ -9,6 +9,7 @@ from typing import Any
 
 from spbench.suites.case import Case
 from spbench.suites.edit.outline import EntryLines
+from spbench.suites.expand import show
 from spbench.tui.widgets.table_columns import Column, TableCell
 
 COLUMNS = (
@@ -31,9 +32,11 @@ class SuiteCaseRows:
     current: bool = True
     marked: frozenset[str] = frozenset()
     _by_id: dict[Hashable, Case] = field(init=False, default_factory=dict)
+    _tops: list[int] = field(init=False, default_factory=list)
 
     def __post_init__(self) -> None:
         self._by_id.update((case.id, case) for case in self.cases)
+        self._tops.extend(span.top for span in self.spans)
 
     def marking(self, marked: Iterable[str]) -> SuiteCaseRows:
         """Return the rows with these cases marked."""
@@ -71,9 +74,10 @@ class SuiteCaseRows:
         return {"benchmark": case.benchmark, "ranks": ranks, "line": case.line}.get(column, case.id)
 
     def text(self, key: Hashable) -> str:
-        """Return id and benchmark."""
+        """Return id, benchmark and parameters."""
         case = self._by_id[key]
-        return f"{case.id} {case.benchmark}".lower()
+        params = " ".join(f"{name}={show(value)}" for name, value in case.params.items())
+        return f"{case.id} {case.benchmark} {params}".lower()
 
     def line(self, case: Case) -> int:
         """Return the line of the dash of a case's entry."""
@@ -82,7 +86,7 @@ class SuiteCaseRows:
 
     def span_at(self, line: int) -> EntryLines | None:
         """Return the entry that spans a line, its comment included."""
-        at = bisect_right([span.top for span in self.spans], line) - 1
+        at = bisect_right(self._tops, line) - 1
         return self.spans[at] if at >= 0 and line <= self.spans[at].last else None
 
     def at_line(self, line: int) -> Sequence[Hashable]:

@@ -84,10 +84,13 @@ class CasesPane(Vertical):
         self.query_one(CommandPane).show(NO_CASE)
 
     def follow(self, line: int) -> None:
-        """Choose the first case of the entry at a line, unless one of its cases is chosen."""
+        """Choose the first case shown of the entry at a line, unless one of its cases is chosen."""
         table, there = self.cases.table, self._rows.at_line(line)
         if there and table.cursor_key not in there:
-            table.move_to(there[0])
+            shown = set(table.keys_shown)
+            first = next((key for key in there if key in shown), None)
+            if first is not None:
+                table.move_to(first)
         self._placed = table.cursor_key
 
     def on_line_table_highlighted(self, event: LineTable.Highlighted) -> None:
