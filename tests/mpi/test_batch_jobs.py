@@ -84,6 +84,7 @@ def test_a_collected_run_has_the_report_of_a_live_one(tmp_path: Path) -> None:
     assert {case["id"]: case["status"] for case in report["cases"]} == live.statuses
     for case, its in zip(report["cases"], live.report["cases"], strict=True):
         case["launch"]["env"] = its["launch"]["env"] = {}
+        case["noisy"] = its["noisy"] = None  # other tests may have had the cores
         assert shape(case) == shape(its)
     assert report["run"].keys() == live.report["run"].keys()
     folder = find_run(batch.home, "last")

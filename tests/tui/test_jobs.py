@@ -26,8 +26,8 @@ _ROW = re.compile(r"^\| (?P<name>[^|]+?) \| (?P<keys>\d+) \|", re.MULTILINE)
 
 
 def marked(job):
-    marks = [pytest.mark.mpi, pytest.mark.timeout(300)] if job.ranks else [pytest.mark.timeout(180)]
-    return pytest.param(job, id=job.name, marks=marks)
+    alone = [pytest.mark.mpi, pytest.mark.alone] if job.ranks else []
+    return pytest.param(job, id=job.name, marks=[pytest.mark.timeout(300), *alone])
 
 
 FIRST_SEEN = {"first run": "shipped with spbench", "recover unsaved text": "Recover"}
