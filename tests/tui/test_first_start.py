@@ -1,17 +1,29 @@
 """The console in a folder without suites."""
 
+import shutil
+from pathlib import Path
+
 import pytest
 
+from places import SUITES
 from spbench.record.runs.playback import demo_run
+from spbench.suites import shipped
 from spbench.tui.context import Opening
-from spbench.tui.suites.tree import SuiteTree
+from spbench.tui.suites.editor import SuiteEditor
+from spbench.tui.suites.tree import FIRST, SuiteTree
 from tui.driving import SIZES, console, shown, until
-from tui.suites_driving import RecordingApp, editor
+from tui.suites_driving import RecordingApp, complaints, editor
 
 
 def empty(folder, **asked):
     environ = {"SPBENCH_CONFIG": str(folder / "console.yaml")}
     return RecordingApp(Opening(home=folder / "home", environ=environ, folder=folder, **asked))
+
+
+def chosen(app):
+    """The file at the cursor of the list."""
+    node = app.screen.query_one(SuiteTree).cursor_node
+    return node and node.data
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -57,3 +69,69 @@ async def test_the_suite_of_the_demo_is_on_the_first_page(tmp_path):
         await pilot.press("1")
         await until(pilot, lambda: "demo.yaml" in shown(app))
         assert editor(app).text == (demo.path / "suite.yaml").read_text()
+
+
+async def test_the_others_stay_listed_beside_one_that_is_opened_and_not_written(tmp_path):
+    app = empty(tmp_path)
+    async with app.run_test(size=(120, 36)) as pilot:
+        await until(pilot, lambda: "shipped with spbench" in shown(app))
+        await until(pilot, lambda: chosen(app) is not None)
+        await pilot.press("enter")
+        await until(pilot, lambda: "schema: spbench.suite/1" in editor(app).text)
+        await until(pilot, lambda: "suites/" in shown(app))
+        await until(pilot, lambda: "smoke.yaml  12 cases" in shown(app))
+        assert "shipped with spbench" in shown(app)
+        assert "1 error" not in shown(app)
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: "shipped with spbench" not in shown(app))
+        assert (tmp_path / "suites" / "smoke.yaml").is_file()
+
+
+async def test_a_virtual_environment_in_the_folder_makes_them_no_suites_of_its_own(
+    tmp_path, monkeypatch
+):
+    package = tmp_path / ".venv" / "spbench"
+    shutil.copytree(SUITES, package / "shipped" / "suites")
+    monkeypatch.setattr(shipped, "_PACKAGE", package)
+    app = empty(tmp_path)
+    async with app.run_test(size=(120, 36)) as pilot:
+        await until(pilot, lambda: "shipped with spbench" in shown(app))
+        await until(pilot, lambda: chosen(app) is not None)
+        assert chosen(app).stem == FIRST
+
+
+async def test_one_that_is_asked_for_by_its_name_is_opened_as_a_copy(tmp_path):
+    app = empty(tmp_path, suite=Path("shipped:halo"))
+    async with app.run_test(size=(120, 36)) as pilot:
+        await until(pilot, lambda: app.screen.query(SuiteEditor) and editor(app).text)
+        assert app.screen.text_pane.document.path == tmp_path / "suites" / "halo.yaml"
+        assert editor(app).text == (SUITES / "halo.yaml").read_text()
+        assert not (tmp_path / "suites").exists()
+
+
+async def test_keys_keep_their_meaning_where_nothing_is_open(tmp_path):
+    app = empty(tmp_path)
+    async with app.run_test(size=(120, 36)) as pilot:
+        await until(pilot, lambda: "shipped with spbench" in shown(app))
+        tree = app.screen.query_one(SuiteTree)
+        await until(pilot, lambda: app.focused is tree)
+        for key in ("ctrl+s", "ctrl+z"):  # there is nothing to save or to take back
+            await pilot.press(key)
+        assert app.focused is tree
+        await pilot.press("shift+tab")
+        assert app.focused is not tree
+        await pilot.press("f4")
+        await until(pilot, lambda: any("no suite is open" in said for said in complaints(app)))
+        assert not (tmp_path / "suites").exists()
+        await pilot.press("ctrl+n")
+        await until(pilot, lambda: "File of the new suite:" in shown(app))
+
+
+async def test_the_palette_writes_them(tmp_path):
+    app = empty(tmp_path)
+    async with app.run_test(size=(120, 36)) as pilot:
+        await until(pilot, lambda: "shipped with spbench" in shown(app))
+        await pilot.press("ctrl+p", *"suites: init")
+        await until(pilot, lambda: "Write the shipped suites into this folder" in shown(app))
+        await pilot.press("enter")
+        await until(pilot, lambda: (tmp_path / "hostfiles" / "slurm.hosts").is_file())

@@ -32,6 +32,7 @@ from spbench.errors import UsageError
 from spbench.launch.jobs import Job, Launch
 from spbench.record.machine.environment import facts, notable
 from spbench.record.runs.folder import working_folder, write_whole
+from spbench.suites.shipped import file_of
 from spbench_core.events.batch_files import CASES
 
 SCRIPT = "job.sh"
@@ -120,7 +121,7 @@ def _cases(job: Job) -> list[dict[str, Any]]:
 def _plan(
     plan: RunPlan, mark: str, scheduler: Scheduler, launches: Sequence[tuple[Job, Launch]]
 ) -> BatchPlan:
-    environment = facts(plan.request.environ, plan.suite.path, plan.suite.text)
+    environment = facts(plan.request.environ, file_of(plan.suite.path), plan.suite.text)
     start = run_start(plan, "", environment)
     return BatchPlan(
         schema="spbench.batch/1",

@@ -22,7 +22,9 @@ def init(
     from spbench.suites.shipped import copy_shipped
 
     copied = copy_shipped(folder, force=force)
-    kept = f"; {counted(len(copied.kept), 'file')} stayed as before" if copied.kept else ""
     suites, hostfiles = folder / "suites", folder / "hostfiles"
-    print(f"wrote {counted(len(copied.written), 'file')} into {suites} and {hostfiles}{kept}")
+    print(f"wrote {counted(len(copied.written), 'file')} into {suites} and {hostfiles}")
+    if copied.kept:
+        names = ", ".join(str(path.relative_to(folder)) for path in copied.kept)
+        print(f"kept as before, --force replaces: {names}")
     print(f"next: spbench run {suites / 'halo.yaml'}, or spbench tui to change one")

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 Command = Callable[..., None]
 
 
-def shipped_or(path: Path | None) -> Path | None:
-    """Return the file of ``shipped:NAME``, any other path as it is; None is not given.
+def known_suite(path: Path | None) -> Path | None:
+    """Return a suite's path as it was typed, so that errors and runs name it; None is not given.
 
     Raises:
         UsageError: No suite of that name comes with spbench.
@@ -34,12 +34,15 @@ def shipped_or(path: Path | None) -> Path | None:
         return path
     from spbench.suites.shipped import suite_path
 
-    return suite_path(path)
+    suite_path(path)
+    return path
 
 
 SUITE_HELP = "The suite's YAML file, or shipped:NAME."
-SuiteArgument = Annotated[Path, typer.Argument(help=SUITE_HELP, callback=shipped_or)]
-OptionalSuiteArgument = Annotated[Path | None, typer.Argument(help=SUITE_HELP, callback=shipped_or)]
+SuiteArgument = Annotated[Path, typer.Argument(help=SUITE_HELP, callback=known_suite)]
+OptionalSuiteArgument = Annotated[
+    Path | None, typer.Argument(help=SUITE_HELP, callback=known_suite)
+]
 HostfileOption = Annotated[
     Path | None, typer.Option("--hostfile", help="Hosts, in any launcher's dialect.")
 ]

@@ -43,12 +43,11 @@ def validate(
     from spbench.errors import SuiteError
     from spbench.record.number_formatting import counted
     from spbench.suites.loader import load
-    from spbench.suites.shipped import suite_path
 
     wrong = []
     for path in suites:
         try:
-            suite = load(suite_path(path), tuple(overrides or ()))
+            suite = load(path, tuple(overrides or ()))
         except SuiteError as error:
             wrong.append(str(error))
             continue

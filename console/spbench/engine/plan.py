@@ -36,6 +36,7 @@ from spbench.suites.inject import plant
 from spbench.suites.loader import load
 from spbench.suites.select import named, select
 from spbench.suites.settings import LAUNCHERS
+from spbench.suites.shipped import file_of
 from spbench_core.events.rank_events import ENV_COLLECTOR, ENV_FAN_IN, ENV_RUN, ENV_TOKEN
 
 Told = Mapping[str, Mapping[str, HostFacts]]
@@ -165,7 +166,7 @@ def plan_suite(request: Request, suite: Suite) -> RunPlan:
     ports_of(chosen.port_range)
     addresses_of(chosen.console_address)
     given = given_hosts(chosen.hostfile, chosen.hosts)
-    hosts_of = hosts_for(given, suite.path.parent, chosen.exclude_hosts)
+    hosts_of = hosts_for(given, file_of(suite.path).parent, chosen.exclude_hosts)
     return RunPlan(request, suite, group(cases, hosts_of), hosts_of)
 
 

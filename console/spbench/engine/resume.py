@@ -16,6 +16,7 @@ from spbench.record.state import RunState
 from spbench.suites.case import Case, Suite
 from spbench.suites.expression import read_expression
 from spbench.suites.loader import load_text
+from spbench.suites.shipped import seen_from
 
 FAILED = ("failed", "error", "timeout")
 _CUT_SHORT = ("waiting", "running", "cancelled", "skipped")
@@ -116,7 +117,7 @@ def _recorded(folder: RunFolder, request: Request) -> tuple[Request, Suite]:
         started_in = Path(run["cwd"])
         asked = replace(
             request,
-            suite=started_in / run["file"],
+            suite=seen_from(started_in, Path(run["file"])),
             overrides=tuple(said["overrides"]),
             keyword=said["keyword"],
             cases=tuple(said["cases"]),

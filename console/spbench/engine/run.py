@@ -39,6 +39,7 @@ from spbench.record.runs.history import note_ended
 from spbench.record.state import RunState
 from spbench.report.build import build_report, told_cases, untold
 from spbench.suites.case import Case
+from spbench.suites.shipped import file_of
 from spbench_core.events.run_events import run_event
 
 
@@ -76,7 +77,7 @@ class Run:
         with self._stop:
             prepared = await self._stop.unless(self._look_before())
             request, suite = self._plan.request, self._plan.suite
-            environment = facts(request.environ, suite.path, suite.text)
+            environment = facts(request.environ, file_of(suite.path), suite.text)
             environment |= {"other_work": other_work_now()}
             folder = self._plan.resumed or self._created(environment)
             self._stop.asked = partial(cancelled_where, folder)

@@ -17,6 +17,7 @@ from spbench.suites.overrides import apply_overrides, as_written
 from spbench.suites.parameters import ParameterReader
 from spbench.suites.references import ExpandedEntry, refer
 from spbench.suites.settings import LaunchSettings
+from spbench.suites.shipped import suite_path
 from spbench.suites.wording import check_shape
 from spbench.suites.yaml_nodes import Document, KeyPath, YamlError, compose
 from spbench_core.catalog import BENCHMARKS
@@ -70,13 +71,13 @@ def load_text(
 
 
 def read_file(path: Path) -> str:
-    """Return the text of a suite file.
+    """Return the text of a suite file, or of ``shipped:NAME``.
 
     Raises:
         UsageError: It cannot be read, or is no text.
     """
     try:
-        with path.open("rb") as file:
+        with suite_path(path).open("rb") as file:
             raw = file.read(MAX_BYTES + 1)
     except FileNotFoundError:
         near = did_you_mean(path.name, [p.name for p in path.parent.glob("*.y*ml")])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,16 +24,35 @@ def shipped_suites() -> dict[str, Path]:
     return {path.stem: path for path in sorted((shipped_folder() / "suites").glob("*.yaml"))}
 
 
+def is_shipped_name(path: Path) -> bool:
+    """Whether a path is ``shipped:NAME``, which is no file's."""
+    return str(path).startswith(PREFIX)
+
+
+def seen_from(folder: Path, suite: Path) -> Path:
+    """Return a suite's path as it is meant in a folder; ``shipped:NAME`` is so in each."""
+    return suite if is_shipped_name(suite) else folder / suite
+
+
+def file_of(path: Path) -> Path:
+    """Return where the file of ``shipped:NAME`` is or was; any other path as it is.
+
+    A recorded run may name a suite that only an earlier version had.
+    """
+    if not is_shipped_name(path):
+        return path
+    return shipped_folder() / "suites" / f"{str(path).removeprefix(PREFIX)}.yaml"
+
+
 def suite_path(path: Path) -> Path:
     """Return the file of ``shipped:NAME``; any other path as it is.
 
     Raises:
         UsageError: No suite of that name comes with spbench.
     """
-    text = str(path)
-    if not text.startswith(PREFIX):
+    if not is_shipped_name(path):
         return path
-    known, name = shipped_suites(), text.removeprefix(PREFIX)
+    known, name = shipped_suites(), str(path).removeprefix(PREFIX)
     if name not in known:
         near = did_you_mean(name, known)
         raise UsageError(
@@ -50,6 +70,15 @@ def comes_with_spbench(path: Path) -> bool:
 def is_installed(path: Path) -> bool:
     """Whether a file is part of the installed package, where nobody edits it."""
     return path.resolve().is_relative_to(_PACKAGE.resolve())
+
+
+def is_foreign(path: Path, folder: Path) -> bool:
+    """Whether a file comes with spbench and is not a folder's own, so that a copy is edited.
+
+    A virtual environment in the folder makes no file that is installed there one of its own.
+    """
+    inside = path.resolve().is_relative_to(folder.resolve())
+    return is_installed(path) or (comes_with_spbench(path) and not inside)
 
 
 def _places() -> Iterator[Path]:
@@ -79,7 +108,7 @@ def copy_shipped(folder: Path, *, force: bool = False) -> Copied:
     for place in _places():
         for source in sorted(path for path in place.iterdir() if path.is_file()):
             target = folder / place.name / source.name
-            if target.exists() and not force:
+            if os.path.lexists(target) and not force:  # a link to nowhere stays, too
                 kept.append(target)
                 continue
             _write(target, source.read_bytes())

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from spbench.launch.choice import NOTHING_CHOSEN, LaunchChoice
 from spbench.record.runs.folder import working_folder
+from spbench.suites.shipped import seen_from
 from spbench.tui.app import ConsoleApp
 from spbench.tui.context import Opening
 
@@ -33,7 +34,7 @@ def open_console(
     """
     # What is named from here is still meant when this folder is moved or deleted.
     folder = Path(working_folder())
-    suite = None if suite is None else folder / suite
+    suite = None if suite is None else seen_from(folder, suite)
     if chosen.hostfile is not None:
         chosen = replace(chosen, hostfile=folder / chosen.hostfile)
     opening = Opening(

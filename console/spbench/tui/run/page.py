@@ -16,6 +16,7 @@ from spbench.engine import background
 from spbench.engine.resume import FAILED
 from spbench.errors import SpbenchError
 from spbench.record.runs.folder import RunFolder
+from spbench.suites.shipped import file_of, seen_from
 from spbench.tui.context import ConsoleContext
 from spbench.tui.feed import Feed, ReplaySource
 from spbench.tui.page import Page
@@ -395,4 +396,6 @@ def starting_words(since: float) -> str:
 def _startable(folder: RunFolder, here: Path) -> bool:
     """Whether the suite of a run is there, so that it can be started again; looks at files."""
     file = folder.read_json("run.json").get("file")
-    return isinstance(file, str) and ((background.started_in(folder) or here) / file).is_file()
+    if not isinstance(file, str):
+        return False
+    return file_of(seen_from(background.started_in(folder) or here, Path(file))).is_file()

@@ -123,4 +123,5 @@ class CasesPane(Vertical):
     @work(exclusive=True, group="command")
     async def _command(self, reading: Reading, case: Case) -> None:
         command = await asyncio.to_thread(command_of, reading, case.id)
-        self.query_one(CommandPane).show(command, case.id)
+        for pane in self.query(CommandPane):  # none where the console has ended meanwhile
+            pane.show(command, case.id)

@@ -43,10 +43,12 @@ def suite_files(folder: Path, opened: Path | None = None) -> dict[Path, tuple[Pa
 
 
 def listed_files(folder: Path, opened: Path | None = None) -> dict[Path, tuple[Path, ...]]:
-    """Return what is listed: `suite_files`, and where there are none the shipped ones."""
+    """Return what is listed: `suite_files`, and while none is written the shipped ones."""
     found = suite_files(folder, opened)
     shipped = tuple(shipped_suites().values())
-    return found or ({shipped[0].parent: shipped} if shipped else {})
+    if not shipped or any(path.exists() for files in found.values() for path in files):
+        return found
+    return {**found, shipped[0].parent: shipped}
 
 
 def same_file(paths: Iterable[Path], opened: Path | None) -> Path | None:

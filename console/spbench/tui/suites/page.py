@@ -21,7 +21,13 @@ from spbench.record.number_formatting import counted
 from spbench.report.times import day_and_time
 from spbench.suites.case import Case
 from spbench.suites.inject import faults_of
-from spbench.suites.shipped import copy_shipped, is_installed
+from spbench.suites.shipped import (
+    copy_shipped,
+    is_foreign,
+    is_installed,
+    is_shipped_name,
+    suite_path,
+)
 from spbench.tui.chooser import Choice, Chooser
 from spbench.tui.dialogs import AskLine
 from spbench.tui.page import Page
@@ -247,17 +253,19 @@ What starts a run at once has no letter: F5 and F6."""
         if document is not None and await asyncio.to_thread(document.holds, path):
             self.text_pane.editor.focus()
         elif await self._may_drop_changes():
-            ours = is_installed(path) or self.query_one(SuiteTree).lists_shipped(path)
+            listed = self.query_one(SuiteTree).lists_shipped(path)
             try:
-                self.edit(await asyncio.to_thread(self._document_of, path, ours))
+                self.edit(await asyncio.to_thread(self._document_of, path, listed))
             except SpbenchError as error:
                 self.complain(str(error))
 
-    def _document_of(self, path: Path, ours: bool) -> SuiteDocument:
+    def _document_of(self, path: Path, listed: bool) -> SuiteDocument:
         """Return a file to edit; one that comes with spbench is opened as one of this folder's."""
-        if ours:
-            return copied_document(path, self.context.opening.folder)
-        return open_document(path)
+        file, folder = suite_path(path), self.context.opening.folder
+        named = is_shipped_name(path) and is_foreign(file, folder)
+        if named or listed or is_installed(file):
+            return copied_document(file, folder)
+        return open_document(file)
 
     def action_init(self) -> None:
         """Write the suites and hostfiles that come with spbench into this folder."""

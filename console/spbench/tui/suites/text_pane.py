@@ -29,10 +29,10 @@ KEEP = 1.0
 """Seconds after a change until the unsaved text is kept in a file."""
 UNSAVED = "●"
 NO_SUITE = """\
-spbench measures what deep learning over many nodes asks of a cluster, and checks each number
+spbench measures what deep learning over many nodes asks of a cluster, and checks each number \
 against an independent reference.
 
-No suite is open. Enter on one of the files opens it (F2 shows them), F5 runs it; Ctrl+N begins a
+No suite is open. Enter on one of the files opens it (F2 shows them), F5 runs it; Ctrl+N begins a \
 new one. `I`, or `spbench init`, writes the suites that come with spbench into this folder."""
 
 

@@ -18,7 +18,7 @@ from textual.widgets.tree import TreeNode
 
 from spbench.record.number_formatting import GLYPHS, counted
 from spbench.record.runs.folder import FileStamp, file_stamp
-from spbench.suites.shipped import comes_with_spbench
+from spbench.suites.shipped import is_foreign
 from spbench.tui.suites.files import Checked, check_file, listed_files, same_file
 from spbench.tui.widgets.keys import key
 
@@ -73,7 +73,7 @@ with spbench, which are opened as copies. Enter opens one; ✗ tells of errors.
         return path in self._files and self._is_shipped(path)
 
     def _is_shipped(self, path: Path) -> bool:
-        return comes_with_spbench(path) and not path.is_relative_to(self._folder)
+        return is_foreign(path, self._folder)
 
     @work(exclusive=True, group="files")
     async def _look(self, opened: Path | None) -> None:
@@ -109,6 +109,9 @@ with spbench, which are opened as copies. Enter opens one; ✗ tells of errors.
 
     async def _read(self, path: Path) -> None:
         """Have the loader say what it makes of a file, unless it has not changed since."""
+        if not await asyncio.to_thread(os.path.lexists, path):  # it is open, and not written yet
+            self._told.pop(path, None)
+            return
         stamp = await asyncio.to_thread(file_stamp, path)
         known = self._told.get(path)
         if known is None or known[0] != stamp:

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from places import STANDINS
+from places import STANDINS, SUITES
 from spbench.batch import allocated, site
 from spbench.batch.plan_file import read_plan
 from spbench.cli.app import run_command_line
@@ -68,6 +68,15 @@ def test_all_that_a_job_needs_lies_in_its_folder(write):
     assert "-x SPBENCH_EVENTS_DIR -x SPBENCH_CASES" in lines_of(folder, "run 1 ")[0]
     assert os.access(folder / "job.sh", os.X_OK)
     subprocess.run(["bash", "-n", folder / "job.sh"], check=True)
+
+
+@pytest.mark.usefixtures("write")
+def test_a_shipped_suite_is_written_under_its_name(tmp_path):
+    folder = tmp_path / "shipped"
+    given = ("--scheduler", "slurm", "--out", str(folder), "--home", str(tmp_path / "home"))
+    assert run_command_line(["script", "shipped:smoke", *given]) == 0
+    assert read_plan(folder).file == "shipped:smoke"
+    assert (folder / "suite.yaml").read_text() == (SUITES / "smoke.yaml").read_text()
 
 
 def test_auto_is_srun_under_slurm_and_flux_run_under_flux(write):

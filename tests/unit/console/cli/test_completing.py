@@ -44,6 +44,7 @@ def test_cases_and_faults_are_those_of_the_suite():
     cases = told(completing.complete_case, suite=suite)
     assert cases
     assert told(completing.complete_case, cases[0][:3], suite=suite)
+    assert told(completing.complete_case, suite="shipped:links") == cases
     assert "hang" in told(completing.complete_fault, suite=suite)
     assert len(told(completing.complete_fault)) > len(told(completing.complete_fault, suite=suite))
 

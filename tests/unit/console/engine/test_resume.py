@@ -201,3 +201,8 @@ def test_a_request_of_a_plain_run_can_be_noted_and_is_plain(tmp_path):
     nothing = {"overrides": [], "keyword": None, "inject": None, "chosen": {}}
     never = {"retries": 0, "fail_on_flaky": False}
     assert planned.request.noted() == {**nothing, **never, "cases": ["a"]}
+
+
+def test_a_shipped_suite_keeps_its_name_wherever_its_run_was_started(cut_short, request_):
+    cut_short(*began(), file="shipped:made-up")
+    assert plan_resumed(request_, "last").request.suite == Path("shipped:made-up")

@@ -1,17 +1,22 @@
 """The suites and hostfiles that come with spbench."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from places import ROOT, SUITES
-from spbench.errors import FailedRunError, UsageError
+from spbench.engine.plan import Request, plan
+from spbench.errors import FailedRunError, SuiteError, UsageError
 from spbench.suites import shipped
+from spbench.suites.loader import load
 from spbench.suites.shipped import (
     comes_with_spbench,
     copy_shipped,
+    is_foreign,
     is_installed,
+    seen_from,
     shipped_suites,
     suite_path,
 )
@@ -55,3 +60,39 @@ def test_an_installed_package_has_them_inside(tmp_path, monkeypatch):
     assert is_installed(shipped_suites()["halo"])
     assert not is_installed(SUITES / "halo.yaml")
     assert not comes_with_spbench(tmp_path / "mine.yaml")
+    # The folder of the user's suites holds the virtual environment.
+    assert is_foreign(shipped_suites()["halo"], tmp_path)
+    assert not is_foreign(tmp_path / "suites" / "halo.yaml", tmp_path)
+
+
+def test_in_the_tree_they_are_foreign_everywhere_but_there(tmp_path):
+    assert is_foreign(SUITES / "halo.yaml", tmp_path)
+    assert not is_foreign(SUITES / "halo.yaml", ROOT)
+
+
+def test_a_name_is_the_same_seen_from_everywhere(tmp_path):
+    assert seen_from(tmp_path, Path("shipped:halo")) == Path("shipped:halo")
+    assert seen_from(tmp_path, Path("halo.yaml")) == tmp_path / "halo.yaml"
+
+
+def test_a_suite_is_loaded_by_its_name_and_keeps_it():
+    suite = load(Path("shipped:links"))
+    assert suite.path == Path("shipped:links")
+    assert suite.text == (SUITES / "links.yaml").read_text()
+    with pytest.raises(SuiteError, match=r"shipped:links:\d+:\d+: error: .*--set iterations=0"):
+        load(Path("shipped:links"), ["iterations=0"])
+
+
+def test_a_hostfile_of_it_is_beside_it():
+    request = Request(suite=Path("shipped:halo"), home=ROOT, environ={})
+    line = "launch.hostfile=../hostfiles/local.hosts"
+    planned = plan(replace(request, overrides=(line,)))
+    assert planned.hosts(planned.jobs[0]) is not None
+
+
+def test_a_link_to_nowhere_is_not_written_through(tmp_path):
+    target, link = tmp_path / "elsewhere.yaml", tmp_path / "mine" / "suites" / "halo.yaml"
+    link.parent.mkdir(parents=True)
+    link.symlink_to(target)
+    assert copy_shipped(tmp_path / "mine").kept == (link,)
+    assert not target.exists()
