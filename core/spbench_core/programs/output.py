@@ -1,0 +1,246 @@
+"""The output of a program, read as it comes: lines out of bytes, and what they hold."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from spbench_core.programs.expectation import (
+    SKIPPED,
+    VALUE,
+    Expectation,
+    Figure,
+    JsonFigure,
+    Table,
+)
+
+MOST_LINE = 16 << 10
+"""Bytes of the longest line that is looked at; a longer one is cut, and its rest dropped."""
+MOST_DOCUMENT = 16 << 20
+"""Characters of the longest JSON document."""
+MOST_POINTS = 100_000
+MOST_FOUND = 20
+"""Words of a rule that was broken that are kept, as examples."""
+
+
+class Lines:
+    """Lines out of a stream of bytes: decoded, ends of line removed, what is not text replaced."""
+
+    def __init__(self) -> None:
+        self._rest = bytearray()
+        self._dropping = False
+
+    def feed(self, data: bytes) -> Iterator[str]:
+        """Yield the lines that these bytes complete."""
+        *whole, rest = data.split(b"\n")
+        for piece in whole:
+            if self._dropping:
+                self._dropping = False
+            else:
+                yield _text(bytes(self._rest) + piece)
+            self._rest.clear()
+        if not self._dropping:
+            self._rest += rest
+        if len(self._rest) > MOST_LINE:
+            yield _text(bytes(self._rest))
+            self._rest.clear()
+            self._dropping = True
+
+    def end(self) -> Iterator[str]:
+        """Yield what has come without an end of line."""
+        if self._rest:
+            yield _text(bytes(self._rest))
+            self._rest.clear()
+
+
+def _text(line: bytes) -> str:
+    return line[:MOST_LINE].decode(errors="replace").rstrip("\r").rpartition("\r")[2]
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A value of a metric at one point of a sweep."""
+
+    metric: str
+    labels: Mapping[str, str | int | float]
+    value: float
+
+
+@dataclass(slots=True)
+class Findings:
+    """What a program's output held.
+
+    Attributes:
+        values: The value of each metric that stands in a line or in a document; of a table's, that
+            of its last row.
+        samples: All values of the metrics that are sampled.
+        points: The values of tables.
+        missing: Patterns that must stand in some line, and stand in none, and metrics that were
+            found nowhere.
+        forbidden: Lines that no pattern of `never` should match, and rows without their word.
+    """
+
+    values: dict[str, float] = field(default_factory=dict)
+    samples: dict[str, list[float]] = field(default_factory=dict)
+    points: list[Point] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+    forbidden: list[str] = field(default_factory=list)
+
+
+class OutputReader:
+    """A reader of one program's output, line by line.
+
+    Args:
+        expectation: What is looked for.
+        say: Called with each new value: the metric's name, and the value.
+    """
+
+    def __init__(
+        self, expectation: Expectation, say: Callable[[str, float], object] = lambda *_: None
+    ) -> None:
+        self._expectation, self._say = expectation, say
+        self._found = Findings()
+        self._unseen = list(expectation.must)
+        self._table: Table | None = None
+        self._document: list[str] | None = [] if expectation.json else None
+        self._length = 0
+
+    def line(self, line: str) -> None:
+        """Read one line."""
+        self._look_for_marks(line)
+        self._look_for_figures(line)
+        self._read_table(line)
+        if self._document is not None and self._length < MOST_DOCUMENT:
+            self._document.append(line)
+            self._length += len(line) + 1
+
+    def end(self) -> Findings:
+        """Return what was found, when the output has ended."""
+        found = self._found
+        if self._document is not None:
+            self._read_document("\n".join(self._document))
+        found.missing += [pattern.pattern for pattern in self._unseen]
+        found.missing += [
+            f"a value of {name}" for name in self._expectation.figures if name not in found.values
+        ]
+        return found
+
+    def _look_for_marks(self, line: str) -> None:
+        self._unseen = [pattern for pattern in self._unseen if not pattern.search(line)]
+        if any(pattern.search(line) for pattern in self._expectation.never):
+            self._forbid(line)
+
+    def _look_for_figures(self, line: str) -> None:
+        for looked in self._expectation.lines:
+            if (match := looked.pattern.search(line)) is None:
+                continue
+            value = number(match[VALUE])
+            if value is None:
+                self._forbid(f"{looked.figure.name} is no number: {line}")
+                continue
+            value = self._take(looked.figure, value)
+            if looked.sampled:
+                self._found.samples.setdefault(looked.figure.name, []).append(value)
+
+    def _read_table(self, line: str) -> None:
+        begun = next((t for t in self._expectation.tables if t.header.search(line)), None)
+        if begun is not None:
+            self._table = begun
+        elif self._table is not None and not (
+            self._row(self._table, line) or _stands_between_rows(line)
+        ):
+            self._table = None
+
+    def _row(self, table: Table, line: str) -> bool:
+        words = line.split()
+        if len(words) != len(table.columns):
+            return False
+        cells = dict(zip(table.columns, words, strict=True))
+        cells.pop(SKIPPED, None)
+        values = {name: number(cells[name]) for name in table.figures}
+        if any(value is None for value in values.values()):
+            return False
+        labels = {**table.fixed, **{name: _label(cells[name]) for name in table.labels}}
+        for name, value in values.items():
+            assert value is not None, "rows without a number were returned"
+            taken = self._take(table.figures[name], value)
+            if len(self._found.points) < MOST_POINTS:
+                self._found.points.append(Point(table.figures[name].name, labels, taken))
+        for name, word in table.must.items():
+            if cells[name] != word:
+                self._forbid(f"{name} is {cells[name]}, not {word}: {line.strip()}")
+        return True
+
+    def _read_document(self, text: str) -> None:
+        document = _document(text)
+        if document is None:
+            self._found.missing.append("a JSON document")
+            return
+        for looked in self._expectation.json:
+            value = at(document, looked)
+            if value is not None:
+                self._take(looked.figure, value)
+
+    def _take(self, figure: Figure, value: float) -> float:
+        value *= figure.scale
+        self._found.values[figure.name] = value
+        self._say(figure.name, value)
+        return value
+
+    def _forbid(self, words: str) -> None:
+        if len(self._found.forbidden) < MOST_FOUND:
+            self._found.forbidden.append(words.strip())
+
+
+def _stands_between_rows(line: str) -> bool:
+    """Whether a table goes on after a line that is no row: a blank one, a comment or a rule."""
+    return line.lstrip().startswith("#") or not any(map(str.isalnum, line))
+
+
+def number(text: str) -> float | None:
+    """Return the finite number that a text is, ``1,234.5`` too; None: it is none."""
+    if "_" in text:  # Python's own separator, and no program's
+        return None
+    if re.fullmatch(r"\d{1,3}(,\d{3})+(\.\d*)?", text):
+        text = text.replace(",", "")
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
+
+
+def at(document: Any, looked: JsonFigure) -> float | None:
+    """Return the number at a path of a document; None: there is none."""
+    for step in looked.path:
+        if isinstance(document, dict):
+            document = document.get(str(step))
+        elif isinstance(document, list) and isinstance(step, int) and step < len(document):
+            document = document[step]
+        else:
+            return None
+    if isinstance(document, bool) or not isinstance(document, (int, float)):
+        return None
+    return float(document) if math.isfinite(document) else None
+
+
+def _label(word: str) -> str | int | float:
+    value = number(word)
+    if value is None:
+        return word
+    return int(value) if value.is_integer() else value
+
+
+def _document(text: str) -> Any:
+    """Return the JSON object in a text, which may begin with other lines; None: there is none."""
+    start = text.find("{")
+    while start >= 0:
+        try:
+            return json.JSONDecoder().raw_decode(text, start)[0]
+        except (ValueError, RecursionError):
+            start = text.find("\n{", start + 1) + 1 or -1
+    return None

@@ -1,0 +1,9 @@
+"""The registry of presets: programs whose output is known, by the names that suites use."""
+
+from __future__ import annotations
+
+from spbench_core.programs.presets.preset import Preset
+
+_PRESETS: tuple[Preset, ...] = ()
+
+PRESETS: dict[str, Preset] = {preset.name: preset for preset in _PRESETS}
