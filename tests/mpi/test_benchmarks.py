@@ -80,7 +80,7 @@ HALO = [
 ]
 OPERATOR = [
     *(compute(image, grid) for image in ("65x65", "37x53") for grid in ("2x3", "5x1", "1x2")),
-    compute("37x53", "2x2", halo_len=3, overlap=False),
+    *(compute("37x53", "2x2", halo_len=3, overlap=word) for word in ("on", "off")),
     compute("37x53", "2x2", kernel="1x7"),
     compute("37x53", "2x2", halo_len=2, enable_one_w_dim_kernel=True),
     compute("37x53", "2x2", kernel=4, stride=2, padding=1),

@@ -178,7 +178,7 @@ def images(draw, operator, arguments, least=(1, 1), dtypes=DTYPES, **fields):
             dtype=dtype,
             layout=draw(st.sampled_from(["plain", "channels_last", "view"])),
             transport=transport,
-            overlap=draw(st.sampled_from([True, True, False])),
+            overlap=draw(st.sampled_from([True, False, None])),
             gradient=draw(st.sampled_from(["random", "random", "random", "ones"])),
             data=draw(st.sampled_from(["whole", "real"])),
             rounds=draw(st.sampled_from([2, 3, 1])),

@@ -32,7 +32,14 @@ from spbench_core.layout.tiles import parse_pair
 
 _OUT_CHANNELS = Param("out_channels", "int", 64, "channels of the result", minimum=1)
 _OVERLAP = Param(
-    "overlap", "bool", True, "whether what needs no halo is computed while the halo travels"
+    "overlap",
+    "choice",
+    "auto",
+    "whether what needs no halo is computed while the halo travels, or all at once after it; auto "
+    "times both and takes the faster",
+    choices=("auto", "on", "off"),
+    spellings={"True": "on", "true": "on", "yes": "on"}
+    | {"False": "off", "false": "off", "no": "off"},
 )
 _FP16_ALLREDUCE = Param(
     "fp16_allreduce", "bool", False, "whether weight gradients travel as fp16 to be summed"

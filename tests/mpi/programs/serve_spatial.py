@@ -305,7 +305,8 @@ def one_round(case, trial, tiling, data):
 def gather_of(module, tile):
     if isinstance(module, Redistribute):
         return module.gathers.of(tile)
-    return module.tiled.gathers.of(tile)
+    way = module.tiled.ways[module.tiled.tiling.overlap]
+    return way.gathers.of(tile)
 
 
 def spoil(case, trial, tiling, dtype):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from statistics import median
 
 import torch
@@ -30,7 +31,8 @@ from spbench_workers.halo.operator_checks import (
     OperatorCase,
     Tolerance,
     Tolerances,
-    tile_and_gather,
+    spoiled,
+    tile_of,
     tiling_of,
 )
 from spbench_workers.halo.report import give_choice
@@ -89,7 +91,14 @@ def _make(context: Context) -> tuple[TiledConvolution, OperatorCase]:
     batch = params["batch_size"]
     image = _image(context, "image", batch, channels[0], tiling, spread)
     gradient = _image(context, "gradient", batch, channels[1], module.output, spread)
-    tile, gather = tile_and_gather(context, image, tiling, module.tiled.gathers, dtype, place)
+    tile = tile_of(context, image, tiling, dtype, place)
+    choice = module.tiled.choice(tile.requires_grad_(), module.operator())
+    module.tiled.tiling = replace(tiling, overlap=choice.overlap)
+    if context.world.rank == 0:
+        context.choice("overlap", "on" if choice.overlap else "off", choice.reason)
+    way = module.tiled.ways[choice.overlap]
+    gather = spoiled(context, way.gathers.of(tile))
+    tile.requires_grad_(False)
     case = OperatorCase(
         context=context,
         tiled=module,
@@ -104,7 +113,7 @@ def _make(context: Context) -> tuple[TiledConvolution, OperatorCase]:
         like=tile,
         whole_numbers=True,
     )
-    return TiledConvolution(module, tile, gather, place), case
+    return TiledConvolution(module, way, tile, gather, place), case
 
 
 def _terms(module: nn.Conv2d) -> int:

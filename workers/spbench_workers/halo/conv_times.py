@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from statistics import median
 from time import perf_counter
@@ -22,6 +22,7 @@ from spbench_workers.spatial.conv import SpatialConv2d
 from spbench_workers.spatial.exchange import view
 from spbench_workers.spatial.gather import Gather
 from spbench_workers.spatial.gradients import sum_over
+from spbench_workers.spatial.ways import Way
 from spbench_workers.timing import hidden_share
 
 ROUNDS = 10
@@ -34,12 +35,14 @@ class TiledConvolution:
 
     Attributes:
         module: The convolution.
+        way: The way that it takes.
         tile: This rank's part of the input.
         gather: The gather of its halos.
         place: The device of the data.
     """
 
     module: SpatialConv2d
+    way: Way
     tile: torch.Tensor
     gather: Gather
     place: torch.device
@@ -61,7 +64,7 @@ def give_parts(context: Context, convolution: TiledConvolution) -> None:
     give_phases(context, phases, outgoing, convolution.place)
     give_traffic(context, exchange, phases.whole)
     context.metric("compute_ms", _compute_ms(context, convolution))
-    if context.params["overlap"]:
+    if context.params["overlap"] != "off":
         _give_overlap(context, convolution, phases.whole)
     pieces = outgoing, incoming
     give_limits(context, exchange, *pieces, phases.whole, "exchange_ms", convolution.place)
@@ -69,17 +72,11 @@ def give_parts(context: Context, convolution: TiledConvolution) -> None:
 
 def _compute_ms(context: Context, convolution: TiledConvolution) -> float:
     """Time the convolution of tile and halo as they are, without any exchange."""
-    module, gather = convolution.module, convolution.gather
+    gather, operator = convolution.gather, convolution.module.operator()
     parts = gather.finish(gather.start(convolution.tile))
-    parameters = module.shared_parameters()
-
-    def local(pixels: torch.Tensor, padding: tuple[int, int], _: object) -> torch.Tensor:
-        return module.local(pixels, padding, *parameters)
 
     def compute() -> None:
-        if module.tiled.split.outputs.empty:
-            return
-        module.tiled.join(module.tiled.inner(convolution.tile, local), parts, local)
+        convolution.way.compute(convolution.tile, parts, operator)
         finish(convolution.place)
 
     return _median_ms(context, convolution.place, compute)
@@ -88,25 +85,29 @@ def _compute_ms(context: Context, convolution: TiledConvolution) -> float:
 def _give_overlap(context: Context, convolution: TiledConvolution, exchange_ms: float) -> None:
     """Report the share of the exchange, or of the computation if shorter, that overlap hides.
 
-    It counts the time that a rank spends in the exchange's calls, within whole convolutions
-    with and without overlap by turns. Data that the rank's own core has to copy are not hidden.
+    It is that of the way with overlap, whether or not this is the one that is taken. It counts the
+    time that a rank spends in the exchange's calls, within whole convolutions with and without
+    overlap by turns. Data that the rank's own core has to copy are not hidden.
     """
     if crowded(context.world):
         if context.world.rank == 0:
             context.log("overlap is not given: there are more ranks than cores")
         return
-    tiled = convolution.module.tiled
-    overlapping = tiled.tiling
+    way, tile = convolution.module.tiled.ways[True], convolution.tile
+    operator, exchange = convolution.module.operator(), way.gathers.of(tile).forward
+
+    def convolve(overlap: bool) -> None:
+        way.run(tile, operator, overlap=overlap)
+        finish(convolution.place)
+
     in_exchange: dict[bool, list[float]] = {True: [], False: []}
     totals: dict[bool, list[float]] = {True: [], False: []}
     for overlap in [True, False] * ROUNDS:
-        tiled.tiling = replace(overlapping, overlap=overlap)
         finish(convolution.place)
         context.world.comm.Barrier()
-        with clocked(convolution.gather.forward) as seconds:
-            totals[overlap].append(_seconds(convolution.forward))
+        with clocked(exchange) as seconds:
+            totals[overlap].append(_seconds(partial(convolve, overlap)))
         in_exchange[overlap].append(sum(seconds))
-    tiled.tiling = overlapping
     exposed, whole = median(in_exchange[True]), median(in_exchange[False])
     total = median(totals[False])
     if is_gpu(convolution.place):

@@ -20,7 +20,8 @@ from spbench_workers.halo.operator_checks import (
     OperatorCase,
     Tolerance,
     Tolerances,
-    tile_and_gather,
+    spoiled,
+    tile_of,
     tiling_of,
 )
 from spbench_workers.halo.report import give_choice
@@ -89,7 +90,8 @@ def _make(context: Context) -> tuple[FusedSequential, OperatorCase]:
     convs, plain = _layers(context, channels, tiling, place, dtype)
     fused = fuse(convs, tiling, params["fused_layers"])
     image = _image(context, "image", channels[0], tiling)
-    tile, gather = tile_and_gather(context, image, tiling, fused.blocks[0].gathers, dtype, place)
+    tile = tile_of(context, image, tiling, dtype, place)
+    gather = spoiled(context, fused.blocks[0].gathers.of(tile))
     case = OperatorCase(
         context=context,
         tiled=fused,
@@ -169,7 +171,8 @@ def _give_costs(
     with torch.no_grad():
         pixels = tile
         for conv in convs:
-            one_each.append(conv.tiled.gathers.of(pixels).forward)
+            way = conv.tiled.ways[conv.tiled.choice(pixels, conv.operator()).overlap]
+            one_each.append(way.gathers.of(pixels).forward)
             pixels = conv(pixels)
         pixels = tile
         for block in fused.blocks:

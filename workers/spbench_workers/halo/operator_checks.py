@@ -21,9 +21,12 @@ from spbench_workers.halo.sampling import Sampling, sampling_of
 from spbench_workers.halo.whole_tile import look_for_strays, look_through
 from spbench_workers.p2p.memory import memory_of
 from spbench_workers.spatial.exchange import view
-from spbench_workers.spatial.gather import Gather, GatherCache
+from spbench_workers.spatial.gather import Gather
 from spbench_workers.spatial.pixels import Image
 from spbench_workers.spatial.tiling import Tiling
+
+OVERLAP = {"auto": None, "on": True, "off": False}
+"""Of `Tiling`, by the parameter's word."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,19 +58,14 @@ def tiling_of(context: Context) -> Tiling:
         grid_of_params(params),
         *parse_pair(params["image_size"]),
         transport=params["transport"],
-        overlap=params.get("overlap", True),
+        overlap=OVERLAP[params.get("overlap", "auto")],
     )
 
 
-def tile_and_gather(
-    context: Context,
-    image: Image,
-    tiling: Tiling,
-    gathers: GatherCache,
-    dtype: torch.dtype,
-    device: torch.device,
-) -> tuple[torch.Tensor, Gather]:
-    """Return this rank's tile of an image, and its gather with the fault that is asked for."""
+def tile_of(
+    context: Context, image: Image, tiling: Tiling, dtype: torch.dtype, device: torch.device
+) -> torch.Tensor:
+    """Return this rank's tile of an image, in the memory format that the case asks for."""
     last = context.params["channels_last"]
     tile = torch.empty(
         (image.batch, image.channels, *tiling.tile.shape),
@@ -75,11 +73,14 @@ def tile_and_gather(
         device=device,
         memory_format=torch.channels_last if last else torch.contiguous_format,
     )
-    tile.copy_(image.box(tiling.tile, 0, dtype))
-    gather = gathers.of(tile)
+    return tile.copy_(image.box(tiling.tile, 0, dtype))
+
+
+def spoiled(context: Context, gather: Gather) -> Gather:
+    """Return a gather with the fault that is asked for."""
     plant_in_halo(context, gather.forward)
     plant_in_gradient(context, gather.backward)
-    return tile, gather
+    return gather
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from torch import nn
 
@@ -15,6 +16,7 @@ from spbench_workers.spatial.all_gather import AllGather
 from spbench_workers.spatial.conv import SpatialConv2d
 from spbench_workers.spatial.global_pool import SpatialGlobalAvgPool2d
 from spbench_workers.spatial.norm import SpatialBatchNorm2d
+from spbench_workers.spatial.operator import TiledWindow
 from spbench_workers.spatial.pool import SpatialAvgPool2d, SpatialMaxPool2d
 from spbench_workers.spatial.tiling import Tiling
 
@@ -133,6 +135,14 @@ class SpatialBuilder(ModuleBuilder):
 
     def flatten(self, data: Map) -> nn.Module:
         return nn.Sequential(AllGather(tiling=self._tiling(data)), nn.Flatten())
+
+    def chain(self, steps: Mapping[str, nn.Module]) -> nn.Module:
+        made = dict(steps)
+        for name, after in pairwise(steps):
+            reader = getattr(steps[after], "tiled", None)
+            if type(steps[name]) is nn.ReLU and isinstance(reader, TiledWindow):
+                made[name] = reader.relu_before()
+        return sequential(made)
 
     def _tiling(self, data: Map) -> Tiling:
         return self.tiling.resized(data.height, data.width)

@@ -12,6 +12,7 @@ from spbench_workers.device.convolution import convolve
 from spbench_workers.spatial.gradients import shared_by_tiles
 from spbench_workers.spatial.operator import TiledWindow
 from spbench_workers.spatial.tiling import Tiling
+from spbench_workers.spatial.ways import LocalOperator
 
 Pair = int | tuple[int, int]
 
@@ -84,9 +85,12 @@ class SpatialConv2d(nn.Conv2d):
 
     def forward(self, tile: torch.Tensor) -> torch.Tensor:
         """Return this rank's tile of the output."""
+        return self.tiled.run(tile, self.operator())
+
+    def operator(self) -> LocalOperator:
+        """Return the convolution of pixels that have their halos."""
         parameters = self.shared_parameters()
-        return self.tiled.run(
-            tile,
+        return LocalOperator(
             lambda pixels, padding, _: self.local(pixels, padding, *parameters),
             self.out_channels,
             parameters,
@@ -94,7 +98,7 @@ class SpatialConv2d(nn.Conv2d):
 
     def free(self) -> None:
         """Free all buffers and requests. All ranks must call it."""
-        self.tiled.gathers.free()
+        self.tiled.free()
 
     def shared_parameters(self) -> tuple[torch.Tensor, ...]:
         """Return weight and bias, whose gradients are summed over the tiles."""

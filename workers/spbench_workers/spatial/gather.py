@@ -27,6 +27,8 @@ from spbench_core.layout.partition import Transfers
 from spbench_core.layout.tiles import Box
 from spbench_workers.spatial.comm_stats import COMM_STATS
 from spbench_workers.spatial.exchange import Exchange, add_shared, is_channels_last, view
+from spbench_workers.spatial.interior_split import outside
+from spbench_workers.spatial.padded import PaddedTile, padded_of
 from spbench_workers.spatial.tiling import Tiling
 
 
@@ -50,11 +52,13 @@ class Flight:
         tile: This rank's tile, to compute on meanwhile.
         token: Ties the gathered parts to the tile in autograd's graph; holds no values.
         gradients: Holds the gradients of the parts for the backward pass.
+        padded: The buffer that the tile lies in, where there is one.
     """
 
     tile: torch.Tensor
     token: torch.Tensor
     gradients: PartGradients
+    padded: PaddedTile | None
 
 
 class Gather:
@@ -69,6 +73,8 @@ class Gather:
         sample: A tile: its batch, channels, dtype, device and memory format are those of all
             others.
         transport: The name of the transport of the pieces.
+        takes_gradients: Whether the parts' gradients are nobody else's, so that they may be
+            changed: those of a convolution's input are.
 
     Attributes:
         spoil: The fault that ``--inject`` plants in received pieces, of all gathers; mostly None.
@@ -87,7 +93,9 @@ class Gather:
         sample: torch.Tensor,
         fill: float = 0.0,
         transport: str = "auto",
+        takes_gradients: bool = False,
     ) -> None:
+        self._takes_gradients = takes_gradients
         self.comm, self.table, self.parts, self.fill = comm, table, tuple(parts), fill
         self.tile = table.owned.tile(comm.rank)
         self.token = sample.detach().new_empty(0)
@@ -107,13 +115,14 @@ class Gather:
     def start(self, tile: torch.Tensor) -> Flight:
         """Start to send this tile's pieces; the tile must not change before `finish`."""
         gradients = PartGradients()
+        padded = padded_of(tile)
         tile, token = _Start.apply(tile, self, gradients)
-        return Flight(tile, token, gradients)
+        return Flight(tile, token, gradients, padded)
 
     def finish(self, flight: Flight) -> tuple[torch.Tensor, ...]:
         """Wait for the pieces that this rank needs; return the parts."""
         parts: tuple[torch.Tensor, ...] = _Finish.apply(
-            flight.token, flight.tile.detach(), self, flight.gradients
+            flight.token, flight.tile.detach(), self, flight.gradients, flight.padded
         )
         return parts
 
@@ -129,13 +138,18 @@ class Gather:
             self.forward.bind([view(tile, self.tile, piece.box) for piece in self.forward.sent])
             self._start(self.forward)
 
-    def assemble(self, tile: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        """Wait for the pieces and put the parts together."""
+    def assemble(
+        self, tile: torch.Tensor, padded: PaddedTile | None = None
+    ) -> tuple[torch.Tensor, ...]:
+        """Wait for the pieces and put the parts together: in the tile's own buffer, if it fits."""
         with COMM_STATS.timed():
             self.forward.wait()
             if Gather.spoil is not None:
                 Gather.spoil(self.forward.received)
-            parts = tuple(self._assembled(box, tile) for box in self.parts)
+            if padded is not None and self._fits(padded):
+                parts: tuple[torch.Tensor, ...] = (self._completed(padded),)
+            else:
+                parts = tuple(self._assembled(box, tile) for box in self.parts)
             self.forward.release()
         return parts
 
@@ -149,6 +163,17 @@ class Gather:
                     add_shared(total, piece.box, gradient, box)
             self._start(exchange)
 
+    def gradient_of(self, gradients: Sequence[torch.Tensor | None]) -> torch.Tensor:
+        """Return the gradient of the tile: the sum of the parts' and of those that others send.
+
+        Where it may be, it lies within that of the one part, and nothing is copied.
+        """
+        first = gradients[0] if self._takes_gradients and len(gradients) == 1 else None
+        holds = self.tile.intersect(self.parts[0]) == self.tile
+        if first is not None and holds and (first.is_contiguous() or is_channels_last(first)):
+            return self._add_received(view(first, self.parts[0], self.tile))
+        return self.add_gradients(self.new(self.tile).zero_(), gradients)
+
     def add_gradients(
         self, total: torch.Tensor, gradients: Sequence[torch.Tensor | None]
     ) -> torch.Tensor:
@@ -156,6 +181,10 @@ class Gather:
         with COMM_STATS.timed():
             for box, gradient in zip(self.parts, gradients, strict=True):
                 add_shared(total, self.tile, gradient, box)
+        return self._add_received(total)
+
+    def _add_received(self, total: torch.Tensor) -> torch.Tensor:
+        with COMM_STATS.timed():
             self.backward.wait()
             if Gather.spoil_gradients is not None:
                 Gather.spoil_gradients(self.backward.received)
@@ -171,17 +200,31 @@ class Gather:
         COMM_STATS.bytes += traffic.bytes
 
     def _assembled(self, box: Box, tile: torch.Tensor) -> torch.Tensor:
-        part = self.new(box)
-        image = self.table.owned.image
-        if box.intersect(image) != box:
-            part.fill_(self.fill)
-        sources = [(self.tile, tile)]
-        received = zip(self.forward.expected, self.forward.received, strict=True)
-        sources += [(piece.box, pixels) for piece, pixels in received]
-        for origin, pixels in sources:
-            shared = box.intersect(origin)
-            if not shared.empty:
-                view(part, box, shared).copy_(view(pixels, origin, shared))
+        part = self._surrounded(self.new(box), box)
+        _copy_shared(part, box, tile, self.tile)
+        return part
+
+    def _fits(self, padded: PaddedTile) -> bool:
+        return (
+            (padded.box,) == self.parts
+            and padded.buffer.shape[:2] == (self._batch, self._channels)
+            and is_channels_last(padded.buffer) == self._channels_last
+        )
+
+    def _completed(self, padded: PaddedTile) -> torch.Tensor:
+        """Return the tile's buffer with its halo.
+
+        Autograd counts changes of what it keeps, and what it keeps of the tile does not change: so
+        the halo is written behind its back.
+        """
+        return self._surrounded(padded.buffer.data, padded.box)
+
+    def _surrounded(self, part: torch.Tensor, box: Box) -> torch.Tensor:
+        """Write received pixels into a part, and the fill beyond the image; return the part."""
+        for strip in outside(box, self.table.owned.image):
+            view(part, box, strip).fill_(self.fill)
+        for piece, pixels in zip(self.forward.expected, self.forward.received, strict=True):
+            _copy_shared(part, box, pixels, piece.box)
         return part
 
     def new(self, box: Box) -> torch.Tensor:
@@ -219,12 +262,20 @@ class GatherCache:
         table: As for `Gather`.
         parts: As for `Gather`.
         fill: The value outside the image.
+        takes_gradients: As for `Gather`.
     """
 
     def __init__(
-        self, tiling: Tiling, table: Transfers, parts: Sequence[Box], fill: float = 0.0
+        self,
+        tiling: Tiling,
+        table: Transfers,
+        parts: Sequence[Box],
+        fill: float = 0.0,
+        *,
+        takes_gradients: bool = False,
     ) -> None:
         self._tiling, self._table, self._parts, self._fill = tiling, table, parts, fill
+        self._takes_gradients = takes_gradients
         self._made: dict[Any, Gather] = {}
 
     def __iter__(self) -> Iterator[Gather]:
@@ -241,6 +292,7 @@ class GatherCache:
                 sample=tile,
                 fill=self._fill,
                 transport=self._tiling.transport,
+                takes_gradients=self._takes_gradients,
             )
         return self._made[key]
 
@@ -271,10 +323,10 @@ class _Start(Function):
             # This rank has no parts, or uses none; others may still have gradients for its tile.
             parts = (None,) * len(gather.parts)
             gather.send_gradients(parts)
+        ctx.gradients.tensors = None
         if gradient is None:
             # Nothing was computed on the tile itself: all that comes, comes through the parts.
-            gradient = gather.new(gather.tile).zero_()
-        ctx.gradients.tensors = None
+            return gather.gradient_of(parts), None, None
         return gather.add_gradients(gradient, parts), None, None
 
 
@@ -292,14 +344,21 @@ class _Finish(Function):
         tile: torch.Tensor,
         gather: Gather,
         gradients: PartGradients,
+        padded: PaddedTile | None,
     ) -> Any:
         ctx.set_materialize_grads(False)
         ctx.gather, ctx.gradients = gather, gradients
-        return gather.assemble(tile)
+        return gather.assemble(tile, padded)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: torch.Tensor | None) -> Any:
         ctx.gradients.tensors = gradients
         ctx.gather.send_gradients(gradients)
-        return ctx.gather.token, None, None, None
+        return ctx.gather.token, None, None, None, None
+
+
+def _copy_shared(part: torch.Tensor, box: Box, pixels: torch.Tensor, origin: Box) -> None:
+    shared = box.intersect(origin)
+    if not shared.empty:
+        view(part, box, shared).copy_(view(pixels, origin, shared))

@@ -1,15 +1,18 @@
-"""Interior split: outputs of a tile that need no halo, and the strips around them that do."""
+"""Interior split: outputs of a tile that need no halo, and the strips around them that do.
+
+The other way is to compute all outputs at once, from the tile with its halo: `whole_split_of`.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from spbench_core.layout.partition import Partition, Transfers
+from spbench_core.layout.partition import NOTHING, Partition, Transfers
 from spbench_core.layout.tiles import Box, Interval, bounds
 from spbench_core.layout.window import Window, Window2d
 
 LEAST_INNER_SHARE = 0.5
-"""The least share of inner outputs; with less, all are computed at once, from one gather."""
+"""The least share of inner outputs; with less, all are computed at once."""
 MOST_BANDS = 4
 LEAST_BAND = 32
 """Rows, or columns, of the narrowest band."""
@@ -26,6 +29,8 @@ class InteriorSplit:
         padding: Rows and columns that the operator itself adds around the crop: along an axis that
             is not divided, and so needs no neighbours, its own padding.
         strips: The other outputs, as boxes that do not overlap.
+        reads: The pixels that each strip reads, its halo among them.
+        strip_padding: Rows and columns that the operator adds around these.
     """
 
     outputs: Box
@@ -33,6 +38,8 @@ class InteriorSplit:
     crop: Box
     padding: tuple[int, int]
     strips: tuple[Box, ...]
+    reads: tuple[Box, ...]
+    strip_padding: tuple[int, int] = (0, 0)
 
     def bands(self, window: Window2d) -> tuple[Band, ...]:
         """Return the inner outputs in bands: between two of them, MPI can make progress."""
@@ -72,17 +79,35 @@ def _cut(interval: Interval) -> list[Interval]:
 def interior_split_of(
     window: Window2d, owned: Partition, produced: Partition, rank: int
 ) -> InteriorSplit:
-    """Return the interior split of a rank's outputs."""
+    """Return the interior split of a rank's outputs, or the whole one where little is inner."""
     outputs, tile = produced.tile(rank), owned.tile(rank)
     rows = _axis(window.rows, owned.grid.rows > 1, outputs.rows, tile.rows)
     cols = _axis(window.cols, owned.grid.cols > 1, outputs.cols, tile.cols)
     inner = Box(rows.inner, cols.inner)
     everything = outputs.height * outputs.width
     if inner.empty or inner.height * inner.width < LEAST_INNER_SHARE * everything:
-        return InteriorSplit(outputs, Box((0, 0), (0, 0)), Box((0, 0), (0, 0)), (0, 0), (outputs,))
+        return whole_split_of(window, owned, produced, rank)
     crop = Box(rows.crop, cols.crop)
     padding = rows.padding, cols.padding
-    return InteriorSplit(outputs, inner, crop, padding, around(outputs, inner))
+    strips = around(outputs, inner)
+    reads = tuple(map(window.need, strips))
+    return InteriorSplit(outputs, inner, crop, padding, strips, reads)
+
+
+def whole_split_of(
+    window: Window2d, owned: Partition, produced: Partition, rank: int
+) -> InteriorSplit:
+    """Return the split of a rank's outputs that has no inner ones: a single strip, of them all.
+
+    Along an axis that is not divided the operator adds its own padding.
+    """
+    outputs, tile = produced.tile(rank), owned.tile(rank)
+    if outputs.empty:
+        return InteriorSplit(outputs, NOTHING, NOTHING, (0, 0), (outputs,), (NOTHING,))
+    rows, top = _all_at_once(window.rows, owned.grid.rows > 1, outputs.rows, tile.rows)
+    cols, left = _all_at_once(window.cols, owned.grid.cols > 1, outputs.cols, tile.cols)
+    reads = (Box(rows, cols),)
+    return InteriorSplit(outputs, NOTHING, NOTHING, (0, 0), (outputs,), reads, (top, left))
 
 
 def halo_of(window: Window2d, owned: Partition, produced: Partition) -> Transfers:
@@ -106,6 +131,38 @@ def _axis(window: Window, divided: bool, outputs: Interval, tile: Interval) -> _
     return _Axis(inner, window.need(inner), 0)
 
 
+def _all_at_once(
+    window: Window, divided: bool, outputs: Interval, tile: Interval
+) -> tuple[Interval, int]:
+    """Return what the outputs read along an axis, and how much the operator pads it itself."""
+    first, last = window.need(outputs)
+    if divided:
+        return (first, last), 0
+    return (tile[0], min(tile[1], last)), window.padding
+
+
+def read_alone(window: Window2d, split: InteriorSplit, tile: Box) -> Box:
+    """Return the pixels of a tile that make a whole split's outputs, which read no others.
+
+    What a stride leaves out at the end is among them: to cut it off would be a copy.
+    """
+    (read,) = split.reads
+    if read.empty:
+        return read
+    top, left = split.strip_padding
+    return Box(
+        _to_the_end(window.rows, read.rows, top, tile.rows),
+        _to_the_end(window.cols, read.cols, left, tile.cols),
+    )
+
+
+def _to_the_end(window: Window, read: Interval, padding: int, tile: Interval) -> Interval:
+    def outputs(last: int) -> int:
+        return (last - read[0] + 2 * padding - window.span) // window.stride
+
+    return (read[0], tile[1]) if outputs(tile[1]) == outputs(read[1]) else read
+
+
 def around(outputs: Box, inner: Box) -> tuple[Box, ...]:
     """Return the strips above and below over the full width, then left and right of the inner."""
     strips = (
@@ -115,3 +172,11 @@ def around(outputs: Box, inner: Box) -> tuple[Box, ...]:
         Box(inner.rows, (inner.cols[1], outputs.cols[1])),
     )
     return tuple(strip for strip in strips if not strip.empty)
+
+
+def outside(box: Box, image: Box) -> tuple[Box, ...]:
+    """Return the strips of a box that lie beyond the image."""
+    if box.empty:
+        return ()
+    inside = box.intersect(image)
+    return (box,) if inside.empty else around(box, inside)

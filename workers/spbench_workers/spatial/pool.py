@@ -15,6 +15,7 @@ from spbench_core.layout.window import Window, Window2d
 from spbench_workers.spatial.conv import Pair, window_of
 from spbench_workers.spatial.operator import TiledWindow
 from spbench_workers.spatial.tiling import Tiling
+from spbench_workers.spatial.ways import LocalOperator
 
 
 class TiledPool(nn.Module, ABC):
@@ -32,7 +33,7 @@ class TiledPool(nn.Module, ABC):
 
     def forward(self, tile: torch.Tensor) -> torch.Tensor:
         """Return this rank's tile of the output."""
-        return self.tiled.run(tile, self.local, tile.shape[1], ())
+        return self.tiled.run(tile, LocalOperator(self.local, tile.shape[1], ()))
 
     @abstractmethod
     def local(self, pixels: torch.Tensor, padding: tuple[int, int], outputs: Box) -> torch.Tensor:
@@ -40,7 +41,7 @@ class TiledPool(nn.Module, ABC):
 
     def free(self) -> None:
         """Give all buffers and requests back. All ranks must call it."""
-        self.tiled.gathers.free()
+        self.tiled.free()
 
 
 class SpatialMaxPool2d(TiledPool, nn.MaxPool2d):

@@ -13,6 +13,8 @@ from spbench_workers.spatial.interior_split import (
     MOST_BANDS,
     halo_of,
     interior_split_of,
+    read_alone,
+    whole_split_of,
 )
 
 brute_force = settings(max_examples=80)
@@ -134,6 +136,45 @@ def test_strips_find_what_they_read_in_the_halo(layer):
     for rank, frame in enumerate(splits_of(layer)):
         for strip in frame.strips:
             assert contains(halo.needed[rank], window.need(strip).intersect(owned.image))
+
+
+@brute_force
+@given(layers())
+def test_at_once_the_outputs_are_made_of_what_is_read(layer):
+    window, owned, produced = layer
+    halo = halo_of(window, owned, produced)
+    for rank in range(owned.size):
+        whole = whole_split_of(window, owned, produced, rank)
+        (read,) = whole.reads
+        assert whole.inner.empty
+        assert whole.strips == (produced.tile(rank),)
+        if whole.outputs.empty:
+            assert read.empty
+            continue
+        for axis, padding, (first, last), outputs in zip(
+            (window.rows, window.cols),
+            whole.strip_padding,
+            (read.rows, read.cols),
+            (whole.outputs.rows, whole.outputs.cols),
+            strict=True,
+        ):
+            assert first - padding == axis.need(outputs)[0]
+            made = Window(axis.kernel, axis.stride, padding, axis.dilation).outputs(last - first)
+            assert made == outputs[1] - outputs[0]
+        if owned.tile(rank).intersect(read) == read:
+            alone = read_alone(window, whole, owned.tile(rank))
+            made = Window2d(
+                *(
+                    Window(axis.kernel, axis.stride, padding, axis.dilation)
+                    for axis, padding in zip(
+                        (window.rows, window.cols), whole.strip_padding, strict=True
+                    )
+                )
+            ).outputs(alone.height, alone.width)
+            assert made == whole.outputs.shape
+        inside = read.intersect(owned.image)
+        known = mask(owned, owned.tile(rank)) + mask(owned, halo.needed[rank])
+        assert (mask(owned, inside) <= known).all()
 
 
 @brute_force

@@ -21,14 +21,15 @@ from spbench_workers.spatial.fused.chain import (
     ChainLayer,
     boxes_of,
     chain_transfers,
-    outside,
     redundant_share,
 )
 from spbench_workers.spatial.gather import Gather, GatherCache
+from spbench_workers.spatial.interior_split import outside
 from spbench_workers.spatial.norm import SpatialBatchNorm2d
-from spbench_workers.spatial.operator import check_tile, no_outputs
+from spbench_workers.spatial.operator import check_tile
 from spbench_workers.spatial.pool import SpatialAvgPool2d, SpatialMaxPool2d
 from spbench_workers.spatial.tiling import Tiling
+from spbench_workers.spatial.ways import no_outputs
 
 WINDOWED = (SpatialConv2d, SpatialMaxPool2d, SpatialAvgPool2d)
 

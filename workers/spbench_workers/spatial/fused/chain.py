@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from spbench_core.layout.partition import NOTHING, Partition, Transfers
 from spbench_core.layout.tiles import Box, Interval
 from spbench_core.layout.window import Window, Window2d
-from spbench_workers.spatial.interior_split import around
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,14 +81,6 @@ def redundant_share(links: Sequence[ChainLayer], produced: Partition) -> float:
     windowed = [index for index, link in enumerate(links) if link.window is not None]
     computed = sum(_area(boxes[index + 1]) for boxes in ranks for index in windowed)
     return computed / sum(_area(results[index].image) for index in windowed) - 1.0
-
-
-def outside(box: Box, image: Box) -> tuple[Box, ...]:
-    """Return the strips of a box that lie beyond the image."""
-    if box.empty:
-        return ()
-    inside = box.intersect(image)
-    return (box,) if inside.empty else around(box, inside)
 
 
 def _need(window: Window, outputs: Interval, tiles: int, length: int) -> Interval:

@@ -21,8 +21,9 @@ from spbench_workers.spatial.fused.graph import Cut, boxes_of, cut_of, graph_tra
 from spbench_workers.spatial.fused.tracing import trace
 from spbench_workers.spatial.gather import Flight, Gather, GatherCache
 from spbench_workers.spatial.gradients import shared_by_tiles
-from spbench_workers.spatial.operator import check_tile, no_outputs
+from spbench_workers.spatial.operator import check_tile
 from spbench_workers.spatial.tiling import Tiling
+from spbench_workers.spatial.ways import no_outputs
 
 Tensors = tuple[torch.Tensor, ...]
 
