@@ -34,10 +34,13 @@ SPBENCH = str(Path(sys.executable).parent / "spbench")
 WARM_UP = 5.0
 """Seconds after the run is watched that are not measured."""
 F1 = "\x1bOP"
+BACKWARDS = "\x1b[Z"
 TABLE_KEYS = (("s", "▲|▼"), ("j", "▸"), ("S", "▲|▼"), ("k", "▸"))
 """Sort by the next column, a row down, turn the order round, a row up: and what then appears."""
 HELP_KEYS = ((F1, "Sort"), (F1, "Results"))
 ROW_KEYS = (("j", "▸"), ("k", "▸"))
+TO_A_FIELD = ("5", *[BACKWARDS] * 3)
+"""The page Plan, and from its table back to a field."""
 FIELD_KEYS = (("7", "7"), ("\x7f", "."))
 """A digit into a field, and away again."""
 MANY = """\
@@ -121,7 +124,7 @@ def under_load(ranks: int, rate: int, seconds: float) -> Watching:
             while not (folder / "events.jsonl").exists():
                 time.sleep(0.1)
             with Terminal([SPBENCH, "tui", "--home", home], REPOSITORY) as terminal:
-                terminal.wait_for("Watch it")
+                terminal.wait_for("still running")
                 terminal.press("y")
                 terminal.wait_for("timing|setup|node003")
                 terminal.rest(WARM_UP)
@@ -167,9 +170,10 @@ def on_pages(cases: int, runs: int, seconds: float) -> list[Figure]:
             terminal.wait_for("events/s|passed|failed")
             terminal.rest(2.0)
             figures.append(_answers("Run", terminal, ROW_KEYS, seconds))
-            for digit, page, keys in (("4", "Hosts", ROW_KEYS), ("5", "Plan", FIELD_KEYS)):
-                terminal.press(digit)
-                terminal.rest(2.0)
+            for opens, page, keys in (("4", "Hosts", ROW_KEYS), (TO_A_FIELD, "Plan", FIELD_KEYS)):
+                for key in opens:
+                    terminal.press(key)
+                    terminal.rest(1.0)
                 figures.append(_answers(page, terminal, keys, seconds))
     return figures
 

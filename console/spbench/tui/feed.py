@@ -74,6 +74,8 @@ class LiveSource:
                 # a run that was resumed goes on behind the end that it had
                 if events[-1]["event"] == "run_end" and self._tail.at_end:
                     return
+            elif not self._tail.at_end:
+                continue  # within a line that is longer than what one look takes in
             elif alive is False:
                 return
             else:
