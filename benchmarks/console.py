@@ -35,8 +35,11 @@ WARM_UP = 5.0
 """Seconds after the run is watched that are not measured."""
 F1 = "\x1bOP"
 BACKWARDS = "\x1b[Z"
-TABLE_KEYS = (("s", "▲|▼"), ("j", "▸"), ("S", "▲|▼"), ("k", "▸"))
-"""Sort by the next column, a row down, turn the order round, a row up: and what then appears."""
+TABLE_KEYS = (("s", "p95 ms"), ("j", "▸"), ("S", "p95 ms"), ("k", "▸"))
+"""Sort by the next column, a row down, turn the order round, a row up: and what then appears.
+
+The heading is drawn whenever rows are sorted; its arrow is missing where they are in natural order.
+"""
 HELP_KEYS = ((F1, "Sort"), (F1, "Results"))
 ROW_KEYS = (("j", "▸"), ("k", "▸"))
 TO_A_FIELD = ("5", *[BACKWARDS] * 3)

@@ -1,13 +1,14 @@
 """The Results page, driven by keys and by the mouse, over runs of a made-up benchmark."""
 
 import json
+import socket
 import threading
 
 import pytest
 
 from spbench.engine import background
 from spbench.record.runs.folder import RunFolder
-from spbench.record.runs.history import known_runs
+from spbench.record.runs.history import UNFINISHED, known_runs
 from spbench.report.export import export_text
 from spbench.report.recorded import load_run
 from spbench.tui.dialogs import Confirm
@@ -550,6 +551,33 @@ def test_a_run_is_read_again_only_when_it_has_changed(home, monkeypatch):
     assert library.passed("unknown") == ""
     folder.write_json("run.json", folder.read_json("run.json") | {"verdict": "cancelled"})
     assert library.summaries()[0].verdict == "cancelled"
+
+
+def test_a_run_that_was_killed_is_read_once_and_by_one_thread(home, monkeypatch):
+    reads = []
+    load = load_run
+
+    def read(folder):
+        reads.append(folder.id)
+        held.wait(0.2)
+        return load(folder)
+
+    held = threading.Event()
+    monkeypatch.setattr(library_module, "load_run", read)
+    library = Library(home)
+    folder = library.summaries()[0].folder
+    *lines, end = folder.events.read_bytes().splitlines(keepends=True)
+    assert b"run_end" in end
+    folder.events.write_bytes(b"".join(lines))
+    dead = {"console": {"pid": 2**30, "host": socket.gethostname(), "started": 1.0}}
+    folder.write_json("run.json", folder.read_json("run.json") | dead)
+    threads = [threading.Thread(target=library.load, args=(folder,)) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert reads == [folder.id]
+    assert library.load(folder).summary.verdict == UNFINISHED
 
 
 def test_the_library_keeps_no_more_than_its_share(home, monkeypatch):

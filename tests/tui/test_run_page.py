@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import socket
 import time
 from contextlib import asynccontextmanager
 
@@ -12,7 +13,7 @@ from spbench.engine import background
 from spbench.errors import UsageError
 from spbench.record.runs.folder import RunFolder
 from spbench.tui.dialogs import Confirm
-from spbench.tui.feed import LiveSource, ReplaySource
+from spbench.tui.feed import BATCH_BYTES, LiveSource, ReplaySource
 from spbench.tui.run.details import DetailsScreen
 from spbench.tui.run.headline import Headline
 from spbench.tui.run.presenter import RunPresenter
@@ -710,6 +711,15 @@ async def test_a_run_of_another_host_is_followed_and_not_cancelled_from_here(ope
         await run.until(lambda: run.app.context.feed.said == 1)
         os.utime(folder.events, (1000.0, 1000.0))
         await run.sees("! unfinished", "nothing came from its console on node09")
+
+
+async def test_a_killed_run_whose_first_line_is_longer_than_a_look_is_read_to_its_end(tmp_path):
+    first, *others = going_on()
+    console = {"pid": 2**30, "host": socket.gethostname(), "started": 1.0}
+    long = first | {"description": "x" * (3 * BATCH_BYTES)}
+    folder = make.recorded(tmp_path / "home", [long, *others], console=console)
+    read = [event async for batch in LiveSource(folder).batches() for event in batch]
+    assert [event["event"] for event in read] == [event["event"] for event in [first, *others]]
 
 
 async def test_a_log_that_is_none_of_a_run_says_where(opened):

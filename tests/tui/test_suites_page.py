@@ -9,6 +9,7 @@ from spbench.engine.commands import commands
 from spbench.engine.plan import Request, plan
 from spbench.errors import MissingError
 from spbench.launch.choice import LaunchChoice
+from spbench.suites.case import Suite
 from spbench.suites.edit.check import examine
 from spbench.tui.chooser import Chooser
 from spbench.tui.dialogs import AskLine
@@ -150,6 +151,17 @@ async def test_the_exact_launch_command_of_the_chosen_case_is_shown(suite):
         assert "Command of second[iterations=5]" in words
         await pilot.press("y")
         assert app.clipboard == command.line
+
+
+async def test_the_cursor_on_a_case_does_not_print_the_whole_suite(suite, monkeypatch):
+    printed = []
+    monkeypatch.setattr(Suite, "__repr__", lambda suite: printed.append(suite) or "a suite")
+    app = opened(suite)
+    async with app.run_test(size=(200, 60)) as pilot:
+        await ready(pilot)
+        await to_line(pilot, AT_SECOND)
+        await until(pilot, lambda: "Command of second" in shown(app))
+    assert not printed
 
 
 async def test_a_short_pane_has_the_launch_line_above_its_environment(suite):

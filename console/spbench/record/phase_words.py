@@ -24,7 +24,13 @@ def start_words(state: RunState, now: float) -> str:
     return _launch_words(state, job, now)
 
 
+_BEFORE = frozenset({"starting", "ready", "setup"})
+"""The phases of ranks before one measures."""
+
+
 def _launch_words(state: RunState, job: JobState, now: float) -> str:
+    if any(rank.phase not in _BEFORE for rank in state.ranks.values()):
+        return ""
     phases = Counter(rank.phase for rank in state.ranks.values())
     known = sum(phases.values())
     of = f"of {job.np} ranks"

@@ -49,7 +49,7 @@ class PaddedReLU(nn.ReLU):
         self._tile, self._box = tile, box
 
     def forward(self, tile: torch.Tensor) -> torch.Tensor:
-        """Return the positive values, and 0 in place of the others; of other pixels without room."""
+        """Return the positive values, and 0 in place of others; of other pixels without room."""
         if tile.dim() != 4 or tuple(tile.shape[2:]) != self._tile.shape:
             return super().forward(tile)
         layout = torch.channels_last if is_channels_last(tile) else torch.contiguous_format

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import OrderedDict
 from dataclasses import replace
 from pathlib import Path
+from threading import Lock
 
 from spbench.errors import UsageError
-from spbench.record.number_formatting import GLYPHS
 from spbench.record.runs.folder import FileStamp, RunFolder, file_stamp
 from spbench.record.runs.history import RUNNING, KnownRuns, RunSummary, known_runs
 from spbench.report.baselines.files import each, load_baseline, path_of
@@ -35,6 +35,7 @@ class Library:
         self._readonly = readonly
         self._summaries: KnownRuns | None = None
         self._loaded: OrderedDict[str, tuple[FileStamp, RecordedRun]] = OrderedDict()
+        self._reading = Lock()
 
     def summaries(self) -> list[RunSummary]:
         """Return all runs in short, the newest first."""
@@ -67,15 +68,18 @@ class Library:
         Raises:
             UsageError: It has no report, and its event log cannot be read.
         """
-        stamp = file_stamp(folder.report if folder.report.exists() else folder.events)
-        known = self._loaded.pop(folder.id, None)
-        if known is None or known[0] != stamp or known[1].summary.verdict not in GLYPHS:
-            run = load_run(folder)
-            known = (stamp, replace(run, cases={id_: _bare(of) for id_, of in run.cases.items()}))
-        self._loaded[folder.id] = known
-        while len(self._loaded) > MOST_KEPT:
-            self._loaded.popitem(last=False)
-        return known[1]
+        # One at a time: who waits finds it read, and several threads would keep keys waiting.
+        with self._reading:
+            stamp = file_stamp(folder.report if folder.report.exists() else folder.events)
+            known = self._loaded.pop(folder.id, None)
+            if known is None or known[0] != stamp or known[1].summary.verdict == RUNNING:
+                run = load_run(folder)
+                bare = {id_: _bare(of) for id_, of in run.cases.items()}
+                known = (stamp, replace(run, cases=bare))
+            self._loaded[folder.id] = known
+            while len(self._loaded) > MOST_KEPT:
+                self._loaded.popitem(last=False)
+            return known[1]
 
     def passed(self, run_id: str) -> str:
         """Return ``3/4``, the cases that passed of all; nothing where that is not known yet."""

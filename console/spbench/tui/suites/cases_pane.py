@@ -120,7 +120,8 @@ class CasesPane(Vertical):
         if case is not None and reading is not None:
             self._command(reading, case)
 
-    @work(exclusive=True, group="command")
+    # Textual would describe it by its arguments: to print a suite of 2,000 cases takes 0.2 s.
+    @work(exclusive=True, group="command", description="the launch command of a case")
     async def _command(self, reading: Reading, case: Case) -> None:
         command = await asyncio.to_thread(command_of, reading, case.id)
         for pane in self.query(CommandPane):  # none where the console has ended meanwhile
