@@ -1,7 +1,6 @@
 """The Results page, driven by keys and by the mouse, over runs of a made-up benchmark."""
 
 import json
-import socket
 import threading
 
 import pytest
@@ -565,12 +564,7 @@ def test_a_run_that_was_killed_is_read_once_and_by_one_thread(home, monkeypatch)
     held = threading.Event()
     monkeypatch.setattr(library_module, "load_run", read)
     library = Library(home)
-    folder = library.summaries()[0].folder
-    *lines, end = folder.events.read_bytes().splitlines(keepends=True)
-    assert b"run_end" in end
-    folder.events.write_bytes(b"".join(lines))
-    dead = {"console": {"pid": 2**30, "host": socket.gethostname(), "started": 1.0}}
-    folder.write_json("run.json", folder.read_json("run.json") | dead)
+    folder = a_run(home, 4, 1.0, ends=False)
     threads = [threading.Thread(target=library.load, args=(folder,)) for _ in range(3)]
     for thread in threads:
         thread.start()
