@@ -1,6 +1,7 @@
 """The Results page, driven by keys and by the mouse, over runs of a made-up benchmark."""
 
 import json
+import socket
 import threading
 
 import pytest
@@ -565,6 +566,8 @@ def test_a_run_that_was_killed_is_read_once_and_by_one_thread(home, monkeypatch)
     monkeypatch.setattr(library_module, "load_run", read)
     library = Library(home)
     folder = a_run(home, 4, 1.0, ends=False)
+    dead = {"pid": 2**30, "host": socket.gethostname(), "started": 1.0}
+    folder.write_json("run.json", folder.read_json("run.json") | {"console": dead})
     threads = [threading.Thread(target=library.load, args=(folder,)) for _ in range(3)]
     for thread in threads:
         thread.start()

@@ -204,7 +204,7 @@ class OperatorCase:
             tile = self.tile(image, self.input.tile, round_)
             parts = self.gather.finish(self.gather.start(tile))
         for box, part in zip(self.gather.parts, parts, strict=True):
-            inside = box.intersect(self.input.partition.image)
+            inside = box.intersect(self.gather.table.needed[self.input.comm.rank])
             wanted = torch.full(part.shape, self.gather.fill, dtype=part.dtype)
             if not inside.empty:
                 values = image.box(inside, round_, part.dtype)

@@ -200,13 +200,22 @@ class Gather:
         COMM_STATS.bytes += traffic.bytes
 
     def _assembled(self, box: Box, tile: torch.Tensor) -> torch.Tensor:
-        part = self._surrounded(self.new(box), box)
+        part = self.new(box)
+        if not self._covered(box):
+            part.fill_(self.fill)
+        self._surrounded(part, box)
         _copy_shared(part, box, tile, self.tile)
         return part
+
+    def _covered(self, box: Box) -> bool:
+        """Whether all pixels of a part come from somewhere; else no output reads the others."""
+        inside = box.intersect(self.table.owned.image)
+        return inside.intersect(self.table.needed[self.comm.rank]) == inside
 
     def _fits(self, padded: PaddedTile) -> bool:
         return (
             (padded.box,) == self.parts
+            and self._covered(padded.box)
             and padded.buffer.shape[:2] == (self._batch, self._channels)
             and is_channels_last(padded.buffer) == self._channels_last
         )

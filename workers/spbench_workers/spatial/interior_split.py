@@ -138,7 +138,9 @@ def _all_at_once(
     first, last = window.need(outputs)
     if divided:
         return (first, last), 0
-    return (tile[0], min(tile[1], last)), window.padding
+    # An output may read padding alone, but no operator takes nothing.
+    least = max(1, window.span - 2 * window.padding)
+    return (tile[0], min(tile[1], max(last, least))), window.padding
 
 
 def read_alone(window: Window2d, split: InteriorSplit, tile: Box) -> Box:
