@@ -12,6 +12,9 @@ from spbench_workers.context import Context
 from spbench_workers.parallel.case import ModelCase
 from spbench_workers.parallel.engine import Engine
 from spbench_workers.parallel.plan import ModelPlan
+from spbench_workers.spatial.conv import SpatialConv2d
+from spbench_workers.spatial.overlap import overlaps_of
+from spbench_workers.spatial.pool import TiledPool
 
 
 def give_figures(context: Context, case: ModelCase, engine: Engine, times: array[float]) -> None:
@@ -24,6 +27,20 @@ def give_figures(context: Context, case: ModelCase, engine: Engine, times: array
         context.metric("skipped_steps", engine.arithmetic.skipped_steps)
     if case.plan.precision.int8:
         context.metric("int8_share", engine.arithmetic.int8_share())
+    _give_overlap(context, engine)
+
+
+def _give_overlap(context: Context, engine: Engine) -> None:
+    """Report which of the two ways the first rank's operators over tiles take."""
+    windows = [
+        module.tiled
+        for stage in engine.stages
+        for module in stage.modules()
+        if isinstance(module, SpatialConv2d | TiledPool)
+    ]
+    overlaps = overlaps_of([one.timed for one in windows if one.timed is not None])
+    if overlaps is not None and context.world.rank == 0:
+        context.choice("overlap", *overlaps)
 
 
 def ideal_bubble(plan: ModelPlan, *, learns: bool) -> float:

@@ -30,6 +30,7 @@ class TiledWindow:
     Attributes:
         output: The tiles of the output.
         ways: The two ways, by whether they overlap.
+        timed: The choice for the last tile, where both ways were timed; else None.
 
     Raises:
         ValueError: The window is larger than the padded image.
@@ -45,6 +46,7 @@ class TiledWindow:
             overlap: Way(tiling, window, split(window, owned, produced, rank), halo, fill)
             for overlap, split in ((True, interior_split_of), (False, whole_split_of))
         }
+        self.timed: OverlapChoice | None = None
         self._exchanges = any(halo.received_by(each) for each in range(owned.size))
         self._alone = not self._exchanges and all(
             read.intersect(owned.tile(each)) == read
@@ -75,7 +77,8 @@ class TiledWindow:
             *(tile.shape[0], tile.shape[1], operator.channels),
             *(tile.dtype, tile.device.type),
         )
-        return faster_way(self.tiling.comm, self.ways, tile, operator, likeness)
+        self.timed = faster_way(self.tiling.comm, self.ways, tile, operator, likeness)
+        return self.timed
 
     def relu_before(self) -> nn.ReLU:
         """Return a ReLU for its input that leaves room for the halo around the tile."""
