@@ -92,7 +92,7 @@ def _make(context: Context) -> tuple[TiledConvolution, OperatorCase]:
     image = _image(context, "image", batch, channels[0], tiling, spread)
     gradient = _image(context, "gradient", batch, channels[1], module.output, spread)
     tile = tile_of(context, image, tiling, dtype, place)
-    choice = module.tiled.choice(tile.requires_grad_(), module.operator())
+    choice = module.tiled.choice(tile.requires_grad_(), module.operator(), timed=True)
     module.tiled.tiling = replace(tiling, overlap=choice.overlap)
     if context.world.rank == 0:
         context.choice("overlap", "on" if choice.overlap else "off", choice.reason)

@@ -38,7 +38,7 @@ def _give_overlap(context: Context, engine: Engine) -> None:
         for module in stage.modules()
         if isinstance(module, SpatialConv2d | TiledPool)
     ]
-    overlaps = overlaps_of([one.timed for one in windows if one.timed is not None])
+    overlaps = overlaps_of([one.chosen for one in windows if one.chosen is not None])
     if overlaps is not None and context.world.rank == 0:
         context.choice("overlap", *overlaps)
 

@@ -10,7 +10,12 @@ from torch.autograd import Function
 
 from spbench_core.layout.window import Window2d
 from spbench_workers.spatial.interior_split import halo_of, interior_split_of, whole_split_of
-from spbench_workers.spatial.overlap import OverlapChoice, faster_way
+from spbench_workers.spatial.overlap import (
+    WITHIN_HOST,
+    OverlapChoice,
+    faster_way,
+    nothing_to_hide,
+)
 from spbench_workers.spatial.padded import PaddedReLU
 from spbench_workers.spatial.tiling import Tiling
 from spbench_workers.spatial.ways import LocalOperator, Way
@@ -30,7 +35,7 @@ class TiledWindow:
     Attributes:
         output: The tiles of the output.
         ways: The two ways, by whether they overlap.
-        timed: The choice for the last tile, where both ways were timed; else None.
+        chosen: The choice for the last tile, where it was left open; else None.
 
     Raises:
         ValueError: The window is larger than the padded image.
@@ -46,7 +51,7 @@ class TiledWindow:
             overlap: Way(tiling, window, split(window, owned, produced, rank), halo, fill)
             for overlap, split in ((True, interior_split_of), (False, whole_split_of))
         }
-        self.timed: OverlapChoice | None = None
+        self.chosen: OverlapChoice | None = None
         self._exchanges = any(halo.received_by(each) for each in range(owned.size))
         self._alone = not self._exchanges and all(
             read.intersect(owned.tile(each)) == read
@@ -66,19 +71,27 @@ class TiledWindow:
         overlap = self.choice(tile, operator).overlap
         return self.ways[overlap].run(tile, operator, overlap=overlap)
 
-    def choice(self, tile: torch.Tensor, operator: LocalOperator) -> OverlapChoice:
-        """Return whether it overlaps for tiles like this one; all ranks must ask together."""
-        overlap = self.tiling.overlap
+    def choice(
+        self, tile: torch.Tensor, operator: LocalOperator, *, timed: bool = False
+    ) -> OverlapChoice:
+        """Return whether it overlaps for tiles like this one; all ranks must ask together.
+
+        ``timed``: Both ways are timed even where nothing could be hidden.
+        """
+        overlap, comm = self.tiling.overlap, self.tiling.comm
         if overlap is not None or not self._exchanges:
             return OverlapChoice(bool(overlap))
+        if not timed and (self.chosen is WITHIN_HOST or nothing_to_hide(comm, tile.device)):
+            self.chosen = WITHIN_HOST
+            return self.chosen
         likeness = (
             self.window,
             self.tiling.partition,
             *(tile.shape[0], tile.shape[1], operator.channels),
             *(tile.dtype, tile.device.type),
         )
-        self.timed = faster_way(self.tiling.comm, self.ways, tile, operator, likeness)
-        return self.timed
+        self.chosen = faster_way(comm, self.ways, tile, operator, likeness)
+        return self.chosen
 
     def relu_before(self) -> nn.ReLU:
         """Return a ReLU for its input that leaves room for the halo around the tile."""

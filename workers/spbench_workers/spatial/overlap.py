@@ -10,13 +10,15 @@ from time import perf_counter
 import torch
 from mpi4py import MPI
 
-from spbench_workers.device.streams import finish
+from spbench_workers.comm import on_one_host
+from spbench_workers.device.streams import finish, is_gpu
 from spbench_workers.spatial.ways import LocalOperator, Way
 
 ROUNDS = 5
 MOST_SECONDS = 0.5
 """Seconds after which no further round begins."""
 _CHOSEN: dict[Hashable, OverlapChoice] = {}
+_ON_ONE_HOST: dict[tuple[int, ...], bool] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,19 +27,39 @@ class OverlapChoice:
 
     Attributes:
         overlap: Whether it is.
-        tried_ms: The ms of a pass with overlap and without; None where neither was tried.
+        tried_ms: The ms of a pass with overlap and without; None where neither was timed.
+        why: The reason, where neither was timed.
     """
 
     overlap: bool
     tried_ms: tuple[float, float] | None = None
+    why: str = "asked for"
 
     @property
     def reason(self) -> str:
         """The reason, as a report gives it."""
         if self.tried_ms is None:
-            return "asked for"
+            return self.why
         on, off = self.tried_ms
         return f"the faster of on {on:.4g} ms, off {off:.4g} ms"
+
+
+WITHIN_HOST = OverlapChoice(
+    False, why="within a host the ranks' own cores move all data: nothing could be hidden"
+)
+
+
+def nothing_to_hide(comm: MPI.Intracomm, device: torch.device) -> bool:
+    """Whether no halo travels by itself: all ranks are on one host, and so are the data.
+
+    All ranks must ask together; what they are told is kept.
+    """
+    if is_gpu(device):
+        return False
+    names = _names(comm)
+    if names not in _ON_ONE_HOST:
+        _ON_ONE_HOST[names] = on_one_host(comm)
+    return _ON_ONE_HOST[names]
 
 
 def overlaps_of(choices: Sequence[OverlapChoice]) -> tuple[str, str] | None:
@@ -47,6 +69,8 @@ def overlaps_of(choices: Sequence[OverlapChoice]) -> tuple[str, str] | None:
     """
     if not choices:
         return None
+    if all(choice is WITHIN_HOST for choice in choices):
+        return "off", WITHIN_HOST.why
     timed = list({id(choice): choice for choice in choices}.values())
     faster = sum(choice.overlap for choice in timed)
     word = "on" if faster == len(timed) else "off" if not faster else "on and off"

@@ -20,7 +20,8 @@ class Tiling:
         transport: The transport of halos; ``auto`` takes the fastest, as measured at the first use,
             ``once`` as measured at the first use of an exchange of about its size.
         overlap: Whether operators compute the interior, which needs no halo, while halos travel;
-            None: where that is the faster way, as measured at the first tile of each shape.
+            None: where that is the faster way, as measured at the first tile of each shape; within
+            a host nothing could be hidden.
     """
 
     comm: MPI.Intracomm
