@@ -19,7 +19,7 @@ import sys
 import tempfile
 import traceback
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +46,7 @@ SHARES = (("page", 6), ("letter", 40), ("key", 40), ("click", 8), ("paste", 2), 
 """The kinds of events, and how many of a hundred each has."""
 REMEMBERED = 40
 SETTLE = 0.001
+TOLD_EVERY = 500
 DAY = 20260101
 Drawn = tuple[str, Any]
 
@@ -95,9 +96,10 @@ async def tried(
     try:
         with contextlib.chdir(folder):
             while done < events:
-                done += await _one_console(folder, draw, events - done, last)
-                if told:
-                    print(f"{done:,} of {events:,} events", file=sys.stderr, flush=True)
+                async for _ in _one_console(folder, draw, events - done, last):
+                    done += 1
+                    if told and done % TOLD_EVERY == 0:
+                        print(f"{done:,} of {events:,} events", file=sys.stderr, flush=True)
     except BaseException as error:
         return error, last
     finally:
@@ -123,8 +125,10 @@ def _ask_nobody(page: HostsPage, asking: Any) -> None:
     asking.close()
 
 
-async def _one_console(folder: Path, draw: random.Random, events: int, last: deque[Drawn]) -> int:
-    """Give events to a console until it is left, or there are no more; return how many."""
+async def _one_console(
+    folder: Path, draw: random.Random, events: int, last: deque[Drawn]
+) -> AsyncIterator[None]:
+    """Give events to a console until it is left, or there are no more; yield after each."""
     environ = dict(os.environ) | {"SPBENCH_CONFIG": str(folder / "console.yaml")}
     opening = Opening(
         home=folder / "home",
@@ -140,7 +144,7 @@ async def _one_console(folder: Path, draw: random.Random, events: int, last: deq
             last.append(drawn)
             given += 1
             await _give(pilot, drawn)
-    return given
+            yield
 
 
 def _draw(draw: random.Random, app: ConsoleApp) -> Drawn:
