@@ -6,7 +6,7 @@ from textual.widgets import Input
 from spbench.errors import UsageError
 from spbench.tui.chooser import Chooser
 from spbench.tui.dialogs import AskLine
-from spbench.tui.launching import variables
+from spbench.tui.launching import _is_file, variables
 from tui.driving import SIZES, console, shown, until
 
 
@@ -49,6 +49,10 @@ async def test_hosts_are_a_file_or_a_list(tmp_path, suite):
         assert app.context.hosts.hostfile is None
         await answered(pilot, "H", "")
         await until(pilot, lambda: app.context.hosts.hosts is None)
+
+
+def test_a_list_that_is_longer_than_a_file_name_is_no_file(tmp_path):
+    assert not _is_file(tmp_path / "node01,".join(["x"] * 100))
 
 
 async def test_nothing_is_chosen_where_nothing_may_be_started(tmp_path, suite):

@@ -155,7 +155,12 @@ async def test_the_exact_launch_command_of_the_chosen_case_is_shown(suite):
 
 async def test_the_cursor_on_a_case_does_not_print_the_whole_suite(suite, monkeypatch):
     printed = []
-    monkeypatch.setattr(Suite, "__repr__", lambda suite: printed.append(suite) or "a suite")
+
+    def told(suite):
+        printed.append(suite)
+        return "a suite"
+
+    monkeypatch.setattr(Suite, "__repr__", told)
     app = opened(suite)
     async with app.run_test(size=(200, 60)) as pilot:
         await ready(pilot)

@@ -61,7 +61,10 @@ async def choose_hosts(app: App[Any], context: ConsoleContext) -> None:
 
 
 def _is_file(path: Path) -> bool:
-    return path.is_file()
+    try:
+        return path.is_file()
+    except OSError:  # a name too long for one, as a pasted list of hosts may be
+        return False
 
 
 async def choose_environment(app: App[Any], context: ConsoleContext) -> None:

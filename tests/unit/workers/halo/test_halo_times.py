@@ -68,19 +68,16 @@ def test_backward_is_timed_without_the_forward_before_it(context, monkeypatch):
 
 
 def test_a_forward_of_a_convolution_ends_when_it_is_done():
-    conv_times.TiledConvolution(Module(), None, None, PLACE).forward()
+    conv_times.TiledConvolution(Module(), None, None, None, PLACE).forward()
     assert LATE.clock() == pytest.approx(0.010)
 
 
 def test_computing_is_timed_without_what_was_queued_before(context, monkeypatch):
     LATE.work(0.5)
-    split = SimpleNamespace(outputs=Box((0, 2), (0, 2)))
-    tiled = SimpleNamespace(
-        split=split, inner=lambda tile, local: [], join=lambda *_: LATE.work(0.003)
-    )
-    module = SimpleNamespace(tiled=tiled, shared_parameters=tuple)
+    way = SimpleNamespace(compute=lambda *_: LATE.work(0.003))
+    module = SimpleNamespace(operator=lambda: None)
     gather = SimpleNamespace(start=lambda tile: LATE.work(0.2), finish=lambda flight: ())
-    given = SimpleNamespace(module=module, tile=None, gather=gather, place=PLACE)
+    given = SimpleNamespace(module=module, way=way, tile=None, gather=gather, place=PLACE)
     taken = taken_by(monkeypatch, conv_times)
     assert conv_times._compute_ms(context, given) == pytest.approx(3.0)
     assert taken == pytest.approx([0.003] * conv_times.ROUNDS)

@@ -162,15 +162,14 @@ def test_at_once_the_outputs_are_made_of_what_is_read(layer):
             assert made == outputs[1] - outputs[0]
         if owned.tile(rank).intersect(read) == read:
             alone = read_alone(window, whole, owned.tile(rank))
-            made = Window2d(
-                *(
-                    Window(axis.kernel, axis.stride, padding, axis.dilation)
-                    for axis, padding in zip(
-                        (window.rows, window.cols), whole.strip_padding, strict=True
-                    )
+            rows, cols = (
+                Window(axis.kernel, axis.stride, padding, axis.dilation)
+                for axis, padding in zip(
+                    (window.rows, window.cols), whole.strip_padding, strict=True
                 )
-            ).outputs(alone.height, alone.width)
-            assert made == whole.outputs.shape
+            )
+            sizes = Window2d(rows, cols).outputs(alone.height, alone.width)
+            assert sizes == whole.outputs.shape
 
 
 @brute_force
