@@ -1,0 +1,41 @@
+"""MXNet's measure.py: the time and bandwidth of exchanging a network's gradients, and their error."""
+
+from __future__ import annotations
+
+from spbench_core.programs.presets.preset import Preset
+
+_ITERATION = r"\biter \d+, "
+
+PRESETS = (
+    Preset(
+        name="measure_py",
+        summary="MXNet's tools/bandwidth/measure.py: a network's gradients through a key-value store",
+        argv=("python", "measure.py"),
+        expects={
+            "samples": {
+                "exchange_s": {
+                    "pattern": _ITERATION + r"(?P<value>\S+) sec,",
+                    "unit": "s",
+                    "better": "lower",
+                },
+                "bandwidth_gb_s": {
+                    "pattern": _ITERATION + r".*, (?P<value>\S+) GB/sec per gpu",
+                    "unit": "GB/s",
+                    "better": "higher",
+                },
+            },
+            "metrics": {
+                "size_mb": {"pattern": r"total size = (?P<value>\S+) MB", "unit": "MB"},
+                "error": {
+                    "pattern": _ITERATION + r".* error (?P<value>\S+)",
+                    "unit": "1",
+                    "better": "lower",
+                },
+            },
+            # Sums of float32 are wrong by less than 1e-4; -1 says that nothing was checked.
+            "never": [_ITERATION + r".* error (?!0(\.0)?$|0\.0000|\d(\.\d+)?e-(0[5-9]|[1-9]\d)$)"],
+        },
+        versions=("0b2b0d6",),
+        per="job",
+    ),
+)
