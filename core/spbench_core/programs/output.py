@@ -184,9 +184,9 @@ class OutputReader:
             taken = self._take(table.figures[name], value)
             if len(self._found.points) < MOST_POINTS:
                 self._found.points.append(Point(table.figures[name].name, labels, taken))
-        for name, words in table.must.items():
-            if cells[name] not in words:
-                self._forbid(f"{name} is {cells[name]}, not {' or '.join(words)}: {line.strip()}")
+        for name, right in table.must.items():
+            if cells[name] not in right:
+                self._forbid(f"{name} is {cells[name]}, not {' or '.join(right)}: {line.strip()}")
         return True
 
     def _labels(self, table: Table) -> dict[str, str | int | float]:

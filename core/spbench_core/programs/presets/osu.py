@@ -30,8 +30,8 @@ _RATE = {"MB/s": "bandwidth_gb_s", "Messages/s": "messages_per_s"}
 _ANY_HEADER = r"^# (Size\s|Avg Latency)"
 
 _METRICS = {
-    **{name: _US for name in ("latency_us", "min_us", "max_us", "p50_us", "p90_us", "p99_us")},
-    **{name: _GB_S for name in ("bandwidth_gb_s", "p50_gb_s", "p90_gb_s", "p99_gb_s")},
+    **dict.fromkeys(("latency_us", "min_us", "max_us", "p50_us", "p90_us", "p99_us"), _US),
+    **dict.fromkeys(("bandwidth_gb_s", "p50_gb_s", "p90_gb_s", "p99_gb_s"), _GB_S),
     "messages_per_s": {"unit": "1/s", "better": "higher"},
 }
 

@@ -1,4 +1,4 @@
-"""MXNet's measure.py: the time and bandwidth of exchanging a network's gradients, and their error."""
+"""MXNet's measure.py: the time, bandwidth and error of exchanging a network's gradients."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _ITERATION = r"\biter \d+, "
 PRESETS = (
     Preset(
         name="measure_py",
-        summary="MXNet's tools/bandwidth/measure.py: a network's gradients through a key-value store",
+        summary="MXNet's measure.py: a network's gradients through a key-value store",
         argv=("python", "measure.py"),
         expects={
             "samples": {
