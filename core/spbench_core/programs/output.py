@@ -108,7 +108,8 @@ class OutputReader:
         self._found = Findings()
         self._unseen = list(expectation.must)
         self._table: Table | None = None
-        self._context: dict[re.Pattern[str], dict[str, str]] = {}
+        self._contexts = {pattern for table in expectation.tables for pattern in table.context}
+        self._context: dict[re.Pattern[str], dict[str, str | None]] = {}
         self._needed = set(expectation.required)
         self._document: list[str] | None = [] if expectation.json else None
         self._length = 0
@@ -153,7 +154,7 @@ class OutputReader:
                 self._found.samples.setdefault(looked.figure.name, []).append(value)
 
     def _read_table(self, line: str) -> None:
-        for pattern in {pattern for t in self._expectation.tables for pattern in t.context}:
+        for pattern in self._contexts:
             if (match := pattern.search(line)) is not None:
                 self._context[pattern] = match.groupdict()
         begun = next((t for t in self._expectation.tables if t.header.search(line)), None)
