@@ -1,7 +1,7 @@
 """NVIDIA's nccl-tests: a collective over sizes, out of place and in place, with wrong elements.
 
-All programs of the suite print the same table, in these columns since 2.11; which one ran stands
-in the preset's words. Since 2.17 they say their version; ``unnamed`` is an older one.
+All programs of the suite print the same table. Newer ones say their version; ``unnamed`` is one
+that does not.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ PRESETS = (
         summary="NCCL's allreduce over sizes, out of place and in place",
         argv=("all_reduce_perf", "-b", "8", "-e", "128M", "-f", "2"),
         expects=_EXPECTS,
-        versions=("2.17.1",),
+        versions=("2.17.1", "2.18.3"),
     ),
     Preset(
         name="alltoall_perf",
