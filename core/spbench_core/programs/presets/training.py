@@ -1,4 +1,4 @@
-"""MXNet's measure.py: the time, bandwidth and error of exchanging a network's gradients."""
+"""Scripts of MXNet and MPI4DL: gradients of a network exchanged, and halos of tiles."""
 
 from __future__ import annotations
 
@@ -37,5 +37,22 @@ PRESETS = (
         },
         versions=("0b2b0d6",),
         per="job",
+    ),
+    Preset(
+        name="mpi4dl_halo",
+        summary="MPI4DL's halo exchange between tiles, and what was received",
+        argv=("python", "benchmark_sp_halo_exchange.py"),
+        expects={
+            "samples": {
+                "exchange_ms": {
+                    "pattern": r"^Rank: \d+ Time taken \(ms\): (?P<value>\S+)",
+                    "unit": "ms",
+                    "better": "lower",
+                }
+            },
+            "must": [r"^Validation passed for rank: \d"],
+            "never": ["Validation failed for rank"],
+        },
+        versions=("0.6",),
     ),
 )

@@ -172,6 +172,7 @@ def test_a_run_that_went_wrong_is_told(name):
         ("fio/3.33/verified.txt", '"error" : 0', '"error" : 84', '"error" : 84'),
         ("measure_py/0b2b0d6/inception_sgd.txt", "0.000000", "0.250000", "error 0.250000"),
         ("measure_py/0b2b0d6/inception_sgd.txt", "error 0.000000", "error -1", "error -1"),
+        ("mpi4dl_halo/0.6/two_tiles.txt", "passed", "failed", "Validation failed for rank"),
     ],
 )
 def test_what_goes_wrong_in_a_captured_output_is_told(name, right, wrong, told):
@@ -183,7 +184,11 @@ def test_what_goes_wrong_in_a_captured_output_is_told(name, right, wrong, told):
 
 @pytest.mark.parametrize(
     "name",
-    [name for name in RIGHT if not name.startswith(("osu_", "iperf3_server", "measure_py"))],
+    [
+        name
+        for name in RIGHT
+        if not name.startswith(("osu_", "iperf3_server", "measure_py", "mpi4dl"))
+    ],
 )
 def test_an_output_that_breaks_off_is_told(name):
     output = captured(name)
