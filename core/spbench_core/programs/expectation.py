@@ -14,6 +14,18 @@ SKIPPED = "_"
 """The name of a column that is not read."""
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _LONGEST_PATTERN = 1000
+_FIGURE_KEYS = ("unit", "better", "scale")
+_TABLE_KEYS = (
+    "header",
+    "rows",
+    "columns",
+    "labels",
+    "metrics",
+    "must",
+    "fixed",
+    "context",
+    "optional",
+)
 
 
 class ExpectationError(ValueError):
@@ -33,12 +45,14 @@ class Figure:
         unit: Its unit, as a report shows it.
         better: Its direction.
         scale: The factor from the program's unit to this one.
+        optional: Whether the program may print it or not.
     """
 
     name: str
     unit: str
     better: Better
     scale: float = 1.0
+    optional: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,24 +84,32 @@ class JsonFigure:
 class Table:
     """A table of a program's output: a header line, then rows of as many words as columns.
 
-    It ends at the first line that is neither blank nor a row. Each row is a point of a sweep: its
-    labels say which, and its figures are values there.
+    Without `rows` it ends at the first line that is neither blank nor a row; with it, at another
+    table's header, and other lines, as launchers print them in between, are passed over. Each row
+    is a point of a sweep: its labels say which, and its figures are values there.
 
     Attributes:
         header: Searched in each line; the table begins after the one that holds it.
         columns: The columns' names from left to right; ``_`` is not read.
         labels: Of these, the ones that say which point a row is.
         figures: Of these, the ones that are metrics.
-        must: Of these, the word that each row must have there.
+        must: Of these, the words of which each row must have one there.
         fixed: Labels that all rows of this table have.
+        rows: Searched in each line: only rows match. One that cannot be read is an error.
+        context: Searched in each line: the named groups of the newest match are labels, too.
+        optional: Whether the program may print it or not; once its header has come, its metrics
+            must have values.
     """
 
     header: re.Pattern[str]
     columns: tuple[str, ...]
     labels: tuple[str, ...]
     figures: Mapping[str, Figure]
-    must: Mapping[str, str]
+    must: Mapping[str, tuple[str, ...]]
     fixed: Mapping[str, str]
+    rows: re.Pattern[str] | None = None
+    context: tuple[re.Pattern[str], ...] = ()
+    optional: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +131,20 @@ class Expectation:
     never: tuple[re.Pattern[str], ...] = ()
 
     @property
+    def required(self) -> frozenset[str]:
+        """The names of the metrics that the program must print whatever else it prints."""
+        lines = (line.figure for line in self.lines)
+        documents = (one.figure for one in self.json)
+        names = {figure.name for figure in (*lines, *documents) if not figure.optional}
+        names.update(
+            figure.name
+            for table in self.tables
+            if not table.optional
+            for figure in table.figures.values()
+        )
+        return frozenset(names)
+
+    @property
     def figures(self) -> dict[str, Figure]:
         """All metrics, by name, in the order in which they were asked for."""
         found = [*(line.figure for line in self.lines)]
@@ -121,9 +157,10 @@ def expectation_of(params: Mapping[str, Any]) -> Expectation:
     """Return what the parameters of a case expect.
 
     Args:
-        params: ``metrics`` and ``samples`` map a name to ``{pattern, unit, better, scale}``,
-            ``json`` to ``{path, unit, better, scale}``; ``table`` is one table or a list of them;
-            ``must`` and ``never`` are lists of patterns. What is None or missing is not expected.
+        params: ``metrics`` and ``samples`` map a name to ``{pattern, unit, better, scale,
+            optional}``, ``json`` to ``{path, unit, better, scale, optional}``; ``table`` is one
+            table or a list of them; ``must`` and ``never`` are lists of patterns. What is None or
+            missing is not expected.
 
     Raises:
         ExpectationError: Something of it is wrong.
@@ -143,7 +180,7 @@ def _lines(params: Mapping[str, Any], param: str) -> list[LineFigure]:
     found = []
     for name, about in _mapping(params.get(param), param).items():
         place = f"{param}.{name}"
-        about = _only(about, place, ("pattern", "unit", "better", "scale"))
+        about = _only(about, place, ("pattern", *_FIGURE_KEYS, "optional"))
         pattern = _pattern(about.get("pattern"), place)
         if VALUE not in pattern.groupindex:
             raise ExpectationError(
@@ -158,13 +195,22 @@ def _json(value: Any) -> list[JsonFigure]:
     found = []
     for name, about in _mapping(value, "json").items():
         place = f"json.{name}"
-        about = _only(about, place, ("path", "unit", "better", "scale"))
-        path = about.get("path")
-        if not isinstance(path, str) or not path:
-            raise ExpectationError(place, "its path is missing: write keys and indices, a.0.b")
-        steps = tuple(int(step) if step.isdigit() else step for step in path.split("."))
-        found.append(JsonFigure(_figure(name, about, place), steps))
+        about = _only(about, place, ("path", *_FIGURE_KEYS, "optional"))
+        found.append(JsonFigure(_figure(name, about, place), _path(about.get("path"), place)))
     return found
+
+
+def _path(value: Any, place: str) -> tuple[str | int, ...]:
+    """Return the steps of ``a.0.b``, or of a list, in which a key may have dots."""
+    if isinstance(value, list):
+        steps = [str(step) for step in value]
+    else:
+        steps = value.split(".") if isinstance(value, str) else []
+    if not any(steps):
+        raise ExpectationError(
+            place, "its path is missing: write keys and indices, a.0.b, or a list of them"
+        )
+    return tuple(int(step) if step.isdigit() else step for step in steps)
 
 
 def _tables(value: Any) -> list[Table]:
@@ -178,11 +224,14 @@ def _tables(value: Any) -> list[Table]:
 
 
 def _table(value: Any, place: str) -> Table:
-    about = _only(value, place, ("header", "columns", "labels", "metrics", "must", "fixed"))
+    about = _only(value, place, _TABLE_KEYS)
     columns = _words(about.get("columns"), f"{place}.columns")
     named = [name for name in columns if name != SKIPPED]
     labels = _words(about.get("labels", []), f"{place}.labels")
-    must = _texts(about.get("must"), f"{place}.must")
+    must = {
+        name: tuple(str(word) for word in (words if isinstance(words, list) else [words]))
+        for name, words in _mapping(about.get("must"), f"{place}.must").items()
+    }
     given = _mapping(about.get("metrics"), f"{place}.metrics")
     for name in (*labels, *given, *must):
         if name not in named:
@@ -191,6 +240,12 @@ def _table(value: Any, place: str) -> Table:
         raise ExpectationError(place, "a column is named twice")
     if not given:
         raise ExpectationError(place, "none of its columns is a metric: give metrics")
+    context = _patterns(about, "context", f"{place}.context")
+    if not all(pattern.groupindex for pattern in context):
+        raise ExpectationError(
+            f"{place}.context", "a pattern has no named group: write (?P<NAME>...) for each label"
+        )
+    rows = about.get("rows")
     return Table(
         header=_pattern(about.get("header"), f"{place}.header"),
         columns=tuple(columns),
@@ -200,11 +255,14 @@ def _table(value: Any, place: str) -> Table:
         },
         must=must,
         fixed=_texts(about.get("fixed"), f"{place}.fixed"),
+        rows=None if rows is None else _pattern(rows, f"{place}.rows"),
+        context=context,
+        optional=_optional(about, place),
     )
 
 
 def _table_figure(name: str, value: Any, place: str) -> Figure:
-    return _figure(name, _only(value, place, ("unit", "better", "scale")), place)
+    return _figure(name, _only(value, place, _FIGURE_KEYS), place)
 
 
 def _figure(name: Any, about: Mapping[str, Any], place: str) -> Figure:
@@ -219,13 +277,22 @@ def _figure(name: Any, about: Mapping[str, Any], place: str) -> Figure:
     unit = about.get("unit", "")
     if not isinstance(unit, str):
         raise ExpectationError(place, f"unit is text, not {unit!r}")
-    return Figure(name, unit, better, float(scale))
+    return Figure(name, unit, better, float(scale), _optional(about, place))
 
 
-def _patterns(params: Mapping[str, Any], param: str) -> tuple[re.Pattern[str], ...]:
+def _optional(about: Mapping[str, Any], place: str) -> bool:
+    optional = about.get("optional", False)
+    if not isinstance(optional, bool):
+        raise ExpectationError(place, f"optional is true or false, not {optional!r}")
+    return optional
+
+
+def _patterns(
+    params: Mapping[str, Any], param: str, place: str | None = None
+) -> tuple[re.Pattern[str], ...]:
     given = params.get(param)
     found = given if isinstance(given, list) else [] if given is None else [given]
-    return tuple(_pattern(one, param) for one in found)
+    return tuple(_pattern(one, place or param) for one in found)
 
 
 def _pattern(value: Any, place: str) -> re.Pattern[str]:

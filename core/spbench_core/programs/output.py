@@ -23,6 +23,8 @@ MOST_LINE = 16 << 10
 MOST_DOCUMENT = 16 << 20
 """Characters of the longest JSON document."""
 MOST_POINTS = 100_000
+MOST_BETWEEN = 50
+"""Lines of others that a JSON document may hold."""
 MOST_FOUND = 20
 """Words of a rule that was broken that are kept, as examples."""
 
@@ -106,6 +108,9 @@ class OutputReader:
         self._found = Findings()
         self._unseen = list(expectation.must)
         self._table: Table | None = None
+        self._contexts = {pattern for table in expectation.tables for pattern in table.context}
+        self._context: dict[re.Pattern[str], dict[str, str | None]] = {}
+        self._needed = set(expectation.required)
         self._document: list[str] | None = [] if expectation.json else None
         self._length = 0
 
@@ -125,7 +130,9 @@ class OutputReader:
             self._read_document("\n".join(self._document))
         found.missing += [pattern.pattern for pattern in self._unseen]
         found.missing += [
-            f"a value of {name}" for name in self._expectation.figures if name not in found.values
+            f"a value of {name}"
+            for name in self._expectation.figures
+            if name in self._needed and name not in found.values
         ]
         return found
 
@@ -147,9 +154,16 @@ class OutputReader:
                 self._found.samples.setdefault(looked.figure.name, []).append(value)
 
     def _read_table(self, line: str) -> None:
+        for pattern in self._contexts:
+            if (match := pattern.search(line)) is not None:
+                self._context[pattern] = match.groupdict()
         begun = next((t for t in self._expectation.tables if t.header.search(line)), None)
         if begun is not None:
             self._table = begun
+            self._needed.update(figure.name for figure in begun.figures.values())
+        elif self._table is not None and self._table.rows is not None:
+            if self._table.rows.search(line) and not self._row(self._table, line):
+                self._forbid(f"a row that cannot be read: {line}")
         elif self._table is not None and not (
             self._row(self._table, line) or _stands_between_rows(line)
         ):
@@ -164,19 +178,25 @@ class OutputReader:
         values = {name: number(cells[name]) for name in table.figures}
         if any(value is None for value in values.values()):
             return False
-        labels = {**table.fixed, **{name: _label(cells[name]) for name in table.labels}}
+        labels = {**table.fixed, **self._labels(table)}
+        labels.update({name: _label(cells[name]) for name in table.labels})
         for name, value in values.items():
             assert value is not None, "rows without a number were returned"
             taken = self._take(table.figures[name], value)
             if len(self._found.points) < MOST_POINTS:
                 self._found.points.append(Point(table.figures[name].name, labels, taken))
-        for name, word in table.must.items():
-            if cells[name] != word:
-                self._forbid(f"{name} is {cells[name]}, not {word}: {line.strip()}")
+        for name, right in table.must.items():
+            if cells[name] not in right:
+                self._forbid(f"{name} is {cells[name]}, not {' or '.join(right)}: {line.strip()}")
         return True
 
+    def _labels(self, table: Table) -> dict[str, str | int | float]:
+        groups = [self._context.get(pattern, {}) for pattern in table.context]
+        found = {name: word for group in groups for name, word in group.items() if word is not None}
+        return {name: _label(word) for name, word in found.items()}
+
     def _read_document(self, text: str) -> None:
-        document = _document(text)
+        document = find_document(text)
         if document is None:
             self._found.missing.append("a JSON document")
             return
@@ -235,12 +255,24 @@ def _label(word: str) -> str | int | float:
     return int(value) if value.is_integer() else value
 
 
-def _document(text: str) -> Any:
-    """Return the JSON object in a text, which may begin with other lines; None: there is none."""
+def find_document(text: str) -> Any:
+    """Return the JSON object in a text; None: there is none.
+
+    The text may begin and end with other lines, and up to `MOST_BETWEEN` may stand in the object,
+    as a launcher's warnings do: a line where reading it breaks off is left out.
+    """
     start = text.find("{")
+    dropped = 0
     while start >= 0:
         try:
             return json.JSONDecoder().raw_decode(text, start)[0]
+        except json.JSONDecodeError as error:
+            first = text.rfind("\n", 0, error.pos) + 1
+            if first > start and dropped < MOST_BETWEEN and error.pos < len(text):
+                dropped += 1
+                text = text[:first] + text[error.pos :].partition("\n")[2]
+            else:
+                start = text.find("\n{", start + 1) + 1 or -1
         except (ValueError, RecursionError):
             start = text.find("\n{", start + 1) + 1 or -1
     return None

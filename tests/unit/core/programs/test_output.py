@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spbench_core.programs.expectation import ExpectationError, expectation_of
-from spbench_core.programs.output import MOST_LINE, Lines, OutputReader, number
+from spbench_core.programs.output import MOST_LINE, Lines, OutputReader, find_document, number
 
 LATENCY = {"latency_us": {"pattern": r"latency (?P<value>[\d.]+) us", "unit": "us"}}
 TABLE = {
@@ -128,6 +128,9 @@ def test_a_progress_line_counts_from_its_last_return():
         ({"table": {**TABLE, "labels": ["size"]}}, "table: size is none of its columns, bytes"),
         ({"table": [TABLE, {}]}, "table[1]"),
         ({"must": ["["]}, "must: '[' is no regular expression"),
+        ({"table": {**TABLE, "context": ["a"]}}, "table.context: a pattern has no named group"),
+        ({"table": {**TABLE, "rows": "("}}, "table.rows: '(' is no regular expression"),
+        ({"table": {**TABLE, "optional": 1}}, "table: optional is true or false, not 1"),
         ({"metrics": LATENCY, "table": TABLE}, "metrics: latency_us is asked for twice"),
     ],
 )
@@ -141,3 +144,63 @@ def test_what_cannot_be_expected_is_refused(params, message):
 )
 def test_numbers(text, value):
     assert number(text) == value
+
+
+ROWS = {**TABLE, "rows": r"^\d+\s"}
+
+
+def test_lines_of_others_stand_between_rows_that_are_told_apart():
+    text = "# Size Latency\n[n01:7] closed\n1 0.2 Pass\nWarning: 3\n2 0.3 Pass\n"
+    found = read(text, table=ROWS)
+    assert [(dict(point.labels), point.value) for point in found.points] == [
+        ({"bytes": 1}, 0.2),
+        ({"bytes": 2}, 0.3),
+    ]
+    assert not found.forbidden
+
+
+def test_a_row_that_cannot_be_read_is_told():
+    found = read("# Size Latency\n1 0.2 Pass\n2 0.3[n01:7] closed\n", table=ROWS)
+    assert found.forbidden == ["a row that cannot be read: 2 0.3[n01:7] closed"]
+
+
+def test_one_of_several_words_may_stand_in_a_row():
+    table = {**TABLE, "must": {"validation": ["Pass", "N/A"]}}
+    assert not read("# Size  Latency\n1 2 N/A\n2 2 Pass\n", table=table).forbidden
+    found = read("# Size  Latency\n1 2 Fail\n", table=table)
+    assert found.forbidden == ["validation is Fail, not Pass or N/A: 1 2 Fail"]
+
+
+def test_lines_above_a_table_label_its_rows():
+    context = [r"^# Test (?P<test>\w+)", r"^# ranks = (?P<ranks>\d+)( of (?P<all>\d+))?"]
+    table = {**TABLE, "context": context}
+    text = "# Test A\n# ranks = 2 of 4\n# Size  Latency\n1 2 Pass\n# ranks = 4\n1 3 Pass\n"
+    assert [dict(point.labels) for point in read(text, table=table).points] == [
+        {"test": "A", "ranks": 2, "all": 4, "bytes": 1},
+        {"test": "A", "ranks": 4, "bytes": 1},
+    ]
+
+
+def test_what_is_optional_is_missed_only_once_its_table_has_begun():
+    table = {**TABLE, "optional": True}
+    optional = {"late_us": {"pattern": "late (?P<value>.)", "unit": "us", "optional": True}}
+    assert not read("done\n", table=table, metrics=optional).missing
+    assert read("# Size  Latency\n", table=table).missing == ["a value of latency_us"]
+    assert read("late 3\n", metrics=optional).values == {"late_us": 3.0}
+
+
+def test_a_key_of_a_document_may_have_dots():
+    about = {"path": ["clat", "99.0"], "unit": "ns"}
+    assert read('{"clat": {"99.0": 7}}', json={"p99": about}).values == {"p99": 7.0}
+
+
+def test_lines_of_others_may_stand_in_a_document():
+    lines = json.dumps({"a": [1, 2], "b": {"c": 3}}, indent=1).splitlines()
+    for place in range(len(lines) + 1):
+        text = "\n".join([*lines[:place], "[n01:7] {warning}: 3 more", *lines[place:]])
+        assert find_document(text) == {"a": [1, 2], "b": {"c": 3}}, text
+
+
+@pytest.mark.parametrize("size", [1, 20, 40])
+def test_a_document_that_breaks_off_is_none(size):
+    assert find_document(json.dumps({"a": [1, 2], "b": {"c": 3}}, indent=1)[:size]) is None

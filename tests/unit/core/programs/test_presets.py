@@ -1,0 +1,240 @@
+"""Each preset against each output that was captured of its program."""
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spbench_core.programs.expectation import expectation_of
+from spbench_core.programs.output import Lines, OutputReader
+from spbench_core.programs.presets import PRESETS
+
+ROOT = Path(__file__).resolve().parents[4]
+DATA = ROOT / "tests/data/programs"
+CAPTURED = sorted(str(path.relative_to(DATA)) for path in DATA.rglob("*.txt"))
+RIGHT = [name for name in CAPTURED if not Path(name).name.startswith("failed")]
+WRONG = [name for name in CAPTURED if name not in RIGHT]
+EXPECTED = json.loads((DATA / "expected.json").read_text())
+SOURCES = [
+    line for line in (DATA / "SOURCES.md").read_text().splitlines() if line.startswith("| `")
+]
+SOURCED = [line.split("`")[1] for line in SOURCES]
+
+MEANINGS = {
+    "us": ("us", "lower"),
+    "ms": ("ms", "lower"),
+    "mb": ("MB", "none"),
+    "gups": ("GUP/s", "higher"),
+    "gflops": ("GFLOP/s", "higher"),
+    "gb_s": ("GB/s", "higher"),
+    "mb_s": ("MB/s", "higher"),
+    "gbit_s": ("Gbit/s", "higher"),
+    "per_s": ("1/s", "higher"),
+    "iops": ("1/s", "higher"),
+    "percent": ("%", "lower"),
+    "retransmits": ("1", "lower"),
+    "error": ("1", "lower"),
+    "time_s": ("s", "lower"),
+    "exchange_s": ("s", "lower"),
+}
+NOISE = [
+    "[vm:06754] mca: base: close: component cm closed",
+    "[vm:06754] 3 more processes have sent help message help-mca-var.txt / deprecated",
+    "Warning: Permanently added 'node1' (ED25519) to the list of known hosts.",
+    "srun: job 12 queued and waiting for resources",
+    "./osu_bw: /usr/lib/libnl-3.so.200: no version information available",
+    "--------------------------------------------------------------------------",
+    "Warning: 3",
+    "# Another program's table",
+    "# Time(us)   Share",
+    "",
+]
+
+
+def read(name, output, size=1 << 20):
+    reader, lines = OutputReader(expectation_of(PRESETS[name.split("/")[0]].expects)), Lines()
+    pieces = [output[start : start + size] for start in range(0, len(output), size)]
+    for line in (line for piece in pieces for line in lines.feed(piece)):
+        reader.line(line)
+    for line in lines.end():
+        reader.line(line)
+    return reader.end()
+
+
+def captured(name):
+    return (DATA / name).read_bytes()
+
+
+def shown(point):
+    return [point.metric, dict(point.labels), pytest.approx(point.value)]
+
+
+def test_a_version_is_claimed_where_its_output_was_captured():
+    for name, preset in PRESETS.items():
+        folders = {one.split("/")[1] for one in RIGHT if one.startswith(f"{name}/")}
+        assert set(preset.versions) == folders, name
+        assert list(preset.versions) == sorted(preset.versions), name
+    assert {one.split("/")[0] for one in CAPTURED} == set(PRESETS)
+
+
+def test_each_captured_output_has_a_source():
+    assert sorted(SOURCED) == CAPTURED
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_all_numbers_of_a_captured_output_are_read(name):
+    found, expected = read(name, captured(name)), EXPECTED[name]
+    assert found.values == pytest.approx(expected["values"])
+    assert len(found.points) == expected["points"]
+    assert found.samples == expected.get("samples", {})
+    assert [shown(point) for point in found.points[:1] + found.points[-1:]] == expected["ends"]
+    assert not found.missing
+    assert not found.forbidden
+
+
+def test_units_and_directions_are_those_of_the_names():
+    for preset in PRESETS.values():
+        for figure in expectation_of(preset.expects).figures.values():
+            meaning = next(
+                (about for end, about in MEANINGS.items() if figure.name.endswith(end)), None
+            )
+            assert (figure.unit, figure.better) == meaning, (preset.name, figure.name)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from(RIGHT), st.data())
+def test_torn_output_among_lines_of_others_is_read_alike(name, data):
+    output = captured(name)
+    whole = output.decode().splitlines()
+    places = st.integers(0, len(whole))
+    for place in sorted(data.draw(st.lists(places, max_size=12)), reverse=True):
+        whole.insert(place, data.draw(st.sampled_from(NOISE)))
+    size = data.draw(st.integers(1, 4000))
+    torn = read(name, "\n".join([*whole, ""]).encode(), size)
+    assert torn == read(name, output)
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_run_that_went_wrong_is_told(name):
+    found = read(name, captured(name))
+    assert found.forbidden
+
+
+@pytest.mark.parametrize(
+    ("name", "right", "wrong", "told"),
+    [
+        ("osu_latency/7.4/validated.txt", "Pass", "Fail", "validation is Fail, not Pass: "),
+        ("osu_latency/6.1/two_hosts.txt", "28.75", "28.75[vm:1]", "a row that cannot be read"),
+        ("osu_bw/7.5.1/validated.txt", "Pass", "Fail", "validation is Fail"),
+        ("osu_mbw_mr/7.4/validated.txt", "Pass", "Fail", "validation is Fail"),
+        ("osu_allreduce/7.4/full_validated.txt", "Pass", "Fail", "validation is Fail"),
+        ("osu_barrier/7.4/full.txt", "9280.33", "nan", "a row that cannot be read"),
+        (
+            "all_reduce_perf/2.17.1/two_hosts.txt",
+            "17.72    0.00    0.00      0\n",
+            "1 0 0 3\n",
+            "in_place_wrong is 3, not 0 or N/A",
+        ),
+        ("all_reduce_perf/2.17.1/two_hosts.txt", "0 OK", "3 FAILED", "3 FAILED"),
+        (
+            "alltoall_perf/unnamed/one_gpu.txt",
+            "0.00      0 ",
+            "0.00    N/A ",
+            "wrong is N/A, not 0",
+        ),
+        ("imb/2021.11/multi.txt", "MPI_Finalize", "MPI", "All processes entering MPI_Finalize"),
+        ("hpcc/1.5.0/two_ranks.txt", "PASSED", "FAILED", "FAILED"),
+        ("hpcc/1.5.0/two_ranks.txt", "Success=1", "Success=0", "^Success=1$"),
+        ("hpcc/1.5.0/two_ranks.txt", "(passed)", "(failed)", "locations (failed)"),
+        ("hpcc/1.5.0/two_ranks.txt", "HPL_Tflops=", "HPL_Tflops=-", "a value of hpl_gflops"),
+        ("hpl/2.3/four_cores.txt", "PASSED", "FAILED", "...... FAILED"),
+        (
+            "hpl/2.3/four_cores.txt",
+            "0 tests completed and failed",
+            "1 tests completed and failed",
+            "1 tests completed and failed",
+        ),
+        (
+            "stream/5.10/one_thread.txt",
+            "Solution Validates",
+            "Failed Validation on array a[]",
+            "Failed Validation",
+        ),
+        (
+            "iperf3/3.12/tcp.txt",
+            '"end":',
+            '"error": "broken pipe", "last":',
+            "a value of sent_gbit_s",
+        ),
+        ("iperf3_server/3.12/tcp.txt", "receiver", "sender", "a value of received_gbit_s"),
+        ("fio/3.33/verified.txt", '"error" : 0', '"error" : 84', '"error" : 84'),
+        ("measure_py/0b2b0d6/inception_sgd.txt", "0.000000", "0.250000", "error 0.250000"),
+        ("measure_py/0b2b0d6/inception_sgd.txt", "error 0.000000", "error -1", "error -1"),
+        ("mpi4dl_halo/0.6/two_tiles.txt", "passed", "failed", "Validation failed for rank"),
+    ],
+)
+def test_what_goes_wrong_in_a_captured_output_is_told(name, right, wrong, told):
+    output = captured(name).decode()
+    assert right in output
+    found = read(name, output.replace(right, wrong).encode())
+    assert any(told in words for words in [*found.missing, *found.forbidden])
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        name
+        for name in RIGHT
+        if not name.startswith(("osu_", "iperf3_server", "measure_py", "mpi4dl"))
+    ],
+)
+def test_an_output_that_breaks_off_is_told(name):
+    output = captured(name)
+    assert read(name, output[: len(output) // 2]).missing
+
+
+@pytest.mark.parametrize("name", sorted(PRESETS))
+def test_an_empty_output_is_told(name):
+    assert read(name, b"").missing
+
+
+@pytest.mark.parametrize(
+    ("error", "small"),
+    [
+        ("0", True),
+        ("0.0", True),
+        ("7.4e-08", True),
+        ("0.000033", True),
+        ("3e-4", False),
+        ("1e-05", True),
+        ("2.0", False),
+        ("0.01", False),
+        ("nan", False),
+    ],
+)
+def test_an_error_of_measure_py_is_small_or_told(error, small):
+    line = f"INFO:root:iter 1, 0.08 sec, 1.9 GB/sec per gpu, error {error}\n"
+    assert (not read("measure_py", line.encode()).forbidden) == small
+
+
+def test_the_page_of_presets_tells_all_of_them():
+    page = (ROOT / "docs/presets.md").read_text().partition("## Reading")[0]
+    rows = [line for line in page.splitlines() if line.startswith("| `")]
+    assert rows == [row(preset) for preset in PRESETS.values()]
+
+
+def row(preset):
+    figures = expectation_of(preset.expects).figures.values()
+    metrics = ", ".join(f"`{figure.name}`" for figure in figures)
+    here = sorted(
+        {
+            name.split("/")[1]
+            for name, line in zip(SOURCED, SOURCES, strict=True)
+            if name.startswith(f"{preset.name}/") and "run here" in line
+        }
+    )
+    program = f"`{preset.argv[0]}`: {preset.summary}"
+    ran = ", ".join(here) or "no"
+    return f"| `{preset.name}` | {program} | {', '.join(preset.versions)} | {metrics} | {ran} |"
