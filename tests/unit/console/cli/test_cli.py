@@ -37,7 +37,7 @@ def spbench_process(*words, **environ):
 # Words
 
 
-@pytest.mark.parametrize("command", sorted(get_command(app).commands))
+@pytest.mark.parametrize("command", sorted(get_command(app).commands))  # type: ignore[attr-defined]
 def test_a_command_alone_is_the_same_as_among_all(command, spbench, monkeypatch):
     alone = spbench(command, "--help")
     monkeypatch.setattr("spbench.cli.app._narrowed", lambda words: app)
