@@ -36,6 +36,7 @@ KNOWN = (
     ("amoeba-36", 1, 128),
 )
 """Profiles, the samples they were measured at, and a step's."""
+BATCHES = (32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)
 DEVICES = (8, 16, 32, 64, 128, 256, 512, 1024)
 LAYERS = (12, 25, 50, 100, 200, 400)
 _STEP = re.compile(r"^step\s+([\d.e+]+)\s+([\d.e+]+)\s", re.MULTILINE)
@@ -63,6 +64,9 @@ def known(folder: Path) -> Iterator[Figure]:
             for place in places:
                 taken = seconds(profile, place, batch, "hpgo")
                 yield Figure(f"hpgo mode, {name} on {place.name}", taken, "s", most=most)
+    profile = load_profile(_file(folder, "vgg-19"), 32)
+    each = [seconds(profile, machines([8, 8]), batch, "best") for batch in BATCHES]
+    yield Figure(f"best mode, vgg-19 on 2x8, {len(BATCHES)} batch sizes", sum(each), "s", most=5.0)
     profile = load_profile(_file(folder, "gnmt-16"), 64)
     taken = seconds(profile, machines([8, 8]), 1024, "hpgo")
     yield Figure("hpgo mode, gnmt-16 on 2x8", taken, "s", most=10.0)

@@ -25,7 +25,7 @@ COMMANDS: list[tuple[str, list[str], float | None]] = [
     ("python -c pass", [sys.executable, "-c", "pass"], None),
     ("spbench --version", [SPBENCH, "--version"], 0.15),
     ("spbench benchmarks", [SPBENCH, "benchmarks"], 0.3),
-    ("spbench validate suites/halo.yaml", VALIDATE, 0.3),
+    ("spbench validate suites/halo.yaml", VALIDATE, 0.2),
 ]
 IMPORT = re.compile(r"import time:\s+(\d+) \|\s+(\d+) \| +(\S+)")
 SLOWEST = 10

@@ -15,6 +15,7 @@ def main() -> None:
         return
     _open_closed_streams()
     _name_home()
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # no search of all packages
     from spbench.cli import console
     from spbench.cli.app import app, run_command_line
 

@@ -126,6 +126,13 @@ def test_the_version_needs_nothing_but_the_standard_library():
     }
 
 
+@pytest.mark.slow
+def test_a_suite_is_checked_with_the_entries_of_its_own_benchmarks():
+    modules = modules_after(COMMAND, "validate", "suites/halo.yaml")
+    assert "spbench_core.catalog.halo" in modules
+    assert not modules & {"spbench_core.catalog.kvstore", "spbench_core.catalog.models"}
+
+
 def test_the_core_imports_the_standard_library_only():
     assert packages(modules_after(EVERY_MODULE, "spbench_core")) <= STANDARD | {"spbench_core"}
 

@@ -6,9 +6,12 @@ import errno
 import io
 import os
 import sys
+from collections.abc import Sequence
+from copy import copy
 from typing import cast
 
 import typer
+from typer.models import CommandInfo
 
 from spbench import __version__
 from spbench.cli import batch, doctor, init, networks, plan, profile, run, suites
@@ -75,8 +78,9 @@ def run_command_line(words: list[str] | None = None) -> int:
         from typer.completion import completion_init  # type: ignore[attr-defined]
 
         completion_init()
+    given = sys.argv[1:] if words is None else words
     try:
-        return int(app(args=words, prog_name="spbench", standalone_mode=False) or 0)
+        return int(_narrowed(given)(args=words, prog_name="spbench", standalone_mode=False) or 0)
     except SpbenchError as error:
         # All errors of a file begin with its name.
         _complain(str(error) if hasattr(error, "diagnostics") else f"spbench: error: {error}")
@@ -87,7 +91,7 @@ def run_command_line(words: list[str] | None = None) -> int:
             return ExitCode.USAGE
         text = " ".join(error.format_message().split()) or "see spbench --help"
         _complain(f"spbench: error: {text}")
-        run.report_usage(text, sys.argv[1:] if words is None else words)
+        run.report_usage(text, given)
         return ExitCode.USAGE
     except (KeyboardInterrupt, typer.Abort):
         return ExitCode.INTERRUPTED
@@ -100,6 +104,25 @@ def run_command_line(words: list[str] | None = None) -> int:
         # Completion ends so with 0; Typer with 1 where the reader of stdout has gone, as `| head`
         # does, and then nothing is left to say to anyone.
         return ExitCode.PASSED if end.code in (0, 1, None) else ExitCode.USAGE
+
+
+def _narrowed(words: Sequence[str]) -> typer.Typer:
+    """Return the app with the command that the words begin with alone, for Typer builds them all.
+
+    All of the app where they begin otherwise, or a shell asks for completions.
+    """
+    named = [each for each in app.registered_commands if [_name(each)] == [*words[:1]]]
+    if ENV_COMPLETE in os.environ or not named:
+        return app
+    narrowed = copy(app)
+    narrowed.registered_commands, narrowed.registered_groups = named, []
+    return narrowed
+
+
+def _name(command: CommandInfo) -> str:
+    """Return a command's name as Typer makes it."""
+    assert command.callback is not None  # as of each that is registered
+    return command.name or command.callback.__name__.replace("_", "-")
 
 
 def _complain(text: str) -> None:

@@ -1,22 +1,15 @@
 """The catalog: every benchmark's name, parameters, rank count, metrics and faults.
 
-A new benchmark is one worker module and one entry here.
+A new benchmark is one worker module and one entry here. The entries of a family are built when one
+of them is asked for: most commands and all ranks need few of them.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, MutableMapping
+from importlib import import_module
 
-from spbench_core.catalog import (
-    allreduce,
-    compute,
-    halo,
-    kvstore,
-    link,
-    memory,
-    model_profile,
-    models,
-)
 from spbench_core.catalog.benchmark import Benchmark
 
 COMMON_FAULTS = {
@@ -55,8 +48,48 @@ def fault_of(text: str) -> tuple[str, float | None]:
     return name, value
 
 
-BENCHMARKS: dict[str, Benchmark] = {
-    entry.name: entry
-    for family in (halo, link, memory, compute, allreduce, kvstore, models, model_profile)
-    for entry in family.BENCHMARKS
+_MODULES = {
+    "halo": ("halo",),
+    "link": ("link",),
+    "memory": ("memory",),
+    "compute": ("compute",),
+    "allreduce": ("allreduce",),
+    "kvstore": ("kvstore",),
+    "model": ("models", "model_profile"),
 }
+"""The modules of this package that have a family's entries in their ``BENCHMARKS``."""
+
+
+class Catalog(MutableMapping[str, Benchmark]):
+    """The entries by name, in the order of the families."""
+
+    def __init__(self) -> None:
+        self._built: dict[str, dict[str, Benchmark]] = {}
+
+    def __getitem__(self, name: str) -> Benchmark:
+        return self._family(name)[name]
+
+    def __setitem__(self, name: str, entry: Benchmark) -> None:
+        self._family(name)[name] = entry
+
+    def __delitem__(self, name: str) -> None:
+        del self._family(name)[name]
+
+    def __iter__(self) -> Iterator[str]:
+        for family in {**_MODULES, **self._built}:
+            yield from self._family(family)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def _family(self, name: str) -> dict[str, Benchmark]:
+        family = name.partition(".")[0]
+        if family not in self._built:
+            modules = [import_module(f"{__name__}.{each}") for each in _MODULES.get(family, ())]
+            self._built[family] = {
+                entry.name: entry for module in modules for entry in module.BENCHMARKS
+            }
+        return self._built[family]
+
+
+BENCHMARKS = Catalog()

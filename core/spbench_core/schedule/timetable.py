@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
+from math import inf
 from typing import Protocol
 
 from spbench_core.schedule.orders import (
     Order,
     StageSchedule,
-    Task,
     interleaved_order,
     stage_in_flight,
 )
@@ -157,14 +157,62 @@ def rounds_timetable(stages: Sequence[Timed], rounds: int, micro_batches: int) -
         micro_batches: A multiple of the number of groups.
     """
     step = _Step(stages, len(stages) // rounds, rounds, micro_batches)
-    while sum(map(step.advance, range(step.groups))):
+    while step.advance_all():
         pass
     return step.timetable()
+
+
+def rounds_end(
+    stages: Sequence[Timed], rounds: int, micro_batches: int, limit: float = inf
+) -> float:
+    """Return when an interleaved step ends, or infinity as soon as it must end after a limit.
+
+    Args:
+        stages: As for `rounds_timetable`.
+        rounds: Stages of each group.
+        micro_batches: A multiple of the number of groups.
+        limit: Seconds.
+    """
+    step = _Step(stages, len(stages) // rounds, rounds, micro_batches)
+    limit *= 1.0 + _LEEWAY
+    while step.advance_all():
+        if step.least_end() > limit:
+            return inf
+    return step.timetable().end_s
+
+
+_LEEWAY = 1e-9
+"""More than what rounding can add to the sum of a group's passes."""
 
 
 @lru_cache(maxsize=64)
 def _order(group: int, groups: int, rounds: int, micro_batches: int) -> Order:
     return interleaved_order(group, groups, rounds, range(micro_batches))
+
+
+@dataclass(slots=True)
+class _Passes:
+    """The passes of a stage in one direction while an interleaved step is simulated.
+
+    Attributes:
+        seconds: Of each.
+        ready: When their inputs are there.
+        times: When they start; of backward passes when they end.
+        send: The seconds of each message that follows.
+        link: The number of the link that carries it.
+        sent: When the messages start.
+        following: What gets them; None where there is nothing to send.
+        here: Whether that is in the same stage, so that nothing is sent either.
+    """
+
+    seconds: float
+    ready: list[float] = field(default_factory=list)
+    times: list[float] = field(default_factory=list)
+    send: float = 0.0
+    link: int = 0
+    sent: list[float] = field(default_factory=list)
+    following: _Passes | None = None
+    here: bool = False
 
 
 class _Step:
@@ -180,70 +228,80 @@ class _Step:
     def __init__(
         self, stages: Sequence[Timed], groups: int, rounds: int, micro_batches: int
     ) -> None:
-        self.groups = groups
-        self._stages, self._last = stages, len(stages) - 1
+        self._stages, self._groups = stages, groups
         self._orders = [_order(group, groups, rounds, micro_batches) for group in range(groups)]
         self._next, self._free = [0] * groups, [0.0] * groups
-        self._links: dict[tuple[int, int], float] = {}
-        self._arrived: list[list[float]] = [[] for _ in stages]
-        self._arrived[0] = [0.0] * micro_batches
-        self._returned: list[list[float]] = [[] for _ in stages]
-        self._forward: list[list[float]] = [[] for _ in stages]
-        self._backward_end: list[list[float]] = [[] for _ in stages]
-        self._send: list[list[float]] = [[] for _ in stages]
-        self._back: list[list[float]] = [[] for _ in stages]
+        self._left = [
+            micro_batches * sum(each.forward_s + each.backward_s for each in stages[group::groups])
+            for group in range(groups)
+        ]
+        self._links = [0.0] * groups**2
+        self._forward = [_Passes(stage.forward_s) for stage in stages]
+        self._backward = [_Passes(stage.backward_s) for stage in stages]
+        self._forward[0].ready = [0.0] * micro_batches
+        self._forward[-1].following, self._forward[-1].here = self._backward[-1], True
+        for at, stage in enumerate(stages[:-1]):
+            self._join(self._forward[at], self._forward[at + 1], at, at + 1, stage.send_s)
+            self._join(self._backward[at + 1], self._backward[at], at + 1, at, stage.send_s)
 
-    def advance(self, group: int) -> bool:
-        """Run every pass of a group whose input is there; return whether there was any."""
-        order, begun = self._orders[group], self._next[group]
-        while self._next[group] < len(order) and self._run(group, order[self._next[group]]):
-            self._next[group] += 1
-        return self._next[group] > begun
-
-    def _run(self, group: int, task: Task) -> bool:
-        forward = task.kind == "forward"
-        ready = (self._arrived if forward else self._returned)[task.stage]
-        if task.micro_batch >= len(ready):
-            return False
-        stage, at = self._stages[task.stage], task.stage
-        start = max(self._free[group], ready[task.micro_batch])
-        end = start + (stage.forward_s if forward else stage.backward_s)
-        self._free[group] = end
-        if not forward:
-            self._backward_end[at].append(end)
-            if at:
-                seconds = self._stages[at - 1].send_s
-                self._sent(self._back[at], self._returned[at - 1], at, at - 1, end, seconds)
-            return True
-        self._forward[at].append(start)
-        if at == self._last:
-            self._returned[at].append(end)
-        else:
-            self._sent(self._send[at], self._arrived[at + 1], at, at + 1, end, stage.send_s)
-        return True
-
-    def _sent(
-        self,
-        starts: list[float],
-        arrivals: list[float],
-        source: int,
-        target: int,
-        ready: float,
-        seconds: float,
+    def _join(
+        self, before: _Passes, following: _Passes, source: int, target: int, seconds: float
     ) -> None:
-        link = source % self.groups, target % self.groups
-        start = max(ready, self._links.get(link, 0.0))
-        starts.append(start)
-        self._links[link] = start + seconds
-        arrivals.append(start + seconds)
+        before.following, before.send = following, seconds
+        before.link = source % self._groups * self._groups + target % self._groups
+
+    def advance_all(self) -> bool:
+        """Run every pass whose input is there, group by group; return whether there was any."""
+        return sum(map(self._advance, range(self._groups))) > 0
+
+    def least_end(self) -> float:
+        """Return when the step ends at least: a group then runs what is left without a pause."""
+        return max(free + left for free, left in zip(self._free, self._left, strict=True))
+
+    def _advance(self, group: int) -> bool:
+        order, begun = self._orders[group], self._next[group]
+        free, done, links = self._free[group], 0.0, self._links
+        at = begun
+        for at in range(begun, len(order)):
+            task = order[at]
+            forward = task.kind == "forward"
+            passes = (self._forward if forward else self._backward)[task.stage]
+            if task.micro_batch >= len(passes.ready):
+                break
+            ready = passes.ready[task.micro_batch]
+            start = ready if ready > free else free
+            free = start + passes.seconds
+            done += passes.seconds
+            passes.times.append(start if forward else free)
+            following = passes.following
+            if following is None:
+                continue
+            if passes.here:
+                following.ready.append(free)
+                continue
+            busy = links[passes.link]
+            start = free if free > busy else busy
+            passes.sent.append(start)
+            links[passes.link] = start = start + passes.send
+            following.ready.append(start)
+        else:
+            at = len(order)
+        self._next[group], self._free[group] = at, free
+        self._left[group] -= done
+        return at > begun
 
     def timetable(self) -> Timetable:
         """Return the timetable, once no group can advance."""
         reduce, ends = [], list(self._free)
         for at, stage in enumerate(self._stages):
-            group = at % self.groups
+            group = at % self._groups
             reduce.append(ends[group])
             ends[group] += stage.all_reduce_s
         return Timetable(
-            self._forward, self._backward_end, self._send, self._back, reduce, max(ends)
+            forward=[passes.times for passes in self._forward],
+            backward_end=[passes.times for passes in self._backward],
+            send=[passes.sent for passes in self._forward],
+            back=[passes.sent for passes in self._backward],
+            reduce=reduce,
+            end_s=max(ends),
         )

@@ -15,7 +15,7 @@ stage can have and each that the next one can have. What follows a stage is kept
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from spbench.planner.cluster.placement import Counts, DeviceGroup
@@ -51,12 +51,27 @@ class _Tails:
     end: Indices
 
 
+@dataclass(slots=True)
+class Roads:
+    """The placement graph of several searches for one plan, with what they all need of it.
+
+    Attributes:
+        graph: The groups that stages can have.
+        rates: Of messages from a group to each that can follow: seconds a byte, and latency.
+        tables: The costs of stages, by micro-batch size and by what the groups have in common.
+    """
+
+    graph: PlacementGraph
+    rates: dict[DeviceGroup, Floats] = field(default_factory=dict)
+    tables: dict[object, StageTable] = field(default_factory=dict)
+
+
 class Bounded:
     """The dynamic program over cuts and groups at one micro-batch size and under one schedule.
 
     Args:
         cost_model: The costs.
-        ways: The groups that stages can have.
+        roads: The groups that stages can have.
         micro_batch: Samples.
         deep: Whether the schedule is ``1f1b-deep``, else it is ``1f1b``.
         ends: The states before which a stage may end, rising; what is called a state elsewhere
@@ -66,7 +81,7 @@ class Bounded:
     def __init__(
         self,
         cost_model: CostModel,
-        ways: PlacementGraph,
+        roads: Roads,
         micro_batch: int,
         deep: bool,
         ends: Sequence[int],
@@ -74,26 +89,25 @@ class Bounded:
         import numpy as np
 
         self._np = np
-        self._prices, self._roads = cost_model, ways
+        self._prices, self._roads, self._graph = cost_model, roads, roads.graph
         self._micro_batch, self._deep = micro_batch, deep
         self._count = cost_model.training.global_batch_size // micro_batch
         self._ends = ends
         self._crossing = np.array(cost_model.work(micro_batch).crossing)[list(ends[:-1])]
-        self._tables: dict[object, StageTable] = {}
 
     def search(self, bounds: Floats) -> list[tuple[float, Shape]]:
         """Return each bound that allows any shape, and the one with the shortest way."""
         tails: list[_Tails] = []
         following: dict[Counts, tuple[Floats, ...]] = {}
-        for group in self._roads.groups:
-            out = self._roads.out.get(group.last, ())
+        for group in self._graph.groups:
+            out = self._graph.out.get(group.last, ())
             if out and group.last not in following:
                 following[group.last] = self._stacked([tails[at] for at in out])
             rest = self._nothing(len(bounds))
             if out:
                 self._follow(rest, group, out, following[group.last], bounds)
             tails.append(self._stage(group, rest, bounds))
-        first = self._roads.out[(0,) * len(self._prices.cluster.sizes)]
+        first = self._graph.out[(0,) * len(self._prices.cluster.sizes)]
         found = []
         for lane, bound in enumerate(bounds.tolist()):
             best = min(first, key=lambda at: float(tails[at].done[lane, 0]))
@@ -126,8 +140,7 @@ class Bounded:
     ) -> None:
         """Fill in the best stages after a group, by the last state that it has."""
         np = self._np
-        links, groups = self._prices.links, self._roads.groups
-        rates = np.array([links.transfer(group, groups[at]) for at in out])
+        rates = self._rates(group, out)
         sends = self._crossing * rates[:, :1] + rates[:, 1:] * (self._crossing > 0)
         way, done, over, stages = (each[:, :, 1:] for each in following)
         sends = sends[:, None, :]
@@ -136,7 +149,7 @@ class Bounded:
         if self._deep:
             done = np.where(sends > period * (1.0 + _LEEWAY), np.inf, done)
         best = done.argmin(axis=0)
-        lanes, places = np.ogrid[: best.shape[0], : best.shape[1]]
+        lanes, places = self._indices(best)
         sent = sends[best, 0, places]
         rest.done[:, :-1] = done[best, lanes, places]
         rest.way[:, :-1] = way[best, lanes, places] + 2.0 * sent
@@ -145,14 +158,28 @@ class Bounded:
         rest.stages[:, :-1] = stages[best, lanes, places]
         rest.group[:, :-1] = np.array(out)[best]
 
+    def _rates(self, group: DeviceGroup, out: tuple[int, ...]) -> Floats:
+        """Return the rates of a group's messages to those that can follow, a row for each."""
+        rates = self._roads.rates
+        if group not in rates:
+            links, groups = self._prices.links, self._graph.groups
+            rates[group] = self._np.array([links.transfer(group, groups[at]) for at in out])
+        return rates[group]
+
+    def _indices(self, picked: Indices) -> tuple[Indices, Indices]:
+        """Return the indices of lanes and of places that go with what is picked for each."""
+        np = self._np
+        return np.arange(picked.shape[0])[:, None], np.arange(picked.shape[1])
+
     def _table(self, group: DeviceGroup) -> StageTable:
         cost_model = self._prices
         rate = cost_model.links.all_reduce(group)
-        key = cost_model.kinds(group), rate
-        if key not in self._tables:
+        key = cost_model.kinds(group), rate, self._micro_batch
+        tables = self._roads.tables
+        if key not in tables:
             sharing = cost_model.sharing(group, self._micro_batch)
-            self._tables[key] = stage_table(cost_model, sharing, rate, self._ends)
-        return self._tables[key]
+            tables[key] = stage_table(cost_model, sharing, rate, self._ends)
+        return tables[key]
 
     def _stage(self, group: DeviceGroup, rest: _Tails, bounds: Floats) -> _Tails:
         """Return the best stages that a group can have, by their first state."""
@@ -171,7 +198,7 @@ class Bounded:
         over = both - bounds[:, None, None] + rest.over[:, None, :]
         done[over > _LEEWAY * bounds[:, None, None]] = np.inf
         end = done.argmin(axis=2)
-        lanes, places = np.ogrid[: end.shape[0], : end.shape[1]]
+        lanes, places = self._indices(end)
         return _Tails(
             way=way[lanes, places, end],
             done=done[lanes, places, end],
@@ -185,7 +212,7 @@ class Bounded:
         ends, groups = [], []
         at, state = first, 0
         while at >= 0:
-            groups.append(self._roads.groups[at])
+            groups.append(self._graph.groups[at])
             tail = tails[at]
             at, state = int(tail.group[lane, state]), int(tail.end[lane, state]) + 1
             ends.append(self._ends[state - 1])

@@ -6,7 +6,7 @@ import math
 from typing import NamedTuple
 
 from spbench.planner.cluster.placement_graph import PlacementGraph
-from spbench.planner.search.bounded import Bounded
+from spbench.planner.search.bounded import Bounded, Roads
 from spbench.planner.search.candidates import Shape
 from spbench.planner.search.cost_model import CostModel
 from spbench.planner.search.scoring import Scores
@@ -48,7 +48,7 @@ class Search:
         sizes: list[int],
     ) -> None:
         self._scores, self._prices = scores, scores.cost_model
-        self._all, self._few = all_groups, few_groups
+        self._all, self._few = Roads(all_groups), Roads(few_groups)
         self._sizes = _spread(sizes, _MOST_SIZES)
         self._ends = _ends(scores.cost_model, _MOST_ENDS)
 
@@ -58,8 +58,8 @@ class Search:
         empty = (0,) * len(cost_model.cluster.sizes)
         last = len(cost_model.states)
         for size in self._sizes:
-            groups = {self._all.groups[at] for at in self._all.out[empty]}
-            groups |= {self._few.groups[at] for at in self._few.out[empty]}
+            graphs = self._all.graph, self._few.graph
+            groups = {graph.groups[at] for graph in graphs for at in graph.out[empty]}
             single = sorted(groups, key=lambda group: -sum(group.held))
             self._scores.offer_all((Shape((last,), (group,)), size) for group in single)
         if last == 1:
@@ -104,7 +104,7 @@ class Search:
         peak = cost_model.memory(work, 0, last, False).peak(most)
         return all(memory is None or peak <= memory for memory in kinds)
 
-    def _look(self, ways: PlacementGraph, place: _Place, ratio: float) -> list[_Place]:
+    def _look(self, roads: Roads, place: _Place, ratio: float) -> list[_Place]:
         """Search with bounds around a place; return the best place found."""
         import numpy as np
 
@@ -112,7 +112,7 @@ class Search:
         bounds = np.geomspace(bound / ratio, bound * ratio, _BOUNDS)
         if self._scores.micro_batches(size) == 1:
             bounds = bounds[-1:]
-        found = Bounded(self._prices, ways, size, deep, self._ends).search(bounds)
+        found = Bounded(self._prices, roads, size, deep, self._ends).search(bounds)
         self._scores.offer_all((shape, size) for _, shape in found)
         places = [
             _Place(self._scores.least(shape, size), size, deep, bound) for bound, shape in found

@@ -9,7 +9,7 @@ from spbench.planner.search.candidates import Candidate, Pass, Shape, passes
 from spbench.planner.search.cost_model import CostModel
 from spbench.planner.search.estimate import closed_form
 from spbench_core.schedule.orders import INTERLEAVED
-from spbench_core.schedule.timetable import rounds_timetable, timetable
+from spbench_core.schedule.timetable import rounds_end, timetable
 
 _GAIN = 1.0 - 1e-12
 """What a step must be shorter by to be better: more than rounding."""
@@ -105,7 +105,7 @@ class Scores:
         assert times is not None  # it has a closed form
         count = self.micro_batches(candidate.micro_batch)
         if candidate.schedule == INTERLEAVED:
-            step = rounds_timetable(times, candidate.shape.rounds, count).end_s
+            step = rounds_end(times, candidate.shape.rounds, count, self.step_s)
         else:
             step = timetable(times, candidate.schedule, count).end_s
         if step >= self.step_s * _GAIN:

@@ -6,9 +6,11 @@ import sys
 
 import jsonschema
 import pytest
+from typer.main import get_command
 
 from places import HOSTFILES, ROOT, SUITES
 from spbench import __version__
+from spbench.cli.app import app
 from spbench.cli.run import seconds
 from spbench.errors import UsageError
 from spbench.report.model import report_schema
@@ -33,6 +35,15 @@ def spbench_process(*words, **environ):
 
 
 # Words
+
+
+@pytest.mark.parametrize("command", sorted(get_command(app).commands))  # type: ignore[attr-defined]
+def test_a_command_alone_is_the_same_as_among_all(command, spbench, monkeypatch):
+    alone = spbench(command, "--help")
+    monkeypatch.setattr("spbench.cli.app._narrowed", lambda words: app)
+    assert spbench(command, "--help") == alone
+    assert (alone.status, alone.err) == (0, "")
+    assert f"spbench {command}" in alone.out
 
 
 @pytest.mark.parametrize("words", [["--version"], ["--version", "run"], ["--version", "-h"]])

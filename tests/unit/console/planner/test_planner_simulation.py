@@ -1,4 +1,5 @@
 import json
+import math
 from itertools import pairwise
 from xml.etree import ElementTree
 
@@ -20,7 +21,7 @@ from spbench_core.schedule.orders import (
     interleaved_order,
     stage_in_flight,
 )
-from spbench_core.schedule.timetable import rounds_timetable, timetable
+from spbench_core.schedule.timetable import rounds_end, rounds_timetable, timetable
 from unit.console.planner.brute import rounds_order, run, run_rounds
 
 SCHEDULES = "gpipe", "1f1b", "1f1b-deep"
@@ -245,6 +246,20 @@ def test_an_interleaved_step_is_what_fixed_points_give(drawn_rounds):
         order = interleaved_order(group, groups, rounds, range(count))
         told = [(task.kind[0].upper(), task.stage, task.micro_batch) for task in order]
         assert told == rounds_order(group, groups, rounds, count)
+
+
+@given(rounds_of(), st.floats(0.0, 2.0))
+def test_an_interleaved_step_is_cut_off_where_it_ends_after_the_limit(drawn_rounds, share):
+    _, rounds, count, stages = drawn_rounds
+    end = rounds_timetable(stages, rounds, count).end_s
+    found = rounds_end(stages, rounds, count, share * end)
+    assert found == end if share >= 1.0 else found in (end, math.inf)
+
+
+def test_an_interleaved_step_is_cut_off_where_its_passes_alone_take_longer():
+    stages = [stage(at, 1.0, 2.0) for at in range(4)]
+    assert rounds_end(stages, 2, 8) == rounds_timetable(stages, 2, 8).end_s
+    assert rounds_end(stages, 2, 8, 2 * 8 * 3.0 - 1.0) == math.inf
 
 
 @st.composite
