@@ -39,7 +39,8 @@ hosts; below it the line that runs this case alone, without the console. y copie
         self.line = command.line if isinstance(command, JobCommand) else ""
         self.border_title = Content(f"Command of {title}" if title and told else "Command")
         text = _lines(command) if isinstance(command, JobCommand) else Text(command)
-        self.query_one(Static).update(text)
+        for lines in self.query(Static):  # none where the console is just being closed
+            lines.update(text)
 
 
 def _lines(command: JobCommand) -> Text:
