@@ -128,7 +128,8 @@ def _describe(entry: Benchmark) -> None:
 
     names = [*(param.name for param in entry.params), *(metric.name for metric in entry.metrics)]
     width = max(map(len, names))
-    print(f"{entry.name}: {entry.summary}\n\nparameters")
+    print(f"{entry.name}: {entry.summary}")
+    print(f"of the plug-in {entry.plugin}" * bool(entry.plugin), "parameters", sep="\n")
     for param in entry.params:
         default = "auto" if param.default is None else param.default
         choices = f" [{' | '.join(param.choices)}]" if param.choices else ""

@@ -1,6 +1,6 @@
 """The catalog: every benchmark's name, parameters, rank count, metrics and faults.
 
-A new benchmark is one worker module and one entry here.
+A new benchmark is one worker module and one entry here, or a plug-in that has both.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from spbench_core.catalog import (
     model_profile,
     models,
 )
-from spbench_core.catalog.benchmark import Benchmark
+from spbench_core.catalog.plugin_entries import Catalog
 
 COMMON_FAULTS = {
     "hang": "the last rank sleeps for ever",
@@ -55,8 +55,8 @@ def fault_of(text: str) -> tuple[str, float | None]:
     return name, value
 
 
-BENCHMARKS: dict[str, Benchmark] = {
-    entry.name: entry
+BENCHMARKS = Catalog(
+    entry
     for family in (halo, link, memory, compute, allreduce, kvstore, models, model_profile)
     for entry in family.BENCHMARKS
-}
+)
