@@ -16,7 +16,8 @@ from typing import Any
 
 from spbench_core.catalog import BENCHMARKS
 from spbench_core.events import rank_events
-from spbench_core.plugins import told, warnings as plugin_warnings
+from spbench_core.plugins import told
+from spbench_core.plugins import warnings as plugin_warnings
 from spbench_workers.binding.nearness import nodes_of_cores, physical_cores
 from spbench_workers.channel import Channel, ConsoleUnreachableError, open_channel
 from spbench_workers.comm import World, fabric, numa_node, open_world
