@@ -1,4 +1,4 @@
-"""Where a training step's time goes: by operator, on one process, two tiles, two stages and both.
+"""The times of a training step by operator: on one process, two tiles, two stages and both.
 
     python -m benchmarks.operator_times [--depth 110] [--image-size 256] [--batch 2] [--steps 3]
 

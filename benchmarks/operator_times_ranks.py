@@ -122,7 +122,7 @@ def main(words: Sequence[str]) -> None:
     world = open_world()
     entry = BENCHMARKS["model.resnet"]
     params = entry.complete(given)
-    context = Context(world, Silence(), case="", benchmark=entry.name, params=params)
+    context = Context(world, SilentChannel(), case="", benchmark=entry.name, params=params)
     case = case_of(context)
     plan = case.plan
     images = SyntheticImages(
@@ -147,7 +147,7 @@ def main(words: Sequence[str]) -> None:
         print(json.dumps(rows), flush=True)
 
 
-class Silence:
+class SilentChannel:
     """A channel for a program without a console: nobody is told."""
 
     rank: int | None = None

@@ -74,7 +74,7 @@ class Point:
 
 @dataclass(slots=True)
 class Findings:
-    """What a program's output held.
+    """The findings of a program's output.
 
     Attributes:
         values: The value of each metric that stands in a line or in a document; of a table's, that

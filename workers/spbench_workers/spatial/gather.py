@@ -28,7 +28,7 @@ from spbench_core.layout.tiles import Box
 from spbench_workers.spatial.comm_stats import COMM_STATS
 from spbench_workers.spatial.exchange import Exchange, add_shared, is_channels_last, view
 from spbench_workers.spatial.interior_split import outside
-from spbench_workers.spatial.padded import PaddedTile, padded_of
+from spbench_workers.spatial.padded import TileBuffer, padded_of
 from spbench_workers.spatial.tiling import Tiling
 
 
@@ -58,7 +58,7 @@ class Flight:
     tile: torch.Tensor
     token: torch.Tensor
     gradients: PartGradients
-    padded: PaddedTile | None
+    padded: TileBuffer | None
 
 
 class Gather:
@@ -139,7 +139,7 @@ class Gather:
             self._start(self.forward)
 
     def assemble(
-        self, tile: torch.Tensor, padded: PaddedTile | None = None
+        self, tile: torch.Tensor, padded: TileBuffer | None = None
     ) -> tuple[torch.Tensor, ...]:
         """Wait for the pieces and put the parts together: in the tile's own buffer, if it fits."""
         with COMM_STATS.timed():
@@ -212,7 +212,7 @@ class Gather:
         inside = box.intersect(self.table.owned.image)
         return inside.intersect(self.table.needed[self.comm.rank]) == inside
 
-    def _fits(self, padded: PaddedTile) -> bool:
+    def _fits(self, padded: TileBuffer) -> bool:
         return (
             (padded.box,) == self.parts
             and self._covered(padded.box)
@@ -220,7 +220,7 @@ class Gather:
             and is_channels_last(padded.buffer) == self._channels_last
         )
 
-    def _completed(self, padded: PaddedTile) -> torch.Tensor:
+    def _completed(self, padded: TileBuffer) -> torch.Tensor:
         """Return the tile's buffer with its halo.
 
         Autograd counts changes of what it keeps, and what it keeps of the tile does not change: so
@@ -353,7 +353,7 @@ class _Finish(Function):
         tile: torch.Tensor,
         gather: Gather,
         gradients: PartGradients,
-        padded: PaddedTile | None,
+        padded: TileBuffer | None,
     ) -> Any:
         ctx.set_materialize_grads(False)
         ctx.gather, ctx.gradients = gather, gradients

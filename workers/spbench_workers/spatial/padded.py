@@ -19,7 +19,7 @@ from spbench_workers.spatial.exchange import is_channels_last, view
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PaddedTile:
+class TileBuffer:
     """The buffer that a tile lies in.
 
     Attributes:
@@ -31,7 +31,7 @@ class PaddedTile:
     box: Box
 
 
-def padded_of(tile: torch.Tensor) -> PaddedTile | None:
+def padded_of(tile: torch.Tensor) -> TileBuffer | None:
     """Return the buffer that a tile lies in; None where it has no room around it."""
     return getattr(tile, "padded", None)
 
@@ -59,7 +59,7 @@ class PaddedReLU(nn.ReLU):
             device=tile.device,
             memory_format=layout,
         )
-        padded = PaddedTile(buffer, self._box)
+        padded = TileBuffer(buffer, self._box)
         made: torch.Tensor = _ReLUInto.apply(tile, padded, self._tile)
         made.padded = padded  # type: ignore[attr-defined]
         return made
@@ -69,7 +69,7 @@ class _ReLUInto(Function):
     """ReLU into the middle of a buffer."""
 
     @staticmethod
-    def forward(ctx: Any, tile: torch.Tensor, padded: PaddedTile, place: Box) -> torch.Tensor:
+    def forward(ctx: Any, tile: torch.Tensor, padded: TileBuffer, place: Box) -> torch.Tensor:
         middle = view(padded.buffer, padded.box, place)
         torch.clamp_min(tile, 0.0, out=middle)
         ctx.save_for_backward(middle)
