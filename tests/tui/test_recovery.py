@@ -54,6 +54,14 @@ async def typed(pilot, pane, text="mine"):
     await pilot.press(*text)
 
 
+async def test_a_page_that_is_not_drawn_yet_has_nothing_unsaved(tmp_path, suite):
+    app = console(tmp_path, suite=suite)
+    async with app.run_test(size=(100, 30)):
+        early = SuitesPage(app.context)
+        assert early.unsaved() is None, "the browser asks before the page was composed"
+        early.drop_unsaved()
+
+
 async def test_unsaved_text_is_kept_until_it_is_saved(tmp_path, suite):
     app = console(tmp_path, suite=suite)
     async with app.run_test(size=(100, 30)) as pilot:

@@ -191,14 +191,15 @@ What starts a run at once has no letter: F5 and F6."""
 
     def unsaved(self) -> str | None:
         """Return in one sentence what would be lost if the console ended; None: nothing."""
-        document = self.text_pane.document
-        if document is None or not self.text_pane.changed:
-            return None
-        return f"{document.path.name} is not saved."
+        for pane in self.query(TextPane):  # none before the page was composed
+            if pane.document is not None and pane.changed:
+                return f"{pane.document.path.name} is not saved."
+        return None
 
     def drop_unsaved(self) -> None:
         """Forget the text that is not saved."""
-        self.text_pane.drop_unsaved()
+        for pane in self.query(TextPane):
+            pane.drop_unsaved()
 
     async def _offer_unsaved(self) -> None:
         """Ask what becomes of texts that a console left behind which was killed or crashed."""
