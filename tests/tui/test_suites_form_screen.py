@@ -1,8 +1,11 @@
 """The form of a case: composed and edited on the screen, and written into the text."""
 
+import asyncio
+import time
 from dataclasses import replace
 
 import pytest
+from textual.message_pump import MessagePump
 from textual.widgets import Input
 
 from spbench.tui.suites.cases_pane import CasesPane
@@ -137,6 +140,31 @@ async def test_keys_that_come_at_once_land_in_the_field_to_which_those_before_we
         await until(pilot, lambda: form.typed.texts[key].endswith("sp"))
         typed = {"name": "4", "np": "2"} if "enter" in keys else {}
         assert form.typed.texts == {**first, **typed, key: "sp"}
+
+
+async def test_keys_typed_on_a_machine_that_needs_seconds_for_each_land_there_too(
+    suite, monkeypatch
+):
+    dispatch = MessagePump._dispatch_message
+
+    async def slowly(self, message):
+        time.sleep(0.05)
+        await dispatch(self, message)
+
+    app = opened(suite)
+    async with app.run_test(size=SIZE) as pilot:
+        form = await exchange_form(pilot)
+        first = form.typed.texts
+        with monkeypatch.context() as patch:
+            patch.setattr(MessagePump, "_dispatch_message", slowly)
+            for key in ("down", "down", "s", "p"):
+                in_one_write(app, [key])
+                await asyncio.sleep(0.6)
+            async with asyncio.timeout(60):
+                while form.typed.texts == first or app._typed:
+                    await asyncio.sleep(0.1)
+        await pilot.pause()
+        assert [key for key, text in form.typed.texts.items() if text == "sp"] == ["repeat"]
 
 
 async def test_a_box_of_lines_takes_back_more_lines_than_it_shows(suite):

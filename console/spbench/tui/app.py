@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -31,8 +30,9 @@ from spbench.tui.themes import THEMES
 if TYPE_CHECKING:
     from spbench.tui.page import Page
 
-PATIENCE = 0.5
-"""Seconds after which a key goes on although the one before is not known to be handled."""
+TURN, TURNS = 0.005, 100
+"""Seconds to a turn of the event loop, and after how many a key goes on although the one before is
+not known to be handled. On a loaded machine a turn takes longer, and the console has its time."""
 LOOK = 0.5
 """Seconds between two looks at what is not saved, for a browser that shows the console."""
 UNSAVED, SAVED = "\x1b]7077;unsaved\x07", "\x1b]7077;saved\x07"
@@ -106,7 +106,7 @@ class ConsoleApp(App[int]):
         self._entries = {entry.name: entry for entry in PAGES}
         self._failures = itertools.count(1)
         self._typed: deque[Event] = deque()
-        self._held_until = 0.0
+        self._behind: Iterator[DOMNode] | None = None
         self._browser_asks = False
         for theme in THEMES:
             self.register_theme(theme)
@@ -163,27 +163,40 @@ class ConsoleApp(App[int]):
             await super().on_event(event)
             return
         self._typed.append(event)
-        if time.monotonic() >= self._held_until:
+        if self._behind is None:
             await self._give_typed()
 
     async def _give_typed(self) -> None:
         """Give keys to what has the focus, up to the first that has to be waited for."""
-        self._held_until = 0.0
-        while self._typed and not self._held_until and self.is_running:
+        self._behind = None
+        while self._typed and self._behind is None and self.is_running:
             event, target = self._typed.popleft(), self.focused or self.screen
             await super().on_event(event)
             if event.is_forwarded:
-                self._held_until = time.monotonic() + PATIENCE
                 nodes = target.ancestors_with_self
                 # A second time for the messages that were sent because of the key.
-                await self._give_behind(iter([*nodes, *nodes]))
+                self._behind = behind = iter([*nodes, *nodes])
+                self._wait(behind, TURNS)
+                await self._give_behind(behind)
 
     async def _give_behind(self, nodes: Iterator[DOMNode]) -> None:
         """Give the next key when one that bubbles through the queues of these nodes is through."""
         for node in nodes:
             if node.call_later(self._give_behind, nodes):
                 return
-        await self._give_typed()
+        await self._give_after(nodes)
+
+    async def _give_after(self, nodes: Iterator[DOMNode]) -> None:
+        """Give the next key, if it is the one behind these nodes' that is waited for."""
+        if self._behind is nodes:
+            await self._give_typed()
+
+    def _wait(self, nodes: Iterator[DOMNode], turns: int) -> None:
+        """Wait so many turns of the event loop for these nodes, and then no longer."""
+        if turns and self._behind is nodes:
+            asyncio.get_running_loop().call_later(TURN, self._wait, nodes, turns - 1)
+        elif self._behind is nodes:
+            self.call_later(self._give_after, nodes)
 
     def _tell_browser(self) -> None:
         """Let the browser ask before its page is left, as long as something is not saved."""
@@ -248,7 +261,7 @@ class ConsoleApp(App[int]):
         await self.remove_mode(name)
         self.add_mode(name, partial(self._make_page, self._entries[name]))
         self.failed.pop(name)
-        self._held_until = 0.0  # a key that the page got is not going to be handled any more
+        self.call_later(self._give_typed)  # a key that the page got is not handled any more
         if not shown:
             kept = f"; the report is in {path}" if path else ""
             title = self._entries[name].title
