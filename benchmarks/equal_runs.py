@@ -8,7 +8,8 @@ times and of all other metrics, and then for each case the smallest slowdown tha
 would find among the runs that were made (as `spbench gate check`). A pair is judged by what the
 runs before it tell. Runs stay in --home, and their ids in --log, so that a command that was cut
 short goes on, and one that is through judges them again; --again forgets them. Ends with 1 where
-more than 5 % of the times are called better or worse.
+more than 5 % of the times are called better or worse. The suite `network` runs over two hosts made
+of network namespaces, whose links are slowed to --rate (root, sshd, iproute2).
 """
 
 from __future__ import annotations
@@ -20,11 +21,13 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from benchmarks.goals import argument_parser
 from benchmarks.trial_log import Line, TrialLog
+from benchmarks.two_hosts import Place, two_hosts
 
 from spbench.cli.tables import aligned
 from spbench.record.runs.folder import RunFolder, list_runs
@@ -40,6 +43,7 @@ SPBENCH = str(Path(sys.executable).parent / "spbench")
 SHIPPED = "smoke,links,bringup,halo"
 NOT_JUDGED = "not judged"
 MOST_WRONG = 0.05
+OVER_TWO_HOSTS = "network"
 
 
 def main() -> int:
@@ -48,6 +52,7 @@ def main() -> int:
     parser.add_argument("--pairs", type=int, default=100, help="of all suites together")
     parser.add_argument("--suites", default=SHIPPED, help=f"names in suites/ (default: {SHIPPED})")
     parser.add_argument("--launches", type=int, default=5, help="of each case in a run")
+    parser.add_argument("--rate", default="1gbit", help="of the links of the suite `network`")
     parser.add_argument("--home", type=Path, default=Path(".spbench/equal-runs"))
     parser.add_argument("--log", type=Path, default=Path(".spbench/equal-runs.jsonl"))
     parser.add_argument("--again", action="store_true", help="forget earlier runs")
@@ -57,10 +62,11 @@ def main() -> int:
     log = TrialLog(words.log, again=words.again)
     suites = words.suites.split(",")
     paths = {name: _with_launches(name, words.launches, words.home) for name in suites}
-    for turn in range(-(-words.pairs // len(suites)) + 1):
-        for name in suites:
-            if len(_runs(log, name, words.launches)) <= turn:
-                log.add(_next(name, words.launches, paths[name], words.home, log))
+    with _places(suites, words.rate) as places:
+        for turn in range(-(-words.pairs // len(suites)) + 1):
+            for name in suites:
+                if len(_runs(log, name, words.launches)) <= turn:
+                    log.add(_next(name, places[name], paths[name], words, log))
     judged = [line for name in suites for line in _judged_again(words.home, name, words, log)]
     print("\n".join(_shares(judged)))
     for name in suites:
@@ -85,13 +91,24 @@ def _with_launches(name: str, launches: int, home: Path) -> Path:
     return path
 
 
-def _next(name: str, launches: int, path: Path, home: Path, log: TrialLog) -> Line:
+@contextmanager
+def _places(suites: Sequence[str], rate: str) -> Iterator[Mapping[str, Place]]:
+    """Make the hosts that a suite needs, and yield where each of the suites runs."""
+    places = dict.fromkeys(suites, Place())
+    if OVER_TWO_HOSTS not in places:
+        yield places
+        return
+    with two_hosts(rate) as hosts:
+        yield places | {OVER_TWO_HOSTS: hosts}
+
+
+def _next(name: str, place: Place, path: Path, words: argparse.Namespace, log: TrialLog) -> Line:
     """Run a suite, and compare with its run before."""
     started = time.monotonic()
-    run = _run(path, home)
-    line: Line = {"suite": name, "launches": launches, "run": run.summary.id}
-    before = _runs(log, name, launches)
-    judged = _judged(home, before[-1]["run"], run) if before else {"times": {}}
+    run = _run(path, place, words.home)
+    line: Line = {"suite": name, "launches": words.launches, "run": run.summary.id}
+    before = _runs(log, name, words.launches)
+    judged = _judged(words.home, before[-1]["run"], run) if before else {"times": {}}
     counted = Counter(judged["times"].values())
     said = ", ".join(f"{count} {outcome}" for outcome, count in counted.items()) or "the first"
     print(f"{name} {len(before)}, {time.monotonic() - started:.0f} s: {said}", flush=True)
@@ -122,10 +139,10 @@ def _judged(home: Path, before: str, run: RecordedRun) -> Line:
     return judged
 
 
-def _run(path: Path, home: Path) -> RecordedRun:
+def _run(path: Path, place: Place, home: Path) -> RecordedRun:
     before = {folder.id for folder in list_runs(home)}
-    words = [SPBENCH, "run", str(path), "--headless", "--quiet", "--home", str(home)]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    words = [SPBENCH, "run", str(path), "--headless", "--quiet", "--home", str(home), *place.words]
+    done = subprocess.run(words, env=place.environ, capture_output=True, text=True, check=False)
     made = [folder for folder in list_runs(home) if folder.id not in before]
     if done.returncode not in (0, 1) or len(made) != 1:  # an expectation may fail by chance
         sys.exit(f"equal_runs: {' '.join(words)}: exit {done.returncode}\n{done.stderr}")

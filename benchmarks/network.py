@@ -15,7 +15,6 @@ a link of 10 Gbit/s a third or less.
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -25,54 +24,44 @@ from statistics import median
 from typing import Any
 
 from benchmarks.goals import argument_parser, number
+from benchmarks.two_hosts import Place, two_hosts
 
-ROOT = Path(__file__).parents[1]
-sys.path[:0] = [str(ROOT / "tests")]
-
-SUITE = ROOT / "suites" / "network.yaml"
-BURSTS = {"10gbit": "256kb"}
-BURST = "64kb"
-"""No more than the rate needs: what is sent within a burst takes no time on the link."""
+SUITE = Path(__file__).parents[1] / "suites" / "network.yaml"
 SHOWN = ("bandwidth_gb_s", "busbw_gb_s", "overlap", "images_per_second")
 Case = Mapping[str, Any]
 
 
 def main() -> None:
     """Measure at each rate and print a row for each case."""
-    from cluster.hosts import started_hosts
-
     parser = argument_parser(__doc__)
     parser.add_argument("--rates", default="1gbit,10gbit", help="rates of the hosts' links")
     parser.add_argument("--rounds", type=int, default=5, help="runs of the suite at each rate")
     parser.add_argument("-k", dest="cases", default="", help="cases, as spbench run -k has them")
     words = parser.parse_args()
     rows = []
-    with tempfile.TemporaryDirectory(prefix="sp") as folder, started_hosts(Path(folder), 2) as made:
-        path = f"{Path(sys.executable).parent}:{made.bin}:{os.environ['PATH']}"
-        (Path(folder) / "hostfile").write_text(made.lines())
-        for rate in words.rates.split(","):
-            one, other = (made.slowed(host, rate, BURSTS.get(rate, BURST)) for host in made.hosts)
-            with one, other:
-                environment = os.environ | {"PATH": path}
-                runs = [_cases(folder, environment, words.cases) for _ in range(words.rounds)]
-            rows += [_row(rate, [run[name] for run in runs]) for name in runs[0]]
+    for rate in words.rates.split(","):
+        with two_hosts(rate) as hosts:
+            runs = [_cases(hosts, words.cases) for _ in range(words.rounds)]
+        rows += [_row(rate, [run[name] for run in runs]) for name in runs[0]]
     print(
         "| link | case | ms | of the limit | seen | chosen |\n| --- | --- | --- | --- | --- | --- |"
     )
     print("\n".join(rows))
 
 
-def _cases(folder: str, environment: Mapping[str, str], selected: str) -> dict[str, Case]:
+def _cases(hosts: Place, selected: str) -> dict[str, Case]:
     """Run the suite over the hosts; return the report's cases by id."""
-    report = Path(folder) / "report.json"
-    command = [sys.executable, "-m", "spbench", "run", str(SUITE), "--headless", "-q"]
-    command += ["--hostfile", f"{folder}/hostfile", "--home", f"{folder}/home"]
-    command += ["--set", "launch.bind=none", "--json", str(report)]
-    command += ["-k", selected] if selected else []
-    ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    if ended.returncode:
-        sys.exit(f"network: exit {ended.returncode}\n{ended.stdout}{ended.stderr}")
-    return {case["id"]: case for case in json.loads(report.read_text())["cases"]}
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder) / "report.json"
+        command = [sys.executable, "-m", "spbench", "run", str(SUITE), "--headless", "-q"]
+        command += ["--home", f"{folder}/home", "--json", str(report), *hosts.words]
+        command += ["-k", selected] if selected else []
+        done = subprocess.run(
+            command, env=hosts.environ, capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            sys.exit(f"network: exit {done.returncode}\n{done.stdout}{done.stderr}")
+        return {case["id"]: case for case in json.loads(report.read_text())["cases"]}
 
 
 def _row(rate: str, found: list[Case]) -> str:
