@@ -318,6 +318,15 @@ def test_convolution_equals_that_of_the_whole_image(server, case):
     check(server.ask(case))
 
 
+@pytest.mark.parametrize("overlap", [True, False])
+@pytest.mark.parametrize("transport", [*TRANSPORTS, "auto"])
+def test_a_tile_lives_no_longer_for_having_been_sent(server, transport, overlap):
+    arguments = {"out_channels": 2, "kernel_size": (3, 3), "padding": (1, 1)}
+    case = case_of("kept", 24, 24, (2, 2), arguments=arguments)
+    answers = server.ask(case | {"transport": transport, "overlap": overlap})
+    assert answers == [{"kept": False}] * 4
+
+
 @cases(60)
 @given(case=poolings("max_pool"))
 def test_max_pooling_equals_that_of_the_whole_image(server, case):

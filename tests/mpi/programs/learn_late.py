@@ -63,6 +63,9 @@ class HostExchange:
     def bind(self, outgoing):
         self._outgoing = list(outgoing)
 
+    def unbind(self):
+        self._outgoing = []
+
     def start(self):
         memory = host_memory_of(self._device)
         pieces = [memory.fetch(view).clone() for view in self._outgoing]

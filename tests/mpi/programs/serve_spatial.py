@@ -14,9 +14,11 @@ nothing is rounded, and no error is allowed.
 
 import copy
 import json
+import math
 import socket
 import sys
 import traceback
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -394,6 +396,27 @@ def adjoint(case, comm):
     return answer
 
 
+class Block(bytearray):
+    """Memory whose end can be watched."""
+
+
+def kept(case, comm):
+    """Whether the memory of a tile is still there when nobody needs it any more."""
+    dtype = DTYPES[case["dtype"]]
+    tiling = Tiling(comm, partition_of(case, comm.size), case["transport"], case["overlap"])
+    tiled = conv(case, tiling, dtype).tiled
+    shape = (case["batch"], case["channels"], *tiling.tile.shape)
+    block = Block(math.prod(shape) * dtype.itemsize)
+    watched = weakref.ref(block)
+    tile = torch.frombuffer(block, dtype=dtype).view(shape).requires_grad_()
+    del block
+    tiled(tile).sum().backward()
+    del tile
+    answer = {"kept": watched() is not None}
+    free(tiled)
+    return answer
+
+
 def hull(boxes):
     """The smallest box that holds all of these."""
     boxes = [box for box in boxes if not box.empty]
@@ -420,7 +443,7 @@ def answer_of(world, case):
     if not member:
         return None
     try:
-        return adjoint(case, comm) if case["operator"] == "adjoint" else compare(case, comm)
+        return {"adjoint": adjoint, "kept": kept}.get(case["operator"], compare)(case, comm)
     except Exception as error:
         # At once: where the others go on, they wait for this rank and nobody answers.
         traceback.print_exc()

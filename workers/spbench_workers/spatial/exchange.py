@@ -33,7 +33,8 @@ class Exchange:
     """An exchange of pieces of a tensor: each rank sends what others need, and receives its own.
 
     Buffers, requests and the choice of the transport are set up once. Each exchange is
-    `start`, `wait`, `unpack`, `release`, or all of them in `run`. All ranks of the communicator
+    `start`, `wait`, `unpack`, `release`, or all of them in `run`. `unbind` lets the memory that was
+    sent go; then `bind` comes before the next one. All ranks of the communicator
     must make it, and go through its exchanges, together.
 
     Args:
@@ -109,6 +110,7 @@ class Exchange:
         self.transport, self._transport, self.tried_ms = open_transport(transport, wiring)
         self.memory_path = self._transport.memory_path
         self.bind = self._transport.bind
+        self.unbind = self._transport.unbind
         self.start = self._transport.start
         self.progress = self._transport.progress
         self.wait = self._transport.wait

@@ -105,6 +105,7 @@ class Gather:
             view(sample.detach(), self.tile, piece.box) for piece in table.sent_by(comm.rank)
         ]
         self.forward = self._exchange(outgoing, transport)
+        self.forward.unbind()
 
     @cached_property
     def backward(self) -> Exchange:
@@ -151,6 +152,7 @@ class Gather:
             else:
                 parts = tuple(self._assembled(box, tile) for box in self.parts)
             self.forward.release()
+            self.forward.unbind()  # the tile lives no longer for having been sent
         return parts
 
     def send_gradients(self, gradients: Sequence[torch.Tensor | None]) -> None:

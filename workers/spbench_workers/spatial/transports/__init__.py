@@ -13,7 +13,7 @@ All ranks make the same transports in the same order and go through the same exc
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import torch
@@ -59,6 +59,10 @@ class Wiring:
     dtype: torch.dtype
     device: torch.device
     channels_last: bool = False
+
+    def without_views(self) -> Wiring:
+        """Return it without the views to send from, whose memory a transport must not keep."""
+        return replace(self, outgoing=())
 
     def empty(self, shape: Sequence[int], *, pinned: bool = False) -> torch.Tensor:
         """Return memory for a piece: on the device, or pinned memory of the host."""
@@ -140,6 +144,9 @@ class Transport(Protocol):
 
     def bind(self, outgoing: Sequence[torch.Tensor]) -> None:
         """Set the views to send from; their shapes are those of the wiring."""
+
+    def unbind(self) -> None:
+        """Forget the views to send from, whose memory may go; `bind` comes before `start` then."""
 
     def start(self) -> None:
         """Pack the pieces and send them. What is sent must not change before `wait` returns."""

@@ -20,7 +20,7 @@ class DatatypeTransport(HostRequests):
     """Persistent requests without any packing of ours."""
 
     def __init__(self, wiring: Wiring) -> None:
-        self._wiring = wiring
+        self._wiring = wiring.without_views()
         self._types: dict[_Layout, MPI.Datatype] = {}
         self._sends: list[MPI.Prequest] = []
         # The pieces come to where they belong: there is nothing to unpack.
@@ -42,6 +42,9 @@ class DatatypeTransport(HostRequests):
             for view, target in zip(outgoing, self._wiring.targets, strict=True)
         ]
         self._all = [*self._receives, *self._sends]
+
+    def unbind(self) -> None:
+        """Do nothing: requests know addresses alone."""
 
     def start(self) -> None:
         MPI.Prequest.Startall(self._all)

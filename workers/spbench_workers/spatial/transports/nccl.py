@@ -23,7 +23,7 @@ class NcclTransport(Received):
     memory_path = None
 
     def __init__(self, wiring: Wiring) -> None:
-        self._wiring = wiring
+        self._wiring = wiring.without_views()
         self._buffers, received = _buffers(wiring)
         super().__init__(wiring, received)
         self._receives = _messages(self.received, wiring.sources)
@@ -36,6 +36,9 @@ class NcclTransport(Received):
         self._packs = [(buffer, view) for buffer, view in views if not self._wiring.dense(view)]
         pieces = [view if self._wiring.dense(view) else buffer for buffer, view in views]
         self._sends = _messages(pieces, self._wiring.targets)
+
+    def unbind(self) -> None:
+        self._packs, self._sends = [], []
 
     def start(self) -> None:
         for buffer, view in self._packs:

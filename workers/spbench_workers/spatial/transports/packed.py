@@ -18,7 +18,7 @@ class PackedTransport(HostRequests):
     """
 
     def __init__(self, wiring: Wiring) -> None:
-        self._wiring = wiring
+        self._wiring = wiring.without_views()
         self._buffers = [wiring.empty(view.shape) for view in wiring.outgoing]
         self._sends: list[MPI.Prequest] = []
         self._places: dict[int, int] = {}
@@ -37,6 +37,9 @@ class PackedTransport(HostRequests):
         for index, (buffer, view) in enumerate(pairs):
             self._send_from(index, view if dense(view) else buffer)
         self._all = [*self._sends, *self._receives]
+
+    def unbind(self) -> None:
+        self._packs = []
 
     def _send_from(self, index: int, piece: torch.Tensor) -> None:
         """Make the request of a message, unless it already sends from there."""

@@ -84,7 +84,7 @@ class SharedTransport:
     def __init__(self, wiring: Wiring) -> None:
         if not on_one_host(wiring.comm):
             raise TransportError("transport shm: the ranks are not all on one host; use auto")
-        self._wiring = wiring
+        self._wiring = wiring.without_views()
         places, total = _lay_out(wiring)
         self._window = MPI.Win.Allocate_shared(total, 1, comm=wiring.comm)
         self._window.Lock_all()
@@ -110,6 +110,9 @@ class SharedTransport:
 
     def bind(self, outgoing: Sequence[torch.Tensor]) -> None:
         self._views = list(outgoing)
+
+    def unbind(self) -> None:
+        self._views = []
 
     def start(self) -> None:
         self._exchange += 1

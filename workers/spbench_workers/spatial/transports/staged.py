@@ -31,7 +31,7 @@ class StagedTransport(Received):
     """
 
     def __init__(self, wiring: Wiring, direct: bool | None = None) -> None:
-        self._wiring = wiring
+        self._wiring = wiring.without_views()
         evidence = "asked for"
         if direct is None:
             direct, evidence = device_pointers(wiring.comm)
@@ -65,6 +65,9 @@ class StagedTransport(Received):
 
     def bind(self, outgoing: Sequence[torch.Tensor]) -> None:
         self._views = list(outgoing)
+
+    def unbind(self) -> None:
+        self._views = []
 
     def start(self) -> None:
         self._streams.follow()
