@@ -20,6 +20,7 @@ from typing import Any
 from benchmarks.goals import Figure, argument_parser, table
 
 SUITE = Path(__file__).with_suffix(".yaml")
+MEMORY = ("sequential", "tiles", "stages", "one-pipeline", "mirrored", "mirrored-one-way")
 Metrics = dict[str, dict[str, float]]
 """By case and metric."""
 
@@ -58,12 +59,14 @@ def figures(rounds: Sequence[Metrics]) -> list[Figure]:
     return [
         *times,
         Figure("2 models apart, speed over one process", 2 * ratio("sequential", "apart"), "times"),
-        Figure("2 tiles, speed over one process", ratio("sequential", "tiles"), "times", least=1.6),
+        Figure(
+            "2 tiles, speed over one process", ratio("sequential", "tiles"), "times", least=1.75
+        ),
         Figure(
             "2 stages, speed over one process",
             ratio("sequential-8-parts", "stages"),
             "times",
-            least=1.5,
+            least=1.7,
         ),
         Figure(
             "exchange and joins at 512x512, share of the step",
@@ -84,9 +87,15 @@ def figures(rounds: Sequence[Metrics]) -> list[Figure]:
             most=1.0,
         ),
         *(
-            Figure(f"memory, {name}", of(name, "peak_memory_mb"), "MB")
-            for name in ("one-pipeline", "mirrored", "mirrored-one-way")
+            Figure(
+                f"activations of a rank, {name}, over one process'",
+                of(name, "activation_mb") / of("sequential", "activation_mb"),
+                "times",
+                most=most,
+            )
+            for name, most in (("tiles", 0.55), ("tiles-2x2", 0.30))
         ),
+        *(Figure(f"memory, {name}", of(name, "peak_memory_mb"), "MB") for name in MEMORY),
     ]
 
 

@@ -282,6 +282,12 @@ _METRICS = (
     Metric("bubble", "1", "lower", "share of the ranks' time in which they wait", "mean"),
     Metric("ideal_bubble", "1", "none", "the same of the schedule, its stages equally long"),
     Metric("peak_memory_mb", "MB", "lower", "the most memory of a rank"),
+    Metric(
+        "activation_mb", "MB", "lower", "the most that autograd keeps, in a step of the warm-up"
+    ),
+    Metric("parameter_mb", "MB", "none", "weights, their gradients and the optimizer's state"),
+    Metric("halo_mb", "MB", "none", "halos and their gradients that a rank sends and receives"),
+    Metric("message_mb", "MB", "none", "buffers of messages between stages"),
     Metric("bytes_sent", "B", "none", "bytes that a rank sends in a step"),
     Metric("messages_sent", "1", "none", "messages of a rank in a step"),
     Metric("parameters", "1", "none", "trainable parameters in use"),

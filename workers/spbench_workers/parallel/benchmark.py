@@ -44,6 +44,7 @@ from spbench_workers.parallel.inference.latency import (
     give_open_latency,
     serve,
 )
+from spbench_workers.parallel.memory_shares import give_memory
 from spbench_workers.parallel.peak_memory import PeakMemory
 from spbench_workers.parallel.plan import ModelPlan
 from spbench_workers.parallel.precision.formats import FP32
@@ -192,6 +193,7 @@ def _time(context: Context, case: ModelCase, images: Images) -> tuple[array[floa
     steps.report(context, count)
     epochs.finish(times)
     context.metric("peak_memory_mb", peak.megabytes())
+    give_memory(context, engine, steps.activations)
     if peak.since_start and context.world.rank == 0:
         context.choice("peak_memory", "of the process", "the system does not reset it")
     counted = context.world.rank < plan.layout.ranks_a_replica

@@ -8,6 +8,7 @@ from spbench_workers.context import Context
 from spbench_workers.device.streams import is_gpu
 from spbench_workers.images.opening import Images
 from spbench_workers.parallel.engine import Engine, Logits
+from spbench_workers.parallel.memory_shares import Activations
 from spbench_workers.parallel.pipeline.phases import PHASES
 from spbench_workers.parallel.plan import ModelPlan
 from spbench_workers.parallel.training.gradients import sums_gradients
@@ -26,11 +27,16 @@ class Steps:
         engine: The model.
         images: The images of training or inference.
         begun: Number of steps trained before.
-        warmup: Number of steps before the first epoch. Of inference all of them take the images of
+        warmup: Number of steps before the first epoch; in the first of them activations are
+            counted, where the model learns. Of inference all of them take the images of
             the first timed step, so that what is timed and judged begins with the first images.
+
+    Attributes:
+        activations: The activations of this rank.
     """
 
     def __init__(self, engine: Engine, images: Images, begun: int, warmup: int) -> None:
+        self.activations = Activations(engine.stages)
         self._engine, self._images, self._next = engine, images, begun
         self._begun, self._first = begun, begun + warmup
         self._seconds: list[dict[str, float]] = []
@@ -50,6 +56,9 @@ class Steps:
             engine.begin_epoch()
         if engine.trainer is None:
             self._answers.append((number, engine.evaluate()))
+        elif self._next == self._begun < self._first:
+            with self.activations.counted():
+                engine.step()
         else:
             engine.step()
         self._next += 1

@@ -21,12 +21,14 @@ class CommStats:
             host's clock, which on a GPU tells little: earlier work may be waited for.
         messages: Messages to other ranks, of halos and of their gradients.
         bytes: Bytes in all of them together.
+        buffer_bytes: Bytes of the pieces that the exchanges in being send and receive at a time.
         watch: Times exchanges in place of the host's clock; None: the host's clock does.
     """
 
     seconds: float = 0.0
     messages: int = 0
     bytes: int = 0
+    buffer_bytes: int = 0
     watch: Watch | None = None
 
     def timed(self) -> AbstractContextManager[object]:

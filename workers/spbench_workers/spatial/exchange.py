@@ -13,6 +13,7 @@ from mpi4py import MPI
 from spbench_core.layout.partition import Piece, Transfers
 from spbench_core.layout.tiles import Box
 from spbench_workers.comm import agree
+from spbench_workers.spatial.comm_stats import COMM_STATS
 from spbench_workers.spatial.transports import Wiring
 from spbench_workers.spatial.transports.choose import open_transport
 
@@ -107,6 +108,7 @@ class Exchange:
         )
         self._bytes_a_pixel = batch * channels * dtype.itemsize
         self._sizes = [one.numel() * one.element_size() for one in outgoing]
+        self._buffer_bytes = sum(self._sizes) + sum(map(self.bytes_of, self.expected))
         self.transport, self._transport, self.tried_ms = open_transport(transport, wiring)
         self.memory_path = self._transport.memory_path
         self.bind = self._transport.bind
@@ -117,7 +119,7 @@ class Exchange:
         self.unpack = self._transport.unpack
         self.release = self._transport.release
         self.poison = self._transport.poison
-        self.free = self._transport.free
+        COMM_STATS.buffer_bytes += self._buffer_bytes
 
     @property
     def received(self) -> Sequence[torch.Tensor]:
@@ -132,6 +134,11 @@ class Exchange:
     def bytes_of(self, piece: Piece) -> int:
         """Return the bytes of a piece on the wire."""
         return piece.box.height * piece.box.width * self._bytes_a_pixel
+
+    def free(self) -> None:
+        """Free buffers and requests. All ranks must call it."""
+        COMM_STATS.buffer_bytes -= self._buffer_bytes
+        self._transport.free()
 
     def run(self) -> None:
         """Exchange once; return when all pieces have come and been unpacked."""

@@ -21,7 +21,7 @@ def engine(trainer):
     phases.step, phases.of = nullcontext, lambda name: nullcontext()
     nothing = {name: lambda: None for name in ("begin_epoch", "evaluate", "step")}
     world = SimpleNamespace(Barrier=lambda: None)
-    sent = {"bytes_sent": 0, "messages_sent": 0}
+    sent = {"bytes_sent": 0, "messages_sent": 0, "stages": ()}
     return SimpleNamespace(phases=phases, world=world, trainer=trainer, **nothing, **sent)
 
 

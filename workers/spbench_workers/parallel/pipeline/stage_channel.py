@@ -102,6 +102,11 @@ class _Slot:
     memory: dict[int, torch.Tensor]
     pending: Sequence[Pending] = ()
 
+    @property
+    def bytes(self) -> int:
+        """The bytes of the memory."""
+        return sum(part.nbytes for part in self.memory.values())
+
     def message(self, reshard: Reshard) -> Message:
         """Return the memory of a reshard as bytes, and its peer."""
         return self.memory[reshard.peer][: reshard.values].view(torch.uint8), reshard.peer
@@ -125,6 +130,11 @@ class Sender:
         self._slots = channel.slots()
         self._turn = 0
         self.bytes = self.messages = 0
+
+    @property
+    def buffer_bytes(self) -> int:
+        """The bytes of the memory of messages."""
+        return sum(slot.bytes for slot in self._slots)
 
     def wait(self) -> None:
         """Wait until there is memory for the next message: until the last but one has gone."""
@@ -158,6 +168,11 @@ class Receiver:
         self._channel = channel
         self._slots = channel.slots()
         self._posted = self._taken = 0
+
+    @property
+    def buffer_bytes(self) -> int:
+        """The bytes of the memory of messages."""
+        return sum(slot.bytes for slot in self._slots)
 
     def begin(self) -> None:
         """Post a step's first receives."""

@@ -49,6 +49,12 @@ class StageIO:
     output_gradients: Receiver | None
     input_gradients: Sender | None
 
+    @property
+    def buffer_bytes(self) -> int:
+        """The bytes of the memory of messages."""
+        ends = (self.inputs, self.outputs, self.output_gradients, self.input_gradients)
+        return sum(end.buffer_bytes for end in ends if end is not None)
+
     def begin(self, learns: bool) -> None:
         """Post a step's first receives."""
         if self.inputs is not None:

@@ -17,7 +17,7 @@ from spbench_workers.parallel.precision.loss_scale import LossScale
 from spbench_workers.parallel.training.gradients import FlatGradients, sharings
 from spbench_workers.parallel.training.master_comm import MasterComm
 from spbench_workers.parallel.training.running_statistics import MirroredStatistics
-from spbench_workers.parallel.training.updates import Updates
+from spbench_workers.parallel.training.updates import State, Updates
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +144,11 @@ class Trainer:
             0 if master_comm is None else master_comm.bytes,
             0 if master_comm is None else master_comm.messages,
         )
+
+    @property
+    def optimizer_states(self) -> Mapping[nn.Parameter, State]:
+        """The state of the optimizer, by parameter; nothing before the first step."""
+        return self._updates.states
 
     def end_epoch(self) -> None:
         """Let the training rate decay."""
