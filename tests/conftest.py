@@ -112,6 +112,13 @@ def pytest_runtest_call() -> Generator[None, None, None]:
 
 
 @pytest.fixture(autouse=True)
+def _no_allocator(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let launch lines be the same on machines with tcmalloc and without."""
+    if "spbench.launch" in sys.modules:
+        monkeypatch.setattr("spbench.launch.allocator.FOLDERS", ())
+
+
+@pytest.fixture(autouse=True)
 def no_run_outlives_its_test() -> Iterator[None]:
     yield
     kill_leftovers()

@@ -246,3 +246,14 @@ def test_a_console_that_runs_ranks_imports_neither_torch_nor_mpi(tmp_path: Path)
     printed = printed_by(IMPORTED, *words)
     assert "passed: 1 passed" in printed
     assert json.loads(printed.splitlines()[-1]) == []
+
+
+@pytest.mark.parametrize("asked", ["system", "tcmalloc"])
+def test_the_report_names_the_allocator_that_the_ranks_have_loaded(
+    tmp_path: Path, asked: str
+) -> None:
+    ended = run(MIXED, "-k", "narrow", "--set", f"launch.allocator={asked}", home=tmp_path / "home")
+    if ended.code == 3 and "no libtcmalloc" in ended.stderr:
+        pytest.skip("libtcmalloc-minimal4 is not installed")
+    name = ended.report["environment"]["ranks"]["allocator"]
+    assert name.startswith("glibc" if asked == "system" else asked)

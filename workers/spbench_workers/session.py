@@ -16,6 +16,7 @@ from typing import Any
 
 from spbench_core.catalog import BENCHMARKS
 from spbench_core.events import rank_events
+from spbench_workers.allocator import allocator
 from spbench_workers.binding.nearness import nodes_of_cores, physical_cores
 from spbench_workers.channel import Channel, ConsoleUnreachableError, open_channel
 from spbench_workers.comm import World, fabric, numa_node, open_world
@@ -83,6 +84,7 @@ def say_ready(channel: Channel, world: World) -> None:
             "mpi": library,
             "mpi4py": version("mpi4py"),
             "torch": _version("torch"),
+            "allocator": allocator(),
         },
     )
 

@@ -12,6 +12,7 @@ from spbench.batch.schedulers.scheduler import Allocation, Scheduler
 from spbench.batch.site import slots
 from spbench.engine.plan import Request, RunPlan, plan_suite, settings_of
 from spbench.errors import UsageError
+from spbench.launch.allocator import with_allocator
 from spbench.launch.detect import find_launcher, mpi_library
 from spbench.launch.jobs import Job, Launch, job_environment
 from spbench.launch.launcher import ALLOCATIONS, JobSpec
@@ -132,6 +133,7 @@ def launch_in(job: Job, scheduler: Scheduler, folder: Path, environ: Mapping[str
         found = None
     library = mpi_library(interpreter(settings), settings)
     found = found or find_launcher(settings, library, environ)
+    settings = with_allocator(settings, found.launcher.name, (), environ, here=False)
     spec = JobSpec(
         np=job.np,
         placement=(),

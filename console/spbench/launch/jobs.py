@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from spbench.errors import FailedRunError, MissingError, UsageError
+from spbench.launch.allocator import with_allocator
 from spbench.launch.assumed import assumed_launcher, assumed_library
 from spbench.launch.detect import Found, find_launcher, mpi_library
 from spbench.launch.fan_in import relays
@@ -172,9 +173,11 @@ def prepare(
     else:
         library = assumed_library(assume)
         found = assumed_launcher(settings, library)
+    here = not _spread(found, hosts, env)
+    settings = with_allocator(settings, found.launcher.name, placement, env, here=here)
     text = found.launcher.hostfile(placement)
     path = _write_hostfile(home, text) if text is not None else None
-    shared = not _spread(found, hosts, env) and oversubscribed(hosts, job.np)
+    shared = here and oversubscribed(hosts, job.np)
     spec = JobSpec(
         np=job.np,
         placement=placement,

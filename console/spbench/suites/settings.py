@@ -126,6 +126,10 @@ class LaunchSettings(StrictModel):
     threads: Literal["auto"] | Annotated[int, Field(ge=1)] = Field(
         default="auto", description="OMP and torch threads a rank"
     )
+    allocator: Literal["auto", "system", "tcmalloc"] = Field(
+        default="auto",
+        description="malloc of the ranks; auto is tcmalloc where this machine has it",
+    )
     python: str | None = Field(default=None, description="interpreter on the compute nodes")
     setup: tuple[str, ...] = Field(
         default=(), strict=False, description="shell lines before the worker"

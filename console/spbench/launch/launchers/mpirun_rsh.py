@@ -202,6 +202,8 @@ def _words(executable: Path, job: JobSpec, env: Mapping[str, str]) -> dict[str, 
     if preload.is_file():
         words["LD_PRELOAD"] = str(preload)
     words |= job.rank_env
+    if job.settings.allocator == "tcmalloc" and preload.is_file():
+        words["LD_PRELOAD"] = f"{preload}:{job.rank_env['LD_PRELOAD']}"
     return {name: value for name, value in words.items() if name not in _OWN}
 
 
