@@ -4,8 +4,8 @@
 
 The list of resnet-50 on 2 ranks, each bound to a core of its own, by the store allreduce with the
 MPI's own algorithm, with sums in shared memory and with torch.distributed's gloo, and by the other
-stores. All run by turns, so
-that a noisy neighbour troubles all alike; medians over the rounds of each run's median batch.
+stores. All run by turns, so that a noisy neighbour troubles all alike; medians over the rounds of
+each run's median batch.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ RUNS: dict[str, tuple[str, ...]] = {
     "gloo, flat": (*ALLREDUCE, "--bucket", "flat", "--algorithm", "gloo"),
     "local": ("--kv-store", "local", "--gpus", "2"),
     "device": ("--kv-store", "device", "--gpus", "2"),
+    "local, by messages": ("--kv-store", "local", "--gpus", "2", "--sums", "messages"),
+    "device, by messages": ("--kv-store", "device", "--gpus", "2", "--sums", "messages"),
     "dist_sync, 1 worker and 1 server": (
         *("--kv-store", "dist_sync", "--gpus", "1"),
         *("--num-workers", "1", "--num-servers", "1"),
@@ -73,7 +75,10 @@ def figures(rounds: Sequence[dict[str, float]]) -> list[Figure]:
         Figure("flat, speed over gloo's", ms["gloo, flat"] / ms["flat"], "times"),
         Figure("tensor, speed over gloo's", ms["gloo, tensor"] / ms["tensor"], "times", least=2.0),
         Figure("fused, beside MXNet's local", fused, "ms", most=MXNET_LOCAL_MS),
-        Figure("shared, beside MXNet's local", ms["shared"], "ms", most=MXNET_LOCAL_MS),
+        *(
+            Figure(f"{name}, beside MXNet's local", ms[name], "ms", most=MXNET_LOCAL_MS)
+            for name in ("shared", "local", "device")
+        ),
     ]
 
 

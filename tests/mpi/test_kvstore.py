@@ -55,6 +55,13 @@ ONE_WORKER = [
         for store in ("local", "device")
         for optimizer in OPTIMIZERS
     ),
+    *(
+        devices(store, gpus, sums="messages", optimizer=optimizer)
+        for store in ("local", "device")
+        for gpus in (1, 2, 3, 5, 6)
+        for optimizer in ("none", "adam")
+    ),
+    devices("local", 1, sums="shared", optimizer="momentum"),
     *(devices("device", 3, optimizer=optimizer) for optimizer in FURTHER),
     *(
         devices("device", gpus, gc_type=code, optimizer=optimizer)
@@ -137,6 +144,11 @@ FAULTY = [
         for optimizer in ("none", "adam")
         for fault in FAULTS
     ),
+    *(
+        devices(store, 3, fault, sums="messages", optimizer="adam")
+        for store in ("local", "device")
+        for fault in FAULTS
+    ),
     *(devices("device", 2, "lost-push", optimizer=optimizer) for optimizer in FURTHER),
     *(devices("allreduce", 3, fault, algorithm="shared", optimizer="sgd") for fault in FAULTS),
     *(devices("device", 2, fault, gc_type="2bit") for fault in FAULTS),
@@ -199,7 +211,10 @@ def metrics(results, case):
 
 def test_what_is_sent_is_what_the_store_must_send(results):
     size = 4 * sum(ODD)
-    local = metrics(results, devices("local", 3))
+    shared = metrics(results, devices("local", 3))
+    assert sum(rank["bytes_sent"] for rank in shared) == 2 * size
+    assert [rank["messages_sent"] for rank in shared] == [0] * 3
+    local = metrics(results, devices("local", 3, sums="messages", optimizer="adam"))
     assert [rank["bytes_sent"] for rank in local] == [2 * size, size, size]
     assert [rank["messages_sent"] for rank in local] == [2 * len(ODD), len(ODD), len(ODD)]
     assert local[0]["bytes_on_the_wire"] == 4 * size
@@ -210,6 +225,17 @@ def test_what_is_sent_is_what_the_store_must_send(results):
     assert served[3]["bytes_sent"] + served[4]["bytes_sent"] == 3 * size
     ring = metrics(results, devices("allreduce", 3, algorithm="ring"))
     assert sum(rank["bytes_sent"] for rank in ring) == 4 * size
+
+
+def test_devices_of_one_host_sum_in_its_memory_and_codes_are_sent(results):
+    def chosen(case):
+        (choice,) = [one for one in of(results[str(case)][0], "choice") if one["name"] == "sums"]
+        return choice["value"], choice["reason"]
+
+    assert chosen(devices("local", 3)) == ("shared", "all devices are on one host")
+    coded = devices("device", 2, gc_type="2bit", optimizer="none")
+    assert chosen(coded) == ("messages", "compressed pushes are sent")
+    assert chosen(devices("device", 1)) == ("messages", "there is one device")
 
 
 def test_codes_are_smaller_and_values_are_not(results):
@@ -252,7 +278,9 @@ def by_hand(ranks, words):
 
 def test_by_hand_it_prints_the_lines_of_measure():
     ended = by_hand(
-        3, "--network lenet --kvstore device --gpus 0,1,2 --num-batches 5 --disp-batches 2"
+        3,
+        "--network lenet --kvstore device --gpus 0,1,2 --num-batches 5 --disp-batches 2 "
+        "--sums messages",
     )
     assert ended.returncode == 0, ended.stderr
     lines = ended.stdout.splitlines()

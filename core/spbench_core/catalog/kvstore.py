@@ -84,6 +84,14 @@ _PARAMS = (
     ),
     Param("gc_type", "choice", "none", "compression of what is pushed", choices=COMPRESSIONS),
     Param("gc_threshold", "float", None, "threshold of the compression; 0.5", maximum=1e6),
+    Param(
+        "sums",
+        "choice",
+        None,
+        "of local and device: by messages, or shared, in memory that all devices of a host see; "
+        "auto: shared where that can be",
+        choices=("auto", "shared", "messages"),
+    ),
     Param("sharding", "choice", None, "how keys go to servers; hash", choices=SHARDINGS),
     Param("bigarray_bound", "int", None, "elements from which servers share a key; 10^6", 1),
     Param(
@@ -113,11 +121,12 @@ _PARAMS = (
     SEED,
 )
 
-_DIST, _CODED = "a dist store", "gc_type 2bit or 1bit"
+_ALONE, _DIST, _CODED = "local and device", "a dist store", "gc_type 2bit or 1bit"
 _SIZED = "allreduce with bucket fused or sliced"
 _BUCKET_BYTES = {"fused": 25 << 20, "sliced": 1 << 20}
 _IN_TURN = "a store whose keys go one after another"
 _DEFAULTS: Mapping[str, tuple[str, Any]] = {
+    "sums": (_ALONE, "auto"),
     "sharding": (_DIST, "hash"),
     "bigarray_bound": (_DIST, 1_000_000),
     "bucket": ("allreduce", "fused"),
@@ -181,6 +190,7 @@ def _resolve(params: Params) -> Params:
             f"{store.name} needs an optimizer: a push alone says nothing of what is kept",
         )
     _check_algorithm(params, roles)
+    _check_sums(params)
     return params
 
 
@@ -189,6 +199,7 @@ def _with_defaults(params: Params, store: StoreKind) -> Params:
     bucket = params["bucket"] or "fused"
     allreduce = store.name == "allreduce"
     serves = {
+        _ALONE: not store.dist and not allreduce,
         _DIST: store.dist,
         "allreduce": allreduce,
         _SIZED: allreduce and bucket in _BUCKET_BYTES,
@@ -239,6 +250,13 @@ def _check_algorithm(params: Params, roles: Roles) -> None:
         raise ParamError(
             "optimizer", "optimizers run on the host; with algorithm nccl leave optimizer out"
         )
+
+
+def _check_sums(params: Params) -> None:
+    if params["sums"] == "shared" and params["gc_type"] != "none":
+        raise ParamError("sums", "compressed pushes are sent: leave out sums shared, or gc_type")
+    if params["sums"] == "shared" and params["device"] == "cuda":
+        raise ParamError("sums", "sums shared are computed by the host, on device cpu")
 
 
 def _place(params: Params, rank: int) -> dict[str, Any]:

@@ -23,7 +23,7 @@ def run_case(world, case, runner):
     elements = tuple(case["elements"])
     with mock.patch.object(cases_of_kvstore, "_elements", return_value=elements):
         runner(context)
-    return events_of(context, "check", "metric", "samples", "log")
+    return events_of(context, "check", "metric", "samples", "log", "choice")
 
 
 def main():

@@ -15,6 +15,7 @@ from spbench_core.catalog.parameters import Params
 from spbench_core.catalog.stores import Server
 from spbench_workers.allreduce.base import Reduction
 from spbench_workers.allreduce.reduction import open_reduction
+from spbench_workers.comm import on_one_host
 from spbench_workers.context import Context
 from spbench_workers.device.choice import device_of, same_kind
 from spbench_workers.device.streams import is_gpu
@@ -35,27 +36,50 @@ from spbench_workers.kvstore.store.server_shard import (
     ServerShard,
     SyncServerShard,
 )
+from spbench_workers.kvstore.store.shared_device_store import SharedDeviceStore
 from spbench_workers.kvstore.store.shared_sum import SharedWindow
 
 SHARED = "shared"
 """The algorithm that sums in shared memory of a host."""
 
 
-def open_window(params: Params, case: StoreCase, comm: MPI.Intracomm) -> SharedWindow | None:
-    """Return the shared memory of all devices, where the algorithm needs it.
+def open_window(
+    context: Context, case: StoreCase, comm: MPI.Intracomm, place: torch.device
+) -> SharedWindow | None:
+    """Return the shared memory of all devices, where they sum in it.
 
     Raises:
-        CannotRunError: The algorithm needs it, and the devices are not on one host.
+        CannotRunError: They are to, and are not all on one host.
     """
-    return SharedWindow(comm, sum(case.elements)) if params["algorithm"] == SHARED else None
+    params, speaks = context.params, context.world.rank == 0
+    way = params["algorithm"] if params["sums"] is None else params["sums"]
+    if way == "auto":
+        obstacle = _obstacle(params, comm, place)
+        way = SHARED if obstacle is None else "messages"
+        if speaks:
+            context.choice("sums", way, obstacle or "all devices are on one host")
+    return SharedWindow(comm, sum(case.elements)) if way == SHARED else None
+
+
+def _obstacle(params: Params, comm: MPI.Intracomm, place: torch.device) -> str | None:
+    """Return why devices cannot sum in shared memory; the same on all of them."""
+    if comm.size == 1:
+        return "there is one device"
+    if params["gc_type"] != "none":
+        return "compressed pushes are sent"
+    if is_gpu(place):
+        return "gradients are on GPUs"
+    return None if on_one_host(comm) else "the devices are not all on one host"
 
 
 def arenas(case: StoreCase, window: SharedWindow, rank: int) -> tuple[Arena, Arena]:
     """Return the gradients and the values of a device in shared memory.
 
-    With an optimizer the values are in its own memory: other devices write sums, not weights.
+    With allreduce and an optimizer the values are in its own memory: others write sums there, and
+    not weights.
     """
-    sums = window.sums[rank] if case.optimizer == "none" else None
+    updates = case.store.name == "allreduce" and case.optimizer != "none"
+    sums = None if updates else window.sums[rank]
     elements = case.elements
     return Arena(elements, memory=window.given[rank]), Arena(elements, memory=sums)
 
@@ -172,7 +196,7 @@ def open_part(context: Context, case: StoreCase, ranks: StoreComms) -> StorePart
         nothing = Arena([0] * len(case.elements))
         server = _open_server(context, case, ranks)
         return StorePart(server, StoreMemory(nothing, nothing, _HOST), server.shards, serves=True)
-    window = open_window(context.params, case, ranks.worker)
+    window = open_window(context, case, ranks.worker, place)
     if window is None:
         pinned = place.type == "cuda"
         both = (Arena(case.elements, pinned=pinned), Arena(case.elements, pinned=pinned))
@@ -259,6 +283,15 @@ def _open_device(
             memory.values,
             case.compression(),
             case.store.asynchronous,
+        )
+    if window is not None:
+        return SharedDeviceStore(
+            ranks.worker,
+            window,
+            case.merge_devices,
+            case.order,
+            case.elements,
+            case.optimizer,
         )
     return DeviceStore(
         ranks.worker,

@@ -40,7 +40,7 @@ class SharedWindow:
     def __init__(self, comm: MPI.Intracomm, elements: int) -> None:
         if not on_one_host(comm):
             raise CannotRunError(
-                "algorithm shared: the devices are not all on one host; choose another algorithm"
+                "sums in shared memory: the devices are not all on one host; choose another way"
             )
         vector = -(-4 * elements // _LINE) * _LINE + _LINE
         self._comm = comm
@@ -54,7 +54,13 @@ class SharedWindow:
 
     def open_sum(self, first: int, last: int) -> SharedSum:
         """Return the reduction of the elements from ``first`` to before ``last``."""
-        return SharedSum(self._comm, self._window, self.given, self.sums, first, last)
+        return SharedSum(self._comm, self.meet, self.given, self.sums, first, last)
+
+    def meet(self) -> None:
+        """Wait for all ranks, and let each see what the others have written before."""
+        self._window.Sync()
+        self._comm.Barrier()
+        self._window.Sync()
 
     def free(self) -> None:
         """Free the memory. All ranks must call it, and use no vector afterwards."""
@@ -67,7 +73,7 @@ class SharedSum:
 
     Args:
         comm: The ranks.
-        window: The window, whose ``Sync`` makes writes visible.
+        meet: `SharedWindow.meet`.
         given: Each rank's source vector.
         sums: Each rank's result vector.
         first: The first element.
@@ -77,13 +83,13 @@ class SharedSum:
     def __init__(
         self,
         comm: MPI.Intracomm,
-        window: MPI.Win,
+        meet: Callable[[], None],
         given: list[Array],
         sums: list[Array],
         first: int,
         last: int,
     ) -> None:
-        self._barrier, self._sync = comm.Barrier, window.Sync
+        self._meet = meet
         own, others = sums[comm.rank], [*sums[: comm.rank], *sums[comm.rank + 1 :]]
         begin, end = (first + bound for bound in bounds(comm.rank, comm.size, last - first))
         self._steps: list[Callable[[], object]] = []
@@ -95,13 +101,10 @@ class SharedSum:
 
     def run(self) -> None:
         """Sum after a barrier of all ranks; return when all have written their parts."""
-        self._barrier()
-        self._sync()
+        self._meet()
         for step in self._steps:
             step()
-        self._sync()
-        self._barrier()
-        self._sync()
+        self._meet()
 
     def start(self) -> None:
         """Run the whole sum: nothing progresses by itself."""
