@@ -18,7 +18,7 @@ run: $(VENV)/.run ## Install, and run suites/halo.yaml on 4 ranks of the embedde
 	$(BIN)/spbench run suites/halo.yaml
 
 test: lint types ## Install what tests need; lint, types, arrows and the tests that this machine can run
-	$(BIN)/python -m pytest -m "not mpi and not cluster" $(TOGETHER)
+	$(BIN)/python -m pytest -m "not (mpi or cluster or alone or long)" $(TOGETHER)
 	$(BIN)/python -m pytest -m "(mpi or cluster) and not alone and not long" $(BESIDE)
 	$(BIN)/python -m pytest -m "alone and not long"
 
