@@ -15,7 +15,16 @@ SUMS = {
     for way in ("", " by groups")
     for dtype in ("float64", "float32", "bfloat16", "float16")
 }
-LEARNT = {"replicas", "members", "stages", "mirrored", "one way", "tiles", "by groups"}
+LEARNT = {
+    "replicas",
+    "members",
+    "stages",
+    "mirrored",
+    "one way",
+    "tiles",
+    "tiles in parts",
+    "by groups",
+}
 
 
 @pytest.fixture(scope="module")
