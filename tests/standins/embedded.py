@@ -14,6 +14,7 @@ import re
 import shutil
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import tempfile
@@ -269,6 +270,8 @@ def _connection(pid: int, collectors: list[str]) -> int | None:
 
 
 def _peer(descriptor: int) -> str:
+    if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):
+        return ""  # a copy of a pipe's end, were it kept, would let its reader wait for ever
     try:
         with socket.socket(fileno=os.dup(descriptor)) as copy:
             host, port = copy.getpeername()[:2]
