@@ -235,13 +235,81 @@ AT_FULL_SIZE = {
 """Faults that come after the proxy was compared, and the one check that must find each."""
 
 
+AGAIN = {
+    "sequential v2",
+    "lp 3, parts 4, gpipe",
+    "lp 4, parts 8, 1f1b-deep",
+    "lp 4, parts 1, as given",
+    "lp 2 replicas",
+    "lp 2, local_DP 2,1",
+    "lp 3, gloo",
+    "lp 2, fp64",
+    "lp 2, fp16",
+    "interleaved 6 on 2, amoebanet",
+    "interleaved, local_DP 2",
+    "lp 2, resnet50",
+    "sp 4+1 vertical",
+    "sp 4+1 horizontal",
+    "sp 2x2+1 65x96",
+    "sp 4,4+1",
+    "sp, 2 replicas",
+    "sp, bf16",
+    "sp D2, 1",
+    "sp D2, 2x3",
+    "gems 2, one way",
+    "gems 4, times 4",
+    "gems 3, gpipe",
+    "gems_sp 2",
+    "gems_sp 4",
+    "gems_sp 4, one way",
+    "amoebanet sp vertical",
+    "amoebanet sp, one image of few pixels",
+    "amoebanet gems",
+    "amoebanet sp fp16",
+    "amoebanet sp bf16",
+    "evaluation lp, local_DP 2",
+    "evaluation gems",
+    "evaluation sp bf16",
+    "evaluation sp int8",
+    "drop-gradient, lp",
+    "mean-instead-of-sum, lp",
+    "tile-batchnorm, local_DP",
+    "wrong-neighbour, tiles",
+    "skipped-microbatch, gems",
+    "skipped-microbatch, bf16",
+    "drop-gradient, sequential",
+    "drop-gradient, one way",
+    "wrong-neighbour, gems_sp",
+    "wrong-neighbour, tiles, bf16",
+    "wrong-neighbour, evaluation",
+    "lost-halo-gradient, bf16",
+    "tile-batchnorm, bf16",
+    "zero-input-gradient, fp16",
+    "scale-input-gradient, bf16",
+    "scale-weight-gradient, tiles",
+}
+"""Cases that are the same again, in another way: `make all` has them."""
+ALWAYS = {"evaluation", "evaluation lp", "open load lp"}
+"""Cases that more than one test reads."""
+
+
+def each_of(cases):
+    """The names of cases, some of them as long tests."""
+    long = pytest.mark.long
+    return [pytest.param(name, marks=long) if name in AGAIN else name for name in cases]
+
+
 @pytest.fixture(scope="module")
-def said(tmp_path_factory):
-    """The events of all ranks, by case; all cases in one launch."""
+def said(request, tmp_path_factory):
+    """The events of all ranks, by case; all cases of the tests that are to run, in one launch."""
     folder = tmp_path_factory.mktemp("models")
+    tests = [test for test in request.session.items if test.path == request.path]
+    asked = ALWAYS | {test.callspec.params["name"] for test in tests if hasattr(test, "callspec")}
     cases = RIGHT | {name: one for name, (one, _) in WRONG.items()}
+    cases = {name: one for name, one in cases.items() if name in asked}
     for name, (one, _) in AT_FULL_SIZE.items():
-        cases[f"full:{name}"] = one | {"inject": f"full:{name.split(',')[0]}"}
+        if name in asked:
+            cases[f"full:{name}"] = one | {"inject": f"full:{name.split(',')[0]}"}
     said = answers_of(RANKS, "run_cases.py", folder, list(cases.values()), seconds=500)
     return dict(zip(cases, said, strict=True))
 
@@ -265,7 +333,7 @@ def values_of(ranks, metric):
     ]
 
 
-@pytest.mark.parametrize("name", RIGHT)
+@pytest.mark.parametrize("name", each_of(RIGHT))
 def test_every_rank_equals_the_model_on_one_process(said, name):
     ranks = said[name][: RIGHT[name]["ranks"]]
     failed = [
@@ -303,7 +371,7 @@ def test_a_baseline_that_does_not_fit_is_not_measured(said, name, why):
     assert re.match(why, choice["reason"])
 
 
-@pytest.mark.parametrize("name", WRONG)
+@pytest.mark.parametrize("name", each_of(WRONG))
 def test_a_planted_fault_is_noticed(said, name):
     one, wanted = WRONG[name]
     found = checks_of(said[name][: one["ranks"]])
@@ -323,7 +391,7 @@ ROUNDED = {"evaluation sp bf16": (1e-5, 0.05), "evaluation int8": (1e-5, 0.02)}
 ROUNDED["evaluation sp int8"] = ROUNDED["evaluation int8"]
 
 
-@pytest.mark.parametrize("name", LAYOUTS)
+@pytest.mark.parametrize("name", each_of(LAYOUTS))
 def test_every_layout_infers_as_well_as_one_process(said, name):
     images, right, loss = accuracy_of(said["evaluation"][:1])
     found = accuracy_of(said[name][: RIGHT[name]["ranks"]])
@@ -334,7 +402,7 @@ def test_every_layout_infers_as_well_as_one_process(said, name):
         assert found == (images, right, pytest.approx(loss, rel=1e-5))
 
 
-@pytest.mark.parametrize("name", LAYOUTS)
+@pytest.mark.parametrize("name", each_of(LAYOUTS))
 def test_only_other_formats_are_held_against_fp32(said, name):
     ranks = said[name][: RIGHT[name]["ranks"]]
     errors = values_of(ranks, "logit_error")
@@ -366,7 +434,7 @@ def test_in_an_open_load_each_request_waits_for_those_before_it(said):
     assert one[-1] > 2 * one[0]
 
 
-@pytest.mark.parametrize("name", AT_FULL_SIZE)
+@pytest.mark.parametrize("name", each_of(AT_FULL_SIZE))
 def test_a_fault_planted_at_full_size_alone_is_noticed(said, name):
     one, wanted = AT_FULL_SIZE[name]
     found = checks_of(said[f"full:{name}"][: one["ranks"]])
