@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 from spbench.suites.case import SCHEMA, STATISTICS
@@ -12,6 +13,10 @@ from spbench.suites.settings import json_schema
 from spbench_core.catalog import BENCHMARKS
 from spbench_core.catalog.benchmark import Benchmark
 
+IDENTITY = "urn:spbench:suite:1"
+"""The schema's ``$id``: a name, not an address, as the project has none."""
+PUBLISHED = Path(__file__).parents[1] / "schemas" / "suite.schema.json"
+"""The schema as a file, at a place that stays, for editors."""
 _NP = {"type": "integer", "minimum": 1, "description": "ranks"}
 
 
@@ -25,7 +30,9 @@ def suite_schema() -> dict[str, Any]:
             written["type"] = ["string", "number", "boolean"]  # read as it is written
         env["additionalProperties"] = False
     entry = definitions["CaseEntry"]
-    entry["properties"]["benchmark"]["enum"] = list(BENCHMARKS)
+    entry["properties"]["benchmark"]["oneOf"] = [
+        {"const": name, "description": benchmark.summary} for name, benchmark in BENCHMARKS.items()
+    ]
     entry["allOf"] = [
         {
             "if": {"properties": {"benchmark": {"const": name}}, "required": ["benchmark"]},
@@ -33,27 +40,42 @@ def suite_schema() -> dict[str, Any]:
         }
         for name, benchmark in BENCHMARKS.items()
     ]
-    return schema | {"title": SCHEMA}
+    for benchmark in BENCHMARKS.values():
+        definitions |= _parameters(benchmark)
+    return {"$schema": schema.pop("$schema"), "$id": IDENTITY, **schema, "title": SCHEMA}
 
 
 def _sections(benchmark: Benchmark) -> dict[str, Any]:
+    def named(shape: str) -> dict[str, Any]:
+        return {"$ref": f"#/$defs/{benchmark.name}.{shape}"}
+
+    metrics = "|".join(map(re.escape, metric_names(benchmark)))
+    return {
+        "params": named("params"),
+        "matrix": named("lists"),
+        "zip": named("lists"),
+        "exclude": {"items": named("points")},
+        "expect": {"propertyNames": {"pattern": rf"^({metrics})(\.({'|'.join(STATISTICS)}))?$"}},
+    }
+
+
+def _parameters(benchmark: Benchmark) -> dict[str, Any]:
+    """Return a benchmark's parameters with one value each, with lists, and as points left out."""
     one = {param.name: param.json_schema() for param in benchmark.params}
     one |= {alias: one[name] for alias, name in benchmark.aliases.items()}
     with_np = one | {"np": _NP}
     lists = {name: _list_of(schema) for name, schema in with_np.items()}
-    metrics = "|".join(map(re.escape, metric_names(benchmark)))
     return {
-        "params": _closed(one),
-        "matrix": _closed(lists),
-        "zip": _closed(lists),
-        "exclude": {"items": _closed(with_np) | {"minProperties": 1}},
-        "expect": {"propertyNames": {"pattern": rf"^({metrics})(\.({'|'.join(STATISTICS)}))?$"}},
+        f"{benchmark.name}.params": _closed(one),
+        f"{benchmark.name}.lists": _closed(lists),
+        f"{benchmark.name}.points": _closed(with_np) | {"minProperties": 1},
     }
 
 
 def _list_of(schema: dict[str, Any]) -> dict[str, Any]:
     bare = {key: value for key, value in schema.items() if key not in ("default", "description")}
-    return {"type": "array", "items": bare, "minItems": 1}
+    described = {"description": schema["description"]} if "description" in schema else {}
+    return described | {"type": "array", "items": bare, "minItems": 1}
 
 
 def _closed(properties: dict[str, Any]) -> dict[str, Any]:
