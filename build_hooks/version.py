@@ -1,6 +1,7 @@
 """The version of a source tree: git's newest tag, or else the changelog's newest release.
 
-hatchling asks for it where no PKG-INFO says it already: an sdist keeps the version it was made with.
+hatchling asks for it where no PKG-INFO says it already: an sdist keeps the version that it was
+made with.
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ import subprocess
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-TAG = re.compile(r"v(?P<release>\d+(?:\.\d+)*)-(?P<commits>\d+)-(?P<commit>g\w+?)(?P<dirty>-dirty)?")
+TAG = re.compile(
+    r"v(?P<release>\d+(?:\.\d+)*)-(?P<commits>\d+)-(?P<commit>g\w+?)(?P<dirty>-dirty)?"
+)
 RELEASE = re.compile(r"^## (\d+(?:\.\d+)*)\b", re.MULTILINE)
 
 
@@ -18,8 +21,8 @@ def tree_version(root: Path = ROOT) -> str:
     """Return the version (PEP 440) of a tree.
 
     A tag vX.Y.Z is X.Y.Z; N commits later, or with changes that are not committed, it is the next
-    patch's development version N. A tree that sees no tag, as a shallow clone or a copy without git,
-    has the changelog's newest release, marked as not built from a tag.
+    patch's development version N. A tree that sees no tag, as a shallow clone or a copy without
+    git, has the changelog's newest release, marked as not built from a tag.
 
     Raises:
         ValueError: There is no tag, and the changelog names no release.

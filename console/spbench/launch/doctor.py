@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator, Mapping
 
 from spbench.errors import MissingError
 from spbench.launch.detect import find_launcher, mismatch, mpi_library
+from spbench.launch.extras import missing_extras
 from spbench.launch.finding import Finding
 from spbench.launch.gpus.facts import HostGpus
 from spbench.launch.gpus.findings import amiss, in_order, messages, torch_words
 from spbench.launch.load import other_work
-from spbench.launch.mpi_probe import INSTALL, MpiLibrary
+from spbench.launch.mpi_probe import INSTALL, LackingError, MpiLibrary
 from spbench.launch.placement import cores
 from spbench.launch.program import interpreter
 from spbench.suites.settings import LAUNCHERS, LaunchSettings
@@ -21,30 +23,34 @@ from spbench_core import host_facts
 def examine(python: str | None, ranks: int, env: Mapping[str, str]) -> list[Finding]:
     """Return what was found, the needed things first."""
     settings = LaunchSettings.model_validate({"python": python} if python else {})
-    findings = [Finding("ok", "python", interpreter(settings))]
+    ranks_python = interpreter(settings)
+    findings = [Finding("ok", "python", ranks_python)]
+    library = None
     try:
-        library = mpi_library(interpreter(settings))
+        library = mpi_library(ranks_python)
+    except LackingError as error:
+        findings.append(Finding("missing", "MPI library", error.what, error.mend))
     except MissingError as error:
         findings.append(Finding("missing", "MPI library", str(error)))
-        library = None
-    findings += _software(library) if library else []
+    findings += _software(ranks_python, library) if library else []
+    findings += missing_extras(ranks_python, library, sys.executable)
     findings += _launchers(library, settings, env)
     return [*findings, *_devices(library, env), *_cores(ranks), *other_work()]
 
 
-def no_torch(mend: str = INSTALL) -> Finding:
+def no_torch(mend: str) -> Finding:
     """Return what is said of an interpreter of ranks that has no torch."""
     text = "the halo, memory and compute benchmarks need it"
     return Finding("missing", "torch", text, mend)
 
 
-def _software(library: MpiLibrary) -> Iterator[Finding]:
+def _software(python: str, library: MpiLibrary) -> Iterator[Finding]:
     yield Finding("ok", "MPI library", library.version_text)
     yield Finding("ok", "mpi4py", library.mpi4py)
     if library.torch:
         yield Finding("ok", "torch", torch_words(library.torch, library.torch_cuda))
     else:
-        yield no_torch()
+        yield no_torch(f"{python} -m {INSTALL}")
 
 
 def _launchers(

@@ -18,6 +18,7 @@ PROBE = r"""
 import importlib.metadata, importlib.util, json, os, re
 found = {"mpi4py": None, "library": None, "torch": None, "error": None, "worker": False}
 found["worker"] = importlib.util.find_spec("spbench_workers") is not None
+found["lacks"] = [name for name in ("numpy", "PIL") if importlib.util.find_spec(name) is None]
 try:
     found["torch"] = importlib.metadata.version("torch")
 except importlib.metadata.PackageNotFoundError:
@@ -94,6 +95,7 @@ class MpiLibrary:
         gpus: What their interpreter sees of GPUs; None where it has not told.
         mpi_memory: Whether MPI takes memory of a GPU, None where it says so in MPI_Init alone, and
             by what evidence.
+        lacks: Modules of the extra ``workers`` that their interpreter has not, beside torch.
     """
 
     name: str
@@ -103,6 +105,7 @@ class MpiLibrary:
     torch_cuda: str | None = None
     gpus: HostGpus | None = None
     mpi_memory: MpiMemory | None = None
+    lacks: tuple[str, ...] = ()
 
     @property
     def title(self) -> str:
@@ -155,6 +158,7 @@ def library_in(python: str, found: Mapping[str, Any]) -> MpiLibrary:
         found.get("torch_cuda"),
         HostGpus.of(gpus) if gpus else None,
         mpi_memory_in(found),
+        tuple(found.get("lacks", ())),
     )
 
 

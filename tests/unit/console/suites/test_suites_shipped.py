@@ -1,3 +1,4 @@
+import json
 import re
 import subprocess
 import sys
@@ -10,7 +11,7 @@ import yaml
 from places import DOCS, SUITES
 from spbench.launch.gpu_needs import needs_gpu, needs_one_each
 from spbench.suites.case import DERIVED_METRICS
-from spbench.suites.json_schema import suite_schema
+from spbench.suites.json_schema import IDENTITY, PUBLISHED, suite_schema
 from spbench.suites.loader import load
 from spbench.suites.select import select
 from spbench_core.catalog import BENCHMARKS
@@ -26,6 +27,22 @@ def test_the_schema_is_one():
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
     assert SCHEMA["$schema"] == "https://json-schema.org/draft/2020-12/schema"
     assert "schema" in SCHEMA["required"]
+
+
+def test_the_published_schema_is_the_one_that_is_printed():
+    again = "write it again: spbench schema > console/spbench/schemas/suite.schema.json"
+    assert json.loads(PUBLISHED.read_text()) == SCHEMA, again
+    assert SCHEMA["$id"] == IDENTITY
+
+
+@pytest.mark.parametrize("shape", ["params", "lists", "points"])
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_the_schema_describes_each_parameter_of_a_benchmark(name, shape):
+    described = SCHEMA["$defs"][f"{name}.{shape}"]["properties"]
+    for param in BENCHMARKS[name].params:
+        assert described[param.name]["description"] == param.help
+        if param.default is not None and shape == "params":
+            assert described[param.name]["default"] == param.default
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.name)
