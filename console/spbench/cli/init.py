@@ -27,4 +27,5 @@ def init(
     if copied.kept:
         names = ", ".join(str(path.relative_to(folder)) for path in copied.kept)
         print(f"kept as before, --force replaces: {names}")
-    print(f"next: spbench run {suites / 'halo.yaml'}, or spbench tui to change one")
+    there = "" if folder == Path() else f", in {folder},"
+    print(f"next: spbench run {suites / 'halo.yaml'}; or{there} spbench tui to change one")

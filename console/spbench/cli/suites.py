@@ -67,10 +67,16 @@ def schema(
     what: Annotated[
         str, typer.Argument(help="suite, report, baseline, plan, cluster, profile or site.")
     ] = "suite",
+    path: Annotated[
+        bool, typer.Option("--path", help="Print where the schema of suites is, for editors.")
+    ] = False,
 ) -> None:
     """Print the JSON Schema of suites (for editors), of reports, baselines, and other files."""
     from spbench.suites.settings import json_schema
 
+    if path:
+        print(_published(what))
+        return
     if what == "suite":
         from spbench.suites.json_schema import suite_schema
 
@@ -105,17 +111,27 @@ def schema(
     print(json.dumps(document, indent=1))
 
 
+def _published(what: str) -> Path:
+    from spbench.suites.json_schema import PUBLISHED
+
+    if what != "suite":
+        raise UsageError(f"--path is for suites: the schema of {what!r} is no file, only printed")
+    return PUBLISHED
+
+
 def benchmarks(
     name: Annotated[
-        str | None, typer.Argument(help="One benchmark.", autocompletion=complete_benchmark)
+        str | None,
+        typer.Argument(help="One benchmark, as halo.exchange.", autocompletion=complete_benchmark),
     ] = None,
 ) -> None:
-    """List the benchmarks, or one's parameters, metrics, checks and faults."""
+    """List the benchmarks; with a name, one's parameters, metrics, checks and faults."""
     from spbench_core.catalog import BENCHMARKS
 
     if name is None:
+        width = max(map(len, BENCHMARKS))
         for entry in BENCHMARKS.values():
-            print(f"{entry.name:<16} {entry.summary}")
+            print(f"{entry.name:<{width}} {entry.summary}")
         return
     if name not in BENCHMARKS:
         near = did_you_mean(name, BENCHMARKS)
@@ -128,16 +144,17 @@ def _describe(entry: Benchmark) -> None:
 
     names = [*(param.name for param in entry.params), *(metric.name for metric in entry.metrics)]
     width = max(map(len, names))
-    print(f"{entry.name}: {entry.summary}\n\nparameters")
+    print(f"{entry.name}: {entry.summary}\n\nparameters: params, matrix and zip of a case")
     for param in entry.params:
-        default = "auto" if param.default is None else param.default
+        default = "left out" if param.default is None else param.default
         choices = f" [{' | '.join(param.choices)}]" if param.choices else ""
         print(f"  {param.name:<{width}} {param.help}{choices} (default: {default})")
-    print("metrics")
+    print("metrics: expect of a case")
     for metric in entry.metrics:
         print(f"  {metric.name:<{width}} {metric.help} ({metric.unit}, better: {metric.better})")
-    print(f"checks\n  {', '.join(entry.checks)}")
-    print(f"faults for --inject\n  {', '.join([*entry.faults, *COMMON_FAULTS])}")
+    print(f"checks: a case fails where one does\n  {', '.join(entry.checks)}")
+    faults = ", ".join([*entry.faults, *COMMON_FAULTS])
+    print(f"faults: planted by --inject, to see a check fail\n  {faults}")
 
 
 @launch_options()

@@ -19,6 +19,14 @@ from spbench.launch.program import interpreter
 from spbench.suites.settings import LAUNCHERS, LaunchSettings
 from spbench_core import host_facts
 
+_STARTS = {
+    "mpirun_rsh": "MVAPICH2",
+    "hydra": "MPICH, Intel MPI and MVAPICH",
+    "openmpi": "Open MPI",
+    "srun": "any of them, within Slurm",
+}
+"""The MPI libraries of each launcher, for who does not know its name."""
+
 
 def examine(python: str | None, ranks: int, env: Mapping[str, str]) -> list[Finding]:
     """Return what was found, the needed things first."""
@@ -61,7 +69,7 @@ def _launchers(
         try:
             found = find_launcher(chosen, library, env)
         except MissingError:
-            yield Finding("note", name, "not installed")
+            yield Finding("note", name, f"not installed; it starts ranks of {_STARTS[name]}")
             continue
         why = mismatch(found, library) if library else None
         note = "; it does not start ranks of the MPI library above" if why else ""

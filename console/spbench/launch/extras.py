@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib.util import find_spec
 
 from spbench.launch.finding import Finding
 from spbench.launch.mpi_probe import INSTALL, MpiLibrary
 
-_NEEDED_BY = {
-    "numpy": "allreduce.sweep, kvstore.push_pull and models need it",
-    "PIL": "models that read images from disk (app: medical) need it",
+_WORKERS = {
+    "numpy": Finding(
+        "missing",
+        "extra workers",
+        "numpy is not installed: allreduce.sweep, kvstore.push_pull and models need it",
+    ),
+    "PIL": Finding(
+        "note",
+        "extra workers",
+        "pillow is not installed: models that read images from disk (app: medical) need it",
+    ),
 }
-"""The sentence about each module of the extra ``workers`` that is asked for by itself."""
+"""The finding of each module of the extra ``workers`` that the probe asks for by itself."""
 
 
 def missing_extras(python: str, library: MpiLibrary | None, own_python: str) -> list[Finding]:
@@ -22,20 +31,14 @@ def missing_extras(python: str, library: MpiLibrary | None, own_python: str) -> 
         library: What it has of both; None where it lacks them, which is told with its MPI library.
         own_python: The interpreter of the console, which needs the extra ``serve``.
     """
-    found = [_lacking(python, name) for name in (library.lacks if library else ())]
+    mend = _install(python, "workers")
+    found = [replace(_WORKERS[name], mend=mend) for name in (library.lacks if library else ())]
     if find_spec("textual_serve") is None:
         text = "not installed: `spbench serve` shows the console in a browser by it"
         found.append(Finding("note", "extra serve", text, _install(own_python, "serve")))
     if found or library is None or not library.torch:
         return found
     return [Finding("ok", "extras", "all are here: workers, mpi, serve")]
-
-
-def _lacking(python: str, module: str) -> Finding:
-    name = "pillow" if module == "PIL" else module
-    status = "missing" if module == "numpy" else "note"
-    text = f"{name} is not installed: {_NEEDED_BY[module]}"
-    return Finding(status, "extra workers", text, _install(python, "workers"))
 
 
 def _install(python: str, extra: str) -> str:

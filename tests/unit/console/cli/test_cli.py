@@ -3,6 +3,7 @@ import os
 import socket
 import subprocess
 import sys
+from pathlib import Path
 
 import jsonschema
 import pytest
@@ -172,6 +173,15 @@ def test_a_schema_is_a_json_schema(spbench, what):
     document = json.loads(done.out)
     jsonschema.Draft202012Validator.check_schema(document)
     assert f"spbench.{what}/1" in done.out
+
+
+def test_editors_are_told_where_the_schema_is(spbench):
+    done = spbench("schema", "--path")
+    assert (done.status, done.err) == (0, "")
+    assert Path(done.out.strip()).read_text() == spbench("schema").out
+    done = spbench("schema", "report", "--path")
+    assert done.status == 2
+    assert "is no file" in done.refusal
 
 
 def test_benchmarks_are_listed_with_what_they_do(spbench):

@@ -20,6 +20,8 @@ def test_a_new_folder_gets_suites_and_hostfiles(spbench, tmp_path, monkeypatch):
     assert "suites/halo.yaml" in kept
     assert "hostfiles/slurm.hosts" in kept
     assert following.startswith("next: ")
+    assert following.endswith("; or, in here, spbench tui to change one")
+    assert spbench("init").out.endswith("; or spbench tui to change one\n")
 
 
 def test_files_that_stay_are_named_and_force_replaces_them(spbench, tmp_path, monkeypatch):

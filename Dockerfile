@@ -1,0 +1,22 @@
+# Not built yet: the machine on which this was written has no container engine. Its shape is held by
+# tests/unit/test_image_files.py. In the project's root: docker build --tag spbench .
+# An image for ranks (launch.container) and for trying spbench out: docs/install.md.
+
+FROM python:3.12.12-slim-bookworm AS build
+RUN apt-get update \
+    && apt-get install --yes --no-install-recommends git \
+    && rm -rf /var/lib/apt/lists/*
+RUN python3 -m venv /opt/spbench
+ENV PATH=/opt/spbench/bin:$PATH
+WORKDIR /src
+COPY . .
+RUN pip install --no-cache-dir --constraint constraints.txt '.[all]'
+
+FROM python:3.12.12-slim-bookworm
+COPY --from=build /opt/spbench /opt/spbench
+ENV PATH=/opt/spbench/bin:$PATH
+RUN useradd --create-home --uid 1000 spbench
+USER spbench
+WORKDIR /home/spbench
+# No ENTRYPOINT: the ranks' interpreter is named after the image.
+CMD ["spbench", "doctor"]
