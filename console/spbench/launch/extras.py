@@ -38,7 +38,7 @@ def missing_extras(python: str, library: MpiLibrary | None, own_python: str) -> 
         found.append(Finding("note", "extra serve", text, _install(own_python, "serve")))
     if found or library is None or not library.torch:
         return found
-    return [Finding("ok", "extras", "all are here: workers, mpi, serve")]
+    return [Finding("ok", "extras", "nothing is missing: workers, mpi, serve")]
 
 
 def _install(python: str, extra: str) -> str:

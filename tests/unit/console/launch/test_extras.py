@@ -26,7 +26,7 @@ def told(library, serve=True, monkeypatch=None):
 
 def test_all_extras_that_are_here_are_one_line(monkeypatch):
     (finding,) = told(library_in("p", PROBED), monkeypatch=monkeypatch)
-    assert (finding.status, finding.text) == ("ok", "all are here: workers, mpi, serve")
+    assert (finding.status, finding.text) == ("ok", "nothing is missing: workers, mpi, serve")
 
 
 @pytest.mark.parametrize(
