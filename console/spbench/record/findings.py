@@ -1,4 +1,4 @@
-"""The findings of a run: bindings that did not take, noise, the slowest host, rank or link."""
+"""The findings of a run: bindings that did not take, noise, and what is slow."""
 
 from __future__ import annotations
 
@@ -12,23 +12,17 @@ from spbench.errors import defect_of
 from spbench.record.case_state import CaseState
 from spbench.record.machine.misplaced import misplaced
 from spbench.record.noise import noisy_cases
+from spbench.record.outliers.generalised_esd import FEWEST
+from spbench.record.outliers.kinds import Slow, out_of_line
+from spbench.record.outliers.link_kinds import is_link, link_count, link_kinds
+from spbench.record.outliers.rank_kinds import rank_kinds
 from spbench.record.state import RunState
 from spbench.record.statistics import typical
 
 NOTABLE_RANK, NOTABLE_LINK = 1.3, 1.5
-"""A host, rank or link this many times slower than the median of its kind is named."""
-
-
-_ENDS = {"source", "target"}
-_LINK = _ENDS | {"bytes", "host_a", "host_b"}
-
-
-@dataclass(frozen=True, slots=True)
-class Slow:
-    """Something slower than the median of its kind, by ``ratio``."""
-
-    ratio: float
-    sentence: str
+"""Of a few, the one this many times slower than the median of its kind is named."""
+MOST = 12
+"""Sentences on what is out of line; of more, their number is told."""
 
 
 def findings(state: RunState) -> list[str]:
@@ -45,38 +39,72 @@ def found_or_defect(state: RunState) -> list[str]:
         return [f"No finding: {defect_of(error)}."]
 
 
+def slow_of(cases: Iterable[CaseState]) -> list[Slow]:
+    """Return what is out of line with many others in cases that were measured, the slowest first.
+
+    To be named, a host, rank or link must be slower than chance lets any of so many be; hosts and
+    ranks of too few, which no test can judge, are never named.
+    """
+    of = defaultdict(list)
+    for case in cases:
+        of[case.identity.measures].append(case)
+    return out_of_line([*rank_kinds(of["rank"]), *link_kinds(of["link"])])
+
+
 def _slowest(cases: Iterable[CaseState]) -> list[str]:
-    """Return one sentence over all cases that measure ranks or links; none where none does."""
+    """Return sentences over all cases that measure ranks or links; none where none does.
+
+    What is out of line by the test of many is named, each; of a few, the slowest alone.
+    """
     measured = [case for case in cases if case.status in ("passed", "failed")]
-    ranks = [slow for case in measured if case.identity.measures == "rank" for slow in _ranks(case)]
-    links = [slow for case in measured if case.identity.measures == "link" for slow in _links(case)]
+    by_rank = [case for case in measured if case.identity.measures == "rank"]
+    by_link = [case for case in measured if case.identity.measures == "link"]
+    if named := slow_of(measured):
+        more = [f"Out of line: {len(named) - MOST} more."] if len(named) > MOST else []
+        return [*(slow.sentence for slow in named[:MOST]), *more]
+    return _slowest_of_few(measured, by_rank, by_link)
+
+
+def _slowest_of_few(
+    measured: list[CaseState], by_rank: list[CaseState], by_link: list[CaseState]
+) -> list[str]:
+    """Return the slowest of what is too little for the test; else that all are alike."""
+    ranks = [slow for case in by_rank for slow in _ranks(case)]
+    links = [slow for case in by_link for slow in _links(case)]
     if not ranks and not links:
         return []
-    notable = [slow for slow in ranks if slow.ratio >= NOTABLE_RANK]
-    notable += [slow for slow in links if slow.ratio >= NOTABLE_LINK]
+    notable = [slow for slow in ranks if slow.few and slow.ratio >= NOTABLE_RANK]
+    notable += [slow for slow in links if slow.few and slow.ratio >= NOTABLE_LINK]
     if notable:
         return [max(notable, key=lambda slow: slow.ratio).sentence]
     worst = max([*ranks, *links], key=lambda slow: slow.ratio)
+    chance = ", no more than chance makes of so many" if worst.ratio >= NOTABLE_RANK else ""
     return [
         f"All alike: {_extent(measured)}, none more than {(worst.ratio - 1) * 100:.0f} % slower"
-        " than the median of its kind."
+        f" than the median of its kind{chance if not worst.few else ''}."
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Slowest:
+    """The slowest of its kind; ``few``: of too few for the test."""
+
+    ratio: float
+    sentence: str
+    few: bool
 
 
 def _extent(cases: list[CaseState]) -> str:
     hosts = {rank.host for case in cases for rank in case.measured.ranks.values()}
     ranks = max(len(case.measured.ranks) for case in cases)
-    links = max(
-        len({(m["source"], m["target"]) for m in case.measured.labelled if m.keys() >= _ENDS})
-        for case in cases
-    )
+    links = max(map(link_count, cases))
     parts = [f"{len(hosts)} host{'s' * (len(hosts) != 1)}", f"{ranks} ranks"]
     if links:
         parts.append(f"{links} link{'s' * (links != 1)}")
     return ", ".join(parts)
 
 
-def _ranks(case: CaseState) -> list[Slow]:
+def _ranks(case: CaseState) -> list[_Slowest]:
     """The slowest host where there are several, else the slowest rank, each against the usual."""
     medians = case.rank_medians()
     if len(medians) < 2 or min(medians.values()) <= 0:
@@ -89,26 +117,26 @@ def _ranks(case: CaseState) -> list[Slow]:
     if len(hosts) > 1:
         host = max(hosts, key=lambda name: hosts[name])
         ratio = hosts[host] / typical(hosts.values())
-        found.append(_slow_rank(ratio, f"host: {host}", "host", case))
+        found.append(_slow_rank(ratio, f"host: {host}", "host", case, len(hosts)))
         if ratio >= NOTABLE_RANK:  # a whole slow host says more than the slowest of its ranks
             return found
     rank = max(medians, key=lambda number: medians[number])
     ratio = medians[rank] / typical(medians.values())
-    found.append(
-        _slow_rank(ratio, f"rank: {rank} on {case.measured.ranks[rank].host}", "rank", case)
-    )
+    who = f"rank: {rank} on {case.measured.ranks[rank].host}"
+    found.append(_slow_rank(ratio, who, "rank", case, len(medians)))
     return found
 
 
-def _slow_rank(ratio: float, who: str, kind: str, case: CaseState) -> Slow:
-    return Slow(ratio, f"Slowest {who}, {ratio:.2f}x the median {kind}'s time in {case.id}.")
+def _slow_rank(ratio: float, who: str, kind: str, case: CaseState, count: int) -> _Slowest:
+    told = f"Slowest {who}, {ratio:.2f}x the median {kind}'s time in {case.id}."
+    return _Slowest(ratio, told, count < FEWEST)
 
 
-def _links(case: CaseState) -> list[Slow]:
+def _links(case: CaseState) -> list[_Slowest]:
     """Each pair against the usual of its kind, within a host or between hosts."""
     found = []
     for metric in (_LATENCY, _BANDWIDTH):
-        rows = [m for m in case.measured.labelled if m["name"] == metric.name and _is_link(m)]
+        rows = [m for m in case.measured.labelled if m["name"] == metric.name and is_link(m)]
         sizes = [row["bytes"] for row in rows]
         if not sizes:
             continue
@@ -119,14 +147,8 @@ def _links(case: CaseState) -> list[Slow]:
                 kinds[row["host_a"] == row["host_b"]].append(row)
         for pairs in filter(_comparable, kinds.values()):
             middle = metric.typical(row["value"] for row in pairs)
-            found += [_slow_link(case, row, metric, middle) for row in pairs]
+            found += [_slow_link(case, row, metric, middle, len(pairs)) for row in pairs]
     return found
-
-
-def _is_link(row: Mapping[str, Any]) -> bool:
-    """Whether a labelled value is of a pair of ranks, and one that can be compared."""
-    whole = row.keys() >= _LINK and type(row["bytes"]) is int
-    return whole and row["value"] is not None and row["value"] > 0
 
 
 def _comparable(pairs: list[dict[str, Any]]) -> bool:
@@ -145,11 +167,14 @@ _LATENCY = _LinkMetric("latency_us", "latency", "us", typical)
 _BANDWIDTH = _LinkMetric("bandwidth_gb_s", "bandwidth", "GB/s", statistics.median_high)
 
 
-def _slow_link(case: CaseState, row: Mapping[str, Any], metric: _LinkMetric, middle: float) -> Slow:
+def _slow_link(
+    case: CaseState, row: Mapping[str, Any], metric: _LinkMetric, middle: float, count: int
+) -> _Slowest:
     value = row["value"]
-    return Slow(
+    return _Slowest(
         value / middle if metric is _LATENCY else middle / value,
         f"Slowest link: rank {row['source']} on {row['host_a']} to rank {row['target']} on "
         f"{row['host_b']}, {metric.what} {value:.3g} {metric.unit} where the median is "
         f"{middle:.3g}, in {case.id}.",
+        count < FEWEST,
     )

@@ -1,0 +1,60 @@
+"""Kinds of things that are alike: the hosts, ranks or links whose values are tested together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from spbench.record.outliers.generalised_esd import FEWEST, standing_out
+
+CHANCE = 0.001
+"""The chance that a run in which nothing is out of line names something nevertheless, at most."""
+LEAST = 1.02
+"""Times the median from which on what is out of line is named: less is not worth a look."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slow:
+    """Something slower than the median of its kind, by ``ratio``.
+
+    ``what`` is a host, a rank or a pair of them: of what is named twice, the worse one is told.
+    """
+
+    what: Hashable
+    ratio: float
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """Things that are compared with each other.
+
+    Attributes:
+        times: The log of the time of each.
+        told: Says of those that are out of line, with how many times slower each is, what to name.
+    """
+
+    times: Mapping[Any, float]
+    told: Callable[[Mapping[Any, float]], Iterable[Slow]]
+
+    @property
+    def testable(self) -> bool:
+        """Whether they are as many as the test needs."""
+        return len(self.times) >= FEWEST
+
+
+def out_of_line(kinds: Sequence[Kind]) -> list[Slow]:
+    """Return what is out of line in any of the kinds, the slowest first.
+
+    The kinds share `CHANCE` (Bonferroni), so that to test more does not name more of the healthy.
+    """
+    found: dict[Hashable, Slow] = {}
+    for kind in kinds:
+        excess = standing_out(kind.times, CHANCE / len(kinds))
+        ratios = {key: math.exp(value) for key, value in excess.items()}
+        for slow in kind.told({key: ratio for key, ratio in ratios.items() if ratio >= LEAST}):
+            if slow.what not in found or found[slow.what].ratio < slow.ratio:
+                found[slow.what] = slow
+    return sorted(found.values(), key=lambda slow: -slow.ratio)

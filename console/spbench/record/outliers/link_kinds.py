@@ -1,0 +1,145 @@
+"""The links of cases that measure pairs of ranks, and the ends of links, as kinds that are tested.
+
+A host that is slow makes all its links slow: what is measured is taken apart into the share of each
+end and a rest (`two_way`), so that the one host is named and not its many links.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from spbench.record.case_state import CaseState
+from spbench.record.outliers.kinds import Kind, Slow
+from spbench.record.outliers.two_way import Pair, two_way
+
+_ENDS = {"source", "target"}
+_LINK = _ENDS | {"bytes", "host_a", "host_b"}
+_TAKEN = 3
+"""Where more than one in so many links of a rank are out of line, it is the rank that is."""
+
+
+@dataclass(frozen=True, slots=True)
+class _View:
+    """The times of links as one message size shows them, or all sizes together.
+
+    Attributes:
+        what: The case and the size, in words.
+        hosts: The host of each rank.
+        times: The log of the seconds of each pair.
+    """
+
+    what: str
+    hosts: Mapping[int, str]
+    times: Mapping[Pair, float]
+
+
+def is_link(row: Mapping[str, Any]) -> bool:
+    """Whether a labelled value is of a pair of ranks, and one that can be compared."""
+    whole = row.keys() >= _LINK and type(row["bytes"]) is int
+    return whole and row["value"] is not None and row["value"] > 0
+
+
+def link_count(case: CaseState) -> int:
+    """Return how many pairs of ranks a case measured."""
+    return len({(m["source"], m["target"]) for m in case.measured.labelled if m.keys() >= _ENDS})
+
+
+def link_kinds(cases: Sequence[CaseState]) -> list[Kind]:
+    """Return the links within hosts and between them, and the ends of those between them."""
+    views = [view for case in cases for view in _views(case)]
+    return [kind for view in views for kind in _kinds(view) if kind.testable]
+
+
+def _views(case: CaseState) -> Iterator[_View]:
+    """Yield the latency, the bandwidth and all sizes together, of each as much as there is."""
+    hosts: dict[int, str] = {}
+    latency: dict[int, dict[Pair, float]] = defaultdict(dict)
+    bandwidth: dict[int, dict[Pair, float]] = defaultdict(dict)
+    for row in case.measured.labelled:
+        if row["name"] not in ("latency_us", "bandwidth_gb_s") or not is_link(row):
+            continue
+        pair = row["source"], row["target"]
+        hosts[pair[0]], hosts[pair[1]] = row["host_a"], row["host_b"]
+        if row["name"] == "latency_us":
+            latency[row["bytes"]][pair] = math.log(row["value"])
+        else:
+            bandwidth[row["bytes"]][pair] = -math.log(row["value"])
+    if latency:
+        size = min(latency)
+        yield _View(f"with messages of {size} B in {case.id}", hosts, latency[size])
+    if bandwidth and (len(bandwidth) > 1 or not latency):
+        size = max(bandwidth)
+        yield _View(f"with messages of {size} B in {case.id}", hosts, bandwidth[size])
+    sizes = list({**latency, **bandwidth}.values())
+    if len(sizes) > 2 and all(one.keys() == sizes[0].keys() for one in sizes):
+        together = {pair: sum(one[pair] for one in sizes) / len(sizes) for pair in sizes[0]}
+        yield _View(f"over {len(sizes)} sizes together in {case.id}", hosts, together)
+
+
+def _kinds(view: _View) -> Iterator[Kind]:
+    within: dict[Pair, float] = {}
+    between: dict[Pair, float] = {}
+    for pair, value in view.times.items():
+        inside = view.hosts[pair[0]] == view.hosts[pair[1]]
+        (within if inside else between)[pair] = value
+    if within:
+        yield Kind(within, partial(_links, view))
+    apart = two_way(between) if between else None
+    if apart is None:
+        yield Kind(between, partial(_links, view))
+    else:
+        yield Kind(apart.ends, partial(_ends, view))
+        yield Kind(apart.rests, partial(_links, view))
+
+
+def _ends(view: _View, slow: Mapping[int, float]) -> Iterator[Slow]:
+    ranks: dict[str, set[int]] = defaultdict(set)
+    for rank, host in view.hosts.items():
+        ranks[host].add(rank)
+    for host, own in ranks.items():
+        ratios = {rank: slow[rank] for rank in own if rank in slow}
+        if len(ratios) == len(own):
+            ratio = min(ratios.values())
+            who = f"host {host}, its links {ratio:.2f}x the median host's time"
+            yield Slow(host, ratio, f"Out of line: {who} {view.what}.")
+        else:
+            for rank, ratio in ratios.items():
+                who = f"rank {rank} on {host}, its links {ratio:.2f}x the median rank's time"
+                yield Slow((host, rank), ratio, f"Out of line: {who} {view.what}.")
+
+
+def _links(view: _View, slow: Mapping[Pair, float]) -> Iterator[Slow]:
+    """Name the links, one for each two hosts; where a rank has many, it and not they."""
+    taken = _taken(view, slow)
+    yield from _ends(view, taken)
+    worst: dict[tuple[str, str], Pair] = {}
+    for pair, ratio in slow.items():
+        ends = view.hosts[pair[0]], view.hosts[pair[1]]
+        if not taken.keys() & pair and (ends not in worst or ratio > slow[worst[ends]]):
+            worst[ends] = pair
+    for ends, pair in worst.items():
+        (one, other), (host, far) = pair, ends
+        who = f"link from rank {one} on {host} to rank {other} on {far}"
+        told = f"Out of line: {who}, {slow[pair]:.2f}x the time expected of it {view.what}."
+        yield Slow(frozenset(pair), slow[pair], told)
+
+
+def _taken(view: _View, slow: Mapping[Pair, float]) -> dict[int, float]:
+    """Return the ranks of which so many links are out of line that it is they who are."""
+    links: dict[int, int] = defaultdict(int)
+    ratios: dict[int, list[float]] = defaultdict(list)
+    for pair in view.times if slow else ():
+        for rank in pair:
+            links[rank] += 1
+            if pair in slow:
+                ratios[rank].append(slow[pair])
+    return {
+        rank: min(of)
+        for rank, of in ratios.items()
+        if len(of) > 1 and len(of) * _TAKEN > links[rank]
+    }

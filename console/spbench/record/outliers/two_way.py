@@ -1,0 +1,54 @@
+"""Two-way decomposition of what was measured between pairs: the share of each end, and the rest."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from spbench.record.statistics import median
+
+Pair = tuple[int, int]
+_PASSES = 2
+"""The second pass mends what the first takes for an end's share though it is its partners'."""
+LEAST_SHARE = 2
+"""An end must have been paired with one in so many of the others for its share to be known."""
+
+
+@dataclass(frozen=True, slots=True)
+class TwoWay:
+    """Values of pairs, each the sum of a middle, the shares of both ends, and a rest.
+
+    Attributes:
+        ends: The share of each end; most of them are near 0.
+        rests: What neither end explains, of each pair.
+    """
+
+    ends: Mapping[int, float]
+    rests: Mapping[Pair, float]
+
+
+def two_way(values: Mapping[Pair, float]) -> TwoWay | None:
+    """Decompose the values of pairs by medians (Tukey's median polish, for a symmetric table).
+
+    A few pairs that are far off do not move an end's share, nor a few ends those of their partners.
+    None where ends have too few partners to tell an end from its pairs.
+    """
+    partners: dict[int, list[tuple[int, float]]] = defaultdict(list)
+    middle = median(values.values())
+    for (one, other), value in values.items():
+        partners[one].append((other, value - middle))
+        partners[other].append((one, value - middle))
+    fewest = min(map(len, partners.values()))
+    if fewest < 3 or fewest * LEAST_SHARE < len(partners) - 1:
+        return None
+    ends = dict.fromkeys(partners, 0.0)
+    for _ in range(_PASSES):
+        shares = {
+            end: median([value - ends[other] for other, value in pairs])
+            for end, pairs in partners.items()
+        }
+        off = median(shares.values())
+        ends = {end: share - off for end, share in shares.items()}
+    rests = {pair: value - ends[pair[0]] - ends[pair[1]] for pair, value in values.items()}
+    return TwoWay(ends, rests)

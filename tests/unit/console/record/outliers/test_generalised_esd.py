@@ -1,0 +1,63 @@
+"""The test of extreme deviates, against Rosner's own example and the chance that it promises."""
+
+import random
+
+import pytest
+
+from spbench.record.outliers.generalised_esd import FEWEST, standing_out, two_sided
+
+ROSNER = [
+    *(-0.25, 0.68, 0.94, 1.15, 1.20, 1.26, 1.26, 1.34, 1.38, 1.43, 1.49, 1.49, 1.55, 1.56),
+    *(1.58, 1.65, 1.69, 1.70, 1.76, 1.77, 1.81, 1.91, 1.94, 1.96, 1.99, 2.06, 2.09, 2.10),
+    *(2.14, 2.15, 2.23, 2.24, 2.26, 2.35, 2.37, 2.40, 2.47, 2.54, 2.62, 2.64, 2.90, 2.92),
+    *(2.92, 2.93, 3.21, 3.26, 3.30, 3.59, 3.68, 4.30, 4.64, 5.34, 5.42, 6.01),
+]
+
+
+def drawn(seed, count=60):
+    draw = random.Random(seed)
+    return {number: draw.gauss(0.0, 0.05) for number in range(count)}
+
+
+def test_the_three_of_rosners_example_are_found():
+    found = standing_out(dict(enumerate(ROSNER)), 0.05)
+    assert sorted(found) == [51, 52, 53]
+
+
+@pytest.mark.parametrize(
+    ("square", "freedom", "chance"),
+    [(100.0, 5, 0.0001709475), (25.0, 300, 9.769155e-07), (30.0, 44_000, 4.344064e-08)],
+)
+def test_the_chance_is_that_of_students_t(square, freedom, chance):
+    assert two_sided(square, freedom) == pytest.approx(chance, rel=1e-5)
+
+
+def test_values_that_are_drawn_alike_are_seldom_named():
+    assert sum(bool(standing_out(drawn(seed), 0.01)) for seed in range(400)) <= 8
+
+
+def test_several_that_are_far_off_do_not_hide_each_other():
+    values = drawn(1) | {number: 1.0 + number / 100 for number in range(7)}
+    assert set(standing_out(values, 0.001)) == set(range(7))
+
+
+def test_values_that_are_too_small_are_not_named_and_hide_none():
+    values = drawn(2) | {3: 1.0, 4: -5.0, 5: -5.0}
+    assert set(standing_out(values, 0.001)) == {3}
+
+
+def test_half_of_the_values_are_a_kind_of_their_own():
+    values = {number: value + (number % 2) for number, value in drawn(3).items()}
+    assert standing_out(values, 0.001) == {}
+
+
+def test_of_too_few_none_is_named():
+    assert standing_out({number: float(number == 0) for number in range(FEWEST - 1)}, 0.5) == {}
+
+
+def test_of_values_that_are_equal_none_is_named():
+    assert standing_out(dict.fromkeys(range(20), 0.3), 0.5) == {}
+
+
+def test_one_that_differs_from_equal_values_is_named():
+    assert standing_out(dict.fromkeys(range(20), 0.3) | {7: 0.5}, 0.001) == {7: pytest.approx(0.2)}

@@ -1,0 +1,108 @@
+"""Hosts, ranks and links that are out of line with many others, as a run's findings name them."""
+
+import random
+from itertools import combinations, pairwise
+
+import pytest
+from benchmarks.made_up_cluster import MadeUp, exact
+
+from spbench.record.findings import MOST, findings
+from unit.events import measured, state_of, timed
+
+HOSTS = [f"node{number:02}" for number in range(20)]
+
+
+def found(events):
+    return findings(state_of(events))
+
+
+def times(slow, hosts=HOSTS, noise=0.02):
+    """Times of one rank a host; slow ones by their numbers."""
+    draw = random.Random(7)
+    return [[10.0 * slow.get(rank, 1.0) * (1 + draw.gauss(0, noise))] for rank in range(len(hosts))]
+
+
+def links(slow=lambda a, b: 1.0, pairs=None, hosts=HOSTS):
+    """Figures of pairs of hosts, of which some are slow."""
+    draw, latency, bandwidth = random.Random(7), {}, {}
+    for one, other in pairs or combinations(range(len(hosts)), 2):
+        pair, by = ((one, hosts[one]), (other, hosts[other])), slow(one, other)
+        latency[pair] = 2.0 * by * (1 + draw.gauss(0, 0.02))
+        bandwidth[pair] = 10.0 / by * (1 + draw.gauss(0, 0.02))
+    return measured(latency, bandwidth)
+
+
+def test_each_slow_host_is_named_the_slowest_first():
+    told = found(timed(times({3: 1.2, 11: 1.5}), HOSTS))
+    assert [sentence.split(",")[0] for sentence in told] == [
+        "Out of line: host node11",
+        "Out of line: host node03",
+    ]
+    assert told[0].endswith("x the median host's time in a.")
+
+
+def test_a_host_within_the_noise_of_all_is_not_named():
+    [sentence] = found(timed(times({3: 1.5}, noise=0.2), HOSTS))
+    assert sentence.startswith("All alike: 20 hosts, 20 ranks, none more than ")
+    assert sentence.endswith("of its kind, no more than chance makes of so many.")
+
+
+def test_a_rank_is_named_on_its_host_and_a_whole_host_in_place_of_its_ranks():
+    hosts = [name for name in HOSTS for _ in range(2)]
+    told = found(timed(times({4: 1.5, 5: 1.5, 9: 1.5}, hosts), hosts))
+    assert len(told) == 2
+    assert any(sentence.startswith("Out of line: host node02, ") for sentence in told)
+    assert any(sentence.startswith("Out of line: rank 9 on node04, ") for sentence in told)
+
+
+def test_a_slow_host_is_named_in_place_of_its_links():
+    [sentence] = found(links(lambda a, b: 1.3 if 6 in (a, b) else 1.0))
+    assert sentence.startswith("Out of line: host node06, its links 1.3")
+
+
+def test_a_slow_link_is_named_with_both_ends():
+    [sentence] = found(links(lambda a, b: 1.4 if (a, b) == (4, 9) else 1.0))
+    start = "Out of line: link from rank 4 on node04 to rank 9 on node09, 1.3"
+    assert sentence.startswith(start) or sentence.startswith(start.replace("1.3", "1.4"))
+    assert sentence.endswith(" B in links.")
+
+
+@pytest.mark.parametrize("slow", [{6}, {6, 13}], ids=["one", "two"])
+def test_among_links_of_neighbours_a_host_of_which_both_are_slow_is_named(slow):
+    told = found(links(lambda a, b: 1.5 if slow & {a, b} else 1.0, list(pairwise(range(20)))))
+    assert {sentence.split(",")[0] for sentence in told} == {
+        f"Out of line: host node{host:02}" for host in slow
+    }
+
+
+def test_a_host_with_many_slow_links_is_named_rather_than_they():
+    [sentence] = found(links(lambda a, b: 1.5 if 2 in (a, b) and a + b > 12 else 1.0))
+    assert sentence.startswith("Out of line: host node02, its links 1.")
+
+
+def test_of_very_many_the_worst_are_named_and_the_rest_counted():
+    hosts = [f"node{number:03}" for number in range(100)]
+    told = found(timed(times(dict.fromkeys(range(20), 2.0), hosts), hosts))
+    assert len(told) == MOST + 1
+    assert told[-1] == f"Out of line: {20 - MOST} more."
+
+
+def test_what_is_out_of_line_but_hardly_slower_is_not_named():
+    [sentence] = found(timed(times({3: 1.01}, noise=0.0001), HOSTS))
+    assert sentence.startswith("All alike")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["one-case", "all-cases", "links"])
+def test_on_a_made_up_cluster_exactly_what_is_slow_is_named(way):
+    made = MadeUp(60, 0.05, way, host=1.7, link=1.6)
+    assert [exact(made, seed) for seed in range(3)] == [True] * 3
+
+
+@pytest.mark.slow
+def test_on_a_healthy_made_up_cluster_no_one_is_named():
+    assert all(exact(MadeUp(60, 0.05), seed) for seed in range(5))
+
+
+def test_the_proof_fails_where_the_slow_ones_are_within_the_noise():
+    assert not exact(MadeUp(40, 0.05, "one-case", host=1.05, link=1.6), 1)
