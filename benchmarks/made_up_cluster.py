@@ -20,6 +20,7 @@ import sys
 from array import array
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import combinations
 from typing import Any
 
@@ -86,10 +87,18 @@ def main() -> int:
 def _search(made: MadeUp, seeds: int) -> None:
     """Print the smallest slowdowns at which it holds; what is not searched for is twice as slow."""
     for way in WAYS:
-        least = _least(lambda by, way=way: replace(made, way=way, host=by, link=2.0), seeds)
+        least = _least(partial(_with_host, replace(made, way=way, link=2.0)), seeds)
         print(f"hosts ({way}) are named from {least:.2f}x on", flush=True)
-    least = _least(lambda by: replace(made, way="all-cases", host=2.0, link=by), seeds)
+    least = _least(partial(_with_link, replace(made, way="all-cases", host=2.0)), seeds)
     print(f"links are named from {least:.2f}x on", flush=True)
+
+
+def _with_host(cluster: MadeUp, by: float) -> MadeUp:
+    return replace(cluster, host=by)
+
+
+def _with_link(cluster: MadeUp, by: float) -> MadeUp:
+    return replace(cluster, link=by)
 
 
 def _least(cluster: Callable[[float], MadeUp], seeds: int) -> float:

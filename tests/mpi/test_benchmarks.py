@@ -119,6 +119,14 @@ OTHER = [
     small("link.pingpong", ranks=4, sizes=[1, 8, 4097, 70000]),
     small("link.pingpong", ranks=5, sizes=[8, 1 << 20], pairs="neighbours"),
     small("link.pingpong", sizes=[64], warmup=0, iterations=1),
+    small("link.pingpong", ranks=5, sizes=[8], at_once=2),
+    *(small("link.ring", ranks=n, sizes=[8, 1000 * n], rings=2) for n in (2, 3, 6)),
+    small("link.ring", ranks=4, sizes=[64], rings=0),
+    *(small("link.bisection", ranks=n, size=1000 * n, cuts=2) for n in (2, 5)),
+    *(small("link.effective", ranks=n, sizes=[8, 1000 * n], rings=1) for n in (2, 5)),
+    small("link.barrier", ranks=5),
+    *(small("compute.noise", ranks=n, quantum_us=100 * n) for n in (1, 3)),
+    *(small("compute.burn", n=97, seconds=0, dtype=dtype) for dtype in BYTES),
     small("memory.copy", size=1 << 20, ranks=4),
     small("memory.copy", size=(1 << 24) + 13),
     *(small("compute.gemm", n=n) for n in (1, 64, 300)),
@@ -135,6 +143,7 @@ OTHER = [
         for dtype in BYTES
     ),
 ]
+BURN = small("compute.burn", n=33, seconds=0.3, ranks=3)
 # A planted fault, and the checks that must fail: on the victim alone, or on all ranks.
 SEEN_BY_VICTIM = {
     "corrupt-halo": {"halo", "conv"},
@@ -174,6 +183,12 @@ FAULTY = [
     halo("2x2", "2x2", 1, "stale-halo"),
     small("link.pingpong", "corrupt-message", ranks=4, sizes=[1, 4097]),
     small("link.pingpong", "corrupt-message", sizes=[3 << 20]),
+    small("link.ring", "corrupt-message", ranks=3, sizes=[1, 4097], rings=1),
+    small("link.bisection", "corrupt-message", ranks=4, size=4097),
+    small("link.effective", "corrupt-message", ranks=3, sizes=[8, 4097]),
+    small("link.barrier", "leave-early", ranks=3),
+    small("compute.noise", "corrupt-result", ranks=3, quantum_us=200),
+    small("compute.burn", "corrupt-result", n=65, seconds=0, ranks=3),
     small("memory.copy", "corrupt-copy", size=1 << 20, ranks=3),
     small("memory.copy", "corrupt-copy", size=8),
     *(small("compute.gemm", "corrupt-result", n=65, dtype=dtype) for dtype in BYTES),
@@ -186,7 +201,7 @@ IMPOSSIBLE = [
     *(halo("16x16", "1x1", 1, fault) for fault in ("corrupt-halo", "drop-halo", "stale-halo")),
     compute("16x16", "1x1", "drop-gradient"),
 ]
-CASES = [*HALO, *OPERATOR, *OTHER, *FAULTY, *SPOILED, *IMPOSSIBLE]
+CASES = [*HALO, *OPERATOR, *OTHER, BURN, *FAULTY, *SPOILED, *IMPOSSIBLE]
 
 
 @pytest.fixture(scope="module")
@@ -341,6 +356,33 @@ def test_every_rank_gives_every_iteration_once(results, case):
         ]
         assert len(values) == case.params["iterations"]
         assert all(math.isfinite(value) and value > 0 for value in values)
+
+
+def test_a_burn_goes_on_for_its_time_in_rounds_that_are_checked(results):
+    for events in results[str(BURN)][: BURN.ranks]:
+        rounds = metric(events, "rounds")
+        assert rounds > 1
+        samples = of_kind(events, "samples", metric="time_ms")
+        assert sum(len(event["values"]) for event in samples) == rounds * SHORT["iterations"]
+        assert all(check["passed"] for check in of_kind(events, "check"))
+
+
+AT_ONCE = {
+    "link.ring": ("latency_us", "bandwidth_gb_s"),
+    "link.bisection": ("bandwidth_gb_s", "worst_bandwidth_gb_s"),
+    "link.effective": ("effective_gb_s", "per_rank_gb_s"),
+    "link.barrier": ("latency_us",),
+}
+
+
+@pytest.mark.parametrize("case", [case for case in OTHER if case.benchmark in AT_ONCE], ids=str)
+def test_figures_of_all_ranks_at_once_stand_beside_a_link_alone(results, case):
+    result = results[str(case)]
+    for name in AT_ONCE[case.benchmark]:
+        assert metric(result[0], name) > 0
+        (limit,) = limits(result, name)
+        assert limit["value"] > 0
+        assert "ping-pong of ranks 0 and 1 alone" in limit["measured_by"]
 
 
 @pytest.mark.parametrize("case", [*HALO, *OPERATOR, *OTHER], ids=str)

@@ -1,4 +1,4 @@
-"""Catalog of the benchmarks of compute speed: matrix products and convolutions."""
+"""Catalog of the benchmarks of compute speed: products, convolutions, a burn-in, and noise."""
 
 from __future__ import annotations
 
@@ -63,5 +63,61 @@ BENCHMARKS = (
             *_LOOP,
         ),
         checks=("convolution",),
+    ),
+    Benchmark(
+        name="compute.burn",
+        summary="each rank multiplies matrices for a given time, with a check in each round",
+        measures="rank",
+        params=(
+            Param(
+                "seconds",
+                "float",
+                60.0,
+                "how long; the round that is under way then is ended",
+                minimum=0.0,
+                maximum=604_800.0,
+            ),
+            Param("n", "int", 2048, "rows and columns of the matrices", minimum=1, maximum=65536),
+            warmup(1),
+            replace(iterations(20), help="timed products in a round, after which one is checked"),
+            _DTYPE,
+            DEVICE,
+            SEED,
+        ),
+        metrics=(
+            *_METRICS,
+            Metric("kept_share", "1", "higher", "speed of the last round over the first's", "min"),
+            Metric("below_base", "1", "lower", "most that a CPU ran below its base clock rate"),
+            Metric("throttled", "1", "lower", "times that a CPU was slowed down for its heat"),
+            Metric("rounds", "1", "none", "rounds of products, each with a check", "min"),
+        ),
+        checks=("product",),
+        faults=("corrupt-result",),
+        resolve=_resolve_format,
+    ),
+    Benchmark(
+        name="compute.noise",
+        summary="each rank does the same small work again and again: what interrupts it",
+        measures="rank",
+        params=(
+            Param(
+                "quantum_us",
+                "float",
+                1000.0,
+                "microseconds of the work, as rank 0 needs for it",
+                minimum=10.0,
+                maximum=1e6,
+            ),
+            warmup(50),
+            iterations(5000),
+            SEED,
+        ),
+        metrics=(
+            TIME_MS,
+            Metric("lost_share", "1", "lower", "share of the time beyond the fastest quantum's"),
+            Metric("slowest_ratio", "1", "lower", "99.9th percentile over the fastest quantum"),
+        ),
+        checks=("work",),
+        faults=("corrupt-result",),
     ),
 )

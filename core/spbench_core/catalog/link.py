@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from spbench_core.catalog.benchmark import TIME_MS, Benchmark, Metric, ParamError, Ranks
 from spbench_core.catalog.parameters import Param, Params
@@ -16,17 +17,50 @@ _SIZES = {
 """Message sizes by device, unless given."""
 
 
+def _rising(sizes: list[int]) -> None:
+    """Refuse sizes that do not rise.
+
+    Raises:
+        ParamError: They do not.
+    """
+    if sorted(set(sizes)) != sizes:
+        raise ParamError("sizes", "sizes must rise from the smallest to the largest")
+
+
+def _resolve_sizes(params: Params) -> Params:
+    _rising(params["sizes"])
+    return params
+
+
 def _resolve(params: Params) -> Params:
     device, path = params["device"], params["path"]
     sizes = _SIZES[device] if params["sizes"] is None else params["sizes"]
-    if sorted(set(sizes)) != sizes:
-        raise ParamError("sizes", "sizes must rise from the smallest to the largest")
+    _rising(sizes)
     if device == "cpu" and path is not None:
         raise ParamError("path", "path does nothing on the host: it is for device cuda")
     if device == "cuda":
         path = path or "auto"
     return params | {"sizes": sizes, "path": path}
 
+
+def _sizes(default: list[int]) -> Param:
+    return Param(
+        "sizes", "bytes_list", default, "message sizes, rising", minimum=1, maximum=1 << 30
+    )
+
+
+def _drawn(name: str, default: int, least: int) -> Param:
+    told = f"random {name} that are drawn, beside that of the ranks' order"
+    return Param(name, "int", default, told, minimum=least, maximum=1000)
+
+
+_LOOP = (warmup(5), iterations(50), SEED)
+_of_all = partial(
+    Benchmark,
+    checks=("message",),
+    faults=("corrupt-message",),
+    ranks=lambda _: Ranks(minimum=2),
+)
 
 BENCHMARKS = (
     Benchmark(
@@ -40,6 +74,14 @@ BENCHMARKS = (
                 "all",
                 "all pairs of ranks, or each rank with the next one",
                 choices=("all", "neighbours"),
+            ),
+            Param(
+                "at_once",
+                "int",
+                None,
+                "pairs that are measured at once, at most; up to 28 pairs one, else all that "
+                "a round of the tournament has: half as many as there are ranks",
+                minimum=1,
             ),
             Param(
                 "sizes",
@@ -75,6 +117,63 @@ BENCHMARKS = (
         checks=("echo",),
         faults=("corrupt-message",),
         resolve=_resolve,
+        ranks=lambda _: Ranks(minimum=2),
+    ),
+    _of_all(
+        name="link.ring",
+        summary="each rank sends to both neighbours of a ring, in order and in random rings",
+        params=(
+            _sizes([8, 1 << 20]),
+            _drawn("rings", 3, 0),
+            *_LOOP,
+        ),
+        metrics=(
+            TIME_MS,
+            Metric("latency_us", "us", "lower", "smallest messages, ring in order"),
+            Metric("bandwidth_gb_s", "GB/s", "higher", "sent by a rank, ring in order", "min"),
+            Metric("random_latency_us", "us", "lower", "smallest messages, mean of random rings"),
+            Metric(
+                "random_bandwidth_gb_s", "GB/s", "higher", "sent by a rank, random rings", "min"
+            ),
+        ),
+        resolve=_resolve_sizes,
+    ),
+    _of_all(
+        name="link.bisection",
+        summary="each rank of one half exchanges with one of the other half, all at once",
+        params=(
+            Param("size", "bytes", 1 << 20, "bytes of a message", minimum=1, maximum=1 << 30),
+            _drawn("cuts", 3, 0),
+            *_LOOP,
+        ),
+        metrics=(
+            TIME_MS,
+            Metric("bandwidth_gb_s", "GB/s", "higher", "of all pairs, halves in order", "min"),
+            Metric("worst_bandwidth_gb_s", "GB/s", "higher", "the lowest of all halves", "min"),
+        ),
+    ),
+    _of_all(
+        name="link.effective",
+        summary="bandwidth of all ranks in rings, the mean over message sizes and patterns",
+        params=(
+            _sizes([8, 64, 512, 4 << 10, 32 << 10, 256 << 10, 1 << 20]),
+            _drawn("rings", 3, 1),
+            *_LOOP,
+        ),
+        metrics=(
+            TIME_MS,
+            Metric("effective_gb_s", "GB/s", "higher", "sent by all ranks together", "min"),
+            Metric("per_rank_gb_s", "GB/s", "higher", "the same for each rank", "min"),
+        ),
+        resolve=_resolve_sizes,
+    ),
+    Benchmark(
+        name="link.barrier",
+        summary="the time in which all ranks know that all have come",
+        params=(warmup(20), iterations(200), SEED),
+        metrics=(TIME_MS, Metric("latency_us", "us", "lower", "one barrier, slowest rank")),
+        checks=("all-came",),
+        faults=("leave-early",),
         ranks=lambda _: Ranks(minimum=2),
     ),
 )

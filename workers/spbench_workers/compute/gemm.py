@@ -52,24 +52,34 @@ class Matrices:
 
 def run(context: Context) -> None:
     """Run the case."""
+    matrices = open_matrices(context)
+    planted = context.planted("corrupt-result")
+    body = matrices.multiply_and_corrupt if planted else matrices.multiply
+    before = check_product(context, body, matrices, "before")
+    fill_uniform(context, "gemm", (matrices.left, matrices.right))
+    times = measure(context, body)
+    after = check_product(context, body, matrices, "after")
+    error, detail = before if before[0] else after
+    # Of whole numbers no step of the product is rounded: a right result is exact.
+    context.check("product", error, 0.0, detail)
+    give_rate_and_limit(context, matrices.multiply, times, rate="gflops", amount=work_of(context))
+
+
+def open_matrices(context: Context) -> Matrices:
+    """Return the matrices of a case on this rank's device, without values."""
     n, name = context.params["n"], context.params["dtype"]
     dtype = dtype_of(name)
     place = device_of(context, tf32=name == "tf32")
     empty = [torch.empty((n, n), dtype=dtype, device=place) for _ in range(3)]
-    matrices = Matrices(*empty)
-    planted = context.planted("corrupt-result")
-    body = matrices.multiply_and_corrupt if planted else matrices.multiply
-    before = _check(context, body, matrices, "before")
-    fill_uniform(context, "gemm", (matrices.left, matrices.right))
-    times = measure(context, body)
-    after = _check(context, body, matrices, "after")
-    error, detail = before if before[0] else after
-    # Of whole numbers no step of the product is rounded: a right result is exact.
-    context.check("product", error, 0.0, detail)
-    give_rate_and_limit(context, matrices.multiply, times, rate="gflops", amount=2.0 * n**3 / 1e9)
+    return Matrices(*empty)
 
 
-def _check(
+def work_of(context: Context) -> float:
+    """Return the operations of one product, in 1e9."""
+    return 2.0 * float(context.params["n"]) ** 3 / 1e9
+
+
+def check_product(
     context: Context, body: Callable[[], object], matrices: Matrices, when: str
 ) -> tuple[float, str]:
     """Multiply fresh matrices; return the largest error and its place."""

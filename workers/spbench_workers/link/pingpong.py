@@ -125,7 +125,7 @@ def run(context: Context) -> None:
 def _run(context: Context, messages: Messages) -> None:
     world, sizes = context.world, context.params["sizes"]
     hosts = world.comm.allgather(world.host)
-    schedule = rounds(world.size, context.params["pairs"])
+    schedule = rounds(world.size, context.params["pairs"], context.params["at_once"])
     peers = [_peer_of(world.rank, pairs) for pairs in schedule]
     pingpong = PingPong(context, messages, sum(peer is not None for peer in peers))
     for peer in peers:

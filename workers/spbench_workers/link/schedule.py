@@ -10,16 +10,27 @@ MAX_SERIAL = 28
 Pairing = Literal["all", "neighbours"]
 
 
-def rounds(size: int, pairs: Pairing) -> list[list[tuple[int, int]]]:
+def rounds(size: int, pairs: Pairing, at_once: int | None = None) -> list[list[tuple[int, int]]]:
     """Return rounds of pairs ``(lower, higher)``; in a round no rank is in two pairs.
 
     Few pairs are measured one after another, since concurrent pairs disturb each other; more than
     `MAX_SERIAL` are measured in concurrent rounds, to end in reasonable time.
+
+    Args:
+        size: The number of ranks.
+        pairs: The pairs.
+        at_once: The most pairs of a round, in place of that rule.
     """
     parallel = _neighbours(size) if pairs == "neighbours" else _circle(size)
-    if sum(map(len, parallel)) > MAX_SERIAL:
-        return parallel
-    return [[pair] for pair in sorted(pair for members in parallel for pair in members)]
+    if at_once is None:
+        at_once = size if sum(map(len, parallel)) > MAX_SERIAL else 1
+    if at_once == 1:
+        return [[pair] for pair in sorted(pair for members in parallel for pair in members)]
+    return [
+        members[first : first + at_once]
+        for members in parallel
+        for first in range(0, len(members), at_once)
+    ]
 
 
 def _neighbours(size: int) -> list[list[tuple[int, int]]]:

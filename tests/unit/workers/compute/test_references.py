@@ -172,9 +172,9 @@ def checked_product(monkeypatch, **params):
     multiply = torch.mm
     rounded = lambda a, b, out: multiply(in_tf32(a), in_tf32(b), out=out)  # noqa: E731
     matrices = gemm.Matrices(*(torch.empty((params["n"], params["n"])) for _ in range(3)))
-    right = gemm._check(context, matrices.multiply, matrices, "before")
+    right = gemm.check_product(context, matrices.multiply, matrices, "before")
     monkeypatch.setattr(torch, "mm", rounded)
-    return right, gemm._check(context, matrices.multiply, matrices, "before")
+    return right, gemm.check_product(context, matrices.multiply, matrices, "before")
 
 
 @pytest.mark.slow

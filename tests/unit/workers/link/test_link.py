@@ -36,6 +36,21 @@ def test_few_pairs_go_one_by_one_and_many_in_few_rounds():
     assert len(rounds(64, "neighbours")) == 2
 
 
+@given(st.integers(2, 40), st.integers(1, 40), st.sampled_from(["all", "neighbours"]))
+def test_at_once_bounds_the_pairs_of_a_round(size, at_once, pairs):
+    asked = rounds(size, pairs, at_once)
+    assert max(map(len, asked)) <= at_once
+    assert sorted(pair for members in asked for pair in members) == sorted(
+        pair for members in rounds(size, pairs) for pair in members
+    )
+
+
+def test_all_pairs_of_a_thousand_ranks_take_fewer_rounds_than_ranks():
+    asked = rounds(1000, "all", 500)
+    assert len(asked) == 999
+    assert {len(members) for members in asked} == {500}
+
+
 @pytest.mark.parametrize("count", [1, 8, 1 << 20, (1 << 20) + 7])
 def test_bytes_follow_from_the_seed(count):
     one = random_bytes(5, count)
