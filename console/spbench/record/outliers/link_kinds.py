@@ -30,7 +30,7 @@ class _View:
     Attributes:
         what: The case and the size, in words.
         hosts: The host of each rank.
-        times: The log of the seconds of each pair.
+        times: The log of the microseconds of each pair.
     """
 
     what: str
@@ -56,29 +56,31 @@ def link_kinds(cases: Sequence[CaseState]) -> list[Kind]:
 
 
 def _views(case: CaseState) -> Iterator[_View]:
-    """Yield the latency, the bandwidth and all sizes together, of each as much as there is."""
+    """Yield the smallest size, the largest and all sizes together, as far as they differ.
+
+    The time of a message is its latency, or follows from its bandwidth; where both are there they
+    are the same.
+    """
     hosts: dict[int, str] = {}
-    latency: dict[int, dict[Pair, float]] = defaultdict(dict)
-    bandwidth: dict[int, dict[Pair, float]] = defaultdict(dict)
+    times: dict[int, dict[Pair, float]] = defaultdict(dict)
     for row in case.measured.labelled:
-        if row["name"] not in ("latency_us", "bandwidth_gb_s") or not is_link(row):
+        name = row["name"]
+        if name not in ("latency_us", "bandwidth_gb_s") or not is_link(row):
             continue
-        pair = row["source"], row["target"]
-        hosts[pair[0]], hosts[pair[1]] = row["host_a"], row["host_b"]
-        if row["name"] == "latency_us":
-            latency[row["bytes"]][pair] = math.log(row["value"])
-        else:
-            bandwidth[row["bytes"]][pair] = -math.log(row["value"])
-    if latency:
-        size = min(latency)
-        yield _View(f"with messages of {size} B in {case.id}", hosts, latency[size])
-    if bandwidth and (len(bandwidth) > 1 or not latency):
-        size = max(bandwidth)
-        yield _View(f"with messages of {size} B in {case.id}", hosts, bandwidth[size])
-    sizes = list({**latency, **bandwidth}.values())
+        pair, of = (row["source"], row["target"]), times[row["bytes"]]
+        if pair not in of:
+            hosts[pair[0]], hosts[pair[1]] = row["host_a"], row["host_b"]
+            value = row["value"]
+            micros = value if name == "latency_us" else row["bytes"] / (value * 1e3)
+            of[pair] = math.log(micros)
+    for size in sorted({min(times), max(times)}) if times else ():
+        yield _View(f"with messages of {size} B in {case.id}", hosts, times[size])
+    sizes = list(times.values())
     if len(sizes) > 2 and all(one.keys() == sizes[0].keys() for one in sizes):
-        together = {pair: sum(one[pair] for one in sizes) / len(sizes) for pair in sizes[0]}
-        yield _View(f"over {len(sizes)} sizes together in {case.id}", hosts, together)
+        rows = zip(*(map(one.__getitem__, sizes[0]) for one in sizes), strict=True)
+        together = dict(zip(sizes[0], map(sum, rows), strict=True))
+        mean = {pair: total / len(sizes) for pair, total in together.items()}
+        yield _View(f"over {len(sizes)} sizes together in {case.id}", hosts, mean)
 
 
 def _kinds(view: _View) -> Iterator[Kind]:

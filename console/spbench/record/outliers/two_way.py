@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from spbench.record.statistics import median
 
 Pair = tuple[int, int]
-_PASSES = 2
-"""The second pass mends what the first takes for an end's share though it is its partners'."""
+_MANY = 100
+"""Of so many ends each has nearly the same partners: what is theirs is then the same in all."""
 LEAST_SHARE = 2
 """An end must have been paired with one in so many of the others for its share to be known."""
 
@@ -43,7 +43,8 @@ def two_way(values: Mapping[Pair, float]) -> TwoWay | None:
     if fewest < 3 or fewest * LEAST_SHARE < len(partners) - 1:
         return None
     ends = dict.fromkeys(partners, 0.0)
-    for _ in range(_PASSES):
+    # Of few ends, a second pass takes off what the first has taken for a share of its partners'.
+    for _ in range(1 if len(partners) >= _MANY else 2):
         shares = {
             end: median([value - ends[other] for other, value in pairs])
             for end, pairs in partners.items()
