@@ -147,7 +147,8 @@ def _links(case: CaseState) -> list[_Slowest]:
                 kinds[row["host_a"] == row["host_b"]].append(row)
         for pairs in filter(_comparable, kinds.values()):
             middle = metric.typical(row["value"] for row in pairs)
-            found += [_slow_link(case, row, metric, middle, len(pairs)) for row in pairs]
+            ends = len({row[end] for row in pairs for end in ("source", "target")})
+            found += [_slow_link(case, row, metric, middle, ends) for row in pairs]
     return found
 
 
@@ -168,7 +169,7 @@ _BANDWIDTH = _LinkMetric("bandwidth_gb_s", "bandwidth", "GB/s", statistics.media
 
 
 def _slow_link(
-    case: CaseState, row: Mapping[str, Any], metric: _LinkMetric, middle: float, count: int
+    case: CaseState, row: Mapping[str, Any], metric: _LinkMetric, middle: float, ends: int
 ) -> _Slowest:
     value = row["value"]
     return _Slowest(
@@ -176,5 +177,5 @@ def _slow_link(
         f"Slowest link: rank {row['source']} on {row['host_a']} to rank {row['target']} on "
         f"{row['host_b']}, {metric.what} {value:.3g} {metric.unit} where the median is "
         f"{middle:.3g}, in {case.id}.",
-        count < FEWEST,
+        ends < FEWEST,
     )

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any
 
 from spbench.record.case_state import CaseState
+from spbench.record.outliers.generalised_esd import FEWEST
 from spbench.record.outliers.kinds import Kind, Slow
 from spbench.record.outliers.two_way import Pair, two_way
 
@@ -59,20 +60,24 @@ def _views(case: CaseState) -> Iterator[_View]:
     """Yield the smallest size, the largest and all sizes together, as far as they differ.
 
     The time of a message is its latency, or follows from its bandwidth; where both are there they
-    are the same.
+    are the same. Of repeats it is the mean.
     """
     hosts: dict[int, str] = {}
-    times: dict[int, dict[Pair, float]] = defaultdict(dict)
+    sums: dict[int, dict[Pair, float]] = defaultdict(dict)
+    counts: dict[int, dict[Pair, int]] = defaultdict(dict)
     for row in case.measured.labelled:
         name = row["name"]
         if name not in ("latency_us", "bandwidth_gb_s") or not is_link(row):
             continue
-        pair, of = (row["source"], row["target"]), times[row["bytes"]]
-        if pair not in of:
-            hosts[pair[0]], hosts[pair[1]] = row["host_a"], row["host_b"]
-            value = row["value"]
-            micros = value if name == "latency_us" else row["bytes"] / (value * 1e3)
-            of[pair] = math.log(micros)
+        size, value, pair = row["bytes"], row["value"], (row["source"], row["target"])
+        hosts[pair[0]], hosts[pair[1]] = row["host_a"], row["host_b"]
+        micros = value if name == "latency_us" else size / (value * 1e3)
+        sums[size][pair] = sums[size].get(pair, 0.0) + math.log(micros)
+        counts[size][pair] = counts[size].get(pair, 0) + 1
+    times = {
+        size: {pair: total / counts[size][pair] for pair, total in of.items()}
+        for size, of in sums.items()
+    }
     for size in sorted({min(times), max(times)}) if times else ():
         yield _View(f"with messages of {size} B in {case.id}", hosts, times[size])
     sizes = list(times.values())
@@ -91,7 +96,9 @@ def _kinds(view: _View) -> Iterator[Kind]:
         (within if inside else between)[pair] = value
     if within:
         yield Kind(within, partial(_links, view))
-    apart = two_way(between) if between else None
+    # Of too few ends none could be named: their links are tested as they are.
+    many = len({rank for pair in between for rank in pair}) >= FEWEST
+    apart = two_way(between) if many else None
     if apart is None:
         yield Kind(between, partial(_links, view))
     else:

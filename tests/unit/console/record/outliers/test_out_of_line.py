@@ -80,6 +80,27 @@ def test_a_host_with_many_slow_links_is_named_rather_than_they():
     assert sentence.startswith("Out of line: host node02, its links 1.")
 
 
+def test_of_few_hosts_one_of_which_all_links_are_slow_is_named():
+    [sentence] = found(links(lambda a, b: 2.0 if 2 in (a, b) else 1.0, hosts=HOSTS[:8]))
+    assert sentence.startswith("Out of line: host node02, its links 1.9")
+
+
+def test_of_so_few_hosts_that_none_can_be_told_the_slowest_link_is_named():
+    [sentence] = found(links(lambda a, b: 2.0 if 2 in (a, b) else 1.0, hosts=HOSTS[:5]))
+    assert sentence.startswith("Slowest link: rank ")
+    assert "node02" in sentence
+
+
+def test_of_repeats_a_link_has_its_mean():
+    events = links(lambda a, b: 1.6 if (a, b) == (4, 9) else 1.0)
+    metrics = [event for event in events if event["event"] == "metric"]
+    again = links()  # the second time the link is as fast as the others
+    repeats = [event | {"repeat": 1} for event in again if event["event"] == "metric"]
+    [sentence] = found([*events[:-1], *repeats, events[-1]])
+    assert len(metrics) == len(repeats)
+    assert sentence.startswith("Out of line: link from rank 4 on node04 to rank 9 on node09, 1.2")
+
+
 def test_of_very_many_the_worst_are_named_and_the_rest_counted():
     hosts = [f"node{number:03}" for number in range(100)]
     told = found(timed(times(dict.fromkeys(range(20), 2.0), hosts), hosts))
