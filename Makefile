@@ -36,7 +36,7 @@ lint: $(VENV)/.test ## Style and the arrows between rooms
 
 types: $(VENV)/.test ## mypy: strict, but for the tests
 	$(BIN)/mypy
-	$(BIN)/mypy tests benchmarks build_hooks docs/images/draw.py
+	$(BIN)/mypy tests benchmarks console/build_hooks docs/images/draw.py
 
 bundle: ## Wheels for a GPU machine without a network: see docs/gpu.md
 	docs/examples/bundle.sh

@@ -5,9 +5,9 @@ import shutil
 import subprocess
 
 import pytest
-from build_hooks.version import tree_version
 from packaging.version import Version
 
+from build_hooks.version import tree_version
 from places import ROOT
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")

@@ -10,7 +10,7 @@ import re
 import subprocess
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 TAG = re.compile(
     r"v(?P<release>\d+(?:\.\d+)*)-(?P<commits>\d+)-(?P<commit>g\w+?)(?P<dirty>-dirty)?"
 )
