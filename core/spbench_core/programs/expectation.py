@@ -81,7 +81,7 @@ class JsonFigure:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class OutputTable:
     """A table of a program's output: a header line, then rows of as many words as columns.
 
     Without `rows` it ends at the first line that is neither blank nor a row; with it, at another
@@ -113,7 +113,7 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True)
-class Expectation:
+class OutputExpectation:
     """The output that a program is expected to print.
 
     Attributes:
@@ -125,7 +125,7 @@ class Expectation:
     """
 
     lines: tuple[LineFigure, ...] = ()
-    tables: tuple[Table, ...] = ()
+    tables: tuple[OutputTable, ...] = ()
     json: tuple[JsonFigure, ...] = ()
     must: tuple[re.Pattern[str], ...] = ()
     never: tuple[re.Pattern[str], ...] = ()
@@ -153,7 +153,7 @@ class Expectation:
         return {figure.name: figure for figure in found}
 
 
-def expectation_of(params: Mapping[str, Any]) -> Expectation:
+def expectation_of(params: Mapping[str, Any]) -> OutputExpectation:
     """Return what the parameters of a case expect.
 
     Args:
@@ -165,7 +165,7 @@ def expectation_of(params: Mapping[str, Any]) -> Expectation:
     Raises:
         ExpectationError: Something of it is wrong.
     """
-    expectation = Expectation(
+    expectation = OutputExpectation(
         lines=(*_lines(params, "metrics"), *_lines(params, "samples")),
         tables=tuple(_tables(params.get("table"))),
         json=tuple(_json(params.get("json"))),
@@ -213,7 +213,7 @@ def _path(value: Any, place: str) -> tuple[str | int, ...]:
     return tuple(int(step) if step.isdigit() else step for step in steps)
 
 
-def _tables(value: Any) -> list[Table]:
+def _tables(value: Any) -> list[OutputTable]:
     if value is None:
         return []
     tables = value if isinstance(value, list) else [value]
@@ -223,7 +223,7 @@ def _tables(value: Any) -> list[Table]:
     ]
 
 
-def _table(value: Any, place: str) -> Table:
+def _table(value: Any, place: str) -> OutputTable:
     about = _only(value, place, _TABLE_KEYS)
     columns = _words(about.get("columns"), f"{place}.columns")
     named = [name for name in columns if name != SKIPPED]
@@ -246,7 +246,7 @@ def _table(value: Any, place: str) -> Table:
             f"{place}.context", "a pattern has no named group: write (?P<NAME>...) for each label"
         )
     rows = about.get("rows")
-    return Table(
+    return OutputTable(
         header=_pattern(about.get("header"), f"{place}.header"),
         columns=tuple(columns),
         labels=tuple(labels),
@@ -335,7 +335,7 @@ def _texts(value: Any, place: str) -> dict[str, str]:
     return {str(name): str(text) for name, text in _mapping(value, place).items()}
 
 
-def _refuse_twice(expectation: Expectation) -> None:
+def _refuse_twice(expectation: OutputExpectation) -> None:
     """Refuse a metric that lines and tables both give; tables may share theirs."""
     seen: set[str] = set()
     tables = {name for table in expectation.tables for name in table.figures}

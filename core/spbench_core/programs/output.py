@@ -12,10 +12,10 @@ from typing import Any
 from spbench_core.programs.expectation import (
     SKIPPED,
     VALUE,
-    Expectation,
     Figure,
     JsonFigure,
-    Table,
+    OutputExpectation,
+    OutputTable,
 )
 
 MOST_LINE = 16 << 10
@@ -29,8 +29,8 @@ MOST_FOUND = 20
 """Words of a rule that was broken that are kept, as examples."""
 
 
-class Lines:
-    """Lines out of a stream of bytes: decoded, ends of line removed, what is not text replaced."""
+class LineSplitter:
+    """A splitter of bytes into lines: decoded, without ends of line, what is not text replaced."""
 
     def __init__(self) -> None:
         self._rest = bytearray()
@@ -64,7 +64,7 @@ def _text(line: bytes) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class TablePoint:
     """A value of a metric at one point of a sweep."""
 
     metric: str
@@ -73,7 +73,7 @@ class Point:
 
 
 @dataclass(slots=True)
-class Findings:
+class OutputFindings:
     """The findings of a program's output.
 
     Attributes:
@@ -88,7 +88,7 @@ class Findings:
 
     values: dict[str, float] = field(default_factory=dict)
     samples: dict[str, list[float]] = field(default_factory=dict)
-    points: list[Point] = field(default_factory=list)
+    points: list[TablePoint] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     forbidden: list[str] = field(default_factory=list)
 
@@ -102,12 +102,12 @@ class OutputReader:
     """
 
     def __init__(
-        self, expectation: Expectation, say: Callable[[str, float], object] = lambda *_: None
+        self, expectation: OutputExpectation, say: Callable[[str, float], object] = lambda *_: None
     ) -> None:
         self._expectation, self._say = expectation, say
-        self._found = Findings()
+        self._found = OutputFindings()
         self._unseen = list(expectation.must)
-        self._table: Table | None = None
+        self._table: OutputTable | None = None
         self._contexts = {pattern for table in expectation.tables for pattern in table.context}
         self._context: dict[re.Pattern[str], dict[str, str | None]] = {}
         self._needed = set(expectation.required)
@@ -123,7 +123,7 @@ class OutputReader:
             self._document.append(line)
             self._length += len(line) + 1
 
-    def end(self) -> Findings:
+    def end(self) -> OutputFindings:
         """Return what was found, when the output has ended."""
         found = self._found
         if self._document is not None:
@@ -169,7 +169,7 @@ class OutputReader:
         ):
             self._table = None
 
-    def _row(self, table: Table, line: str) -> bool:
+    def _row(self, table: OutputTable, line: str) -> bool:
         words = line.split()
         if len(words) != len(table.columns):
             return False
@@ -184,13 +184,13 @@ class OutputReader:
             assert value is not None, "rows without a number were returned"
             taken = self._take(table.figures[name], value)
             if len(self._found.points) < MOST_POINTS:
-                self._found.points.append(Point(table.figures[name].name, labels, taken))
+                self._found.points.append(TablePoint(table.figures[name].name, labels, taken))
         for name, right in table.must.items():
             if cells[name] not in right:
                 self._forbid(f"{name} is {cells[name]}, not {' or '.join(right)}: {line.strip()}")
         return True
 
-    def _labels(self, table: Table) -> dict[str, str | int | float]:
+    def _labels(self, table: OutputTable) -> dict[str, str | int | float]:
         groups = [self._context.get(pattern, {}) for pattern in table.context]
         found = {name: word for group in groups for name, word in group.items() if word is not None}
         return {name: _label(word) for name, word in found.items()}

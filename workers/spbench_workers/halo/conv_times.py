@@ -22,7 +22,7 @@ from spbench_workers.spatial.conv import SpatialConv2d
 from spbench_workers.spatial.exchange import view
 from spbench_workers.spatial.gather import Gather
 from spbench_workers.spatial.gradients import sum_over
-from spbench_workers.spatial.ways import Way
+from spbench_workers.spatial.ways import TiledWay
 from spbench_workers.timing import hidden_share
 
 ROUNDS = 10
@@ -42,7 +42,7 @@ class TiledConvolution:
     """
 
     module: SpatialConv2d
-    way: Way
+    way: TiledWay
     tile: torch.Tensor
     gather: Gather
     place: torch.device

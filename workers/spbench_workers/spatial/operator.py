@@ -18,7 +18,7 @@ from spbench_workers.spatial.overlap import (
 )
 from spbench_workers.spatial.padded import PaddedReLU
 from spbench_workers.spatial.tiling import Tiling
-from spbench_workers.spatial.ways import LocalOperator, Way
+from spbench_workers.spatial.ways import LocalOperator, TiledWay
 
 
 class TiledWindow:
@@ -48,7 +48,7 @@ class TiledWindow:
         produced, rank = self.output.partition, tiling.comm.rank
         halo = halo_of(window, owned, produced)
         self.ways = {
-            overlap: Way(tiling, window, split(window, owned, produced, rank), halo, fill)
+            overlap: TiledWay(tiling, window, split(window, owned, produced, rank), halo, fill)
             for overlap, split in ((True, interior_split_of), (False, whole_split_of))
         }
         self.chosen: OverlapChoice | None = None

@@ -12,7 +12,7 @@ from mpi4py import MPI
 
 from spbench_workers.comm import on_one_host
 from spbench_workers.device.streams import finish, is_gpu
-from spbench_workers.spatial.ways import LocalOperator, Way
+from spbench_workers.spatial.ways import LocalOperator, TiledWay
 
 ROUNDS = 5
 MOST_SECONDS = 0.5
@@ -80,7 +80,7 @@ def overlaps_of(choices: Sequence[OverlapChoice]) -> tuple[str, str] | None:
 
 def faster_way(
     comm: MPI.Intracomm,
-    ways: dict[bool, Way],
+    ways: dict[bool, TiledWay],
     tile: torch.Tensor,
     operator: LocalOperator,
     likeness: Hashable,
@@ -105,7 +105,7 @@ def faster_way(
 
 
 def _times(
-    comm: MPI.Intracomm, ways: dict[bool, Way], tile: torch.Tensor, operator: LocalOperator
+    comm: MPI.Intracomm, ways: dict[bool, TiledWay], tile: torch.Tensor, operator: LocalOperator
 ) -> tuple[float, float]:
     """Return the seconds of a pass with overlap and without, medians of rounds by turns."""
     rounds: list[list[float]] = []
@@ -123,7 +123,12 @@ def _times(
 
 
 def _seconds(
-    comm: MPI.Intracomm, way: Way, tile: torch.Tensor, operator: LocalOperator, *, overlap: bool
+    comm: MPI.Intracomm,
+    way: TiledWay,
+    tile: torch.Tensor,
+    operator: LocalOperator,
+    *,
+    overlap: bool,
 ) -> float:
     finish(tile.device)
     comm.Barrier()
@@ -133,7 +138,7 @@ def _seconds(
     return perf_counter() - start
 
 
-def _pass(way: Way, tile: torch.Tensor, operator: LocalOperator, *, overlap: bool) -> None:
+def _pass(way: TiledWay, tile: torch.Tensor, operator: LocalOperator, *, overlap: bool) -> None:
     """Run the operator once, and its backward where gradients are asked for."""
     leaf = tile.detach().requires_grad_(tile.requires_grad)
     made = way.run(leaf, operator, overlap=overlap)

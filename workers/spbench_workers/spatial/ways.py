@@ -39,7 +39,7 @@ class LocalOperator:
     parameters: Sequence[torch.Tensor]
 
 
-class Way:
+class TiledWay:
     """One way of an operator over tiles: its outputs in parts, and the gathers of their halos.
 
     Args:

@@ -5,7 +5,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spbench_core.programs.expectation import ExpectationError, expectation_of
-from spbench_core.programs.output import MOST_LINE, Lines, OutputReader, find_document, number
+from spbench_core.programs.output import (
+    MOST_LINE,
+    LineSplitter,
+    OutputReader,
+    find_document,
+    number,
+)
 
 LATENCY = {"latency_us": {"pattern": r"latency (?P<value>[\d.]+) us", "unit": "us"}}
 TABLE = {
@@ -99,21 +105,21 @@ def test_marks_that_are_missing_or_forbidden():
 
 @given(st.binary(max_size=300), st.integers(1, 50))
 def test_lines_do_not_depend_on_how_bytes_arrive(data, size):
-    at_once, lines = Lines(), Lines()
+    at_once, lines = LineSplitter(), LineSplitter()
     expected = [*at_once.feed(data), *at_once.end()]
     pieces = [data[start : start + size] for start in range(0, len(data), size)]
     assert [line for piece in pieces for line in lines.feed(piece)] + [*lines.end()] == expected
 
 
 def test_a_flood_without_an_end_of_line_is_cut():
-    lines = Lines()
+    lines = LineSplitter()
     found = [line for _ in range(100) for line in lines.feed(b"x" * 1000)]
     assert [len(line) for line in found] == [MOST_LINE]
     assert [*lines.feed(b"x\nlast\n")] == ["last"]
 
 
 def test_a_progress_line_counts_from_its_last_return():
-    assert [*Lines().feed(b"10 %\r20 %\r30 %\r\n")] == ["30 %"]
+    assert [*LineSplitter().feed(b"10 %\r20 %\r30 %\r\n")] == ["30 %"]
 
 
 @pytest.mark.parametrize(

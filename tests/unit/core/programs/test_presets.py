@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spbench_core.programs.expectation import expectation_of
-from spbench_core.programs.output import Lines, OutputReader
+from spbench_core.programs.output import LineSplitter, OutputReader
 from spbench_core.programs.presets import PRESETS
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -54,7 +54,8 @@ NOISE = [
 
 
 def read(name, output, size=1 << 20):
-    reader, lines = OutputReader(expectation_of(PRESETS[name.split("/")[0]].expects)), Lines()
+    reader = OutputReader(expectation_of(PRESETS[name.split("/")[0]].expects))
+    lines = LineSplitter()
     pieces = [output[start : start + size] for start in range(0, len(output), size)]
     for line in (line for piece in pieces for line in lines.feed(piece)):
         reader.line(line)
