@@ -82,6 +82,7 @@ async def suites_narrow(pilot):
 async def run(pilot):
     await until(pilot, lambda: pilot.app.context.feed is not None and pilot.app.context.feed.ended)
     await until(pilot, lambda: "✗ failed" in shown(pilot.app) and "8/8" in shown(pilot.app))
+    await until(pilot, lambda: "Slowest link" in shown(pilot.app))
 
 
 async def results(pilot):
