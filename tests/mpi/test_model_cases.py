@@ -85,6 +85,14 @@ RIGHT = {
     "interleaved 6 on 2, amoebanet": interleaved("amoebanet", rounds=3),
     "interleaved, 2 replicas": interleaved(replicas=2),
     "interleaved, local_DP 2": interleaved(local_DP=2, optimizer="adam"),
+    "lp 2, computed again": lp(parts=2, recompute="stage", baseline=True),
+    "lp 2, each layer computed again": lp(parts=4, recompute="block", recompute_stages=[0]),
+    "lp 2 replicas, one normalisation, computed again": lp(
+        replicas=2, sync_batchnorm="replicas", recompute="block"
+    ),
+    "lp 2, bf16, computed again": lp(precision="bf16", recompute="block"),
+    "interleaved, computed again": interleaved(recompute="stage"),
+    "sequential, computed again": case("resnet", scheme="sequential", recompute="block"),
     "lp 2, resnet50": lp(arch="resnet50", image_size=33, batch_size=3),
     # Tiles.
     "sp 4+1 square": sp(parts=2),
@@ -100,6 +108,9 @@ RIGHT = {
     "sp, 2 replicas, one normalisation": sp(replicas=2, sync_batchnorm="replicas"),
     "sp, bf16": sp(precision="bf16"),
     "sp, fp16, 5 images in 2 parts": sp(precision="fp16", parts=2),
+    "sp 4+1, computed again": sp(parts=2, recompute="block"),
+    "sp in every stage, computed again": sp(split_size=1, grid="1x2", recompute="stage"),
+    "sp D2, computed again": sp(halo_D2=True, recompute="stage"),
     "sp D2, 1": sp(halo_D2=True),
     "sp D2, 2": sp(halo_D2=True, fused_layers=2),
     "sp D2, 3 across a stride": sp(
@@ -113,6 +124,7 @@ RIGHT = {
     "gems 4, times 4": gems(split_size=4, times=4),
     "gems 4, one way": gems(split_size=4, times=2, parts=2, enable_master_comm_opt=True),
     "gems 3, gpipe": gems(split_size=3, schedule="gpipe", parts=2),
+    "gems 2, one way, computed again": gems(enable_master_comm_opt=True, recompute="stage"),
     "gems_sp 2": gems_sp(split_size=3, grid="1x2"),
     "gems_sp 2, one way": gems_sp(split_size=3, grid="1x2", enable_master_comm_opt=True),
     "gems_sp 4": gems_sp(split_size=5),
@@ -123,6 +135,7 @@ RIGHT = {
     "amoebanet sp vertical": sp("amoebanet", slice_method="vertical", pool3="max"),
     "amoebanet sp D2": sp("amoebanet", halo_D2=True),
     "amoebanet sp, one image of few pixels": sp("amoebanet", split_size=1, batch_size=1),
+    "amoebanet sp, computed again": sp("amoebanet", recompute="block"),
     "amoebanet gems": gems("amoebanet", batch_size=6),
     "amoebanet sp fp16": sp("amoebanet", precision="fp16", batch_size=2),
     "amoebanet sp bf16": sp("amoebanet", precision="bf16", batch_size=2),
@@ -204,6 +217,10 @@ WRONG = {
         sp(inject="lost-halo-gradient", split_size=1, grid="1x2"),
         {"grad", "input_grad", "weights"},
     ),
+    "lost-halo-gradient, computed again": (
+        sp(inject="lost-halo-gradient", split_size=1, grid="1x2", recompute="block"),
+        {"grad", "input_grad", "weights"},
+    ),
     "skipped-microbatch, bf16": (
         case("resnet", "skipped-microbatch", scheme="lp", parts=2, precision="bf16"),
         {"grad", "bits"},
@@ -236,6 +253,14 @@ AT_FULL_SIZE = {
 
 
 AGAIN = {
+    "lp 2, each layer computed again",
+    "lp 2 replicas, one normalisation, computed again",
+    "lp 2, bf16, computed again",
+    "interleaved, computed again",
+    "sequential, computed again",
+    "sp in every stage, computed again",
+    "sp D2, computed again",
+    "amoebanet sp, computed again",
     "sequential v2",
     "lp 3, parts 4, gpipe",
     "lp 4, parts 8, 1f1b-deep",

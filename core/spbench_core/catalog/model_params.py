@@ -75,6 +75,21 @@ _SPEED = (
         "whether mirrored ranks send weights one way and gradients back, in place of an allreduce",
     ),
     Param(
+        "recompute",
+        "choice",
+        None,
+        "activations that the backward pass computes again, in place of being kept: of a whole "
+        "stage, or of each layer (block)",
+        choices=("stage", "block"),
+    ),
+    Param(
+        "recompute_stages",
+        "ints",
+        None,
+        "stages of which they are, the first one 0, with recompute; else all",
+        minimum=0,
+    ),
+    Param(
         "schedule",
         "choice",
         None,

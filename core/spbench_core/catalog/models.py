@@ -98,6 +98,7 @@ def resolve(name: str, params: Params) -> Params:
             "schedule", "1f1b-deep is for one pipeline; mirrored ones take 1f1b, gpipe"
         )
     _check_shares(params)
+    params = _resolve_recomputation(params)
     params = with_model(name, params)
     if params["scheme"] == "sequential":
         return params
@@ -225,6 +226,27 @@ def _resolve_halo(params: Params) -> Params:
         _refuse(params, "fused_layers", "without halo_D2")
         return params
     return _filled(params, {"fused_layers": 1})
+
+
+def _resolve_recomputation(params: Params) -> Params:
+    """Refuse to compute again what is not kept, or of stages that there are not."""
+    kind, chosen = params["recompute"], params["recompute_stages"]
+    if kind is None:
+        _refuse(params, "recompute_stages", "without recompute")
+        return params
+    if params["enable_evaluation"]:
+        _refuse(params, "recompute", "with enable_evaluation")
+    if kind == "block" and params["halo_D2"]:
+        raise ParamError("recompute", "layers that share a halo are one: take recompute stage")
+    stages = len(layout_of(params).stages)
+    for stage in chosen or ():
+        if stage >= stages:
+            raise ParamError(
+                "recompute_stages", f"there is no stage {stage}: the last one is {stages - 1}"
+            )
+        if chosen.count(stage) > 1:
+            raise ParamError("recompute_stages", f"stage {stage} is listed twice")
+    return params
 
 
 def _check_shares(params: Params) -> None:

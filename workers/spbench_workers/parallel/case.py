@@ -83,10 +83,16 @@ def case_of(context: Context) -> ModelCase:
         master_comm=bool(params["enable_master_comm_opt"]),
         fused_layers=params["fused_layers"] or 0,
         statistics=_statistics(context),
+        recompute=params["recompute"],
+        recompute_stages=_stages(params["recompute_stages"]),
     )
     if len(layout.stages) > 1:
         plan = replace(plan, balance=_balance(context, plan))
     return ModelCase(plan, None if params["enable_evaluation"] else _training(context))
+
+
+def _stages(chosen: list[int] | None) -> tuple[int, ...] | None:
+    return None if chosen is None else tuple(chosen)
 
 
 def _statistics(context: Context) -> str:

@@ -15,6 +15,7 @@ from spbench_core.schedule.step import step_orders
 from spbench_workers.p2p.opening import open_p2p
 from spbench_workers.parallel.pipeline.building import build, check_fused
 from spbench_workers.parallel.pipeline.phases import phases_of
+from spbench_workers.parallel.pipeline.recomputation import recompute
 from spbench_workers.parallel.pipeline.stage_io import stage_io_of, tags_of
 from spbench_workers.parallel.pipeline.stage_runner import ImageSource, StageRunner, part_of
 from spbench_workers.parallel.pipeline.warm_up import SilentP2P, warm_up
@@ -73,6 +74,8 @@ class Engine:
         self.arithmetic = Arithmetic(
             world, plan.precision, self.stages, plan.device, learns=training is not None
         )
+        for place, stage in zip(self.places, self.stages, strict=True):
+            recompute(stage, plan.recomputed(place.stage), self.arithmetic.entered)
         self.runners = tuple(
             self._runner(place, stage, source, keeps_input_gradients)
             for place, stage in zip(self.places, self.stages, strict=True)

@@ -61,4 +61,5 @@ def alone(plan: ModelPlan) -> ModelPlan:
         master_comm=False,
         fused_layers=0,
         statistics="image",
+        recompute=None,
     )

@@ -39,6 +39,9 @@ class ModelPlan:
             there to show that it is noticed.
         fused_layers: In stages of tiles, layers that share one wider halo exchange; 0: none do,
             each operator has its own.
+        recompute: The activations that are computed again, not kept: of a whole ``stage``, or of
+            each layer (``block``); None: all are kept.
+        recompute_stages: The stages of which they are; None: all.
     """
 
     model: Model
@@ -54,6 +57,13 @@ class ModelPlan:
     master_comm: bool = False
     statistics: str = "image"
     fused_layers: int = 0
+    recompute: str | None = None
+    recompute_stages: tuple[int, ...] | None = None
+
+    def recomputed(self, stage: int) -> str | None:
+        """Return which activations of a stage are computed again; None: all are kept."""
+        chosen = self.recompute_stages is None or stage in self.recompute_stages
+        return self.recompute if chosen else None
 
     @property
     def owner(self) -> int:

@@ -46,7 +46,8 @@ def emitted(plan: Plan, profile: Profile, cluster: Cluster, path: Path) -> Emitt
     """
     origin = _origin(profile)
     layout = _layout(plan, cluster)
-    params = {**_shares(plan, profile, layout), **_of_model(origin), **ITERATIONS}
+    params = {**_shares(plan, profile, layout), **_recomputation(plan)}
+    params |= {**_of_model(origin), **ITERATIONS}
     lines = [
         *_comments(plan),
         f"schema: {SCHEMA}",
@@ -99,8 +100,6 @@ def _layout(plan: Plan, cluster: Cluster) -> ModelLayout:
     Raises:
         PlannerError: No layout is that.
     """
-    if any(stage.recompute for stage in plan.stages):
-        raise PlannerError("no benchmark recomputes activations, as this plan does")
     used = sorted(device for at, *_ in plan.together for device in plan.stages[at].devices)
     if used != list(range(len(used))):
         raise PlannerError(
@@ -129,6 +128,14 @@ def _layouts(plan: Plan) -> Iterator[ModelLayout]:
             members = [count // copies for count in counts]
             if copies == plan.pipelines or copies == 1 or set(members) == {1}:
                 yield model_layout(len(counts), members=members, replicas=copies, rounds=rounds)
+
+
+def _recomputation(plan: Plan) -> dict[str, Any]:
+    """Return the parameters of stages that compute their activations again."""
+    stages = [at for at, stage in enumerate(plan.stages) if stage.recompute]
+    if len(stages) == len(plan.stages):
+        return {"recompute": "stage"}
+    return {"recompute": "stage", "recompute_stages": stages} if stages else {}
 
 
 def _shares(plan: Plan, profile: Profile, layout: ModelLayout) -> dict[str, Any]:

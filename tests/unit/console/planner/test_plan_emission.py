@@ -106,10 +106,17 @@ def test_interleaved_stages_are_rounds_over_the_same_ranks():
     assert chosen(params, "schedule", "balance", "parts") == ("interleaved", "1,1,1,2", 2)
 
 
+def test_stages_that_compute_their_activations_again():
+    plan = planned((2, [0]), (5, [1]), recompute=True)
+    assert chosen(params_of(plan), "recompute", "recompute_stages") == ("stage", None)
+    first, last = plan.stages
+    plan = replace(plan, stages=(first, replace(last, recompute=False)))
+    assert chosen(params_of(plan), "recompute", "recompute_stages") == ("stage", [0])
+
+
 @pytest.mark.parametrize(
     ("plan", "sentence"),
     [
-        (planned((2, [0]), (5, [1]), recompute=True), "recomputes"),
         (planned((2, [0]), (5, [2])), "idle between others"),
         (planned((5, [0, 1]), micro=1), "with --micro-batch-size 2 or more"),
         (planned((5, [0, 1]), batch=9, micro=9), "2 replicas cannot share a batch of 9"),

@@ -59,11 +59,11 @@ def full_size_plan(plan: ModelPlan) -> ModelPlan:
     """Return the plan of the step that is checked.
 
     Over NCCL a check would wait for a GPU whose receives are posted, so messages go by MPI. In int8
-    it is the fp32 around it.
+    it is the fp32 around it. Nothing is computed again: each operator is seen once.
     """
     precision = FP32 if plan.precision.int8 else plan.precision
     backend = "mpi" if plan.backend == "nccl" else plan.backend
-    return replace(plan, precision=precision, backend=backend)
+    return replace(plan, precision=precision, backend=backend, recompute=None)
 
 
 def check_full_size(
