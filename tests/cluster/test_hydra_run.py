@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from built import built_world, suite_with_world
 from cluster.hosts import NetHosts
 from places import DATA, ROOT
 from running import Running
@@ -55,6 +56,15 @@ def test_auto_takes_hydra_for_mpich_and_the_run_passes(start) -> None:
     assert job["version"].startswith("Hydra ")
     ended.assert_no_process_left()
     ended.assert_events_whole()
+
+
+def test_a_program_of_its_own_is_an_mpi_process(start, mpich: Path, tmp_path: Path) -> None:
+    world = built_world(mpich / "bin/mpicc", tmp_path)
+    ended = start(suite_with_world(world, tmp_path, np=3)).end()
+    assert ended.code == 0, ended.stdout + ended.stderr
+    case = ended.case("world")
+    assert (case["launch"]["launcher"], case["metrics"]["sum"]["value"]) == ("hydra", 3)
+    ended.assert_no_process_left()
 
 
 def test_a_killed_rank_is_named_and_the_next_case_runs(start) -> None:

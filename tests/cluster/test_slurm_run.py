@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from built import built_world, suite_with_world
 from cluster.apart import collectors_told_to, signal_console
 from cluster.slurm import Slurm
 from places import DATA, ROOT
@@ -63,6 +64,17 @@ def test_a_run_over_two_nodes_passes(slurm: Slurm, start) -> None:
     assert "--nodelist=n1,n2" in job["argv"]
     assert_nothing_left(slurm, ended)
     ended.assert_events_whole()
+
+
+def test_a_program_of_its_own_is_an_mpi_process_on_two_nodes(
+    slurm: Slurm, start, mpich: Path, tmp_path: Path
+) -> None:
+    world = built_world(mpich / "bin/mpicc", tmp_path)
+    ended = start(suite_with_world(world, tmp_path), *on_two_nodes(slurm)).end()
+    assert ended.code == 0, ended.stdout + ended.stderr
+    case = ended.case("world")
+    assert (case["launch"]["launcher"], case["metrics"]["sum"]["value"]) == ("srun", 1)
+    assert_nothing_left(slurm, ended)
 
 
 def test_where_slurm_chooses_the_nodes_ranks_are_told_more_than_loopback(

@@ -143,3 +143,35 @@ def test_an_interpreter_without_workers_is_named(tmp_path: Path) -> None:
     (first,) = batch.collect(code=4)["cases"]
     assert first["status"] == "error"
     assert "/nowhere/python" in first["reason"]
+
+
+def test_each_repeat_of_a_program_is_a_job_and_a_broken_one_ends_the_others(
+    tmp_path: Path,
+) -> None:
+    suite = tmp_path / "programs.yaml"
+    suite.write_text("""
+schema: spbench.suite/1
+name: programs
+cases:
+  - name: fine
+    benchmark: program.run
+    np: 2
+    repeat: 2
+    params:
+      argv: [echo, "{host} rank {rank} of {np}"]
+      per: rank
+      must: [rank 0 of 2]
+  - name: broken
+    benchmark: program.run
+    np: 2
+    params:
+      by_rank: {"0": [sleep, "60"], "1": [sh, -c, exit 3]}
+""")
+    job = BatchRun(tmp_path, str(suite))
+    assert job.run() != 0
+    report = job.collect(code=4)
+    fine, broken = report["cases"]
+    assert fine["status"] == "passed"
+    assert fine["metrics"]["time_ms"]["n"] == 2
+    assert broken["status"] == "error"
+    assert "sh ended with exit code 3" in broken["reason"]

@@ -45,7 +45,7 @@ class Channel(Protocol):
         """Number an event and send it; it has left this process when this returns."""
 
     def receive_cases(self) -> list[dict[str, Any]]:
-        """Return the cases of this job; only rank 0 calls it."""
+        """Return the cases of this job; rank 0 calls it, and each rank that runs a program."""
 
     def close(self) -> None:
         """Send ``bye`` and wait until every event has arrived."""
@@ -66,6 +66,9 @@ class _Numbered(ABC):
         self._lock = threading.Lock()
         self.host_load: Callable[[], Mapping[str, float]] | None = None
         """Tells the load of the host, for the heartbeat of the rank that speaks for it."""
+        self._told: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+        self.where: Callable[[], str] = where_main_thread_stands
+        """Tells where this rank stands, for a console that asks."""
 
     def send(self, event: str, **fields: Any) -> None:
         with self._lock:
@@ -73,6 +76,14 @@ class _Numbered(ABC):
             # first, for a KeyboardInterrupt comes as a write returns: launchers send SIGINT
             self._seq += 1
             self._write(line)
+
+    def heard(self, seconds: float = 0.0) -> list[dict[str, Any]]:
+        """Return what the console has told of other ranks' programs, waiting so long for it."""
+        words: list[dict[str, Any]] = []
+        with contextlib.suppress(queue.Empty):
+            while True:
+                words.append(self._told.get(timeout=0.0 if words else seconds))
+        return words
 
     def _beat(self) -> None:
         """Send a heartbeat."""
@@ -166,7 +177,10 @@ class TcpChannel(_Numbered):
 
     def _answer(self, reply: dict[str, Any]) -> None:
         if reply.get("reply") == "where":
-            self.send("log", level="where", message=where_main_thread_stands())
+            self.send("log", level="where", message=self.where())
+            return
+        if reply.get("reply") in (rank_events.PRINTED, rank_events.BROKEN_OFF):
+            self._told.put(reply)
             return
         if reply.get("reply") == "bye":
             self._through.set()

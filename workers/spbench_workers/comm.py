@@ -32,6 +32,7 @@ class World:
         machine: The lowest rank on this rank's machine.
         doubt: The sentence on launcher and machines that do not agree on local ranks; see
             `Located`.
+        hosts: The host of each rank, where the console tells it: to ranks that start no MPI.
     """
 
     comm: MPI.Intracomm
@@ -43,6 +44,7 @@ class World:
     threads: int
     machine: int = 0
     doubt: str = ""
+    hosts: tuple[str, ...] = ()
 
 
 def open_world() -> World:

@@ -73,8 +73,13 @@ class Context:
         """Whether ``--inject`` asks for a fault that all ranks must show together."""
         return self._inject == fault
 
-    def with_fault(self, body: Callable[[], object], seconds: float) -> Callable[[], object]:
-        """Return ``body`` with the common fault that is injected on this rank, if any."""
+    def with_fault(
+        self, body: Callable[[], object], seconds: float | None = None
+    ) -> Callable[[], object]:
+        """Return ``body`` with the common fault that is injected on this rank, if any.
+
+        ``seconds`` are those of an iteration without the fault; None: as it then takes.
+        """
         if self._inject is None or not self.planted(self._inject):
             return body
         fault, factor = fault_of(self._inject)

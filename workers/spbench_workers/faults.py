@@ -16,27 +16,32 @@ class InjectedFaultError(RuntimeError):
 
 
 def plant(
-    fault: str, body: Callable[[], object], seconds: float, factor: float | None = None
+    fault: str,
+    body: Callable[[], object],
+    seconds: float | None = None,
+    factor: float | None = None,
 ) -> Callable[[], object]:
     """Return ``body`` with a fault in it, for the rank that is to fail.
 
     Args:
         fault: One of the catalog's COMMON_FAULTS.
         body: One iteration.
-        seconds: The seconds of an iteration without the fault.
+        seconds: The seconds of an iteration without the fault; None: as it then takes.
         factor: How much longer a slow iteration takes.
     """
     if factor is not None:
         return _longer(body, factor)
     if fault == "slow":
-        return _slow(body, max(4 * seconds, LEAST_DELAY))
+        return _slow(body, seconds)
     return _FAULTS[fault]
 
 
-def _slow(body: Callable[[], object], delay: float) -> Callable[[], object]:
+def _slow(body: Callable[[], object], seconds: float | None) -> Callable[[], object]:
     def slowed() -> None:
+        start = time.perf_counter()
         body()
-        time.sleep(delay)
+        taken = time.perf_counter() - start if seconds is None else seconds
+        time.sleep(max(4 * taken, LEAST_DELAY))
 
     return slowed
 

@@ -9,7 +9,7 @@ import platform
 import sys
 import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -37,7 +37,7 @@ def serve() -> None:
     try:
         world = open_world()
         channel.rank = world.rank
-        say_ready(channel, world)
+        say_ready(channel, world, mpi_versions())
         if world.local_rank == 0 and os.environ.get(rank_events.ENV_HOST_LOAD) != "off":
             channel.host_load = HostLoad()
         if world.doubt and world.rank == 0:
@@ -46,7 +46,7 @@ def serve() -> None:
         channel.send("log", level=rank_events.LOADING, message="loads the benchmarks")
         runners = load_runners(case["benchmark"] for case in cases)
     except BaseException as error:
-        channel.send("log", level="error", message=_sentence(error), traceback=_trace())
+        report_failure(channel, error)
         raise
     names = [None, *(case["benchmark"] for case in cases), None]
     for case, before, name, after in zip(cases, names, names[1:], names[2:], strict=False):
@@ -56,14 +56,24 @@ def serve() -> None:
     channel.close()
 
 
-def say_ready(channel: Channel, world: World) -> None:
-    """Report the machine of this rank: host, cores, device, network and versions."""
+def report_failure(channel: Channel, error: BaseException) -> None:
+    """Report an exception that is no case's, with its traceback."""
+    channel.send("log", level="error", message=_sentence(error), traceback=_trace())
+
+
+def mpi_versions() -> dict[str, str | None]:
+    """Return the versions of the MPI library that this rank has started, and of mpi4py."""
     from mpi4py import MPI
 
-    from spbench_core import host_facts
     from spbench_core.mpi_builds import library_text
 
-    library = library_text(MPI.Get_library_version())
+    return {"mpi": library_text(MPI.Get_library_version()), "mpi4py": version("mpi4py")}
+
+
+def say_ready(channel: Channel, world: World, mpi: Mapping[str, str | None]) -> None:
+    """Report the machine of this rank: host, cores, device, network and versions."""
+    from spbench_core import host_facts
+
     channel.send(
         "ready",
         size=world.size,
@@ -81,8 +91,7 @@ def say_ready(channel: Channel, world: World) -> None:
         fabric=fabric(),
         versions={
             "python": platform.python_version(),
-            "mpi": library,
-            "mpi4py": version("mpi4py"),
+            **mpi,
             "torch": _version("torch"),
             "allocator": allocator(),
         },

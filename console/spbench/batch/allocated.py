@@ -14,7 +14,7 @@ from spbench.engine.plan import Request, RunPlan, plan_suite, settings_of
 from spbench.errors import UsageError
 from spbench.launch.allocator import with_allocator
 from spbench.launch.detect import find_launcher, mpi_library
-from spbench.launch.jobs import Job, Launch, job_environment
+from spbench.launch.jobs import Job, Launch, each_repeat, job_environment
 from spbench.launch.launcher import ALLOCATIONS, JobSpec
 from spbench.launch.program import interpreter, worker_program
 from spbench.suites.case import Case, Suite
@@ -71,7 +71,9 @@ def plan_batch(request: Request, suite: Suite, settings: BatchSettings, folder: 
                 f"{suite.path}:{case.line}: {case.id} repeats until its median is known well, and "
                 "a batch job runs a number of repeats: set repeat, and leave until out"
             )
-    return plan
+    # in a batch job each launch is a job: of a program, each of its repeats
+    jobs = enumerate(each_repeat(plan.jobs), 1)
+    return replace(plan, jobs=tuple(replace(job, number=number) for number, job in jobs))
 
 
 def _sized(case: Case, settings: BatchSettings, folder: Path) -> Case:
@@ -133,12 +135,13 @@ def launch_in(job: Job, scheduler: Scheduler, folder: Path, environ: Mapping[str
         found = None
     library = mpi_library(interpreter(settings), settings)
     found = found or find_launcher(settings, library, environ)
-    settings = with_allocator(settings, found.launcher.name, (), environ, here=False)
+    if not job.starts_program:
+        settings = with_allocator(settings, found.launcher.name, (), environ, here=False)
     spec = JobSpec(
         np=job.np,
         placement=(),
         settings=settings,
-        program=worker_program(settings),
+        program=worker_program(settings, job.worker),
         private_env=PRIVATE | job_environment(job, environ),
         oversubscribed=False,
         # the others find the allocation by themselves

@@ -150,6 +150,8 @@ def _describe(entry: Benchmark) -> None:
         choices = f" [{' | '.join(param.choices)}]" if param.choices else ""
         print(f"  {param.name:<{width}} {param.help}{choices} (default: {default})")
     print("metrics: expect of a case")
+    if entry.starts_program:
+        print("  and those that its parameters name")
     for metric in entry.metrics:
         print(f"  {metric.name:<{width}} {metric.help} ({metric.unit}, better: {metric.better})")
     print(f"checks: a case fails where one does\n  {', '.join(entry.checks)}")

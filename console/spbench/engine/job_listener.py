@@ -16,7 +16,14 @@ from spbench.engine.verdicts import tell_verdicts
 from spbench.engine.watchdog import Watchdog
 from spbench.errors import SpbenchError, defect_of
 from spbench.launch.jobs import Job
-from spbench_core.events.rank_events import BEFORE_READY, LOADING, OF_CASE, SCHEMA
+from spbench_core.events.rank_events import (
+    BEFORE_READY,
+    BROKEN_OFF,
+    LOADING,
+    OF_CASE,
+    PRINTED,
+    SCHEMA,
+)
 
 _ONE_VERSION = "install the same version of spbench here and on every host"
 
@@ -127,12 +134,14 @@ class JobListener:
             self._watch.on_loading(event["rank"])
         elif kind == "log" and event["level"] == "where":
             self.where[event["rank"]] = event["message"]
+        elif kind == "log" and event["level"] in (PRINTED, BROKEN_OFF):
+            self._on_program(event, now)
         elif kind == "log" and event["level"] == "error":
             self._on_error(event, now)
         elif kind == "bye":
             source.ended = True
-            source.reply(reply="bye")
             self._watch.on_bye(event["rank"], now)
+            self._let_go(source)
             self.wake.set()
 
     def _on_ready(self, source: RankPeer, event: Event, now: float) -> None:
@@ -143,7 +152,37 @@ class JobListener:
         self.ranks[event["rank"]] = source
         if self._watch.ready and not self._answered and 0 in self.ranks:
             self._answered = True
-            self.ranks[0].reply(reply="cases", cases=payload(self._job))
+            if self._job.starts_program:
+                self._hand_out_program()
+            else:
+                self.ranks[0].reply(reply="cases", cases=payload(self._job))
+
+    def _let_go(self, source: RankPeer) -> None:
+        """Let a rank end that is through; one with a program only when all are.
+
+        Launchers take the end of a process whose MPI broke off for the end of the job.
+        """
+        if not self._job.starts_program:
+            source.reply(reply="bye")
+        elif self._watch.done:
+            for each in self.ranks.values():
+                each.reply(reply="bye")
+
+    def _hand_out_program(self) -> None:
+        """Give each rank the case: without MPI none can pass it on, nor tell its host to others."""
+        hosts = [self.ranks[rank].who.host for rank in range(self._job.np)]
+        cases = [case | {"hosts": hosts} for case in payload(self._job)]
+        for source in self.ranks.values():
+            source.reply(reply="cases", cases=cases)
+
+    def _on_program(self, event: Event, now: float) -> None:
+        """Tell the other ranks what a rank's program has done, on which theirs may depend."""
+        if event["level"] == BROKEN_OFF:
+            who = self._watch.name(event["rank"], now)
+            self._watch.on_broken_off(RankError(event["rank"], who, event["message"]))
+        for rank, source in self.ranks.items():
+            if rank != event["rank"] and not source.ended:
+                source.reply(reply=event["level"], rank=event["rank"], message=event["message"])
 
     def _on_error(self, event: Event, now: float) -> None:
         message = event["message"]

@@ -22,11 +22,13 @@ from spbench.launch.jobs import (
     Launch,
     by_turns,
     chosen_elsewhere,
+    each_repeat,
     group,
     hosts_for,
     prepare,
 )
-from spbench.launch.program import standalone_arguments
+from spbench.launch.launcher import JobSpec
+from spbench.launch.program import program_by_hand, standalone_arguments, wrapped
 from spbench.launch.survey.facts import HostFacts
 from spbench.launch.survey.progress import Say, nobody
 from spbench.launch.survey.reach import unreachable, unresolved
@@ -112,7 +114,7 @@ class RunPlan:
         """The same of some of the jobs, or of some of their cases."""
         repeated = any(case.repeat > 1 for job in jobs for case in job.cases)
         if self.suite.order == "together" or not repeated:
-            return jobs
+            return tuple(each_repeat(jobs))
         return tuple(by_turns(jobs))
 
     def hosts(self, job: Job) -> Hosts | None:
@@ -192,12 +194,24 @@ def launch_of(run: RunPlan, job: Job) -> Launch:
 
 
 def standalone(run: RunPlan, launch: Launch, cases: Iterable[Case]) -> list[tuple[Case, list[str]]]:
-    """Return the lines that run cases of a launch one by one without the console."""
+    """Return the lines that run cases of a launch one by one without the console.
+
+    A program's is the launcher's line with the program itself, where it needs no placeholders.
+    """
     given = launch.spec.private_env.items()
     kept = {name: value for name, value in given if name not in _OF_CONSOLE}
     spec = replace(launch.spec, private_env=kept)
+    lines = ((case, _by_hand(run, launch, spec, case)) for case in cases)
+    return [(case, line) for case, line in lines if line is not None]
+
+
+def _by_hand(run: RunPlan, launch: Launch, spec: JobSpec, case: Case) -> list[str] | None:
+    words: tuple[str, ...] | None = standalone_arguments(case)
+    if case.entry.starts_program:
+        words = program_by_hand(case)
+        spec = replace(spec, program=wrapped(spec.settings, ()))
     command = launch.launcher.command(launch.found.executable, spec, run.request.environ)
-    return [(case, [*command.argv, *standalone_arguments(case)]) for case in cases]
+    return None if words is None else [*command.argv, *words]
 
 
 def added_environment(run: RunPlan, launch: Launch) -> dict[str, str]:

@@ -91,7 +91,7 @@ def _described(case: Case, np: int) -> dict[str, Any]:
                 "fold": m.fold,
                 "part_of": m.part_of,
             }
-            for m in entry.metrics
+            for m in entry.metrics_of(dict(case.params))
         ],
         "checks": list(entry.checks_of(dict(case.params))),
         "expect": [_expectation(item) for item in case.expect],

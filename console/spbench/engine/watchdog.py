@@ -197,6 +197,10 @@ class Watchdog:
             self.fault = error.fault()
             self.tentative = True
 
+    def on_broken_off(self, error: RankError) -> None:
+        """Note that a rank's program ended as it should not: the cause, should ranks be lost."""
+        self.seen.append(error)
+
     def on_lost(self, rank: int | None, who: str) -> None:
         """Note that a connection has ended before its rank had said bye."""
         self.seen.append(RankLoss(rank, who))

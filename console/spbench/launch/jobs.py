@@ -19,7 +19,7 @@ from spbench.launch.hosts.hosts import Hosts, read_hostfile
 from spbench.launch.launcher import ALLOCATIONS, Command, JobSpec, Launcher, Placed, names_hosts
 from spbench.launch.mpi_probe import MpiLibrary
 from spbench.launch.placement import available_slots, cores, oversubscribed, place
-from spbench.launch.program import interpreter, worker_program
+from spbench.launch.program import PROGRAM_WORKER, WORKER, interpreter, worker_program
 from spbench.suites.case import Case
 from spbench.suites.settings import LaunchSettings
 from spbench_core.events.rank_events import ENV_DEVICE, ENV_FAN_IN, ENV_KERNEL_LOADING
@@ -54,6 +54,16 @@ class Job:
         if self.repeat is not None:
             return [(case, self.repeat) for case in self.cases]
         return [(case, repeat) for case in self.cases for repeat in range(case.repeat)]
+
+    @property
+    def starts_program(self) -> bool:
+        """Whether a program takes the ranks' place: the job is one case's alone."""
+        return any(case.entry.starts_program for case in self.cases)
+
+    @property
+    def worker(self) -> tuple[str, ...]:
+        """The interpreter's arguments in each rank."""
+        return PROGRAM_WORKER if self.starts_program else WORKER
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,13 +125,14 @@ def hosts_for(given: Hosts | None, folder: Path, exclude: str | None = None) -> 
 
 def group(cases: Iterable[Case], hosts_of: HostsOf) -> tuple[Job, ...]:
     """Return the jobs of the cases, stably, in the order of each job's first case."""
-    groups: dict[tuple[str, int], list[Case]] = {}
+    groups: dict[tuple[str, int, str], list[Case]] = {}
     for case in cases:
         np = case.np or _all_slots(case, hosts_of(case.launch))
-        groups.setdefault((case.launch.model_dump_json(), np), []).append(case)
+        alone = case.id if case.entry.starts_program else ""
+        groups.setdefault((case.launch.model_dump_json(), np, alone), []).append(case)
     return tuple(
         Job(number, tuple(members), np, members[0].launch)
-        for number, ((_, np), members) in enumerate(groups.items(), 1)
+        for number, ((_, np, _), members) in enumerate(groups.items(), 1)
     )
 
 
@@ -138,6 +149,15 @@ def by_turns(jobs: Sequence[Job]) -> Iterator[Job]:
         for job in jobs:
             if cases := tuple(case for case in job.cases if case.repeat > repeat):
                 yield replace(job, cases=cases, repeat=repeat)
+
+
+def each_repeat(jobs: Sequence[Job]) -> Iterator[Job]:
+    """Yield the jobs in their order, those of programs once for each repeat: one launch a start."""
+    for job in jobs:
+        if job.starts_program and job.repeat is None:
+            yield from (replace(job, repeat=repeat) for repeat in range(job.cases[0].repeat))
+        else:
+            yield job
 
 
 def _all_slots(case: Case, hosts: Hosts | None) -> int:
@@ -174,7 +194,8 @@ def prepare(
         library = assumed_library(assume)
         found = assumed_launcher(settings, library)
     here = not _spread(found, hosts, env)
-    settings = with_allocator(settings, found.launcher.name, placement, env, here=here)
+    if not job.starts_program:
+        settings = with_allocator(settings, found.launcher.name, placement, env, here=here)
     text = found.launcher.hostfile(placement)
     path = _write_hostfile(home, text) if text is not None else None
     shared = here and oversubscribed(hosts, job.np)
@@ -182,7 +203,7 @@ def prepare(
         np=job.np,
         placement=placement,
         settings=settings,
-        program=worker_program(settings),
+        program=worker_program(settings, job.worker),
         private_env=private_env | _fan_in_environment(job, placement) | job_environment(job, env),
         oversubscribed=shared,
         hostfile=path,

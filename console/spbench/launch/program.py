@@ -10,9 +10,13 @@ from typing import Any
 from spbench.launch.containers import container_prefix
 from spbench.suites.case import Case
 from spbench.suites.settings import Container, LaunchSettings
+from spbench_core.catalog.program import texts_with_placeholders
+from spbench_core.programs.placeholders import filled, named
 
 # an uncaught exception must end the whole job: `-m mpi4py` turns it into MPI_Abort
 WORKER = ("-m", "mpi4py", "-m", "spbench_workers")
+# starts no MPI: a program of the user's takes the rank's place
+PROGRAM_WORKER = ("-m", "spbench_workers.program")
 
 
 def interpreter(settings: LaunchSettings) -> str:
@@ -24,13 +28,13 @@ def interpreter(settings: LaunchSettings) -> str:
     return settings.python or own
 
 
-def worker_program(settings: LaunchSettings, extra: Sequence[str] = ()) -> tuple[str, ...]:
-    """Return the argv of a rank; ``extra`` are the worker's own arguments.
+def worker_program(settings: LaunchSettings, worker: Sequence[str] = WORKER) -> tuple[str, ...]:
+    """Return the argv of a rank.
 
     Raises:
         UsageError: ``container`` cannot be split into words.
     """
-    return wrapped(settings, (interpreter(settings), *WORKER, *extra))
+    return wrapped(settings, (interpreter(settings), *worker))
 
 
 def wrapped(settings: LaunchSettings, argv: Sequence[str]) -> tuple[str, ...]:
@@ -52,14 +56,30 @@ def _checked_line(line: str) -> str:
     return f"{line}\n[ $? = 0 ] || {{ echo {message} >&2; exit 1; }}"
 
 
+def program_by_hand(case: Case) -> tuple[str, ...] | None:
+    """Return the words of a case's program, as a launcher starts it in each rank.
+
+    None where a rank must know its place to have them, or ranks differ.
+    """
+    params = case.params
+    alike = params["per"] == "rank" and not params["by_rank"] and not params["wait_for"]
+    texts = [text for _, text in texts_with_placeholders(dict(params))]
+    own = {"size", "count", "word"}
+    if not alike or params["cwd"] or any(set(named(text)) - own for text in texts):
+        return None
+    env = (f"{name}={value}" for name, value in (params["env"] or {}).items())
+    words = (*(("env", *env) if params["env"] else ()), *params["argv"])
+    return tuple(filled(word, lambda name: str(params[name])) for word in words)
+
+
 def standalone_arguments(case: Case) -> tuple[str, ...]:
     """Return the worker's arguments that run the case without the console.
 
     Parameters stand there only where they differ from what the benchmark would take by itself.
     """
     needed = _needed(case)
-    flags = {param.name: param.flag for param in case.entry.params}
-    pairs = ((flags[name], _as_word(value)) for name, value in needed.items())
+    params = {param.name: param for param in case.entry.params}
+    pairs = ((params[name].flag, params[name].as_word(value)) for name, value in needed.items())
     inject = ("--inject", case.inject) if case.inject else ()
     return (case.benchmark, *(word for pair in pairs for word in pair), *inject)
 
@@ -84,11 +104,3 @@ def _completes_to(case: Case, given: Mapping[str, Any]) -> bool:
         return case.entry.complete(given) == dict(case.params)
     except ExceptionGroup:
         return False
-
-
-def _as_word(value: Any) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, (list, tuple)):
-        return ",".join(map(_as_word, value))
-    return str(value)

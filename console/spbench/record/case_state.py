@@ -257,8 +257,8 @@ class CaseState:
         """The metric's samples over all ranks, one list a repeat, iteration by iteration.
 
         Each iteration's value is folded over ranks as the metric says: a time is the slowest
-        rank's. Iterations that not all ranks have finished are left out; every rank has time_ms,
-        other samples may be some ranks' alone.
+        rank's. Iterations that not all ranks have finished are left out; every rank that had
+        something to do has time_ms, other samples may be some ranks' alone.
         """
         return list(self._by_repeat(metric).values())
 
@@ -277,17 +277,24 @@ class CaseState:
             for repeats in self.measured.samples[metric].values():
                 for repeat, values in repeats.items():
                     by_repeat.setdefault(repeat, []).append(values)
-            needed = self.identity.np if metric == "time_ms" else 0
             return {
                 repeat: [fold(row) for row in zip(*rows, strict=False)]
                 for repeat, rows in sorted(by_repeat.items())
-                if len(rows) >= needed
+                if metric != "time_ms" or self._all_timed(repeat, len(rows))
             }
         single: dict[int, list[float]] = {}
         for (repeat, _), value in sorted(self.measured.values.get(metric, {}).items()):
             if value is not None:
                 single.setdefault(repeat, []).append(value)
         return {repeat: [fold(row)] for repeat, row in single.items()}
+
+    def _all_timed(self, repeat: int, timed: int) -> bool:
+        """Whether every rank has a time in a repeat, but those that ended it without one."""
+        if timed >= self.identity.np:
+            return True
+        times = self.measured.samples["time_ms"]
+        idle = (rank for rank in range(self.identity.np) if repeat not in times.get(rank, ()))
+        return all((repeat, rank) in self.measured.ended for rank in idle)
 
     def summary(self, metric: str) -> Summary | None:
         """The metric over all repeats and iterations; None where nothing was measured."""

@@ -116,6 +116,11 @@ def wanted(item: Mapping[str, Any]) -> str:
     return f"{item['metric']} {item['op']} {figure}"
 
 
+def share_of(value: float | None, limit: float | None) -> float | None:
+    """Return a value over its limit, None where either is missing or the limit is 0."""
+    return value / limit if value is not None and limit else None
+
+
 def not_judged(case: CaseState) -> Iterator[str]:
     """Yield a sentence for each expectation of a judged case that this run leaves open."""
     for item in case.verdict.expectations:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 
+from spbench.record.number_formatting import counted
 from spbench.record.state import JobState, RankState, RunState
+from spbench_core.events.deadlines import RUNNING, WAITING
 
 
 def start_words(state: RunState, now: float) -> str:
@@ -55,15 +57,26 @@ def _since(moment: float, now: float) -> str:
 def phase_words(state: RunState, now: float) -> str:
     """Return the phase of the rank that gets on, ``check 40 %, 12 s yet``.
 
-    Empty where no rank counts what it does.
+    Of programs, which cannot tell how far they are, ``running, 40 lines, 12 s``; empty where no
+    rank tells.
     """
     counting = [rank for rank in state.ranks.values() if rank.total and rank.done < rank.total]
     if not counting:
-        return ""
+        return _endless_words(state, now)
     # Ranks that wait for others tell nothing new, and those of an earlier phase least of all.
     rank = max(counting, key=lambda one: one.phase_since)
     percent = 100 * rank.done // rank.total
     return f"{rank.phase} {percent} %{_yet(rank, now)}"
+
+
+def _endless_words(state: RunState, now: float) -> str:
+    of = {rank.phase: rank for rank in sorted(state.ranks.values(), key=lambda one: one.done)}
+    if RUNNING in of:
+        rank = of[RUNNING]
+        return f"{RUNNING}, {counted(rank.done, 'line')}, {_since(rank.phase_since, now)}"
+    if WAITING in of:
+        return f"{WAITING} for another rank, {_since(of[WAITING].phase_since, now)}"
+    return ""
 
 
 def _yet(rank: RankState, now: float) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 from spbench.errors import did_you_mean
@@ -14,27 +15,44 @@ from spbench_core.catalog.benchmark import Benchmark, Metric
 _OPS: tuple[Literal["max", "min"], ...] = ("max", "min")
 
 
-def metrics_of(benchmark: Benchmark) -> tuple[Metric, ...]:
+def metrics_of(benchmark: Benchmark, given: Mapping[str, Any] | None = None) -> tuple[Metric, ...]:
     """Return the metrics that an expectation on a benchmark can name: its own, then the report's.
 
-    Each may be followed by one of `STATISTICS`, as ``time_ms.p95``.
+    Each may be followed by one of `STATISTICS`, as ``time_ms.p95``. Of a benchmark whose parameters
+    say which metrics there are, only ``given`` ones tell; None: those that it always has.
+
+    Raises:
+        ExceptionGroup: The parameters are wrong.
     """
-    return (*benchmark.metrics, *DERIVED_METRICS)
+    own = benchmark.metrics if given is None else benchmark.metrics_of(benchmark.complete(given))
+    return (*own, *DERIVED_METRICS)
 
 
-def metric_names(benchmark: Benchmark) -> list[str]:
+def metric_names(benchmark: Benchmark, given: Mapping[str, Any] | None = None) -> list[str]:
     """Return the names of `metrics_of`."""
-    return [metric.name for metric in metrics_of(benchmark)]
+    return [metric.name for metric in metrics_of(benchmark, given)]
 
 
 def read_expectations(
-    benchmark: Benchmark, given: Any, path: KeyPath, findings: Findings
+    benchmark: Benchmark,
+    params: Mapping[str, Any],
+    given: Any,
+    path: KeyPath,
+    findings: Findings,
 ) -> tuple[Expectation, ...]:
-    """Return the expectations at ``path``, telling ``findings`` of those that cannot be judged."""
+    """Return the expectations at ``path``, telling ``findings`` of those that cannot be judged.
+
+    Wrong parameters are told elsewhere: the metrics that they would make are not known then.
+    """
+    known: list[str] | None
+    try:
+        known = metric_names(benchmark, params)
+    except ExceptionGroup:
+        known = metric_names(benchmark) if not benchmark.starts_program else None
     read: list[Expectation] = []
     for metric, bounds in given.items() if isinstance(given, dict) else ():
         here = (*path, metric)
-        if problem := unknown_figure(benchmark, metric):
+        if known is not None and (problem := unknown_figure(benchmark, known, metric)):
             findings.at_key(here, problem)
         if bounds == {}:
             findings.at_value(here, f"{metric} has no bound: give max, min or both")
@@ -43,10 +61,9 @@ def read_expectations(
     return tuple(read)
 
 
-def unknown_figure(benchmark: Benchmark, metric: str) -> str:
+def unknown_figure(benchmark: Benchmark, known: Iterable[str], metric: str) -> str:
     """Return why a benchmark has no such ``metric.statistic``; an empty text where it has it."""
     name, dot, statistic = metric.partition(".")
-    known = metric_names(benchmark)
     if name not in known:
         near = did_you_mean(name, known) or f" (known: {', '.join(known)})"
         return f"{benchmark.name} has no metric {name!r}{near}"

@@ -12,6 +12,7 @@ from spbench.suites.model import SuiteFile
 from spbench.suites.settings import json_schema
 from spbench_core.catalog import BENCHMARKS
 from spbench_core.catalog.benchmark import Benchmark
+from spbench_core.catalog.parameters import UNSWEPT
 
 IDENTITY = "urn:spbench:suite:1"
 """The schema's ``$id``: a name, not an address, as the project has none."""
@@ -50,6 +51,8 @@ def _sections(benchmark: Benchmark) -> dict[str, Any]:
         return {"$ref": f"#/$defs/{benchmark.name}.{shape}"}
 
     metrics = "|".join(map(re.escape, metric_names(benchmark)))
+    if benchmark.starts_program:  # its parameters say which there are
+        metrics = "[A-Za-z][A-Za-z0-9_]*"
     return {
         "params": named("params"),
         "matrix": named("lists"),
@@ -64,7 +67,8 @@ def _parameters(benchmark: Benchmark) -> dict[str, Any]:
     one = {param.name: param.json_schema() for param in benchmark.params}
     one |= {alias: one[name] for alias, name in benchmark.aliases.items()}
     with_np = one | {"np": _NP}
-    lists = {name: _list_of(schema) for name, schema in with_np.items()}
+    unswept = {param.name for param in benchmark.params if param.kind in UNSWEPT}
+    lists = {name: _list_of(of) for name, of in with_np.items() if name not in unswept}
     return {
         f"{benchmark.name}.params": _closed(one),
         f"{benchmark.name}.lists": _closed(lists),

@@ -154,13 +154,16 @@ class _Entries:
         """Return an entry to expand; None where its parameters have errors one by one."""
         path: KeyPath = ("cases", index)
         findings = self._findings
-        expect = read_expectations(benchmark, raw.get("expect"), (*path, "expect"), findings)
         before = findings.count
         reader = ParameterReader(benchmark, raw, path, findings)
         fixed = reader.fixed()
         sweep = reader.sweep()
         exclude = reader.exclude(sweep)
-        if findings.count > before:
+        wrong = findings.count > before
+        first = {key: item.value for key, item in next(sweep.points(), {}).items() if key != "np"}
+        given = (fixed | first, raw.get("expect"))
+        expect = read_expectations(benchmark, *given, (*path, "expect"), findings)
+        if wrong:
             return None
         np, name = raw.get("np"), raw.get("name")
         file = self._file

@@ -16,7 +16,7 @@ from spbench.suites.model import CaseEntry
 from spbench.suites.wording import shown
 from spbench.suites.yaml_nodes import KeyPath
 from spbench_core.catalog.benchmark import Benchmark
-from spbench_core.catalog.parameters import Param
+from spbench_core.catalog.parameters import UNSWEPT, Param
 
 
 class ParameterReader:
@@ -89,6 +89,9 @@ class ParameterReader:
             param = None if key == "np" else self._param(key, path)
             name = param.name if param else key
             if param is None and (key != "np" or not self._first("np", path)):
+                continue
+            if param is not None and param.kind in UNSWEPT:
+                self._findings.at_key(path, f"{name} cannot be swept; give it in params")
                 continue
             values = values if isinstance(values, list) else []
             read = [self._item(param, value, (*path, at)) for at, value in enumerate(values)]

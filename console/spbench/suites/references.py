@@ -8,7 +8,7 @@ from typing import Any
 
 from spbench.errors import did_you_mean
 from spbench.suites.case import Case, Expectation
-from spbench.suites.expectations import unknown_figure
+from spbench.suites.expectations import metric_names, unknown_figure
 from spbench.suites.expression import CaseFigure, ExpressionError, read_expression
 from spbench.suites.findings import Findings
 from spbench.suites.yaml_nodes import KeyPath
@@ -79,7 +79,8 @@ class _Index:
         case = self._by_id.get(figure.case) or self._like(figure, of)
         if case is None:  # its entry has errors of its own
             return figure.case
-        if problem := unknown_figure(case.entry, figure.metric):
+        known = metric_names(case.entry, case.params)
+        if problem := unknown_figure(case.entry, known, figure.metric):
             raise ExpressionError(problem, figure.at)
         return case.id
 

@@ -56,6 +56,7 @@ _MODULES = {
     "allreduce": ("allreduce",),
     "kvstore": ("kvstore",),
     "model": ("models", "model_profile"),
+    "program": ("program",),
 }
 """The modules of this package that have a family's entries in their ``BENCHMARKS``."""
 

@@ -78,6 +78,10 @@ def _all_of(names: tuple[str, ...], _: Params) -> tuple[str, ...]:
     return names
 
 
+def _all_metrics(metrics: tuple[Metric, ...], _: Params) -> tuple[Metric, ...]:
+    return metrics
+
+
 def _one_point(_: Params) -> list[Params]:
     return [{}]
 
@@ -96,12 +100,15 @@ class Benchmark:
             itself: of each the parameters that differ, where None takes a parameter away.
         choose_checks: Says from its checks and complete parameters which of them are made.
         choose_faults: Says the same of its faults, which of them change anything.
+        choose_metrics: Says from its metrics and complete parameters which there are.
         own_lines: Whether by hand it prints lines of its own (`Context.say`) instead of the
             reference scripts'.
         says_passed: Whether each rank then also says that all its checks passed.
         place: Says where a rank stands, ``{"tile": ...}``, for the views.
         faults: Faults that ``--inject`` may plant in it, beside those that every benchmark has.
         runs_in: The module below ``spbench_workers`` that runs it, if not that of its name.
+        starts_program: Whether each rank starts a program in its place, and no MPI of its own: each
+            case and repeat then has a launch to itself.
         version: Raised where it comes to measure something else: figures of two versions do not
             compare.
     """
@@ -118,10 +125,12 @@ class Benchmark:
     points: Callable[[Params], list[Params]] = _one_point
     choose_checks: Callable[[tuple[str, ...], Params], tuple[str, ...]] = _all_of
     choose_faults: Callable[[tuple[str, ...], Params], tuple[str, ...]] = _all_of
+    choose_metrics: Callable[[tuple[Metric, ...], Params], tuple[Metric, ...]] = _all_metrics
     own_lines: bool = False
     says_passed: bool = False
     place: Callable[[Params, int], dict[str, Any]] = _no_tile
     runs_in: str | None = None
+    starts_program: bool = False
     version: int = 1
     aliases: Mapping[str, str] = field(init=False)
 
@@ -142,6 +151,10 @@ class Benchmark:
     def checks_of(self, params: Params) -> tuple[str, ...]:
         """Return the checks that every rank makes under these parameters, which are complete."""
         return self.choose_checks(self.checks, params)
+
+    def metrics_of(self, params: Params) -> tuple[Metric, ...]:
+        """Return the metrics under these parameters, which are complete."""
+        return self.choose_metrics(self.metrics, params)
 
     def faults_of(self, params: Params) -> tuple[str, ...]:
         """Return the faults that can be planted under these parameters, which are complete."""

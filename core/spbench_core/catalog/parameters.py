@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -10,10 +12,26 @@ from typing import Any, Literal
 from spbench_core.layout.tiles import parse_pair
 
 Kind = Literal[
-    "int", "float", "bool", "choice", "pair", "bytes", "bytes_list", "choices", "ints", "text"
+    "int",
+    "float",
+    "bool",
+    "choice",
+    "pair",
+    "bytes",
+    "bytes_list",
+    "choices",
+    "ints",
+    "text",
+    "words",
+    "lines",
+    "data",
 ]
-LISTS = frozenset({"bytes_list", "choices", "ints"})
-"""Kinds whose value is a list."""
+LISTS = frozenset({"bytes_list", "choices", "ints", "words"})
+"""Kinds whose value is a list that one line can hold."""
+UNSWEPT = frozenset({"lines", "data"})
+"""Kinds over which no case is swept: lists of lines, mappings and lists of mappings."""
+_DEEPEST = 8
+"""Levels of mappings and lists in each other."""
 Params = dict[str, Any]
 
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9}
@@ -61,11 +79,26 @@ class Param:
             "choices": self._read_choices,
             "ints": _read_ints,
             "text": _read_text,
+            "words": _read_words,
+            "lines": _read_lines,
+            "data": _read_data,
         }[self.kind]
         read = reader(value)
         for number in read if isinstance(read, list) else [read]:
             self._check_bounds(number)
         return read
+
+    def as_word(self, value: Any) -> str:
+        """Return a value as one word of a command line, which `read` takes."""
+        if isinstance(value, bool):
+            return str(value).lower()
+        if self.kind == "data":
+            return json.dumps(value)
+        if self.kind == "words":
+            return shlex.join(value)
+        if isinstance(value, (list, tuple)):
+            return ("\n" if self.kind == "lines" else ",").join(map(str, value))
+        return str(value)
 
     def _check_bounds(self, number: Any) -> None:
         if isinstance(number, (int, float)) and not isinstance(number, bool):
@@ -117,6 +150,9 @@ class Param:
             "bytes_list": ["array", "string", "integer"],
             "ints": ["array", "string", "integer"],
             "text": ["array", "string", "integer"],
+            "words": ["array", "string", "integer"],
+            "lines": ["array", "string", "integer"],
+            "data": ["object", "array", "string"],
         }
         schema["type"] = types[self.kind]
         if self.minimum is not None:
@@ -192,3 +228,58 @@ def _read_text(value: Any) -> str:
     if not text:
         raise ValueError("the text is empty")
     return text
+
+
+def _read_words(value: Any) -> list[str]:
+    """Return the words of a list; a text is split as a shell splits it, and no shell runs."""
+    if not isinstance(value, str):
+        return _texts(value)
+    try:
+        words = shlex.split(value)
+    except ValueError as error:
+        raise ValueError(f"{value!r} cannot be split into words: {error}") from None
+    if not words:
+        raise ValueError("the list is empty")
+    return words
+
+
+def _read_lines(value: Any) -> list[str]:
+    """Return the texts of a list; a text has one on each line."""
+    if isinstance(value, str):
+        value = [line for line in value.splitlines() if line.strip()]
+    return _texts(value)
+
+
+def _texts(value: Any) -> list[str]:
+    items = value if isinstance(value, list) else [value]
+    if not items:
+        raise ValueError("the list is empty")
+    for item in items:
+        if isinstance(item, (bool, float)) or not isinstance(item, (int, str)):
+            raise ValueError(f"{item!r} is no text (put it in quotes)")
+    return [str(item) for item in items]
+
+
+def _read_data(value: Any) -> Any:
+    """Return a mapping, or a list of mappings; a text is one as JSON. Keys are texts."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"{value!r} is no JSON: {error}") from None
+    items = value if isinstance(value, list) else [value]
+    if not items or not all(isinstance(item, Mapping) for item in items):
+        raise ValueError("it is neither a mapping nor a list of mappings")
+    return _plain(value, _DEEPEST)
+
+
+def _plain(value: Any, levels: int) -> Any:
+    if levels == 0:
+        raise ValueError(f"it has more than {_DEEPEST} levels")
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item, levels - 1) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_plain(item, levels - 1) for item in value]
+    if value is None or isinstance(value, (str, int, float)):
+        return value
+    raise ValueError(f"{value!r} is neither text nor a number")

@@ -60,6 +60,10 @@ LOADING = "loading"
 """The level of a rank's log event before it loads torch: that can keep its heartbeat waiting."""
 ASLEEP = "asleep"
 """How a rank that is asked where it stands says that its main thread uses no CPU."""
+PRINTED = "printed"
+"""The level of a log event on a line for which another rank waits; the others are told."""
+BROKEN_OFF = "broken off"
+"""The level of a log event on a program that ended as it should not; the others are told."""
 
 Event = dict[str, Any]
 

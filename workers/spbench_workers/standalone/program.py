@@ -37,6 +37,9 @@ USAGE_STATUS = 2
 
 def main(words: list[str]) -> None:
     """Run the benchmark that the words name; exit 1 where a check failed, 2 on wrong words."""
+    if words[0] in BENCHMARKS and BENCHMARKS[words[0]].starts_program:
+        _say("error", f"{words[0]} has no line by hand: launch the program itself")
+        sys.exit(USAGE_STATUS)
     load_kernels_first(words, os.environ)
     world = open_world()
     if world.rank == 0 and world.doubt:

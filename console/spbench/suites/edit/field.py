@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from spbench_core.catalog.parameters import Param
+from spbench_core.catalog.parameters import UNSWEPT, Param
 
 FieldKind = Literal[
     "int",
@@ -18,6 +18,8 @@ FieldKind = Literal[
     "choices",
     "ints",
     "text",
+    "words",
+    "data",
     "lines",
     "env",
     "keys",
@@ -31,6 +33,8 @@ _SAID: dict[FieldKind, str] = {
     "choices": "several with commas between",
     "ints": "whole numbers with commas between",
     "text": "text",
+    "words": "words with blanks between, quoted as in a shell",
+    "data": "{NAME: VALUE, ...}",
     "lines": "one a line",
     "env": "NAME=VALUE, one a line",
     "keys": "text, or {KEY: VALUE, ...}",
@@ -63,7 +67,7 @@ class Field:
     @property
     def can_sweep(self) -> bool:
         """Whether a case may run over a list of its values."""
-        return not self.path
+        return not self.path and self.kind not in UNSWEPT
 
 
 def accepted(kind: FieldKind, choices: tuple[str, ...], bounds: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from decimal import Decimal
@@ -18,6 +19,7 @@ from spbench.suites.wording import complaint
 from spbench.suites.yaml_nodes import YamlError, compose
 from spbench_core.catalog.parameters import LISTS
 
+_MAPPING = "write {NAME: VALUE, ...}, in brackets where there are several"
 _RANGED = ("int", "float", "pair", "bytes")
 
 
@@ -27,13 +29,23 @@ def read_text(field: Field, text: str) -> Any:
     Raises:
         UsageError: The loader would refuse it; this is its sentence.
     """
+    lines = [line for line in text.splitlines() if line.strip()]
     text = text.strip()
     if not text:
         raise _empty(field)
+    if field.kind == "lines" and field.param is not None:
+        return _checked(field, lines)  # blanks at the ends are a pattern's own
     if field.kind == "lines":
         return _checked(field, [line.strip() for line in text.splitlines() if line.strip()])
     if field.kind == "env":
         return _checked(field, _variables(field, text))
+    if field.kind == "words":
+        return _checked(field, _words(field, text))
+    if field.kind == "data":
+        values = _items(field, text, _MAPPING)
+        if len(values) != 1:
+            raise UsageError(f"{field.name}: {text!r} are several values; {_MAPPING}")
+        return _checked(field, values[0])
     if field.kind in LISTS:
         return _checked(field, [_scalar(field, part.strip()) for part in text.split(",")])
     if field.kind == "keys" and text.startswith("{"):
@@ -44,8 +56,10 @@ def read_text(field: Field, text: str) -> Any:
 
 def text_of(field: Field, value: Any) -> str:
     """Return a value of a suite as one would type it for `read_text`."""
-    if field.kind == "keys" and isinstance(value, Mapping):
-        return flow(value)
+    if field.kind == "data" or (field.kind == "keys" and isinstance(value, Mapping)):
+        return value if isinstance(value, str) else flow(value)
+    if field.kind == "words" and isinstance(value, list):
+        return shlex.join(map(str, value))
     if isinstance(value, Mapping):
         return "\n".join(f"{key}={item}" for key, item in value.items())
     if isinstance(value, (list, tuple)):
@@ -86,6 +100,13 @@ def _scalar(field: Field, text: str) -> Any:
         return core_scalar(text)
     except ValueError:
         raise UsageError(f"{field.name}: the number has too many digits") from None
+
+
+def _words(field: Field, text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise UsageError(f"{field.name}: {text!r} cannot be split into words: {error}") from None
 
 
 def _variables(field: Field, text: str) -> dict[str, str]:

@@ -14,7 +14,7 @@ from textual.content import Content
 from textual.widgets import Static
 
 from spbench.record.case_state import CaseState, CheckResult
-from spbench.record.judge import failed_checks, wanted
+from spbench.record.judge import failed_checks, share_of, wanted
 from spbench.record.machine.cores import fold_numbers
 from spbench.record.number_formatting import number
 from spbench.record.places import MIRRORED
@@ -116,7 +116,9 @@ def _case_lines(case: CaseState, status: str) -> Iterator[Line]:
     for item in case.verdict.expectations:
         value = "not measured" if item["value"] is None else number(item["value"])
         why = f" ({item['reason']})" if item.get("reason") else ""
-        yield "expected", f"{signed(item['status'])}: {wanted(item)}, it is {value}{why}"
+        share = share_of(item["value"], item["limit"])
+        part = "" if share is None else f", {number(share)} of that"
+        yield "expected", f"{signed(item['status'])}: {wanted(item)}, it is {value}{part}{why}"
     for sentence in set(failed_checks(case)) - {case.verdict.reason}:
         yield "check", signed("failed") + f": {sentence}"
     passed = [name for name in case.measured.checks if _all_passed(case, name)]

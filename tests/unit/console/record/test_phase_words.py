@@ -21,6 +21,8 @@ def rank(number, phase="check", done=0, total=0, since=100.0):
         ([rank(0, done=9, total=9)], ""),
         ([rank(0, total=9)], "check 0 %"),
         ([rank(0, done=3, total=9)], "check 33 %, 20 s yet"),
+        ([rank(0, "running", 1), rank(1, "running", 7)], "running, 7 lines, 10 s"),
+        ([rank(0, "done"), rank(1, "waiting")], "waiting for another rank, 10 s"),
         # The last to begin gets on; the others wait in what they did before.
         ([rank(0, done=3, total=9), rank(1, "baseline", 1, 2, 105.0)], "baseline 50 %, 5 s yet"),
     ],

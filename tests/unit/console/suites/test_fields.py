@@ -14,7 +14,7 @@ from spbench.suites.loader import load_text
 from spbench.suites.settings import LAUNCHERS, LaunchSettings
 from spbench_core.catalog import BENCHMARKS
 from spbench_core.catalog.benchmark import Benchmark, Metric
-from spbench_core.catalog.parameters import Param
+from spbench_core.catalog.parameters import UNSWEPT, Param
 
 
 def by_name(fields):
@@ -25,6 +25,7 @@ TILES = by_name(fields_of(BENCHMARKS["halo.compute"]))
 LINK = by_name(fields_of(BENCHMARKS["link.pingpong"]))
 MEMORY = by_name(fields_of(BENCHMARKS["memory.copy"]))
 SWEEP = by_name(fields_of(BENCHMARKS["allreduce.sweep"]))
+PROGRAM = by_name(fields_of(BENCHMARKS["program.run"]))
 LAUNCH = by_name(launch_fields())
 CASE = by_name(case_fields())
 MAX, MIN = bound_fields("time_ms.p95")
@@ -51,7 +52,8 @@ def test_every_parameter_of_every_benchmark_has_a_field():
     for benchmark in BENCHMARKS.values():
         fields = fields_of(benchmark)
         assert [field.name for field in fields] == [param.name for param in benchmark.params]
-        assert all(field.help and field.accepts and field.can_sweep for field in fields)
+        assert all(field.help and field.accepts for field in fields)
+        assert all(field.can_sweep == (field.kind not in UNSWEPT) for field in fields)
 
 
 @pytest.mark.parametrize(
@@ -140,6 +142,10 @@ def test_a_benchmark_of_a_later_issue_needs_no_change(monkeypatch):
         (LAUNCH["env"], "A=1\nB=x=y\nC=", {"A": "1", "B": "x=y", "C": ""}),
         (LAUNCH["container"], "apptainer exec 'a b'", "apptainer exec 'a b'"),
         (LAUNCH["container"], "{image: x, args: [--nv]}", {"image": "x", "args": ["--nv"]}),
+        (PROGRAM["argv"], "./x --y 'a b' 8", ["./x", "--y", "a b", "8"]),
+        (PROGRAM["must"], "[0-9]+ \n\n b, c", ["[0-9]+ ", " b, c"]),
+        (PROGRAM["env"], "{A: x, B: 1}", {"A": "x", "B": 1}),
+        (PROGRAM["table"], "[{header: a}, {header: b}]", [{"header": "a"}, {"header": "b"}]),
         (CASE["np"], "8", 8),
         (MAX, "2.5", 2.5),
     ],
@@ -161,6 +167,9 @@ def test_what_is_typed_is_what_stands_in_the_suite(field, text, value):
         (LINK["sizes"], "8, x", "sizes: 'x' is no number of bytes"),
         (SWEEP["algorithm"], "ring, rnig", "algorithm: 'rnig' is none of native, gloo"),
         (SWEEP["order"], "1, x", "order: 'x' is not a whole number"),
+        (PROGRAM["argv"], "./x 'a", 'argv: "./x \'a" cannot be split into words'),
+        (PROGRAM["env"], "{A: x}, {B: y}", "env: '{A: x}, {B: y}' are several values; write {"),
+        (PROGRAM["env"], "A=1", "env: 'A=1' is no JSON"),
         (LAUNCH["launcher"], "opnmpi", "launch.launcher must be auto, mpirun_rsh, hydra, "),
         (LAUNCH["timeout"], "0", "launch.timeout must be above 0, not 0"),
         (LAUNCH["env"], "A", "env: 'A' is no NAME=VALUE"),
@@ -201,6 +210,12 @@ def test_a_sweep_is_a_list_or_a_range(field, text, values):
     read = read_sweep(field, text)
     assert repr(read) == repr(values)
     assert read_sweep(field, sweep_text(read)) == values
+
+
+def test_mappings_and_lines_are_not_swept():
+    for name in ("must", "metrics", "env"):
+        with pytest.raises(UsageError, match=f"{name} takes one value"):
+            read_sweep(PROGRAM[name], "{a: b}, {c: d}")
 
 
 def test_steps_of_a_range_do_not_drift():
@@ -253,6 +268,7 @@ def refusal(read, field, text):
 
 @given(st.text(max_size=20))
 def test_any_text_is_read_or_refused_in_a_sentence(text):
-    for field in (TILES["image_size"], MEMORY["size"], LINK["sizes"], TILES["dtype"], CASE["np"]):
+    fields = (TILES["image_size"], MEMORY["size"], LINK["sizes"], TILES["dtype"], CASE["np"])
+    for field in (*fields, PROGRAM["argv"], PROGRAM["must"], PROGRAM["metrics"]):
         for read in (read_text, read_sweep):
             assert field.name in refusal(read, field, text)

@@ -49,6 +49,14 @@ def read(kind, value, **fields):
         ("text", 4, "4"),
         ("text", [4, "2"], "4,2"),
         ("text", " ./train ", "./train"),
+        ("words", "./x --y 'a b'", ["./x", "--y", "a b"]),
+        ("words", ["./x", 8, "a b"], ["./x", "8", "a b"]),
+        ("lines", "a b", ["a b"]),
+        ("lines", "[a]\n\nb", ["[a]", "b"]),
+        ("lines", ["a", 8], ["a", "8"]),
+        ("data", {"a": {1: [2, None]}}, {"a": {"1": [2, None]}}),
+        ("data", '{"a": 1.5}', {"a": 1.5}),
+        ("data", [{"a": 1}], [{"a": 1}]),
     ],
 )
 def test_values_are_read(kind, value, expected):
@@ -88,11 +96,35 @@ def test_values_are_read(kind, value, expected):
         ("text", 1.5),
         ("text", True),
         ("text", {"a": 1}),
+        ("words", ""),
+        ("words", "a 'b"),
+        ("words", [1.5]),
+        ("lines", ""),
+        ("lines", [[]]),
+        ("data", "a: 1"),
+        ("data", 3),
+        ("data", []),
+        ("data", {"a": {"b": object()}}),
     ],
 )
 def test_other_values_are_refused(kind, value):
     with pytest.raises(ValueError, match=r"\w"):
         read(kind, value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        ("int", 3),
+        ("bool", True),
+        ("bytes_list", [8, 1024]),
+        ("words", ["./x", "a b", "", "'"]),
+        ("lines", ["a, b", "[0-9]+"]),
+        ("data", {"a": {"b": [1, "c"]}}),
+    ],
+)
+def test_a_value_is_read_again_from_its_word(kind, value):
+    assert read(kind, Param("p", kind, None, "").as_word(value)) == value
 
 
 def test_bounds_hold_for_each_item():
@@ -304,13 +336,14 @@ def test_sizes_must_rise():
 def test_every_entry_holds_together(entry):
     names = [param.name for param in entry.params]
     assert len(set(names)) == len(names)
-    assert "seed" in names
-    assert {"warmup", "iterations"} <= set(names) or "num_batches" in names
+    if not entry.starts_program:
+        assert "seed" in names
+        assert {"warmup", "iterations"} <= set(names) or "num_batches" in names
     assert entry.metrics[0].name == "time_ms"
     assert entry.checks
     assert entry.faults
     assert not set(entry.faults) & set(COMMON_FAULTS)
-    params = entry.complete({})
+    params = entry.complete({"argv": "true"} if entry.starts_program else {})
     assert set(params) == set(names)
     json.dumps(params)
     json.dumps([param.json_schema() for param in entry.params])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from spbench.record.judge import share_of
 from spbench.record.number_formatting import number
 from spbench.report.formats.page.case_table import anchor_of, samples_of
 from spbench.report.formats.page.charts.distribution import histogram
@@ -93,18 +94,19 @@ def _expectations(case: CasePart) -> Iterator[Markup]:
     if not case.expectations:
         return
     yield table(
-        ("expectation", "limit", "value", "verdict", "from"),
+        ("expectation", "limit", "value", "of the limit", "verdict", "from"),
         (
             (
                 f"{item.metric} {'at most' if item.op == 'max' else 'at least'}",
                 figure(item.limit),
                 figure(item.value),
+                figure(share_of(item.value, item.limit)),
                 tag("span", verdict_words(item.status), class_=f"verdict {item.status}"),
                 item.reason or item.expression or "",
             )
             for item in case.expectations
         ),
-        (1, 2),
+        (1, 2, 3),
     )
 
 

@@ -29,7 +29,7 @@ from spbench.tui.suites.form import typed_case
 from spbench.tui.suites.form.case_reader import Read, read_texts
 from spbench.tui.suites.form.field_row import ExpectRow, FieldRow, FormRow, TextRow
 from spbench.tui.suites.form.preview import Preview, Write, preview
-from spbench_core.catalog.benchmark import Benchmark
+from spbench_core.catalog.benchmark import Benchmark, Metric
 
 PAUSE = 0.12
 """Seconds without a key until the preview is made again."""
@@ -105,9 +105,16 @@ Ctrl+Z takes it back; Escape leaves, after a question where something was typed.
         super().__init__()
         self._texts = typed_case.CaseTexts(benchmark, draft)
         self._write, self._path, self._verb = write, path, verb
-        self._metrics = [metric.name for metric in metrics_of(benchmark)]
+        self._metrics = [metric.name for metric in self._known_metrics()]
         self._pause: Timer | None = None
         self._first = typed_case.Typed({})
+
+    def _known_metrics(self) -> tuple[Metric, ...]:
+        draft = self._texts.draft
+        try:
+            return metrics_of(self._texts.benchmark, draft.params)
+        except ExceptionGroup:  # they are not whole yet
+            return metrics_of(self._texts.benchmark)
 
     # What it shows
 
