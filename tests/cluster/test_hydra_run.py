@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from built import built_world, suite_with_world
 from cluster.hosts import NetHosts
 from places import DATA, ROOT
+from program_suites import built_world, suite_with_world
 from running import Running
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(90)]

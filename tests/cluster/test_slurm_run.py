@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from built import built_world, suite_with_world
 from cluster.apart import collectors_told_to, signal_console
 from cluster.slurm import Slurm
 from places import DATA, ROOT
+from program_suites import built_world, suite_with_world
 from running import Ended, Running
 from spbench.engine.processes import members
 

@@ -1,22 +1,21 @@
-"""Programs of Debian, started as they are, and their output read by the presets.
+"""Programs of Debian as cases, by their presets.
 
-Here they are started by the tests themselves; their figures are those of the machine, and only
-that they are there, and above 0, is looked at.
+Their figures are those of the machine: only that they are there, and above 0, is looked at.
 """
 
-import os
 import shutil
 import socket
-import subprocess
 
 import pytest
 
+from program_suites import suite_of
+from running import run
 from spbench_core.programs.expectation import expectation_of
 from spbench_core.programs.output import OutputReader
 from spbench_core.programs.presets import PRESETS
 
-AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-MOST_S = 90
+pytestmark = [pytest.mark.mpi, pytest.mark.timeout(120)]
+
 HPCC_INPUT = """\
 HPLinpack benchmark input file
 Innovative Computing Laboratory, University of Tennessee
@@ -64,92 +63,76 @@ def program(*names):
     return names[0]
 
 
-def read(preset, output):
-    reader = OutputReader(expectation_of(PRESETS[preset].expects))
-    for line in output.splitlines():
-        reader.line(line)
-    return reader.end()
-
-
 def free_port():
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         return str(taken.getsockname()[1])
 
 
-def run(*argv, cwd=None, env=None):
-    return subprocess.run(
-        argv, cwd=cwd, env=os.environ | (env or {}), capture_output=True, text=True, timeout=MOST_S
-    )
-
-
-def assert_right(found):
-    assert not found.missing
-    assert not found.forbidden
-    assert found.values
+def passed(ended):
+    assert ended.code == 0, ended.stdout + ended.stderr
+    (case,) = ended.report["cases"]
+    found = {name: one["value"] for name, one in case["metrics"].items()}
+    assert len(found) > 1
+    return found
 
 
 @pytest.mark.slow
 def test_fio_reads_and_writes_a_file_and_checks_it(tmp_path):
     program("fio")
     smaller = [word.replace("--size=64m", "--size=2m") for word in PRESETS["fio"].argv]
-    ended = run(*smaller, cwd=tmp_path)
-    assert ended.returncode == 0, ended.stderr
-    found = read("fio", ended.stdout)
-    assert_right(found)
-    assert all(value > 0 for value in found.values.values())
+    fio = {"preset": "fio", "argv": smaller, "cwd": str(tmp_path)}
+    found = passed(run(suite_of({"fio": fio}, tmp_path), home=tmp_path / "home"))
+    assert found["read_mb_s"] > 0
+    assert found["write_p99_us"] > 0
+
+
+def client_and_server(port, *words):
+    """Rank 0 is the client, whose output counts, and starts once rank 1's server listens."""
+    where = ["--port", port]
+    client = [*PRESETS["iperf3"].argv, *where, "--time", "1", *words]
+    server = [*PRESETS["iperf3_server"].argv, *where, "--bind", "127.0.0.1"]
+    return {
+        "preset": "iperf3",
+        "per": "rank",
+        "by_rank": {"0": client, "1": server},
+        "wait_for": {"rank": 0, "of": 1, "line": "^Server listening"},
+    }
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("udp", [[], ["--udp", "--bitrate", "100M"]], ids=["tcp", "udp"])
-def test_iperf3_measures_the_loopback(udp):
+def test_iperf3_measures_the_loopback(udp, tmp_path):
     program("iperf3")
-    port = free_port()
-    where = ["--port", port]
-    server = subprocess.Popen(
-        [*PRESETS["iperf3_server"].argv, *where, "--bind", "127.0.0.1"],
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        assert server.stdout is not None
-        begun = []
-        for line in server.stdout:
-            begun.append(line)
-            if line.startswith("Server listening"):
-                break
-        client = run(*PRESETS["iperf3"].argv, *where, "--time", "1", *udp)
-        heard = "".join(begun) + server.communicate(timeout=MOST_S)[0]
-    finally:
-        server.kill()
-        server.wait()
-    found = read("iperf3", client.stdout)
-    assert_right(found)
-    assert found.values["received_gbit_s"] > 0
-    assert ("jitter_ms" in found.values) == bool(udp)
-    assert ("retransmits" in found.values) == (not udp)
-    assert_right(read("iperf3_server", heard))
+    suite = suite_of({"iperf3": client_and_server(free_port(), *udp)}, tmp_path)
+    found = passed(run(suite, home=tmp_path / "home"))
+    assert found["received_gbit_s"] > 0
+    assert ("jitter_ms" in found) == bool(udp)
+    assert ("retransmits" in found) == (not udp)
 
 
-def test_iperf3_without_a_server_is_told():
+def test_iperf3_without_a_server_is_told(tmp_path):
     program("iperf3")
-    client = run(*PRESETS["iperf3"].argv, "--port", free_port())
-    found = read("iperf3", client.stdout)
-    assert "unable to connect to server" in found.forbidden[0]
+    client = {"preset": "iperf3", "argv": [*PRESETS["iperf3"].argv, "--port", free_port()]}
+    ended = run(suite_of({"iperf3": client}, tmp_path), home=tmp_path / "home")
+    assert ended.code == 1, ended.stdout + ended.stderr
+    assert "unable to connect to server" in ended.case("iperf3")["reason"]
 
 
-@pytest.mark.mpi
 @pytest.mark.slow
 def test_hpcc_on_two_ranks_passes_its_checks(tmp_path):
-    program("hpcc", "mpirun.openmpi")
+    program("hpcc")
     (tmp_path / "hpccinf.txt").write_text(HPCC_INPUT)
-    ended = run("mpirun.openmpi", "--oversubscribe", "-np", "2", "hpcc", cwd=tmp_path, env=AS_ROOT)
-    assert ended.returncode == 0, ended.stderr
+    hpcc = {"preset": "hpcc", "cwd": str(tmp_path)}
+    found = passed(run(suite_of({"hpcc": hpcc}, tmp_path), home=tmp_path / "home"))
+    wanted = expectation_of(PRESETS["hpcc"].expects).figures
+    assert set(found) - {"time_ms", "skew"} == set(wanted)
     output = (tmp_path / str(PRESETS["hpcc"].reads)).read_text()
-    found = read("hpcc", output)
-    assert_right(found)
-    assert set(found.values) == set(expectation_of(PRESETS["hpcc"].expects).figures)
+    assert "CommWorldProcs=2" in output
     section = output.partition("Begin of HPL section.")[2].partition("End of HPL section.")[0]
-    linpack = read("hpl", section)
-    assert_right(linpack)
-    assert [dict(point.labels)["n"] for point in linpack.points] == [200, 200]
+    linpack = OutputReader(expectation_of(PRESETS["hpl"].expects))
+    for line in section.splitlines():
+        linpack.line(line)
+    read = linpack.end()
+    assert not read.missing
+    assert [dict(point.labels)["n"] for point in read.points] == [200, 200]

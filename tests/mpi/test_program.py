@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -13,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from built import built_world, suite_with_world
 from places import STANDINS
+from program_suites import built_world, suite_of, suite_with_world
 from running import SPBENCH, Ended, Running, run
 from spbench.engine.processes import members
 
@@ -64,17 +63,6 @@ PASS = (
     *("twice", "number", "table", "samples", "json", "code"),
     *("flood", "served", "host", "folder", "file"),
 )
-
-
-def suite_of(cases: dict[str, dict[str, Any]], folder: Path, **more: Any) -> str:
-    entries = [
-        {"name": name, "benchmark": "program.run", "np": 2, "params": params} | more.get(name, {})
-        for name, params in cases.items()
-    ]
-    path = folder / "programs.yaml"
-    whole = {"schema": "spbench.suite/1", "name": "programs", "order": "together"}
-    path.write_text(json.dumps(whole | {"cases": entries}))
-    return str(path)
 
 
 @pytest.fixture(scope="module")

@@ -289,7 +289,7 @@ BENCHMARKS = (
             ),
         ),
         metrics=(TIME_MS,),
-        checks=("exit_code", "must", "output", "never"),
+        checks=("exit_code", "never", "must", "output"),
         faults=("corrupt-exit", "drop-output", "forge-line"),
         resolve=_resolve,
         ranks=_ranks,

@@ -266,7 +266,7 @@ class ProgramRun:
         forbidden = [f"it has printed: {line[:200]}" for line in found.forbidden]
         if not self._is_read:
             lines, numbers = [], []
-        for name, wrong in (("must", lines), ("output", numbers), ("never", forbidden)):
+        for name, wrong in (("never", forbidden), ("must", lines), ("output", numbers)):
             if name in made:
                 context.check(name, float(len(wrong)), 0.0, wrong[0] if wrong else "")
 

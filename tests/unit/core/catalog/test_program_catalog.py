@@ -43,7 +43,7 @@ def test_metrics_and_checks_follow_from_what_is_expected():
     assert ENTRY.checks_of(bare) == ("exit_code",)
     assert ENTRY.faults_of(bare) == ("corrupt-exit",)
     full = ENTRY.complete({"argv": "x", "metrics": {"t": NUMBER}, "must": "a", "never": "b"})
-    assert ENTRY.checks_of(full) == ("exit_code", "must", "output", "never")
+    assert ENTRY.checks_of(full) == ("exit_code", "never", "must", "output")
     assert ENTRY.faults_of(full) == ("corrupt-exit", "drop-output", "forge-line")
     metric = ENTRY.metrics_of(full)[1]
     assert (metric.name, metric.unit, metric.better, metric.fold) == ("t", "us", "lower", "max")
