@@ -16,6 +16,8 @@ from typing import Any
 
 from spbench_core.catalog import BENCHMARKS
 from spbench_core.events import rank_events
+from spbench_core.plugins import told
+from spbench_core.plugins import warnings as plugin_warnings
 from spbench_workers.allocator import allocator
 from spbench_workers.binding.nearness import nodes_of_cores, physical_cores
 from spbench_workers.channel import Channel, ConsoleUnreachableError, open_channel
@@ -106,7 +108,11 @@ def _version(package: str) -> str | None:
 
 
 def load_runners(benchmarks: Any) -> dict[str, Runner]:
-    """Import the modules of these benchmarks and return their ``run``, before the first case."""
+    """Import the modules of these benchmarks and return their ``run``, before the first case.
+
+    Raises:
+        CannotRunError: The plug-in of one is not installed here, or its module is wrong.
+    """
     # numpy is optional here; torch would warn on every rank where it is missing.
     warnings.filterwarnings("ignore", message="Failed to initialize NumPy")
     names = sorted(set(benchmarks))
@@ -114,7 +120,7 @@ def load_runners(benchmarks: Any) -> dict[str, Runner]:
     # at exit takes a fifth of the time in which a rank starts and ends.
     gc.disable()
     try:
-        runners = {name: importlib.import_module(BENCHMARKS[name].module).run for name in names}
+        runners = {name: _runner(name) for name in names}
     finally:
         gc.freeze()
         gc.enable()
@@ -123,6 +129,27 @@ def load_runners(benchmarks: Any) -> dict[str, Runner]:
         torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
         torch.set_num_interop_threads(1)
     return runners
+
+
+def _runner(name: str) -> Runner:
+    if name not in BENCHMARKS:
+        why = "".join(f"; {sentence}" for sentence in plugin_warnings())
+        raise CannotRunError(
+            f"{sys.executable} on {platform.node()} has no benchmark {name}: install its plug-in "
+            f"for the ranks, too{why}"
+        )
+    entry = BENCHMARKS[name]
+    if not entry.plugin:
+        runner: Runner = importlib.import_module(entry.module).run
+        return runner
+    try:
+        runner = importlib.import_module(entry.module).run
+    except (ImportError, AttributeError) as error:
+        raise CannotRunError(
+            f"plug-in {entry.plugin}: {entry.module}, which runs {name}, cannot be used: "
+            f"{told(error)}"
+        ) from error
+    return runner
 
 
 def run_case(

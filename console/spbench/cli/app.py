@@ -17,6 +17,7 @@ from spbench import __version__
 from spbench.cli import batch, doctor, init, networks, plan, profile, run, suites
 from spbench.cli.records import baseline, compare, gate, report, results
 from spbench.errors import ExitCode, SpbenchError
+from spbench_core import plugins
 
 ENV_COMPLETE = "_SPBENCH_COMPLETE"
 """Set by a shell's completion script: it wants words, not a command's work."""
@@ -78,6 +79,8 @@ def run_command_line(words: list[str] | None = None) -> int:
         from typer.completion import completion_init  # type: ignore[attr-defined]
 
         completion_init()
+    else:
+        plugins.listen(lambda sentence: _complain(f"spbench: warning: {sentence}"))
     given = sys.argv[1:] if words is None else words
     try:
         return int(_narrowed(given)(args=words, prog_name="spbench", standalone_mode=False) or 0)
@@ -85,6 +88,9 @@ def run_command_line(words: list[str] | None = None) -> int:
         # All errors of a file begin with its name.
         _complain(str(error) if hasattr(error, "diagnostics") else f"spbench: error: {error}")
         return error.exit_code
+    except plugins.PluginError as error:
+        _complain(f"spbench: error: {error}")
+        return ExitCode.ERROR
     except _Usage as error:
         if type(error).__name__ == "NoArgsIsHelpError":
             _complain(error.format_message())

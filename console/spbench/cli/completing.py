@@ -88,8 +88,10 @@ def _benchmarks(context: typer.Context) -> Iterable[str]:
 
 def _launchers(context: typer.Context) -> Iterable[str]:
     from spbench.launch.detect import PREFERENCE
+    from spbench.suites.launcher_names import AUTO, plugin_launchers
 
-    return dict.fromkeys(["auto", *(name for names in PREFERENCE.values() for name in names)])
+    own = (name for names in PREFERENCE.values() for name in names)
+    return dict.fromkeys([AUTO, *own, *plugin_launchers()])
 
 
 def _networks(context: typer.Context) -> Iterable[str]:

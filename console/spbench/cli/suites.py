@@ -144,7 +144,10 @@ def _describe(entry: Benchmark) -> None:
 
     names = [*(param.name for param in entry.params), *(metric.name for metric in entry.metrics)]
     width = max(map(len, names))
-    print(f"{entry.name}: {entry.summary}\n\nparameters: params, matrix and zip of a case")
+    print(f"{entry.name}: {entry.summary}")
+    if entry.plugin:
+        print(f"of the plug-in {entry.plugin}")
+    print("\nparameters: params, matrix and zip of a case")
     for param in entry.params:
         default = "left out" if param.default is None else param.default
         choices = f" [{' | '.join(param.choices)}]" if param.choices else ""

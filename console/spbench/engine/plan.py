@@ -35,9 +35,9 @@ from spbench.launch.survey.reach import unreachable, unresolved
 from spbench.record.runs.folder import RunFolder
 from spbench.suites.case import Case, Suite
 from spbench.suites.inject import plant
+from spbench.suites.launcher_names import AUTO, launcher_names
 from spbench.suites.loader import load
 from spbench.suites.select import named, select
-from spbench.suites.settings import LAUNCHERS
 from spbench.suites.shipped import file_of
 from spbench_core.events.rank_events import ENV_COLLECTOR, ENV_FAN_IN, ENV_RUN, ENV_TOKEN
 
@@ -145,7 +145,7 @@ def settings_of(request: Request) -> tuple[str, ...]:
 
 def _known(launcher: str) -> str:
     """Return the name of a launcher, which is an option here, and no line of the suite."""
-    known = ("auto", *LAUNCHERS)
+    known = (AUTO, *launcher_names())
     if launcher not in known:
         near = did_you_mean(launcher, known)
         told = f"--launcher {launcher}: unknown launcher{near}; known are {', '.join(known)}"

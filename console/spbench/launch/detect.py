@@ -7,18 +7,21 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import Any, cast
 
 from spbench.errors import MissingError
 from spbench.launch.launcher import Launcher
 from spbench.launch.mpi_probe import PROBE, MpiLibrary, library_in, probed_in
+from spbench.launch.plugin_launcher import plugin_launcher
 from spbench.launch.program import interpreter, wrapped
-from spbench.suites.settings import LAUNCHERS, LaunchSettings
+from spbench.suites.launcher_names import LAUNCHERS, launcher_names, plugin_launchers
+from spbench.suites.settings import LaunchSettings
 
 PREFERENCE: Mapping[str, tuple[str, ...]] = {
     "openmpi": ("openmpi",),
@@ -44,7 +47,13 @@ class Found:
 
 
 def launcher_named(name: str) -> Launcher:
-    """Return the launcher module's object, by one of LAUNCHERS."""
+    """Return the launcher module's object, by its name; it may be a plug-in's.
+
+    Raises:
+        MissingError: There is none of that name.
+    """
+    if name not in LAUNCHERS:
+        return plugin_launcher(name)
     module = importlib.import_module(f"spbench.launch.launchers.{name}")
     return cast(Launcher, module.LAUNCHER)
 
@@ -128,7 +137,8 @@ def find_launcher(
 ) -> Found:
     """Return the launcher that the settings name, or for ``auto`` the library's first installed.
 
-    ``auto`` takes srun only inside a Slurm allocation that has nothing better.
+    ``auto`` takes srun only inside a Slurm allocation that has nothing better, and a plug-in's
+    launcher only where there is no other.
 
     Raises:
         MissingError: None is installed; the sentence says where it was looked for.
@@ -137,7 +147,7 @@ def find_launcher(
     if settings.launcher != "auto":
         found = _installed(settings.launcher, env, beside)
         if found is None:
-            others = [name for name in LAUNCHERS if _installed(name, env, beside)]
+            others = [name for name in launcher_names() if _installed(name, env, beside)]
             raise MissingError(
                 f"launcher {settings.launcher} is not installed: looked {_places(env, beside)}"
                 f"{_strangers(settings.launcher, env, beside)}; "
@@ -146,10 +156,18 @@ def find_launcher(
         return found
     names = PREFERENCE[library.name] if library else LAUNCHERS
     names = (*names, "srun") if "SLURM_JOB_ID" in env else names
-    found = next(filter(None, (_installed(name, env, beside) for name in names)), None)
+    every = chain(names, _of_plugins(library))
+    found = next(filter(None, (_installed(name, env, beside) for name in every)), None)
     if found is None:
         raise MissingError(_none_found(names, library, env, beside))
     return found
+
+
+def _of_plugins(library: MpiLibrary | None) -> Iterator[str]:
+    """Yield the launchers of plug-ins for a library; they are looked for at the first."""
+    for name in plugin_launchers():
+        if library is None or library.name in launcher_named(name).libraries:
+            yield name
 
 
 def mismatch(found: Found, library: MpiLibrary) -> str | None:

@@ -14,13 +14,11 @@ from pydantic import (
     StringConstraints,
 )
 
+from spbench.suites.launcher_names import AUTO, LauncherName
 from spbench_core.events.rank_events import SILENCE_LIMIT
 
 LEAST_SILENCE = 4.0
 """The least `silence_timeout`: a sign of life comes once a second, and relays are named first."""
-LAUNCHERS = ("mpirun_rsh", "hydra", "openmpi", "srun")
-"""The launcher modules of ``spbench.launch``."""
-
 SCHEDULERS = ("slurm", "pbs", "lsf", "flux")
 """The scheduler modules of ``spbench.batch``."""
 
@@ -115,8 +113,8 @@ class Container(StrictModel):
 class LaunchSettings(StrictModel):
     """The keys of ``launch:``, each with its default."""
 
-    launcher: Literal["auto", "mpirun_rsh", "hydra", "openmpi", "srun"] = Field(
-        default="auto",
+    launcher: LauncherName = Field(
+        default=AUTO,
         description="the program that starts the ranks; auto matches the MPI library",
     )
     ranks_per_host: int | None = Field(default=None, ge=1, description="ranks on each host")

@@ -26,6 +26,7 @@ from spbench.tui.pages import PAGES, PageEntry
 from spbench.tui.settings import keep_theme, load_settings, settings_path, unknown_actions
 from spbench.tui.tab_bar import TabBar
 from spbench.tui.themes import THEMES
+from spbench_core.plugins import listen
 
 if TYPE_CHECKING:
     from spbench.tui.page import Page
@@ -123,6 +124,7 @@ class ConsoleApp(App[int]):
 
     def on_mount(self) -> None:
         """Show the first page, and offer what is still going on."""
+        listen(partial(self.notify, title="plug-in left out", severity="warning", markup=False))
         self.theme = self.settings.theme
         self.set_keymap(self.settings.keys)
         for entry in PAGES:

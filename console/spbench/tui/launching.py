@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spbench.errors import SpbenchError, UsageError
+from spbench.suites.launcher_names import AUTO, plugin_launchers
 from spbench.tui.chooser import Choice, Chooser
 from spbench.tui.context import ConsoleContext
 from spbench.tui.dialogs import AskLine
@@ -17,21 +18,24 @@ from spbench.tui.dialogs import AskLine
 if TYPE_CHECKING:
     from textual.app import App
 
-AUTO, ASSUME = "auto", "another library"
+ASSUME = "another library"
 _LAUNCHERS = (
     Choice(AUTO, "the suite's own, else that of the MPI library that is here"),
     Choice("mpirun_rsh", "MVAPICH2's"),
     Choice("hydra", "mpiexec of MPICH, MVAPICH and Intel MPI"),
     Choice("openmpi", "Open MPI's mpirun"),
     Choice("srun", "Slurm's, inside an allocation or making its own"),
-    Choice(ASSUME, "show the lines for an MPI library that is not here"),
 )
+_ASSUMED = Choice(ASSUME, "show the lines for an MPI library that is not here")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 async def choose_launcher(app: App[Any], context: ConsoleContext) -> None:
     """Ask which launcher starts the ranks of runs from here, or whose lines are shown."""
-    name = await app.push_screen_wait(Chooser("Launcher of runs from here", _LAUNCHERS))
+    plugins = await asyncio.to_thread(plugin_launchers)
+    more = (Choice(offer.name, f"of the plug-in {offer.plugin}") for offer in plugins.values())
+    choices = (*_LAUNCHERS, *more, _ASSUMED)
+    name = await app.push_screen_wait(Chooser("Launcher of runs from here", choices))
     if name is None:
         return
     assumed = None

@@ -1,7 +1,7 @@
 """The catalog: every benchmark's name, parameters, rank count, metrics and faults.
 
-A new benchmark is one worker module and one entry here. The entries of a family are built when one
-of them is asked for: most commands and all ranks need few of them.
+A new benchmark is one worker module and one entry here, or a plug-in that has both. The entries of
+a family are built when one of them is asked for: most commands and all ranks need few of them.
 """
 
 from __future__ import annotations
@@ -62,13 +62,18 @@ _MODULES = {
 
 
 class Catalog(MutableMapping[str, Benchmark]):
-    """The entries by name, in the order of the families."""
+    """The entries by name: our own in the order of the families, then those of plug-ins.
+
+    Plug-ins are looked for only where a name is none of ours, or where all are asked for.
+    """
 
     def __init__(self) -> None:
         self._built: dict[str, dict[str, Benchmark]] = {}
+        self._of_plugins: dict[str, Benchmark] | None = None
 
     def __getitem__(self, name: str) -> Benchmark:
-        return self._family(name)[name]
+        own = self._family(name)
+        return own[name] if name in own else self._plugins()[name]
 
     def __setitem__(self, name: str, entry: Benchmark) -> None:
         self._family(name)[name] = entry
@@ -77,11 +82,22 @@ class Catalog(MutableMapping[str, Benchmark]):
         del self._family(name)[name]
 
     def __iter__(self) -> Iterator[str]:
-        for family in {**_MODULES, **self._built}:
-            yield from self._family(family)
+        yield from self._own()
+        yield from self._plugins()
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
+
+    def _own(self) -> list[str]:
+        return [name for family in {**_MODULES, **self._built} for name in self._family(family)]
+
+    def _plugins(self) -> dict[str, Benchmark]:
+        if self._of_plugins is None:
+            from spbench_core.catalog.plugin_entries import plugin_benchmarks
+
+            found = plugin_benchmarks(self._own())
+            self._of_plugins = {entry.name: entry for entry in found}
+        return self._of_plugins
 
     def _family(self, name: str) -> dict[str, Benchmark]:
         family = name.partition(".")[0]

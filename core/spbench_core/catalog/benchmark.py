@@ -109,6 +109,8 @@ class Benchmark:
         runs_in: The module below ``spbench_workers`` that runs it, if not that of its name.
         starts_program: Whether each rank starts a program in its place, and no MPI of its own: each
             case and repeat then has a launch to itself.
+        worker: The whole name of the module that runs a plug-in's benchmark.
+        plugin: The distribution of a plug-in, with its version; empty for our own.
         version: Raised where it comes to measure something else: figures of two versions do not
             compare.
     """
@@ -131,6 +133,8 @@ class Benchmark:
     place: Callable[[Params, int], dict[str, Any]] = _no_tile
     runs_in: str | None = None
     starts_program: bool = False
+    worker: str | None = None
+    plugin: str = ""
     version: int = 1
     aliases: Mapping[str, str] = field(init=False)
 
@@ -141,7 +145,7 @@ class Benchmark:
     @property
     def module(self) -> str:
         """The worker module whose ``run(context)`` runs it."""
-        return f"spbench_workers.{self.runs_in or self.name}"
+        return self.worker or f"spbench_workers.{self.runs_in or self.name}"
 
     def param(self, name: str) -> Param | None:
         """Return the parameter of that name or alias, None where there is none."""

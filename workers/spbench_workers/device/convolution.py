@@ -28,7 +28,7 @@ def convolve(
     """Return what `torch.conv2d` is to give, ``batch x channels x rows x cols``.
 
     The gradient of the bias is summed by torch, as it is with CUDA: oneDNN adds one pixel after
-    another in the pixels' own format, and of 1024x1024 positive ones the sum is off by 1 in 100,000.
+    another in the pixels' own format, and the sum of 1024x1024 is off by up to 1 in 100,000.
     """
     pixels, alone = widened(pixels, weight, stride, padding, dilation)
     fixed = None if bias is None else bias.detach()

@@ -32,7 +32,7 @@ def report(
         str,
         typer.Option(
             "--format",
-            help="html, md, csv, junit, openmetrics, trace, annotations.",
+            help="html, md, csv, junit, openmetrics, trace, annotations, or a plug-in's.",
             metavar="FORMAT",
         ),
     ] = "md",

@@ -1,11 +1,11 @@
-"""The formats of a report by their names."""
+"""The formats of a report by their names: our own, and those of plug-ins."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from spbench.errors import UsageError, did_you_mean
+from spbench.errors import FailedRunError, SpbenchError, UsageError, did_you_mean
 from spbench.report.compare import RunComparison
 from spbench.report.export import export_text
 from spbench.report.formats.annotations import error_lines
@@ -15,6 +15,7 @@ from spbench.report.formats.openmetrics import openmetrics
 from spbench.report.formats.page.document import html_page
 from spbench.report.formats.trace.events import trace
 from spbench.report.recorded import RecordedRun
+from spbench_core.plugins import Offer, guarded, named_offers
 
 FORMATS: Mapping[str, Callable[[RecordedRun], str]] = {
     "html": html_page,
@@ -26,16 +27,34 @@ FORMATS: Mapping[str, Callable[[RecordedRun], str]] = {
     "annotations": error_lines,
 }
 _ALIASES = {"markdown": "md"}
+GROUP, ATTRIBUTE = "spbench.reports", "report"
+
+
+def plugin_formats() -> Mapping[str, Offer]:
+    """Return the formats of plug-ins by their names; each is a function, as those of `FORMATS`."""
+    return named_offers(GROUP, ATTRIBUTE, (*FORMATS, *_ALIASES), _wrong)
+
+
+def _wrong(offer: Offer) -> str | None:
+    return None if callable(offer.value) else f"{ATTRIBUTE} of format {offer.name} is no function"
 
 
 def report_text(run: RecordedRun, kind: str, comparison: RunComparison | None = None) -> str:
-    """Return a run in one of `FORMATS`; the page of HTML shows a comparison, too.
+    """Return a run in one of `FORMATS`, or of a plug-in's; HTML shows a comparison, too.
 
     Raises:
         UsageError: There is no such format, or the run has not what it takes.
+        FailedRunError: A plug-in's format has failed.
     """
     name = _ALIASES.get(kind, kind)
-    if name not in FORMATS:
-        near = did_you_mean(kind, FORMATS)
-        raise UsageError(f"there is no format {kind!r}{near}; there are {', '.join(FORMATS)}")
-    return html_page(run, comparison) if name == "html" else FORMATS[name](run)
+    if name in FORMATS:
+        return html_page(run, comparison) if name == "html" else FORMATS[name](run)
+    plugins = plugin_formats()
+    if name not in plugins:
+        known = (*FORMATS, *plugins)
+        near = did_you_mean(kind, known)
+        raise UsageError(f"there is no format {kind!r}{near}; there are {', '.join(known)}")
+    made, what = plugins[name], f"format {name}"
+    write = guarded(made.value, made.plugin, what, FailedRunError, (SpbenchError,), str)
+    text: str = write(run)
+    return text

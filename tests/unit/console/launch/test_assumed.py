@@ -9,7 +9,8 @@ from spbench.errors import UsageError
 from spbench.launch.assumed import assumed_launcher, assumed_library
 from spbench.launch.choice import LaunchChoice
 from spbench.launch.detect import PREFERENCE
-from spbench.suites.settings import LAUNCHERS, LaunchSettings
+from spbench.suites.launcher_names import LAUNCHERS
+from spbench.suites.settings import LaunchSettings
 
 
 def settings(launcher="auto"):

@@ -15,7 +15,8 @@ from spbench.launch import detect
 from spbench.launch.detect import Found, find_launcher, launcher_named, mismatch, mpi_library
 from spbench.launch.gpus.facts import HostGpus
 from spbench.launch.mpi_probe import MpiLibrary
-from spbench.suites.settings import LAUNCHERS, LaunchSettings
+from spbench.suites.launcher_names import LAUNCHERS
+from spbench.suites.settings import LaunchSettings
 from spbench_core import host_facts
 
 SAYS = {

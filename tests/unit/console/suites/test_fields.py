@@ -10,8 +10,9 @@ from spbench.suites.edit.draft import CaseDraft
 from spbench.suites.edit.fields import bound_fields, case_fields, fields_of, launch_fields
 from spbench.suites.edit.typed import read_sweep, read_text, sweep_text, text_of
 from spbench.suites.expectations import metrics_of
+from spbench.suites.launcher_names import LAUNCHERS
 from spbench.suites.loader import load_text
-from spbench.suites.settings import LAUNCHERS, LaunchSettings
+from spbench.suites.settings import LaunchSettings
 from spbench_core.catalog import BENCHMARKS
 from spbench_core.catalog.benchmark import Benchmark, Metric
 from spbench_core.catalog.parameters import UNSWEPT, Param

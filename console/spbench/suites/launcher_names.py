@@ -1,0 +1,78 @@
+"""The names of launchers: our own, and those of plug-ins, which are looked for where it matters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, GetJsonSchemaHandler
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, PydanticCustomError
+
+from spbench_core.plugins import Offer, named_offers
+
+AUTO = "auto"
+LAUNCHERS = ("mpirun_rsh", "hydra", "openmpi", "srun")
+"""The launcher modules of ``spbench.launch``."""
+
+GROUP, ATTRIBUTE = "spbench.launchers", "LAUNCHER"
+PARTS = (
+    "name",
+    "libraries",
+    "shows_binding",
+    "resolves_names",
+    "helper",
+    "candidates",
+    "version",
+    "hostfile",
+    "command",
+    "said",
+)
+"""What a launcher has, as ``launch.launcher.Launcher`` describes it."""
+
+
+def plugin_launchers() -> Mapping[str, Offer]:
+    """Return the launchers of plug-ins by their names."""
+    return named_offers(GROUP, ATTRIBUTE, (AUTO, *LAUNCHERS), _wrong)
+
+
+def launcher_names() -> tuple[str, ...]:
+    """Return the names of all launchers."""
+    return (*LAUNCHERS, *plugin_launchers())
+
+
+def _wrong(offer: Offer) -> str | None:
+    lacks = [part for part in PARTS if not hasattr(offer.value, part)]
+    if lacks:
+        return f"launcher {offer.name} lacks {', '.join(lacks)}"
+    if offer.value.name != offer.name:
+        return f"launcher {offer.name} calls itself {offer.value.name!r}; give it one name"
+    return None
+
+
+def _known(name: Any) -> Any:
+    """Return a name that is one, as the validator of a field.
+
+    Raises:
+        PydanticCustomError: There is no launcher of that name.
+    """
+    if name not in (AUTO, *LAUNCHERS) and name not in plugin_launchers():
+        *most, last = map(repr, (AUTO, *launcher_names()))
+        expected = f"{', '.join(most)} or {last}"
+        raise PydanticCustomError(
+            "literal_error", "Input should be {expected}", {"expected": expected}
+        )
+    return name
+
+
+class _Names:
+    """The JSON Schema of a launcher's name."""
+
+    @staticmethod
+    def __get_pydantic_json_schema__(
+        schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        return {"enum": [AUTO, *launcher_names()], "type": "string"}
+
+
+LauncherName = Annotated[str, BeforeValidator(_known), _Names]
