@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -14,9 +14,9 @@ from spbench.record.number_formatting import clean, printable
 from spbench.record.runs.history import RunSummary
 from spbench.report.build import as_json, build_report
 from spbench.report.compare import RunComparison
-from spbench.report.model import CasePart
 from spbench.report.overall import overall
 from spbench.report.recorded import RecordedRun, read_report
+from spbench.report.records import metric_records
 from spbench.report.tables import (
     COMPARISON_COLUMNS,
     FIGURE_COLUMNS,
@@ -32,7 +32,6 @@ KINDS = ("csv", "json", "md")
 
 _FORMULA = ("=", "+", "-", "@")
 """The letters with which a spreadsheet's formulas begin."""
-_STATISTICS = ("n", "min", "p50", "p95", "p99", "max", "mean", "stdev")
 
 
 def export_text(run: RecordedRun, kind: str) -> str:
@@ -47,7 +46,7 @@ def export_text(run: RecordedRun, kind: str) -> str:
     if kind == "json":
         return _json(_report(run))
     if kind == "csv":
-        return _csv(_run_records(run))
+        return _csv(metric_records(run))
     head = _one_line(run.summary)
     return _markdown(head, RUN_COLUMNS, run_rows(run), run.findings)
 
@@ -103,48 +102,6 @@ def _report(run: RecordedRun) -> dict[str, Any]:
     if state.run is None:
         raise UsageError(f"nothing was recorded of run {run.summary.id}: {folder.events} is empty")
     return build_report(state)
-
-
-def _run_records(run: RecordedRun) -> list[dict[str, Any]]:
-    names = dict.fromkeys(name for case in run.cases.values() for name in case.params)
-    return [
-        {
-            **_head(run.summary, case),
-            **record,
-            **{f"params.{name}": _plain(case.params.get(name)) for name in names},
-        }
-        for case in run.cases.values()
-        for record in _metric_records(case)
-    ]
-
-
-def _head(summary: RunSummary, case: CasePart) -> dict[str, Any]:
-    return {
-        "run": summary.id,
-        "suite": summary.suite,
-        "started": timestamp(summary.started),
-        "host": summary.host,
-        "case": case.id,
-        "name": case.name,
-        "benchmark": case.benchmark,
-        "np": case.np,
-        "status": case.status,
-        "reason": case.reason,
-    }
-
-
-def _metric_records(case: CasePart) -> Iterator[dict[str, Any]]:
-    columns = ("metric", "unit", "better", "value", *_STATISTICS, "limit")
-    for name, metric in case.metrics.items():
-        limit = case.limits.get(name)
-        figures = dict(metric) | {"metric": name, "limit": limit.value if limit else None}
-        yield {column: figures[column] for column in columns}
-    if not case.metrics:
-        yield dict.fromkeys(columns)
-
-
-def _plain(value: Any) -> Any:
-    return json.dumps(value) if isinstance(value, (list, dict)) else value
 
 
 def _comparison_records(comparison: RunComparison) -> list[dict[str, Any]]:

@@ -32,7 +32,8 @@ def report(
         str,
         typer.Option(
             "--format",
-            help="html, md, csv, junit, openmetrics, trace, annotations, or a plug-in's.",
+            help="html, md, csv, jsonl, junit, openmetrics, grafana, syslog, trace, annotations, "
+            "or a plug-in's.",
             metavar="FORMAT",
         ),
     ] = "md",
@@ -42,6 +43,10 @@ def report(
     baseline: Annotated[
         str | None,
         typer.Option("--baseline", help="Show the run beside a baseline (html).", metavar="NAME"),
+    ] = None,
+    push: Annotated[
+        str | None,
+        typer.Option("--push", help="A push gateway (openmetrics).", metavar="URL"),
     ] = None,
     home: HomeOption = None,
 ) -> None:
@@ -54,14 +59,25 @@ def report(
 
     if baseline is not None and format_ != "html":
         raise UsageError("--baseline is for --format html; spbench compare has other formats")
+    if push is not None and format_ != "openmetrics":
+        raise UsageError("--push is for --format openmetrics, which a push gateway takes")
     beside = against(home, baseline, None)
     recorded = run_or_report(home_of(home, os.environ), run)
     comparison = beside.hold(recorded).comparison if beside else None
     text = report_text(recorded, format_, comparison)
-    if output == STDOUT:
+    if push is not None:
+        _push(text, push, recorded)
+    elif output == STDOUT:
         print(text, end="")
-    else:
+    if output != STDOUT:
         write_whole(Path(output), text)
+
+
+def _push(text: str, gateway: str, recorded: RecordedRun) -> None:
+    from spbench.report.push import push
+
+    address = push(text, gateway, recorded.summary.suite)
+    print(f"pushed {recorded.summary.id} to {address}")
 
 
 JunitOption = Annotated[

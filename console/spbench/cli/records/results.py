@@ -12,12 +12,19 @@ import typer
 
 from spbench.cli.records import history, notes, prune, series
 from spbench.cli.request import HomeOption, RunArgument, refuse_folder
-from spbench.errors import FailedRunError, MissingError, NothingSelected, UsageError
+from spbench.errors import (
+    FailedRunError,
+    MissingError,
+    NothingSelected,
+    UsageError,
+    did_you_mean,
+)
 
 if TYPE_CHECKING:
     from spbench.record.runs.folder import RunFolder
     from spbench.record.state import RunState
     from spbench.report.links import LinkMatrix, LinkTable
+    from spbench.report.recorded import RecordedRun
 
 MOST_RANKS = 64
 """Ranks of the largest matrix of ranks that is printed; with more it is that of hosts alone."""
@@ -242,11 +249,17 @@ def _cell(value: float | None) -> str:
 def export(
     run: RunArgument = "last",
     format_: Annotated[
-        str, typer.Option("--format", help="csv, json or md.", metavar="FORMAT")
+        str, typer.Option("--format", help="csv, json, md or parquet.", metavar="FORMAT")
     ] = "csv",
     output: Annotated[
         str, typer.Option("--output", "-o", help="A file; - is stdout.", metavar="PATH|-")
     ] = "-",
+    table: Annotated[
+        str | None,
+        typer.Option(
+            "--table", help="metrics, samples or points (parquet): metrics.", metavar="TABLE"
+        ),
+    ] = None,
     home: HomeOption = None,
 ) -> None:
     """Export what a run measured: a row for each case and metric, or its whole report."""
@@ -255,8 +268,25 @@ def export(
     from spbench.record.runs.folder import find_run, home_of, write_whole
     from spbench.report.export import export_text
 
-    text = export_text(read_run(find_run(home_of(home, os.environ), run)), format_)
+    recorded = read_run(find_run(home_of(home, os.environ), run))
+    if format_ == "parquet":
+        _export_parquet(recorded, output, table or "metrics")
+        return
+    if table is not None:
+        raise UsageError("--table is for --format parquet; csv has the metrics, json all of it")
+    text = export_text(recorded, format_)
     if output == "-":
         print(text, end="")
     else:
         write_whole(Path(output), text)
+
+
+def _export_parquet(recorded: RecordedRun, output: str, table: str) -> None:
+    from spbench.report.frames import TABLES, write_parquet
+
+    if output == "-":
+        raise UsageError("--format parquet writes a file: name it with --output")
+    if table not in TABLES:
+        near = did_you_mean(table, TABLES)
+        raise UsageError(f"there is no table {table!r}{near}; there are {', '.join(TABLES)}")
+    write_parquet(recorded, Path(output), TABLES[TABLES.index(table)])

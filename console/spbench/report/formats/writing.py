@@ -9,7 +9,9 @@ from spbench.errors import FailedRunError, SpbenchError, UsageError, did_you_mea
 from spbench.report.compare import RunComparison
 from spbench.report.export import export_text
 from spbench.report.formats.annotations import error_lines
+from spbench.report.formats.grafana import grafana_dashboard
 from spbench.report.formats.junit import junit
+from spbench.report.formats.lines import json_lines, syslog_lines
 from spbench.report.formats.markdown import markdown
 from spbench.report.formats.openmetrics import openmetrics
 from spbench.report.formats.page.document import html_page
@@ -23,6 +25,9 @@ FORMATS: Mapping[str, Callable[[RecordedRun], str]] = {
     "csv": partial(export_text, kind="csv"),
     "junit": junit,
     "openmetrics": openmetrics,
+    "grafana": grafana_dashboard,
+    "jsonl": json_lines,
+    "syslog": syslog_lines,
     "trace": trace,
     "annotations": error_lines,
 }

@@ -1,0 +1,112 @@
+"""A dashboard for Grafana, of the families that a run's OpenMetrics have."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from spbench.report.formats.openmetrics import openmetrics
+from spbench.report.recorded import RecordedRun
+
+SCHEMA_VERSION = 39
+"""Grafana's version of the format: that of Grafana 10.4; later ones read it."""
+_WIDTH, _HEIGHT = 12, 8
+"""A panel's size; the grid is 24 wide."""
+_UNITS = {
+    "seconds": "s",
+    "bytes": "bytes",
+    "bytes_per_second": "Bps",
+    "flops": "flops",
+    "per_second": "ops",
+}
+"""Grafana's units by the last words of a family's name."""
+_SOURCE = {"type": "prometheus", "uid": "${source}"}
+_OF_CASES = re.compile(r"^# TYPE (spbench_case_\w+) gauge$", re.MULTILINE)
+
+
+def grafana_dashboard(run: RecordedRun) -> str:
+    """Return a dashboard as JSON: verdicts, and each of the run's metrics over time, by case.
+
+    Its variables are the data source, the suite, the cases and the statistic.
+    """
+    families = _OF_CASES.findall(openmetrics(run))
+    panels = [*_verdicts(), *(_metric(name) for name in families)]
+    for at, panel in enumerate(panels):
+        row, column = divmod(at, 2)
+        panel |= {"id": at + 1}
+        panel["gridPos"] = {"h": _HEIGHT, "w": _WIDTH, "x": column * _WIDTH, "y": row * _HEIGHT}
+    document = {
+        "title": f"spbench: {run.summary.suite}",
+        "uid": None,
+        "schemaVersion": SCHEMA_VERSION,
+        "tags": ["spbench"],
+        "time": {"from": "now-30d", "to": "now"},
+        "templating": {"list": list(_variables(run.summary.suite))},
+        "panels": panels,
+    }
+    return json.dumps(document, indent=1) + "\n"
+
+
+def _variables(suite: str) -> Iterator[dict[str, Any]]:
+    yield {"name": "source", "label": "Data source", "type": "datasource", "query": "prometheus"}
+    yield _query("suite", "label_values(spbench_run_info, suite)", suite)
+    yield _query("case", 'label_values(spbench_passed{suite="$suite"}, case)', "$__all", many=True)
+    yield {
+        "name": "stat",
+        "label": "Statistic",
+        "type": "custom",
+        "query": "p50,p95,max",
+        "current": {"text": "p50", "value": "p50"},
+    }
+
+
+def _query(name: str, query: str, first: str, *, many: bool = False) -> dict[str, Any]:
+    return {
+        "name": name,
+        "label": name.capitalize(),
+        "type": "query",
+        "datasource": _SOURCE,
+        "query": query,
+        "refresh": 2,
+        "multi": many,
+        "includeAll": many,
+        "current": {"text": "All" if many else first, "value": first},
+    }
+
+
+def _verdicts() -> Iterator[dict[str, Any]]:
+    yield _panel(
+        "Cases that passed",
+        "state-timeline",
+        'spbench_passed{suite="$suite",case=~"$case"}',
+        mappings=[{"type": "value", "options": {"0": {"text": "no"}, "1": {"text": "yes"}}}],
+    )
+    yield _panel("Cases by status", "timeseries", 'spbench_run_cases{suite="$suite"}', "{{status}}")
+
+
+def _metric(name: str) -> dict[str, Any]:
+    title = name.removeprefix("spbench_case_").replace("_", " ")
+    query = f'{name}{{suite="$suite",case=~"$case",stat="$stat"}}'
+    unit = next((_UNITS[word] for word in sorted(_UNITS, key=len)[::-1] if name.endswith(word)), "")
+    return _panel(title, "timeseries", query, unit=unit)
+
+
+def _panel(
+    title: str,
+    kind: str,
+    query: str,
+    legend: str = "{{case}}",
+    *,
+    unit: str = "",
+    mappings: list[dict[str, Any]] | None = None,
+) -> dict[str, Any]:
+    defaults = {"mappings": mappings or []} | ({"unit": unit} if unit else {})
+    return {
+        "title": title,
+        "type": kind,
+        "datasource": _SOURCE,
+        "targets": [{"refId": "A", "datasource": _SOURCE, "expr": query, "legendFormat": legend}],
+        "fieldConfig": {"defaults": defaults, "overrides": []},
+    }

@@ -1,0 +1,55 @@
+"""A run line by line, for collectors of logs: JSON lines, and syslog's messages."""
+
+from __future__ import annotations
+
+import json
+
+from spbench.record.number_formatting import clean, number
+from spbench.report.model import CasePart
+from spbench.report.recorded import RecordedRun
+from spbench.report.records import metric_records
+from spbench.report.times import timestamp
+
+_FACILITY = 16
+"""local0."""
+_SEVERITIES = {"passed": 6, "failed": 4, "flaky": 5, "skipped": 5, "cancelled": 5}
+"""Severities by verdict: information, warning, notice; of any other an error."""
+_ERROR = 3
+_DATA_ID = "spbench@32473"
+"""The name of the structured data; 32473 is the number that RFC 5612 keeps for examples."""
+_HEADLINE = "time_ms"
+
+
+def json_lines(run: RecordedRun) -> str:
+    """Return a run as JSON lines: an object for each case and metric, without what is not known."""
+    known = ({k: v for k, v in row.items() if v is not None} for row in metric_records(run))
+    return "".join(f"{json.dumps(row, allow_nan=False)}\n" for row in known)
+
+
+def syslog_lines(run: RecordedRun) -> str:
+    """Return a run as messages of RFC 5424, one for each case, for ``logger`` or a socket."""
+    moment = timestamp(run.summary.finished or run.summary.started) or "-"
+    return "".join(f"{_message(run, case, moment)}\n" for case in run.cases.values())
+
+
+def _message(run: RecordedRun, case: CasePart, moment: str) -> str:
+    priority = _FACILITY * 8 + _SEVERITIES.get(case.status, _ERROR)
+    time = case.metrics.get(_HEADLINE)
+    fields = {
+        "run": run.summary.id,
+        "suite": run.summary.suite,
+        "case": case.id,
+        "status": case.status,
+        **({_HEADLINE: repr(time.value)} if time is not None else {}),
+    }
+    data = " ".join(f'{name}="{_escaped(value)}"' for name, value in fields.items())
+    taken = "" if time is None else f", {number(time.value)} ms"
+    why = f": {case.reason}" if case.reason else ""
+    words = clean(" ".join(f"{case.status} {case.id}{taken}{why}".split()))
+    host = (run.summary.host or "-").replace(" ", "_")
+    return f"<{priority}>1 {moment} {host} spbench - case [{_DATA_ID} {data}] {words}"
+
+
+def _escaped(value: str) -> str:
+    text = clean(" ".join(value.split())).replace("\\", "\\\\").replace('"', '\\"')
+    return text.replace("]", "\\]")

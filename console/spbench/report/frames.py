@@ -1,0 +1,66 @@
+"""Recorded runs as pandas' data frames, and as files of Parquet: by the extra ``frames``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from spbench.errors import FailedRunError, MissingError
+from spbench.report.recorded import RecordedRun
+from spbench.report.records import metric_records, point_records, sample_records
+
+if TYPE_CHECKING:
+    import pandas
+
+Table = Literal["metrics", "samples", "points"]
+"""The tables of a run: a row for each case and metric, for each sample, or for each point."""
+TABLES: tuple[Table, ...] = get_args(Table)
+_RECORDS: Mapping[Table, Callable[[RecordedRun], list[dict[str, Any]]]] = {
+    "metrics": metric_records,
+    "samples": sample_records,
+    "points": point_records,
+}
+
+
+def frame_of(run: RecordedRun, table: Table = "metrics") -> pandas.DataFrame:
+    """Return a table of a run as a data frame; times are UTC.
+
+    Raises:
+        MissingError: pandas is not installed.
+    """
+    try:
+        import pandas
+    except ImportError:
+        raise MissingError("pandas is not installed here: pip install 'spbench[frames]'") from None
+    frame = pandas.DataFrame.from_records(_RECORDS[table](run))
+    if "started" in frame:
+        frame["started"] = pandas.to_datetime(frame["started"], utc=True)
+    return frame
+
+
+def write_parquet(run: RecordedRun, path: Path, table: Table = "metrics") -> None:
+    """Write a table of a run as a file of Parquet, whole or not at all.
+
+    Raises:
+        MissingError: pandas or pyarrow is not installed.
+        FailedRunError: The file cannot be written.
+    """
+    frame = frame_of(run, table)
+    try:
+        import pyarrow  # noqa: F401
+    except ImportError:
+        raise MissingError("pyarrow is not installed here: pip install 'spbench[frames]'") from None
+    for name in (name for name in frame if frame[name].dtype == object):
+        frame[name] = frame[name].map(_text, na_action="ignore")
+    beside = path.with_name(f".{path.name}.part")
+    try:
+        frame.to_parquet(beside, engine="pyarrow", index=False)
+        beside.replace(path)
+    except OSError as error:
+        raise FailedRunError(f"cannot write {path}: {error.strerror or error}") from None
+
+
+def _text(value: Any) -> str:
+    """Return a value as text: parameters of one name may be of several kinds."""
+    return str(value).lower() if isinstance(value, bool) else str(value)

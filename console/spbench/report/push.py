@@ -1,0 +1,37 @@
+"""A run's figures, handed to a push gateway of Prometheus."""
+
+from __future__ import annotations
+
+from http.client import HTTPException
+from urllib.error import HTTPError, URLError
+from urllib.parse import quote, urlsplit
+from urllib.request import Request, urlopen
+
+from spbench.errors import FailedRunError, UsageError
+
+PATIENCE = 10.0
+"""Seconds in which the gateway must answer."""
+_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+def push(text: str, gateway: str, suite: str) -> str:
+    """Replace what a gateway has of a suite by this text of OpenMetrics; return the address.
+
+    Raises:
+        UsageError: The address is none of http or https.
+        FailedRunError: The gateway cannot be reached, does not answer, or refuses the text.
+    """
+    parts = urlsplit(gateway)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise UsageError(f"--push {gateway}: write http://HOST:PORT, the gateway's address")
+    address = f"{gateway.rstrip('/')}/metrics/job/spbench/suite/{quote(suite, safe='')}"
+    request = Request(address, text.encode(), {"Content-Type": _TYPE}, method="PUT")
+    try:
+        with urlopen(request, timeout=PATIENCE):
+            return address
+    except HTTPError as error:
+        said = " ".join(error.read(500).decode(errors="replace").split())
+        raise FailedRunError(f"{address} refused the figures: {error.code} {said}") from None
+    except (URLError, OSError, HTTPException) as error:
+        why = getattr(error, "reason", None) or error
+        raise FailedRunError(f"cannot push to {address}: {why}; is the gateway up?") from None

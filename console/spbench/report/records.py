@@ -1,0 +1,85 @@
+"""Recorded runs as records for tables of other programs: a dictionary a row, plain values in it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from spbench.record.runs.history import RunSummary
+from spbench.report.model import CasePart
+from spbench.report.recorded import RecordedRun
+from spbench.report.times import timestamp
+
+_STATISTICS = ("n", "min", "p50", "p95", "p99", "max", "mean", "stdev")
+
+
+def metric_records(run: RecordedRun) -> list[dict[str, Any]]:
+    """Return a row for each case and metric: the figures, and each parameter of the run's cases."""
+    names = dict.fromkeys(name for case in run.cases.values() for name in case.params)
+    return [
+        {
+            **head_of(run.summary, case),
+            **record,
+            **{f"params.{name}": _plain(case.params.get(name)) for name in names},
+        }
+        for case in run.cases.values()
+        for record in _metrics(case)
+    ]
+
+
+def sample_records(run: RecordedRun) -> list[dict[str, Any]]:
+    """Return a row for each sample: of an iteration, over the ranks, as its metric says."""
+    return [
+        {
+            "run": run.summary.id,
+            "case": case.id,
+            "metric": metric,
+            "repeat": repeat,
+            "iteration": iteration,
+            "value": value,
+        }
+        for case in run.cases.values()
+        for metric, repeats in case.samples.items()
+        for repeat, values in enumerate(repeats)
+        for iteration, value in enumerate(values)
+    ]
+
+
+def point_records(run: RecordedRun) -> list[dict[str, Any]]:
+    """Return a row for each labelled value, such as a link's latency at one message size."""
+    return [
+        {"run": run.summary.id, "case": case.id, **row}
+        for case in run.cases.values()
+        for row in case.measurements
+    ]
+
+
+def head_of(summary: RunSummary, case: CasePart) -> dict[str, Any]:
+    """Return what each row of a case begins with."""
+    return {
+        "run": summary.id,
+        "suite": summary.suite,
+        "started": timestamp(summary.started),
+        "host": summary.host,
+        "case": case.id,
+        "name": case.name,
+        "benchmark": case.benchmark,
+        "np": case.np,
+        "status": case.status,
+        "reason": case.reason,
+    }
+
+
+def _metrics(case: CasePart) -> Iterator[Mapping[str, Any]]:
+    columns = ("metric", "unit", "better", "value", *_STATISTICS, "limit")
+    for name, metric in case.metrics.items():
+        limit = case.limits.get(name)
+        figures = dict(metric) | {"metric": name, "limit": limit.value if limit else None}
+        yield {column: figures[column] for column in columns}
+    if not case.metrics:
+        yield dict.fromkeys(columns)
+
+
+def _plain(value: Any) -> Any:
+    return json.dumps(value) if isinstance(value, (list, dict)) else value

@@ -1,0 +1,39 @@
+import json
+import re
+
+from spbench.report.formats.lines import json_lines, syslog_lines
+from unit.results import case, figure, run
+
+PASSED = case("a", {"time_ms": figure(2.0), "rate": figure(3.0, "GB/s", "higher")})
+FAILED = case("b", {}, status="failed", reason='it said "no]"\nand left')
+RFC_5424 = re.compile(
+    r"<(\d+)>1 (\S+) (\S+) spbench - case "
+    r'\[spbench@32473((?: [a-z_]+="(?:[^"\\\]]|\\["\\\]])*")*)\] ([^\n]*)'
+)
+
+
+def test_each_case_and_metric_is_an_object_without_what_is_not_known():
+    rows = [json.loads(line) for line in json_lines(run(PASSED, FAILED)).splitlines()]
+    told = [(row["case"], row.get("metric"), row.get("value")) for row in rows]
+    assert told == [("a", "time_ms", 2.0), ("a", "rate", 3.0), ("b", None, None)]
+    assert "reason" not in rows[0]
+    assert rows[2]["reason"] == 'it said "no]"\nand left'
+
+
+def test_each_case_is_a_message_of_syslog():
+    messages = [RFC_5424.fullmatch(line) for line in syslog_lines(run(PASSED, FAILED)).splitlines()]
+    assert all(messages), syslog_lines(run(PASSED, FAILED))
+    passed, failed = (message for message in messages if message)
+    assert int(passed[1]) == 16 * 8 + 6
+    assert 'time_ms="2.0"' in passed[4]
+    assert passed[5] == "passed a, 2 ms"
+    assert int(failed[1]) == 16 * 8 + 4
+    assert failed[5] == 'failed b: it said "no]" and left'
+
+
+def test_a_hostile_name_stays_within_its_field():
+    lines = syslog_lines(run(case('x"] y="1', {}, status="error", reason="r"))).splitlines()
+    (message,) = (RFC_5424.fullmatch(line) for line in lines)
+    assert message
+    assert r"case=\"x\\\"" in repr(message[4]) or 'case="x\\"\\] y=\\"1"' in message[4]
+    assert int(message[1]) % 8 == 3
