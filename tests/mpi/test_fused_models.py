@@ -8,6 +8,7 @@ import pytest
 
 from mpi.errors import assert_close, shown_by
 from running import answers_of
+from sampling import Sample
 from spbench_core.layout.tiles import Grid, parse_pair
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(300)]
@@ -70,6 +71,7 @@ FAULTS = {
 WRONG = [case(V1, 2, "2x2", balance=(4, 1), fault=fault) for fault in FAULTS]
 RIGHT = COUNTED + OTHERS
 CASES = RIGHT + WRONG
+SAMPLE = Sample(CASES, lambda words: (words["model"], words["fault"]), named=COUNTED, every=3)
 
 
 def ranks_of(words):
@@ -85,17 +87,19 @@ def name_of(words):
 
 
 @pytest.fixture(scope="module")
-def answers(tmp_path_factory):
-    ranks = max(map(ranks_of, CASES))
-    return answers_of(ranks, "fuse_models.py", tmp_path_factory.mktemp("fused"), CASES)
+def answers(request, tmp_path_factory):
+    """What the ranks said of a case."""
+    folder, cases = tmp_path_factory.mktemp("fused"), SAMPLE.asked(request)
+    said = answers_of(max(map(ranks_of, cases)), "fuse_models.py", folder, cases)
+    return lambda words: said[cases.index(words)]
 
 
 def errors_of(answers, words):
     """The errors of each rank, or its exception."""
-    return [answer.get("errors", answer) for answer in answers[CASES.index(words)]]
+    return [answer.get("errors", answer) for answer in answers(words)]
 
 
-@pytest.mark.parametrize("words", RIGHT, ids=name_of)
+@pytest.mark.parametrize("words", SAMPLE.of(RIGHT), ids=name_of)
 def test_a_model_with_fused_layers_is_the_model_on_one_rank(answers, words):
     assert_close(errors_of(answers, words), ranks_of(words), KINDS, CLOSE)
 

@@ -7,6 +7,7 @@ import pytest
 from measure_lines import Batch, Size, parse
 from mpi.cases import BenchmarkCase
 from running import answers_of, on_ranks, run
+from sampling import Sample
 from spbench_core.catalog import kvstore as catalog
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(240)]
@@ -163,12 +164,27 @@ FAULTY = [
     *(devices("device", 2, fault, test_results=False) for fault in FAULTS),
 ]
 RIGHT = [*ONE_WORKER, *SERVED, *SUMMED]
+SAMPLE = Sample(
+    [*RIGHT, *FAULTY],
+    lambda case: (case.params["kv_store"], case.params.get("gc_type"), case.inject),
+    named=[
+        devices("local", 3),
+        devices("local", 3, sums="messages", optimizer="adam"),
+        devices("local", 3, "lost-push", optimizer="none"),
+        *(devices("device", n, gc_type="2bit", optimizer="none") for n in (1, 2, 4)),
+        devices("device", 1),
+        devices("device", 3, gc_type="2bit", gc_threshold=0.3),
+        dist("dist_sync", 3, 1, 2),
+        dist("dist_sync", 2, 1, 2, gc_type="2bit", optimizer="none"),
+        devices("allreduce", 3, algorithm="ring"),
+    ],
+)
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory):
+def results(request, tmp_path_factory):
     """Starts MPI once; returns what the ranks said, case by case."""
-    folder, cases = tmp_path_factory.mktemp("stores"), [*RIGHT, *FAULTY]
+    folder, cases = tmp_path_factory.mktemp("stores"), SAMPLE.asked(request)
     said = answers_of(RANKS, "push_pull_all.py", folder, [asdict(case) for case in cases])
     return dict(zip(map(str, cases), said, strict=True))
 
@@ -177,7 +193,7 @@ def of(events, kind):
     return [event for event in events if event["event"] == kind]
 
 
-@pytest.mark.parametrize("case", RIGHT, ids=str)
+@pytest.mark.parametrize("case", SAMPLE.of(RIGHT), ids=str)
 def test_right(results, case):
     for rank, events in enumerate(results[str(case)][: case.ranks]):
         checks = of(events, "check")
@@ -188,7 +204,7 @@ def test_right(results, case):
         assert min(times) > 0 or case.elements != ODD
 
 
-@pytest.mark.parametrize("case", FAULTY, ids=str)
+@pytest.mark.parametrize("case", SAMPLE.of(FAULTY), ids=str)
 def test_faults_are_noticed(results, case):
     by_rank = [
         {check["name"] for check in of(events, "check") if not check["passed"]}
