@@ -173,7 +173,7 @@ class Bench:
 
     def _state(self, stage: str) -> RunState:
         state = RunState() if stage in ("+ state", "+ job") else DeafState()
-        described = describe(self._case, self._ranks)
+        described = describe(self._case, [self._ranks])
         console = {"time": BASE, "argv": [], "environment": {}, "seed": None}
         state.apply(
             {

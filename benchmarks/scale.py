@@ -158,7 +158,7 @@ async def _run(asked: Namespace) -> Cost:
     with lines(state) as view, logging(folder) as log:
         arrivals = EventCount(view, state)
         recorder = Recorder(log, state, arrivals)
-        described = describe(case, asked.ranks)
+        described = describe(case, [asked.ranks])
         words: dict[str, Any] = {
             "id": folder.id,
             "suite": "scale",

@@ -1,4 +1,4 @@
-"""Cases that have a job on each host, all at once: two names of this machine stand for two hosts."""
+"""Cases with a job on each host, all at once; two names of this machine stand for two hosts."""
 
 from __future__ import annotations
 

@@ -176,8 +176,8 @@ def test_a_launcher_that_lacks_a_part_is_left_out(tmp_path: Path) -> None:
 
 def test_a_format_that_fails_is_an_error_with_its_name(tmp_path: Path) -> None:
     home = tmp_path / "home"
-    words = ("suites/smoke.yaml", "--case", "memory", "--home", str(home), "--headless", "--quiet")
-    spbench("run", *words)
+    memory = ("suites/smoke.yaml", "--case", "memory", "--headless", "--quiet")
+    spbench("run", *memory, "--home", str(home))
     text = "SPBENCH_PLUGIN_API = 1\ndef report(run): return 1 / 0\n"
     env = wrong_plugin(tmp_path / "site", text, "reports")
     words = ("report", "last", "--format", "wrong", "--home", str(home))

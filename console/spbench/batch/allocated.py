@@ -66,6 +66,11 @@ def plan_batch(request: Request, suite: Suite, settings: BatchSettings, folder: 
                 f"{case.id} runs on all slots, and how many there will be is not known: set "
                 "launch.batch.nodes and launch.ranks_per_host, or np"
             )
+        if case.at_once:
+            raise UsageError(
+                f"{suite.path}:{case.line}: {case.id} has a job on each host, and which hosts a "
+                "batch job gets is not known: leave per_host out, or run it in an allocation"
+            )
         if case.until is not None:
             raise UsageError(
                 f"{suite.path}:{case.line}: {case.id} repeats until its median is known well, and "

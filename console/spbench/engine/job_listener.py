@@ -23,6 +23,7 @@ from spbench_core.events.rank_events import (
     OF_CASE,
     PRINTED,
     SCHEMA,
+    encode,
 )
 
 _ONE_VERSION = "install the same version of spbench here and on every host"
@@ -65,7 +66,7 @@ class JobListener:
         """Record a batch, then act on what it says."""
         right, wrong = self._known(source, events)
         try:
-            self._recorder.take(self._job.number, lines[:right], events[:right])
+            self._record(lines[:right], events[:right])
             now = self._clock()
             for event in events[:right]:
                 self._act(source, event, now)
@@ -80,6 +81,15 @@ class JobListener:
             self.on_violation(source, wrong)
         if self._watch.fault is not None:
             self.wake.set()
+
+    def _record(self, lines: list[bytes], events: list[Event]) -> None:
+        """Record events; of a job that has some of its cases' ranks, by their numbers in these."""
+        first = self._job.first_rank
+        if first:
+            numbered = ((e, e["rank"] if e["rank"] is None else e["rank"] + first) for e in events)
+            events = [event | {"rank": rank} for event, rank in numbered]
+            lines = [encode(event)[:-1] for event in events]
+        self._recorder.take(self._job.number, lines, events)
 
     def _known(self, source: RankPeer, events: list[Event]) -> tuple[int, str | None]:
         """Return how many of the events are ones that this rank may send, and what is wrong."""
@@ -230,7 +240,7 @@ class JobListener:
             self._recorder.say(
                 "rank_lost",
                 job=self._job.number,
-                rank=rank,
+                rank=rank if rank is None else rank + self._job.first_rank,
                 host=self._watch.greeted.get(rank, ""),
                 reason=sentence,
             )

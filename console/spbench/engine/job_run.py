@@ -79,6 +79,7 @@ class JobRun:
             silence_timeout=self._job.settings.silence_timeout,
             busy=busy_here,
             places=_places(plan),
+            first_rank=plan.job.first_rank,
         )
         self._listener = JobListener(self._job, recorder, self._watch)
         silence = self._job.settings.silence_timeout

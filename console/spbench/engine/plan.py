@@ -119,7 +119,8 @@ class RunPlan:
 
     def hosts(self, job: Job) -> Hosts | None:
         """The hosts of a job; None: this machine."""
-        return self.hosts_of(job.settings)
+        hosts = self.hosts_of(job.settings)
+        return hosts if hosts is None or job.host is None else hosts.only(job.host)
 
 
 def plan(request: Request) -> RunPlan:

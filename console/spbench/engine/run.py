@@ -6,7 +6,7 @@ import asyncio
 import time
 import traceback
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -42,6 +42,9 @@ from spbench.suites.case import Case
 from spbench.suites.shipped import file_of
 from spbench_core.events.run_events import run_event
 
+SHOWN = 3
+"""Faults of one case on several hosts that are told."""
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
@@ -64,6 +67,7 @@ class Run:
         self._errors: list[SpbenchError] = []
         self._missing = False
         self._number = 0
+        self._running: list[JobRun] = []
         self._stop = Stop(plan.request.budget)
 
     async def execute(self) -> Outcome:
@@ -152,17 +156,43 @@ class Run:
         waiting: deque[tuple[Job, Launch | None]] = deque(
             (job, launch_of_job[job.number]) for job in turns
         )
+        ends: list[BadEnd] = []
         while waiting and not self._over:
+            together = self._next(waiting)
+            ended = await asyncio.gather(
+                *(self._run_job(job, launch, folder, recorder) for job, launch in together)
+            )
+            ends += (end for end in ended if end is not None)
+            if self._goes_on(together, waiting):
+                continue
+            left, ends = self._settle_all(recorder, ends), []
+            # new jobs, which are prepared when their turn comes
+            waiting.extendleft((job, None) for job in reversed(left))
+        self._settle_all(recorder, ends)
+
+    def _goes_on(
+        self,
+        together: Sequence[tuple[Job, Launch | None]],
+        waiting: Sequence[tuple[Job, Launch | None]],
+    ) -> bool:
+        """Whether the same cases still wait for hosts: a fault on one ends them on no other."""
+        return bool(together and waiting) and _same_cases(waiting[0][0], together[0][0])
+
+    def _next(self, waiting: deque[tuple[Job, Launch | None]]) -> list[tuple[Job, Launch | None]]:
+        """Take the next job that has something to run, and those that run at once with it.
+
+        These have the same cases, each on a host of its own.
+        """
+        together: list[tuple[Job, Launch | None]] = []
+        while waiting and _runs_beside(waiting[0][0], [job for job, _ in together]):
             job, launch = waiting.popleft()
             cases = tuple(case for case in job.cases if self._open(case))
             if not cases:  # a fault in an earlier repeat has ended them
                 continue
             # on from those of before, in a run that was resumed
             self._number = 1 + max(self._number, *self._state.jobs, 0)
-            job = replace(job, number=self._number, cases=cases)
-            left = await self._run_job(job, launch, folder, recorder)
-            if left is not None:  # a new job, which is prepared when its turn comes
-                waiting.appendleft((left, None))
+            together.append((replace(job, number=self._number, cases=cases), launch))
+        return together
 
     @property
     def _over(self) -> bool:
@@ -203,8 +233,8 @@ class Run:
 
     async def _run_job(
         self, job: Job, launch: Launch | None, folder: RunFolder, recorder: Recorder
-    ) -> Job | None:
-        """Run a job; return the job of what a fault left over."""
+    ) -> BadEnd | None:
+        """Run a job; return how it ended where a fault ended it."""
         job_run: JobRun | None = None
         try:
             launch = launch or launch_of(self._plan, job)
@@ -212,33 +242,49 @@ class Run:
             hosts = self._plan.hosts(job)
             plan = JobPlan(job, hosts, launch, request.environ, request.chosen)
             job_run = JobRun(plan, folder, recorder, self._say)
-            self._stop.tell(lambda why, at_once: job_run.cancel(why, at_once=at_once))
+            self._running.append(job_run)
+            self._stop.tell(self._cancel)
             fault = await job_run.run()
         except SpbenchError as error:
             self._errors.append(error)
         except Exception as error:
             fault = Fault("error", defect_of(error), traceback=traceback.format_exc())
             current = job_run.current_case if job_run else job.cases[0].id
-            return self._settle(recorder, job, fault, current)
+            return BadEnd(job, fault, current)
         else:
-            return self._settle(recorder, job, fault, job_run.current_case) if fault else None
+            return BadEnd(job, fault, job_run.current_case) if fault else None
+        finally:
+            self._running = [one for one in self._running if one is not job_run]
         self._give_up(recorder, job, Fault("error", str(self._errors[-1])))
         return None
 
-    def _settle(
-        self, recorder: Recorder, job: Job, fault: Fault, current: str | None
-    ) -> Job | None:
+    def _cancel(self, why: str, at_once: bool) -> None:
+        for job_run in self._running:
+            job_run.cancel(why, at_once=at_once)
+
+    def _settle_all(self, recorder: Recorder, ends: list[BadEnd]) -> list[Job]:
+        """Give each fault to the case that it hit; return the jobs of what can still be run."""
+        faults: dict[str, list[Fault]] = {}
+        for end in ends:
+            faults.setdefault(end.case, []).append(end.fault)
+        told = [replace(end, fault=_as_one(faults[end.case])) for end in ends]
+        left = [self._settle(recorder, end) for end in told]
+        return [job for job in left if job is not None]
+
+    def _settle(self, recorder: Recorder, end: BadEnd) -> Job | None:
         """Give the fault to the case it hit; return the job of what can still be run."""
+        job, fault = end.job, end.fault
         self._missing = self._missing or fault.missing
-        started = any(rank.case is not None for rank in self._state.ranks.values())
+        own = range(job.first_rank, job.first_rank + job.np)
+        started = any(self._state.ranks[r].case is not None for r in own if r in self._state.ranks)
         if not started and job.deaths:
             why = f"{fault.sentence}; it died twice before any case: it is not started a third time"
             fault = replace(fault, sentence=why)
         if fault.status == "cancelled" or (not started and (fault.missing or job.deaths)):
             self._give_up(recorder, job, fault)
             return None
-        # After the last case has ended it is that one which a missing bye makes an error.
-        _judge(recorder, fault.case or current or job.cases[-1].id, fault)
+        if self._state.cases[end.case].verdict.reason != fault.sentence:
+            _judge(recorder, end.case, fault)
         left = tuple(case for case in job.cases if self._open(case) and not self._ran(case, job))
         return replace(job, cases=left, deaths=0 if started else 1) if left else None
 
@@ -321,6 +367,43 @@ class Run:
         if less and code == ExitCode.PASSED:
             return "failed", ExitCode.FAILED  # less ran, or passed, than was asked for
         return verdict, code
+
+
+@dataclass(frozen=True, slots=True)
+class BadEnd:
+    """The end of a job by a fault, and the case that was not through then."""
+
+    job: Job
+    fault: Fault
+    current: str | None
+
+    @property
+    def case(self) -> str:
+        """The case that it counts for: after the last one has ended that one, for a missing bye."""
+        return self.fault.case or self.current or self.job.cases[-1].id
+
+
+def _as_one(faults: Sequence[Fault]) -> Fault:
+    """Return faults of one case, on several hosts, as one."""
+    sentences = list(dict.fromkeys(fault.sentence for fault in faults))
+    more = f"; and {len(sentences) - SHOWN} more" if len(sentences) > SHOWN else ""
+    return replace(faults[0], sentence="; ".join(sentences[:SHOWN]) + more)
+
+
+def _same_cases(job: Job, other: Job) -> bool:
+    """Whether two jobs are of the same launch of the same cases, on hosts of their own."""
+    of_hosts = job.host is not None and other.host is not None
+    alike = (job.repeat, job.deaths) == (other.repeat, other.deaths)
+    names = {case.id for case in other.cases}
+    return of_hosts and alike and not names.isdisjoint(case.id for case in job.cases)
+
+
+def _runs_beside(job: Job, others: Sequence[Job]) -> bool:
+    """Whether a job runs at once with others: each on a host of its own, with the same cases."""
+    if not others:
+        return True
+    free = job.host not in {other.host for other in others}
+    return free and _same_cases(job, others[0]) and len(others) < job.at_once
 
 
 def _judge(recorder: Recorder, case_id: str, fault: Fault, status: str | None = None) -> None:

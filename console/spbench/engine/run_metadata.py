@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -44,7 +44,10 @@ def resumed_json(run: Mapping[str, Any]) -> dict[str, Any]:
 
 def run_start(plan: RunPlan, run_id: str, environment: dict[str, Any]) -> dict[str, Any]:
     """Return the fields of the event ``run_start``."""
-    planned = {case.id: (case, job.np) for job in plan.jobs for case in job.cases}
+    planned: dict[str, tuple[Case, list[int]]] = {}
+    for job in plan.jobs:
+        for case in job.cases:
+            planned.setdefault(case.id, (case, []))[1].append(job.np)
     # The report keeps the file's order, whatever order the jobs run in.
     ids = [case.id for case in plan.suite.cases if case.id in planned]
     return {
@@ -64,22 +67,25 @@ def _seed(plan: RunPlan) -> int | None:
     return seeds.pop() if len(seeds) == 1 else None
 
 
-def describe(case: Case, np: int) -> dict[str, Any]:
-    """Return all that readers of the run need to know of a case, without the catalog."""
+def describe(case: Case, nps: Sequence[int]) -> dict[str, Any]:
+    """Return all that readers of the run need to know of a case, without the catalog.
+
+    ``nps`` are the ranks of each of its jobs: of one, or of one on each host.
+    """
     until = {} if case.until is None else {"until": asdict(case.until)}
-    return _described(case, np) | until
+    return _described(case, nps) | until
 
 
-def _described(case: Case, np: int) -> dict[str, Any]:
+def _described(case: Case, nps: Sequence[int]) -> dict[str, Any]:
     entry = case.entry
-    places = [entry.place(dict(case.params), rank) for rank in range(np)]
+    places = [entry.place(dict(case.params), rank) for np in nps for rank in range(np)]
     return {
         "id": case.id,
         "name": case.name,
         "benchmark": case.benchmark,
         "version": entry.version,
         "params": dict(case.params),
-        "np": np,
+        "np": sum(nps),
         "repeat": case.repeat,
         "inject": case.inject,
         "measures": entry.measures,

@@ -52,6 +52,7 @@ class Watchdog:
         greeted: The hosts of ranks that have connected, by the numbers that their launcher gave
             them; None stands for those that it gave none.
         fault: What went wrong first, as it seemed at that moment.
+        first_rank: The number that rank 0 has in sentences: that in its cases.
         tentative: Whether the fault may be what followed from another.
         misfit: The fault where a rank is not what it should be.
         seen: What was seen of ranks' ends, in order.
@@ -69,6 +70,7 @@ class Watchdog:
     library: str | None = None
     places: Mapping[int, str] = field(default_factory=dict)
     greeted: dict[int | None, str] = field(default_factory=dict)
+    first_rank: int = 0
     fault: Fault | None = None
     tentative: bool = False
     misfit: Fault | None = None
@@ -342,9 +344,10 @@ class Watchdog:
 
     def _names(self, ranks: list[int]) -> str:
         hosts = sorted({self._host(rank) for rank in ranks} - {""})
-        if len(ranks) == 1:
-            return f"rank {ranks[0]} on {hosts[0]}" if hosts else f"rank {ranks[0]}"
-        shown = ", ".join(map(str, ranks[:8])) + (", ..." if len(ranks) > 8 else "")
+        numbers = [rank + self.first_rank for rank in ranks]
+        if len(numbers) == 1:
+            return f"rank {numbers[0]} on {hosts[0]}" if hosts else f"rank {numbers[0]}"
+        shown = ", ".join(map(str, numbers[:8])) + (", ..." if len(numbers) > 8 else "")
         where = f" on {', '.join(hosts[:4])}" if hosts else ""
         return f"ranks {shown}{where}" + (", ..." if len(hosts) > 4 else "")
 

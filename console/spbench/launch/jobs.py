@@ -39,6 +39,9 @@ class Job:
         deaths: 1 where the job before it, of which this one is what was left, had died before any
             case had started; else 0.
         repeat: The repeat of each case that it runs; None: all of them, one after another.
+        host: The host that it runs on, of cases that have a job on each; None: all hosts are one
+            job's.
+        first_rank: The number that its rank 0 has among the ranks of its cases.
     """
 
     number: int
@@ -47,6 +50,13 @@ class Job:
     settings: LaunchSettings
     deaths: int = 0
     repeat: int | None = None
+    host: str | None = None
+    first_rank: int = 0
+
+    @property
+    def at_once(self) -> int:
+        """On how many hosts at most its cases run at once."""
+        return min(case.at_once for case in self.cases)
 
     @property
     def items(self) -> list[tuple[Case, int]]:
@@ -125,15 +135,43 @@ def hosts_for(given: Hosts | None, folder: Path, exclude: str | None = None) -> 
 
 def group(cases: Iterable[Case], hosts_of: HostsOf) -> tuple[Job, ...]:
     """Return the jobs of the cases, stably, in the order of each job's first case."""
-    groups: dict[tuple[str, int, str], list[Case]] = {}
+    groups: dict[tuple[str, str, _Share], list[Case]] = {}
     for case in cases:
-        np = case.np or _all_slots(case, hosts_of(case.launch))
         alone = case.id if case.entry.starts_program else ""
-        groups.setdefault((case.launch.model_dump_json(), np, alone), []).append(case)
+        for share in _shares(case, hosts_of(case.launch)):
+            key = (case.launch.model_dump_json(), alone, share)
+            groups.setdefault(key, []).append(case)
     return tuple(
-        Job(number, tuple(members), np, members[0].launch)
-        for number, ((_, np, _), members) in enumerate(groups.items(), 1)
+        Job(
+            number,
+            tuple(members),
+            share.np,
+            members[0].launch,
+            host=share.host,
+            first_rank=share.first_rank,
+        )
+        for number, ((_, _, share), members) in enumerate(groups.items(), 1)
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Share:
+    """The ranks of a case that are one job's: all, or those of one host."""
+
+    np: int
+    host: str | None = None
+    first_rank: int = 0
+
+
+def _shares(case: Case, hosts: Hosts | None) -> Iterator[_Share]:
+    if not case.at_once or hosts is None:
+        yield _Share(case.np or _all_slots(case, hosts))
+        return
+    first = 0
+    for name in hosts.names:
+        np = case.np or _all_slots(case, hosts.only(name))
+        yield _Share(np, name, first)
+        first += np
 
 
 def only(jobs: Iterable[Job], ids: Collection[str]) -> tuple[Job, ...]:

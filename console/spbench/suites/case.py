@@ -19,6 +19,9 @@ Order = Literal["interleaved", "together"]
 MOST_REPEATS = 1000
 """The most repeats of a case."""
 
+MOST_AT_ONCE = 1000
+"""The most hosts on which a case runs at once, a job each."""
+
 STATISTICS = ("value", "n", "min", "p50", "p95", "p99", "max", "mean", "stdev")
 """What may follow a metric's name in an expectation."""
 
@@ -64,6 +67,8 @@ class Case:
         np: Ranks. None where neither the suite nor the benchmark says: then all slots.
         repeat: How often the case runs; all repeats share its id. With ``until`` at least so often.
         line: Where the case stands in its suite file.
+        at_once: On how many hosts at most it runs at once, each with a job and ``np`` ranks of its
+            own; 0: it is one job over all hosts.
     """
 
     id: str
@@ -77,6 +82,7 @@ class Case:
     line: int
     inject: str | None = None
     until: Until | None = None
+    at_once: int = 0
 
     @property
     def entry(self) -> Benchmark:

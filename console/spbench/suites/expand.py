@@ -79,6 +79,7 @@ class Entry:
     expect: tuple[Expectation, ...]
     launch: LaunchSettings
     until: Until | None = None
+    at_once: int = 0
     collapse: bool = False
 
 
@@ -236,6 +237,7 @@ def _case(entry: Entry, point: Point, params: dict[str, Any], line: int) -> Case
         launch=entry.launch,
         line=line,
         until=entry.until,
+        at_once=entry.at_once,
     )
 
 

@@ -56,7 +56,8 @@ def _known(name: Any) -> Any:
     Raises:
         PydanticCustomError: There is no launcher of that name.
     """
-    if name not in (AUTO, *LAUNCHERS) and name not in plugin_launchers():
+    own = isinstance(name, str) and name in (AUTO, *LAUNCHERS)
+    if not own and not (isinstance(name, str) and name in plugin_launchers()):
         *most, last = map(repr, (AUTO, *launcher_names()))
         expected = f"{', '.join(most)} or {last}"
         raise PydanticCustomError(

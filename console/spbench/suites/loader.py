@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from spbench.errors import Diagnostic, SuiteError, UsageError, did_you_mean
-from spbench.suites.case import Case, Suite, Until
+from spbench.suites.case import MOST_AT_ONCE, Case, Suite, Until
 from spbench.suites.expand import Entry, expand
 from spbench.suites.expectations import read_expectations
 from spbench.suites.findings import Findings
@@ -179,8 +179,16 @@ class _Entries:
             exclude=exclude,
             np=np if type(np) is int and np >= 1 else None,
             repeat=own.repeat if own else 1,
+            at_once=_at_once(own.per_host) if own else 0,
             until=Until(**own.until.model_dump()) if own and own.until else None,
             expect=expect,
             launch=merge(file.launch, own.launch) if file and own else LaunchSettings(),
             collapse=bool(findings.options_below(path)),
         )
+
+
+def _at_once(per_host: bool | int) -> int:
+    """Return on how many hosts a case runs at once; 0: it is one job over all of them."""
+    if isinstance(per_host, bool):
+        return MOST_AT_ONCE if per_host else 0
+    return per_host

@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, StringConstraints
 from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import PydanticCustomError
 
-from spbench.suites.case import MOST_REPEATS, Order
+from spbench.suites.case import MOST_AT_ONCE, MOST_REPEATS, Order
 from spbench.suites.settings import LaunchSettings, StrictModel, SuiteLaunch
 
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)]
@@ -62,6 +62,10 @@ class CaseEntry(StrictModel):
     )
     exclude: list[dict[str, Any]] = Field(
         default=[], description="points to leave out: swept keys, each with one value"
+    )
+    per_host: bool | Annotated[int, Field(ge=1, le=MOST_AT_ONCE)] = Field(
+        default=False,
+        description="a job of its own on each host, all at once; a number: at most so many",
     )
     repeat: int = Field(default=1, ge=1, le=MOST_REPEATS, description="how often each case runs")
     until: UntilEntry | SkipJsonSchema[None] = Field(

@@ -52,6 +52,10 @@ class Hosts:
         """Return the names in short, ``node[01-04]``."""
         return fold(self.names)
 
+    def only(self, name: str) -> Hosts:
+        """Return one of the hosts alone."""
+        return Hosts(tuple(host for host in self.entries if host.name == name), self.source)
+
     def excluding(self, text: str) -> Hosts:
         """Return the hosts without those of a list such as ``node[02-03],other``.
 

@@ -35,6 +35,7 @@ class CaseDraft:
     zip: Swept = field(default_factory=dict)
     exclude: Sequence[Mapping[str, Any]] = ()
     np: int | None = None
+    per_host: bool | int = False
     repeat: int = 1
     until: Mapping[str, float] = field(default_factory=dict)
     expect: Mapping[str, Mapping[str, float | str]] = field(default_factory=dict)
@@ -48,6 +49,7 @@ def entry_data(draft: CaseDraft) -> dict[str, Any]:
         "name": draft.name,
         "benchmark": draft.benchmark,
         "np": draft.np,
+        "per_host": draft.per_host or None,
         "params": draft.params,
         "matrix": draft.matrix,
         "zip": draft.zip,

@@ -62,6 +62,7 @@ DRAFTS = st.builds(
     exclude=st.lists(st.dictionaries(KEYS, SCALARS, min_size=1), max_size=2),
     np=st.none() | st.integers(1, 9),
     repeat=st.integers(1, 3),
+    per_host=st.sampled_from([False, True, 5]),
     until=st.just({}) | st.just({"interval": 0.5, "max_time": 9.0}),
     expect=st.dictionaries(
         NAMES, st.dictionaries(st.sampled_from(["max", "min"]), st.integers(), min_size=1)
