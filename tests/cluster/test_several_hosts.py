@@ -101,6 +101,7 @@ def test_ctrl_c_ends_the_ranks_on_all_hosts(hosts: NetHosts, start) -> None:
     ended.assert_events_whole()
 
 
+@pytest.mark.long
 def test_a_halo_exchange_passes_over_hosts_that_only_ssh_knows_by_name(
     hosts: NetHosts, start
 ) -> None:
@@ -112,6 +113,7 @@ def test_a_halo_exchange_passes_over_hosts_that_only_ssh_knows_by_name(
     assert [rank["local_rank"] for rank in case["ranks"]] == [0, 1, 0, 1]
 
 
+@pytest.mark.long
 def test_hosts_reach_the_console_by_tunnels_a_relay_each(hosts: NetHosts, start) -> None:
     """Its collector listens on loopback alone, which is another on each host."""
     words = ("--set", "launch.tunnel=ssh", "--set", "launch.fan_in=node")
@@ -172,6 +174,7 @@ def test_a_rank_killed_on_another_host_is_named(hosts: NetHosts, start) -> None:
     assert_gone_everywhere(ended)
 
 
+@pytest.mark.long
 def test_a_host_that_is_cut_off_is_named_and_its_rank_ends_too(hosts: NetHosts, start) -> None:
     running = start(LONG).timing()
     lost: NetHost = hosts.hosts[2]

@@ -77,6 +77,7 @@ def test_native_is_held_against_the_best_by_the_model(sweep):
     assert short["choices"]["operation"]["value"] == "registered"
 
 
+@pytest.mark.long
 def test_a_wrong_element_fails_the_case_wherever_it_is(tmp_path):
     options = ("--set", "iterations=2", "--set", "warmup=0", "-k", "others or rotated or hidden")
     ended = run(SUITE, *options, "--inject", "wrong-element", home=tmp_path)

@@ -108,6 +108,7 @@ def test_a_killed_rank_is_an_error_and_the_case_behind_it_runs(tmp_path: Path) -
     assert "signal 9" in long["reason"]
 
 
+@pytest.mark.long
 def test_at_the_time_limit_what_is_measured_is_kept_and_a_second_start_goes_on(
     tmp_path: Path,
 ) -> None:
@@ -125,6 +126,7 @@ def test_at_the_time_limit_what_is_measured_is_kept_and_a_second_start_goes_on(
     assert [case["status"] for case in report["cases"]] == ["passed", "passed"]
 
 
+@pytest.mark.long
 def test_a_case_that_exceeds_its_timeout_ends_without_a_console(tmp_path: Path) -> None:
     words = ("--set", "launch.timeout=1", "-k", "long")
     batch = BatchRun(tmp_path, str(DATA / "long.yaml"), *words)

@@ -117,6 +117,7 @@ def test_a_rank_killed_before_the_first_case_takes_that_one_and_the_others_go_on
     ended.assert_no_process_left()
 
 
+@pytest.mark.long
 def test_a_rank_stopped_while_it_loads_is_named_ten_seconds_after_the_others_started(
     tmp_path: Path,
 ) -> None:
@@ -152,6 +153,7 @@ def test_a_stopped_rank_is_an_error_after_ten_seconds_of_silence(tmp_path: Path)
     ended.assert_events_whole()
 
 
+@pytest.mark.long
 def test_a_rank_without_its_gpu_ends_its_case_with_exit_3_and_the_others_go_on(
     tmp_path: Path,
 ) -> None:
@@ -232,6 +234,7 @@ def test_a_budget_that_is_used_up_cancels_the_running_case_and_exits_124(tmp_pat
     ended.assert_no_process_left()
 
 
+@pytest.mark.long
 def test_ctrl_c_while_a_used_up_budget_ends_the_ranks_exits_130(tmp_path: Path) -> None:
     """The budget leaves ranks the time to start on a busy machine."""
     running = Running(STUBBORN, "--budget", "12s", home=tmp_path / "home")
@@ -472,6 +475,7 @@ def test_what_cannot_run_is_refused_in_one_sentence(
     assert ended.report["errors"]
 
 
+@pytest.mark.long
 def test_a_host_that_is_lost_in_the_launch_is_an_error(tmp_path: Path) -> None:
     """A stand-in for ssh that answers the first question and then reaches nothing."""
     ssh = tmp_path / "ssh"
@@ -489,6 +493,7 @@ def test_a_host_that_is_lost_in_the_launch_is_an_error(tmp_path: Path) -> None:
     ended.assert_no_process_left()
 
 
+@pytest.mark.long
 def test_a_full_disk_under_the_run_folder_is_one_sentence(tmp_path: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("mounting a small file system needs root")

@@ -108,7 +108,7 @@ def test_a_model_with_fused_layers_is_the_model_on_one_rank(answers, words):
 def test_fused_layers_save_messages(answers, name):
     network, balance, expected = MESSAGES[name]
     cases = {fused: case(network, fused, "2x2", balance=balance) for fused in expected}
-    found = {fused: answers[CASES.index(one)][0]["messages"] for fused, one in cases.items()}
+    found = {fused: answers(one)[0]["messages"] for fused, one in cases.items()}
     assert found == expected
 
 

@@ -338,6 +338,7 @@ def test_by_hand_wrong_words_end_with_status_2(words, said):
     assert ended.stderr.count("spbench_workers: error:") == 1
 
 
+@pytest.mark.long
 def test_the_suite_runs(tmp_path):
     chosen = ("-k", "async or devices or 2bit", "--set", "num_batches=2")
     ended = run(SUITE, *chosen, home=tmp_path / "home", limit=100)
@@ -351,6 +352,7 @@ def test_the_suite_runs(tmp_path):
     assert {"time_ms", "bandwidth_gb_s"} <= set(case["limits"])
 
 
+@pytest.mark.long
 def test_a_fault_fails_the_suite(tmp_path):
     chosen = ("-k", "devices", "--inject", "double-push")
     ended = run(SUITE, *chosen, home=tmp_path / "home", limit=100)

@@ -56,6 +56,7 @@ def test_a_killed_rank_is_named_and_the_next_case_runs(start) -> None:
     start(LONG).killed(1, HOST).assert_no_process_left()
 
 
+@pytest.mark.long
 def test_a_killed_rank_is_named_though_the_errors_of_the_others_come_first(start) -> None:
     ended = start(LONG, STANDIN_LATE="0.7").killed(1, HOST)
     reason = ended.case("long")["reason"]
@@ -67,6 +68,7 @@ def test_a_killed_rank_is_named_though_the_errors_of_the_others_come_first(start
     assert ended.case("long")["traceback"] is None
 
 
+@pytest.mark.long
 def test_a_rank_that_ends_before_it_connects_is_named_and_not_its_victim(start) -> None:
     line = '[ "$MV2_COMM_WORLD_RANK" != 1 ] || exit 7'
     ended = start(FAULTS, "--set", f"launch.setup=['{line}']").end()
@@ -77,6 +79,7 @@ def test_a_rank_that_ends_before_it_connects_is_named_and_not_its_victim(start) 
     ended.assert_no_process_left()
 
 
+@pytest.mark.long
 def test_a_rank_that_ended_is_named_where_its_launcher_hangs(start, tmp_path: Path) -> None:
     words = f"[{HOST}:mpispawn_0][child_handler] MPI process (rank: 1, pid: 7) exited with status 7"
     version = '[ "$1" = -v ] && { echo Version: mvapich2-2.3.7; exit; }'
@@ -89,6 +92,7 @@ def test_a_rank_that_ended_is_named_where_its_launcher_hangs(start, tmp_path: Pa
     ended.assert_no_process_left()
 
 
+@pytest.mark.long
 def test_the_launchers_own_time_limit_is_the_cause_and_not_its_signal(start) -> None:
     ended = start(LONG, MPIEXEC_TIMEOUT="5").end()
     assert ended.code == 4, ended.stdout + ended.stderr
@@ -106,6 +110,7 @@ def test_a_name_that_ssh_alone_knows_is_refused_before_the_launch(start, tmp_pat
     assert ended.report["cases"] == []
 
 
+@pytest.mark.long
 def test_a_host_without_mvapich2_is_named_with_what_it_lacks(start, tmp_path: Path) -> None:
     path = path_with("ssh", tmp_path / "bin", 'for word; do last=$word; done\nexec sh -c "$last"\n')
     ended = start(FAULTS, "--hosts", "192.0.2.7:2", PATH=path).end()

@@ -73,7 +73,7 @@ def test_a_number_is_the_most_hosts_at_once(tmp_path: Path) -> None:
     assert len(ended.case("copy")["samples"]["time_ms"][0]) == 5
 
 
-@pytest.mark.parametrize("at_once", [True, 1])
+@pytest.mark.parametrize("at_once", [True, pytest.param(1, marks=pytest.mark.long)])
 def test_a_host_on_which_it_dies_is_named_and_the_others_have_their_figures(
     at_once: bool | int, tmp_path: Path
 ) -> None:
@@ -99,6 +99,7 @@ def test_a_check_that_fails_on_a_host_is_told_with_its_rank_among_all(tmp_path: 
     assert "sh of rank" in ended.case("program")["reason"]
 
 
+@pytest.mark.long
 def test_repeats_are_launches_by_turns_on_each_host(tmp_path: Path) -> None:
     ended = run(suite_of(tmp_path, copy(np=1, repeat=2)), *HOSTS, home=tmp_path / "home")
     assert ended.code == 0, ended.stdout + ended.stderr
@@ -106,6 +107,7 @@ def test_repeats_are_launches_by_turns_on_each_host(tmp_path: Path) -> None:
     assert len(ended.case("copy")["medians"]["time_ms"]) == 2
 
 
+@pytest.mark.long
 def test_ctrl_c_ends_the_jobs_on_all_hosts(tmp_path: Path) -> None:
     running = Running(suite_of(tmp_path, program("sleep 60")), *HOSTS, home=tmp_path / "home")
     for rank in (0, 1):
@@ -124,6 +126,7 @@ def test_without_hosts_it_is_one_job_here(tmp_path: Path) -> None:
     assert len(starts_and_ends(ended)) == 2
 
 
+@pytest.mark.long
 def test_a_run_resumes_on_the_hosts_where_it_is_missing(tmp_path: Path) -> None:
     slow = program("sleep 3", per_host=1)
     running = Running(suite_of(tmp_path, copy(np=1), slow), *HOSTS, home=tmp_path / "home")

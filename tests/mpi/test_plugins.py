@@ -111,24 +111,27 @@ BENCHMARKS = (Benchmark(**({"name": "wrong.one", "summary": "", "params": (),
 """
 
 
+WRONG = [
+    ("import nowhere", "spbench_wrong cannot be imported: ModuleNotFoundError"),
+    ("raise SystemExit", "spbench_wrong cannot be imported: SystemExit"),
+    ("BENCHMARKS = ()", "spbench_wrong does not say SPBENCH_PLUGIN_API = 1"),
+    ("SPBENCH_PLUGIN_API = 7", "was made for plug-in API 7, and this spbench has 1"),
+    ("SPBENCH_PLUGIN_API = 1", "has no BENCHMARKS, which spbench.benchmarks asks for"),
+    ("SPBENCH_PLUGIN_API = 1\nBENCHMARKS = 3", "its BENCHMARKS is no tuple of entries"),
+    ("SPBENCH_PLUGIN_API = 1\nBENCHMARKS = (3,)", "has a int where a Benchmark belongs"),
+    (ENTRY.replace("{MORE}", '{"name": "memory.copy"}'), "has a benchmark memory.copy of its"),
+    (ENTRY.replace("{MORE}", '{"name": "Wrong"}'), "cannot be called 'Wrong'"),
+    (ENTRY.replace("{MORE}", '{"metrics": ()}'), "lacks the metric time_ms"),
+    (ENTRY.replace("{MORE}", '{"checks": ()}'), "needs a check, and a fault"),
+    (ENTRY.replace("{MORE}", '{"worker": None}'), "does not say which module runs it"),
+    (ENTRY.replace("{MORE}", '{"params": (Param("a", "int", "x", ""),)}'), "is malformed"),
+]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
-    [
-        ("import nowhere", "spbench_wrong cannot be imported: ModuleNotFoundError"),
-        ("raise SystemExit", "spbench_wrong cannot be imported: SystemExit"),
-        ("BENCHMARKS = ()", "spbench_wrong does not say SPBENCH_PLUGIN_API = 1"),
-        ("SPBENCH_PLUGIN_API = 7", "was made for plug-in API 7, and this spbench has 1"),
-        ("SPBENCH_PLUGIN_API = 1", "has no BENCHMARKS, which spbench.benchmarks asks for"),
-        ("SPBENCH_PLUGIN_API = 1\nBENCHMARKS = 3", "its BENCHMARKS is no tuple of entries"),
-        ("SPBENCH_PLUGIN_API = 1\nBENCHMARKS = (3,)", "has a int where a Benchmark belongs"),
-        (ENTRY.replace("{MORE}", '{"name": "memory.copy"}'), "has a benchmark memory.copy of its"),
-        (ENTRY.replace("{MORE}", '{"name": "Wrong"}'), "cannot be called 'Wrong'"),
-        (ENTRY.replace("{MORE}", '{"metrics": ()}'), "lacks the metric time_ms"),
-        (ENTRY.replace("{MORE}", '{"checks": ()}'), "needs a check, and a fault"),
-        (ENTRY.replace("{MORE}", '{"worker": None}'), "does not say which module runs it"),
-        (ENTRY.replace("{MORE}", '{"params": (Param("a", "int", "x", ""),)}'), "is malformed"),
-    ],
-)  # fmt: skip
+    [*WRONG[:3], *(pytest.param(*one, marks=pytest.mark.long) for one in WRONG[3:])],
+)
 def test_what_is_wrong_with_a_plugin_names_it_and_leaves_the_rest_alive(
     text: str, told: str, tmp_path: Path
 ) -> None:

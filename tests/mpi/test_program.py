@@ -19,6 +19,7 @@ from spbench.engine.processes import members
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(120)]
 
+LONG = pytest.mark.long
 NUMBER = {"pattern": r"latency (?P<value>\S+) us", "unit": "us", "better": "lower"}
 TABLE = {
     "header": "^bytes us",
@@ -155,7 +156,7 @@ def test_each_check_is_seen_to_fail(fault: str, check: str, tmp_path: Path) -> N
     assert failed == [check]
 
 
-@pytest.mark.parametrize("fault", ["slow", "kill", "raise"])
+@pytest.mark.parametrize("fault", ["slow", "kill", pytest.param("raise", marks=LONG)])
 def test_faults_of_every_benchmark_can_be_planted(fault: str, tmp_path: Path) -> None:
     suite = suite_of({"case": {"argv": ["sleep", "0.1"]}}, tmp_path)
     ended = run(suite, "--inject", fault, home=tmp_path / "home")
@@ -199,7 +200,10 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return built_world(Path(sys.executable).parent / "mpicc", tmp_path_factory.mktemp("world"))
 
 
-@pytest.mark.parametrize("launcher", ["openmpi", "mpirun_rsh", "hydra", "srun"])
+@pytest.mark.parametrize(
+    "launcher",
+    ["openmpi", "mpirun_rsh", *(pytest.param(one, marks=LONG) for one in ("hydra", "srun"))],
+)
 def test_a_program_is_the_launchers_mpi_process(launcher: str, world: Path, tmp_path: Path) -> None:
     suite = suite_with_world(world, tmp_path, np=3)
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"

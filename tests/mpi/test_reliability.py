@@ -28,7 +28,9 @@ def places(tmp_path_factory: pytest.TempPathFactory):
         yield made
 
 
-@pytest.mark.parametrize("launcher", ["openmpi", "mpirun_rsh"])
+@pytest.mark.parametrize(
+    "launcher", ["openmpi", pytest.param("mpirun_rsh", marks=pytest.mark.long)]
+)
 @pytest.mark.parametrize("name", SAMPLE)
 def test_a_fault_is_told_as_the_table_expects(places: Places, name: str, launcher: str) -> None:
     fault = next(fault for fault in FAULT_TABLE if fault.name == name)

@@ -167,6 +167,7 @@ def test_no_repeat_runs_twice_after_a_fault_and_some_repeat_until_they_are_known
     ended.assert_events_whole()
 
 
+@pytest.mark.long
 def test_a_run_is_held_against_a_baseline_at_its_end(tmp_path: Path) -> None:
     home, suite, path = tmp_path / "home", tmp_path / "gate.yaml", tmp_path / "main.json"
     suite.write_text(GATED)

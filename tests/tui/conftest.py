@@ -44,7 +44,9 @@ def suite(tmp_path):
 
 
 def pytest_collection_modifyitems(items):
-    """All of these drive the console."""
+    """All of these drive the console; the same again on a large terminal is a long test."""
     for item in items:
         if item.path.is_relative_to(Path(__file__).parent):
             item.add_marker("screen")
+            if "[size1]" in item.name or "-size1]" in item.name:
+                item.add_marker("long")

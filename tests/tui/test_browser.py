@@ -41,6 +41,7 @@ def wait_for(what, seconds=30):
         time.sleep(0.1)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(180)
 def test_keys_reach_the_console_in_a_browser_and_no_other_host_is_asked(
     address, browser, tmp_path, artefacts
@@ -77,6 +78,7 @@ def test_keys_reach_the_console_in_a_browser_and_no_other_host_is_asked(
     assert not [line for line in refused if "Content Security Policy" in line], refused
 
 
+@pytest.mark.long
 @pytest.mark.timeout(180)
 def test_the_key_bar_is_there_unasked_and_unsaved_text_keeps_the_page(address, browser, artefacts):
     from selenium.webdriver.common.by import By

@@ -7,6 +7,7 @@ from benchmarks.random_keys import tried
 from spbench.tui.app import ConsoleApp
 
 
+@pytest.mark.long
 @pytest.mark.timeout(240)
 async def test_random_keys_break_nothing(tmp_path):
     error, last = await tried(tmp_path, seed=7, events=200)

@@ -163,8 +163,9 @@ def test_repeat_and_comment_can_be_taken_away():
 
 @pytest.mark.parametrize("benchmark", BENCHMARKS)
 def test_the_form_of_every_benchmark_begins_with_a_case_that_the_loader_takes(benchmark, tmp_path):
-    draft = CaseDraft("case", benchmark)
+    given = BENCHMARKS[benchmark].begins_with
+    draft = CaseDraft("case", benchmark, params=dict(given))
     typed = form_of(draft).first
-    assert all(text == "" for name, text in typed.texts.items() if name != "name")
+    assert all(text == "" for name, text in typed.texts.items() if name not in ("name", *given))
     text = insert_case("", drafted(draft)).text
     assert examine(text, tmp_path / "suite.yaml").diagnostics == ()

@@ -142,6 +142,7 @@ async def test_keys_that_come_at_once_land_in_the_field_to_which_those_before_we
         assert form.typed.texts == {**first, **typed, key: "sp"}
 
 
+@pytest.mark.long
 async def test_keys_typed_on_a_machine_that_needs_seconds_for_each_land_there_too(
     suite, monkeypatch
 ):

@@ -78,6 +78,7 @@ class Walker:
         await self.until(lambda: isinstance(self.app.screen, kind))
 
 
+@pytest.mark.long
 async def test_compose_run_plant_cancel_and_compare(tmp_path, monkeypatch):
     path = tmp_path / "suites" / "walk.yaml"
     path.parent.mkdir()

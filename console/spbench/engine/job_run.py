@@ -178,6 +178,7 @@ class JobRun:
             oversubscribed=launch.spec.oversubscribed,
             asked=launch.asked,
             **({} if self._job.repeat is None else {"repeat": self._job.repeat}),
+            **({} if self._job.host is None else {"first_rank": self._job.first_rank}),
         )
         self._watch.launched = self._watch.waiting_since = time.monotonic()
         return await processes.start(command, folder)

@@ -44,10 +44,10 @@ def resumed_json(run: Mapping[str, Any]) -> dict[str, Any]:
 
 def run_start(plan: RunPlan, run_id: str, environment: dict[str, Any]) -> dict[str, Any]:
     """Return the fields of the event ``run_start``."""
-    planned: dict[str, tuple[Case, list[int]]] = {}
+    planned: dict[str, tuple[Case, dict[int, int]]] = {}
     for job in plan.jobs:
-        for case in job.cases:
-            planned.setdefault(case.id, (case, []))[1].append(job.np)
+        for case in job.cases:  # one job, one on each host, or one for each repeat
+            planned.setdefault(case.id, (case, {}))[1][job.first_rank] = job.np
     # The report keeps the file's order, whatever order the jobs run in.
     ids = [case.id for case in plan.suite.cases if case.id in planned]
     return {
@@ -57,7 +57,7 @@ def run_start(plan: RunPlan, run_id: str, environment: dict[str, Any]) -> dict[s
         "argv": list(plan.request.argv),
         "seed": _seed(plan),
         "environment": environment,
-        "cases": [describe(*planned[case_id]) for case_id in ids],
+        "cases": [describe(case, [*nps.values()]) for case, nps in map(planned.__getitem__, ids)],
     }
 
 

@@ -10,8 +10,6 @@ from typing import Any
 from spbench.launch.containers import container_prefix
 from spbench.suites.case import Case
 from spbench.suites.settings import Container, LaunchSettings
-from spbench_core.catalog.program import texts_with_placeholders
-from spbench_core.programs.placeholders import filled, named
 
 # an uncaught exception must end the whole job: `-m mpi4py` turns it into MPI_Abort
 WORKER = ("-m", "mpi4py", "-m", "spbench_workers")
@@ -61,6 +59,10 @@ def program_by_hand(case: Case) -> tuple[str, ...] | None:
 
     None where a rank must know its place to have them, or ranks differ.
     """
+    # few runs have programs, and the presets are many
+    from spbench_core.catalog.program import texts_with_placeholders
+    from spbench_core.programs.placeholders import filled, named
+
     params = case.params
     alike = params["per"] == "rank" and not params["by_rank"] and not params["wait_for"]
     texts = [text for _, text in texts_with_placeholders(dict(params))]

@@ -106,7 +106,8 @@ class RunState:
         """The ids of the cases whose expectations depend on figures of cases."""
         self.machines = MachinesSeen()
         self.host_loads = HostLoads()
-        self._going_on: set[int] = set()
+        self._of_hosts: set[int] = set()
+        """The jobs that go on, each on a host, and share their cases."""
         self.left_out: str | None = None
         """The lines of a recorded log that could not be read, in one sentence."""
         self._handlers: dict[str, Callable[[Event], None]] = {
@@ -147,7 +148,7 @@ class RunState:
             case = self.cases[name] = CaseState(before.identity)
             case.verdict.earlier = before.verdict.earlier  # one that was tried again stays flaky
         self.errors, self.findings, self.ranks = [], [], {}
-        self._going_on.clear()  # what was killed with the console
+        self._of_hosts = set()
         if self.run is not None:
             self.run.finished = self.run.verdict = self.run.exit_code = None
             host = event["environment"].get("host")
@@ -172,16 +173,18 @@ class RunState:
             asked=event.get("asked", {}),
             **fields,
         )
-        beside = {case for number in self._going_on for case in self.jobs[number].cases}
-        if beside.isdisjoint(event["cases"]):  # else these have jobs on several hosts at once
-            self.ranks = {}
-        self._going_on.add(event["job"])
+        of_hosts = "first_rank" in event
+        beside = {case for number in self._of_hosts for case in self.jobs[number].cases}
+        if not of_hosts or beside.isdisjoint(event["cases"]):
+            self.ranks, self._of_hosts = {}, set()
+        if of_hosts:
+            self._of_hosts.add(event["job"])
         for case in event["cases"]:
             self.cases[case].verdict.job = event["job"]
 
     def _on_job_end(self, event: Event) -> None:
         job = self.jobs[event["job"]]
-        self._going_on.discard(job.number)
+        self._of_hosts.discard(job.number)
         job.finished = event["time"]
         job.reason = event["reason"]
 

@@ -107,6 +107,7 @@ class Benchmark:
         place: Says where a rank stands, ``{"tile": ...}``, for the views.
         faults: Faults that ``--inject`` may plant in it, beside those that every benchmark has.
         runs_in: The module below ``spbench_workers`` that runs it, if not that of its name.
+        begins_with: What a new case of it is given, where it cannot be without.
         starts_program: Whether each rank starts a program in its place, and no MPI of its own: each
             case and repeat then has a launch to itself.
         worker: The whole name of the module that runs a plug-in's benchmark.
@@ -132,6 +133,7 @@ class Benchmark:
     says_passed: bool = False
     place: Callable[[Params, int], dict[str, Any]] = _no_tile
     runs_in: str | None = None
+    begins_with: Mapping[str, Any] = field(default_factory=dict)
     starts_program: bool = False
     worker: str | None = None
     plugin: str = ""

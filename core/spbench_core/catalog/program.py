@@ -296,6 +296,7 @@ BENCHMARKS = (
         choose_checks=_checks,
         choose_faults=_faults,
         choose_metrics=_metrics,
+        begins_with={"argv": ["hostname"]},
         starts_program=True,
     ),
 )

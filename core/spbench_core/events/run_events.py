@@ -61,6 +61,8 @@ FIELDS: Mapping[str, Fields] = {
         "asked": fields.OBJECT | fields.LEFT_OUT,
         # The one repeat of its cases that the job runs; left out where it runs all of them.
         "repeat": fields.INTEGER | fields.LEFT_OUT,
+        # Of cases with a job on each host: the number that its rank 0 has among theirs.
+        "first_rank": fields.INTEGER | fields.LEFT_OUT,
     },
     "rank_lost": {
         "time": fields.NUMBER,

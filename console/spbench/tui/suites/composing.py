@@ -61,8 +61,9 @@ class CaseComposer:
         chooser = Chooser("Benchmark of the new case", choices)
         chosen = await self._pane.app.push_screen_wait(chooser)
         if chosen is not None:
-            draft = CaseDraft(_unlike(names, chosen.rpartition(".")[2]), chosen)
-            await self._fill_in(BENCHMARKS[chosen], draft, write, "Insert")
+            name, entry = _unlike(names, chosen.rpartition(".")[2]), BENCHMARKS[chosen]
+            draft = CaseDraft(name, chosen, params=dict(entry.begins_with))
+            await self._fill_in(entry, draft, write, "Insert")
 
     async def edit(self) -> None:
         """Show the case at the cursor in its form, and change its text."""

@@ -343,7 +343,7 @@ def test_every_entry_holds_together(entry):
     assert entry.checks
     assert entry.faults
     assert not set(entry.faults) & set(COMMON_FAULTS)
-    params = entry.complete({"argv": "true"} if entry.starts_program else {})
+    params = entry.complete(entry.begins_with)
     assert set(params) == set(names)
     json.dumps(params)
     json.dumps([param.json_schema() for param in entry.params])
