@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RunResults:
-    """What a run measured.
+    """The results of a recorded run.
 
     Attributes:
         recorded: The run as reports and comparisons have it.

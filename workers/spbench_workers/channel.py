@@ -277,7 +277,7 @@ class FileChannel(_Numbered):
 
     def _overdue(self) -> None:
         """Say where this rank stands, and end it unless it gets on in the time others need too."""
-        self.send("log", level="where", message=where_main_thread_stands())
+        self.send("log", level="where", message=self.where())
         time.sleep(rank_events.HEARTBEAT_INTERVAL)
         if time.monotonic() <= self._due:
             return

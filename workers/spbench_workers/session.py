@@ -20,7 +20,13 @@ from spbench_core.plugins import told
 from spbench_core.plugins import warnings as plugin_warnings
 from spbench_workers.allocator import allocator
 from spbench_workers.binding.nearness import nodes_of_cores, physical_cores
-from spbench_workers.channel import Channel, ConsoleUnreachableError, open_channel
+from spbench_workers.channel import (
+    Channel,
+    ConsoleUnreachableError,
+    FileChannel,
+    TcpChannel,
+    open_channel,
+)
 from spbench_workers.comm import World, fabric, numa_node, open_world
 from spbench_workers.context import Context
 from spbench_workers.device.failures import told_of_gpu
@@ -32,16 +38,10 @@ Runner = Callable[[Context], None]
 
 def serve() -> None:
     """Run the cases of the console. An exception of a benchmark ends the process."""
-    try:
-        channel = open_channel(os.environ)
-    except ConsoleUnreachableError as error:
-        sys.exit(f"spbench: {error}")
+    channel = connected()
     try:
         world = open_world()
-        channel.rank = world.rank
-        say_ready(channel, world, mpi_versions())
-        if world.local_rank == 0 and os.environ.get(rank_events.ENV_HOST_LOAD) != "off":
-            channel.host_load = HostLoad()
+        begin(channel, world, mpi_versions())
         if world.doubt and world.rank == 0:
             channel.send("log", level="warning", message=world.doubt)
         cases = world.comm.bcast(channel.receive_cases() if world.rank == 0 else None)
@@ -56,6 +56,22 @@ def serve() -> None:
         run_case(world, channel, case, runners[name], **ends)
     world.comm.Barrier()
     channel.close()
+
+
+def connected() -> TcpChannel | FileChannel:
+    """Return the channel to the console, or end this process with a sentence."""
+    try:
+        return open_channel(os.environ)
+    except ConsoleUnreachableError as error:
+        sys.exit(f"spbench: {error}")
+
+
+def begin(channel: TcpChannel | FileChannel, world: World, mpi: Mapping[str, str | None]) -> None:
+    """Say that this rank is ready; the first one of a host tells its load from now on."""
+    channel.rank = world.rank
+    say_ready(channel, world, mpi)
+    if world.local_rank == 0 and os.environ.get(rank_events.ENV_HOST_LOAD) != "off":
+        channel.host_load = HostLoad()
 
 
 def report_failure(channel: Channel, error: BaseException) -> None:

@@ -153,7 +153,7 @@ def _describe(entry: Benchmark) -> None:
         choices = f" [{' | '.join(param.choices)}]" if param.choices else ""
         print(f"  {param.name:<{width}} {param.help}{choices} (default: {default})")
     print("metrics: expect of a case")
-    if entry.starts_program:
+    if entry.names_metrics:
         print("  and those that its parameters name")
     for metric in entry.metrics:
         print(f"  {metric.name:<{width}} {metric.help} ({metric.unit}, better: {metric.better})")

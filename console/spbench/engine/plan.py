@@ -207,12 +207,15 @@ def standalone(run: RunPlan, launch: Launch, cases: Iterable[Case]) -> list[tupl
 
 
 def _by_hand(run: RunPlan, launch: Launch, spec: JobSpec, case: Case) -> list[str] | None:
-    words: tuple[str, ...] | None = standalone_arguments(case)
+    words: tuple[str, ...] | None
     if case.entry.starts_program:
-        words = program_by_hand(case)
-        spec = replace(spec, program=wrapped(spec.settings, ()))
+        words, spec = program_by_hand(case), replace(spec, program=wrapped(spec.settings, ()))
+    else:
+        words = standalone_arguments(case)
+    if words is None:
+        return None
     command = launch.launcher.command(launch.found.executable, spec, run.request.environ)
-    return None if words is None else [*command.argv, *words]
+    return [*command.argv, *words]
 
 
 def added_environment(run: RunPlan, launch: Launch) -> dict[str, str]:

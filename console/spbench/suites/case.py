@@ -23,7 +23,7 @@ MOST_AT_ONCE = 1000
 """The most hosts on which a case runs at once, a job each."""
 
 STATISTICS = ("value", "n", "min", "p50", "p95", "p99", "max", "mean", "stdev")
-"""What may follow a metric's name in an expectation."""
+"""The words that may follow a metric's name in an expectation."""
 
 DERIVED_METRICS = (Metric("skew", "1", "lower", "the slowest rank's p50 over the median rank's"),)
 """Metrics that the report adds to every benchmark's own."""

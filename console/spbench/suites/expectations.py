@@ -48,7 +48,7 @@ def read_expectations(
     try:
         known = metric_names(benchmark, params)
     except ExceptionGroup:
-        known = metric_names(benchmark) if not benchmark.starts_program else None
+        known = None if benchmark.names_metrics else metric_names(benchmark)
     read: list[Expectation] = []
     for metric, bounds in given.items() if isinstance(given, dict) else ():
         here = (*path, metric)

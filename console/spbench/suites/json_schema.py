@@ -51,7 +51,7 @@ def _sections(benchmark: Benchmark) -> dict[str, Any]:
         return {"$ref": f"#/$defs/{benchmark.name}.{shape}"}
 
     metrics = "|".join(map(re.escape, metric_names(benchmark)))
-    if benchmark.starts_program:  # its parameters say which there are
+    if benchmark.names_metrics:  # its parameters say which there are
         metrics = "[A-Za-z][A-Za-z0-9_]*"
     return {
         "params": named("params"),

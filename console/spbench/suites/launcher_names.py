@@ -28,7 +28,7 @@ PARTS = (
     "command",
     "said",
 )
-"""What a launcher has, as ``launch.launcher.Launcher`` describes it."""
+"""The parts of a launcher, as ``launch.launcher.Launcher`` describes them."""
 
 
 def plugin_launchers() -> Mapping[str, Offer]:
@@ -56,8 +56,8 @@ def _known(name: Any) -> Any:
     Raises:
         PydanticCustomError: There is no launcher of that name.
     """
-    own = isinstance(name, str) and name in (AUTO, *LAUNCHERS)
-    if not own and not (isinstance(name, str) and name in plugin_launchers()):
+    own = (AUTO, *LAUNCHERS)
+    if not isinstance(name, str) or (name not in own and name not in plugin_launchers()):
         *most, last = map(repr, (AUTO, *launcher_names()))
         expected = f"{', '.join(most)} or {last}"
         raise PydanticCustomError(

@@ -37,7 +37,7 @@ not known to be handled. On a loaded machine a turn takes longer, and the consol
 LOOK = 0.5
 """Seconds between two looks at what is not saved, for a browser that shows the console."""
 UNSAVED, SAVED = "\x1b]7077;unsaved\x07", "\x1b]7077;saved\x07"
-"""What the browser's page looks for in the terminal's data, which shows nothing of it."""
+"""The mark that the browser's page looks for in the terminal's data, which shows nothing of it."""
 
 
 class ConsoleApp(App[int]):

@@ -1,4 +1,4 @@
-"""What runs that are started here are launched with: launcher, hosts and environment."""
+"""The launcher, hosts and environment of runs that are started here."""
 
 from __future__ import annotations
 

@@ -158,6 +158,11 @@ class Benchmark:
         """Return the checks that every rank makes under these parameters, which are complete."""
         return self.choose_checks(self.checks, params)
 
+    @property
+    def names_metrics(self) -> bool:
+        """Whether its parameters say which metrics there are."""
+        return self.choose_metrics is not _all_metrics
+
     def metrics_of(self, params: Params) -> tuple[Metric, ...]:
         """Return the metrics under these parameters, which are complete."""
         return self.choose_metrics(self.metrics, params)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any, get_args
 
 from spbench_core.catalog.benchmark import TIME_MS, Benchmark, Better, Metric, ParamError, Ranks
@@ -85,7 +85,10 @@ def _read_parts(entry: Benchmark) -> None:
 def _guarded(entry: Benchmark, plugin: str) -> Benchmark:
     """Return a plug-in's entry with the name of the plug-in, which the errors of its code have."""
     functions: dict[str, Any] = {}
+    own = {each.name: each.default for each in fields(Benchmark)}
     for name, returns in _FUNCTIONS.items():
+        if getattr(entry, name) is own[name]:
+            continue
         error: Callable[[str], Exception] = _wrong_params if name == "resolve" else PluginError
         what = f"{name} of {entry.name}"
         passes = (ParamError,)

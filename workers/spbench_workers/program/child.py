@@ -39,7 +39,7 @@ class CannotStartError(CannotRunError):
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class ProgramCommand:
     """A program as it is started.
 
     Attributes:
@@ -85,7 +85,7 @@ class ChildProgram:
 
     def __init__(
         self,
-        command: Command,
+        command: ProgramCommand,
         on_line: Callable[[str], object],
         on_tick: Callable[[], str | None],
     ) -> None:
@@ -267,7 +267,7 @@ def _signal(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
         os.killpg(process.pid, number)
 
 
-def _why_not(command: Command, error: Exception) -> str:
+def _why_not(command: ProgramCommand, error: Exception) -> str:
     name = command.argv[0]
     folder = command.cwd or os.getcwd()
     if command.cwd is not None and not os.path.isdir(command.cwd):

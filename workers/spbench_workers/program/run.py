@@ -20,7 +20,7 @@ from spbench_workers.channel import FileChannel, TcpChannel
 from spbench_workers.comm import World
 from spbench_workers.context import Context
 from spbench_workers.errors import CannotRunError
-from spbench_workers.program.child import TICK, ChildProgram, Command, ProgramEnd
+from spbench_workers.program.child import TICK, ChildProgram, ProgramCommand, ProgramEnd
 
 _PRIVATE = (rank_events.ENV_COLLECTOR, rank_events.ENV_TOKEN, rank_events.ENV_FAN_IN)
 """Variables that are this rank's alone."""
@@ -60,7 +60,7 @@ def starts(per: str, world: World) -> bool:
     return per == "rank" or world.rank == 0
 
 
-def command_of(params: Params, world: World, words: list[str]) -> Command:
+def command_of(params: Params, world: World, words: list[str]) -> ProgramCommand:
     """Return the program of a rank, placeholders filled in."""
 
     def put(text: str) -> str:
@@ -69,7 +69,7 @@ def command_of(params: Params, world: World, words: list[str]) -> Command:
     given = {name: put(text) for name, text in (params["env"] or {}).items()}
     env = {name: value for name, value in os.environ.items() if name not in _PRIVATE}
     cwd = params["cwd"]
-    return Command([put(word) for word in words], cwd and put(cwd), env | given)
+    return ProgramCommand([put(word) for word in words], cwd and put(cwd), env | given)
 
 
 def value_of(name: str, params: Params, world: World) -> str:
@@ -102,7 +102,7 @@ class ProgramRun:
     """One rank's program from its start to what is reported of it."""
 
     def __init__(
-        self, context: Context, console: TcpChannel | FileChannel, command: Command
+        self, context: Context, console: TcpChannel | FileChannel, command: ProgramCommand
     ) -> None:
         self._context, self._console, self._command = context, console, command
         params = context.params
@@ -274,7 +274,7 @@ class ProgramRun:
 class ResultsFile:
     """The file that a program writes its results to: what was in it before does not count."""
 
-    def __init__(self, context: Context, command: Command) -> None:
+    def __init__(self, context: Context, command: ProgramCommand) -> None:
         params, world = context.params, context.world
         name = params["reads"]
         filled_in = name and filled(name, lambda one: value_of(one, params, world))

@@ -8,19 +8,12 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, NoReturn, cast
 
-from spbench_core.events import rank_events
 from spbench_workers.binding.local_rank import told_local_rank
-from spbench_workers.channel import (
-    ConsoleUnreachableError,
-    FileChannel,
-    launcher_rank,
-    open_channel,
-)
+from spbench_workers.channel import FileChannel, launcher_rank
 from spbench_workers.comm import World
 from spbench_workers.errors import CannotRunError
-from spbench_workers.host_load import HostLoad
 from spbench_workers.program.run import run
-from spbench_workers.session import report_failure, run_case, say_ready
+from spbench_workers.session import begin, connected, report_failure, run_case
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -38,16 +31,10 @@ class NoCommunicator:
 
 def serve() -> None:
     """Run the first of the job's cases, and end: a program's MPI starts once in a launch."""
-    try:
-        channel = open_channel(os.environ)
-    except ConsoleUnreachableError as error:
-        sys.exit(f"spbench: {error}")
+    channel = connected()
     try:
         world = launched_world(os.environ)
-        channel.rank = world.rank
-        say_ready(channel, world, {"mpi": None, "mpi4py": None})
-        if world.local_rank == 0 and os.environ.get(rank_events.ENV_HOST_LOAD) != "off":
-            channel.host_load = HostLoad()
+        begin(channel, world, {"mpi": None, "mpi4py": None})
         case = channel.receive_cases()[0]
     except BaseException as error:
         report_failure(channel, error)

@@ -76,6 +76,7 @@ def report(
 def _push(text: str, gateway: str, recorded: RecordedRun) -> None:
     from spbench.report.push import push
 
+    sys.stderr.write(f"spbench: pushing {recorded.summary.id} to {gateway}\n")
     address = push(text, gateway, recorded.summary.suite)
     print(f"pushed {recorded.summary.id} to {address}")
 

@@ -45,6 +45,11 @@ FAILURES = (
         r"more cpus than are available in your allocation",
         "more ranks than cores are bound to cores: set launch.bind to none",
     ),
+    failure(
+        r"PMIx server's listener thread failed to start",
+        "mpirun could not open its files, which are ompi.PID in TMPDIR: see that these can be "
+        "written, and that no other container's mpirun has the same ones",
+    ),
     failure(r"^\s+Option: (?P<word>\S+)", "mpirun does not know the option {word} of launch.args"),
 )
 

@@ -5,25 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from spbench_core.catalog.parameters import UNSWEPT, Param
+from spbench_core.catalog.parameters import UNSWEPT, Kind, Param
 
-FieldKind = Literal[
-    "int",
-    "float",
-    "bool",
-    "choice",
-    "pair",
-    "bytes",
-    "bytes_list",
-    "choices",
-    "ints",
-    "text",
-    "words",
-    "data",
-    "lines",
-    "env",
-    "keys",
-]
+FieldKind = Literal[Kind, "env", "keys"]
+"""The kinds of parameters, and of settings: variables by name, and text or keys of its own."""
 _SAID: dict[FieldKind, str] = {
     "int": "a whole number",
     "float": "a number",

@@ -30,7 +30,7 @@ from spbench.tui.signs import signed
 from spbench.tui.widgets.stacked_bars import StackedBars
 
 Line = tuple[str, str]
-"""What it is, and its text."""
+"""A line of details: its title, and its text."""
 
 
 class DetailsScreen(Modal[None]):

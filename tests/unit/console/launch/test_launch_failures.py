@@ -132,6 +132,12 @@ OPENMPI = [
         "processes to more cpus than are available in your allocation:\n",
         "more ranks than cores are bound to cores: set launch.bind to none",
     ),
+    (
+        "[vm:07868] PMIX ERROR: PMIX_ERR_FILE_OPEN_FAILURE in file ptl_base_listener.c\n---\n"
+        "The PMIx server's listener thread failed to start. We cannot\ncontinue.\n",
+        "mpirun could not open its files, which are ompi.PID in TMPDIR: see that these can be "
+        "written, and that no other container's mpirun has the same ones",
+    ),
     ("\n  Option: --nosuchopt\n", "mpirun does not know the option --nosuchopt of launch.args"),
     (
         "root@node02: Permission denied (publickey,password).\n",
