@@ -87,6 +87,7 @@ def test_a_host_on_which_it_dies_is_named_and_the_others_have_their_figures(
     assert f"rank {min(dead)} on {HOST}" in case["reason"]
     timed = {e["rank"] for e in ended.events if e["event"] == "samples" and e["case"] == "program"}
     assert timed == {0, 1} - dead
+    assert case["metrics"]["time_ms"]["n"] == 1
     assert ended.statuses["copy"] == "passed"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from textwrap import wrap
 from typing import Any
@@ -50,7 +51,7 @@ class Lines:
         self._told: set[tuple[str, str | int]] = set()
         self._look_at = 0.0
         self._now = self._tell_at = 0.0
-        self._ready = 0
+        self._ready: Counter[int] = Counter()
         self._done: set[str] = set()
         self._width = 0
 
@@ -125,11 +126,14 @@ class Lines:
         self._write(f"again, since they did not pass: {', '.join(event['cases'])}")
 
     def _on_job_start(self, event: Mapping[str, Any]) -> None:
-        self._ready, self._look_at = 0, 0.0
+        self._ready[event["job"]], self._look_at = 0, 0.0
         more = " (more than there are cores: times are not the hardware's)"
         np = f"{event['np']} ranks{more if event['oversubscribed'] else ''}"
         repeat = f", repeat {event['repeat'] + 1}" if "repeat" in event else ""
-        self._write(f"job {event['job']}: {event['launcher']}, {event['version']}, {np}{repeat}")
+        beside = ", and so on each host" if "first_rank" in event else ""
+        told = f"{event['launcher']}, {event['version']}, {np}{repeat}{beside}"
+        if event.get("first_rank", 0) == 0 or self._verbosity > 0:
+            self._write(f"job {event['job']}: {told}")
         if self._verbosity > 0:
             self._write("  " + " ".join(event["argv"]))
 
@@ -137,8 +141,8 @@ class Lines:
         job = self._state.jobs[event["job"]]
         if self._verbosity > 0:
             self._write("  " + describe_rank(self._state.ranks[event["rank"]]))
-        self._ready += 1
-        if self._ready == job.np:
+        self._ready[job.number] += 1
+        if self._ready[job.number] == job.np:
             sharing = crowded(rank for rank in self._state.ranks.values() if rank.cpus)
             if sharing and not job.oversubscribed:
                 self._write(f"  note: {sharing}")

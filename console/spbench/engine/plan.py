@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 from spbench.engine.address import addresses_of, check_tunnel, ports_of
-from spbench.engine.connections.descriptors import check_connections
+from spbench.engine.connections.descriptors import FILES_OF_JOB, check_connections
 from spbench.errors import MissingError, UsageError, did_you_mean
 from spbench.launch.choice import NOTHING_CHOSEN, LaunchChoice
 from spbench.launch.fan_in import connections
@@ -239,15 +239,29 @@ async def check_before(
         MissingError: naming what is missing, and where.
         UsageError: Tunnels would lead to hosts that are not known.
     """
-    for job, launch in zip(run.jobs, prepared, strict=True):
+    for job in run.jobs:
         unknown = chosen_elsewhere(job.settings, run.hosts(job), run.request.environ)
         check_tunnel(job.settings.tunnel, unknown=unknown)
-        check_connections(connections(job.settings, job.np, launch.placement))
+    for number in connections_at_once(run.jobs, prepared):
+        check_connections(number)
     if told is None:
         await check_hosts(run, prepared, say)
     await _check_names(prepared)
     jobs = [(job, launch, run.hosts(job)) for job, launch in zip(run.jobs, prepared, strict=True)]
     await check_gpus(jobs, run.request.environ, say, told)
+
+
+def connections_at_once(jobs: Iterable[Job], prepared: list[Launch]) -> Iterator[int]:
+    """Yield the connections of each job; of those on hosts of their own, all that run at once."""
+    of_hosts: dict[frozenset[str], list[int]] = {}
+    for job, launch in zip(jobs, prepared, strict=True):
+        number = connections(job.settings, job.np, launch.placement)
+        if job.host is None:
+            yield number
+        else:
+            beside = of_hosts.setdefault(frozenset(case.id for case in job.cases), [])
+            beside.append(number + FILES_OF_JOB)
+            yield sum(sorted(beside)[-job.at_once :])
 
 
 async def check_hosts(run: RunPlan, prepared: list[Launch], say: Say = nobody) -> None:

@@ -73,7 +73,8 @@ def describe(case: Case, nps: Sequence[int]) -> dict[str, Any]:
     ``nps`` are the ranks of each of its jobs: of one, or of one on each host.
     """
     until = {} if case.until is None else {"until": asdict(case.until)}
-    return _described(case, nps) | until
+    shares = {"shares": list(nps)} if len(nps) > 1 else {}
+    return _described(case, nps) | until | shares
 
 
 def _described(case: Case, nps: Sequence[int]) -> dict[str, Any]:

@@ -114,6 +114,7 @@ class CaseIdentity:
         inject: The planted fault.
         until: The interval and the time until which it is repeated; None: ``repeat`` times.
         version: The version of the benchmark.
+        shares: The ranks of each of its jobs, where it has one on each host; else empty.
     """
 
     id: str
@@ -130,6 +131,7 @@ class CaseIdentity:
     inject: str | None = None
     until: Mapping[str, float] | None = None
     version: int = 1
+    shares: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,10 +279,12 @@ class CaseState:
             for repeats in self.measured.samples[metric].values():
                 for repeat, values in repeats.items():
                     by_repeat.setdefault(repeat, []).append(values)
+            if metric == "time_ms":
+                by_repeat = {repeat: self.times_in(repeat) for repeat in by_repeat}
             return {
                 repeat: [fold(row) for row in zip(*rows, strict=False)]
                 for repeat, rows in sorted(by_repeat.items())
-                if metric != "time_ms" or self._all_timed(repeat, len(rows))
+                if rows
             }
         single: dict[int, list[float]] = {}
         for (repeat, _), value in sorted(self.measured.values.get(metric, {}).items()):
@@ -288,13 +292,22 @@ class CaseState:
                 single.setdefault(repeat, []).append(value)
         return {repeat: [fold(row)] for repeat, row in single.items()}
 
-    def _all_timed(self, repeat: int, timed: int) -> bool:
-        """Whether every rank has a time in a repeat, but those that ended it without one."""
-        if timed >= self.identity.np:
-            return True
-        times = self.measured.samples["time_ms"]
-        idle = (rank for rank in range(self.identity.np) if repeat not in times.get(rank, ()))
-        return all((repeat, rank) in self.measured.ended for rank in idle)
+    def times_in(self, repeat: int) -> list[array[float]]:
+        """The ranks' times of a repeat, where none of their job is without: they go in step.
+
+        A rank that ended the repeat without times had nothing to do. Of a case with a job on each
+        host those count whose job is whole.
+        """
+        of, ended = self.measured.samples.get("time_ms", {}), self.measured.ended
+        rows: list[array[float]] = []
+        first = 0
+        for np in self.identity.shares or (self.identity.np,):
+            ranks = range(first, first + np)
+            first += np
+            timed = [rank for rank in ranks if repeat in of.get(rank, ())]
+            if len(timed) == np or all((repeat, rank) in ended for rank in {*ranks} - {*timed}):
+                rows += (of[rank][repeat] for rank in timed)
+        return rows
 
     def summary(self, metric: str) -> Summary | None:
         """The metric over all repeats and iterations; None where nothing was measured."""

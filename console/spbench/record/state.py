@@ -383,5 +383,6 @@ def _case_state(case: Event) -> CaseState:
         inject=case.get("inject"),
         until=case.get("until"),
         version=case.get("version", 1),
+        shares=tuple(case.get("shares", ())),
     )
     return CaseState(identity)

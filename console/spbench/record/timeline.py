@@ -50,8 +50,10 @@ class MetricTimeline:
         return _joined([self._folded[repeat] for repeat in sorted(self._folded)])
 
     def _fold_new(self, repeat: int, rows: list[array[float]]) -> None:
-        """Fold the iterations that all ranks have given since; every rank gives ``time_ms``."""
-        if self._metric == "time_ms" and len(rows) < self._case.identity.np:
+        """Fold the iterations that all ranks have given since."""
+        if self._metric == "time_ms":
+            rows = self._case.times_in(repeat)
+        if not rows:
             return
         if self._givers.get(repeat) != len(rows):  # a further rank changes every iteration
             self._givers[repeat] = len(rows)

@@ -111,6 +111,8 @@ CASE: Fields = {
     "places": fields.LIST,
     "until": fields.OBJECT | fields.LEFT_OUT,
     "version": fields.INTEGER | fields.LEFT_OUT,
+    # The ranks of each job, of a case that has one on each host.
+    "shares": fields.LIST | fields.LEFT_OUT,
 }
 """A case in ``run_start``: all that readers of the run need to know of it without the catalog."""
 
@@ -208,6 +210,7 @@ def _check_case(case: Mapping[str, Any]) -> None:
     check(what, case, CASE)
     check_items(what, "checks", case["checks"], fields.TEXT)
     check_items(what, "places", case["places"], fields.OBJECT)
+    check_items(what, "shares", case.get("shares", ()), fields.INTEGER)
     _check_each(what, case["metrics"], METRIC)
     _check_each(what, case["expect"], EXPECTATION)
     _check_each(what, [case["until"]] if "until" in case else (), UNTIL)

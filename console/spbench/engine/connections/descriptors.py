@@ -8,6 +8,8 @@ from spbench.errors import MissingError
 
 RESERVE = 64
 """Descriptors for all but the ranks: logs, the launcher's pipes, ssh, a few strangers."""
+FILES_OF_JOB = 8
+"""Descriptors of a job that runs beside others: its socket, its launcher's pipes and logs."""
 CEILING = 1 << 20
 """The highest limit asked for: programs that inherit a billion may try to close as many."""
 

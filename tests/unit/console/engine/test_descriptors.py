@@ -2,16 +2,26 @@ import os
 import resource
 import subprocess
 import sys
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from spbench.engine.connections.descriptors import (
+    FILES_OF_JOB,
     RESERVE,
     check_connections,
     raise_limit,
     room_for_strangers,
 )
+from spbench.engine.plan import connections_at_once
 from spbench.errors import ExitCode, MissingError
+from spbench.launch.hosts.hosts import Host, Hosts
+from spbench.launch.jobs import group
+from spbench.suites.case import Case
+from spbench.suites.settings import LaunchSettings
+from spbench_core.catalog import BENCHMARKS
 
 
 @pytest.fixture
@@ -64,3 +74,18 @@ def test_a_run_of_more_ranks_than_open_files_is_refused_before_its_launch(tmp_pa
     assert "300 connections of ranks need 364 open files" in done.stderr
     assert "the hard limit here is 200" in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(("at_once", "most"), [(1000, 20), (4, 4), (1, 1)])
+def test_jobs_that_run_at_once_share_the_open_files(at_once, most):
+    params = BENCHMARKS["memory.copy"].complete({})
+    settings = LaunchSettings()
+    case = Case("a", "a", "memory.copy", params, 3, 1, (), settings, 1, at_once=at_once)
+    alone = replace(case, id="b", at_once=0)
+    hosts = Hosts(tuple(Host(f"node{number}") for number in range(20)))
+    jobs = group([case, alone], lambda _: hosts)
+    assert len(jobs) == 21
+    prepared: list[Any] = [SimpleNamespace(placement=())] * 21
+    numbers = list(connections_at_once(jobs, prepared))
+    assert max(numbers) == most * (3 + FILES_OF_JOB)
+    assert 3 in numbers
