@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from typing import Any
+
+from spbench.engine.faults.fault import Fault
 from spbench.engine.recorder import Recorder
+from spbench.errors import SpbenchError
 from spbench.record.case_figures import ready
 from spbench.record.judge import judge
 
@@ -24,3 +29,28 @@ def tell_verdicts(recorder: Recorder, case_id: str | None = None) -> None:
             reason=verdict.reason,
             expectations=verdict.expectations,
         )
+
+
+def judge_case(
+    recorder: Recorder,
+    case_id: str,
+    fault: Fault,
+    status: str | None = None,
+    *,
+    job: int | None = None,
+) -> None:
+    """Record that a fault is a case's verdict; ``job`` is that of the fault, of several at once."""
+    fields: dict[str, Any] = {
+        "case": case_id,
+        "status": status or fault.status,
+        "reason": fault.sentence,
+        "traceback": fault.traceback,
+        "expectations": [],
+    } | ({} if job is None else {"job": job})
+    try:
+        recorder.say("case_judged", **fields)
+    except SpbenchError:
+        # The log is full; the recorder goes on without it.
+        recorder.say("case_judged", **fields)
+    with suppress(SpbenchError):
+        tell_verdicts(recorder)

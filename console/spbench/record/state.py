@@ -205,6 +205,7 @@ class RunState:
         verdict.status = event["status"]
         verdict.reason = event["reason"]
         verdict.expectations = event["expectations"]
+        verdict.job = event.get("job", verdict.job)
         verdict.finished = event["time"] if verdict.started is not None else None
         if "traceback" in event:  # a rank's own, which was kept until now, may be a consequence
             verdict.traceback = event["traceback"]

@@ -74,6 +74,8 @@ FIELDS: Mapping[str, Fields] = {
     "case_judged": {
         "time": fields.NUMBER,
         "case": fields.TEXT,
+        # Of a case with a job on each host: that which the reason speaks of.
+        "job": fields.INTEGER | fields.LEFT_OUT,
         "status": fields.TEXT,
         "reason": _TEXT_OR_NONE,
         "expectations": fields.LIST,

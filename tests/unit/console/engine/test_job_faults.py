@@ -10,7 +10,7 @@ from spbench.engine.connections.rank_connection import Who
 from spbench.engine.job_listener import JobListener
 from spbench.engine.plan import Request
 from spbench.engine.recorder import Recorder
-from spbench.engine.run import BadEnd, Run
+from spbench.engine.run import Run
 from spbench.engine.watchdog import Watchdog
 from spbench.errors import ExitCode
 from spbench.launch.jobs import Job
@@ -80,8 +80,8 @@ class Played:
         request = Request(Path(), home=Path(), environ={})
         run = Run(SimpleNamespace(request=request), self.state, None)
         current = self.watch.current
-        end = BadEnd(self.job, self.watch.fault, current and current[0])
-        left = run._settle_all(self.recorder, [end])
+        end = run._turns.bad_end(self.job, self.watch.fault, current and current[0])
+        left = run._turns.settle(self.recorder, [end])
         self.verdict = run._verdict()
         self.left = left[0] if left else None
         return [case.id for job in left for case in job.cases]
