@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any, Literal
 
 from spbench.errors import did_you_mean
@@ -24,8 +25,9 @@ def metrics_of(benchmark: Benchmark, given: Mapping[str, Any] | None = None) -> 
     Raises:
         ExceptionGroup: The parameters are wrong.
     """
-    own = benchmark.metrics if given is None else benchmark.metrics_of(benchmark.complete(given))
-    return (*own, *DERIVED_METRICS)
+    if given is None or not benchmark.names_metrics:
+        return (*benchmark.metrics, *DERIVED_METRICS)
+    return (*benchmark.metrics_of(benchmark.complete(given)), *DERIVED_METRICS)
 
 
 def metric_names(benchmark: Benchmark, given: Mapping[str, Any] | None = None) -> list[str]:
@@ -44,11 +46,9 @@ def read_expectations(
 
     Wrong parameters are told elsewhere: the metrics that they would make are not known then.
     """
-    known: list[str] | None
-    try:
+    known: list[str] | None = None
+    with suppress(ExceptionGroup):
         known = metric_names(benchmark, params)
-    except ExceptionGroup:
-        known = None if benchmark.names_metrics else metric_names(benchmark)
     read: list[Expectation] = []
     for metric, bounds in given.items() if isinstance(given, dict) else ():
         here = (*path, metric)
