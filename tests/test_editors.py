@@ -13,6 +13,7 @@ import pytest
 
 from spbench.suites.json_schema import PUBLISHED
 from spbench_core.catalog import BENCHMARKS
+from spbench_core.catalog.parameters import UNSWEPT
 
 pytestmark = [
     pytest.mark.long,
@@ -127,10 +128,13 @@ def labels(answer: Any) -> dict[str, str]:
 @pytest.mark.parametrize("name", BENCHMARKS)
 def test_every_parameter_is_offered_with_its_help(server: LanguageServer, name: str) -> None:
     head = HEAD.replace("halo.exchange", name)
+    params = BENCHMARKS[name].params
     found = labels(server.ask_at("completion", f"{head}    params:\n      |\n"))
-    assert {param.name: param.help for param in BENCHMARKS[name].params}.items() <= found.items()
+    assert {param.name: param.help for param in params}.items() <= found.items()
     found = labels(server.ask_at("completion", f"{head}    matrix:\n      |\n"))
-    assert {param.name: param.help for param in BENCHMARKS[name].params}.items() <= found.items()
+    swept = {param.name: param.help for param in params if param.kind not in UNSWEPT}
+    assert swept.items() <= found.items()
+    assert not {param.name for param in params} - set(swept) & set(found)
 
 
 def test_parameters_of_other_benchmarks_are_not_offered(server: LanguageServer) -> None:
