@@ -89,6 +89,7 @@ def test_a_run_over_hosts_passes_with_an_address_that_they_reach(
     assert names == [host.name for host in hosts.hosts[:2]]
 
 
+@pytest.mark.long
 def test_hosts_that_cannot_reach_mpiexec_are_explained(start_over) -> None:
     ended = start_over(FAULTS).end()
     assert ended.code == 4, ended.stdout + ended.stderr

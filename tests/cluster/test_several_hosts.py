@@ -149,6 +149,7 @@ def test_the_link_of_a_slow_host_is_named(hosts: NetHosts, start) -> None:
     assert f"rank 1 on {hosts.hosts[1].name} to rank 2 on {slow.name}" in finding
 
 
+@pytest.mark.long
 def test_a_host_that_cannot_be_reached_is_named_before_the_launch(hosts: NetHosts, start) -> None:
     nobody = hosts.address.replace(".254", ".99")
     ended = start(LINKS, f"{nobody}\n" + hosts.lines()).end()
@@ -157,6 +158,7 @@ def test_a_host_that_cannot_be_reached_is_named_before_the_launch(hosts: NetHost
     assert ended.report["cases"] == []
 
 
+@pytest.mark.long
 def test_a_setup_line_that_fails_on_one_host_is_told(hosts: NetHosts, start) -> None:
     line = f"test $(hostname) != {hosts.hosts[1].name}"
     ended = start(LINKS, "", "--set", f"launch.setup=['{line}']").end()
@@ -189,6 +191,7 @@ def test_a_host_that_is_cut_off_is_named_and_its_rank_ends_too(hosts: NetHosts, 
         assert_gone_everywhere(ended, limit=15 - min(seconds, 14))
 
 
+@pytest.mark.long
 def test_ranks_on_other_hosts_end_with_a_console_that_is_killed(hosts: NetHosts, start) -> None:
     running = start(LONG).timing()
     run_id = running.folder.name

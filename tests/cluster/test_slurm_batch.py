@@ -149,7 +149,11 @@ def test_a_killed_rank_is_named_and_the_case_behind_it_runs(on: OnSlurm) -> None
     assert "signal 9" in long["reason"]
 
 
-@pytest.mark.parametrize("how", [[], ["--batch", "--signal=TERM"]], ids=["scancel", "time limit"])
+@pytest.mark.parametrize(
+    "how",
+    [[], pytest.param(["--batch", "--signal=TERM"], marks=pytest.mark.long)],
+    ids=["scancel", "time limit"],
+)
 def test_what_was_measured_before_the_job_is_ended_is_kept(on: OnSlurm, how: list[str]) -> None:
     """The early signal of a time limit is SIGTERM to the script alone."""
     job = on.submit(LONG).timing()
@@ -170,6 +174,7 @@ def kill_all_of(number: str) -> None:
                 os.kill(int(entry.name), signal.SIGKILL)
 
 
+@pytest.mark.long
 def test_a_job_whose_script_is_killed_says_that_it_left_no_status(
     on: OnSlurm, slurm: Slurm
 ) -> None:
@@ -198,7 +203,7 @@ def test_a_requeued_job_goes_on_with_what_was_left(on: OnSlurm) -> None:
     assert job.ended().statuses() == {"long": "passed", "after": "passed"}
 
 
-@pytest.mark.parametrize("through", ["salloc", "sbatch"])
+@pytest.mark.parametrize("through", ["salloc", pytest.param("sbatch", marks=pytest.mark.long)])
 def test_a_console_runs_inside_an_allocation(on: OnSlurm, through: str) -> None:
     words = on.run_words(FAULTS)
     size = ["-N", "2", "-n", "2"]
@@ -210,6 +215,7 @@ def test_a_console_runs_inside_an_allocation(on: OnSlurm, through: str) -> None:
     assert set(on.statuses.values()) == {"passed"}
 
 
+@pytest.mark.long
 def test_a_console_in_a_batch_job_that_is_cancelled_writes_its_report(on: OnSlurm) -> None:
     wrap = f"exec {shlex.join(on.run_words(LONG))}"
     size = ["-N", "2", "-n", "2", "-o", str(on.home.parent / "log"), "--parsable"]

@@ -39,6 +39,7 @@ def sweep(tmp_path_factory):
     return run(SUITE, "--set", "iterations=4", "--set", "warmup=1", home=home)
 
 
+@pytest.mark.long
 def test_the_suite_passes_with_every_check_on_every_rank(sweep):
     assert sweep.code == 0, sweep.stdout + sweep.stderr
     jsonschema.validate(sweep.report, report_schema())

@@ -69,7 +69,7 @@ def test_corrupted_halo_fails_the_check_on_that_rank_alone(tmp_path: Path) -> No
     ("fault", "message", "trace"),
     [
         ("raise", "InjectedFaultError: planted by --inject raise", "faults.py"),
-        ("exit", "SystemExit: 3", "sys.exit(3)"),
+        pytest.param("exit", "SystemExit: 3", "sys.exit(3)", marks=pytest.mark.long),
     ],
 )
 def test_a_rank_that_raises_or_exits_ends_its_case_with_its_traceback(
@@ -92,6 +92,7 @@ def test_a_killed_rank_is_named_with_its_signal(tmp_path: Path) -> None:
     assert told == ["case_start", "device"]  # it is killed in its first iteration
 
 
+@pytest.mark.long
 def test_a_rank_killed_from_outside_is_an_error_too(tmp_path: Path) -> None:
     running = Running(LONG, home=tmp_path / "home").timing()
     os.kill(running.pid_of(0), signal.SIGKILL)
@@ -102,6 +103,7 @@ def test_a_rank_killed_from_outside_is_an_error_too(tmp_path: Path) -> None:
     ended.assert_no_process_left()
 
 
+@pytest.mark.long
 def test_a_rank_killed_before_the_first_case_takes_that_one_and_the_others_go_on(
     tmp_path: Path,
 ) -> None:
@@ -139,6 +141,7 @@ def test_a_hung_rank_is_timed_out_and_named(tmp_path: Path) -> None:
     assert ended.seconds < 30
 
 
+@pytest.mark.long
 def test_a_stopped_rank_is_an_error_after_ten_seconds_of_silence(tmp_path: Path) -> None:
     running = Running(LONG, home=tmp_path / "home").timing()
     victim = running.pid_of(1)
@@ -177,7 +180,9 @@ def test_a_rank_without_its_gpu_ends_its_case_with_exit_3_and_the_others_go_on(
 
 
 @pytest.mark.parametrize(
-    ("times", "least", "most"), [(1, 4.9, 9.0), (2, 0.0, 3.0)], ids=["once", "twice"]
+    ("times", "least", "most"),
+    [(1, 4.9, 9.0), pytest.param(2, 0.0, 3.0, marks=pytest.mark.long)],
+    ids=["once", "twice"],
 )
 def test_ctrl_c_cancels_writes_the_report_and_exits_130(
     tmp_path: Path, times: int, least: float, most: float
@@ -207,7 +212,11 @@ def test_sigterm_ends_with_143(tmp_path: Path) -> None:
     ended.assert_no_process_left()
 
 
-@pytest.mark.parametrize("words", [(), ("--headless",)], ids=["live", "headless"])
+@pytest.mark.parametrize(
+    "words",
+    [pytest.param((), marks=pytest.mark.long), ("--headless",)],
+    ids=["live", "headless"],
+)
 def test_a_closed_terminal_ends_the_run_with_143_and_its_report(
     tmp_path: Path, words: tuple[str, ...]
 ) -> None:
@@ -249,6 +258,7 @@ def test_ctrl_c_while_a_used_up_budget_ends_the_ranks_exits_130(tmp_path: Path) 
     ended.assert_no_process_left()
 
 
+@pytest.mark.long
 def test_a_rank_that_ends_without_bye_makes_the_last_case_an_error(tmp_path: Path) -> None:
     """Rank 1 has said all that there is to say of its cases, but not that it is through."""
     (tmp_path / "sitecustomize.py").write_text(
@@ -315,7 +325,7 @@ def hanging_ssh(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("words", "code", "told"),
     [
-        ((), 130, "cancelled by Ctrl-C after"),
+        pytest.param((), 130, "cancelled by Ctrl-C after", marks=pytest.mark.long),
         (("--budget", "2s"), 124, "the budget of 2 s is used up"),
     ],
     ids=["Ctrl-C", "budget"],
@@ -374,6 +384,7 @@ def test_ranks_of_a_killed_console_end_and_results_show_reads_the_run(tmp_path: 
     assert "the console ended before the run did" in shown.stdout
 
 
+@pytest.mark.long
 def test_strangers_at_the_collector_do_not_disturb_the_run(tmp_path: Path) -> None:
     running = Running(LONG, home=tmp_path / "home", env={"TMPDIR": str(tmp_path)}).timing()
     environ = Path(f"/proc/{running.pid_of(0)}/environ").read_bytes().split(b"\0")
@@ -513,6 +524,7 @@ def test_a_full_disk_under_the_run_folder_is_one_sentence(tmp_path: Path) -> Non
         subprocess.run(["umount", "-l", str(small)], check=True)
 
 
+@pytest.mark.long
 def test_a_home_that_is_removed_under_a_run_is_an_error_and_stays_removed(tmp_path: Path) -> None:
     running = Running(LONG, home=tmp_path / "home").timing()
     run_id = running.folder.name

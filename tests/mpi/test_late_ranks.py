@@ -7,7 +7,7 @@ import pytest
 
 from running import answers_of
 
-pytestmark = [pytest.mark.mpi, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.mpi, pytest.mark.long, pytest.mark.timeout(300)]
 
 OPERATORS = {"operators"}
 SUMS = {

@@ -83,7 +83,9 @@ def run(
 
 
 @pytest.mark.usefixtures("library")
-@pytest.mark.parametrize("setup", [(), ("export DONE=1 # it's",)])
+@pytest.mark.parametrize(
+    "setup", [pytest.param((), marks=pytest.mark.long), ("export DONE=1 # it's",)]
+)
 @pytest.mark.parametrize("launcher", LAUNCHERS)
 def test_ranks_get_their_arguments_and_environment_intact(launcher, setup, tmp_path):
     script = tmp_path / "rank.py"

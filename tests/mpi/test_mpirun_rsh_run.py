@@ -128,6 +128,7 @@ def test_ctrl_c_leaves_nothing_behind(start) -> None:
     ended.assert_events_whole()
 
 
+@pytest.mark.long
 def test_ranks_unblock_the_signals_that_they_start_with(start) -> None:
     running = start(LONG).timing()
     for rank in (0, 1):

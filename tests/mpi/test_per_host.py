@@ -60,6 +60,7 @@ def test_each_host_has_a_job_of_its_own_and_the_case_has_the_ranks_of_all(tmp_pa
     ended.assert_no_process_left()
 
 
+@pytest.mark.long
 def test_a_number_is_the_most_hosts_at_once(tmp_path: Path) -> None:
     ended = run(suite_of(tmp_path, copy(per_host=1, np=1)), *HOSTS, home=tmp_path / "home")
     assert ended.code == 0, ended.stdout + ended.stderr

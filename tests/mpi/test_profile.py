@@ -97,7 +97,9 @@ def test_the_layers_of_a_model(folder: Path) -> None:
     ("cluster", "micro", "shares", "rows"),
     [
         ("layers", "2", {"split_size": 2, "parts": 4, "replicas": 1}, 2),
-        ("data", "8", {"split_size": 1, "parts": 1, "replicas": 2}, 1),
+        pytest.param(
+            *("data", "8", {"split_size": 1, "parts": 1, "replicas": 2}, 1), marks=pytest.mark.long
+        ),
     ],
 )
 def test_a_plan_is_run_and_compared(

@@ -42,6 +42,7 @@ def test_a_run_that_was_killed_goes_on_and_each_case_is_there_once() -> None:
     assert [trial.wrong for trial in trials] == [(), ()]
 
 
+@pytest.mark.long
 def test_a_run_that_was_interrupted_goes_on_after_its_report(tmp_path: Path) -> None:
     home = tmp_path / "home"
     running = Running(str(DATA / "long.yaml"), home=home).timing()

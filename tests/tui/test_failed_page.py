@@ -72,7 +72,12 @@ async def below_a_question(pilot, monkeypatch):
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize(
     "happens",
-    [in_an_action, in_a_message, in_a_worker, in_a_timer, in_drawing, below_a_question],
+    [
+        in_an_action,
+        *(pytest.param(one, marks=pytest.mark.long) for one in (in_a_message, in_a_worker)),
+        *(pytest.param(one, marks=pytest.mark.long) for one in (in_a_timer, in_drawing)),
+        below_a_question,
+    ],
 )
 async def test_an_error_closes_that_page_alone_and_it_opens_anew(
     tmp_path, monkeypatch, happens, size

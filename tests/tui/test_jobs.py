@@ -25,9 +25,14 @@ _CONTROL = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07]*\x07|[@-_])")
 _ROW = re.compile(r"^\| (?P<name>[^|]+?) \| (?P<keys>\d+) \|", re.MULTILINE)
 
 
+SAMPLE = ("first run", "compare with yesterday", "switch the launcher, copy its line")
+"""The jobs of `make test`."""
+
+
 def marked(job):
     alone = [pytest.mark.mpi, pytest.mark.alone] if job.ranks else []
-    return pytest.param(job, id=job.name, marks=[pytest.mark.timeout(300), *alone])
+    again = [] if job.name in SAMPLE else [pytest.mark.long]
+    return pytest.param(job, id=job.name, marks=[pytest.mark.timeout(300), *alone, *again])
 
 
 FIRST_SEEN = {"first run": "shipped with spbench", "recover unsaved text": "Recover"}

@@ -124,8 +124,8 @@ async def test_up_and_down_leave_a_box_of_lines_at_its_ends(suite):
     ("keys", "key"),
     [
         (["down"] * 4, "image_size"),
-        (["down"] * 5 + ["up"] * 3, "repeat"),
-        (["tab"] * 4 + ["shift+tab"], COMMENT),
+        pytest.param(["down"] * 5 + ["up"] * 3, "repeat", marks=pytest.mark.long),
+        pytest.param(["tab"] * 4 + ["shift+tab"], COMMENT, marks=pytest.mark.long),
         (["4", "enter", "2", "enter"], "repeat"),
     ],
 )

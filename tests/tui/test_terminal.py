@@ -77,6 +77,7 @@ def test_the_commands_of_the_docs_open_the_console(tmux, tmp_path, line, monkeyp
     terminal.wait_for("left with 0")
 
 
+@pytest.mark.long
 def test_the_demo_plays_without_mpi_and_needs_no_colour(tmux, tmp_path):
     terminal = tmux([SPBENCH, "tui", "--demo", "--home", tmp_path], 80, 24, NO_COLOR="1")
     terminal.wait_for("node01")

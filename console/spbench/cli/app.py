@@ -14,7 +14,7 @@ import typer
 from typer.models import CommandInfo
 
 from spbench import __version__
-from spbench.cli import batch, doctor, init, networks, plan, profile, run, suites
+from spbench.cli import batch, doctor, init, networks, plan, profile, run, scale, suites
 from spbench.cli.records import baseline, compare, gate, report, results
 from spbench.errors import ExitCode, SpbenchError
 from spbench_core import plugins
@@ -38,6 +38,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 run.register(app)
+scale.register(app)
 batch.register(app)
 suites.register(app)
 init.register(app)

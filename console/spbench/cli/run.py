@@ -38,6 +38,7 @@ from spbench.launch.choice import NOTHING_CHOSEN, LaunchChoice
 if TYPE_CHECKING:
     from spbench.engine.plan import Request, RunPlan
     from spbench.engine.run import Outcome
+    from spbench.record.runs.folder import RunFolder
     from spbench.record.state import Event, RunState
     from spbench.report.judged import Against, Held
 
@@ -253,12 +254,15 @@ class Done:
         state: What its ranks have said.
     """
 
+    folder: RunFolder
     state: RunState
     report: dict[str, Any]
     exit_code: ExitCode
 
 
-def execute(planned: RunPlan, *, quiet: bool, verbose: bool, to_stderr: bool) -> Done:
+def execute(
+    planned: RunPlan, *, quiet: bool, verbose: bool, to_stderr: bool, headless: bool = False
+) -> Done:
     """Run what another command needs; it is shown as ``spbench run`` shows it.
 
     Raises:
@@ -267,8 +271,8 @@ def execute(planned: RunPlan, *, quiet: bool, verbose: bool, to_stderr: bool) ->
     from spbench.record.state import RunState
 
     state = RunState()
-    outcome = _execute(planned, False, to_stderr, -1 if quiet else int(verbose), state)
-    return Done(state, outcome.report, outcome.exit_code)
+    outcome = _execute(planned, headless, to_stderr, -1 if quiet else int(verbose), state)
+    return Done(outcome.folder, state, outcome.report, outcome.exit_code)
 
 
 def _execute(

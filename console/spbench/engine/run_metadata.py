@@ -74,7 +74,8 @@ def describe(case: Case, nps: Sequence[int]) -> dict[str, Any]:
     """
     until = {} if case.until is None else {"until": asdict(case.until)}
     shares = {"shares": list(nps)} if len(nps) > 1 else {}
-    return _described(case, nps) | until | shares
+    scaled = {} if case.scaled is None else {"scaled": asdict(case.scaled)}
+    return _described(case, nps) | until | shares | scaled
 
 
 def _described(case: Case, nps: Sequence[int]) -> dict[str, Any]:

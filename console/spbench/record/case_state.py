@@ -115,6 +115,8 @@ class CaseIdentity:
         until: The interval and the time until which it is repeated; None: ``repeat`` times.
         version: The version of the benchmark.
         shares: The ranks of each of its jobs, where it has one on each host; else empty.
+        scaled: What it shares with the same case on other numbers of ranks, as `run_events.SCALED`
+            has it.
     """
 
     id: str
@@ -132,6 +134,7 @@ class CaseIdentity:
     until: Mapping[str, float] | None = None
     version: int = 1
     shares: tuple[int, ...] = ()
+    scaled: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -385,5 +385,6 @@ def _case_state(case: Event) -> CaseState:
         until=case.get("until"),
         version=case.get("version", 1),
         shares=tuple(case.get("shares", ())),
+        scaled=case.get("scaled"),
     )
     return CaseState(identity)

@@ -27,6 +27,7 @@ from spbench.report.model import (
     RankPart,
     RepeatsPart,
     Report,
+    ScaledPart,
     TimePart,
 )
 from spbench.report.times import timestamp
@@ -234,6 +235,7 @@ def _case(case: CaseState, state: RunState) -> CasePart:
         noisy=noise_of(case),
         warmup=about.params.get("warmup"),
         until=_until(case),
+        scaled=ScaledPart.model_construct(**about.scaled) if about.scaled else None,
         launch=_launch(job) if job is not None else None,
         checks=[_check(name, results) for name, results in measured.checks.items()],
         metrics=_metrics(case),

@@ -163,6 +163,18 @@ class RepeatsPart(_Part):
     width: float | None = Field(description="the width of the median's 95 % interval, over it")
 
 
+class ScaledPart(_Part):
+    """What a case has in common with the same case on other numbers of ranks."""
+
+    of: str = Field(description="its id without the number of ranks")
+    work: Literal["strong", "weak"] = Field(
+        description="what stays the same over them: the work of all, or that of a rank"
+    )
+    throughput: str | None = Field(
+        description="the metric of the work over time; null: the work is as `work` says"
+    )
+
+
 class CasePart(_Part):
     """One case."""
 
@@ -188,6 +200,7 @@ class CasePart(_Part):
     until: RepeatsPart | None = Field(
         default=None, description="what its repeats went on for, and what ended them"
     )
+    scaled: ScaledPart | None = None
     launch: LaunchPart | None
     checks: list[CheckPart]
     metrics: dict[str, MetricPart]

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from spbench.suites.settings import LaunchSettings, SuiteLaunch
 from spbench_core.catalog import BENCHMARKS
 from spbench_core.catalog.benchmark import Benchmark, Metric, Ranks
+from spbench_core.catalog.scaling import Work
 
 SCHEMA = "spbench.suite/1"
 
@@ -18,6 +19,9 @@ Order = Literal["interleaved", "together"]
 
 MOST_REPEATS = 1000
 """The most repeats of a case."""
+
+MOST_COUNTS = 100
+"""The most numbers of ranks that a case is run on for its efficiency."""
 
 MOST_AT_ONCE = 1000
 """The most hosts on which a case runs at once, a job each."""
@@ -40,6 +44,22 @@ class Until:
 
     interval: float
     max_time: float
+
+
+@dataclass(frozen=True, slots=True)
+class Scaled:
+    """What a case shares with the same case on other numbers of ranks.
+
+    Attributes:
+        of: The case's id without its number of ranks.
+        work: Whether the work of all stays the same over them (strong), or a rank's (weak).
+        throughput: The metric of the whole work over time; None: the work is the same at each
+            number of ranks, or in proportion to them.
+    """
+
+    of: str
+    work: Work
+    throughput: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +89,7 @@ class Case:
         line: Where the case stands in its suite file.
         at_once: On how many hosts at most it runs at once, each with a job and ``np`` ranks of its
             own; 0: it is one job over all hosts.
+        scaled: What it shares with the same case on other numbers of ranks; None: there are none.
     """
 
     id: str
@@ -83,6 +104,7 @@ class Case:
     inject: str | None = None
     until: Until | None = None
     at_once: int = 0
+    scaled: Scaled | None = None
 
     @property
     def entry(self) -> Benchmark:

@@ -8,8 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from spbench.suites.case import Case, Expectation, Until
+from spbench.suites.case import Case, Expectation, Scaled, Until
 from spbench.suites.findings import Findings
+from spbench.suites.scaling import Counts, over_ranks
 from spbench.suites.settings import LaunchSettings
 from spbench.suites.yaml_nodes import KeyPath
 from spbench_core.catalog.benchmark import Benchmark
@@ -80,6 +81,7 @@ class Entry:
     launch: LaunchSettings
     until: Until | None = None
     at_once: int = 0
+    counts: Counts | None = None
     collapse: bool = False
 
 
@@ -147,18 +149,31 @@ def _completed(entry: Entry, findings: Findings) -> list[tuple[Point, dict[str, 
             findings.at_key((*entry.path, "zip"), f"zip makes {identity} twice")
             continue
         seen.add(identity)
-        swept = {key: item.value for key, item in point.items() if key != "np"}
         try:
-            cases = entry.benchmark.cases({**entry.fixed, **swept})
+            complete += list(_cases(entry, point))
         except ExceptionGroup as group:
             for error in group.exceptions:
                 param = getattr(error, "param", None)
                 refused.setdefault((str(error), param), []).append(identity)
-        else:
-            complete += [(_with_own(point, differs), params) for differs, params in cases]
     for (message, param), identities in refused.items():
         _tell_refused(entry, identities, message, param, findings)
     return complete
+
+
+def _cases(entry: Entry, point: Point) -> Iterator[tuple[Point, dict[str, Any]]]:
+    """Yield the cases of one point of the sweep, each with what differs and its parameters.
+
+    Raises:
+        ExceptionGroup: of ParamError, where parameters are wrong or do not go over to other ranks.
+    """
+    given = {**entry.fixed, **{key: item.value for key, item in point.items() if key != "np"}}
+    if entry.counts is None:
+        for differs, params in entry.benchmark.cases(given):
+            yield _with_own(point, differs), params
+        return
+    for count, differs, params in over_ranks(entry.benchmark, given, entry.np, entry.counts):
+        np = Item(count, str(count), (*entry.path, "scale", "np"))
+        yield {**_with_own(point, differs), "np": np}, params
 
 
 def _with_own(point: Point, differs: Mapping[str, Any]) -> Point:
@@ -238,7 +253,15 @@ def _case(entry: Entry, point: Point, params: dict[str, Any], line: int) -> Case
         line=line,
         until=entry.until,
         at_once=entry.at_once,
+        scaled=_scaled(entry, point),
     )
+
+
+def _scaled(entry: Entry, point: Point) -> Scaled | None:
+    if entry.counts is None:
+        return None
+    of = case_id(entry.name, {key: item for key, item in point.items() if key != "np"})
+    return Scaled(of, entry.counts.work, entry.benchmark.throughput)
 
 
 def _ranks(entry: Entry, point: Point, params: dict[str, Any]) -> int | None:

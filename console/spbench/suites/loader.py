@@ -8,14 +8,15 @@ from typing import Any
 
 from spbench.errors import Diagnostic, SuiteError, UsageError, did_you_mean
 from spbench.suites.case import MOST_AT_ONCE, Case, Suite, Until
-from spbench.suites.expand import Entry, expand
+from spbench.suites.expand import Entry, Sweep, expand
 from spbench.suites.expectations import read_expectations
 from spbench.suites.findings import Findings
 from spbench.suites.inject import plant
-from spbench.suites.model import SuiteFile, merge
+from spbench.suites.model import ScaleEntry, SuiteFile, merge
 from spbench.suites.overrides import apply_overrides, as_written
 from spbench.suites.parameters import ParameterReader
 from spbench.suites.references import ExpandedEntry, refer
+from spbench.suites.scaling import Counts
 from spbench.suites.settings import LaunchSettings
 from spbench.suites.shipped import suite_path
 from spbench.suites.wording import check_shape
@@ -170,6 +171,8 @@ class _Entries:
         own = file.cases[index] if file else None
         if file and file.order == "together" and own and own.until:
             findings.at_key((*path, "until"), _TOGETHER)
+        if own and own.scale:
+            self._check_scale(own.scale, sweep, path)
         return Entry(
             path=path,
             name=name if isinstance(name, str) else "this case",
@@ -180,11 +183,23 @@ class _Entries:
             np=np if type(np) is int and np >= 1 else None,
             repeat=own.repeat if own else 1,
             at_once=_at_once(own.per_host) if own else 0,
+            counts=_counts(own.scale) if own and own.scale else None,
             until=Until(**own.until.model_dump()) if own and own.until else None,
             expect=expect,
             launch=merge(file.launch, own.launch) if file and own else LaunchSettings(),
             collapse=bool(findings.options_below(path)),
         )
+
+    def _check_scale(self, scale: ScaleEntry, sweep: Sweep, path: KeyPath) -> None:
+        if sorted(set(scale.np)) != scale.np:
+            self._findings.at_value((*path, "scale", "np"), "np of scale must rise")
+        if "np" in sweep.keys:
+            message = "np is swept, and scale has numbers of ranks too: leave out one of them"
+            self._findings.at_key((*path, "scale"), message)
+
+
+def _counts(scale: ScaleEntry) -> Counts:
+    return Counts(tuple(scale.np), scale.work, scale.by)
 
 
 def _at_once(per_host: bool | int) -> int:

@@ -8,8 +8,9 @@ from pydantic import BeforeValidator, ConfigDict, Field, StringConstraints
 from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import PydanticCustomError
 
-from spbench.suites.case import MOST_AT_ONCE, MOST_REPEATS, Order
+from spbench.suites.case import MOST_AT_ONCE, MOST_COUNTS, MOST_REPEATS, Order
 from spbench.suites.settings import LaunchSettings, StrictModel, SuiteLaunch
+from spbench_core.catalog.scaling import Work
 
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)]
 Swept = dict[str, Annotated[list[Any], Field(min_length=1)]]
@@ -49,6 +50,20 @@ class UntilEntry(StrictModel):
     max_time: float = Field(gt=0, description="the seconds that the case's launches may take")
 
 
+class ScaleEntry(StrictModel):
+    """The key ``scale:``; it runs a case on several numbers of ranks."""
+
+    np: list[Annotated[int, Field(ge=1)]] = Field(
+        min_length=2, max_length=MOST_COUNTS, description="numbers of ranks, rising"
+    )
+    work: Work = Field(
+        description="what stays the same: the work of all (strong), or that of a rank (weak)"
+    )
+    by: str | SkipJsonSchema[None] = Field(
+        default=None, description="the parameter that follows the ranks, where there are several"
+    )
+
+
 class CaseEntry(StrictModel):
     """One entry of ``cases:``; it makes one case, or one for each point of its sweep."""
 
@@ -66,6 +81,9 @@ class CaseEntry(StrictModel):
     per_host: bool | Annotated[int, Field(ge=1, le=MOST_AT_ONCE)] = Field(
         default=False,
         description="a job of its own on each host, all at once; a number: at most so many",
+    )
+    scale: ScaleEntry | SkipJsonSchema[None] = Field(
+        default=None, description="the case on several numbers of ranks, with its efficiency"
     )
     repeat: int = Field(default=1, ge=1, le=MOST_REPEATS, description="how often each case runs")
     until: UntilEntry | SkipJsonSchema[None] = Field(

@@ -14,7 +14,7 @@ from spbench_core.catalog import BENCHMARKS
 from spbench_core.catalog.benchmark import Benchmark
 
 _OF_SUITE = ("name", "description", "order")
-_OF_CASES = ("np", "repeat")
+_OF_CASES = ("np", "repeat", "scale")
 
 
 def apply_overrides(data: dict[str, Any], texts: Sequence[str], findings: Findings) -> list[str]:
@@ -86,6 +86,8 @@ class _Override:
             return True
         if self._key in _OF_CASES:
             return self._set_in_cases()
+        if first == "scale" and dot:
+            return self._set_in_cases(rest)
         return self._set_parameter()
 
     def _set_launch(self, rest: str) -> bool:
@@ -117,14 +119,17 @@ class _Override:
             self._findings.mark_option(("launch", "batch", key), self._option)
         return True
 
-    def _set_in_cases(self) -> bool:
-        for index, case, _ in _cases(self._data):
-            case[self._key] = self._node.data
-            self._findings.mark_option(("cases", index, self._key), self._option)
-            if self._key == "np":
+    def _set_in_cases(self, name: str | None = None) -> bool:
+        """Set a key of all cases, or of the one of that name."""
+        key = self._key.partition(".")[0]
+        named = [one for one in _cases(self._data) if name in (None, one[1].get("name"))]
+        for index, case, _ in named:
+            case[key] = copy.deepcopy(self._node.data)
+            self._findings.mark_option(("cases", index, key), self._option)
+            if key in ("np", "scale"):  # either says on how many ranks
                 collapse = _Collapse(None, "np", self._node.data)
                 collapse.apply(case, ("cases", index), self._findings)
-        return True
+        return bool(named) or name is None
 
     def _set_parameter(self) -> bool:
         found = False

@@ -33,7 +33,8 @@ _EXPECTED = {
     "less_than": "below {lt:g}",
     "less_than_equal": "at most {le:g}",
     "literal_error": "{expected}",
-    "too_short": "{whole} with at least one item",
+    "too_short": "{whole} with at least {items}",
+    "too_long": "{whole} with at most {max_length} items",
     "string_too_short": "text that is not empty",
     "string_too_long": "at most {max_length} characters long",
 }
@@ -139,8 +140,15 @@ def _wrong_value(path: KeyPath, details: list[ErrorDetails]) -> str:
     choices = [word for d in details for word in _choices(d)]
     if isinstance(value, str):
         hint = did_you_mean(value, choices) if len(choices) > 1 else ""
-    told = "an empty mapping" if value == {} and details[0]["type"] == "too_short" else shown(value)
+    told = _of_length(value) if details[0]["type"] in ("too_short", "too_long") else shown(value)
     return f"{name} must be {' or '.join(expected)}, not {told}{hint}"
+
+
+def _of_length(value: Any) -> str:
+    """Return a list or a mapping of wrong length as a message shows it."""
+    if len(value) == 0:
+        return "an empty mapping" if value == {} else shown(value)
+    return f"with {len(value)}"
 
 
 def _expected(detail: ErrorDetails) -> str:
@@ -148,6 +156,8 @@ def _expected(detail: ErrorDetails) -> str:
     if detail["type"] == "literal_error":
         *most, last = _choices(detail)
         return f"{', '.join(most)} or {last}" if most else last
+    least = context.get("min_length", 1)
+    context["items"] = "one item" if least == 1 else f"{least} items"
     context["whole"] = "a mapping" if context.get("field_type") == "Dictionary" else "a list"
     template = _EXPECTED.get(detail["type"])
     return template.format(**context) if template else f"valid ({detail['msg']})"

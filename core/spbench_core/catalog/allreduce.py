@@ -8,6 +8,7 @@ from typing import Any
 
 from spbench_core.catalog.benchmark import TIME_MS, Benchmark, Metric, ParamError, Ranks
 from spbench_core.catalog.parameters import Param, Params
+from spbench_core.catalog.scaling import own_work
 from spbench_core.catalog.shared_params import DEVICE, DTYPE, SEED, iterations, warmup
 from spbench_core.catalog.sweep_sizes import sweep_sizes
 
@@ -230,6 +231,7 @@ BENCHMARKS = (
         faults=("wrong-element",),
         resolve=_resolve,
         ranks=_ranks,
+        scaled=own_work,
         points=_points,
         own_lines=True,
     ),

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from spbench_core.catalog.parameters import Param, Params
+
+if TYPE_CHECKING:
+    from spbench_core.catalog.scaling import Scaled
 
 Better = Literal["lower", "higher", "none"]
 Fold = Literal["max", "min", "sum", "mean"]
@@ -104,6 +107,9 @@ class Benchmark:
         own_lines: Whether by hand it prints lines of its own (`Context.say`) instead of the
             reference scripts'.
         says_passed: Whether each rank then also says that all its checks passed.
+        scaled: Returns the parameters of a case at other numbers of ranks; None: it cannot be.
+        throughput: The metric of the whole work over time, where the work is not the same or in
+            proportion to the ranks at each number of them.
         place: Says where a rank stands, ``{"tile": ...}``, for the views.
         faults: Faults that ``--inject`` may plant in it, beside those that every benchmark has.
         runs_in: The module below ``spbench_workers`` that runs it, if not that of its name.
@@ -131,6 +137,8 @@ class Benchmark:
     choose_metrics: Callable[[tuple[Metric, ...], Params], tuple[Metric, ...]] = _all_metrics
     own_lines: bool = False
     says_passed: bool = False
+    scaled: Scaled | None = None
+    throughput: str | None = None
     place: Callable[[Params, int], dict[str, Any]] = _no_tile
     runs_in: str | None = None
     begins_with: Mapping[str, Any] = field(default_factory=dict)

@@ -7,6 +7,7 @@ from functools import partial
 
 from spbench_core.catalog.benchmark import TIME_MS, Benchmark, Metric, ParamError
 from spbench_core.catalog.parameters import Param, Params
+from spbench_core.catalog.scaling import own_work
 from spbench_core.catalog.shared_params import DEVICE, DTYPE, DTYPES, SEED, iterations, warmup
 
 _DTYPE = replace(
@@ -39,6 +40,7 @@ _of_one_rank = partial(
     metrics=_METRICS,
     faults=("corrupt-result",),
     resolve=_resolve_format,
+    scaled=own_work,
 )
 
 BENCHMARKS = (
@@ -94,6 +96,7 @@ BENCHMARKS = (
         checks=("product",),
         faults=("corrupt-result",),
         resolve=_resolve_format,
+        scaled=own_work,
     ),
     Benchmark(
         name="compute.noise",
@@ -119,5 +122,6 @@ BENCHMARKS = (
         ),
         checks=("work",),
         faults=("corrupt-result",),
+        scaled=own_work,
     ),
 )

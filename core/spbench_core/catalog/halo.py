@@ -22,10 +22,12 @@ from spbench_core.catalog.tiles import (
     KERNELS,
     TILES,
     TRANSPORT,
+    exchange_over_ranks,
     resolve_kernel,
     resolve_tiles,
     tile_place,
     tile_ranks,
+    tiles_over_ranks,
     window_of_params,
 )
 from spbench_core.layout.tiles import parse_pair
@@ -96,6 +98,7 @@ _over_tiles = partial(
     checks=_OPERATOR_CHECKS,
     faults=_OPERATOR_FAULTS,
     ranks=tile_ranks,
+    scaled=tiles_over_ranks,
     place=tile_place,
 )
 
@@ -114,6 +117,7 @@ BENCHMARKS = (
         checks=("halo",),
         faults=_HALO_FAULTS,
         resolve=_resolve_exchange,
+        scaled=exchange_over_ranks,
     ),
     _over_tiles(
         name="halo.compute",

@@ -15,6 +15,7 @@ from spbench_core.catalog.benchmark import (
     Ranks,
 )
 from spbench_core.catalog.parameters import Param, Params
+from spbench_core.catalog.scaling import AtRanks, ScalingError, own_work
 from spbench_core.catalog.shared_params import DEVICE, SEED
 from spbench_core.catalog.stores import (
     SPELLINGS,
@@ -259,6 +260,21 @@ def _check_sums(params: Params) -> None:
         raise ParamError("sums", "sums shared are computed by the host, on device cpu")
 
 
+def _over_devices(given: Params, params: Params, to: AtRanks) -> Params:
+    """Return the parameters of a store with as many devices as ranks, each with its gradients.
+
+    Raises:
+        ScalingError: Servers are among the ranks, devices are named one by one, or the gradients of
+            all are to stay the same.
+    """
+    own_work(given, params, to)
+    if store_of(params["kv_store"]).dist:
+        raise ScalingError(f"{params['kv_store']} has workers and servers: sweep num_workers")
+    if params["device_ids"] is not None:
+        raise ScalingError("device_ids names the devices: give gpus")
+    return given | {"gpus": [to.ranks]}
+
+
 def _place(params: Params, rank: int) -> dict[str, Any]:
     role = roles_of_params(params).role(rank)
     if not isinstance(role, Device):
@@ -300,6 +316,7 @@ BENCHMARKS = (
         faults=FAULTS,
         resolve=_resolve,
         ranks=lambda params: Ranks(exact=roles_of_params(params).size),
+        scaled=_over_devices,
         place=_place,
         own_lines=True,
     ),

@@ -7,6 +7,7 @@ from functools import partial
 
 from spbench_core.catalog.benchmark import TIME_MS, Benchmark, Metric, ParamError, Ranks
 from spbench_core.catalog.parameters import Param, Params
+from spbench_core.catalog.scaling import own_work
 from spbench_core.catalog.shared_params import DEVICE, SEED, iterations, warmup
 
 _SIZES = {
@@ -60,6 +61,7 @@ _of_all = partial(
     checks=("message",),
     faults=("corrupt-message",),
     ranks=lambda _: Ranks(minimum=2),
+    scaled=own_work,
 )
 
 BENCHMARKS = (
@@ -175,5 +177,6 @@ BENCHMARKS = (
         checks=("all-came",),
         faults=("leave-early",),
         ranks=lambda _: Ranks(minimum=2),
+        scaled=own_work,
     ),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from spbench_core.catalog.benchmark import TIME_MS, Benchmark, Metric, ParamError
 from spbench_core.catalog.parameters import Param, Params
+from spbench_core.catalog.scaling import own_work
 from spbench_core.catalog.shared_params import DEVICE, SEED, iterations, warmup
 
 _PATH = Param(
@@ -68,5 +69,6 @@ BENCHMARKS = (
         checks=("copy",),
         faults=("corrupt-copy",),
         resolve=_resolve,
+        scaled=own_work,
     ),
 )

@@ -33,6 +33,7 @@ from spbench_core.catalog.model_params import (
     multiplies_either_way,
 )
 from spbench_core.catalog.model_rounds import check_round_members, resolve_rounds
+from spbench_core.catalog.model_scaling import scaled_model
 from spbench_core.catalog.parameters import Params
 from spbench_core.catalog.shared_params import resolve_device_ids
 from spbench_core.layout.tiles import parse_pair
@@ -66,6 +67,7 @@ _OF_SCHEMES: dict[str, tuple[tuple[str, ...], Any]] = {
     "baseline_memory": (_PIPELINES, None),
 }
 """Parameters that only some schemes read, and their defaults there."""
+_ONLY_PIPELINES = frozenset(_OF_SCHEMES) | {"rounds"}
 _OF_LEARNING: dict[str, Any] = {
     "schedule": None,
     "enable_master_comm_opt": None,
@@ -439,6 +441,8 @@ BENCHMARKS = tuple(
         faults=(*_FAULTS, *FULL_SIZE_FAULTS),
         resolve=partial(resolve, name),
         ranks=model_ranks,
+        scaled=partial(scaled_model, _ONLY_PIPELINES),
+        throughput="images_per_second",
         choose_checks=_checks,
         choose_faults=_faults,
         own_lines=True,

@@ -22,6 +22,7 @@ _FUNCTIONS: dict[str, type] = {
     "choose_faults": tuple,
     "choose_metrics": tuple,
     "place": dict,
+    "scaled": dict,
 }
 """The functions of an entry, each with what it returns."""
 

@@ -15,6 +15,7 @@ from spbench_core.catalog.benchmark import (
     Ranks,
 )
 from spbench_core.catalog.parameters import Param, Params
+from spbench_core.catalog.scaling import any_work
 from spbench_core.programs.expectation import (
     ExpectationError,
     OutputExpectation,
@@ -293,6 +294,7 @@ BENCHMARKS = (
         faults=("corrupt-exit", "drop-output", "forge-line"),
         resolve=_resolve,
         ranks=_ranks,
+        scaled=any_work,
         choose_checks=_checks,
         choose_faults=_faults,
         choose_metrics=_metrics,

@@ -6,6 +6,7 @@ from typing import Any
 
 from spbench_core.catalog.benchmark import ParamError, Ranks
 from spbench_core.catalog.parameters import Param, Params
+from spbench_core.catalog.scaling import AtRanks, ScalingError, follow, whole
 from spbench_core.layout.tiles import Grid, grid_of, pair_text, parse_pair
 from spbench_core.layout.window import Window, Window2d
 
@@ -102,7 +103,7 @@ def _resolve_grid(params: Params) -> Params:
     return params | {
         "grid": str(grid),
         "num_spatial_parts": grid.size,
-        "slice_method": method or _method_of(grid),
+        "slice_method": method or method_of(grid),
     }
 
 
@@ -131,7 +132,8 @@ def agreed_grid(parts: int | None, method: str | None, given: Grid | None) -> Gr
     return given
 
 
-def _method_of(grid: Grid) -> str | None:
+def method_of(grid: Grid) -> str | None:
+    """Return the slice_method that makes a grid; None where none does."""
     if grid.rows == grid.cols:
         return "square"
     return "vertical" if grid.rows == 1 else "horizontal" if grid.cols == 1 else None
@@ -191,6 +193,41 @@ def _kernel(params: Params) -> tuple[int, int]:
             f"{halo_len or 1} makes; give one of the two",
         )
     return kernel
+
+
+def tiles_over_ranks(given: Params, params: Params, to: AtRanks) -> Params:
+    """Return the parameters of a case over as many tiles as ranks.
+
+    In weak scaling a tile keeps its pixels, and the image grows.
+
+    Raises:
+        ScalingError: Another parameter is to follow the ranks, or these make no such tiles.
+    """
+    follow(to, ("num_spatial_parts",))
+    method = params["slice_method"]
+    tiles = {"num_spatial_parts": to.ranks, "slice_method": method, "grid": None}
+    if to.work == "strong":
+        return given | tiles
+    now = grid_of_params(params)
+    try:
+        grid = agreed_grid(to.ranks, method, None)
+    except ParamError as error:
+        raise ScalingError(str(error)) from None
+    height, width = parse_pair(params["image_size"])
+    rows = whole("the image's height", height, grid.rows, now.rows)
+    cols = whole("the image's width", width, grid.cols, now.cols)
+    return given | tiles | {"image_size": str(pair_text((rows, cols)))}
+
+
+def exchange_over_ranks(given: Params, params: Params, to: AtRanks) -> Params:
+    """Return the same of an exchange, which is no work that ranks could share.
+
+    Raises:
+        ScalingError: As there, or the work of all is to stay the same.
+    """
+    if to.work == "strong":
+        raise ScalingError("an exchange is no work to share: there is weak scaling alone")
+    return tiles_over_ranks(given, params, to)
 
 
 def tile_ranks(params: Params) -> Ranks:

@@ -115,9 +115,15 @@ CASE: Fields = {
     "version": fields.INTEGER | fields.LEFT_OUT,
     # The ranks of each job, of a case that has one on each host.
     "shares": fields.LIST | fields.LEFT_OUT,
+    # What a case has in common with the same case on other numbers of ranks.
+    "scaled": fields.OBJECT | fields.LEFT_OUT,
 }
 """A case in ``run_start``: all that readers of the run need to know of it without the catalog."""
 
+SCALED: Fields = {"of": fields.TEXT, "work": fields.TEXT, "throughput": _TEXT_OR_NONE}
+"""The case's id without its number of ranks, what stays the same over them, and the metric of the
+work over time; null: the work is the same, or in proportion to the ranks."""
+WORKS = {"strong", "weak"}
 METRIC: Fields = {
     "name": fields.TEXT,
     "unit": fields.TEXT,
@@ -215,6 +221,9 @@ def _check_case(case: Mapping[str, Any]) -> None:
     check_items(what, "shares", case.get("shares", ()), fields.INTEGER)
     _check_each(what, case["metrics"], METRIC)
     _check_each(what, case["expect"], EXPECTATION)
+    _check_each(what, [case["scaled"]] if "scaled" in case else (), SCALED)
+    if "scaled" in case:
+        _check_word(what, case["scaled"]["work"], WORKS)
     _check_each(what, [case["until"]] if "until" in case else (), UNTIL)
     for metric in case["metrics"]:
         _check_word(what, metric["fold"], FOLDS)

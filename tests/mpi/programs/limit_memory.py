@@ -1,19 +1,15 @@
-"""Runs a case on ranks that may take little more memory, and the same work on one of them.
+"""Runs a case on ranks that may take little more memory.
 
     mpirun -n 4 python -m mpi4py limit_memory.py CASE.json RESULTS.json
 
 The case is as for ``run_cases.py``, with ``megabytes`` that each rank may take beyond what it has
-once everything is imported, and with ``alone``, the parameters for rank 0 by itself. The result is
-one list of events a rank, and what rank 0 alone ended in, ``None`` where it had room.
+once everything is imported. The result is one list of events a rank.
 """
 
 import json
 import resource
 import sys
-from dataclasses import replace
 from pathlib import Path
-
-from mpi4py import MPI
 
 from spbench_workers.comm import open_world
 from spbench_workers.session import load_runners
@@ -25,15 +21,6 @@ def taken():
     lines = Path("/proc/self/status").read_text().splitlines()
     (line,) = [one for one in lines if one.startswith("VmData:")]
     return 1024 * int(line.split()[1])
-
-
-def alone_on(world, case, run):
-    one = replace(world, comm=MPI.COMM_SELF, size=1)
-    try:
-        run(context_on(one, case["benchmark"], case["alone"]))
-    except (RuntimeError, MemoryError) as error:
-        return str(error)
-    return None
 
 
 def main():
@@ -49,8 +36,7 @@ def main():
     run(context)
     said = world.comm.gather(events_of(context))
     if world.rank == 0:
-        results.write_text(json.dumps([said, alone_on(world, case, run)]))
-    world.comm.Barrier()
+        results.write_text(json.dumps(said))
 
 
 main()

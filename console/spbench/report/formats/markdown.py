@@ -9,6 +9,7 @@ from spbench.record.number_formatting import GLYPHS, NOISY, clean, number
 from spbench.report.formats.words import by_urgency, figure, headline, not_passed, sentence, tally
 from spbench.report.model import CasePart
 from spbench.report.recorded import RecordedRun
+from spbench.report.scaling import SCALING_COLUMNS, scaling_remarks, scaling_rows, scalings
 from spbench.report.tables import FIGURE_COLUMNS, RUN_COLUMNS, run_rows
 from spbench.report.times import day_and_time
 
@@ -27,6 +28,7 @@ def markdown(run: RecordedRun) -> str:
         *_listed(run),
         *map(_text, run.findings),
         _table(_COLUMNS, map(_row, by_urgency(run)), MOST_BYTES // 4),
+        *_scaling(run),
         f"<details><summary>All metrics</summary>\n\n{_all_metrics(run)}\n\n</details>",
     ]
     return "\n\n".join(filter(None, parts)) + "\n"
@@ -64,6 +66,14 @@ def _row(case: CasePart) -> tuple[str, ...]:
         str(metric.n),
         figure(limit.value) if limit else "",
     )
+
+
+def _scaling(run: RecordedRun) -> Iterator[str]:
+    """The efficiency of cases over numbers of ranks, and where it stops to pay."""
+    if found := scalings(run):
+        rows = ((_code(row[0]), *map(_text, row[1:])) for row in scaling_rows(found))
+        yield _table(SCALING_COLUMNS, rows, MOST_BYTES // 8)
+        yield from map(_text, scaling_remarks(found))
 
 
 def _all_metrics(run: RecordedRun) -> str:

@@ -36,6 +36,7 @@ class CaseDraft:
     exclude: Sequence[Mapping[str, Any]] = ()
     np: int | None = None
     per_host: bool | int = False
+    scale: Mapping[str, Any] = field(default_factory=dict)
     repeat: int = 1
     until: Mapping[str, float] = field(default_factory=dict)
     expect: Mapping[str, Mapping[str, float | str]] = field(default_factory=dict)
@@ -54,6 +55,7 @@ def entry_data(draft: CaseDraft) -> dict[str, Any]:
         "matrix": draft.matrix,
         "zip": draft.zip,
         "exclude": draft.exclude,
+        "scale": draft.scale,
         "repeat": draft.repeat if draft.repeat != 1 else None,
         "until": draft.until,
         "expect": draft.expect,

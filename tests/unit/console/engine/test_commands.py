@@ -67,6 +67,7 @@ def test_each_job_is_prepared_once_for_all_its_lines(request_of, prepared):
     assert len(prepared) == 2
 
 
+@pytest.mark.long
 @pytest.mark.slow
 async def test_each_job_is_prepared_once_for_a_run_and_the_rest_of_one_anew(request_of, prepared):
     state = RunState()

@@ -348,6 +348,7 @@ async def test_an_mpi_library_that_ends_the_interpreter_leaves_the_other_facts(s
     assert "cannot be asked for its MPI library, exit status 9" in found.reason
 
 
+@pytest.mark.long
 @pytest.mark.slow
 async def test_an_mpi_library_that_hangs_leaves_the_other_facts(ssh, monkeypatch):
     monkeypatch.setattr("spbench.launch.survey.question.PROBE_PATIENCE", 0.3)

@@ -162,8 +162,11 @@ def run_case(monkeypatch, device, **given):
 @pytest.mark.parametrize(
     "params",
     [
-        {"num_classes": 5, "iterations": 2, "warmup": 1, "optimizer": "adam", "num_epochs": 2},
-        {"iterations": 1, "warmup": 0, "precision": "fp16"},
+        pytest.param(
+            {"num_classes": 5, "iterations": 2, "warmup": 1, "optimizer": "adam", "num_epochs": 2},
+            marks=pytest.mark.long,
+        ),
+        pytest.param({"iterations": 1, "warmup": 0, "precision": "fp16"}, marks=pytest.mark.long),
         {"iterations": 1, "warmup": 0, "precision": "bf16", "enable_evaluation": True},
     ],
     ids=str,

@@ -17,6 +17,7 @@ from spbench.report.formats.page.parts import (
     links_part,
     predictions_part,
     provenance_part,
+    scaling_part,
     sweeps_part,
 )
 from spbench.report.formats.words import by_urgency
@@ -57,6 +58,7 @@ def html_page(run: RecordedRun, comparison: RunComparison | None = None) -> str:
     parts = [
         PagePart("cases", "Cases", case_table(rows, len(cases))),
         PagePart("comparison", "Comparison with the baseline", comparison_part(comparison)),
+        PagePart("scaling", "Scaling", scaling_part(run)),
         PagePart("sweeps", "Sweeps", sweeps_part(run)),
         PagePart("links", "Links", links_part(run)),
         PagePart("predictions", "Predicted and measured", predictions_part(run)),

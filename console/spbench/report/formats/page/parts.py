@@ -12,7 +12,7 @@ from spbench.record.findings import NOTABLE_LINK
 from spbench.record.number_formatting import number
 from spbench.report.compare import RunComparison
 from spbench.report.formats.page.charts.heat_map import MOST_RANKS, heat_map
-from spbench.report.formats.page.charts.lines import line_plot
+from spbench.report.formats.page.charts.lines import PlottedLine, PlottedPoint, line_plot
 from spbench.report.formats.page.charts.predictions import prediction_plot
 from spbench.report.formats.page.markup import NOTHING, Markup, joined, name, table, tag
 from spbench.report.formats.page.sweeps import SweepPlot, sweeps
@@ -20,6 +20,14 @@ from spbench.report.links import LinkTable, link_matrices
 from spbench.report.model import LaunchPart
 from spbench.report.predictions import PredictedTime, predictions
 from spbench.report.recorded import RecordedRun
+from spbench.report.scaling import (
+    SCALING_COLUMNS,
+    SCALING_FIGURES,
+    Scaling,
+    scaling_remarks,
+    scaling_rows,
+    scalings,
+)
 from spbench.report.tables import (
     COMPARISON_COLUMNS,
     FIGURE_COLUMNS,
@@ -99,6 +107,28 @@ def predictions_part(run: RecordedRun) -> Markup:
 def _cells(one: PredictedTime) -> tuple[str, ...]:
     figures = (f"{one.predicted_ms:.4g}", f"{one.measured_ms:.4g}", f"{one.error:+.0%}")
     return (name(one.case), one.by, *figures)
+
+
+def scaling_part(run: RecordedRun) -> Markup:
+    """Return the efficiency of cases over numbers of ranks, as lines and as a table."""
+    found = scalings(run)
+    if not found:
+        return NOTHING
+    lines = [line for line in map(_efficiencies, found) if line.points]
+    drawn = line_plot("Efficiency over ranks", lines, "ranks", "efficiency") if lines else NOTHING
+    rows = table(SCALING_COLUMNS, islice(scaling_rows(found), MOST_ROWS), SCALING_FIGURES)
+    told = (tag("p", remark) for remark in scaling_remarks(found))
+    return joined([tag("div", tag("figure", drawn, class_="tile"), class_="tiles"), rows, *told])
+
+
+def _efficiencies(one: Scaling) -> PlottedLine:
+    points = []
+    for row in one.rows:
+        if row.efficiency is not None and row.efficiency > 0:
+            low, high = row.interval or (None, None)
+            plotted = PlottedPoint(row.np, str(row.np), row.efficiency, low, high, row.limit)
+            points.append(plotted)
+    return PlottedLine(f"{one.of}, {one.work}", points)
 
 
 def provenance_part(run: RecordedRun) -> Markup:

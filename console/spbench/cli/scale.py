@@ -1,0 +1,157 @@
+"""``spbench scale``: a suite over numbers of ranks, its efficiency, and where more do not pay."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from spbench.cli.request import (
+    ALL_CASES,
+    CaseSelection,
+    HomeOption,
+    QuietOption,
+    SuiteArgument,
+    VerboseOption,
+    case_options,
+    launch_options,
+    refuse_folder,
+    request_from,
+)
+from spbench.errors import UsageError
+from spbench.launch.choice import NOTHING_CHOSEN, LaunchChoice
+
+if TYPE_CHECKING:
+    from spbench.engine.plan import Request
+    from spbench.report.scaling import Scaling
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of this module."""
+    app.command()(scale)
+
+
+@launch_options("assume")
+@case_options
+def scale(
+    suite: SuiteArgument,
+    np: Annotated[
+        str | None, typer.Option("--np", help="Numbers of ranks, rising: 1,2,4.", metavar="LIST")
+    ] = None,
+    strong: Annotated[
+        bool | None,
+        typer.Option("--strong/--weak", help="The work stays the same, or that of a rank."),
+    ] = None,
+    by: Annotated[
+        str | None, typer.Option("--by", help="The parameter that follows.", metavar="PARAM")
+    ] = None,
+    worth: Annotated[
+        float,
+        typer.Option("--worth", help="What an added rank is to bring, of one.", min=0.0, max=1.0),
+    ] = 0.5,
+    chosen: LaunchChoice = NOTHING_CHOSEN,
+    selected: CaseSelection = ALL_CASES,
+    headless: Annotated[bool, typer.Option("--headless", help="Plain lines.")] = False,
+    json_target: Annotated[
+        str | None,
+        typer.Option("--json", help="Write what was found; - is stdout.", metavar="PATH|-"),
+    ] = None,
+    home: HomeOption = None,
+    quiet: QuietOption = False,
+    verbose: VerboseOption = False,
+) -> None:
+    """Run a suite on several numbers of ranks: speed-up, efficiency, and where it stops to pay."""
+    refuse_folder("--json", json_target)
+    request = request_from(suite, chosen=chosen, selected=selected, home=home, argv=sys.argv[1:])
+    asked = _asked(np, strong, by)
+    if asked is not None:
+        request = _over_ranks(request, asked)
+    from spbench.cli.run import execute, writer
+    from spbench.engine.plan import plan
+    from spbench.report.recorded import load_run
+    from spbench.report.scaling import scalings
+
+    planned = plan(request)
+    if not any(case.scaled for job in planned.jobs for case in job.cases):
+        raise UsageError(f"{suite} does not say on how many ranks: give --np 1,2,4")
+    on_stderr = json_target == "-"
+    done = execute(planned, quiet=quiet, verbose=verbose, to_stderr=on_stderr, headless=headless)
+    found = scalings(load_run(done.folder), worth)
+    _tell(found, writer(sys.stderr if on_stderr else sys.stdout))
+    if json_target is not None:
+        _write(found, json_target)
+    raise typer.Exit(done.exit_code)
+
+
+def _asked(np: str | None, strong: bool | None, by: str | None) -> dict[str, Any] | None:
+    """Return what the key ``scale`` of a case is to be; None: what the suite has.
+
+    Raises:
+        UsageError: The ranks are no list of numbers, or what stays the same is not said.
+    """
+    if np is None:
+        if strong is not None or by is not None:
+            raise UsageError("--strong, --weak and --by say how ranks grow: give --np 1,2,4 too")
+        return None
+    try:
+        counts = [int(word) for word in np.split(",")]
+    except ValueError:
+        raise UsageError(f"--np {np}: write numbers of ranks, as 1,2,4") from None
+    if strong is None:
+        raise UsageError("say what stays the same: the work (--strong), or a rank's (--weak)")
+    asked = {"np": counts, "work": "strong" if strong else "weak"}
+    return asked if by is None else asked | {"by": by}
+
+
+def _over_ranks(request: Request, asked: dict[str, Any]) -> Request:
+    """Return the request with the key ``scale`` in the cases that it selects."""
+    written = json.dumps(asked)
+    names = _selected(request)
+    options = [f"scale={written}"] if names is None else [f"scale.{n}={written}" for n in names]
+    return replace(request, overrides=(*request.overrides, *options))
+
+
+def _selected(request: Request) -> list[str] | None:
+    """Return the names of the entries that a request selects cases of; None: of all."""
+    if request.keyword is None and not request.cases:
+        return None
+    from spbench.suites.loader import load
+    from spbench.suites.select import named, select
+
+    cases = load(request.suite, request.overrides).cases
+    cases = named(cases, request.cases) if request.cases else cases
+    cases = select(cases, request.keyword) if request.keyword is not None else cases
+    return list(dict.fromkeys(case.name for case in cases))
+
+
+def _tell(found: Sequence[Scaling], say: Callable[[str], None]) -> None:
+    from spbench.cli.tables import aligned
+    from spbench.record.number_formatting import clean
+    from spbench.report.scaling import (
+        SCALING_COLUMNS,
+        SCALING_FIGURES,
+        scaling_remarks,
+        scaling_rows,
+    )
+
+    say("")
+    for line in aligned([SCALING_COLUMNS, *scaling_rows(found)], SCALING_FIGURES):
+        say(clean(line))
+    for remark in scaling_remarks(found):
+        say(clean(remark))
+
+
+def _write(found: Sequence[Scaling], target: str) -> None:
+    from spbench.record.runs.folder import write_whole
+    from spbench.report.scaling import scaling_objects
+
+    text = json.dumps(scaling_objects(found), indent=1, allow_nan=False) + "\n"
+    if target == "-":
+        sys.stdout.write(text)
+    else:
+        write_whole(Path(target), text)

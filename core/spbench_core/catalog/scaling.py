@@ -1,0 +1,95 @@
+"""A case at other numbers of ranks: strong scaling keeps its work, weak scaling a rank's."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from spbench_core.catalog.benchmark import ParamError
+from spbench_core.catalog.parameters import Params
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Scaled = Callable[[Params, Params, "AtRanks"], Params]
+    """From the parameters that a case is given, and all of them, to those at other ranks."""
+
+Work = Literal["strong", "weak"]
+"""What stays the same over all numbers of ranks: the whole work, or the work of a rank."""
+
+
+class AtRanks(NamedTuple):
+    """The number of ranks to go over to, and how.
+
+    Attributes:
+        written: The ranks of the case as the suite has it; None where nothing says.
+        by: The parameter that follows the ranks; None leaves it to the benchmark.
+    """
+
+    ranks: int
+    written: int | None
+    work: Work
+    by: str | None = None
+
+
+class ScalingError(ParamError):
+    """The error of a case that does not go over to a number of ranks."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(None, message)
+
+
+def own_work(given: Params, params: Params, to: AtRanks) -> Params:
+    """Return the parameters as they are: each rank has work of its own, whatever their number.
+
+    Raises:
+        ScalingError: The work of all is to stay the same, or a parameter to follow the ranks.
+    """
+    del params
+    if to.work == "strong":
+        raise ScalingError("each rank has work of its own: there is weak scaling alone")
+    return any_work(given, {}, to)
+
+
+def any_work(given: Params, params: Params, to: AtRanks) -> Params:
+    """Return the parameters as they are: what is run shares its work out by itself.
+
+    Raises:
+        ScalingError: A parameter is to follow the ranks.
+    """
+    del params
+    follow(to, ())
+    return given
+
+
+def follow(to: AtRanks, names: tuple[str, ...]) -> str:
+    """Return the parameter that follows the ranks, the first of ``names`` unless another is asked.
+
+    Raises:
+        ScalingError: What is asked for is none of them.
+    """
+    if to.by is None or to.by in names:
+        return to.by or (names[0] if names else "")
+    follows = f"{', '.join(names)} can" if names else "no parameter does"
+    raise ScalingError(f"{to.by} does not follow the number of ranks: {follows}")
+
+
+def whole(name: str, value: int, times: int, over: int) -> int:
+    """Return ``value * times / over``.
+
+    Raises:
+        ScalingError: It is no whole number.
+    """
+    if value * times % over:
+        raise ScalingError(f"{name} would be {value * times / over:g}, which is no whole number")
+    return value * times // over
+
+
+def of_rank(name: str, value: int, to: AtRanks) -> int:
+    """Return a quantity of the whole work that stays the same for a rank.
+
+    Raises:
+        ScalingError: It is no whole number, or nothing says of how many ranks the case is.
+    """
+    if to.written is None:
+        raise ScalingError("np of the case is not known: write how many ranks its work is for")
+    return whole(name, value, to.ranks, to.written)

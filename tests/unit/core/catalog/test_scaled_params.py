@@ -1,0 +1,143 @@
+"""Cases at other numbers of ranks."""
+
+import pytest
+
+from spbench_core.catalog import BENCHMARKS
+from spbench_core.catalog.benchmark import Benchmark
+from spbench_core.catalog.scaling import AtRanks, ScalingError
+
+RESNET = BENCHMARKS["model.resnet"]
+SMALL = {"depth": 20, "image_size": 64, "batch_size": 8, "parts": 4}
+SP = SMALL | {"scheme": "sp", "num_spatial_parts": "2", "slice_method": "vertical"}
+GIVEN = {
+    "halo.compute": {"slice_method": "vertical"},
+    "halo.exchange": {"slice_method": "horizontal"},
+    "halo.fused": {"slice_method": "vertical"},
+    "model.resnet": SMALL,
+    "model.amoebanet": {"num_layers": 6, "batch_size": 8, "parts": 4},
+    "program.run": {"argv": ["true"]},
+    "allreduce.sweep": {"size": 64},
+}
+SHARED = ["halo.compute", "halo.fused", "model.resnet", "model.amoebanet", "program.run"]
+"""The benchmarks whose ranks share one work."""
+SCALED = [name for name, entry in BENCHMARKS.items() if entry.scaled is not None]
+
+
+def at(entry: Benchmark, given, ranks, work="strong", by=None):
+    params = entry.complete(given)
+    to = AtRanks(ranks, entry.ranks(params).exact, work, by)
+    assert entry.scaled is not None
+    return entry.complete(entry.scaled(given, params, to))
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize(
+    ("name", "work"),
+    [*((name, "weak") for name in SCALED), *((name, "strong") for name in SHARED)],
+)
+def test_a_case_runs_on_the_ranks_that_it_goes_over_to(name, work, ranks):
+    entry = BENCHMARKS[name]
+    needed = entry.ranks(at(entry, GIVEN.get(name, {}), ranks, work))
+    assert needed.exact in (None, ranks)
+    assert needed.minimum <= ranks
+
+
+@pytest.mark.parametrize(
+    ("given", "ranks", "work", "by", "found"),
+    [
+        (SMALL, 4, "strong", None, {"split_size": 4, "batch_size": 8, "parts": 4}),
+        (SMALL, 4, "weak", None, {"split_size": 4, "batch_size": 16, "parts": 8}),
+        (SMALL, 1, "strong", None, {"scheme": "sequential", "batch_size": 8, "split_size": None}),
+        (SMALL, 1, "weak", None, {"scheme": "sequential", "batch_size": 4, "parts": 2}),
+        (SMALL, 4, "strong", "replicas", {"replicas": 2, "batch_size": 4, "split_size": 2}),
+        (SMALL, 3, "weak", None, {"split_size": 3, "batch_size": 12, "parts": 6}),
+        (SMALL, 8, "weak", "replicas", {"replicas": 4, "batch_size": 8}),
+        (SMALL | {"replicas": 2}, 1, "strong", "replicas", {"batch_size": 16}),
+        (SMALL | {"replicas": 2}, 8, "strong", None, {"split_size": 4, "replicas": 2}),
+        (SMALL | {"scheme": "gems"}, 3, "strong", None, {"split_size": 3}),
+        (SMALL | {"schedule": "interleaved"}, 4, "strong", None, {"split_size": 8, "rounds": 2}),
+        (SMALL | {"schedule": "interleaved"}, 1, "strong", None, {"scheme": "sequential"}),
+        (SP, 5, "strong", None, {"num_spatial_parts": "4", "grid": "1x4", "split_size": 2}),
+        (SP | {"split_size": 1}, 4, "strong", None, {"grid": "1x4"}),
+        (SMALL | {"scheme": "sp", "grid": "2x1"}, 4, "strong", None, {"grid": "3x1"}),
+        (SP, 1, "strong", None, {"scheme": "sequential", "grid": None}),
+    ],
+)
+def test_a_models_layout_follows_the_ranks(given, ranks, work, by, found):
+    params = at(RESNET, given, ranks, work, by)
+    assert {name: params[name] for name in found} == found
+    assert RESNET.ranks(params).exact == ranks
+
+
+@pytest.mark.parametrize(
+    ("given", "ranks", "work", "by", "told"),
+    [
+        (SMALL | {"scheme": "sequential"}, 2, "strong", None, "sequential is one process"),
+        (SMALL, 2, "strong", "depth", "depth does not follow the number of ranks: split_size, r"),
+        (SMALL, 2, "strong", "num_spatial_parts", "does not follow"),
+        (SMALL | {"parts": 1}, 3, "weak", None, "parts would be 1.5, which is no whole number"),
+        (SMALL | {"local_DP": "2"}, 8, "strong", None, "with local_DP 2 stages have several"),
+        (SMALL | {"replicas": 2}, 5, "strong", None, "split_size would be 2.5"),
+        (SMALL, 5, "strong", "replicas", "replicas would be 2.5"),
+        (SMALL, 6, "strong", "replicas", "batch_size would be 2.66667"),
+        (SP, 2, "strong", None, "np 2 leaves no two tiles: take 1, or 3 and more"),
+        (SP | {"spatial_size": 2, "split_size": 3}, 6, "strong", None, "several stages have"),
+    ],
+)
+def test_what_makes_no_layout_is_refused(given, ranks, work, by, told):
+    with pytest.raises(ScalingError, match=told):
+        at(RESNET, given, ranks, work, by)
+
+
+@pytest.mark.parametrize(
+    ("given", "ranks", "size"),
+    [
+        ({"slice_method": "vertical", "image_size": "64x128"}, 8, "64x256"),
+        ({"slice_method": "vertical", "image_size": "64x128"}, 1, "64x32"),
+        ({"slice_method": "horizontal", "image_size": 64}, 8, "128x64"),
+        ({"image_size": 64}, 16, 128),
+        ({"image_size": 64}, 1, 32),
+        ({"grid": "2x2", "image_size": 64}, 9, 96),
+        ({"grid": "1x2", "image_size": 64}, 4, "64x128"),
+    ],
+)
+def test_a_tile_keeps_its_pixels_in_weak_scaling(given, ranks, size):
+    entry = BENCHMARKS["halo.compute"]
+    params = at(entry, given, ranks, "weak")
+    assert params["image_size"] == entry.complete(given | {"image_size": size})["image_size"]
+    assert at(entry, given, ranks)["image_size"] == entry.complete(given)["image_size"]
+
+
+@pytest.mark.parametrize(
+    ("given", "ranks", "work", "told"),
+    [
+        ({"image_size": 64}, 8, "weak", "square"),
+        ({"slice_method": "vertical", "image_size": 63}, 3, "weak", "width would be 47.25"),
+    ],
+)
+def test_tiles_that_cannot_be_are_refused(given, ranks, work, told):
+    with pytest.raises(ScalingError, match=told):
+        at(BENCHMARKS["halo.compute"], given, ranks, work)
+
+
+@pytest.mark.parametrize("name", [name for name in SCALED if name not in SHARED])
+def test_work_of_a_ranks_own_is_not_shared(name):
+    with pytest.raises(ScalingError, match="there is weak scaling alone"):
+        at(BENCHMARKS[name], GIVEN.get(name, {}), 2)
+
+
+def test_devices_of_a_store_follow_the_ranks_and_servers_do_not():
+    entry = BENCHMARKS["kvstore.push_pull"]
+    assert at(entry, {"kv_store": "local"}, 4, "weak")["gpus"] == [4]
+    with pytest.raises(ScalingError, match="dist_sync has workers and servers: sweep num_work"):
+        at(entry, {"kv_store": "dist_sync"}, 4, "weak")
+    with pytest.raises(ScalingError, match="device_ids names the devices"):
+        at(entry, {"device_ids": [0, 1], "device": "cuda"}, 4, "weak")
+
+
+def test_weak_scaling_needs_the_ranks_that_the_work_is_for():
+    given = SMALL | {"scheme": "lp"}
+    params = RESNET.complete(given)
+    assert RESNET.scaled is not None
+    with pytest.raises(ScalingError, match="np of the case is not known"):
+        RESNET.scaled(given, params, AtRanks(4, None, "weak"))
