@@ -20,7 +20,15 @@ from typing import Any
 from benchmarks.goals import Figure, argument_parser, table
 
 SUITE = Path(__file__).with_suffix(".yaml")
-MEMORY = ("sequential", "tiles", "stages", "one-pipeline", "mirrored", "mirrored-one-way")
+MEMORY = (
+    "sequential",
+    "tiles",
+    "stages",
+    "stages-zero-bubble",
+    "one-pipeline",
+    "mirrored",
+    "mirrored-one-way",
+)
 Metrics = dict[str, dict[str, float]]
 """By case and metric."""
 
@@ -62,9 +70,10 @@ def figures(rounds: Sequence[Metrics]) -> list[Figure]:
         Figure(
             "2 tiles, speed over one process", ratio("sequential", "tiles"), "times", least=1.75
         ),
+        Figure("2 stages, speed over one process", ratio("sequential-8-parts", "stages"), "times"),
         Figure(
-            "2 stages, speed over one process",
-            ratio("sequential-8-parts", "stages"),
+            "2 stages by zb-h1, speed over one process",
+            ratio("sequential-8-parts", "stages-zero-bubble"),
             "times",
             least=1.7,
         ),

@@ -50,6 +50,7 @@ def test_the_suite_passes_with_every_check_on_every_rank(sweep):
         assert case["metrics"]["time_ms"]["n"] == 4
 
 
+@pytest.mark.long
 def test_each_case_is_one_size_and_one_algorithm_with_its_figures(sweep):
     case = sweep.case("two[algorithm=ring,size=4096]")
     assert (case["params"]["algorithm"], case["params"]["size"]) == ("ring", 4096)
@@ -68,6 +69,7 @@ def test_each_case_is_one_size_and_one_algorithm_with_its_figures(sweep):
     assert case["choices"]["model"]["value"] in ("holds", "deviates")
 
 
+@pytest.mark.long
 def test_native_is_held_against_the_best_by_the_model(sweep):
     case = sweep.case("two[algorithm=native,size=1048576]")
     assert not {"native_ms", "bytes_sent"} & case["metrics"].keys()

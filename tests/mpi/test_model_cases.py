@@ -93,6 +93,13 @@ RIGHT = {
     "lp 2, bf16, computed again": lp(precision="bf16", recompute="block"),
     "interleaved, computed again": interleaved(recompute="stage"),
     "sequential, computed again": case("resnet", scheme="sequential", recompute="block"),
+    "lp 2, zero bubble": lp(schedule="zb-h1", parts=4, baseline=True, iterations=2),
+    "lp 4, parts 8, zero bubble": lp(
+        "amoebanet", split_size=4, parts=8, batch_size=9, schedule="zb-h1", optimizer="adam"
+    ),
+    "lp 2, local_DP 2, zero bubble": lp(local_DP="1,2", parts=2, batch_size=6, schedule="zb-h1"),
+    "lp 2 replicas, bf16, zero bubble": lp(replicas=2, parts=2, schedule="zb-h1", precision="bf16"),
+    "lp 2, fp16, zero bubble": lp(parts=2, schedule="zb-h1", precision="fp16"),
     "lp 2, resnet50": lp(arch="resnet50", image_size=33, batch_size=3),
     # Tiles.
     "sp 4+1 square": sp(parts=2),
@@ -213,6 +220,14 @@ WRONG = {
         ),
         {"latency"},
     ),
+    "skipped-microbatch, zero bubble": (
+        case("resnet", "skipped-microbatch", scheme="lp", parts=4, schedule="zb-h1"),
+        {"grad", "weights"},
+    ),
+    "drop-gradient, zero bubble": (
+        case("resnet", "drop-gradient", scheme="lp", parts=2, schedule="zb-h1"),
+        {"grad", "weights"},
+    ),
     "lost-halo-gradient, tiles": (
         sp(inject="lost-halo-gradient", split_size=1, grid="1x2"),
         {"grad", "input_grad", "weights"},
@@ -230,6 +245,7 @@ TILES = {"split_size": 1, "grid": "1x2"}
 AT_FULL_SIZE = {
     "drop-gradient, bf16": (lp(precision="bf16"), "sums"),
     "drop-gradient, sequential": (case("resnet", scheme="sequential"), "sums"),
+    "zero-weight-gradient, zero bubble": (lp(precision="bf16", schedule="zb-h1"), "operators"),
     "drop-gradient, one way": (gems(enable_master_comm_opt=True), "sums"),
     "mean-instead-of-sum, local_DP": (lp(local_DP=2), "sums"),
     "skipped-microbatch, replicas": (lp(parts=2, replicas=2), "sums"),
@@ -253,6 +269,12 @@ AT_FULL_SIZE = {
 
 
 AGAIN = {
+    "lp 4, parts 8, zero bubble",
+    "lp 2, local_DP 2, zero bubble",
+    "lp 2 replicas, bf16, zero bubble",
+    "lp 2, fp16, zero bubble",
+    "drop-gradient, zero bubble",
+    "zero-weight-gradient, zero bubble",
     "lp 4, parts 4",
     "lp 2, two epochs",
     "interleaved, 2 replicas",

@@ -215,6 +215,7 @@ async def test_a_run_that_cannot_be_started_says_why_and_another_may_be(tmp_path
         await until(pilot, lambda: told(app, "mpirun is not installed"))
 
 
+@pytest.mark.long
 async def test_a_folder_that_is_deleted_leaves_the_console_as_it_is(tmp_path, monkeypatch):
     suite = SUITES / "smoke.yaml"
     folder = tmp_path / "gone"

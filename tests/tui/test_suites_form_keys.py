@@ -60,6 +60,7 @@ async def test_the_leave_button_asks_as_well(suite):
         await on(pilot, Confirm)
 
 
+@pytest.mark.long
 async def test_f1_tells_of_the_form_and_of_each_dialog(suite):
     app = opened(suite)
     async with app.run_test(size=SIZE) as pilot:

@@ -238,6 +238,7 @@ async def test_unsaved_changes_are_asked_about_when_another_file_is_opened(suite
         assert not pane(app).changed
 
 
+@pytest.mark.long
 async def test_cases_composed_in_a_new_suite_are_taken_back_where_the_text_then_fits(suite):
     app = opened(suite)
     async with app.run_test(size=(80, 24)) as pilot:

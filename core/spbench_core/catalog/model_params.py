@@ -94,8 +94,8 @@ _SPEED = (
         "choice",
         None,
         "order of micro-batches: backward as soon as it can (1f1b, default), with nearly twice as "
-        "many micro-batches ahead (1f1b-deep), with several stages a rank (interleaved), or after "
-        "all forward",
+        "many micro-batches ahead (1f1b-deep), with several stages a rank (interleaved), with the "
+        "gradients of weights apart from those of data (zb-h1, of lp), or after all forward",
         choices=SCHEDULES,
     ),
     Param(

@@ -37,7 +37,7 @@ from spbench_core.catalog.model_scaling import scaled_model
 from spbench_core.catalog.parameters import Params
 from spbench_core.catalog.shared_params import resolve_device_ids
 from spbench_core.layout.tiles import parse_pair
-from spbench_core.schedule.orders import INTERLEAVED
+from spbench_core.schedule.orders import INTERLEAVED, ZERO_BUBBLE
 
 if TYPE_CHECKING:
     from spbench_core.layout.stages import ModelLayout
@@ -95,10 +95,7 @@ def resolve(name: str, params: Params) -> Params:
     if params["scheme"] != "sequential":
         params = resolve_members(params)
         check_round_members(params)
-    if params["schedule"] == "1f1b-deep" and params["scheme"] in MIRRORED:
-        raise ParamError(
-            "schedule", "1f1b-deep is for one pipeline; mirrored ones take 1f1b, gpipe"
-        )
+    _check_schedule(params)
     _check_shares(params)
     params = _resolve_recomputation(params)
     params = with_model(name, params)
@@ -108,6 +105,20 @@ def resolve(name: str, params: Params) -> Params:
     params = resolve_balance(params, model)
     check_fused(params, model)
     return params
+
+
+def _check_schedule(params: Params) -> None:
+    schedule, scheme = params["schedule"], params["scheme"]
+    if schedule == "1f1b-deep" and scheme in MIRRORED:
+        raise ParamError(
+            "schedule", "1f1b-deep is for one pipeline; mirrored ones take 1f1b, gpipe"
+        )
+    if schedule != ZERO_BUBBLE:
+        return
+    if scheme != "lp":
+        raise ParamError("schedule", f"schedule zb-h1 is for scheme lp, not for {scheme}")
+    if params["recompute"] is not None:
+        raise ParamError("recompute", "with schedule zb-h1 activations are kept; take 1f1b")
 
 
 def model_of(name: str, params: Params) -> Model:

@@ -1,9 +1,12 @@
-"""Pipeline schedules: gpipe, 1f1b and 1f1b-deep for one stage a rank, interleaved for several.
+"""Pipeline schedules: gpipe, 1f1b, 1f1b-deep, zb-h1 for one stage a rank, interleaved for several.
 
-All add up the same numbers in the same order, have the same bubble, and differ in memory: in gpipe
-a stage keeps the activations of all micro-batches until backward, in 1f1b of at most as many as
-there are stages from it to the last. 1f1b-deep (DAPPLE's second warm-up policy) takes nearly twice
-as many ahead, so that messages between stages have a round trip's time to come.
+All add up the same numbers in the same order. The first three have the same bubble, and differ in
+memory: in gpipe a stage keeps the activations of all micro-batches until backward, in 1f1b of at
+most as many as there are stages from it to the last. 1f1b-deep (DAPPLE's second warm-up policy)
+takes nearly twice as many ahead, so that messages between stages have a round trip's time to come.
+
+zb-h1 (Qi et al., "Zero bubble pipeline parallelism", ICLR 2024) computes the gradients of weights
+apart from those of data, which the stage before waits for: they fill what would be idle.
 
 interleaved (Megatron-LM's) is for ranks with a stage in each of several rounds over them: stages
 are shorter, and so is the bubble; there are more messages for it.
@@ -12,17 +15,21 @@ are shorter, and so is the bubble; there are more messages for it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final, Literal
 
-Kind = Literal["forward", "backward"]
+Kind = Literal["forward", "backward", "data", "weights"]
+"""A forward pass, to the loss, or a backward pass, from it: whole, or its two parts, the gradients
+of data and then those of weights."""
 StageSchedule = Literal["gpipe", "1f1b", "1f1b-deep"]
-"""The schedules in which each rank has one stage."""
+"""The schedules of whole backward passes in which each rank has one stage."""
 Schedule = Literal[StageSchedule, "interleaved"]
+"""The schedules of whole backward passes."""
 STAGE_SCHEDULES: tuple[StageSchedule, ...] = ("1f1b", "gpipe", "1f1b-deep")
 INTERLEAVED: Final = "interleaved"
-SCHEDULES: tuple[Schedule, ...] = (*STAGE_SCHEDULES, INTERLEAVED)
+ZERO_BUBBLE: Final = "zb-h1"
+SCHEDULES: tuple[str, ...] = (*STAGE_SCHEDULES, ZERO_BUBBLE, INTERLEAVED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +37,7 @@ class Task:
     """A stage's work on one micro-batch, in one direction of the model.
 
     Attributes:
-        kind: The forward pass, to the loss, or the backward pass, from it.
+        kind: What is done.
         micro_batch: Its number, counted over the whole step and both directions.
         stage: The stage of its direction.
         direction: 1 in the mirrored pipeline.
@@ -58,7 +65,7 @@ def stage_order(
     """Return the order of a stage's tasks, for micro-batches that pass through one pipeline.
 
     Args:
-        schedule: One of `STAGE_SCHEDULES`.
+        schedule: One of `STAGE_SCHEDULES`, or `ZERO_BUBBLE`.
         stage: The stage.
         stages: The number of stages.
         micro_batches: Their numbers, in the order in which they come.
@@ -71,6 +78,8 @@ def stage_order(
     forward = [Task("forward", index, stage, direction) for index in micro_batches]
     if forward_only:
         return tuple(forward)
+    if schedule == ZERO_BUBBLE:
+        return _zero_bubble(forward, stage, stages - 1 - stage)
     backward = [Task("backward", index, stage, direction) for index in micro_batches]
     ahead = stage_in_flight(schedule, stage, stages, len(forward)) - 1
     return _one_forward_one_backward(forward, backward, ahead)
@@ -171,12 +180,29 @@ def _one_forward_one_backward(forward: list[Task], backward: list[Task], ahead: 
     return (*forward[:ahead], *alternating, *backward[len(forward) - ahead :])
 
 
+def _zero_bubble(forward: list[Task], before: int, following: int) -> Order:
+    """Return ZB-H1: 1F1B in which as many gradients of weights wait as there are stages before.
+
+    So every stage keeps as many micro-batches as the first stage of 1f1b. Once there is no forward
+    left each gap between gradients of data has one of those of weights.
+    """
+    ahead = min(following, len(forward))
+    order, waiting = forward[:ahead], list[Task]()
+    for at, task in enumerate(forward):
+        left = forward[ahead + at : ahead + at + 1]
+        order += [*left, replace(task, kind="data")]
+        waiting.append(replace(task, kind="weights"))
+        if len(waiting) > (before if left else 0):
+            order.append(waiting.pop(0))
+    return (*order, *waiting)
+
+
 def ideal_bubble(stages: int, micro_batches: int, rounds: int = 1) -> float:
     """Return the ideal bubble: the share of time that ranks idle where stages have equal work.
 
-    It is that of every schedule here, with ``stages`` of a round. It holds for any ratio of
-    backward to forward, and for forward alone: the last rank waits ``stages - 1`` forwards for its
-    first work, the first as many backwards for its last.
+    It is that of every schedule here but zb-h1, with ``stages`` of a round. It holds for any ratio
+    of backward to forward, and for forward alone: the last rank waits ``stages - 1`` forwards for
+    its first work, the first as many backwards for its last.
     """
     return (stages - 1) / (rounds * micro_batches + stages - 1)
 
@@ -185,6 +211,10 @@ def in_flight(order: Sequence[Task]) -> int:
     """Return the most micro-batches in flight on a rank: between their forward and backward."""
     held = most = 0
     for task in order:
-        held += 1 if task.kind == "forward" else -1
+        held += _HELD[task.kind]
         most = max(most, held)
     return most
+
+
+_HELD: Final = {"forward": 1, "backward": -1, "data": 0, "weights": -1}
+"""The micro-batches that a task adds to those whose activations are kept."""

@@ -12,14 +12,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from spbench_core.layout.stages import ModelLayout
-from spbench_core.schedule.orders import Order, Task
+from spbench_core.schedule.orders import Kind, Order, Task
 
 Cost = Callable[[Task], float]
 
 
 def unit_cost(task: Task) -> float:
-    """Return 1 for a forward and 2 for a backward, which has gradients of input and weights."""
-    return 1.0 if task.kind == "forward" else 2.0
+    """Return 1 for a forward, and 2 for a backward: 1 for the gradients of data, 1 of weights."""
+    return 2.0 if task.kind == "backward" else 1.0
 
 
 class DeadlockError(RuntimeError):
@@ -52,8 +52,11 @@ class Timeline:
 
 def before(task: Task, stages: int) -> Task | None:
     """Return the task whose result this one takes; None for the first stage's forward."""
+    step: tuple[Kind, int] | None
     if task.kind == "forward":
         step = (task.kind, task.stage - 1) if task.stage else None
+    elif task.kind == "weights":
+        step = ("data", task.stage)
     else:
         last = task.stage == stages - 1
         step = ("forward", task.stage) if last else (task.kind, task.stage + 1)
@@ -62,6 +65,8 @@ def before(task: Task, stages: int) -> Task | None:
 
 def after(task: Task, stages: int) -> Task | None:
     """Return the task of another stage that takes this one's result, if any."""
+    if task.kind == "weights":
+        return None
     stage = task.stage + (1 if task.kind == "forward" else -1)
     if not 0 <= stage < stages:
         return None

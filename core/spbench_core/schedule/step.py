@@ -44,8 +44,8 @@ def step_orders(
     Args:
         layout: The ranks, of one pipeline, in one round or several, or of two mirrored ones.
         batches: The step's micro-batches, whose places in this list the tasks name.
-        schedule: ``gpipe`` or ``1f1b``, and of one pipeline ``1f1b-deep``; of several rounds
-            ``interleaved``.
+        schedule: ``gpipe`` or ``1f1b``, and of one pipeline ``1f1b-deep`` or ``zb-h1``; of several
+            rounds ``interleaved``.
         forward_only: Whether the step is inference, without backward passes.
 
     Raises:

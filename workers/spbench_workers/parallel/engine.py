@@ -10,7 +10,7 @@ from mpi4py import MPI
 from torch import nn
 
 from spbench_core.layout.stages import Place
-from spbench_core.schedule.orders import Task
+from spbench_core.schedule.orders import ZERO_BUBBLE, Task
 from spbench_core.schedule.step import step_orders
 from spbench_workers.p2p.opening import open_p2p
 from spbench_workers.parallel.pipeline.building import build, check_fused
@@ -262,6 +262,7 @@ class Engine:
             phases_of(plan.device) if silent else self.phases,
             self.arithmetic,
             keeps_input_gradients=keeps_input_gradients,
+            later_weights=plan.schedule == ZERO_BUBBLE,
         )
 
     def _order(self, learns: bool) -> tuple[Task, ...]:
@@ -279,6 +280,8 @@ class Engine:
             elif task.kind == "forward":
                 trainer.pass_others(task.direction, task.micro_batch)
                 runner.forward(task.micro_batch)
+            elif task.kind == "weights":
+                runner.weights(task.micro_batch)
             else:
                 runner.backward(task.micro_batch)
                 trainer.end_backward(task.direction, task.micro_batch)

@@ -25,7 +25,8 @@ class ModelPlan:
         layout: Its ranks, which are all ranks of the job.
         balance: The number of layers of each stage.
         batches: The micro-batches of a replica's step.
-        schedule: ``1f1b``, ``gpipe`` or ``1f1b-deep``; of several rounds ``interleaved``.
+        schedule: ``1f1b``, ``gpipe``, ``1f1b-deep`` or ``zb-h1``; of several rounds
+            ``interleaved``.
         seed: The seed of the initial weights.
         device: The device of this rank.
         precision: The number formats.

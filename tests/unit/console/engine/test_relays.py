@@ -252,6 +252,7 @@ async def test_a_relay_whose_ranks_have_all_said_bye_may_go(node, relay):
     assert node.heard.relays_lost == node.heard.lost == []
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_many_made_up_ranks_go_through_the_whole_console_without_loss():
     words = ["--ranks", "64", "--nodes", "4", "--seconds", "2", "--no-tui"]

@@ -38,9 +38,14 @@ def step(layout, parts, schedule, *, times=1, forward_only=False):
     return batches, step_orders(layout, batches, schedule, forward_only=forward_only)
 
 
-def check_complete(layout, batches, orders, *, forward_only=False):
+WHOLE = ("forward", "backward")
+APART = ("forward", "data", "weights")
+"""The kinds of tasks, where gradients of weights come with those of data, and apart from them."""
+
+
+def check_complete(layout, batches, orders, *, forward_only=False, kinds=WHOLE):
     """Each micro-batch passes each stage of its direction, on all its ranks, in each kind once."""
-    kinds = ("forward",) if forward_only else ("forward", "backward")
+    kinds = ("forward",) if forward_only else kinds
     for rank, order in enumerate(orders):
         expected = {
             Task(kind, index, layout.place(rank, batch.direction).stage, batch.direction)
@@ -59,7 +64,7 @@ def check_dependencies(layout, orders):
         earlier = before(task, stages)
         if earlier is not None:
             assert line.spans[earlier][1] <= start
-        if task.kind == "backward":
+        if task.kind in ("backward", "data"):
             own = Task("forward", task.micro_batch, task.stage, task.direction)
             assert line.spans[own][1] <= start
     for order in orders:
@@ -74,7 +79,7 @@ def check_first_in_first_out(layout, orders):
     stages = len(layout.stages)
     for order in orders:
         for direction in layout.directions:
-            for kind in ("forward", "backward"):
+            for kind in ("forward", "backward", "data"):
                 sent = [t for t in order if (t.kind, t.direction) == (kind, direction)]
                 if not sent or (receiver := after(sent[0], stages)) is None:
                     continue
@@ -111,6 +116,30 @@ def test_one_pipeline_with_more_ahead(stages, parts):
         assert play(layout, orders, pending=pending).bubble == pytest.approx(
             ideal_bubble(stages, parts)
         )
+
+
+@given(STAGES, st.integers(1, 14))
+def test_gradients_of_weights_fill_the_bubble(stages, parts):
+    layout = model_layout(stages)
+    batches, orders = step(layout, parts, "zb-h1")
+    check_complete(layout, batches, orders, kinds=APART)
+    check_dependencies(layout, orders)
+    check_first_in_first_out(layout, orders)
+    assert list(map(in_flight, orders)) == [min(stages, parts)] * stages
+    for pending in (PENDING, PENDING + 1, None):
+        bubble = play(layout, orders, pending=pending).bubble
+        assert bubble <= ideal_bubble(stages, parts) + 1e-12
+        if parts >= stages:
+            assert bubble == pytest.approx((stages - 1) / (3 * parts + stages - 1))
+
+
+@given(STAGES, PARTS)
+def test_gradients_of_weights_are_added_in_the_order_of_the_micro_batches(stages, parts):
+    _, orders = step(model_layout(stages), parts, "zb-h1")
+    for order in orders:
+        for kind in APART:
+            found = [task.micro_batch for task in order if task.kind == kind]
+            assert found == list(range(parts))
 
 
 @pytest.mark.slow

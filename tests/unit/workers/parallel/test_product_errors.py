@@ -66,6 +66,7 @@ def test_tf32_is_found_right_and_fewer_bits_are_not():
     assert not products_pass(TF32, BF16_BITS)
 
 
+@pytest.mark.long
 def test_a_whole_model_in_float64_is_blind_to_it():
     context, (exact, *others) = LoneCase(), plans_of(plan_of(GPU, FP32))
     assert (exact.precision, others) == (FP64, [])

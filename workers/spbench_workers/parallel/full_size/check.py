@@ -29,6 +29,7 @@ from mpi4py import MPI
 from torch import nn
 
 from spbench_core.layout.stages import Place
+from spbench_core.schedule.orders import ZERO_BUBBLE
 from spbench_workers.context import Context
 from spbench_workers.images.synthetic import SyntheticImages
 from spbench_workers.parallel.engine import Engine
@@ -174,7 +175,7 @@ class StepCheck:
             advance: Called after each of this rank's `calls` of operators.
         """
         engine, errors, learns = self._engine, self._errors, self._training is not None
-        hooks = [OperatorHooks(*one, advance, learns=learns) for one in self._checks]
+        hooks = [self._hooked(*one, advance) for one in self._checks]
         for stage in engine.stages:
             self._watch_layers(stage, advance, learns=learns)
         self._watch_losses()
@@ -199,6 +200,13 @@ class StepCheck:
             sums.remove()
         if updates is not None:
             updates.compare(errors.updates, _thinned(advance))
+
+    def _hooked(
+        self, module: nn.Module, check: OperatorCheck, advance: Callable[[], None]
+    ) -> OperatorHooks:
+        later = self._engine.plan.schedule == ZERO_BUBBLE and isinstance(module, nn.Conv2d)
+        learns = self._training is not None
+        return OperatorHooks(module, check, advance, learns=learns, later_weights=later)
 
     def _batches(self, place: Place) -> int:
         return sum(batch.direction == place.direction for batch in self._engine.plan.batches)

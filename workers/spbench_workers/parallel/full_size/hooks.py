@@ -31,6 +31,8 @@ class OperatorHooks:
         check: Its check.
         learns: Whether gradients will come.
         advance: Called after each call that was checked.
+        later_weights: Whether the gradients of its weights come after that of its input,
+            micro-batch by micro-batch.
     """
 
     def __init__(
@@ -40,9 +42,13 @@ class OperatorHooks:
         advance: Callable[[], None],
         *,
         learns: bool,
+        later_weights: bool = False,
     ) -> None:
+        self._later, self._waiting = later_weights, list[Call]()
         self._check, self._learns, self._advance = check, learns, advance
-        self._gradients: dict[str, torch.Tensor] = {}
+        names = [name for name, _ in module.named_parameters(recurse=False)]
+        # By micro-batch: those of a bias may come before those of the weight.
+        self._gradients: dict[str, list[torch.Tensor]] = {name: [] for name in names}
         self._before: tuple[torch.Tensor, torch.Tensor] | None = None
         self._handles: list[Any] = [
             module.register_forward_pre_hook(self._enter),
@@ -53,15 +59,28 @@ class OperatorHooks:
                 self._handles.append(parameter.register_hook(self._keeper(name)))
 
     def remove(self) -> None:
-        """Take the hooks away."""
+        """Take the hooks away, and check what still waits for gradients that have not come."""
         for handle in self._handles:
             handle.remove()
+        while self._waiting:
+            self._complete(self._waiting.pop(0))
 
     def _keeper(self, name: str) -> Callable[[torch.Tensor], None]:
         def keep(gradient: torch.Tensor) -> None:
-            self._gradients[name] = gradient.detach().clone()
+            self._gradients[name].append(gradient.detach().clone())
+            if self._waiting and all(self._gradients.values()):
+                self._complete(self._waiting.pop(0))
 
         return keep
+
+    def _complete(self, call: Call) -> None:
+        """Check a call whose gradients are all there."""
+        call.parameter_gradients = {
+            name: kept.pop(0) for name, kept in self._gradients.items() if kept
+        }
+        self._check.check(call)
+        call.release()
+        self._advance()
 
     def _enter(self, module: nn.Module, words: tuple[torch.Tensor, ...]) -> Any:
         (pixels,) = words
@@ -92,10 +111,10 @@ class OperatorHooks:
 
         def note_input(gradient: torch.Tensor) -> None:
             call.input_gradient = gradient.detach()
-            call.parameter_gradients, self._gradients = self._gradients, {}
-            self._check.check(call)
-            call.release()
-            self._advance()
+            if self._later:
+                self._waiting.append(call)
+            else:
+                self._complete(call)
 
         found.register_hook(note_output)
         alias.register_hook(note_input)

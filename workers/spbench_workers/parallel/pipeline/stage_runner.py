@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -12,6 +13,7 @@ from torch.nn import functional
 
 from spbench_core.layout.micro_batches import MicroBatch
 from spbench_core.layout.tiles import Box, Interval
+from spbench_workers.parallel.pipeline.later_weights import LaterWeights
 from spbench_workers.parallel.pipeline.phases import Phases
 from spbench_workers.parallel.pipeline.running_sum import RunningSum
 from spbench_workers.parallel.pipeline.stage_channel import Receiver, Sender
@@ -97,6 +99,7 @@ class StageRunner:
         phases: Counts the time.
         arithmetic: The number format.
         keeps_input_gradients: Whether the gradients of the images are kept.
+        later_weights: Whether gradients of weights are computed after those of data.
 
     Attributes:
         io: Its messages from and to the stages beside it.
@@ -115,6 +118,7 @@ class StageRunner:
         arithmetic: Arithmetic,
         *,
         keeps_input_gradients: bool = False,
+        later_weights: bool = False,
     ) -> None:
         self.module = module
         # On the device until somebody asks: reading them waits for all that they depend on.
@@ -126,6 +130,12 @@ class StageRunner:
         self.io, self._part, self._source, self._phases = io, part, source, phases
         self._arithmetic, self._keeps_input_gradients = arithmetic, keeps_input_gradients
         self._kept: dict[int, tuple[Tensors, Tensors]] = {}
+        self._later = LaterWeights() if later_weights else None
+
+    @property
+    def later_weights(self) -> bool:
+        """Whether gradients of weights are computed after those of data, by `weights`."""
+        return self._later is not None
 
     @property
     def loss(self) -> float:
@@ -183,7 +193,8 @@ class StageRunner:
             # Detached: a source may give the same tensor again, whose gradient is not to add up.
             inputs = tuple(tensor.detach().requires_grad_() for tensor in inputs)
         with self._phases.of("forward"):
-            outputs = self._run(inputs)
+            with self._later.of(micro_batch) if self._later is not None else nullcontext():
+                outputs = self._run(inputs)
             if self.io.outputs is None:
                 outputs = (self._loss(outputs[0], micro_batch),)
         self._kept[micro_batch] = inputs, outputs
@@ -212,6 +223,12 @@ class StageRunner:
         if self.io.inputs is None:
             self.image_gradients[micro_batch] = _wide(found[0]) / self._arithmetic.scale
         self._send(self.io.input_gradients, found)
+
+    def weights(self, micro_batch: int) -> None:
+        """Compute a micro-batch's gradients of weights, which its backward pass has left."""
+        assert self._later is not None
+        with self._phases.of("backward"):
+            self._later.compute(micro_batch)
 
     def classes(self, micro_batch: int) -> torch.Tensor:
         """Return the classes of this rank's images of a micro-batch."""

@@ -59,7 +59,10 @@ def _mean_instead_of_sum(runner: StageRunner, stage: Stage, batches: int) -> Non
 
 def _skip_micro_batch(runner: StageRunner, _: Stage, __: int) -> None:
     """Drop the gradients of a step's first micro-batch from this rank's parameters."""
-    backward, begin = runner.backward, runner.begin
+    begin = runner.begin
+    # What adds the gradients of the weights.
+    adding = "weights" if runner.later_weights else "backward"
+    add = getattr(runner, adding)
     parameters = list(runner.module.parameters())
     done: list[int] = []
 
@@ -68,13 +71,13 @@ def _skip_micro_batch(runner: StageRunner, _: Stage, __: int) -> None:
         begin(learns=learns)
 
     def skip_first(micro_batch: int) -> None:
-        backward(micro_batch)
+        add(micro_batch)
         if not done:
             _scale(parameters, 0.0)
         done.append(micro_batch)
 
     runner.begin = begin_anew  # type: ignore[method-assign]
-    runner.backward = skip_first  # type: ignore[method-assign]
+    setattr(runner, adding, skip_first)
 
 
 def _confuse_neighbours(runner: StageRunner, stage: Stage, _: int) -> None:
