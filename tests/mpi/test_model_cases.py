@@ -100,6 +100,20 @@ RIGHT = {
     "lp 2, local_DP 2, zero bubble": lp(local_DP="1,2", parts=2, batch_size=6, schedule="zb-h1"),
     "lp 2 replicas, bf16, zero bubble": lp(replicas=2, parts=2, schedule="zb-h1", precision="bf16"),
     "lp 2, fp16, zero bubble": lp(parts=2, schedule="zb-h1", precision="fp16"),
+    "sequential, channels last": case(
+        "amoebanet", scheme="sequential", memory_format="channels_last", precision="bf16"
+    ),
+    "lp 2, channels last": lp(memory_format="channels_last", parts=2, optimizer="adam"),
+    "lp 2, the faster format": lp(memory_format="auto", parts=2, schedule="zb-h1"),
+    "lp 2, bf16, channels last": lp(precision="bf16", parts=2, memory_format="channels_last"),
+    "sp, the faster format": sp(memory_format="auto"),
+    "sp, channels last": sp(memory_format="channels_last", parts=2),
+    "gems 2, one way, channels last": gems(
+        enable_master_comm_opt=True, memory_format="channels_last"
+    ),
+    "evaluation sp int8, channels last": sp(
+        enable_evaluation=True, precision="int8", memory_format="channels_last"
+    ),
     "lp 2, resnet50": lp(arch="resnet50", image_size=33, batch_size=3),
     # Tiles.
     "sp 4+1 square": sp(parts=2),
@@ -269,6 +283,11 @@ AT_FULL_SIZE = {
 
 
 AGAIN = {
+    "sequential, channels last",
+    "lp 2, bf16, channels last",
+    "sp, channels last",
+    "gems 2, one way, channels last",
+    "evaluation sp int8, channels last",
     "lp 4, parts 8, zero bubble",
     "lp 2, local_DP 2, zero bubble",
     "lp 2 replicas, bf16, zero bubble",
@@ -354,7 +373,14 @@ AGAIN = {
     "scale-weight-gradient, tiles",
 }
 """Cases that are the same again, in another way: `make all` has them."""
-ALWAYS = {"evaluation", "evaluation lp", "open load lp"}
+ALWAYS = {
+    "evaluation",
+    "evaluation lp",
+    "open load lp",
+    "lp 2, the faster format",
+    "sp, the faster format",
+    "lp 2, channels last",
+}
 """Cases that more than one test reads."""
 
 
@@ -436,6 +462,23 @@ def test_a_baseline_that_does_not_fit_is_not_measured(said, name, why):
     assert re.match(why, choice["reason"])
 
 
+def test_the_faster_memory_format_is_measured_but_for_tiles(said):
+    def choices(name):
+        found = [event for event in said[name][0] if event["event"] == "choice"]
+        return {event["name"]: (event["value"], event["reason"]) for event in found}
+
+    value, reason = choices("lp 2, the faster format")["memory_format"]
+    assert value in ("contiguous", "channels_last")
+    assert re.match(
+        r"layers of a micro-batch, .*: channels_last \S+ ms, contiguous \S+ ms$", reason
+    )
+    assert choices("sp, the faster format")["memory_format"] == (
+        "contiguous",
+        "as the buffers of tiles' halos are",
+    )
+    assert "memory_format" not in choices("lp 2, channels last")
+
+
 @pytest.mark.parametrize("name", each_of(WRONG))
 def test_a_planted_fault_is_noticed(said, name):
     one, wanted = WRONG[name]
@@ -453,7 +496,8 @@ def accuracy_of(ranks):
 
 LAYOUTS = [name for name in RIGHT if name.startswith("evaluation ")]
 ROUNDED = {"evaluation sp bf16": (1e-5, 0.05), "evaluation int8": (1e-5, 0.02)}
-ROUNDED["evaluation sp int8"] = ROUNDED["evaluation int8"]
+for name in ("evaluation sp int8", "evaluation sp int8, channels last"):
+    ROUNDED[name] = ROUNDED["evaluation int8"]
 
 
 @pytest.mark.parametrize("name", each_of(LAYOUTS))

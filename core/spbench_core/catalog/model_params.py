@@ -108,6 +108,14 @@ _SPEED = (
     ),
 )
 _NUMBERS = (
+    Param(
+        "memory_format",
+        "choice",
+        None,
+        "how maps lie in memory: by channels (contiguous, default), or with all channels of a "
+        "pixel together; auto times layers both ways and takes the faster",
+        choices=("auto", "contiguous", "channels_last"),
+    ),
     Param("enable_evaluation", "bool", False, "whether nothing is learnt: inference"),
     Param(
         "precision",

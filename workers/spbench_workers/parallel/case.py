@@ -13,6 +13,7 @@ from spbench_core.models.reach import fewest_normalised
 from spbench_workers.context import Context
 from spbench_workers.device.choice import device_of
 from spbench_workers.device.memory import give_back
+from spbench_workers.parallel.faster_format import chosen_format
 from spbench_workers.parallel.layer_times import layer_times
 from spbench_workers.parallel.plan import ModelPlan, TrainingConfig
 from spbench_workers.parallel.precision.formats import PRECISIONS
@@ -88,6 +89,7 @@ def case_of(context: Context) -> ModelCase:
     )
     if len(layout.stages) > 1:
         plan = replace(plan, balance=_balance(context, plan))
+    plan = replace(plan, memory_format=chosen_format(context, plan))
     return ModelCase(plan, None if params["enable_evaluation"] else _training(context))
 
 

@@ -12,6 +12,7 @@ from torch import nn
 from spbench_core.layout.stages import Place
 from spbench_core.schedule.orders import ZERO_BUBBLE, Task
 from spbench_core.schedule.step import step_orders
+from spbench_workers.device.memory_format import lay_out
 from spbench_workers.p2p.opening import open_p2p
 from spbench_workers.parallel.pipeline.building import build, check_fused
 from spbench_workers.parallel.pipeline.phases import phases_of
@@ -71,6 +72,8 @@ class Engine:
         self._p2p = open_p2p(plan.backend, self._stage_comm, plan.device, tags_of(plan.layout))
         self._built = [build(world, plan, place) for place in self.places]
         self.stages = tuple(built.module for built in self._built)
+        for stage in self.stages:
+            lay_out(stage, plan.memory_format)
         self.arithmetic = Arithmetic(
             world, plan.precision, self.stages, plan.device, learns=training is not None
         )
@@ -262,6 +265,7 @@ class Engine:
             phases_of(plan.device) if silent else self.phases,
             self.arithmetic,
             keeps_input_gradients=keeps_input_gradients,
+            memory_format=plan.memory_format,
             later_weights=plan.schedule == ZERO_BUBBLE,
         )
 

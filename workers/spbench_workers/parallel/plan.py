@@ -9,6 +9,7 @@ import torch
 from spbench_core.layout.micro_batches import MicroBatch
 from spbench_core.layout.stages import ModelLayout
 from spbench_core.models.layers import Model
+from spbench_workers.device.memory_format import MemoryFormat
 from spbench_workers.parallel.precision.formats import FP32, Precision
 
 MIRROR, OWNER = 0, 1
@@ -27,6 +28,7 @@ class ModelPlan:
         batches: The micro-batches of a replica's step.
         schedule: ``1f1b``, ``gpipe``, ``1f1b-deep`` or ``zb-h1``; of several rounds
             ``interleaved``.
+        memory_format: How maps lie in memory.
         seed: The seed of the initial weights.
         device: The device of this rank.
         precision: The number formats.
@@ -50,6 +52,7 @@ class ModelPlan:
     balance: tuple[int, ...]
     batches: tuple[MicroBatch, ...]
     schedule: str = "1f1b"
+    memory_format: MemoryFormat = "contiguous"
     seed: int = 0
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     precision: Precision = FP32

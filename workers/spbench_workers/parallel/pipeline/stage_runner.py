@@ -13,6 +13,7 @@ from torch.nn import functional
 
 from spbench_core.layout.micro_batches import MicroBatch
 from spbench_core.layout.tiles import Box, Interval
+from spbench_workers.device.memory_format import MemoryFormat, laid_out
 from spbench_workers.parallel.pipeline.later_weights import LaterWeights
 from spbench_workers.parallel.pipeline.phases import Phases
 from spbench_workers.parallel.pipeline.running_sum import RunningSum
@@ -99,6 +100,7 @@ class StageRunner:
         phases: Counts the time.
         arithmetic: The number format.
         keeps_input_gradients: Whether the gradients of the images are kept.
+        memory_format: How maps lie in memory.
         later_weights: Whether gradients of weights are computed after those of data.
 
     Attributes:
@@ -118,6 +120,7 @@ class StageRunner:
         arithmetic: Arithmetic,
         *,
         keeps_input_gradients: bool = False,
+        memory_format: MemoryFormat = "contiguous",
         later_weights: bool = False,
     ) -> None:
         self.module = module
@@ -130,6 +133,7 @@ class StageRunner:
         self.io, self._part, self._source, self._phases = io, part, source, phases
         self._arithmetic, self._keeps_input_gradients = arithmetic, keeps_input_gradients
         self._kept: dict[int, tuple[Tensors, Tensors]] = {}
+        self._memory_format = memory_format
         self._later = LaterWeights() if later_weights else None
 
     @property
@@ -241,7 +245,8 @@ class StageRunner:
             return taken
         part = self._part
         with self._phases.of("forward"):
-            return (self._source.pixels(part.replica, part.images[micro_batch], part.box),)
+            pixels = self._source.pixels(part.replica, part.images[micro_batch], part.box)
+            return laid_out((pixels,), self._memory_format)
 
     def _run(self, inputs: Tensors) -> Tensors:
         with self._arithmetic.entered():
@@ -263,7 +268,7 @@ class StageRunner:
         with self._phases.of("wait"):
             receiver.wait()
         with self._phases.of("join"):
-            return receiver.take()
+            return laid_out(receiver.take(), self._memory_format)
 
     def _send(self, sender: Sender | None, tensors: Sequence[torch.Tensor]) -> None:
         if sender is None:
