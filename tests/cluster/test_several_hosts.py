@@ -89,6 +89,7 @@ def test_a_run_over_three_hosts_passes_and_names_hosts_and_links(hosts: NetHosts
     ended.assert_events_whole()
 
 
+@pytest.mark.long
 def test_ctrl_c_ends_the_ranks_on_all_hosts(hosts: NetHosts, start) -> None:
     running = start(LONG).timing()
     # ranks elsewhere reach the console where this machine faces them, not on loopback

@@ -95,6 +95,7 @@ def test_a_collected_run_has_the_report_of_a_live_one(tmp_path: Path) -> None:
         assert "second" in batch.spbench(*words, *home)
 
 
+@pytest.mark.long
 def test_a_killed_rank_is_an_error_and_the_case_behind_it_runs(tmp_path: Path) -> None:
     batch = BatchRun(tmp_path, str(DATA / "long.yaml"))
     with batch.start() as process:

@@ -292,6 +292,7 @@ def by_hand(ranks, words):
     )
 
 
+@pytest.mark.long
 def test_by_hand_it_prints_the_lines_of_measure():
     ended = by_hand(
         3,

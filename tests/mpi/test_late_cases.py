@@ -10,7 +10,7 @@ import pytest
 from mpi.cases import BenchmarkCase
 from running import answers_of
 
-pytestmark = [pytest.mark.mpi, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.mpi, pytest.mark.long, pytest.mark.timeout(240)]
 
 SIZES = [8, 1000, 1 << 20]
 FEW = {"warmup": 1, "iterations": 3}

@@ -8,7 +8,7 @@ from PIL import Image
 from measure_lines import Batch, Size, parse
 from running import answers_of, on_ranks
 
-pytestmark = [pytest.mark.mpi, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.mpi, pytest.mark.long, pytest.mark.timeout(600)]
 
 RANKS = 5
 YIELDING = {"OMPI_MCA_mpi_yield_when_idle": "1"}

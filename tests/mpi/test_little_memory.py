@@ -9,11 +9,11 @@ from running import answers_of, on_ranks
 
 pytestmark = [pytest.mark.mpi, pytest.mark.long, pytest.mark.timeout(300)]
 
-NETWORK = {"version": 1, "depth": 20, "image_size": 384, "num_classes": 5, "batch_size": 1}
+NETWORK = {"version": 1, "depth": 20, "image_size": 512, "num_classes": 5, "batch_size": 1}
 SHORT = {"iterations": 1, "warmup": 0}
 TILES = NETWORK | SHORT | {"scheme": "sp", "split_size": 1}
 ALONE = NETWORK | SHORT | {"scheme": "sequential", "validate": "off"}
-MEGABYTES = 330
+MEGABYTES = 510
 """Beyond what a rank has once all is imported."""
 
 
@@ -38,7 +38,7 @@ def test_one_process_has_no_room_for_it(tmp_path):
 
 
 def test_a_process_with_room_ends_well(tmp_path):
-    case = limited(ALONE) | {"megabytes": 8 * MEGABYTES}
+    case = limited(ALONE) | {"megabytes": 4 * MEGABYTES}
     (events,) = answers_of(1, "limit_memory.py", tmp_path, case, seconds=280)
     assert "time_ms" in {one["metric"] for one in events if one["event"] == "samples"}
 

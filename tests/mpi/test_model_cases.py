@@ -283,6 +283,13 @@ AT_FULL_SIZE = {
 
 
 AGAIN = {
+    "lp 2 replicas, one normalisation",
+    "interleaved 4 on 2",
+    "gems_sp 2, one way",
+    "sp in every stage",
+    "wrong-neighbour, sp",
+    "wrong-neighbour, joint",
+    "scale-weight-gradient, bf16",
     "sequential, channels last",
     "lp 2, bf16, channels last",
     "sp, channels last",

@@ -279,6 +279,7 @@ async def test_a_readonly_console_plans_in_a_process_and_writes_nothing(folder, 
         assert page.planned is not None
 
 
+@pytest.mark.long
 async def test_fields_are_chosen_from_lists_completed_and_switched(folder):
     (folder / "deep").mkdir()
     (folder / "deep" / "mine.json").write_text("{}")

@@ -77,6 +77,7 @@ async def test_a_run_becomes_a_baseline_and_others_are_compared_with_it(tmp_path
         await compared(pilot, "20010102", "20010103")
 
 
+@pytest.mark.long
 async def test_a_baseline_is_replaced_only_after_a_yes_and_a_damaged_one_is_told(tmp_path, home):
     app = opened(tmp_path)
     async with app.run_test(size=MIDDLE, notifications=True) as pilot:

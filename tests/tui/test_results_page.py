@@ -349,6 +349,7 @@ async def test_without_a_mark_the_run_before_of_the_same_suite_is_a(tmp_path, ho
         await until(pilot, lambda: "Nothing to compare with" in shown(app))
 
 
+@pytest.mark.long
 async def test_plots_follow_metric_parameter_case_and_filter(tmp_path, home):
     a_run(home, 4, 9.0, suite="other")
     app = opened(tmp_path)
@@ -474,6 +475,7 @@ async def test_a_run_is_exported_in_the_format_of_the_ending(tmp_path, home):
         assert names == {page_file.name, written.name, "mine.json"}
 
 
+@pytest.mark.long
 async def test_a_file_that_is_there_is_replaced_only_after_a_yes(tmp_path, home):
     there = tmp_path / "20010102-083000-made-up--20010103-083000-made-up.md"
     there.write_text("mine")

@@ -748,6 +748,7 @@ def replayed(pause=0.05):
     return [*events, *ended_case(status="passed", reason=None), make.job_end(), make.run_end()]
 
 
+@pytest.mark.long
 async def test_a_replay_is_stopped_and_played_faster_and_slower(opened):
     source = ReplaySource(replayed(), 1.0)
     async with opened(WIDE, [], source) as run:
@@ -852,6 +853,7 @@ async def test_the_focused_pane_fills_the_page_and_gives_room_again(opened, size
         await run.until(lambda: run.table("ranks").size == before)
 
 
+@pytest.mark.long
 async def test_the_panes_follow_the_size_of_the_terminal_and_then_another_run(opened, tmp_path):
     async with opened(WIDE, [*going_on(), *sums()]) as run:
         await run.sees("findings", "check sum failed")

@@ -84,6 +84,7 @@ async def test_f1_tells_of_the_form_and_of_each_dialog(suite):
             await on(pilot, SuitesPage)
 
 
+@pytest.mark.long
 async def test_f2_lists_what_a_field_can_be(suite):
     app = opened(suite)
     async with app.run_test(size=SIZE, notifications=True) as pilot:

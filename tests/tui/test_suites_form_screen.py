@@ -168,6 +168,7 @@ async def test_keys_typed_on_a_machine_that_needs_seconds_for_each_land_there_to
         assert [key for key, text in form.typed.texts.items() if text == "sp"] == ["repeat"]
 
 
+@pytest.mark.long
 async def test_a_box_of_lines_takes_back_more_lines_than_it_shows(suite):
     app = opened(suite)
     async with app.run_test(size=SIZE) as pilot:

@@ -164,7 +164,7 @@ def _pays(rows: Sequence[ScalingRow], worth: float) -> tuple[int | None, str]:
 def _brings(before: ScalingRow, row: ScalingRow, worth: float) -> str:
     assert row.gain is not None
     bound = "" if row.most_gain is None else f" (at most {row.most_gain:.2f})"
-    added = f"from {before.np} to {row.np} an added rank brings {row.gain:.2f}{bound}"
+    added = f"from {before.np} to {row.np} an added rank brings {_hundredths(row.gain)}{bound}"
     return f"{added} of what one of the first does, less than {number(worth)}"
 
 
@@ -221,7 +221,8 @@ def scaling_rows(found: Iterable[Scaling]) -> Iterator[tuple[str, ...]]:
 
 
 def _hundredths(value: float | None) -> str:
-    return "" if value is None else f"{value:.2f}"
+    # Adding 0 takes the sign from a zero.
+    return "" if value is None else f"{round(value, 2) + 0.0:.2f}"
 
 
 def scaling_remarks(found: Sequence[Scaling]) -> list[str]:

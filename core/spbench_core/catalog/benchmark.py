@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from spbench_core.catalog.parameters import Param, Params
 
 if TYPE_CHECKING:
-    from spbench_core.catalog.scaling import Scaled
+    from spbench_core.catalog.scaling import OverRanks
 
 Better = Literal["lower", "higher", "none"]
 Fold = Literal["max", "min", "sum", "mean"]
@@ -137,7 +137,7 @@ class Benchmark:
     choose_metrics: Callable[[tuple[Metric, ...], Params], tuple[Metric, ...]] = _all_metrics
     own_lines: bool = False
     says_passed: bool = False
-    scaled: Scaled | None = None
+    scaled: OverRanks | None = None
     throughput: str | None = None
     place: Callable[[Params, int], dict[str, Any]] = _no_tile
     runs_in: str | None = None

@@ -10,7 +10,7 @@ from spbench_core.catalog.parameters import Params
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    Scaled = Callable[[Params, Params, "AtRanks"], Params]
+    OverRanks = Callable[[Params, Params, "AtRanks"], Params]
     """From the parameters that a case is given, and all of them, to those at other ranks."""
 
 Work = Literal["strong", "weak"]
@@ -38,25 +38,24 @@ class ScalingError(ParamError):
         super().__init__(None, message)
 
 
-def own_work(given: Params, params: Params, to: AtRanks) -> Params:
+def own_work(given: Params, _: Params, to: AtRanks) -> Params:
     """Return the parameters as they are: each rank has work of its own, whatever their number.
 
     Raises:
         ScalingError: The work of all is to stay the same, or a parameter to follow the ranks.
     """
-    del params
     if to.work == "strong":
         raise ScalingError("each rank has work of its own: there is weak scaling alone")
-    return any_work(given, {}, to)
+    follow(to, ())
+    return given
 
 
-def any_work(given: Params, params: Params, to: AtRanks) -> Params:
+def any_work(given: Params, _: Params, to: AtRanks) -> Params:
     """Return the parameters as they are: what is run shares its work out by itself.
 
     Raises:
         ScalingError: A parameter is to follow the ranks.
     """
-    del params
     follow(to, ())
     return given
 
