@@ -23,7 +23,7 @@ def case(model, inject=None, **params):
     benchmark = f"model.{model}"
     given = SMALL[model] | SHORT | params
     if params.get("scheme") != "sequential":
-        given = {"baseline": False} | given
+        given = {"baseline": False, "balance": "estimated"} | given
     if "arch" in params:
         given = {key: value for key, value in given.items() if key not in ("version", "depth")}
     entry = BENCHMARKS[benchmark]

@@ -776,7 +776,7 @@ async def test_cancel_asks_and_lets_the_run_end_or_tells_why_not(opened, monkeyp
     cancelled = []
     monkeypatch.setattr(background, "cancel", cancelled.append)
     async with opened(MIDDLE, going_on()) as run:
-        await run.sees("Cancel")
+        await run.sees("Cancel", "Rerun")
         bindings = [active.binding for active in run.page.active_bindings.values()]
         ours = [binding.id for binding in bindings if (binding.id or "").startswith("run.")]
         in_footer = [binding.id for binding in bindings if binding.show and binding.id in ours]

@@ -11,11 +11,12 @@ from spbench_core.layout.stages import ModelLayout, model_layout
 from spbench_core.layout.tiles import Grid, parse_pair
 
 if TYPE_CHECKING:
+    from spbench_core.layout.balance import Balance
     from spbench_core.models.layers import Model
 
 TILED = ("sp", "gems_sp")
 MIRRORED = ("gems", "gems_sp")
-MEASURED = "measured"
+MEASURED, ESTIMATED = "measured", "estimated"
 _METHODS = ("vertical", "horizontal", "square")
 
 
@@ -125,31 +126,45 @@ def members_of(text: str) -> int | list[int]:
 
 
 def resolve_balance(params: Params, model: Model) -> Params:
-    """Fill in balance by estimated cost, and hold the tiles to the maps that they cut.
+    """Fill in balance, and hold the tiles to the maps that they cut.
+
+    It is by measured times where nothing else is asked for; the numbers by estimated cost must do
+    then too, for ranks take them where those by times do not.
 
     Raises:
         ParamError: The balance is not one of this model, or a rank would hold no pixel.
     """
-    from spbench_core.layout.balance import balanced, check_stages, layer_ranges, read_balance
+    from spbench_core.layout.balance import check_stages, layer_ranges, read_balance
 
     layout, layers = layout_of(params), len(model.layers)
     try:
         check_stages(len(layout.stages), layers)
     except ValueError as error:
         raise ParamError("split_size", f"split_size: {error}") from None
-    if params["balance"] == MEASURED:
+    asked = params["balance"]
+    if asked == MEASURED:
+        check_fused(params, model)
         return params
     try:
-        if params["balance"] is None:
-            costs = [float(count.multiply_adds) for count in model.counts]
-            balance = balanced(costs, [stage.ranks for stage in layout.stages])
+        if asked in (None, ESTIMATED):
+            balance = estimated_balance(model, layout)
         else:
-            balance = read_balance(params["balance"], len(layout.stages), layers)
+            balance = read_balance(asked, len(layout.stages), layers)
     except ValueError as error:
         raise ParamError("balance", f"balance: {error}") from None
     for index, (first, _) in enumerate(layer_ranges(balance)):
         check_tiles(index, layout.stages[index].grid, model, first)
-    return params | {"balance": ",".join(map(str, balance))}
+    numbers = params | {"balance": ",".join(map(str, balance))}
+    check_fused(numbers, model)
+    return params | {"balance": MEASURED} if asked is None and len(balance) > 1 else numbers
+
+
+def estimated_balance(model: Model, layout: ModelLayout) -> Balance:
+    """Return the layers of each stage by estimated cost: their multiply-adds."""
+    from spbench_core.layout.balance import balanced
+
+    costs = [float(count.multiply_adds) for count in model.counts]
+    return balanced(costs, [stage.ranks for stage in layout.stages])
 
 
 def check_tiles(stage: int, grid: Grid, model: Model, first: int) -> None:

@@ -40,7 +40,8 @@ _SPLIT = (
         "balance",
         "text",
         None,
-        "layers of each stage as in 20,18; or else balanced by estimated cost, or by measured",
+        "layers of each stage as in 20,18; or by their estimated cost (estimated), or by their "
+        "times on rank 0 (measured, default)",
     ),
     Param("times", "int", None, "pairs of halves in a step of mirrored pipelines; else 1", 1),
     Param(

@@ -16,7 +16,6 @@ from spbench_core.catalog.benchmark import (
 from spbench_core.catalog.model_layout import (
     MIRRORED,
     TILED,
-    check_fused,
     layout_of,
     model_place,
     model_ranks,
@@ -101,10 +100,7 @@ def resolve(name: str, params: Params) -> Params:
     params = with_model(name, params)
     if params["scheme"] == "sequential":
         return params
-    model = model_of(name, params)
-    params = resolve_balance(params, model)
-    check_fused(params, model)
-    return params
+    return resolve_balance(params, model_of(name, params))
 
 
 def _check_schedule(params: Params) -> None:

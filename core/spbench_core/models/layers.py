@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from spbench_core.models.compose import concatenated, same_shape
@@ -39,6 +39,10 @@ class Layer(ABC):
         A module takes and gives a tensor where the flow is of one, and a tuple where it is of two.
         """
 
+    @abstractmethod
+    def unnamed(self) -> Layer:
+        """Return it without its name: layers that are then equal do the same to equal maps."""
+
     def count(self, flow: Flow) -> Count:
         """Return its trainable parameters, and its multiply-adds for one image."""
         return self.build(COUNTS, flow)
@@ -58,6 +62,9 @@ class Plain(Layer):
     def build(self, builder: Builder[M], flow: Flow) -> M:
         (data,) = flow
         return self.part.build(builder, data)
+
+    def unnamed(self) -> Plain:
+        return replace(self, name="")
 
 
 @dataclass(frozen=True)
@@ -92,6 +99,9 @@ class Cell(Layer):
             (index, part.build(builder, states[index])) for index, part in self.operations
         ]
         return builder.cell(prepare, operations, self.places)
+
+    def unnamed(self) -> Cell:
+        return replace(self, name="")
 
     def _states(self, flow: Flow) -> list[Map]:
         inputs = zip(self.prepare, (flow[0], flow[-1]), strict=True)
@@ -130,6 +140,10 @@ class Model:
         return tuple(
             layer.count(flow) for layer, flow in zip(self.layers, self.flows, strict=False)
         )
+
+    def alike(self, index: int) -> tuple[Layer, Flow]:
+        """Return what layers that do the same have in common: all but their names."""
+        return self.layers[index].unnamed(), self.flows[index]
 
     @property
     def parameters(self) -> int:

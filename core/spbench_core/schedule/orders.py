@@ -15,21 +15,20 @@ are shorter, and so is the bubble; there are more messages for it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, Literal
 
 Kind = Literal["forward", "backward", "data", "weights"]
 """A forward pass, to the loss, or a backward pass, from it: whole, or its two parts, the gradients
 of data and then those of weights."""
-StageSchedule = Literal["gpipe", "1f1b", "1f1b-deep"]
-"""The schedules of whole backward passes in which each rank has one stage."""
+StageSchedule = Literal["gpipe", "1f1b", "1f1b-deep", "zb-h1"]
+"""The schedules in which each rank has one stage."""
 Schedule = Literal[StageSchedule, "interleaved"]
-"""The schedules of whole backward passes."""
-STAGE_SCHEDULES: tuple[StageSchedule, ...] = ("1f1b", "gpipe", "1f1b-deep")
 INTERLEAVED: Final = "interleaved"
 ZERO_BUBBLE: Final = "zb-h1"
-SCHEDULES: tuple[str, ...] = (*STAGE_SCHEDULES, ZERO_BUBBLE, INTERLEAVED)
+STAGE_SCHEDULES: tuple[StageSchedule, ...] = ("1f1b", "gpipe", "1f1b-deep", ZERO_BUBBLE)
+SCHEDULES: tuple[Schedule, ...] = (*STAGE_SCHEDULES, INTERLEAVED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +64,7 @@ def stage_order(
     """Return the order of a stage's tasks, for micro-batches that pass through one pipeline.
 
     Args:
-        schedule: One of `STAGE_SCHEDULES`, or `ZERO_BUBBLE`.
+        schedule: One of `STAGE_SCHEDULES`.
         stage: The stage.
         stages: The number of stages.
         micro_batches: Their numbers, in the order in which they come.
@@ -79,7 +78,9 @@ def stage_order(
     if forward_only:
         return tuple(forward)
     if schedule == ZERO_BUBBLE:
-        return _zero_bubble(forward, stage, stages - 1 - stage)
+        following = {kind: iter(micro_batches) for kind in ("forward", "data", "weights")}
+        kinds = zero_bubble_kinds(stage, stages, len(forward))
+        return tuple(Task(kind, next(following[kind]), stage, direction) for kind in kinds)
     backward = [Task("backward", index, stage, direction) for index in micro_batches]
     ahead = stage_in_flight(schedule, stage, stages, len(forward)) - 1
     return _one_forward_one_backward(forward, backward, ahead)
@@ -88,11 +89,18 @@ def stage_order(
 def stage_in_flight(schedule: str, stage: int, stages: int, micro_batches: int) -> int:
     """Return the most micro-batches in flight on a stage: between their forward and backward.
 
+    Of zb-h1 that is until the gradients of weights, which are as many on every stage.
+
     Raises:
         ValueError: There is no such schedule.
     """
     following = stages - 1 - stage
-    ahead = {"1f1b": following, "gpipe": micro_batches, "1f1b-deep": 2 * following}
+    ahead = {
+        "1f1b": following,
+        "gpipe": micro_batches,
+        "1f1b-deep": 2 * following,
+        ZERO_BUBBLE: stages - 1,
+    }
     if schedule not in ahead:
         raise ValueError(f"{schedule!r} is none of {', '.join(STAGE_SCHEDULES)}")
     return min(ahead[schedule] + 1, micro_batches)
@@ -180,21 +188,31 @@ def _one_forward_one_backward(forward: list[Task], backward: list[Task], ahead: 
     return (*forward[:ahead], *alternating, *backward[len(forward) - ahead :])
 
 
-def _zero_bubble(forward: list[Task], before: int, following: int) -> Order:
-    """Return ZB-H1: 1F1B in which as many gradients of weights wait as there are stages before.
+@lru_cache(maxsize=1024)
+def zero_bubble_kinds(stage: int, stages: int, micro_batches: int) -> tuple[Kind, ...]:
+    """Return the kinds of a stage's tasks in ZB-H1; those of one kind are by micro-batch.
 
-    So every stage keeps as many micro-batches as the first stage of 1f1b. Once there is no forward
-    left each gap between gradients of data has one of those of weights.
+    It is 1F1B in which as many gradients of weights wait as there are stages before, so that every
+    stage keeps as many micro-batches as the first stage of 1f1b. Once there is no forward left each
+    gap between gradients of data has one of those of weights.
     """
-    ahead = min(following, len(forward))
-    order, waiting = forward[:ahead], list[Task]()
-    for at, task in enumerate(forward):
-        left = forward[ahead + at : ahead + at + 1]
-        order += [*left, replace(task, kind="data")]
-        waiting.append(replace(task, kind="weights"))
-        if len(waiting) > (before if left else 0):
-            order.append(waiting.pop(0))
-    return (*order, *waiting)
+    ahead = min(stages - 1 - stage, micro_batches)
+    steady = micro_batches - ahead
+    waiting = min(stage, steady)
+    return (
+        *("forward",) * ahead,
+        *("forward", "data") * waiting,
+        *("forward", "data", "weights") * (steady - waiting),
+        *("data", "weights") * ahead,
+        *("weights",) * waiting,
+    )
+
+
+@lru_cache(maxsize=4096)
+def weights_at_last(stage: int, stages: int, micro_batches: int) -> int:
+    """Return how many gradients of weights ZB-H1 leaves for after a stage's last ones of data."""
+    kinds = zero_bubble_kinds(stage, stages, micro_batches)
+    return next(at for at, kind in enumerate(reversed(kinds)) if kind == "data")
 
 
 def ideal_bubble(stages: int, micro_batches: int, rounds: int = 1) -> float:

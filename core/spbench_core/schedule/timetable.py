@@ -10,11 +10,18 @@ from math import inf
 from typing import Protocol
 
 from spbench_core.schedule.orders import (
+    ZERO_BUBBLE,
+    Kind,
     Order,
     StageSchedule,
     interleaved_order,
     stage_in_flight,
+    zero_bubble_kinds,
 )
+
+DATA_SHARE = 0.5
+"""The share of a backward pass that computes gradients of data, as zb-h1 has them apart from those
+of weights: a convolution has as many multiply-adds for either."""
 
 
 class Timed(Protocol):
@@ -38,11 +45,13 @@ class Timetable:
 
     Attributes:
         forward: The start of each forward pass.
-        backward_end: The end of each backward pass; it starts ``backward_s`` earlier.
+        backward_end: The end of each backward pass; it starts ``backward_s`` earlier. Of zb-h1 that
+            of the gradients of data, which takes `DATA_SHARE` of it.
         send: The start of each output's transfer to the next stage.
         back: The start of each gradient's transfer to the stage before.
         reduce: The start of the all-reduce of each stage; by stage alone.
         end_s: The end of the last all-reduce.
+        weights_end: Of zb-h1 the end of each micro-batch's gradients of weights.
     """
 
     forward: list[list[float]]
@@ -51,17 +60,26 @@ class Timetable:
     back: list[list[float]]
     reduce: list[float]
     end_s: float
+    weights_end: list[list[float]] | None = None
+
+    @property
+    def released(self) -> list[list[float]]:
+        """When the activations of each micro-batch are no longer kept."""
+        return self.backward_end if self.weights_end is None else self.weights_end
 
 
 def timetable(stages: Sequence[Timed], schedule: StageSchedule, micro_batches: int) -> Timetable:
     """Return the timetable of a step, of one stage a group of devices.
 
     A stage runs forward passes until it has as many micro-batches in flight as the schedule
-    allows, and from then on a backward and a forward pass in turn.
+    allows, and from then on a backward and a forward pass in turn. Of zb-h1 the parts of backward
+    passes come in the order of `zero_bubble_kinds`.
     """
     count = len(stages)
-    rows = [
-        _Row(stage, stage_in_flight(schedule, at, count, micro_batches))
+    rows: list[_Row] = [
+        _SplitRow(stage, order=zero_bubble_kinds(at, count, micro_batches))
+        if schedule == ZERO_BUBBLE
+        else _Row(stage, stage_in_flight(schedule, at, count, micro_batches))
         for at, stage in enumerate(stages)
     ]
     rows[0].arrived = [0.0] * micro_batches
@@ -72,9 +90,9 @@ def timetable(stages: Sequence[Timed], schedule: StageSchedule, micro_batches: i
         for at in waiting:  # down the pipeline and up again, each as far as it gets
             rows[at].advance(micro_batches)
         waiting.reverse()
-    reduce = [row.backward_end[-1] - row.stage.overlapped_s for row in rows]
-    ends = (row.backward_end[-1] + row.stage.all_reduce_s - row.stage.overlapped_s for row in rows)
-    last = max(row.backward_end[-1] for row in rows)
+    reduce = [row.free - row.stage.overlapped_s for row in rows]
+    ends = (row.free + row.stage.all_reduce_s - row.stage.overlapped_s for row in rows)
+    last = max(row.free for row in rows)
     return Timetable(
         [row.forward for row in rows],
         [row.backward_end for row in rows],
@@ -82,6 +100,7 @@ def timetable(stages: Sequence[Timed], schedule: StageSchedule, micro_batches: i
         [row.back for row in rows],
         reduce,
         max(last, *ends),
+        [row.weights_end for row in rows] if schedule == ZERO_BUBBLE else None,
     )
 
 
@@ -91,13 +110,15 @@ class _Row:
 
     Attributes:
         most: The most micro-batches in flight.
+        backward_s: The seconds of a backward pass, or of its part that the stage before waits for.
         free: The time from which its devices are free.
         arrived: The times at which the inputs of micro-batches arrive.
         returned: The times at which their gradients arrive; in the last stage, after forward.
     """
 
     stage: Timed
-    most: int
+    most: int = 0
+    backward_s: float = field(init=False)
     before: _Row | None = None
     following: _Row | None = None
     free: float = 0.0
@@ -107,6 +128,10 @@ class _Row:
     backward_end: list[float] = field(default_factory=list)
     send: list[float] = field(default_factory=list)
     back: list[float] = field(default_factory=list)
+    weights_end: list[float] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.backward_s = self.stage.backward_s
 
     def advance(self, micro_batches: int) -> None:
         """Run every pass whose input is there, in the order of the schedule."""
@@ -135,7 +160,7 @@ class _Row:
 
     def _run_backward(self, ready: float) -> None:
         start = ready if ready > self.free else self.free
-        self.free = end = start + self.stage.backward_s
+        self.free = end = start + self.backward_s
         self.backward_end.append(end)
         if self.before is None:
             return
@@ -143,6 +168,40 @@ class _Row:
         start = max(end, self.back[-1] + seconds) if self.back else end
         self.back.append(start)
         self.before.returned.append(start + seconds)
+
+
+@dataclass(slots=True)
+class _SplitRow(_Row):
+    """The state of one stage whose backward passes are in two parts.
+
+    Attributes:
+        order: The kinds of its tasks.
+        done: The number of tasks that have run.
+    """
+
+    order: tuple[Kind, ...] = ()
+    done: int = 0
+
+    def __post_init__(self) -> None:
+        self.backward_s = self.stage.backward_s * DATA_SHARE
+
+    def advance(self, micro_batches: int) -> None:
+        """Run every task whose input is there, in its order."""
+        weights_s = self.stage.backward_s - self.backward_s
+        while self.done < len(self.order):
+            kind = self.order[self.done]
+            if kind == "weights":
+                self.free += weights_s
+                self.weights_end.append(self.free)
+            else:
+                forward = kind == "forward"
+                ready = self.arrived if forward else self.returned
+                next_one = len(self.forward if forward else self.backward_end)
+                if next_one >= len(ready):
+                    return
+                run = self._run_forward if forward else self._run_backward
+                run(ready[next_one])
+            self.done += 1
 
 
 def rounds_timetable(stages: Sequence[Timed], rounds: int, micro_batches: int) -> Timetable:

@@ -59,7 +59,7 @@ def _seconds(plan: ModelPlan, rank: int, *, learns: bool) -> tuple[float, float]
     totals = [0.0, 0.0]
     for place in plan.layout.places(rank):
         for index in range(*layer_ranges(plan.balance)[place.stage]):
-            alike = plan.model.flows[index], plan.model.counts[index]
+            alike = plan.model.alike(index)
             if alike not in known:
                 known[alike] = _of_layer(plan, index, learns=learns)
             totals = [total + own for total, own in zip(totals, known[alike], strict=True)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any, TypeVar
 
@@ -39,9 +39,16 @@ class LayerTime:
 
 
 def layer_times(
-    model: Model, images: int, device: torch.device, precision: Precision, seed: int
+    model: Model,
+    images: int,
+    device: torch.device,
+    precision: Precision,
+    seed: int,
+    tell: Callable[[int, int], object] = lambda *_: None,
 ) -> list[LayerTime]:
-    """Measure the times of each layer by itself, with one layer in memory at a time.
+    """Measure the times of each layer by itself, of those that are alike once.
+
+    One layer at a time is in memory.
 
     On a GPU layers are computed as they will be. On the host those of 16-bit formats are computed
     in fp32, as most CPUs multiply these numbers anyway.
@@ -52,12 +59,15 @@ def layer_times(
         device: The device that computes.
         precision: The number format.
         seed: The seed of weights and images.
+        tell: Called with the number of layers that are known, and of all.
     """
     random = torch.Generator().manual_seed(seed)
     mixed = precision.mixed and is_gpu(device)
     dtype, products = precision.weights, MixedProducts(precision.work, device) if mixed else None
-    found = []
+    found: dict[object, LayerTime] = {}
     for index, layer in enumerate(model.layers):
+        if model.alike(index) in found:
+            continue
         with while_doing(f"layer {layer.name} was measured"), products or nullcontext():
             stage = build_stage(
                 model, index, index + 1, DenseBuilder(), seed=seed, device=device, dtype=dtype
@@ -67,8 +77,12 @@ def layer_times(
             inputs = _inputs(model.flows[index], images, random, device, given)
             rounds = _rounds(stage, inputs, device)
         forward, backward = (median(times) * 1000.0 for times in zip(*rounds, strict=True))
-        found.append(LayerTime(layer.name, forward, backward))
-    return found
+        found[model.alike(index)] = LayerTime(layer.name, forward, backward)
+        tell(index + 1, len(model.layers))
+    return [
+        replace(found[model.alike(index)], name=layer.name)
+        for index, layer in enumerate(model.layers)
+    ]
 
 
 def _inputs(

@@ -6,6 +6,7 @@ from spbench.planner.output.verification import Verified
 from spbench.planner.plans import Plan, span_text
 from spbench.planner.simulation.step import Simulation
 from spbench.record.machine.cores import fold_numbers
+from spbench_core.schedule.orders import ZERO_BUBBLE
 
 THIS_PLAN = "this plan"
 
@@ -57,8 +58,11 @@ def ways_cells(plan: Plan) -> list[tuple[str, str, str, str]]:
 
 def step_words(step: Simulation) -> tuple[str, str]:
     """Return what the marks of a step's timeline mean, and its time and bubble."""
+    first, second = "0 forward and a backward", "1 and b"
+    if step.schedule == ZERO_BUBBLE:
+        first, second = "0 forward, a backward and A weights", "1, b and B"
     return (
-        "0 forward and a backward of micro-batch 0, 1 and b of micro-batch 1, = all-reduce",
+        f"{first} of micro-batch 0, {second} of micro-batch 1, = all-reduce",
         f"{step.schedule}: step {milliseconds(step.step_s)} ms, bubble {step.bubble:.1%}",
     )
 

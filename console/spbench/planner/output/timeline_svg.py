@@ -14,6 +14,7 @@ _LEAST_TEXT = 14.0
 _COLOURS: dict[Kind, str] = {
     "forward": "#4c78a8",
     "backward": "#f2a541",
+    "weights": "#f9d99b",
     "send": "#2f9e6e",
     "return": "#2f9e6e",
     "all-reduce": "#b4557f",
@@ -21,6 +22,7 @@ _COLOURS: dict[Kind, str] = {
 _KEYS: tuple[tuple[Kind, str], ...] = (
     ("forward", "forward"),
     ("backward", "backward"),
+    ("weights", "weights"),
     ("send", "message"),
     ("all-reduce", "all-reduce"),
 )
@@ -46,7 +48,7 @@ def timeline_svg(plan: Plan, simulation: Simulation, width: int = 1200) -> str:
         f' viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="11" fill="#222">',
         f"<title>{escape(title)}</title>",
         f'<rect width="{width}" height="{height}" fill="#fff"/>',
-        *_legend(),
+        *_legend({span.kind for span in simulation.spans}),
     ]
     for at in range(len(plan.stages)):
         middle = _HEAD + _ROW * at + _BAR - 7
@@ -56,8 +58,9 @@ def timeline_svg(plan: Plan, simulation: Simulation, width: int = 1200) -> str:
     return "\n".join([*lines, *_axis(width, height, simulation.step_s), "</svg>", ""])
 
 
-def _legend() -> Iterator[str]:
-    for at, (kind, name) in enumerate(_KEYS):
+def _legend(kinds: set[Kind]) -> Iterator[str]:
+    keys = [key for key in _KEYS if key[0] != "weights" or "weights" in kinds]
+    for at, (kind, name) in enumerate(keys):
         left = _MARGIN + 100 * at
         yield f'<rect x="{left}" y="14" width="12" height="12" fill="{_COLOURS[kind]}"/>'
         yield f'<text x="{left + 17}" y="24">{name}</text>'
@@ -72,7 +75,7 @@ def _drawn(span: StepSpan, scale: float) -> Iterator[str]:
         f' fill="{_COLOURS[span.kind]}" stroke="#fff" stroke-width="0.4">'
         f"<title>{label}: {span.start_s * 1e3:.4g} to {span.end_s * 1e3:.4g} ms</title></rect>"
     )
-    if span.kind in ("forward", "backward") and length >= _LEAST_TEXT:
+    if span.kind in ("forward", "backward", "weights") and length >= _LEAST_TEXT:
         middle = left + length / 2
         yield (
             f'<text x="{middle:.2f}" y="{top + 15}" text-anchor="middle"'

@@ -7,7 +7,12 @@ from collections.abc import Iterable
 from spbench.planner.simulation.step import Simulation, StepSpan
 
 _NARROW = 20
-_MARKS = {"forward": "0123456789", "backward": "abcdefghij", "all-reduce": "="}
+_MARKS = {
+    "forward": "0123456789",
+    "backward": "abcdefghij",
+    "weights": "ABCDEFGHIJ",
+    "all-reduce": "=",
+}
 """Passes by the last digit of their micro-batch."""
 IDLE = "."
 
@@ -17,7 +22,8 @@ def timeline_text(simulation: Simulation, width: int) -> list[str]:
 
     A character stands for what takes most of its share of the step: ``0`` to ``9`` for the
     forward pass of a micro-batch, by the last digit of its number, ``a`` to ``j`` for the
-    backward pass of the same one, ``=`` for the all-reduce, and ``.`` for nothing of these.
+    backward pass of the same one, ``A`` to ``J`` for its gradients of weights where they are apart
+    from that, ``=`` for the all-reduce, and ``.`` for nothing of these.
 
     Args:
         simulation: The step.

@@ -14,6 +14,7 @@ from spbench.planner.simulation.step import Kind, Simulation
 _THREADS: dict[Kind, tuple[int, str]] = {
     "forward": (0, "passes"),
     "backward": (0, "passes"),
+    "weights": (0, "passes"),
     "send": (1, "outputs to the next stage"),
     "return": (2, "gradients to the stage before"),
     "all-reduce": (3, "all-reduce"),

@@ -14,6 +14,7 @@ from spbench.planner.simulation.memory import DeviceMemory, most_kept
 from spbench_core.schedule.orders import (
     INTERLEAVED,
     STAGE_SCHEDULES,
+    ZERO_BUBBLE,
     Schedule,
     StageSchedule,
     can_interleave,
@@ -122,8 +123,8 @@ def _recomputing(cost_model: CostModel, candidate: Candidate) -> list[bool] | No
             again = _group_recomputes(cost_model, shape, at, sharing, micro_batches)
         else:
             again = found[at - len(shape.groups)]  # as its group's first stage
-        if again is None:
-            return None
+        if again is None or (again and schedule == ZERO_BUBBLE):
+            return None  # zb-h1 keeps all activations
         found.append(again)
     return found
 

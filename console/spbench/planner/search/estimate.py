@@ -6,8 +6,9 @@ the paths are those on which one stage is never idle between its first and its l
 those that go round two stages, over and over: down from one with a forward pass, through the turn
 at the other, and up with a backward pass to the next forward pass that waits for it. For even
 stages without messages they are exact as well. In others the longest path can change from one of
-these to another on its way, and only `timetable` knows how long it is. For ``interleaved`` they are
-those on which one group of devices is never idle.
+these to another on its way, and only `timetable` knows how long it is. For ``zb-h1`` they are those
+on which one stage is never idle until its last gradients of data, or of weights. For
+``interleaved`` they are those on which one group of devices is never idle.
 """
 
 from __future__ import annotations
@@ -15,8 +16,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
-from spbench_core.schedule.orders import INTERLEAVED, Schedule, StageSchedule, stage_in_flight
-from spbench_core.schedule.timetable import Timed
+from spbench_core.schedule.orders import (
+    INTERLEAVED,
+    ZERO_BUBBLE,
+    Schedule,
+    StageSchedule,
+    stage_in_flight,
+    weights_at_last,
+)
+from spbench_core.schedule.timetable import DATA_SHARE, Timed
 
 
 def closed_form(
@@ -34,6 +42,8 @@ def closed_form(
         return _two_flows(stages, micro_batches)
     if schedule == INTERLEAVED:
         return _busiest_group(stages, len(stages) // rounds, micro_batches)
+    if schedule == ZERO_BUBBLE:
+        return max(_split_paths(stages, micro_batches))
     return max(_paths(stages, schedule, micro_batches))
 
 
@@ -103,6 +113,27 @@ def _rounds(stage: Timed, turns: tuple[int, int], through: float, count: int) ->
         return 0.0
     both = stage.forward_s + stage.backward_s
     return first * stage.forward_s + rounds * through + left * both
+
+
+def _split_paths(stages: Sequence[Timed], count: int) -> Iterator[float]:
+    """Yield the lengths of the known paths where gradients of weights are apart from those of data.
+
+    A stage begins when the first micro-batch has come down to it. Its last gradients of data go up
+    from stage to stage, each of which then has gradients of weights left to compute.
+    """
+    left = [weights_at_last(at, len(stages), count) for at in range(len(stages))]
+    weights = [stage.backward_s * (1.0 - DATA_SHARE) for stage in stages]
+    down = 0.0
+    longest: list[float] = []
+    for at, stage in enumerate(stages):
+        both = stage.forward_s + stage.backward_s * DATA_SHARE
+        longest.append(down + count * both + (count - left[at]) * weights[at])
+        down += stage.forward_s + stage.send_s
+    end = 0.0
+    for at in reversed(range(len(stages))):
+        stage = stages[at]
+        end = max(end + stage.send_s + stage.backward_s * DATA_SHARE, longest[at])
+        yield end + left[at] * weights[at] + _tail(stage)
 
 
 def _busiest_group(stages: Sequence[Timed], groups: int, count: int) -> float:

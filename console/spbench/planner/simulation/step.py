@@ -15,10 +15,11 @@ from spbench.planner.errors import PlannerError
 from spbench.planner.plans import Plan
 from spbench.planner.simulation.memory import most_kept
 from spbench_core.schedule.orders import INTERLEAVED, Schedule, can_interleave
-from spbench_core.schedule.timetable import Timetable, rounds_timetable, timetable
+from spbench_core.schedule.timetable import DATA_SHARE, Timetable, rounds_timetable, timetable
 
-Kind = Literal["forward", "backward", "send", "return", "all-reduce"]
-"""``send`` takes a micro-batch's output to the next stage, ``return`` its gradient back."""
+Kind = Literal["forward", "backward", "weights", "send", "return", "all-reduce"]
+"""``send`` takes a micro-batch's output to the next stage, ``return`` its gradient back;
+``weights`` are the gradients of weights where ``backward`` computes those of data alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +125,7 @@ def _flights(table: Timetable, stages: Sequence[int]) -> list[tuple[int, ...]]:
     What goes at a time goes before what comes.
     """
     begun = [(start, 1, each) for each, at in enumerate(stages) for start in table.forward[at]]
-    gone = [(end, -1, each) for each, at in enumerate(stages) for end in table.backward_end[at]]
+    gone = [(end, -1, each) for each, at in enumerate(stages) for end in table.released[at]]
     held = [0] * len(stages)
     found = []
     for _, change, each in sorted(begun + gone):
@@ -134,7 +135,7 @@ def _flights(table: Timetable, stages: Sequence[int]) -> list[tuple[int, ...]]:
 
 
 def _bubble(plan: Plan, table: Timetable) -> float:
-    ends = max(ends[-1] for ends in table.backward_end)
+    ends = max(ends[-1] for ends in table.released)
     devices = sum(plan.stages[at].replicas for at, *_ in plan.together)
     busy = sum(stage.replicas * (stage.forward_s + stage.backward_s) for stage in plan.stages)
     return 1.0 - busy * plan.micro_batches / (devices * ends) if ends else 0.0
@@ -143,10 +144,10 @@ def _bubble(plan: Plan, table: Timetable) -> float:
 def _spans(plan: Plan, table: Timetable) -> Iterator[StepSpan]:
     for at, stage in enumerate(plan.stages):
         found = [*_passes(at, stage.forward_s, table.forward[at], "forward")]
-        found += [
-            StepSpan("backward", at, k, end - stage.backward_s, end)
-            for k, end in enumerate(table.backward_end[at])
-        ]
+        data_s = stage.backward_s * (1.0 if table.weights_end is None else DATA_SHARE)
+        found += _ended(at, data_s, table.backward_end[at], "backward")
+        if table.weights_end is not None:
+            found += _ended(at, stage.backward_s - data_s, table.weights_end[at], "weights")
         if at + 1 < len(plan.stages) and stage.send_s:
             found += _passes(at, stage.send_s, table.send[at], "send")
         if at and plan.stages[at - 1].send_s:
@@ -159,3 +160,7 @@ def _spans(plan: Plan, table: Timetable) -> Iterator[StepSpan]:
 
 def _passes(stage: int, seconds: float, starts: list[float], kind: Kind) -> Iterator[StepSpan]:
     return (StepSpan(kind, stage, k, start, start + seconds) for k, start in enumerate(starts))
+
+
+def _ended(stage: int, seconds: float, ends: list[float], kind: Kind) -> Iterator[StepSpan]:
+    return (StepSpan(kind, stage, k, end - seconds, end) for k, end in enumerate(ends))

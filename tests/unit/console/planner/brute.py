@@ -53,10 +53,16 @@ class Brute:
             if max(f + b for f, b, _ in times) * count >= known:
                 continue
             sends = [self.send(a, b, size) for a, b in pairwise(spans)]
-            for name in ("gpipe", "1f1b", "1f1b-deep"):
+            for name in ("gpipe", "1f1b", "1f1b-deep", "zb-h1"):
                 flight = [self.flight(name, at, len(spans), count) for at in range(len(spans))]
-                if self.fits(spans, size, again, flight):
-                    found = min(found, run(times, sends, flight, count))
+                apart = name == "zb-h1"
+                if self.fits(spans, size, again, flight) and not (apart and any(again)):
+                    known_orders = [order(kept, count) for kept in flight]
+                    if apart:
+                        known_orders = [
+                            split_order(at, len(spans), count) for at in range(len(spans))
+                        ]
+                    found = min(found, run(times, sends, known_orders, count))
         return found
 
     def of_rounds(self, spans, size, known):
@@ -102,7 +108,12 @@ class Brute:
     @staticmethod
     def flight(name, stage, stages, count):
         return min(
-            {"gpipe": count, "1f1b": stages - stage, "1f1b-deep": 2 * (stages - stage) - 1}[name],
+            {
+                "gpipe": count,
+                "1f1b": stages - stage,
+                "1f1b-deep": 2 * (stages - stage) - 1,
+                "zb-h1": stages,
+            }[name],
             count,
         )
 
@@ -197,29 +208,34 @@ class Brute:
         return found
 
 
-def run(times, sends, flight, count):
+def run(times, sends, orders, count):
     """A step by fixed points: what each event waits for is recomputed until nothing moves."""
     stages = len(times)
     forward = [[0.0] * count for _ in times]
     backward = [[0.0] * count for _ in times]
     sent = [[0.0] * count for _ in times]
     back = [[0.0] * count for _ in times]
-    orders = [order(kept, count) for kept in flight]
+    split = [any(kind == "W" for kind, _ in passes) for passes in orders]
+    last = [0.0] * stages
     moved = True
     while moved:
         moved = False
         for at in [*range(stages), *reversed(range(stages))]:
             free = 0.0
             for kind, k in orders[at]:
+                if kind == "W":
+                    free += times[at][1] / 2
+                    continue
                 if kind == "F":
                     ready = sent[at - 1][k] if at else 0.0
                     ends, seconds = forward, times[at][0]
                 else:
                     ready = back[at + 1][k] if at + 1 < stages else forward[at][k]
-                    ends, seconds = backward, times[at][1]
+                    ends, seconds = backward, times[at][1] / (2 if split[at] else 1)
                 free = max(free, ready) + seconds
                 moved |= ends[at][k] != free
                 ends[at][k] = free
+            last[at] = free
             for ends, arrive, link in (
                 (forward, sent, at if at + 1 < stages else None),
                 (backward, back, at - 1 if at else None),
@@ -230,7 +246,7 @@ def run(times, sends, flight, count):
                         free = max(free, ends[at][k]) + sends[link]
                         moved |= arrive[at][k] != free
                         arrive[at][k] = free
-    return max(ends[-1] + reduce for ends, (_, _, reduce) in zip(backward, times, strict=True))
+    return max(end + reduce for end, (_, _, reduce) in zip(last, times, strict=True))
 
 
 def order(kept, count):
@@ -241,6 +257,23 @@ def order(kept, count):
         if k + kept < count:
             found.append(("F", k + kept))
     return found
+
+
+def split_order(stage, stages, count):
+    """The tasks of a stage of zb-h1: gradients of weights (W) as many later as stages are before.
+
+    Once it has no forward left, one follows each of data.
+    """
+    ahead = min(stages - 1 - stage, count)
+    found, done = [("F", k) for k in range(ahead)], 0
+    for k in range(count):
+        left = ahead + k < count
+        found += [("F", ahead + k)] if left else []
+        found.append(("B", k))
+        if k - done >= (stage if left else 0):
+            found.append(("W", done))
+            done += 1
+    return found + [("W", k) for k in range(done, count)]
 
 
 def rounds_order(group, groups, rounds, count):

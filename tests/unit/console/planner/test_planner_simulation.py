@@ -17,14 +17,17 @@ from spbench.planner.plans import Plan, PlanStage
 from spbench.planner.search.estimate import closed_form
 from spbench.planner.simulation.step import simulate
 from spbench_core.schedule.orders import (
+    STAGE_SCHEDULES,
+    ZERO_BUBBLE,
     interleaved_in_flight,
     interleaved_order,
     stage_in_flight,
+    stage_order,
 )
 from spbench_core.schedule.timetable import rounds_end, rounds_timetable, timetable
-from unit.console.planner.brute import rounds_order, run, run_rounds
+from unit.console.planner.brute import order, rounds_order, run, run_rounds, split_order
 
-SCHEDULES = "gpipe", "1f1b", "1f1b-deep"
+WHOLE_BACKWARD = "gpipe", "1f1b", "1f1b-deep"
 whole = st.integers(0, 9).map(float)
 
 
@@ -98,6 +101,28 @@ def test_two_even_stages_by_hand(schedule, first, second, seconds, flight):
     assert found.bubble == pytest.approx(1 - 18 / 24)
 
 
+def test_gradients_of_weights_fill_the_bubble_by_hand():
+    # Backward takes 2: 1 for the gradients of data, B, and 1 for those of weights, W.
+    found = simulate(plan_of(even(2), 3, "zb-h1"))
+    kinds = "forward", "backward", "weights"
+    first, second = (
+        " ".join(
+            f"{'FBW'[kinds.index(span.kind)]}{span.micro_batch}@{span.start_s:g}"
+            for span in found.spans
+            if span.stage == at
+        )
+        for at in range(2)
+    )
+    assert first == "F0@0 F1@1 B0@3 W0@4 F2@5 B1@6 W1@7 B2@8 W2@9"
+    assert second == "F0@1 B0@2 F1@3 B1@4 W0@5 F2@6 B2@7 W1@8 W2@9"
+    assert (found.step_s, found.in_flight) == (10, (2, 2))
+    assert found.bubble == pytest.approx(1 - 18 / 20)
+    assert timeline_text(found, 28)[:2] == [
+        "stage 0 0011..aaAA22bbBBccCC",
+        "stage 1 ..00aa11bbAA22ccBBCC",
+    ]
+
+
 def test_messages_and_all_reduce_by_hand():
     # F0 0-2, send 2-3, F0' 3-5, B0' 5-9, return 9-10, B0 10-14; the first stage sums until 17.
     stages = [stage(0, 2.0, 4.0, 1.0, 3.0), stage(1, 2.0, 4.0, 0.0, 9.0)]
@@ -138,11 +163,12 @@ def test_an_overlapped_all_reduce_starts_before_the_last_backward_pass_ends():
 
 def test_memory_is_that_of_the_micro_batches_in_flight():
     stages = even(3, fixed_bytes=100.0, held_bytes=10.0, once_bytes=1.0)
-    peaks = {name: simulate(plan_of(stages, 8, name)).peak_bytes for name in SCHEDULES}
+    peaks = {name: simulate(plan_of(stages, 8, name)).peak_bytes for name in STAGE_SCHEDULES}
     assert peaks == {
         "gpipe": (181, 181, 181),
         "1f1b": (131, 121, 111),
         "1f1b-deep": (151, 131, 111),
+        "zb-h1": (131, 131, 131),
     }
 
 
@@ -281,12 +307,19 @@ def pipelines(draw, most=5):
 counts = st.integers(1, 12)
 
 
-@given(pipelines(), counts, st.sampled_from(SCHEDULES))
+@given(pipelines(), counts, st.sampled_from(STAGE_SCHEDULES))
 def test_simulated_is_what_fixed_points_give(stages, count, schedule):
     times = [(each.forward_s, each.backward_s, each.all_reduce_s) for each in stages]
     flight = [stage_in_flight(schedule, at, len(stages), count) for at in range(len(stages))]
+    orders = [order(kept, count) for kept in flight]
+    if schedule == ZERO_BUBBLE:
+        orders = [split_order(at, len(stages), count) for at in range(len(stages))]
+        for at, expected in enumerate(orders):
+            tasks = stage_order(schedule, at, len(stages), range(count))
+            told = {"forward": "F", "data": "B", "weights": "W"}
+            assert [(told[task.kind], task.micro_batch) for task in tasks] == expected
     sends = [each.send_s for each in stages]
-    assert timetable(stages, schedule, count).end_s == run(times, sends, flight, count)
+    assert timetable(stages, schedule, count).end_s == run(times, sends, orders, count)
 
 
 @given(pipelines(), counts)
@@ -294,7 +327,7 @@ def test_the_closed_form_of_gpipe_is_exact(stages, count):
     assert closed_form(stages, "gpipe", count) == timetable(stages, "gpipe", count).end_s
 
 
-@given(pipelines(), counts, st.sampled_from(SCHEDULES))
+@given(pipelines(), counts, st.sampled_from(STAGE_SCHEDULES))
 def test_the_closed_form_is_never_above_the_step_time(stages, count, schedule):
     assert closed_form(stages, schedule, count) <= timetable(stages, schedule, count).end_s
 
@@ -305,7 +338,7 @@ def test_the_closed_form_is_never_above_the_step_time(stages, count, schedule):
     st.integers(1, 9),
     st.lists(whole, min_size=6, max_size=6),
     counts,
-    st.sampled_from(SCHEDULES),
+    st.sampled_from(WHOLE_BACKWARD),
 )
 def test_the_closed_form_of_even_stages_without_messages_is_exact(
     stages, forward, backward, reduces, count, schedule
@@ -314,22 +347,25 @@ def test_the_closed_form_of_even_stages_without_messages_is_exact(
     assert closed_form(row, schedule, count) == timetable(row, schedule, count).end_s
 
 
-@given(pipelines(2), counts, st.sampled_from(SCHEDULES))
+@given(pipelines(2), counts, st.sampled_from(STAGE_SCHEDULES))
 def test_spans_of_a_device_or_link_do_not_overlap_and_follow_one_another(stages, count, schedule):
     found = simulate(plan_of(stages, count, schedule))
     for at, each in enumerate(stages):
         mine = [span for span in found.spans if span.stage == at]
-        for kinds in ({"forward", "backward"}, {"send"}, {"return"}):
+        for kinds in ({"forward", "backward", "weights"}, {"send"}, {"return"}):
             row = [span for span in mine if span.kind in kinds]
             assert all(a.end_s <= b.start_s for a, b in pairwise(row))
         forward = {span.micro_batch: span for span in mine if span.kind == "forward"}
         backward = {span.micro_batch: span for span in mine if span.kind == "backward"}
         assert set(forward) == set(backward) == set(range(count))
         assert all(forward[k].end_s <= backward[k].start_s for k in range(count))
+        rows = [(forward, each.forward_s), (backward, each.backward_s)]
+        if schedule == ZERO_BUBBLE:
+            weights = {span.micro_batch: span for span in mine if span.kind == "weights"}
+            assert all(backward[k].end_s <= weights[k].start_s for k in range(count))
+            rows = [rows[0], *((row, each.backward_s / 2) for row in (backward, weights))]
         assert all(
-            span.end_s - span.start_s == seconds
-            for row, seconds in ((forward, each.forward_s), (backward, each.backward_s))
-            for span in row.values()
+            span.end_s - span.start_s == seconds for row, seconds in rows for span in row.values()
         )
     assert found.in_flight == tuple(
         stage_in_flight(schedule, at, len(stages), count) for at in range(len(stages))

@@ -82,14 +82,16 @@ def test_ranks_that_a_configuration_needs(entry, given, ranks):
 
 
 def test_a_balance_by_estimated_cost_gives_tiles_more_layers():
-    lp = RESNET.complete(SMALL | {"scheme": "lp"})["balance"]
-    sp = RESNET.complete(SP)["balance"]
+    lp = RESNET.complete(SMALL | {"scheme": "lp", "balance": "estimated"})["balance"]
+    sp = RESNET.complete(SP | {"balance": "estimated"})["balance"]
     first, others = (int(balance.split(",")[0]) for balance in (sp, lp))
     assert first > others
     for balance in (lp, sp):
         assert sum(map(int, balance.split(","))) == 38
     assert RESNET.complete(SP | {"balance": [20, 18]})["balance"] == "20,18"
     assert RESNET.complete(SP | {"balance": "measured"})["balance"] == "measured"
+    assert RESNET.complete(SP)["balance"] == "measured"
+    assert RESNET.complete(SP | {"split_size": 1})["balance"] == "38"
 
 
 @pytest.mark.parametrize(
