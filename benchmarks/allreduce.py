@@ -3,9 +3,9 @@
     python -m benchmarks.allreduce [--rounds 5] [--iterations 50]
 
 Two ranks, each bound to a core of its own: the C program, mpi4py's own calls in a bare loop, and
-spbench run by turns, so that a noisy neighbour troubles all alike; medians over the rounds. Then one run of a suite on 2, 3 and 4 ranks,
-in which each algorithm is measured by turns with the MPI's own; it is called faster only where the
-difference is significant.
+spbench run by turns, so that a noisy neighbour troubles all alike; medians over the rounds. Then
+one run of a suite on 2, 3 and 4 ranks, in which each algorithm is measured by turns with the MPI's
+own; it is called faster only where the difference is significant.
 """
 
 from __future__ import annotations

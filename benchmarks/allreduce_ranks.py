@@ -1,8 +1,8 @@
 """Ranks that time mpi4py's own calls of an allreduce, in a bare loop; rank 0 prints each time.
 
 It takes the numbers of samples and of bytes. The same sum is asked for by each way in which mpi4py
-takes memory and type, none of which makes them anew; the ways are timed by turns. Of a sample, which
-has as many calls as `spbench_workers.timing` gives it, the slowest rank counts.
+takes memory and type, none of which makes them anew; the ways are timed by turns. Of a sample,
+which has as many calls as `spbench_workers.timing` gives it, the slowest rank counts.
 """
 
 from __future__ import annotations

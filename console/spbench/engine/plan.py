@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from spbench.engine.address import addresses_of, check_tunnel, ports_of
+from spbench.engine.checked_cases import check_cases
 from spbench.engine.connections.descriptors import FILES_OF_JOB, check_connections
 from spbench.errors import MissingError, UsageError, did_you_mean
 from spbench.launch.choice import NOTHING_CHOSEN, LaunchChoice
@@ -231,19 +232,24 @@ def added_environment(run: RunPlan, launch: Launch) -> dict[str, str]:
 async def check_before(
     run: RunPlan, prepared: list[Launch], say: Say = nobody, told: Told | None = None
 ) -> None:
-    """Refuse more ranks than open files, hosts that ssh does not reach, and GPUs that are missing.
+    """Refuse what can be seen beforehand.
+
+    These are more ranks than open files, cases that the workers cannot run, hosts that ssh does not
+    reach, and GPUs that are missing.
 
     ``say`` takes lines on how far it is; hosts that have told all there is are not asked again.
 
     Raises:
         MissingError: naming what is missing, and where.
-        UsageError: Tunnels would lead to hosts that are not known.
+        UsageError: Tunnels would lead to hosts that are not known, or a case cannot run.
     """
     for job in run.jobs:
         unknown = chosen_elsewhere(job.settings, run.hosts(job), run.request.environ)
         check_tunnel(job.settings.tunnel, unknown=unknown)
     for number in connections_at_once(run.jobs, prepared):
         check_connections(number)
+    request, cases = run.request, [case for job in run.jobs for case in job.cases]
+    await check_cases(request.suite, cases, request.environ, say)
     if told is None:
         await check_hosts(run, prepared, say)
     await _check_names(prepared)

@@ -113,6 +113,8 @@ class Benchmark:
         place: Says where a rank stands, ``{"tile": ...}``, for the views.
         faults: Faults that ``--inject`` may plant in it, beside those that every benchmark has.
         runs_in: The module below ``spbench_workers`` that runs it, if not that of its name.
+        checked_in: The module below ``spbench_workers`` whose ``check(params)`` is asked before a
+            launch, in a process without MPI; None: what the catalog knows is enough.
         begins_with: What a new case of it is given, where it cannot be without.
         starts_program: Whether each rank starts a program in its place, and no MPI of its own: each
             case and repeat then has a launch to itself.
@@ -141,6 +143,7 @@ class Benchmark:
     throughput: str | None = None
     place: Callable[[Params, int], dict[str, Any]] = _no_tile
     runs_in: str | None = None
+    checked_in: str | None = None
     begins_with: Mapping[str, Any] = field(default_factory=dict)
     starts_program: bool = False
     worker: str | None = None

@@ -52,7 +52,7 @@ def resolve_members(params: Params) -> Params:
     Raises:
         ParamError: It is neither one number for all of them nor one for each, or there are none.
     """
-    tiled = params["spatial_size"] or 0
+    tiled = params.get("spatial_size") or 0
     count = params["split_size"] - tiled
     if count == 0:
         if params["local_DP"] != "1":
@@ -157,6 +157,25 @@ def resolve_balance(params: Params, model: Model) -> Params:
     numbers = params | {"balance": ",".join(map(str, balance))}
     check_fused(numbers, model)
     return params | {"balance": MEASURED} if asked is None and len(balance) > 1 else numbers
+
+
+def resolve_imports_balance(params: Params) -> Params:
+    """Fill in the balance of a network whose layers are known only once it is loaded.
+
+    Raises:
+        ParamError: The numbers are not one for each stage.
+    """
+    stages, asked = len(layout_of(params).stages), params["balance"]
+    if asked in (None, MEASURED, ESTIMATED):
+        return params | {"balance": MEASURED if asked is None else asked}
+    words = asked.split(",")
+    if not all(word.strip().isdecimal() and int(word) > 0 for word in words):
+        raise ParamError("balance", f"balance: {asked!r} is no list of numbers of layers")
+    if len(words) != stages:
+        raise ParamError(
+            "balance", f"balance: {asked} has {len(words)} numbers, one for each of {stages} stages"
+        )
+    return params
 
 
 def estimated_balance(model: Model, layout: ModelLayout) -> Balance:

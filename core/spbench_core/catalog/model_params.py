@@ -305,6 +305,30 @@ AMOEBANET = (
     ),
 )
 
+_OF_TILES = frozenset(
+    {"num_spatial_parts", "spatial_size", "slice_method", "grid", "halo_D2", "fused_layers"}
+)
+_NOT_OF_IMPORTS = {
+    "scheme": tuple(scheme for scheme in SCHEMES if scheme not in ("sp", "gems_sp")),
+    "precision": ("fp32", "fp64", "tf32", "fp16", "bf16"),
+}
+"""Choices of parameters without tiles and int8."""
+OWN_NETWORK = (
+    Param(
+        "network",
+        "text",
+        None,
+        "module:callable that returns your network, an nn.Module; the working folder is importable",
+    ),
+    Param("network_args", "data", None, "all that it is given, by name: {width: 64}"),
+)
+IMPORTED = tuple(
+    replace(param, choices=_NOT_OF_IMPORTS.get(param.name, param.choices))
+    for param in COMMON
+    if param.name not in _OF_TILES and param.name != "num_classes"
+)
+"""Parameters that a network of the user's own has in common with both models."""
+
 
 def check_tf32(params: Params) -> None:
     """Refuse tf32 on the host, which has no such products.

@@ -1,4 +1,4 @@
-"""Catalog of models over many ranks: ResNet and AmoebaNet-D, learning or inferring."""
+"""Catalog of models over many ranks, learning or inferring: ResNet, AmoebaNet-D, one's own."""
 
 from __future__ import annotations
 
@@ -21,11 +21,14 @@ from spbench_core.catalog.model_layout import (
     model_ranks,
     resolve_balance,
     resolve_grids,
+    resolve_imports_balance,
     resolve_members,
 )
 from spbench_core.catalog.model_params import (
     AMOEBANET,
     COMMON,
+    IMPORTED,
+    OWN_NETWORK,
     RESNET,
     SCHEMES,
     check_tf32,
@@ -97,10 +100,31 @@ def resolve(name: str, params: Params) -> Params:
     _check_schedule(params)
     _check_shares(params)
     params = _resolve_recomputation(params)
+    if name == "network":
+        return _resolve_import(params)
     params = with_model(name, params)
     if params["scheme"] == "sequential":
         return params
     return resolve_balance(params, model_of(name, params))
+
+
+def _resolve_import(params: Params) -> Params:
+    """Check what can be known of a network of the user's own before it is loaded.
+
+    Raises:
+        ParamError: It is no ``module:callable``, or the balance is not one of so many stages.
+    """
+    if params["network"] is None:
+        raise ParamError("network", "there is no network: give module:callable")
+    module, _, function = params["network"].partition(":")
+    if not all(map(str.isidentifier, (*module.split("."), function))):
+        raise ParamError("network", f"network {params['network']!r} is no module:callable")
+    arguments = params["network_args"]
+    if arguments is not None and not isinstance(arguments, dict):
+        raise ParamError("network_args", "network_args are a mapping of names to values")
+    if params["scheme"] == "sequential":
+        return params
+    return resolve_imports_balance(params)
 
 
 def _check_schedule(params: Params) -> None:
@@ -151,6 +175,8 @@ def _resolve_scheme(params: Params) -> Params:
     scheme = params["scheme"]
     defaults = {}
     for name, (schemes, default) in _OF_SCHEMES.items():
+        if name not in params:  # of tiles, which are not for every network
+            continue
         if scheme in schemes:
             defaults[name] = default
         elif name != "baseline" or params[name]:
@@ -245,7 +271,7 @@ def _resolve_recomputation(params: Params) -> Params:
         return params
     if params["enable_evaluation"]:
         _refuse(params, "recompute", "with enable_evaluation")
-    if kind == "block" and params["halo_D2"]:
+    if kind == "block" and params.get("halo_D2"):
         raise ParamError("recompute", "layers that share a halo are one: take recompute stage")
     stages = len(layout_of(params).stages)
     for stage in chosen or ():
@@ -418,12 +444,13 @@ def checks_full_size(params: Params) -> bool:
 def _checks_operators(params: Params, layout: ModelLayout) -> bool:
     """Return whether operators are computed again: those of several ranks, and in 16 bits all.
 
-    Those that ``halo_D2`` fuses are not.
+    Those that ``halo_D2`` fuses are not, and of a network of the user's own those of several ranks
+    alone: nobody knows what else there is in it.
     """
-    if params["precision"] in _OF_16_BITS:
+    if params["precision"] in _OF_16_BITS and "network" not in params:
         return not params["halo_D2"] or not all(stage.spatial for stage in layout.stages)
     shared = any(stage.ranks > 1 for stage in layout.stages) or params["sync_batchnorm"]
-    return bool(shared) and not params["halo_D2"]
+    return bool(shared) and not params.get("halo_D2")
 
 
 def _keeps_bits(params: Params, layout: ModelLayout) -> bool:
@@ -442,7 +469,8 @@ BENCHMARKS = tuple(
         name=f"model.{name}",
         summary=f"{title} over many ranks: stages, tiles, mirrored pipelines, replicas",
         runs_in="parallel.benchmark",
-        params=(*COMMON, *own),
+        checked_in="models.imported.parameters" if name == "network" else None,
+        params=params,
         metrics=_METRICS,
         checks=_CHECKS,
         faults=(*_FAULTS, *FULL_SIZE_FAULTS),
@@ -455,9 +483,11 @@ BENCHMARKS = tuple(
         own_lines=True,
         says_passed=True,
         place=model_place,
+        begins_with={"network": "torchvision.models:resnet18"} if name == "network" else {},
     )
-    for name, title, own in (
-        ("resnet", "a residual network", RESNET),
-        ("amoebanet", "AmoebaNet-D", AMOEBANET),
+    for name, title, params in (
+        ("resnet", "a residual network", (*COMMON, *RESNET)),
+        ("amoebanet", "AmoebaNet-D", (*COMMON, *AMOEBANET)),
+        ("network", "a network of your own", (*OWN_NETWORK, *IMPORTED)),
     )
 )

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from spbench_core.models.parts import Builder, CellPlaces, Conv, Map, Pool
+from spbench_core.models.parts import Builder, CellPlaces, Conv, Map, Piece, Pool
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +70,9 @@ class CountingBuilder:
         places: CellPlaces,
     ) -> Count:
         return _sum((*prepare, *(count for _, count in operations)))
+
+    def piece(self, piece: Piece) -> Count:
+        return Count(piece.parameters, piece.multiply_adds)
 
 
 COUNTS: Final[Builder[Count]] = CountingBuilder()

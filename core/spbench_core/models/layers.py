@@ -146,6 +146,11 @@ class Model:
         return self.layers[index].unnamed(), self.flows[index]
 
     @property
+    def classes(self) -> int:
+        """The number of classes that it tells apart."""
+        return self.flows[-1][0].channels
+
+    @property
     def parameters(self) -> int:
         """The trainable parameters of all layers."""
         return sum(count.parameters for count in self.counts)

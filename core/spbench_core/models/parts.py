@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 from spbench_core.layout.window import Window, Window2d
 
@@ -59,6 +59,26 @@ class Builder(Protocol[M]):
     def cell(
         self, prepare: Sequence[M], operations: Sequence[tuple[int, M]], places: CellPlaces
     ) -> M: ...
+    def piece(self, piece: Piece) -> M: ...
+
+
+class Piece(Protocol):
+    """A piece of a network that no parts describe: what is known of it, and its module.
+
+    Attributes:
+        parameters: Its trainable parameters.
+        multiply_adds: Its multiply-adds for one image.
+        read: The maps that its operators read, and whether they are normalised.
+    """
+
+    @property
+    def parameters(self) -> int: ...
+    @property
+    def multiply_adds(self) -> int: ...
+    @property
+    def read(self) -> Sequence[tuple[Map, bool]]: ...
+    def module(self) -> Any:
+        """Return a new module of it, for whole images, with its initial weights."""
 
 
 @dataclass(frozen=True, slots=True)

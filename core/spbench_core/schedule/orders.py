@@ -199,12 +199,13 @@ def zero_bubble_kinds(stage: int, stages: int, micro_batches: int) -> tuple[Kind
     ahead = min(stages - 1 - stage, micro_batches)
     steady = micro_batches - ahead
     waiting = min(stage, steady)
+    middle: list[Kind] = ["forward", "data", "weights"]
     return (
-        *("forward",) * ahead,
-        *("forward", "data") * waiting,
-        *("forward", "data", "weights") * (steady - waiting),
-        *("data", "weights") * ahead,
-        *("weights",) * waiting,
+        *middle[:1] * ahead,
+        *middle[:2] * waiting,
+        *middle * (steady - waiting),
+        *middle[1:] * ahead,
+        *middle[2:] * waiting,
     )
 
 

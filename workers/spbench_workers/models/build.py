@@ -10,6 +10,7 @@ from torch import nn
 from spbench_core.models.layers import Layer, Model
 from spbench_core.models.parts import Builder
 from spbench_workers.models.builders import DenseBuilder, ModuleBuilder
+from spbench_workers.models.imported.model import ImportedModel
 from spbench_workers.models.modules import sequential
 
 
@@ -60,8 +61,13 @@ def build_stage(
     )
 
 
-def build_reference(model: Model, *, seed: int, device: torch.device | str) -> nn.Sequential:
-    """Return a whole model in float64, in training mode; see `build_stage`."""
+def build_reference(model: Model, *, seed: int, device: torch.device | str) -> nn.Module:
+    """Return a whole model in float64, in training mode; see `build_stage`.
+
+    Of an imported network it is the user's own module, of which no layer was made.
+    """
+    if isinstance(model, ImportedModel):
+        return model.whole(device)
     end, dense = len(model.layers), DenseBuilder()
     return build_stage(model, 0, end, dense, seed=seed, device=device, dtype=torch.float64)
 

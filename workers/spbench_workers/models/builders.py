@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from torch import nn
 
-from spbench_core.models.parts import CellPlaces, Conv, Map, Pool
+from spbench_core.models.parts import CellPlaces, Conv, Map, Piece, Pool
 from spbench_workers.models.modules import CellModule, ConcatModule, ResidualModule, sequential
 from spbench_workers.models.shifted_conv import ShiftedConv2d, SpatialShiftedConv2d
 from spbench_workers.spatial.all_gather import AllGather
@@ -64,6 +64,10 @@ class ModuleBuilder(ABC):
         places: CellPlaces,
     ) -> nn.Module:
         return CellModule(prepare, operations, places)
+
+    def piece(self, piece: Piece) -> nn.Module:
+        made: nn.Module = piece.module()
+        return made
 
 
 class DenseBuilder(ModuleBuilder):

@@ -123,7 +123,7 @@ class _Alone:
         plan = self.plan
         images = SyntheticImages(
             plan.model.image,
-            self.context.params["num_classes"],
+            plan.model.classes,
             seed=self.context.seed,
             dtype=plan.dtype,
             device=plan.device,

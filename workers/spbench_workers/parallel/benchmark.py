@@ -201,7 +201,7 @@ def _time(context: Context, case: ModelCase, images: Images) -> tuple[array[floa
     give_figures(context, case, engine, times)
     answers = None
     if case.training is None:
-        answers = answers_of(engine, images, steps.inferred(count), params["num_classes"])
+        answers = answers_of(engine, images, steps.inferred(count), case.plan.model.classes)
         _give_latency(context, steps, times)
     images.close()
     engine.free()
@@ -256,7 +256,7 @@ def _images(context: Context, plan: ModelPlan) -> Images:
     return open_images(
         params["app"],
         image=plan.model.image,
-        num_classes=params["num_classes"],
+        num_classes=plan.model.classes,
         batch=sum(batch.size for batch in plan.batches),
         replicas=plan.layout.replicas,
         seed=context.seed,

@@ -14,13 +14,13 @@ from spbench_core.schedule.orders import ZERO_BUBBLE, Task
 from spbench_core.schedule.step import step_orders
 from spbench_workers.device.memory_format import lay_out
 from spbench_workers.p2p.opening import open_p2p
-from spbench_workers.parallel.pipeline.building import build, check_fused
+from spbench_workers.parallel.pipeline.building import build
 from spbench_workers.parallel.pipeline.phases import phases_of
 from spbench_workers.parallel.pipeline.recomputation import recompute
 from spbench_workers.parallel.pipeline.stage_io import stage_io_of, tags_of
 from spbench_workers.parallel.pipeline.stage_runner import ImageSource, StageRunner, part_of
 from spbench_workers.parallel.pipeline.warm_up import SilentP2P, warm_up
-from spbench_workers.parallel.plan import ModelPlan, TrainingConfig
+from spbench_workers.parallel.plan import ModelPlan, TrainingConfig, check_fused
 from spbench_workers.parallel.precision.arithmetic import Arithmetic
 from spbench_workers.parallel.precision.int8 import Ranges
 from spbench_workers.parallel.training.trainer import Trainer

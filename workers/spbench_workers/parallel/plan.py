@@ -6,8 +6,10 @@ from dataclasses import dataclass, field
 
 import torch
 
+from spbench_core.layout.balance import layer_ranges
 from spbench_core.layout.micro_batches import MicroBatch
 from spbench_core.layout.stages import ModelLayout
+from spbench_core.models.halo_groups import check_fused_layers
 from spbench_core.models.layers import Model
 from spbench_workers.device.memory_format import MemoryFormat
 from spbench_workers.parallel.precision.formats import FP32, Precision
@@ -98,3 +100,15 @@ class TrainingConfig:
     learning_rate: float = 0.001
     weight_decay: float = 0.0
     learning_rate_decay: float = 1.0
+
+
+def check_fused(plan: ModelPlan) -> None:
+    """Refuse a plan that fuses more layers than its stages of tiles have.
+
+    Raises:
+        ModelError: No stage of tiles has as many layers as are to be fused.
+    """
+    pairs = zip(layer_ranges(plan.balance), plan.layout.stages, strict=True)
+    ranges = [layers for layers, stage in pairs if stage.spatial]
+    if plan.fused_layers:
+        check_fused_layers(plan.model, ranges, plan.fused_layers)

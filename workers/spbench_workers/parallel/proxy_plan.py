@@ -6,7 +6,10 @@ from dataclasses import dataclass, replace
 
 from spbench_core.models.layers import Model
 from spbench_core.models.proxy import Proxy, multiply_adds, proxy_of
+from spbench_core.models.reach import kept_values
 from spbench_workers.context import Context
+from spbench_workers.errors import CannotRunError
+from spbench_workers.models.imported.model import ImportedModel
 from spbench_workers.parallel.case import ModelCase
 from spbench_workers.parallel.peak_memory import room_of
 from spbench_workers.parallel.plan import ModelPlan
@@ -39,10 +42,16 @@ class ProxyPlan:
 
 def proxy_plan(context: Context, case: ModelCase) -> ProxyPlan:
     """Return the proxy that costs at most what the measurement costs. All ranks must call it."""
-    world = context.world
-    proxy = _proxy(context, case) if world.rank == 0 else None
-    proxy = world.comm.bcast(proxy)
-    assert proxy is not None, "rank 0 has sent it"
+    world, model = context.world, case.plan.model
+    if isinstance(model, ImportedModel):
+        found = _of_imported(context, case, model) if world.rank == 0 else None
+        image = world.comm.bcast(None if found is None else found.image)
+        small = found or (model if image == model.image else model.resized(*image.shape[1:]))
+        proxy = Proxy(small, case.plan.balance, 1, model)
+    else:
+        made = world.comm.bcast(_proxy(context, case) if world.rank == 0 else None)
+        assert made is not None, "rank 0 has sent it"
+        proxy = made
     plan = replace(case.plan, model=proxy.model, balance=proxy.balance)
     return ProxyPlan(proxy, replace(case, plan=plan).small(context.params["batch_size"]))
 
@@ -58,19 +67,42 @@ def images_of(plan: ModelPlan) -> int:
 
 
 def _proxy(context: Context, case: ModelCase) -> Proxy:
+    plan = case.plan
+    most, most_kept = _bounds(context, case)
+    return proxy_of(
+        plan.model,
+        plan.balance,
+        [stage.grid for stage in plan.layout.stages],
+        most,
+        most_kept=most_kept,
+        fused_layers=plan.fused_layers,
+    )
+
+
+def _of_imported(context: Context, case: ModelCase, model: ImportedModel) -> ImportedModel:
+    """Return an imported network for the largest images within the bounds; else the smallest.
+
+    They are halved as long as the network can take them; its layers are its own.
+    """
+    most, most_kept = _bounds(context, case)
+    small = model
+    while multiply_adds(small) > most or kept_values(small) > most_kept:
+        height, width = (side // 2 for side in small.image.shape[1:])
+        try:
+            small = small.resized(height, width)
+        except CannotRunError:
+            break
+    return small
+
+
+def _bounds(context: Context, case: ModelCase) -> tuple[float, float]:
+    """Return the most multiply-adds of a forward pass of one image, and the most kept numbers."""
     plan, small = case.plan, case.small(context.params["batch_size"])
     images, together = images_of(small), max(batch.size for batch in small.batches)
     most_kept = room_of(plan.device) / _KEPT_BYTES / together / plan.layout.replicas
     most = max(LEAST_COST, _measured(context, case)) / _comparisons(case)
     layers = OF_A_LAYER * len(plan.model.layers)
-    return proxy_of(
-        plan.model,
-        plan.balance,
-        [stage.grid for stage in plan.layout.stages],
-        max(0.0, most - layers) / images,
-        most_kept=most_kept,
-        fused_layers=plan.fused_layers,
-    )
+    return max(0.0, most - layers) / images, most_kept
 
 
 def _measured(context: Context, case: ModelCase) -> float:

@@ -84,7 +84,7 @@ def check_full_size(
     names = context.entry.checks_of(context.params)
     images = SyntheticImages(
         plan.model.image,
-        context.params["num_classes"],
+        plan.model.classes,
         seed=context.seed_for("full size"),
         dtype=plan.dtype,
         device=plan.device,

@@ -10,7 +10,6 @@ from torch import nn
 
 from spbench_core.layout.balance import layer_ranges
 from spbench_core.layout.stages import ModelLayout, Place
-from spbench_core.models.halo_groups import check_fused_layers
 from spbench_core.models.parts import Map
 from spbench_workers.device.failures import while_doing
 from spbench_workers.models.build import build_stage, free
@@ -68,18 +67,6 @@ def build(world: MPI.Intracomm, plan: ModelPlan, place: Place) -> Built:
         # Batch norm of each tile by itself has no statistics over the pixels that ranks own.
         stage = fused_stage(stage, plan.model, first, builder.tiling, plan.fused_layers)
     return Built(stage, tuple(comms))
-
-
-def check_fused(plan: ModelPlan) -> None:
-    """Refuse a plan that fuses more layers than its stages of tiles have.
-
-    Raises:
-        ModelError: No stage of tiles has as many layers as are to be fused.
-    """
-    pairs = zip(layer_ranges(plan.balance), plan.layout.stages, strict=True)
-    ranges = [layers for layers, stage in pairs if stage.spatial]
-    if plan.fused_layers:
-        check_fused_layers(plan.model, ranges, plan.fused_layers)
 
 
 def _builder_of(

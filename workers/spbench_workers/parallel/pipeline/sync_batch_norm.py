@@ -13,7 +13,8 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 from spbench_core.layout.tiles import Box
-from spbench_core.models.parts import Map
+from spbench_core.models.parts import Map, Piece
+from spbench_workers.errors import CannotRunError
 from spbench_workers.models.builders import DenseBuilder, SpatialBuilder
 from spbench_workers.spatial.exchange import view
 from spbench_workers.spatial.gradients import shared_by_tiles, sum_over
@@ -124,6 +125,31 @@ class SyncDenseBuilder(DenseBuilder):
 
     def norm(self, data: Map) -> nn.Module:
         return SyncBatchNorm2d(data.channels, comm=self.comm)
+
+    def piece(self, piece: Piece) -> nn.Module:
+        made = super().piece(piece)
+        for name, module in list(made.named_modules()):
+            if isinstance(module, nn.modules.batchnorm._BatchNorm):
+                made.set_submodule(name, synchronised(name, module, self.comm))
+        return made
+
+
+def synchronised(name: str, module: nn.Module, comm: MPI.Intracomm) -> SyncBatchNorm2d:
+    """Return the sync batch norm in the place of a batch norm of a user's own network.
+
+    Raises:
+        CannotRunError: It is of another kind than that of images with a momentum of 0.1.
+    """
+    usual = isinstance(module, nn.BatchNorm2d) and module.affine and module.track_running_stats
+    if not isinstance(module, nn.BatchNorm2d) or not usual or module.momentum != MOMENTUM:
+        raise CannotRunError(
+            f"{name}: ranks that share images normalise together, which is there for BatchNorm2d "
+            f"with weights, running statistics and a momentum of {MOMENTUM}; take local_DP 1"
+        )
+    made = SyncBatchNorm2d(module.num_features, comm=comm)
+    made.eps = module.eps
+    made.load_state_dict(module.state_dict())
+    return made
 
 
 @dataclass(frozen=True)

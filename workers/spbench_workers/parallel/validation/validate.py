@@ -87,7 +87,7 @@ def check_bits(
     plan = replace(plan, device=torch.device("cpu"), backend="mpi")
     comm: MPI.Intracomm = context.world.comm
     progress = Progress(context, "check", (1 if training is None else STEPS + 1) * 2)
-    seed, classes = context.seed_for("validation"), context.params["num_classes"]
+    seed, classes = context.seed_for("validation"), plan.model.classes
     images = SyntheticImages(plan.model.image, classes, seed=seed, dtype=plan.dtype)
 
     def parts(comm: MPI.Intracomm, plan: ModelPlan, ready: Callable[[Engine], None]) -> Parts:
@@ -117,7 +117,7 @@ def check_products(context: Context, plan: ModelPlan) -> None:
     """
     if not compares(plan.precision, plan.device):
         return
-    image, classes = plan.model.image, context.params["num_classes"]
+    image, classes = plan.model.image, plan.model.classes
     seed = context.seed_for("products")
     images = SyntheticImages(image, classes, seed=seed, dtype=plan.dtype, device=plan.device)
     # Products are the same whatever carries messages, and what checks them waits for the whole GPU,
@@ -185,7 +185,7 @@ class Validation:
         plan = self._plan
         return SyntheticImages(
             plan.model.image,
-            self._context.params["num_classes"],
+            plan.model.classes,
             seed=self._context.seed_for("validation"),
             dtype=dtype,
             device=plan.device,

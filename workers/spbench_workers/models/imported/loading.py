@@ -1,0 +1,85 @@
+"""Loading of a user's network: the module that ``module:callable`` returns."""
+
+from __future__ import annotations
+
+import importlib
+import random
+import sys
+import traceback
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from spbench_workers.errors import CannotRunError
+
+_TORCH = str(Path(torch.__file__).parent)
+_OURS = str(Path(__file__).parents[2])
+
+
+def loaded(network: str, arguments: Mapping[str, Any], seed: int) -> nn.Module:
+    """Return the module that a callable returns, on the host, with weights that the seed draws.
+
+    The working folder is importable.
+
+    Args:
+        network: The callable, ``module:callable``.
+        arguments: All that it is given, by name.
+        seed: The seed of torch and of Python's ``random``.
+
+    Raises:
+        CannotRunError: There is no such callable, it fails, or it returns no module.
+    """
+    name, _, function = network.partition(":")
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        state = random.getstate()
+        random.seed(seed)
+        try:
+            made = getattr(importlib.import_module(name), function)(**arguments)
+        except Exception as error:  # it is the user's own code
+            raise CannotRunError(
+                f"network {network}: {place_of(error)}{in_words(error)}"
+            ) from error
+        finally:
+            random.setstate(state)
+    if not isinstance(made, nn.Module):
+        raise CannotRunError(
+            f"network {network}: it returned {type(made).__name__}, and must return an nn.Module"
+        )
+    return made
+
+
+def in_words(error: BaseException) -> str:
+    """Return an error's class and the first line of its text."""
+    told = str(error).strip().splitlines() or ["no reason given"]
+    return f"{type(error).__name__}: {told[0]}"
+
+
+def place_of(error: BaseException) -> str:
+    """Return the user's line in which an error came up as ``file:line: ``; empty if in none."""
+    frames = [one for one in traceback.extract_tb(error.__traceback__) if is_users(one.filename)]
+    return f"{short(frames[-1].filename)}:{frames[-1].lineno}: " if frames else ""
+
+
+def is_users(file: str) -> bool:
+    """Return whether a file is neither torch's nor spbench's nor Python's."""
+    return not file.startswith((_TORCH, _OURS, "<")) and not _of_python(file)
+
+
+def _of_python(file: str) -> bool:
+    return Path(file).parent.name in (
+        "importlib",
+        f"python{sys.version_info[0]}.{sys.version_info[1]}",
+    )
+
+
+def short(file: str) -> str:
+    """Return a file's path from the working folder, where it is in it."""
+    path = Path(file)
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else file

@@ -1,0 +1,286 @@
+"""An imported network as a model: layers whose modules are pieces of the user's own."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+import torch
+from torch import fx, nn
+
+from spbench_core.models.layers import Flow, Layer, Model
+from spbench_core.models.parts import Builder, M, Map
+from spbench_workers.errors import CannotRunError
+from spbench_workers.models.imported.cuts import Span, spans
+from spbench_workers.models.imported.loading import loaded
+from spbench_workers.models.imported.tracing import Operator, Traced, traced
+
+
+@dataclass(frozen=True, eq=False)
+class ImportedPiece:
+    """A piece of an imported network: what a stage computes by itself.
+
+    Attributes:
+        network: The network.
+        span: The operators.
+    """
+
+    network: Traced = field(repr=False)
+    span: Span = field(repr=False)
+    code: str
+    """Its operators in words, which are the same for the same network."""
+
+    @property
+    def parameters(self) -> int:
+        """Its trainable parameters."""
+        return sum(one.numel() for one in self._tensors("parameters").values())
+
+    @property
+    def multiply_adds(self) -> int:
+        """Its multiply-adds for one image."""
+        return sum(each.multiply_adds for each in self._operators)
+
+    @property
+    def read(self) -> Sequence[tuple[Map, bool]]:
+        """The maps that its operators read, and whether they are normalised."""
+        return [
+            (map_of(shape), isinstance(self._called(each.node), nn.modules.batchnorm._BatchNorm))
+            for each in self._operators
+            for node in each.node.all_input_nodes
+            if (shape := self.network.shapes.get(node))
+        ]
+
+    def paths(self) -> list[str]:
+        """Return the paths of parameters and running statistics, as in the user's state_dict."""
+        return [*self._tensors("parameters"), *self._tensors("buffers")]
+
+    def module(self) -> fx.GraphModule:
+        """Return a new module of it, with the weights that the network was loaded with.
+
+        It takes and gives a tensor ``batch x channels x rows x cols``, or a tuple of several.
+        """
+        graph, made = fx.Graph(), dict[fx.Node, fx.Node]()
+        span = self.span
+        given = graph.placeholder("maps")
+        for at, node in enumerate(span.inputs):
+            one = given
+            if len(span.inputs) > 1:
+                one = graph.call_method("__getitem__", (given, at))
+            made[node] = _shaped(graph, one, self.network.shapes[node])
+        for each in self._operators:
+            for node in each.node.all_input_nodes:
+                if node.op == "get_attr" and node not in made:
+                    made[node] = graph.node_copy(node)
+            made[each.node] = graph.node_copy(each.node, made.__getitem__)
+        results = [self._as_map(graph, made[node], node) for node in span.outputs]
+        graph.output(results[0] if len(results) == 1 else tuple(results))
+        root = {
+            str(node.target): copy.deepcopy(_at(self.network.module, str(node.target)))
+            for node in graph.nodes
+            if node.op in ("call_module", "get_attr")
+        }
+        for one in root.values():
+            if getattr(one, "inplace", False):
+                one.inplace = False  # what a layer gets belongs to the layer before
+        return fx.GraphModule(root, graph, class_name="Piece")
+
+    @property
+    def _operators(self) -> Sequence[Operator]:
+        return self.network.operators[self.span.first : self.span.last]
+
+    def _as_map(self, graph: fx.Graph, made: fx.Node, node: fx.Node) -> fx.Node:
+        """Return an output in the form of a map, but for the logits."""
+        shape = self.network.shapes[node]
+        if self.span.last == len(self.network.operators) or len(shape) == 3:
+            return made
+        return _shaped(graph, made, map_of(shape).shape, always=True)
+
+    def _called(self, node: fx.Node) -> nn.Module | None:
+        if node.op != "call_module":
+            return None
+        return self.network.module.get_submodule(str(node.target))
+
+    def _tensors(self, kind: str) -> dict[str, torch.Tensor]:
+        """Return its ``parameters`` or ``buffers`` by path."""
+        found: dict[str, torch.Tensor] = {}
+        wanted = nn.Parameter if kind == "parameters" else torch.Tensor
+        for each in self._operators:
+            module = self._called(each.node)
+            if module is not None:
+                named = getattr(module, f"named_{kind}")()
+                found |= {f"{each.node.target}.{name}": tensor for name, tensor in named}
+            for node in each.node.all_input_nodes:
+                if node.op == "get_attr":
+                    tensor = _at(self.network.module, str(node.target))
+                    if isinstance(tensor, wanted) and (
+                        kind == "parameters" or not isinstance(tensor, nn.Parameter)
+                    ):
+                        found[str(node.target)] = tensor
+        return found
+
+
+def _shaped(
+    graph: fx.Graph, node: fx.Node, shape: tuple[int, ...], *, always: bool = False
+) -> fx.Node:
+    """Return a map in the shape that operators ask for; maps of three sides are as they are."""
+    if len(shape) == 3 and not always:
+        return node
+    return graph.call_method("reshape", (node, -1, *shape))
+
+
+def _at(module: nn.Module, path: str) -> Any:
+    found: Any = module
+    for word in path.split("."):
+        found = getattr(found, word)
+    return found
+
+
+def map_of(shape: Sequence[int]) -> Map:
+    """Return the shape of a tensor of one image as a map's: of other than three sides a vector."""
+    return Map(*shape) if len(shape) == 3 else Map(prod(shape), 1, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedLayer(Layer):
+    """A layer of an imported network."""
+
+    name: str
+    piece: ImportedPiece
+    outputs: Flow
+
+    def output(self, flow: Flow) -> Flow:
+        return self.outputs
+
+    def build(self, builder: Builder[M], flow: Flow) -> M:
+        return builder.piece(self.piece)
+
+    def unnamed(self) -> Layer:
+        return self
+
+
+@dataclass(frozen=True)
+class ImportedModel(Model):
+    """A network of the user's own, for images of one size.
+
+    Attributes:
+        network: It as it was traced.
+    """
+
+    network: Traced = field(repr=False, compare=False)
+
+    def whole(self, device: torch.device | str = "cpu") -> nn.Module:
+        """Return the user's module itself in float64, with the names of the layers' parts."""
+        module = copy.deepcopy(self.network.module).to(device, torch.float64)
+        return _Whole(module, self._owners()).train()
+
+    def resized(self, height: int, width: int) -> ImportedModel:
+        """Return the same network, with the same layers, for images of another size.
+
+        Raises:
+            CannotRunError: It cannot take such images.
+        """
+        image = Map(self.image.channels, height, width)
+        network = traced(self.network.name, self.network.module, image)
+        cuts = [layer.piece.span.first for layer in self.layers if isinstance(layer, ImportedLayer)]
+        return model_of(network, cuts[1:])
+
+    def _owners(self) -> dict[str, str]:
+        """Return the names of parameters and running statistics in the layers, by the user's."""
+        return {
+            path: f"{layer.name}.{path}"
+            for layer in self.layers
+            if isinstance(layer, ImportedLayer)
+            for path in layer.piece.paths()
+        }
+
+
+def imported(network: str, arguments: Mapping[str, Any], image: Map, seed: int) -> ImportedModel:
+    """Load a network of the user's own, and cut it into layers.
+
+    Args:
+        network: ``module:callable``.
+        arguments: All that it is given.
+        image: The shape of an image.
+        seed: The seed of its weights.
+
+    Raises:
+        CannotRunError: It cannot be loaded or traced, or is no classifier; all in one sentence.
+    """
+    return model_of(traced(network, loaded(network, arguments, seed), image))
+
+
+def model_of(network: Traced, cuts: Sequence[int] | None = None) -> ImportedModel:
+    """Return a traced network as a model, with cuts before these operators, or wherever it can be.
+
+    Raises:
+        CannotRunError: It is no classifier, or a parameter does not learn.
+    """
+    _check(network)
+    found = spans(network, cuts)
+    layers: list[Layer] = []
+    for at, span in enumerate(found):
+        outputs = tuple(map_of(network.shapes[node]) for node in span.outputs)
+        nodes = [each.node for each in network.operators[span.first : span.last]]
+        code = "; ".join(node.format_node() or node.name for node in nodes)
+        layers.append(ImportedLayer(_name(at, nodes), ImportedPiece(network, span, code), outputs))
+    return ImportedModel(network.name, network.image, tuple(layers), network)
+
+
+def _name(at: int, nodes: Sequence[fx.Node]) -> str:
+    """Return a layer's name: its number, and the path of its first module in the user's network."""
+    paths = (str(node.target) for node in nodes if node.op == "call_module")
+    word = next(paths, nodes[0].name if nodes else "nothing")
+    return f"{at:03}_{word.replace('.', '_')}"
+
+
+def _check(network: Traced) -> None:
+    (end,) = (node for node in network.graph.nodes if node.op == "output")
+    result = end.args[0]
+    shape = network.shapes.get(result)
+    if shape is None or len(shape) != 1:
+        told = "no tensor with a row for each image" if shape is None else f"maps of {list(shape)}"
+        raise CannotRunError(
+            f"network {network.name}: it gives {told}, and must give logits, batch x classes"
+        )
+    frozen = [name for name, one in network.module.named_parameters() if not one.requires_grad]
+    if frozen:
+        raise CannotRunError(
+            f"network {network.name}: {frozen[0]} does not learn (requires_grad is off); "
+            "let all parameters learn"
+        )
+
+
+class _Whole(nn.Module):
+    """A user's module whose parameters and running statistics have the names of layers' parts."""
+
+    def __init__(self, module: nn.Module, owners: Mapping[str, str]) -> None:
+        super().__init__()
+        # In a tuple, so that torch does not register them under their own names too.
+        self._own = (module,)
+        tensors = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+        for path, name in owners.items():
+            *folders, last = name.split(".")
+            place: nn.Module = self
+            for folder in folders:
+                if folder not in dict(place.named_children()):
+                    place.add_module(folder, nn.Module())
+                place = place.get_submodule(folder)
+            tensor = tensors[path]
+            if isinstance(tensor, nn.Parameter):
+                place.register_parameter(last, tensor)
+            else:
+                place.register_buffer(last, tensor)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        """Return the logits."""
+        made = self._own[0](images)
+        logits: torch.Tensor = made["out"] if isinstance(made, dict) else made
+        return logits
+
+    def train(self, mode: bool = True) -> _Whole:
+        """Set the mode of the user's module too."""
+        self._own[0].train(mode)
+        return super().train(mode)

@@ -1,0 +1,91 @@
+"""The balance of a case's stages: as asked for, by measured times, or by estimated cost."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+from spbench_core.catalog.benchmark import ParamError
+from spbench_core.catalog.model_layout import (
+    ESTIMATED,
+    MEASURED,
+    check_tiles,
+    estimated_balance,
+)
+from spbench_core.layout.balance import Balance, balanced, layer_ranges, read_balance
+from spbench_core.models.layers import ModelError
+from spbench_workers.context import Context
+from spbench_workers.device.memory import give_back
+from spbench_workers.errors import CannotRunError
+from spbench_workers.parallel.layer_times import layer_times
+from spbench_workers.parallel.plan import ModelPlan, check_fused
+
+LEAST_GAIN = 0.97
+"""The most that the slowest stage of a balance by times may take of that by estimated cost."""
+
+
+def chosen_balance(context: Context, plan: ModelPlan) -> Balance:
+    """Return the layers of each stage: those of the parameters, or by times measured on rank 0."""
+    asked, stages = context.params["balance"], len(plan.layout.stages)
+    if asked == ESTIMATED:
+        return estimated_balance(plan.model, plan.layout)
+    if asked != MEASURED:
+        try:
+            return read_balance(asked, stages, len(plan.model.layers))
+        except ValueError as error:
+            raise CannotRunError(f"balance: {error}") from None
+    costs = None
+    if context.world.rank == 0:
+        images = max(batch.size for batch in plan.batches)
+        times = layer_times(
+            plan.model,
+            images,
+            plan.device,
+            plan.precision,
+            plan.seed,
+            tell=partial(context.progress, "balance"),
+        )
+        learns = not context.params["enable_evaluation"]
+        costs = [time.forward_ms + (time.backward_ms if learns else 0.0) for time in times]
+        give_back()
+    costs = context.world.comm.bcast(costs)
+    assert costs is not None, "rank 0 has sent them"
+    balance, reason = _faster(plan, costs)
+    if context.world.rank == 0:
+        context.choice("balance", ",".join(map(str, balance)), reason)
+    return balance
+
+
+def _faster(plan: ModelPlan, costs: list[float]) -> tuple[Balance, str]:
+    """Return the balance by measured costs where it is faster and can be, and why.
+
+    Else it is that by estimated cost, which is the same in each launch.
+
+    Raises:
+        ModelError: Stages of the latter have fewer layers than are to be fused.
+    """
+    ranks = [stage.ranks for stage in plan.layout.stages]
+    measured, estimated = balanced(costs, ranks), estimated_balance(plan.model, plan.layout)
+    gain = _slowest(costs, ranks, measured) / _slowest(costs, ranks, estimated)
+    if gain > LEAST_GAIN:
+        _check_stages(plan, estimated)
+        return estimated, "by estimated cost; by the layers' times on rank 0 none is faster"
+    try:
+        _check_stages(plan, measured)
+    except (ParamError, ModelError) as error:
+        _check_stages(plan, estimated)
+        told = ",".join(map(str, measured))
+        return estimated, f"by estimated cost; by times it would be {told}, but {error}"
+    return measured, "by the layers' times on rank 0"
+
+
+def _slowest(costs: list[float], ranks: list[int], balance: Balance) -> float:
+    """Return the cost of the slowest stage."""
+    pairs = zip(layer_ranges(balance), ranks, strict=True)
+    return max(sum(costs[first:last]) / shared for (first, last), shared in pairs)
+
+
+def _check_stages(plan: ModelPlan, balance: Balance) -> None:
+    for index, (first, _) in enumerate(layer_ranges(balance)):
+        check_tiles(index, plan.layout.stages[index].grid, plan.model, first)
+    check_fused(replace(plan, balance=balance))
