@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 
+import torch
 from torch import fx
 
 from spbench_workers.models.imported.tracing import Traced
@@ -103,9 +104,10 @@ def _tied(network: Traced) -> Iterator[tuple[int, int]]:
             for tensor in (*module.parameters(), *module.buffers()):
                 used.setdefault(id(tensor), []).append(places[node])
         elif node.op == "get_attr":
-            used.setdefault(id(_attribute(network, node)), []).extend(
-                places[user] for user in node.users if user in places
-            )
+            found = _attribute(network, node)
+            if isinstance(found, torch.Tensor):
+                users = (places[user] for user in node.users if user in places)
+                used.setdefault(id(found), []).extend(users)
     for several in used.values():
         if max(several, default=0) > min(several, default=0):
             yield min(several), max(several)

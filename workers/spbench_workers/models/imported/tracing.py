@@ -1,13 +1,14 @@
 """Tracing of a network: its operators in order, with the shapes of what each reads and gives.
 
 torch.fx runs the forward pass once with symbols in place of numbers, so that what depends on the
-numbers themselves cannot be traced. The graph of training and that of evaluation must be one: where
-code asks ``self.training``, only the answer of one of them would be in it. Shapes come from two
-runs without memory, of two batch sizes, which tell what has a row for each image.
+numbers themselves cannot be traced. The graphs of training and of evaluation must be one, but for
+arguments that are ``self.training``. Shapes come from two runs without memory, of two batch sizes,
+which tell what has a row for each image.
 """
 
 from __future__ import annotations
 
+import copy
 import logging
 import operator
 import re
@@ -98,7 +99,7 @@ def traced(name: str, module: nn.Module, image: Map) -> Traced:
     Raises:
         CannotRunError: It cannot be traced, not for such images, or it draws random numbers.
     """
-    graph = _graph(name, module)
+    module, graph = _graph(name, module)
     shapes = [_shapes(name, module, graph, image, count) for count in _IMAGES]
     operators = []
     for node in graph.nodes:
@@ -121,40 +122,81 @@ def _function_name(target: Any) -> str:
     return str(getattr(target, "__name__", target))
 
 
-def _graph(name: str, module: nn.Module) -> fx.Graph:
-    """Return the graph of a network, alike in training and evaluation, without in-place steps."""
+def _graph(name: str, module: nn.Module) -> tuple[nn.Module, fx.Graph]:
+    """Return a network's graph, alike in training and evaluation, without in-place steps.
+
+    With it comes the module that has the graph's constants: a shallow copy.
+    """
     found = []
     for training in (False, True):
+        own = copy.copy(module)
         try:
-            found.append(_Tracer().trace(module.train(training)))
+            found.append(_Tracer().trace(own.train(training)))
         except Exception as error:  # whatever its code does with symbols
             raise CannotRunError(
                 f"network {name}: {place_of(error)}the forward pass cannot be traced, as it asks "
                 f"for numbers that are not known before ({in_words(error)}); write it without that"
             ) from error
-    evaluated, trained = (list(graph.nodes) for graph in found)
-    for one, other in zip(evaluated, trained, strict=False):
-        if (one.op, one.target, _words(one)) != (other.op, other.target, _words(other)):
-            raise CannotRunError(
-                f"network {name}: {where(other)} is another one in evaluation: the forward pass "
-                "asks self.training, which a graph cannot; take a module that does so by itself"
-            )
-    if len(evaluated) != len(trained):
+    evaluated, graph = found
+    if len(evaluated.nodes) != len(graph.nodes):
         raise CannotRunError(
             f"network {name}: its forward pass has other operators in training than in evaluation; "
             "leave out auxiliary outputs, by network_args"
         )
-    graph = found[1]
+    for one, other in zip(list(evaluated.nodes), list(graph.nodes), strict=True):
+        if not _ask_mode(graph, one, other):
+            raise CannotRunError(
+                f"network {name}: {where(other)} is another one in evaluation: the forward pass "
+                "asks self.training, which a graph cannot; take a module that does so by itself"
+            )
     _take_one_output(name, graph)
     _leave_memory_alone(name, graph)
     for node in reversed(graph.nodes):
         if node.op not in ("placeholder", "output") and not node.users:
             graph.erase_node(node)
-    return graph
+    return own, graph
 
 
-def _words(node: fx.Node) -> str:
-    return repr((node.args, node.kwargs))
+_MODE = "training"
+"""The attribute that every module has of its own."""
+
+
+def _ask_mode(graph: fx.Graph, evaluated: fx.Node, trained: fx.Node) -> bool:
+    """Let an operator whose arguments are False in evaluation and True in training ask the mode.
+
+    Returns:
+        Whether it is the same operator but for that.
+    """
+    if (evaluated.op, evaluated.target) != (trained.op, trained.target):
+        return False
+    if repr((evaluated.args, evaluated.kwargs)) == repr((trained.args, trained.kwargs)):
+        return True
+    with graph.inserting_before(trained):
+        mode = graph.get_attr(_MODE)
+    try:
+        trained.args = _merged(evaluated.args, trained.args, mode)
+        trained.kwargs = _merged(evaluated.kwargs, trained.kwargs, mode)
+    except ValueError:
+        return False
+    return True
+
+
+def _merged(evaluated: Any, trained: Any, mode: fx.Node) -> Any:
+    """Return arguments of which those that follow the mode are the mode.
+
+    Raises:
+        ValueError: They differ in something else.
+    """
+    if evaluated is False and trained is True:
+        return mode
+    if isinstance(trained, tuple | list) and len(trained) == len(evaluated):
+        pairs = zip(evaluated, trained, strict=True)
+        return type(trained)(_merged(one, other, mode) for one, other in pairs)
+    if isinstance(trained, dict) and trained.keys() == evaluated.keys():
+        return {key: _merged(evaluated[key], one, mode) for key, one in trained.items()}
+    if repr(evaluated) != repr(trained):
+        raise ValueError("another argument")
+    return trained
 
 
 class _Tracer(fx.Tracer):
@@ -290,6 +332,7 @@ def _refuse_chance(name: str, module: nn.Module, node: fx.Node) -> None:
     Raises:
         CannotRunError: It is one.
     """
+    chance: Any
     if node.op == "call_module":
         called = module.get_submodule(str(node.target))
         chance = _share(called) if _is_of_chance(called) else 0.0

@@ -1,0 +1,115 @@
+"""Networks of the user's own over many ranks, with all checks of the model benchmarks."""
+
+import pytest
+
+from running import answers_of
+from spbench_core.catalog import BENCHMARKS
+
+pytestmark = [pytest.mark.mpi, pytest.mark.timeout(600)]
+
+RANKS = 6
+ENTRY = BENCHMARKS["model.network"]
+
+
+def case(name, inject=None, **params):
+    given = {"network": f"own_networks:{name}", "image_size": 32, "batch_size": 5}
+    given |= {"warmup": 0, "iterations": 1} | params
+    if params.get("scheme") != "sequential":
+        given = {"scheme": "lp", "baseline": False, "balance": "estimated"} | given
+    (complete,) = [one for _, one in ENTRY.cases(given)]
+    return {
+        "benchmark": "model.network",
+        "params": given,
+        "inject": inject,
+        "ranks": ENTRY.ranks(complete).exact,
+        "checks": list(ENTRY.checks_of(complete)),
+    }
+
+
+RIGHT = {
+    "u-net, one process": case("UNet", scheme="sequential"),
+    "u-net, 2 stages": case("UNet", parts=2, baseline=True, balance="measured"),
+    "u-net, 3 stages, as given": case("UNet", split_size=3, balance="1,2,3", parts=2),
+    "u-net, mirrored": case("UNet", scheme="gems", batch_size=8, parts=2),
+    "u-net, mirrored, one way": case(
+        "UNet", scheme="gems", batch_size=8, enable_master_comm_opt=True
+    ),
+    "u-net, interleaved": case("UNet", schedule="interleaved", parts=2, batch_size=6),
+    "u-net, zero bubble": case("UNet", schedule="zb-h1", split_size=3, parts=3, batch_size=6),
+    "u-net, 2 replicas": case("UNet", replicas=2, parts=2),
+    "u-net, one normalisation": case("UNet", replicas=2, sync_batchnorm="replicas"),
+    "u-net, local_DP": case("UNet", local_DP="2,1", batch_size=6),
+    "u-net, bf16": case("UNet", parts=2, precision="bf16"),
+    "u-net, computed again": case("UNet", parts=2, recompute="block"),
+    "u-net, channels last": case("UNet", parts=2, memory_format="channels_last"),
+    "u-net, evaluation": case("UNet", parts=2, enable_evaluation=True),
+    "dense, 3 stages": case("Dense", split_size=3, parts=2, network_args={"growth": 6}),
+    "attention, 2 stages": case("Attention", parts=2),
+    "attention, mirrored": case("Attention", scheme="gems", batch_size=4),
+}
+WRONG = {
+    "drop-gradient": (case("UNet", "drop-gradient", parts=2), {"grad", "weights"}),
+    "wrong-neighbour": (case("Dense", "wrong-neighbour", parts=2), {"output", "loss"}),
+    "skipped-microbatch": (case("Attention", "skipped-microbatch", parts=2), {"grad", "weights"}),
+    "tile-batchnorm": (
+        case("UNet", "tile-batchnorm", local_DP="2,1", batch_size=6),
+        {"output", "running_stats"},
+    ),
+    "full:wrong-neighbour": (case("UNet", "full:wrong-neighbour"), {"joints"}),
+    "full:mean-instead-of-sum": (case("UNet", "full:mean-instead-of-sum", parts=2), {"sums"}),
+}
+OFTEN = {
+    "u-net, 3 stages, as given",
+    "u-net, mirrored",
+    "u-net, one normalisation",
+    "dense, 3 stages",
+    "attention, 2 stages",
+    "drop-gradient",
+    "wrong-neighbour",
+}
+"""Those of every run; the others are long tests."""
+
+
+def each_of(names):
+    return [name if name in OFTEN else pytest.param(name, marks=pytest.mark.long) for name in names]
+
+
+@pytest.fixture(scope="module")
+def said(request, tmp_path_factory):
+    """The events of all ranks, by case; all cases of the tests that are to run, in one launch."""
+    tests = [test for test in request.session.items if test.path == request.path]
+    asked = {test.callspec.params["name"] for test in tests if hasattr(test, "callspec")}
+    cases = RIGHT | {name: one for name, (one, _) in WRONG.items()}
+    cases = {name: one for name, one in cases.items() if name in asked}
+    folder = tmp_path_factory.mktemp("networks")
+    found = answers_of(RANKS, "run_cases.py", folder, list(cases.values()), seconds=500)
+    return dict(zip(cases, found, strict=True))
+
+
+def checks_of(ranks):
+    """By check, what each rank says of it."""
+    found = {}
+    for events in ranks:
+        for event in events:
+            if event["event"] == "check":
+                found.setdefault(event["name"], []).append(event)
+    return found
+
+
+@pytest.mark.parametrize("name", each_of(RIGHT))
+def test_every_rank_equals_the_users_module(said, name):
+    one = RIGHT[name]
+    for events in said[name][: one["ranks"]]:
+        found = checks_of([events])
+        assert set(found) == set(one["checks"])
+        assert [
+            event for several in found.values() for event in several if not event["passed"]
+        ] == []
+
+
+@pytest.mark.parametrize("name", each_of(WRONG))
+def test_a_planted_fault_is_noticed(said, name):
+    one, wanted = WRONG[name]
+    found = checks_of(said[name][: one["ranks"]])
+    failed = {check for check, events in found.items() if not all(e["passed"] for e in events)}
+    assert wanted <= failed

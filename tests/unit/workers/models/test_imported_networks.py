@@ -1,0 +1,216 @@
+"""Networks of the user's own: their layers together, and against the user's module itself."""
+
+import re
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import own_networks
+from spbench_core.layout.balance import layer_ranges
+from spbench_core.models.parts import Map
+from spbench_core.models.reach import fewest_normalised, kept_values
+from spbench_workers import checking
+from spbench_workers.errors import CannotRunError
+from spbench_workers.models.build import build_reference, build_stage
+from spbench_workers.models.builders import DenseBuilder
+from spbench_workers.models.imported.model import imported
+from spbench_workers.models.imported.parameters import check
+
+IMAGE = Map(3, 32, 32)
+NETWORKS = ["UNet", "Dense", "Attention", "Tied", "Asking"]
+
+
+def network(name, image=IMAGE, seed=0, **arguments):
+    return imported(f"own_networks:{name}", arguments, image, seed)
+
+
+def stages(model, balance, dtype=torch.float64):
+    return [
+        build_stage(model, first, last, DenseBuilder(), seed=0, dtype=dtype)
+        for first, last in layer_ranges(balance)
+    ]
+
+
+def in_a_row(parts, images):
+    made = images
+    for part in parts:
+        made = part(made)
+    return made
+
+
+def balances(model):
+    layers = len(model.layers)
+    return [(layers,), (1, layers - 1), (layers - 1, 1), (1,) * layers]
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_stages_do_what_the_users_module_does_to_the_last_bit(name):
+    model = network(name)
+    for balance in balances(model):
+        parts, whole = stages(model, balance), build_reference(model, seed=0, device="cpu")
+        for training in (True, False):
+            images = torch.randn(3, *IMAGE.shape, dtype=torch.float64)
+            found, wanted = images.clone().requires_grad_(), images.clone().requires_grad_()
+            for each in (*parts, whole):
+                each.train(training)
+                each.zero_grad()
+            made, expected = in_a_row(parts, found), whole(wanted)
+            assert torch.equal(made, expected)
+            made.square().sum().backward()
+            expected.square().sum().backward()
+            assert torch.equal(found.grad, wanted.grad)
+            named = dict(whole.named_parameters())
+            own = {name: one for part in parts for name, one in part.named_parameters()}
+            assert own.keys() == named.keys()
+            for key, one in own.items():
+                assert torch.equal(one.grad, named[key].grad), key
+        buffers = dict(whole.named_buffers())
+        for part in parts:
+            for key, one in part.named_buffers():
+                assert torch.equal(one, buffers[key]), key
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_layers_know_their_shapes_and_sizes(name):
+    model = network(name)
+    made = torch.randn(2, *IMAGE.shape)
+    for layer, flow, built in zip(
+        model.layers,
+        model.flows[1:],
+        *stages(model, (len(model.layers),), torch.float32),
+        strict=True,
+    ):
+        made = built(made)
+        several = made if isinstance(made, tuple) else (made,)
+        if layer is not model.layers[-1]:
+            assert [tuple(one.shape[1:]) for one in several] == [data.shape for data in flow]
+    user = getattr(own_networks, name)()
+    assert model.parameters == sum(one.numel() for one in user.parameters())
+    assert model.classes == made.shape[1] == 5
+    assert sum(count.parameters for count in model.counts) == model.parameters
+    assert kept_values(model) > 0
+
+
+def test_multiply_adds_are_counted_by_image():
+    model = network("Tied")
+    convs = 32 * 32 * 9 * (3 * 4 + 3 * 4 * 4)
+    assert sum(count.multiply_adds for count in model.counts) == convs + 4 * 5
+
+
+def test_skips_cross_from_the_first_stages_to_the_last():
+    model = network("UNet")
+    assert [len(flow) for flow in model.flows] == [1, 1, 2, 2, 1, 1, 1]
+    assert [layer.name for layer in model.layers] == [
+        *("000_down1_conv1", "001_down2_conv1", "002_middle_conv1"),
+        *("003_up2_conv1", "004_up1_conv1", "005_head"),
+    ]
+    assert max(len(flow) for flow in network("Dense").flows) == 4
+    assert {len(flow) for flow in network("Attention").flows} == {1}
+
+
+def test_uses_of_one_parameter_are_in_one_stage():
+    model = network("Tied")
+    owners = [layer.name for layer in model.layers if "both.weight" in layer.piece.paths()]
+    assert len(owners) == 1
+    assert len(model.layers) == 3
+
+
+def test_weights_are_those_that_the_seed_draws():
+    one, same, other = (network("UNet", seed=seed) for seed in (3, 3, 4))
+    weights = [
+        each.layers[0].piece.module().get_parameter("down1.conv1.weight")
+        for each in (one, same, other)
+    ]
+    assert torch.equal(weights[0], weights[1])
+    assert not torch.equal(weights[0], weights[2])
+    torch.manual_seed(3)
+    assert torch.equal(weights[0], own_networks.UNet().down1.conv1.weight)
+
+
+def test_tracing_moves_no_statistics_and_no_random_numbers():
+    torch.manual_seed(0)
+    wanted = torch.rand(1)
+    torch.manual_seed(0)
+    model = network("UNet")
+    assert torch.equal(torch.rand(1), wanted)
+    user = model.network.module
+    assert user.down1.bn1.num_batches_tracked == 0
+    assert not user.down1.bn1.running_mean.any()
+    assert fewest_normalised(model) == 64
+
+
+def test_the_same_layers_at_another_size():
+    model = network("UNet")
+    small = model.resized(16, 24)
+    assert [layer.name for layer in small.layers] == [layer.name for layer in model.layers]
+    assert small.flows[1] == (Map(4, 16, 24),)
+    assert small.image == Map(3, 16, 24)
+    with pytest.raises(CannotRunError, match="it cannot take images of 10x10"):
+        model.resized(10, 10)
+
+
+def test_arguments_alone_reach_the_callable():
+    assert network("UNet", width=6, classes=7).classes == 7
+    with pytest.raises(CannotRunError, match=r"TypeError: .*unexpected keyword argument 'depth'"):
+        network("UNet", depth=3)
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "says"),
+    [
+        ("Choosing", {}, r"own_networks.py:\d+: the forward pass cannot be traced.*control flow"),
+        ("Dropping", {"by": "module"}, r"own_networks.py:\d+: drop draws random numbers"),
+        ("Dropping", {"by": "function"}, r"own_networks.py:\d+: dropout draws random numbers"),
+        ("Asking", {"what": "width"}, r"own_networks.py:\d+: add is another one in evaluation"),
+        ("Asking", {"what": "output"}, r"it gives several outputs"),
+        ("Asking", {"what": "more"}, r"has other operators in training than in evaluation"),
+        ("Dropping", {"by": "torch"}, r"own_networks.py:\d+: dropout draws random numbers"),
+        ("maps", {}, r"it gives maps of \[5, 32, 32\], and must give logits"),
+        ("frozen", {}, r"middle.conv1.weight does not learn"),
+        ("nothing", {}, r"it returned NoneType, and must return an nn.Module"),
+        ("absent", {}, r"AttributeError: module 'own_networks' has no attribute 'absent'"),
+    ],
+)
+def test_what_cannot_be_imported_is_told_in_one_sentence(name, arguments, says):
+    with pytest.raises(CannotRunError, match=says) as told:
+        network(name, **arguments)
+    assert str(told.value).startswith(f"network own_networks:{name}: ")
+    assert "\n" not in str(told.value)
+
+
+def test_the_lines_are_those_of_the_operators():
+    with pytest.raises(CannotRunError) as told:
+        network("UNet", Map(3, 30, 30))
+    (line,) = re.findall(
+        r"own_networks.py:(\d+): cat: it cannot take images of 30x30", str(told.value)
+    )
+    lines = Path(own_networks.__file__).read_text().splitlines()
+    assert "torch.cat([second" in lines[int(line) - 1]
+
+
+def test_a_case_is_checked_without_mpi(monkeypatch, capsys):
+    case = {"network": "own_networks:UNet", "network_args": None, "image_size": 32}
+    layout = {"scheme": "lp", "replicas": 1, "local_DP": "1", "rounds": None}
+    check(case | layout | {"split_size": 6})
+    with pytest.raises(CannotRunError, match="7 stages are more than the 6 layers of the model"):
+        check(case | layout | {"split_size": 7})
+    answer = checking._answer("model.network", case | layout | {"split_size": 7})
+    assert answer == (
+        "network own_networks:UNet: 7 stages are more than the 6 layers of the model: "
+        "take 6 at most"
+    )
+    assert checking._answer("model.network", case | layout | {"split_size": 2}) is None
+
+
+def test_modules_that_write_into_their_input_make_new_maps():
+    model = network("UNet")
+    pieces = [layer.piece.module() for layer in model.layers]
+    inplace = [
+        one.inplace for piece in pieces for one in piece.modules() if isinstance(one, nn.ReLU)
+    ]
+    assert inplace
+    assert not any(inplace)
+    for piece in pieces:
+        assert "iadd" not in str(piece.graph)
