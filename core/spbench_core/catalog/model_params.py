@@ -305,14 +305,8 @@ AMOEBANET = (
     ),
 )
 
-_OF_TILES = frozenset(
-    {"num_spatial_parts", "spatial_size", "slice_method", "grid", "halo_D2", "fused_layers"}
-)
-_NOT_OF_IMPORTS = {
-    "scheme": tuple(scheme for scheme in SCHEMES if scheme not in ("sp", "gems_sp")),
-    "precision": ("fp32", "fp64", "tf32", "fp16", "bf16"),
-}
-"""Choices of parameters without tiles and int8."""
+_NOT_OF_IMPORTS = frozenset({"halo_D2", "fused_layers", "num_classes"})
+_FORMATS = "fp32", "fp64", "tf32", "fp16", "bf16"
 OWN_NETWORK = (
     Param(
         "network",
@@ -323,9 +317,9 @@ OWN_NETWORK = (
     Param("network_args", "data", None, "all that it is given, by name: {width: 64}"),
 )
 IMPORTED = tuple(
-    replace(param, choices=_NOT_OF_IMPORTS.get(param.name, param.choices))
+    replace(param, choices=_FORMATS) if param.name == "precision" else param
     for param in COMMON
-    if param.name not in _OF_TILES and param.name != "num_classes"
+    if param.name not in _NOT_OF_IMPORTS
 )
 """Parameters that a network of the user's own has in common with both models."""
 

@@ -175,7 +175,7 @@ def _resolve_scheme(params: Params) -> Params:
     scheme = params["scheme"]
     defaults = {}
     for name, (schemes, default) in _OF_SCHEMES.items():
-        if name not in params:  # of tiles, which are not for every network
+        if name not in params:  # fused layers are not for every network
             continue
         if scheme in schemes:
             defaults[name] = default
@@ -253,6 +253,8 @@ def _resolve_numbers(params: Params) -> Params:
 
 
 def _resolve_halo(params: Params) -> Params:
+    if "halo_D2" not in params:
+        return params
     if params["halo_D2"] and params["sync_batchnorm"] is not None:
         raise ParamError(
             "sync_batchnorm", "sync_batchnorm cannot be had with halo_D2; leave out one of them"

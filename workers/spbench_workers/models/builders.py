@@ -10,6 +10,8 @@ from itertools import pairwise
 from torch import nn
 
 from spbench_core.models.parts import CellPlaces, Conv, Map, Piece, Pool
+from spbench_workers.models.imported.model import ImportedPiece
+from spbench_workers.models.imported.over_tiles import over_tiles
 from spbench_workers.models.modules import CellModule, ConcatModule, ResidualModule, sequential
 from spbench_workers.models.shifted_conv import ShiftedConv2d, SpatialShiftedConv2d
 from spbench_workers.spatial.all_gather import AllGather
@@ -139,6 +141,21 @@ class SpatialBuilder(ModuleBuilder):
 
     def flatten(self, data: Map) -> nn.Module:
         return nn.Sequential(AllGather(tiling=self._tiling(data)), nn.Flatten())
+
+    def piece(self, piece: Piece) -> nn.Module:
+        assert isinstance(piece, ImportedPiece), "there is no other kind"
+        return over_tiles(piece, self.tiling, self.norm_like)
+
+    def norm_like(self, module: nn.BatchNorm2d, tiling: Tiling) -> nn.Module:
+        """Return a batch normalisation of tiles in the place of one of whole images."""
+        return SpatialBatchNorm2d(
+            module.num_features,
+            module.eps,
+            module.momentum,
+            module.affine,
+            module.track_running_stats,
+            tiling=tiling,
+        )
 
     def chain(self, steps: Mapping[str, nn.Module]) -> nn.Module:
         made = dict(steps)

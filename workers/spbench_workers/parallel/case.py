@@ -11,6 +11,8 @@ from spbench_core.models.layers import Model
 from spbench_core.models.reach import fewest_normalised
 from spbench_workers.context import Context
 from spbench_workers.device.choice import device_of
+from spbench_workers.models.imported.model import ImportedModel
+from spbench_workers.models.imported.over_tiles import gathered
 from spbench_workers.models.imported.parameters import network_of
 from spbench_workers.parallel.chosen_balance import chosen_balance
 from spbench_workers.parallel.faster_format import chosen_format
@@ -87,8 +89,18 @@ def case_of(context: Context) -> ModelCase:
     )
     if len(layout.stages) > 1:
         plan = replace(plan, balance=chosen_balance(context, plan))
+    if isinstance(model, ImportedModel) and any(stage.spatial for stage in layout.stages):
+        _tell_gathered(context, model)
     plan = replace(plan, memory_format=chosen_format(context, plan))
     return ModelCase(plan, None if params["enable_evaluation"] else _training(context))
+
+
+def _tell_gathered(context: Context, model: ImportedModel) -> None:
+    """Say which operators of a network of the user's own are computed on gathered maps."""
+    if context.world.rank == 0:
+        found, every = gathered(model.network), len(model.network.operators)
+        reason = f"{len(found)} of {every} operators, on every rank alike where a stage has tiles"
+        context.choice("gathered", ", ".join(found) or "nothing", reason)
 
 
 def _model(context: Context) -> Model:

@@ -17,6 +17,7 @@ from spbench_core.models.layers import ModelError
 from spbench_workers.context import Context
 from spbench_workers.device.memory import give_back
 from spbench_workers.errors import CannotRunError
+from spbench_workers.models.imported.model import ImportedModel
 from spbench_workers.parallel.layer_times import layer_times
 from spbench_workers.parallel.plan import ModelPlan, check_fused
 
@@ -26,14 +27,11 @@ LEAST_GAIN = 0.97
 
 def chosen_balance(context: Context, plan: ModelPlan) -> Balance:
     """Return the layers of each stage: those of the parameters, or by times measured on rank 0."""
-    asked, stages = context.params["balance"], len(plan.layout.stages)
-    if asked == ESTIMATED:
-        return estimated_balance(plan.model, plan.layout)
+    asked = context.params["balance"]
     if asked != MEASURED:
-        try:
-            return read_balance(asked, stages, len(plan.model.layers))
-        except ValueError as error:
-            raise CannotRunError(f"balance: {error}") from None
+        balance = _given(asked, plan)
+        _check_stages(plan, balance)
+        return balance
     costs = None
     if context.world.rank == 0:
         images = max(batch.size for batch in plan.batches)
@@ -54,6 +52,20 @@ def chosen_balance(context: Context, plan: ModelPlan) -> Balance:
     if context.world.rank == 0:
         context.choice("balance", ",".join(map(str, balance)), reason)
     return balance
+
+
+def _given(asked: str, plan: ModelPlan) -> Balance:
+    """Return the balance by estimated cost, or by numbers.
+
+    Raises:
+        CannotRunError: The numbers are not those of the model's layers.
+    """
+    if asked == ESTIMATED:
+        return estimated_balance(plan.model, plan.layout)
+    try:
+        return read_balance(asked, len(plan.layout.stages), len(plan.model.layers))
+    except ValueError as error:
+        raise CannotRunError(f"balance: {error}") from None
 
 
 def _faster(plan: ModelPlan, costs: list[float]) -> tuple[Balance, str]:
@@ -86,6 +98,11 @@ def _slowest(costs: list[float], ranks: list[int], balance: Balance) -> float:
 
 
 def _check_stages(plan: ModelPlan, balance: Balance) -> None:
-    for index, (first, _) in enumerate(layer_ranges(balance)):
-        check_tiles(index, plan.layout.stages[index].grid, plan.model, first)
+    layers = len(plan.model.layers)
+    for index, (first, last) in enumerate(layer_ranges(balance)):
+        grid = plan.layout.stages[index].grid
+        check_tiles(index, grid, plan.model, first)
+        if isinstance(plan.model, ImportedModel) and last < layers:
+            # What it gives has to be in tiles too: other models have no end of a stage but in maps.
+            check_tiles(index + 1, grid, plan.model, last)
     check_fused(replace(plan, balance=balance))

@@ -86,6 +86,8 @@ def _of_imported(context: Context, case: ModelCase, model: ImportedModel) -> Imp
     """
     most, most_kept = _bounds(context, case)
     small = model
+    if any(stage.spatial for stage in case.plan.layout.stages):
+        return small  # whose halos would come from other neighbours
     while multiply_adds(small) > most or kept_values(small) > most_kept:
         height, width = (side // 2 for side in small.image.shape[1:])
         try:

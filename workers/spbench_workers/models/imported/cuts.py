@@ -17,7 +17,7 @@ from itertools import groupby, pairwise
 import torch
 from torch import fx
 
-from spbench_workers.models.imported.tracing import Traced
+from spbench_workers.models.imported.tracing import Traced, attribute
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,17 +104,10 @@ def _tied(network: Traced) -> Iterator[tuple[int, int]]:
             for tensor in (*module.parameters(), *module.buffers()):
                 used.setdefault(id(tensor), []).append(places[node])
         elif node.op == "get_attr":
-            found = _attribute(network, node)
+            found = attribute(network.module, str(node.target))
             if isinstance(found, torch.Tensor):
                 users = (places[user] for user in node.users if user in places)
                 used.setdefault(id(found), []).extend(users)
     for several in used.values():
         if max(several, default=0) > min(several, default=0):
             yield min(several), max(several)
-
-
-def _attribute(network: Traced, node: fx.Node) -> object:
-    found: object = network.module
-    for word in str(node.target).split("."):
-        found = getattr(found, word)
-    return found

@@ -16,7 +16,7 @@ from spbench_core.models.parts import Builder, M, Map
 from spbench_workers.errors import CannotRunError
 from spbench_workers.models.imported.cuts import Span, spans
 from spbench_workers.models.imported.loading import loaded
-from spbench_workers.models.imported.tracing import Operator, Traced, traced
+from spbench_workers.models.imported.tracing import Operator, Traced, attribute, traced
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,14 +41,14 @@ class ImportedPiece:
     @property
     def multiply_adds(self) -> int:
         """Its multiply-adds for one image."""
-        return sum(each.multiply_adds for each in self._operators)
+        return sum(each.multiply_adds for each in self.operators)
 
     @property
     def read(self) -> Sequence[tuple[Map, bool]]:
         """The maps that its operators read, and whether they are normalised."""
         return [
             (map_of(shape), isinstance(self._called(each.node), nn.modules.batchnorm._BatchNorm))
-            for each in self._operators
+            for each in self.operators
             for node in each.node.all_input_nodes
             if (shape := self.network.shapes.get(node))
         ]
@@ -62,23 +62,16 @@ class ImportedPiece:
 
         It takes and gives a tensor ``batch x channels x rows x cols``, or a tuple of several.
         """
-        graph, made = fx.Graph(), dict[fx.Node, fx.Node]()
-        span = self.span
-        given = graph.placeholder("maps")
-        for at, node in enumerate(span.inputs):
-            one = given
-            if len(span.inputs) > 1:
-                one = graph.call_method("__getitem__", (given, at))
-            made[node] = _shaped(graph, one, self.network.shapes[node])
-        for each in self._operators:
+        graph, span = fx.Graph(), self.span
+        made = with_shape(graph, self.network, span.inputs)
+        for each in self.operators:
             for node in each.node.all_input_nodes:
                 if node.op == "get_attr" and node not in made:
                     made[node] = graph.node_copy(node)
             made[each.node] = graph.node_copy(each.node, made.__getitem__)
-        results = [self._as_map(graph, made[node], node) for node in span.outputs]
-        graph.output(results[0] if len(results) == 1 else tuple(results))
+        with_map_outputs(graph, self.network, span, made)
         root = {
-            str(node.target): copy.deepcopy(_at(self.network.module, str(node.target)))
+            str(node.target): copy.deepcopy(attribute(self.network.module, str(node.target)))
             for node in graph.nodes
             if node.op in ("call_module", "get_attr")
         }
@@ -88,15 +81,9 @@ class ImportedPiece:
         return fx.GraphModule(root, graph, class_name="Piece")
 
     @property
-    def _operators(self) -> Sequence[Operator]:
+    def operators(self) -> Sequence[Operator]:
+        """Its operators, in their order."""
         return self.network.operators[self.span.first : self.span.last]
-
-    def _as_map(self, graph: fx.Graph, made: fx.Node, node: fx.Node) -> fx.Node:
-        """Return an output in the form of a map, but for the logits."""
-        shape = self.network.shapes[node]
-        if self.span.last == len(self.network.operators) or len(shape) == 3:
-            return made
-        return _shaped(graph, made, map_of(shape).shape, always=True)
 
     def _called(self, node: fx.Node) -> nn.Module | None:
         if node.op != "call_module":
@@ -107,14 +94,14 @@ class ImportedPiece:
         """Return its ``parameters`` or ``buffers`` by path."""
         found: dict[str, torch.Tensor] = {}
         wanted = nn.Parameter if kind == "parameters" else torch.Tensor
-        for each in self._operators:
+        for each in self.operators:
             module = self._called(each.node)
             if module is not None:
                 named = getattr(module, f"named_{kind}")()
                 found |= {f"{each.node.target}.{name}": tensor for name, tensor in named}
             for node in each.node.all_input_nodes:
                 if node.op == "get_attr":
-                    tensor = _at(self.network.module, str(node.target))
+                    tensor = attribute(self.network.module, str(node.target))
                     if isinstance(tensor, wanted) and (
                         kind == "parameters" or not isinstance(tensor, nn.Parameter)
                     ):
@@ -122,20 +109,40 @@ class ImportedPiece:
         return found
 
 
-def _shaped(
-    graph: fx.Graph, node: fx.Node, shape: tuple[int, ...], *, always: bool = False
-) -> fx.Node:
-    """Return a map in the shape that operators ask for; maps of three sides are as they are."""
-    if len(shape) == 3 and not always:
+def with_shape(
+    graph: fx.Graph, network: Traced, inputs: Sequence[fx.Node]
+) -> dict[fx.Node, fx.Node]:
+    """Return the tensors that a piece gets, by node, in the shapes that its operators ask for."""
+    given = graph.placeholder("maps")
+    if len(inputs) == 1:
+        return {inputs[0]: _shaped(graph, given, network.shapes[inputs[0]])}
+    return {
+        node: _shaped(graph, graph.call_method("__getitem__", (given, at)), network.shapes[node])
+        for at, node in enumerate(inputs)
+    }
+
+
+def with_map_outputs(
+    graph: fx.Graph, network: Traced, span: Span, made: Mapping[fx.Node, fx.Node]
+) -> None:
+    """End a piece's graph with what it gives: maps, or logits at the end of the network."""
+    last = span.last == len(network.operators)
+    results = [
+        made[node] if last else _as_map(graph, made[node], network.shapes[node])
+        for node in span.outputs
+    ]
+    graph.output(results[0] if len(results) == 1 else tuple(results))
+
+
+def _shaped(graph: fx.Graph, node: fx.Node, shape: tuple[int, ...]) -> fx.Node:
+    """Return a map in a tensor's own shape; of three sides it is as it is."""
+    return node if len(shape) == 3 else graph.call_method("reshape", (node, -1, *shape))
+
+
+def _as_map(graph: fx.Graph, node: fx.Node, shape: tuple[int, ...]) -> fx.Node:
+    if len(shape) == 3:
         return node
-    return graph.call_method("reshape", (node, -1, *shape))
-
-
-def _at(module: nn.Module, path: str) -> Any:
-    found: Any = module
-    for word in path.split("."):
-        found = getattr(found, word)
-    return found
+    return graph.call_method("reshape", (node, -1, *map_of(shape).shape))
 
 
 def map_of(shape: Sequence[int]) -> Map:

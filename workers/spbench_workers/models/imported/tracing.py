@@ -49,11 +49,16 @@ class Operator:
         shape: The shape of what it gives for one image; None where that is no tensor of floating
             point with a row for each image.
         multiply_adds: For one image.
+        number: Whether it gives no tensor, but a size or another number.
+        value: That number, where it is the same for any number of images; of a size all sides but
+            the first.
     """
 
     node: fx.Node
     shape: tuple[int, ...] | None
     multiply_adds: int
+    number: bool = False
+    value: Any = None
 
 
 @dataclass(frozen=True)
@@ -107,7 +112,9 @@ def traced(name: str, module: nn.Module, image: Map) -> Traced:
         if node.op in ("call_module", "call_function", "call_method"):
             first, second = (found.get(node) for found in shapes)
             multiply_adds = 0 if first is None else first.multiply_adds // _IMAGES[0]
-            operators.append(Operator(node, _of_one_image(first, second), multiply_adds))
+            number, value = _number(first, second)
+            shape = _of_one_image(first, second)
+            operators.append(Operator(node, shape, multiply_adds, number, value))
     return Traced(name, module, graph, image, tuple(operators))
 
 
@@ -324,6 +331,28 @@ def _of_one_image(first: _Made | None, second: _Made | None) -> tuple[int, ...] 
     alike = one.shape[1:] == other.shape[1:]
     rows = (one.shape[0], other.shape[0]) == _IMAGES
     return tuple(one.shape[1:]) if alike and rows else None
+
+
+def _number(first: _Made | None, second: _Made | None) -> tuple[bool, Any]:
+    """Return whether an operator gives a size or a number, and it, where it is known before."""
+    if first is None or second is None:
+        return False, None
+    one, other = first.value, second.value
+    if isinstance(one, torch.Size):
+        return True, tuple(one[1:]) if one[1:] == other[1:] else None
+    if isinstance(one, int | float | bool):
+        return True, one if one == other else None
+    if isinstance(one, tuple | list) and all(isinstance(each, int | float) for each in one):
+        return True, one if one == other else None
+    return False, None
+
+
+def attribute(module: nn.Module, path: str) -> Any:
+    """Return what stands at a path of a module: a parameter, a buffer, a module, a constant."""
+    found: Any = module
+    for word in path.split("."):
+        found = getattr(found, word)
+    return found
 
 
 def _refuse_chance(name: str, module: nn.Module, node: fx.Node) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -94,6 +95,9 @@ class _TileNormBuilder(SpatialBuilder):
 
     def norm(self, data: Map) -> nn.Module:
         return DenseBuilder().norm(data)
+
+    def norm_like(self, module: nn.BatchNorm2d, tiling: Tiling) -> nn.Module:
+        return copy.deepcopy(module)
 
 
 def _of_all_replicas(layout: ModelLayout, place: Place) -> list[int]:

@@ -140,16 +140,27 @@ def synchronised(name: str, module: nn.Module, comm: MPI.Intracomm) -> SyncBatch
     Raises:
         CannotRunError: It is of another kind than that of images with a momentum of 0.1.
     """
-    usual = isinstance(module, nn.BatchNorm2d) and module.affine and module.track_running_stats
-    if not isinstance(module, nn.BatchNorm2d) or not usual or module.momentum != MOMENTUM:
-        raise CannotRunError(
-            f"{name}: ranks that share images normalise together, which is there for BatchNorm2d "
-            f"with weights, running statistics and a momentum of {MOMENTUM}; take local_DP 1"
-        )
+    _check_usual(name, module)
+    assert isinstance(module, nn.BatchNorm2d), "others are refused"
     made = SyncBatchNorm2d(module.num_features, comm=comm)
     made.eps = module.eps
     made.load_state_dict(module.state_dict())
     return made
+
+
+def _check_usual(name: str, module: nn.Module) -> None:
+    """Refuse another batch norm than that of images with a momentum of 0.1.
+
+    Raises:
+        CannotRunError: It is another one.
+    """
+    usual = isinstance(module, nn.BatchNorm2d) and module.affine and module.track_running_stats
+    if not usual or getattr(module, "momentum", None) != MOMENTUM:
+        raise CannotRunError(
+            f"{name}: ranks that share images normalise together, which is there for BatchNorm2d "
+            f"with weights, running statistics and a momentum of {MOMENTUM}; take local_DP 1, and "
+            "no sync_batchnorm"
+        )
 
 
 @dataclass(frozen=True)
@@ -164,6 +175,12 @@ class SyncSpatialBuilder(SpatialBuilder):
 
     def norm(self, data: Map) -> nn.Module:
         return SyncTileBatchNorm2d(data.channels, comm=self.comm, tiling=self._tiling(data))
+
+    def norm_like(self, module: nn.BatchNorm2d, tiling: Tiling) -> nn.Module:
+        _check_usual("a batch normalisation", module)
+        made = SyncTileBatchNorm2d(module.num_features, comm=self.comm, tiling=tiling)
+        made.eps = module.eps
+        return made
 
 
 def _summed(comm: MPI.Intracomm, values: torch.Tensor) -> torch.Tensor:
