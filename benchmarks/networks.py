@@ -1,13 +1,13 @@
-"""Check networks of torchvision over stages, mirrored pipelines and replicas.
+"""Check networks of torchvision over stages, mirrored pipelines, replicas and tiles.
 
-    python -m benchmarks.networks --folder FOLDER [--only resnet18,unet] [--size 64]
+    python -m benchmarks.networks --folder FOLDER [--only resnet18,unet] [--size 96]
 
 Each network is run as a case of ``model.network`` with `validate: full`: two and three stages,
-interleaved, mirrored, and replicated with one batch normalisation. Every rank compares output,
-loss, all gradients and weights after three steps with the user's module on one process in float64.
-A network whose row stands in the folder is not run again, so that the command goes on where it was
-cut short. It needs torchvision; over a torch without CUDA the operators that it asks for are
-defined.
+interleaved, mirrored, replicated, over tiles, and over tiles with a stage. Every rank compares
+output, loss, all gradients and weights after three steps with the user's module on one process in
+float64. A network whose row stands in the folder is not run again, so that the command goes on
+where it was cut short. It needs torchvision; over a torch without CUDA the operators that it asks
+for are defined.
 """
 
 from __future__ import annotations
@@ -50,14 +50,18 @@ NETWORKS: dict[str, dict[str, Any]] = {
 }
 """Networks of torchvision, and what they are given: nothing that draws random numbers."""
 OURS = {"unet": "docs.examples.unet:UNet"}
-LARGER = {"inception_v3": 96, "maxvit_t": 224}
+LARGER = {"inception_v3": 139, "maxvit_t": 224}
 """Pixels a side of those that take no smaller image."""
 LAYOUTS: dict[str, dict[str, Any]] = {
-    "lp-2": {"scheme": "lp", "split_size": 2, "parts": 2, "batch_size": 4},
-    "lp-3": {"scheme": "lp", "split_size": 3, "parts": 2, "batch_size": 4},
-    "interleaved": {"scheme": "lp", "schedule": "interleaved", "parts": 2, "batch_size": 4},
-    "gems": {"scheme": "gems", "split_size": 2, "batch_size": 4},
-    "replicas": {"scheme": "lp", "split_size": 1, "replicas": 2, "batch_size": 2},
+    "lp-2": {"scheme": "lp", "split_size": 2, "parts": 2},
+    "lp-3": {"scheme": "lp", "split_size": 3, "parts": 2},
+    "interleaved": {"scheme": "lp", "schedule": "interleaved", "parts": 2},
+    "gems": {"scheme": "gems", "split_size": 2},
+    "replicas": {"scheme": "lp", "split_size": 1, "replicas": 2, "sync_batchnorm": "replicas"},
+    "sp-1x2": {"scheme": "sp", "split_size": 1, "grid": "1x2"},
+    "sp-2x2": {"scheme": "sp", "split_size": 1, "grid": "2x2"},
+    "sp-3x1": {"scheme": "sp", "split_size": 1, "grid": "3x1"},
+    "sp-1x2-lp": {"scheme": "sp", "split_size": 2, "grid": "1x2", "balance": "measured"},
 }
 
 
@@ -65,7 +69,7 @@ def main() -> None:
     parser = argument_parser(__doc__)
     parser.add_argument("--folder", type=Path, required=True, help="where rows are kept")
     parser.add_argument("--only", default="", help="names with commas between (default: all)")
-    parser.add_argument("--size", type=int, default=64, help="pixels a side (default: 64)")
+    parser.add_argument("--size", type=int, default=96, help="pixels a side (default: 96)")
     words = parser.parse_args()
     asked = words.only.split(",") if words.only else [*NETWORKS, *OURS]
     words.folder.mkdir(parents=True, exist_ok=True)
@@ -81,7 +85,7 @@ def row_of(name: str, size: int) -> dict[str, Any]:
     network = OURS.get(name, f"benchmarks.torchvision_networks:{name}")
     given = {"network": network, "network_args": NETWORKS.get(name, {}), "image_size": size}
     # What is compared is all that counts: nothing is timed but one step.
-    given |= {"validate": "full", "warmup": 0, "iterations": 1, "baseline": False}
+    given |= {"validate": "full", "warmup": 0, "iterations": 1, "baseline": False, "batch_size": 4}
     cases = [
         {"name": layout, "benchmark": "model.network", "params": given | params}
         for layout, params in LAYOUTS.items()

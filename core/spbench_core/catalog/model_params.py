@@ -315,6 +315,13 @@ OWN_NETWORK = (
         "module:callable that returns your network, an nn.Module; the working folder is importable",
     ),
     Param("network_args", "data", None, "all that it is given, by name: {width: 64}"),
+    Param(
+        "strict",
+        "bool",
+        None,
+        "with tiles, whether operators that are not there over tiles are refused, in place of "
+        "being computed on gathered maps",
+    ),
 )
 IMPORTED = tuple(
     replace(param, choices=_FORMATS) if param.name == "precision" else param

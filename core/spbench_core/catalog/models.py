@@ -61,6 +61,7 @@ _OF_SCHEMES: dict[str, tuple[tuple[str, ...], Any]] = {
     "grid": (TILED, None),
     "halo_D2": (TILED, False),
     "fused_layers": (TILED, None),
+    "strict": (TILED, False),
     "times": (MIRRORED, 1),
     "enable_master_comm_opt": (MIRRORED, False),
     "sync_batchnorm": (_PIPELINES, None),

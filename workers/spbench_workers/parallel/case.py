@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 from spbench_core.catalog.model_layout import layout_of
 from spbench_core.catalog.models import model_of
 from spbench_core.layout.micro_batches import micro_batches
+from spbench_core.layout.stages import ModelLayout
 from spbench_core.models.layers import Model
 from spbench_core.models.reach import fewest_normalised
 from spbench_workers.context import Context
 from spbench_workers.device.choice import device_of
 from spbench_workers.models.imported.model import ImportedModel
-from spbench_workers.models.imported.over_tiles import gathered
+from spbench_workers.models.imported.over_tiles import gathered, gathered_values
 from spbench_workers.models.imported.parameters import network_of
 from spbench_workers.parallel.chosen_balance import chosen_balance
 from spbench_workers.parallel.faster_format import chosen_format
@@ -90,17 +91,21 @@ def case_of(context: Context) -> ModelCase:
     if len(layout.stages) > 1:
         plan = replace(plan, balance=chosen_balance(context, plan))
     if isinstance(model, ImportedModel) and any(stage.spatial for stage in layout.stages):
-        _tell_gathered(context, model)
+        _tell_gathered(context, model, layout)
     plan = replace(plan, memory_format=chosen_format(context, plan))
     return ModelCase(plan, None if params["enable_evaluation"] else _training(context))
 
 
-def _tell_gathered(context: Context, model: ImportedModel) -> None:
+def _tell_gathered(context: Context, model: ImportedModel, layout: ModelLayout) -> None:
     """Say which operators of a network of the user's own are computed on gathered maps."""
+    network = model.network
+    found = gathered(network, {stage.grid for stage in layout.stages if stage.spatial})
     if context.world.rank == 0:
-        found, every = gathered(model.network), len(model.network.operators)
-        reason = f"{len(found)} of {every} operators, on every rank alike where a stage has tiles"
-        context.choice("gathered", ", ".join(found) or "nothing", reason)
+        values = gathered_values(network, found)
+        reason = f"{len(found)} of {len(network.operators)} operators: on every rank alike, of "
+        reason += f"{values / 1e6:.3g} million numbers of an image"
+        names = ", ".join(node.name for node in found)
+        context.choice("gathered", names or "nothing", reason if found else "all are over tiles")
 
 
 def _model(context: Context) -> Model:

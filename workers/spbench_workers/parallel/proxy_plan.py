@@ -10,6 +10,7 @@ from spbench_core.models.reach import kept_values
 from spbench_workers.context import Context
 from spbench_workers.errors import CannotRunError
 from spbench_workers.models.imported.model import ImportedModel
+from spbench_workers.models.imported.over_tiles import same_over_tiles
 from spbench_workers.parallel.case import ModelCase
 from spbench_workers.parallel.peak_memory import room_of
 from spbench_workers.parallel.plan import ModelPlan
@@ -82,18 +83,21 @@ def _proxy(context: Context, case: ModelCase) -> Proxy:
 def _of_imported(context: Context, case: ModelCase, model: ImportedModel) -> ImportedModel:
     """Return an imported network for the largest images within the bounds; else the smallest.
 
-    They are halved as long as the network can take them; its layers are its own.
+    They are halved as long as the network can take them, and tiles have the pixels that their
+    neighbours read; its layers are its own.
     """
     most, most_kept = _bounds(context, case)
+    grids = {stage.grid for stage in case.plan.layout.stages if stage.spatial}
     small = model
-    if any(stage.spatial for stage in case.plan.layout.stages):
-        return small  # whose halos would come from other neighbours
     while multiply_adds(small) > most or kept_values(small) > most_kept:
         height, width = (side // 2 for side in small.image.shape[1:])
         try:
-            small = small.resized(height, width)
+            smaller = small.resized(height, width)
         except CannotRunError:
             break
+        if not all(same_over_tiles(smaller.network, model.network, grid) for grid in grids):
+            break
+        small = smaller
     return small
 
 

@@ -17,6 +17,7 @@ import torch
 from torch import fx, nn
 from torch.nn import functional
 
+from spbench_core.layout.tiles import Grid, bounds
 from spbench_workers.models.imported.tracing import Operator, Traced, attribute
 
 
@@ -62,7 +63,7 @@ _POINTWISE_METHODS = frozenset(
         *("relu", "sigmoid", "tanh", "clamp", "contiguous", "clone"),
     )
 )
-POOLS: dict[Any, type[nn.Module]] = {
+_POOLS: dict[Any, type[nn.Module]] = {
     functional.max_pool2d: nn.MaxPool2d,
     torch.max_pool2d: nn.MaxPool2d,
     functional.avg_pool2d: nn.AvgPool2d,
@@ -72,9 +73,9 @@ _ADAPTIVE = functional.adaptive_avg_pool2d, torch.nn.functional.adaptive_avg_poo
 _PIXEL_AXES = (2, 3)
 
 
-def ways_of(network: Traced) -> dict[fx.Node, Way]:
-    """Return the way of each operator of a network whose images are in tiles."""
-    return {each.node: way for each, way in _ways(network)}
+def ways_of(network: Traced, grid: Grid) -> dict[fx.Node, Way]:
+    """Return the way of each operator of a network whose images are in the tiles of a grid."""
+    return {each.node: way for each, way in _ways(network, grid)}
 
 
 def in_tiles(network: Traced, node: fx.Node) -> bool:
@@ -88,41 +89,51 @@ def called(network: Traced, node: fx.Node) -> nn.Module | None:
     return network.module.get_submodule(str(node.target)) if node.op == "call_module" else None
 
 
-def _ways(network: Traced) -> Iterator[tuple[Operator, Way]]:
+def _ways(network: Traced, grid: Grid) -> Iterator[tuple[Operator, Way]]:
     for each in network.operators:
-        tiled = [node for node in each.node.all_input_nodes if in_tiles(network, node)]
         if each.number:
             yield each, Way.NUMBER
-        elif not tiled:
+        elif not any(in_tiles(network, node) for node in each.node.all_input_nodes):
             yield each, Way.WHOLE
         elif _has_counterpart(network, each.node):
             yield each, Way.TILES
         elif _is_mean(network, each.node):
             yield each, Way.MEAN
-        elif _is_pointwise(network, each.node) and _alike(network, each, tiled):
+        elif _is_by_pixel(network, each, grid):
             yield each, Way.PIXELS
         else:
             yield each, Way.GATHERED
 
 
+def _is_by_pixel(network: Traced, each: Operator, grid: Grid) -> bool:
+    if _is_pointwise(network, each.node):
+        return _alike(network, each)
+    return _repeats_pixels(network, each.node) and _aligned(network, each, grid)
+
+
 def _has_counterpart(network: Traced, node: fx.Node) -> bool:
-    module = called(network, node)
-    if node.target in POOLS:
-        module = pool_of(node)
+    module = module_of(network, node)
     if isinstance(module, nn.Conv2d):
         return module.padding_mode == "zeros" and not isinstance(module.padding, str)
     if isinstance(module, nn.MaxPool2d):
         return not (module.ceil_mode or module.return_indices)
     if isinstance(module, nn.AvgPool2d):
         return not module.ceil_mode and module.divisor_override is None
-    return isinstance(module, nn.BatchNorm2d)
+    if isinstance(module, nn.InstanceNorm2d):
+        return not module.track_running_stats
+    return isinstance(module, nn.BatchNorm2d | nn.GroupNorm)
 
 
-def pool_of(node: fx.Node) -> nn.Module | None:
-    """Return the module of a function of a pool; None where it has other arguments."""
+def module_of(network: Traced, node: fx.Node) -> nn.Module | None:
+    """Return the module that a node calls, or that of the same pool as the function it calls.
+
+    None where it is neither.
+    """
+    if node.target not in _POOLS:
+        return called(network, node)
     kwargs = {name: value for name, value in node.kwargs.items() if name != "input"}
     try:
-        return POOLS[node.target](*node.args[1:], **kwargs)
+        return _POOLS[node.target](*node.args[1:], **kwargs)
     except TypeError:
         return None
 
@@ -160,8 +171,42 @@ def _joins_channels(node: fx.Node) -> bool:
     return node.target in (torch.cat, torch.concat) and axis in (1, -3)
 
 
-def _alike(network: Traced, each: Operator, tiled: Sequence[fx.Node]) -> bool:
+def _repeats_pixels(network: Traced, node: fx.Node) -> bool:
+    """Return whether a node makes several pixels of each, without others."""
+    module = called(network, node)
+    if isinstance(module, nn.Upsample):
+        return module.mode == "nearest"
+    if isinstance(module, nn.PixelShuffle):
+        return True
+    if node.target is functional.interpolate:
+        words = dict(zip(("size", "scale_factor", "mode"), node.args[1:], strict=False))
+        mode = (words | dict(node.kwargs)).get("mode", "nearest")
+        return mode == "nearest" and (words | dict(node.kwargs)).get("size") is None
+    return node.target is functional.pixel_shuffle
+
+
+def _aligned(network: Traced, each: Operator, grid: Grid) -> bool:
+    """Return whether the pixels made of each tile's are a tile of the result."""
+    (source,) = each.node.all_input_nodes
+    if each.shape is None or len(each.shape) != 3:
+        return False
+    _, *given = network.shapes[source]
+    pairs = zip(given, each.shape[1:], (grid.rows, grid.cols), strict=True)
+    return all(
+        not made % had
+        and _begins(parts, made) == [at * (made // had) for at in _begins(parts, had)]
+        for had, made, parts in pairs
+    )
+
+
+def _begins(parts: int, length: int) -> list[int]:
+    """Return the first row, or column, of each tile."""
+    return [bounds(at, parts, length)[0] for at in range(parts)]
+
+
+def _alike(network: Traced, each: Operator) -> bool:
     """Return whether all that is in tiles has the result's pixels, and all else one pixel."""
+    tiled = [node for node in each.node.all_input_nodes if in_tiles(network, node)]
     sizes = {network.shapes[node][1:] for node in tiled}
     if each.shape is None or len(each.shape) != 3 or sizes != {each.shape[1:]}:
         return False

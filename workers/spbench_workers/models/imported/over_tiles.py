@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from math import prod
 from typing import Any
 
 from torch import fx, nn
@@ -11,11 +12,12 @@ from torch import fx, nn
 from spbench_core.layout.tiles import Grid
 from spbench_workers.errors import CannotRunError
 from spbench_workers.models.imported.model import ImportedPiece, with_map_outputs, with_shape
-from spbench_workers.models.imported.operators import Way, called, in_tiles, pool_of, ways_of
+from spbench_workers.models.imported.operators import Way, in_tiles, module_of, ways_of
 from spbench_workers.models.imported.tracing import Operator, Traced, attribute, where
 from spbench_workers.spatial.all_gather import AllGather
 from spbench_workers.spatial.conv import SpatialConv2d
 from spbench_workers.spatial.global_pool import SpatialGlobalAvgPool2d
+from spbench_workers.spatial.group_norm import SpatialGroupNorm
 from spbench_workers.spatial.pool import SpatialAvgPool2d, SpatialMaxPool2d
 from spbench_workers.spatial.replicated import BesideTiles, OwnTile
 from spbench_workers.spatial.tiling import Tiling
@@ -39,9 +41,56 @@ def over_tiles(piece: ImportedPiece, tiling: Tiling, norm_of: NormOf) -> fx.Grap
     return _Building(piece, tiling, norm_of).module()
 
 
-def gathered(network: Traced) -> list[str]:
-    """Return the operators that are computed on gathered maps, by name."""
-    return [str(node.name) for node, way in ways_of(network).items() if way is Way.GATHERED]
+def gathered(network: Traced, grids: Iterable[Grid]) -> list[fx.Node]:
+    """Return the operators that are computed on gathered maps where images are in such tiles."""
+    found: dict[fx.Node, None] = {}
+    for grid in grids:
+        ways = ways_of(network, grid).items()
+        found |= {node: None for node, way in ways if way is Way.GATHERED}
+    return [each.node for each in network.operators if each.node in found]
+
+
+def gathered_values(network: Traced, nodes: Iterable[fx.Node]) -> int:
+    """Return how many numbers of one image are gathered for such operators, on every rank."""
+    sources = {one: None for node in nodes for one in node.all_input_nodes}
+    return sum(prod(network.shapes[one]) for one in sources if in_tiles(network, one))
+
+
+def same_over_tiles(small: Traced, whole: Traced, grid: Grid) -> bool:
+    """Return whether a network at a smaller size is over tiles what it is at another.
+
+    Each operator is computed in the same way, and each tile has the pixels that its neighbours
+    read, as far as it has them in the larger image.
+    """
+    ways, others = (ways_of(each, grid).values() for each in (small, whole))
+    if list(ways) != list(others):
+        return False
+    pairs = zip(small.operators, whole.operators, strict=True)
+    return all(_has_halos(small, one.node, whole, other.node, grid) for one, other in pairs)
+
+
+def _has_halos(small: Traced, one: fx.Node, whole: Traced, other: fx.Node, grid: Grid) -> bool:
+    sources = [node for node in one.all_input_nodes if in_tiles(small, node)]
+    larger = [node for node in other.all_input_nodes if in_tiles(whole, node)]
+    if len(sources) != len(larger):
+        return False
+    reach = _reach(module_of(small, one))
+    tiles = grid.rows, grid.cols
+    return all(
+        have // parts >= max(1, min(beyond, had // parts))
+        for mine, theirs in zip(sources, larger, strict=True)
+        for have, had, parts, beyond in zip(
+            small.shapes[mine][1:], whole.shapes[theirs][1:], tiles, reach, strict=True
+        )
+    )
+
+
+def _reach(module: nn.Module | None) -> tuple[int, int]:
+    """Return how many rows and columns an operator may read beyond a tile."""
+    if not isinstance(module, nn.Conv2d | nn.MaxPool2d | nn.AvgPool2d):
+        return 0, 0
+    kernel, dilation = _pair(module.kernel_size), _pair(getattr(module, "dilation", 1))
+    return (kernel[0] - 1) * dilation[0], (kernel[1] - 1) * dilation[1]
 
 
 class _Building:
@@ -49,7 +98,8 @@ class _Building:
 
     def __init__(self, piece: ImportedPiece, tiling: Tiling, norm_of: NormOf) -> None:
         self._piece, self._tiling, self._norm_of = piece, tiling, norm_of
-        self._network, self._ways = piece.network, ways_of(piece.network)
+        self._network = piece.network
+        self._ways = ways_of(piece.network, tiling.partition.grid)
         self._graph, self._root = fx.Graph(), dict[str, Any]()
         self._made: dict[fx.Node, fx.Node] = {}
         self._whole: dict[fx.Node, fx.Node] = {}
@@ -166,7 +216,7 @@ class _Building:
     def _counterpart(self, node: fx.Node) -> nn.Module:
         """Return the operator over tiles, with the weights that the network was loaded with."""
         tiling = self._tiling_of(node.all_input_nodes[0])
-        module = called(self._network, node) or pool_of(node)
+        module = module_of(self._network, node)
         try:
             made = _counterpart(module, tiling, self._norm_of)
         except ValueError as error:
@@ -201,11 +251,17 @@ def _counterpart(module: nn.Module | None, tiling: Tiling, norm_of: NormOf) -> n
                 tiling=tiling,
             )
         case nn.MaxPool2d():
-            words = module.kernel_size, module.stride, module.padding, module.dilation
-            return SpatialMaxPool2d(*words, tiling=tiling)
+            windows = module.kernel_size, module.stride, module.padding, module.dilation
+            return SpatialMaxPool2d(*windows, tiling=tiling)
         case nn.AvgPool2d():
             sizes = module.kernel_size, module.stride, module.padding, module.count_include_pad
             return SpatialAvgPool2d(*sizes, tiling=tiling)
+        case nn.GroupNorm():
+            words = module.num_groups, module.num_channels, module.eps, module.affine
+            return SpatialGroupNorm(*words, tiling=tiling)
+        case nn.InstanceNorm2d():
+            channels = module.num_features
+            return SpatialGroupNorm(channels, channels, module.eps, module.affine, tiling=tiling)
         case nn.BatchNorm2d():
             return norm_of(module, tiling)
     raise AssertionError("others have no counterpart")

@@ -10,20 +10,30 @@ from spbench_core.models.parts import Map
 from spbench_core.models.registry import CHANNELS
 from spbench_workers.errors import CannotRunError
 from spbench_workers.models.imported.model import ImportedModel, imported
+from spbench_workers.models.imported.over_tiles import gathered
+from spbench_workers.models.imported.tracing import where
 
 
 def network_of(params: Params, seed: int) -> ImportedModel:
     """Return the network of a case, which has a layer for each stage.
 
     Raises:
-        CannotRunError: It cannot be imported, or has fewer layers than there are stages.
+        CannotRunError: It cannot be imported, has fewer layers than there are stages, or with
+            ``strict`` an operator that is not there over tiles.
     """
     image = Map(CHANNELS, *parse_pair(params["image_size"]))
     model = imported(params["network"], params["network_args"] or {}, image, seed)
+    layout = layout_of(params)
     try:
-        check_stages(len(layout_of(params).stages), len(model.layers))
+        check_stages(len(layout.stages), len(model.layers))
     except ValueError as error:
         raise CannotRunError(f"network {model.name}: {error}") from None
+    missing = gathered(model.network, {stage.grid for stage in layout.stages if stage.spatial})
+    if missing and params["strict"]:
+        raise CannotRunError(
+            f"network {model.name}: {where(missing[0])} is not there over tiles; leave out strict, "
+            "and it is computed on gathered maps"
+        )
     return model
 
 
