@@ -72,6 +72,42 @@ class Dense(nn.Module):
         return self.head(self.drop(torch.cat(maps, 1).mean((2, 3))))
 
 
+class Many(nn.Module):
+    """A network of many kinds of operators, those that have counterparts over tiles and others."""
+
+    def __init__(self, classes: int = 5) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(3, 8, 5, stride=2, padding=2)
+        self.grouped = nn.Conv2d(8, 8, 3, padding=2, dilation=2, groups=4, bias=False)
+        self.norm = nn.BatchNorm2d(8, eps=1e-3, momentum=0.2)
+        self.groups, self.each = nn.GroupNorm(2, 8), nn.InstanceNorm2d(8, affine=True)
+        self.layer = nn.LayerNorm(8)
+        self.mirrored = nn.Conv2d(8, 8, 3, padding=1, padding_mode="reflect")
+        self.larger = nn.ConvTranspose2d(8, 16, 2, stride=2)
+        self.shuffle, self.narrow = nn.PixelShuffle(2), nn.Conv2d(4, 8, (1, 3), padding=(0, 1))
+        self.squeeze, self.excite = nn.Conv2d(8, 4, 1), nn.Conv2d(4, 8, 1)
+        self.share = nn.Parameter(torch.full((8, 1, 1), 0.5))
+        self.columns = nn.Parameter(torch.ones(1))
+        self.head = nn.Linear(8, classes)
+
+    def forward(self, image: Any) -> Any:
+        made = functional.hardswish(self.norm(self.grouped(self.stem(image))))
+        made = functional.max_pool2d(made, 3, stride=1, padding=1) + self.groups(made)
+        made = functional.avg_pool2d(
+            self.each(made), 3, stride=1, padding=1, count_include_pad=False
+        )
+        made = self.layer(made.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+        skip = made * self.share
+        made = self.narrow(self.shuffle(self.larger(self.mirrored(made))))
+        made = functional.interpolate(made, size=skip.shape[-2:], mode="bilinear") + skip
+        pooled = functional.adaptive_avg_pool2d(made, (1, 1))
+        weights = torch.sigmoid(self.excite(torch.relu(self.squeeze(pooled))))
+        made = torch.cat([made * weights, skip], dim=1)
+        first, second = made.chunk(2, dim=1)
+        made = (first - 0.5 * second) * self.columns
+        return self.head(made.mean([2, 3]))
+
+
 class Attention(nn.Module):
     """Patches that attend to each other: between its layers are rows of vectors, and no maps."""
 

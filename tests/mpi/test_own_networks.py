@@ -46,6 +46,38 @@ RIGHT = {
     "dense, 3 stages": case("Dense", split_size=3, parts=2, network_args={"growth": 6}),
     "attention, 2 stages": case("Attention", parts=2),
     "attention, mirrored": case("Attention", scheme="gems", batch_size=4),
+    "many, 2 stages": case("Many", parts=2),
+    # Tiles, even and uneven.
+    "u-net, 1x2 tiles": case("UNet", scheme="sp", split_size=1, grid="1x2", strict=True),
+    "u-net, 2x2 uneven tiles": case(
+        "UNet", scheme="sp", split_size=1, grid="2x2", image_size="36x44"
+    ),
+    "u-net, tiles and a stage": case("UNet", scheme="sp", grid="2x1", parts=2),
+    "u-net, tiles of tiles": case(
+        "UNet", scheme="sp", spatial_size=2, split_size=2, grid="2x1,1x2", balance="2,4"
+    ),
+    "u-net, mirrored tiles": case("UNet", scheme="gems_sp", grid="1x2", batch_size=4),
+    "u-net, tiles, one normalisation": case(
+        "UNet",
+        scheme="sp",
+        split_size=1,
+        grid="1x2",
+        replicas=2,
+        sync_batchnorm="replicas",
+    ),
+    "u-net, tiles, bf16": case("UNet", scheme="sp", split_size=1, grid="1x2", precision="bf16"),
+    "u-net, tiles, computed again": case(
+        "UNet", scheme="sp", split_size=1, grid="1x2", recompute="block"
+    ),
+    "many, 1x2 tiles": case("Many", scheme="sp", split_size=1, grid="1x2"),
+    "many, 3x1 uneven tiles": case(
+        "Many", scheme="sp", split_size=1, grid="3x1", image_size="50x38"
+    ),
+    "many, tiles, evaluation": case(
+        "Many", scheme="sp", split_size=1, grid="2x2", enable_evaluation=True
+    ),
+    "dense, 2x2 tiles": case("Dense", scheme="sp", split_size=1, grid="2x2"),
+    "attention, tiles": case("Attention", scheme="sp", split_size=1, grid="2x1"),
 }
 WRONG = {
     "drop-gradient": (case("UNet", "drop-gradient", parts=2), {"grad", "weights"}),
@@ -54,6 +86,26 @@ WRONG = {
     "tile-batchnorm": (
         case("UNet", "tile-batchnorm", local_DP="2,1", batch_size=6),
         {"output", "running_stats"},
+    ),
+    "wrong-neighbour, tiles": (
+        case("UNet", "wrong-neighbour", scheme="sp", split_size=1, grid="1x2"),
+        {"output", "grad"},
+    ),
+    "lost-halo-gradient, tiles": (
+        case("Many", "lost-halo-gradient", scheme="sp", split_size=1, grid="1x2"),
+        {"grad", "input_grad"},
+    ),
+    "lost-tile-sum": (
+        case("Many", "lost-tile-sum", scheme="sp", split_size=1, grid="1x2"),
+        {"grad", "weights"},
+    ),
+    "tile-batchnorm, tiles": (
+        case("Many", "tile-batchnorm", scheme="sp", split_size=1, grid="1x2"),
+        {"output", "running_stats"},
+    ),
+    "full:drop-tile": (
+        case("UNet", "full:drop-tile", scheme="sp", split_size=1, grid="1x2"),
+        {"operators"},
     ),
     "full:wrong-neighbour": (case("UNet", "full:wrong-neighbour"), {"joints"}),
     "full:mean-instead-of-sum": (case("UNet", "full:mean-instead-of-sum", parts=2), {"sums"}),
@@ -66,6 +118,11 @@ OFTEN = {
     "attention, 2 stages",
     "drop-gradient",
     "wrong-neighbour",
+    "u-net, 2x2 uneven tiles",
+    "u-net, tiles and a stage",
+    "many, 3x1 uneven tiles",
+    "wrong-neighbour, tiles",
+    "lost-tile-sum",
 }
 """Those of every run; the others are long tests."""
 

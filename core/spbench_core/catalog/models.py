@@ -397,7 +397,11 @@ _OF_STEPS = (
     "scale-input-gradient",
     "drop-tile",
 )
-FAULTS_OF_LEARNING = frozenset(_OF_STEPS) - {"wrong-neighbour", "skipped-microbatch"}
+_OF_IMPORTS = ("lost-tile-sum",)
+FAULTS_OF_LEARNING = frozenset((*_OF_STEPS, *_OF_IMPORTS)) - {
+    "wrong-neighbour",
+    "skipped-microbatch",
+}
 """Faults of gradients and statistics, which inference has none of."""
 _FAULTS = (*_OF_STEPS, "uncounted-wait")
 FULL_SIZE_FAULTS = tuple(f"full:{fault}" for fault in _OF_STEPS)
@@ -476,7 +480,7 @@ BENCHMARKS = tuple(
         params=params,
         metrics=_METRICS,
         checks=_CHECKS,
-        faults=(*_FAULTS, *FULL_SIZE_FAULTS),
+        faults=(*_FAULTS, *FULL_SIZE_FAULTS, *(_OF_IMPORTS if name == "network" else ())),
         resolve=partial(resolve, name),
         ranks=model_ranks,
         scaled=partial(scaled_model, _ONLY_PIPELINES),

@@ -93,6 +93,8 @@ def _ways(network: Traced, grid: Grid) -> Iterator[tuple[Operator, Way]]:
     for each in network.operators:
         if each.number:
             yield each, Way.NUMBER
+        elif _takes_a_part(network, each.node):
+            yield each, Way.PIXELS
         elif not any(in_tiles(network, node) for node in each.node.all_input_nodes):
             yield each, Way.WHOLE
         elif _has_counterpart(network, each.node):
@@ -105,7 +107,26 @@ def _ways(network: Traced, grid: Grid) -> Iterator[tuple[Operator, Way]]:
             yield each, Way.GATHERED
 
 
+def _takes_a_part(network: Traced, node: fx.Node) -> bool:
+    """Return whether a node takes one of several parts into which channels were cut."""
+    source = node.args[0] if node.args else None
+    return (
+        node.target is operator.getitem
+        and isinstance(source, fx.Node)
+        and _cuts_channels(source)
+        and in_tiles(network, source.all_input_nodes[0])
+    )
+
+
+def _cuts_channels(node: fx.Node) -> bool:
+    if node.target not in (torch.chunk, torch.split, "chunk", "split"):
+        return False
+    return (node.args[2] if len(node.args) > 2 else node.kwargs.get("dim")) in (1, -3)
+
+
 def _is_by_pixel(network: Traced, each: Operator, grid: Grid) -> bool:
+    if _cuts_channels(each.node):
+        return True
     if _is_pointwise(network, each.node):
         return _alike(network, each)
     return _repeats_pixels(network, each.node) and _aligned(network, each, grid)

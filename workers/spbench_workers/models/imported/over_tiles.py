@@ -129,8 +129,8 @@ class _Building:
             return self._mean(node, each)
         if way is Way.GATHERED:
             return self._cut(node, self._copied(node, self._gathered_inputs(node)))
-        given = {one: self._beside(one, way) for one in node.all_input_nodes}
-        return self._copied(node, given)
+        made = self._copied(node, {one: self._beside(one, way) for one in node.all_input_nodes})
+        return self._cut(node, made) if way is Way.WHOLE else made
 
     def _copied(self, node: fx.Node, given: dict[fx.Node, fx.Node]) -> fx.Node:
         """Return an operator as it is, on these inputs."""

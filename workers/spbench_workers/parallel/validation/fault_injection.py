@@ -15,6 +15,7 @@ from spbench_workers.parallel.pipeline.stage_channel import Receiver
 from spbench_workers.parallel.pipeline.stage_runner import StageRunner
 from spbench_workers.spatial.conv import SpatialConv2d
 from spbench_workers.spatial.gather import Gather
+from spbench_workers.spatial.replicated import BesideTiles, OwnTile
 
 _Spoil = Callable[[StageRunner, Stage, int], None]
 
@@ -150,6 +151,23 @@ def _drop_tile(runner: StageRunner, stage: Stage, _: int) -> None:
     drop_tile_of(max(convs, key=lambda conv: conv.weight.numel()))
 
 
+def _lose_tile_sums(runner: StageRunner, _: Stage, __: int) -> None:
+    """Lose the gradients that all tiles give to what every rank has beside them."""
+    found = [one for one in runner.module.modules() if isinstance(one, BesideTiles | OwnTile)]
+    if not found:
+        raise NothingToSpoilError(
+            "lost-tile-sum: the last rank has nothing whole beside tiles; take scheme sp with "
+            "split_size 1, and a network with such an operator"
+        )
+    for module in found:
+        _lose_gradient(module)
+
+
+def _lose_gradient(module: nn.Module) -> None:
+    forward = module.forward
+    module.forward = lambda values: forward(_scaled_back(values, 0.0))
+
+
 def scale_gradient_of_weight(conv: nn.Conv2d, factor: float) -> None:
     """Multiply the gradient of a convolution's weight, as its backward pass gives it."""
     conv.weight.register_hook(lambda gradient: gradient * factor)
@@ -222,4 +240,5 @@ _FAULTS: dict[str, _Spoil] = {
     "scale-weight-gradient": _scale_weight_gradient(SLIGHTLY),
     "scale-input-gradient": _scale_input_gradient(SLIGHTLY),
     "drop-tile": _drop_tile,
+    "lost-tile-sum": _lose_tile_sums,
 }

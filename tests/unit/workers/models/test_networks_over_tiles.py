@@ -1,0 +1,105 @@
+"""What becomes of imported operators where images are in tiles."""
+
+import pytest
+import torch
+from mpi4py import MPI
+
+from spbench_core.layout.tiles import Grid
+from spbench_core.models.parts import Map
+from spbench_workers.errors import CannotRunError
+from spbench_workers.models.build import build_stage
+from spbench_workers.models.builders import DenseBuilder, SpatialBuilder
+from spbench_workers.models.imported.model import imported
+from spbench_workers.models.imported.operators import Way, ways_of
+from spbench_workers.models.imported.over_tiles import (
+    gathered,
+    gathered_values,
+    same_over_tiles,
+)
+from spbench_workers.models.imported.parameters import check
+from spbench_workers.spatial.tiling import Tiling
+
+IMAGE = Map(3, 32, 32)
+TWO, FOUR = Grid(1, 2), Grid(2, 2)
+
+
+def network(name, image=IMAGE, **arguments):
+    return imported(f"own_networks:{name}", arguments, image, 0)
+
+
+def names(nodes):
+    return [node.name for node in nodes]
+
+
+def test_operators_go_over_tiles_by_kind():
+    found = {node.name: way for node, way in ways_of(network("Many").network, TWO).items()}
+    wanted = {
+        Way.TILES: ["stem", "grouped", "norm", "max_pool2d", "groups", "each", "avg_pool2d"],
+        Way.PIXELS: ["hardswish", "add", "mul", "shuffle", "cat", "chunk", "getitem_1", "sub"],
+        Way.MEAN: ["adaptive_avg_pool2d", "mean"],
+        Way.WHOLE: ["squeeze", "relu", "excite", "sigmoid", "head"],
+        Way.NUMBER: ["getattr_1", "getitem"],
+        Way.GATHERED: ["permute", "layer", "permute_1", "mirrored", "larger", "interpolate"],
+    }
+    for way, several in wanted.items():
+        assert {name: found[name] for name in several} == dict.fromkeys(several, way)
+
+
+def test_what_is_gathered_depends_on_the_grid():
+    even, uneven = network("UNet").network, network("UNet", Map(3, 36, 44)).network
+    assert gathered(even, [TWO, FOUR]) == []
+    assert names(gathered(uneven, [FOUR])) == ["interpolate"]
+    # Of 9x11 pixels, 16 channels, that are made 18x22: 11 columns have no even halves.
+    assert gathered_values(uneven, gathered(uneven, [FOUR])) == 16 * 9 * 11
+
+
+@pytest.mark.parametrize("name", ["UNet", "Dense", "Attention", "Many"])
+def test_one_tile_is_the_whole_image(name):
+    model = network(name)
+    tiling = Tiling.of_grid(MPI.COMM_SELF, Grid(1, 1), 32, 32)
+    builders = DenseBuilder(), SpatialBuilder(tiling)
+    whole, tiled = (
+        build_stage(model, 0, len(model.layers), builder, seed=0, dtype=torch.float64)
+        for builder in builders
+    )
+    images = torch.randn(2, *IMAGE.shape, dtype=torch.float64)
+    assert list(whole.state_dict()) == list(tiled.state_dict())
+    wanted, found = whole(images), tiled(images)
+    torch.testing.assert_close(found, wanted, rtol=0, atol=1e-12)
+    wanted.square().sum().backward()
+    found.square().sum().backward()
+    gradients = dict(whole.named_parameters())
+    for key, one in tiled.named_parameters():
+        torch.testing.assert_close(one.grad, gradients[key].grad, rtol=0, atol=1e-10)
+    for key, one in tiled.named_buffers():
+        torch.testing.assert_close(one, dict(whole.named_buffers())[key], rtol=0, atol=1e-12)
+
+
+def test_a_smaller_image_is_the_same_over_tiles_as_long_as_tiles_have_their_halos():
+    model = network("UNet", Map(3, 64, 64))
+    assert same_over_tiles(model.resized(32, 32).network, model.network, FOUR)
+    # At the lowest level tiles of 4x4 pixels become tiles of one, which neighbours read two of.
+    assert not same_over_tiles(model.resized(8, 8).network, model.network, FOUR)
+    # Three tiles of 16 columns have no even thirds: what repeats pixels is gathered.
+    assert not same_over_tiles(model.resized(48, 48).network, model.network, Grid(1, 3))
+
+
+def test_strict_refuses_what_is_gathered():
+    case = {"network": "own_networks:Many", "network_args": None, "image_size": 32}
+    case |= {"scheme": "sp", "split_size": 1, "grid": "1x2", "replicas": 1, "local_DP": "1"}
+    check(case | {"rounds": None, "strict": False})
+    with pytest.raises(CannotRunError, match=r"own_networks.py:\d+: permute is not there over"):
+        check(case | {"rounds": None, "strict": True})
+
+
+def test_maps_of_fewer_pixels_than_tiles_are_refused():
+    model = network("UNet", Map(3, 8, 8))
+    builder = SpatialBuilder(Tiling.of_grid(MPI.COMM_SELF, Grid(1, 1), 8, 8))
+    build_stage(model, 0, len(model.layers), builder, seed=0)
+    grid = Grid(1, 4)
+    tiling = Tiling(MPI.COMM_SELF, builder.tiling.partition)
+    wide = type(tiling.partition)(grid, 8, 8, (0, 1, 2, 3), 4)
+    with pytest.raises(CannotRunError, match="has 2x2 pixels, too few for a grid of 1x4"):
+        build_stage(
+            model, 0, len(model.layers), SpatialBuilder(Tiling(MPI.COMM_SELF, wide)), seed=0
+        )
