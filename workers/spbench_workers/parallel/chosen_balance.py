@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 
 from spbench_core.catalog.benchmark import ParamError
 from spbench_core.catalog.model_layout import (
@@ -13,6 +14,7 @@ from spbench_core.catalog.model_layout import (
     estimated_balance,
 )
 from spbench_core.layout.balance import Balance, balanced, layer_ranges, read_balance
+from spbench_core.layout.tiles import Grid
 from spbench_core.models.layers import ModelError
 from spbench_workers.context import Context
 from spbench_workers.device.memory import give_back
@@ -61,7 +63,7 @@ def _given(asked: str, plan: ModelPlan) -> Balance:
         CannotRunError: The numbers are not those of the model's layers.
     """
     if asked == ESTIMATED:
-        return estimated_balance(plan.model, plan.layout)
+        return _in_maps(plan, estimated_balance(plan.model, plan.layout))
     try:
         return read_balance(asked, len(plan.layout.stages), len(plan.model.layers))
     except ValueError as error:
@@ -77,7 +79,8 @@ def _faster(plan: ModelPlan, costs: list[float]) -> tuple[Balance, str]:
         ModelError: Stages of the latter have fewer layers than are to be fused.
     """
     ranks = [stage.ranks for stage in plan.layout.stages]
-    measured, estimated = balanced(costs, ranks), estimated_balance(plan.model, plan.layout)
+    measured = _in_maps(plan, balanced(costs, ranks))
+    estimated = _in_maps(plan, estimated_balance(plan.model, plan.layout))
     gain = _slowest(costs, ranks, measured) / _slowest(costs, ranks, estimated)
     if gain > LEAST_GAIN:
         _check_stages(plan, estimated)
@@ -89,6 +92,26 @@ def _faster(plan: ModelPlan, costs: list[float]) -> tuple[Balance, str]:
         told = ",".join(map(str, measured))
         return estimated, f"by estimated cost; by times it would be {told}, but {error}"
     return measured, "by the layers' times on rank 0"
+
+
+def _in_maps(plan: ModelPlan, balance: Balance) -> Balance:
+    """Return the balance of an imported network with stages of tiles that end in maps, or earlier.
+
+    Behind maps are vectors, which every rank has whole: no other stage could take them from one.
+    """
+    if not isinstance(plan.model, ImportedModel):
+        return balance
+    ends = [last for _, last in layer_ranges(balance)]
+    for index, stage in enumerate(plan.layout.stages[:-1]):
+        least = ends[index - 1] + 1 if index else 1
+        while ends[index] > least and not _can_be_cut(plan, stage.grid, ends[index]):
+            ends[index] -= 1
+    return tuple(end - before for before, end in pairwise((0, *ends)))
+
+
+def _can_be_cut(plan: ModelPlan, grid: Grid, layer: int) -> bool:
+    flow = plan.model.flows[layer]
+    return all(data.height >= grid.rows and data.width >= grid.cols for data in flow)
 
 
 def _slowest(costs: list[float], ranks: list[int], balance: Balance) -> float:
