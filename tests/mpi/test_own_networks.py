@@ -1,7 +1,9 @@
 """Networks of the user's own over many ranks, with all checks of the model benchmarks."""
 
 import pytest
+import torch
 
+from own_networks import UNet
 from running import answers_of
 from spbench_core.catalog import BENCHMARKS
 
@@ -75,6 +77,10 @@ RIGHT = {
     ),
     "many, tiles, evaluation": case(
         "Many", scheme="sp", split_size=1, grid="2x2", enable_evaluation=True
+    ),
+    "many, one normalisation": case("Many", replicas=2, sync_batchnorm="replicas"),
+    "many, tiles, one normalisation": case(
+        "Many", scheme="sp", split_size=1, grid="1x2", replicas=2, sync_batchnorm="replicas"
     ),
     "dense, 2x2 tiles": case("Dense", scheme="sp", split_size=1, grid="2x2"),
     "attention, tiles": case("Attention", scheme="sp", split_size=1, grid="2x1"),
@@ -170,3 +176,35 @@ def test_a_planted_fault_is_noticed(said, name):
     found = checks_of(said[name][: one["ranks"]])
     failed = {check for check, events in found.items() if not all(e["passed"] for e in events)}
     assert wanted <= failed
+
+
+@pytest.mark.long
+def test_weights_go_out_as_the_users_own_whatever_the_layout_and_come_in_again(tmp_path):
+    layouts = {
+        "one": {"scheme": "sequential"},
+        "stages": {"split_size": 3, "balance": "1,2,3"},
+        "tiles": {"scheme": "sp", "split_size": 1, "grid": "1x2"},
+    }
+    learnt = {"precision": "fp64", "validate": "off", "iterations": 2}
+    files = {name: str(tmp_path / f"{name}.pt") for name in layouts}
+    cases = [
+        case("UNet", save_weights=files[name], **learnt, **params)
+        for name, params in layouts.items()
+    ]
+    again = case("UNet", weights=files["tiles"], **learnt, save_weights=str(tmp_path / "again.pt"))
+    answers_of(RANKS, "run_cases.py", tmp_path, [*cases, again])
+    states = {
+        name: torch.load(tmp_path / f"{name}.pt", weights_only=True) for name in (*layouts, "again")
+    }
+    user, drawn = UNet(), UNet().state_dict()
+    user.load_state_dict(states["stages"])
+    for key, one in states["one"].items():
+        for name in ("stages", "tiles"):
+            torch.testing.assert_close(states[name][key], one, rtol=0, atol=1e-6)
+        assert one.shape == drawn[key].shape
+    moved = [
+        float((states["again"][key] - states["tiles"][key]).abs().max())
+        for key, one in states["one"].items()
+        if "conv" in key
+    ]
+    assert 0 < max(moved) < 0.01

@@ -315,6 +315,8 @@ OWN_NETWORK = (
         "module:callable that returns your network, an nn.Module; the working folder is importable",
     ),
     Param("network_args", "data", None, "all that it is given, by name: {width: 64}"),
+    Param("weights", "text", None, "a file with its state_dict (.pt), to begin with; else drawn"),
+    Param("save_weights", "text", None, "a file that gets its state_dict after the last step"),
     Param(
         "strict",
         "bool",

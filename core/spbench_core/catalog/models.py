@@ -120,6 +120,8 @@ def _resolve_import(params: Params) -> Params:
     module, _, function = params["network"].partition(":")
     if not all(map(str.isidentifier, (*module.split("."), function))):
         raise ParamError("network", f"network {params['network']!r} is no module:callable")
+    if params["enable_evaluation"]:
+        _refuse(params, "save_weights", "with enable_evaluation")
     arguments = params["network_args"]
     if arguments is not None and not isinstance(arguments, dict):
         raise ParamError("network_args", "network_args are a mapping of names to values")

@@ -25,7 +25,7 @@ from spbench_workers.images.opening import Images, open_images
 from spbench_workers.p2p.opening import refuse_nccl
 from spbench_workers.parallel.baseline import Measured, give_baseline
 from spbench_workers.parallel.case import ModelCase, case_of
-from spbench_workers.parallel.checkpoints import checkpoint
+from spbench_workers.parallel.checkpoints import checkpoint, users_weights
 from spbench_workers.parallel.engine import Engine
 from spbench_workers.parallel.epochs import Epochs, steps_an_epoch
 from spbench_workers.parallel.figures import give_figures
@@ -136,6 +136,8 @@ def _refuse_early(context: Context, case: ModelCase) -> None:
     _refuse_faults(context, case)
     if case.plan.backend == "nccl":
         refuse_nccl(context.world.comm, case.plan.device)
+    if (file := context.params.get("save_weights")) is not None:
+        users_weights.check(Path(file), context.world.comm)
     if (path := context.params["checkpoint"]) is not None:
         model, learns = case.plan.model, case.training is not None
         checkpoint.check(Path(path), context.world.comm, model, learns=learns)
@@ -204,6 +206,8 @@ def _time(context: Context, case: ModelCase, images: Images) -> tuple[array[floa
         answers = answers_of(engine, images, steps.inferred(count), case.plan.model.classes)
         _give_latency(context, steps, times)
     images.close()
+    if context.params.get("save_weights") is not None:
+        users_weights.save(Path(context.params["save_weights"]), engine)
     engine.free()
     if answers is not None:
         give_accuracy(context, answers)

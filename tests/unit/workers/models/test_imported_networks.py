@@ -191,7 +191,7 @@ def test_the_lines_are_those_of_the_operators():
 
 
 def test_a_case_is_checked_without_mpi(monkeypatch, capsys):
-    case = {"network": "own_networks:UNet", "network_args": None, "image_size": 32}
+    case = {"network": "own_networks:UNet", "network_args": None, "image_size": 32, "weights": None}
     layout = {"scheme": "lp", "replicas": 1, "local_DP": "1", "rounds": None}
     check(case | layout | {"split_size": 6})
     with pytest.raises(CannotRunError, match="7 stages are more than the 6 layers of the model"):
@@ -214,3 +214,36 @@ def test_modules_that_write_into_their_input_make_new_maps():
     assert not any(inplace)
     for piece in pieces:
         assert "iadd" not in str(piece.graph)
+
+
+@pytest.mark.parametrize(
+    ("state", "says"),
+    [
+        (None, "cannot be read: No such file or directory"),
+        (b"text", "cannot be read: it is no file of torch's tensors"),
+        ({"scale": torch.ones(1)}, "has no down1.bn1.bias"),
+        ("more", "has an unknown extra"),
+        ("other", r"has scale of shape \[2\], the network's is \[1\]"),
+    ],
+)
+def test_weights_of_another_network_are_refused(tmp_path, state, says):
+    path = tmp_path / "weights.pt"
+    own = own_networks.UNet().state_dict()
+    if isinstance(state, bytes):
+        path.write_bytes(state)
+    elif state == "more":
+        torch.save(own | {"extra": torch.ones(1)}, path)
+    elif state == "other":
+        torch.save(own | {"scale": torch.ones(2)}, path)
+    elif state is not None:
+        torch.save(state, path)
+    with pytest.raises(CannotRunError, match=says):
+        imported("own_networks:UNet", {}, IMAGE, 0, str(path))
+
+
+def test_weights_are_taken_from_a_file(tmp_path):
+    path, own = tmp_path / "weights.pt", own_networks.UNet()
+    torch.save(own.state_dict(), path)
+    model = imported("own_networks:UNet", {}, IMAGE, 0, str(path))
+    found = model.network.module.get_parameter("down1.conv1.weight")
+    assert torch.equal(found, own.down1.conv1.weight)

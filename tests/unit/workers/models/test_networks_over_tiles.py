@@ -71,8 +71,8 @@ def test_one_tile_is_the_whole_image(name):
     gradients = dict(whole.named_parameters())
     for key, one in tiled.named_parameters():
         torch.testing.assert_close(one.grad, gradients[key].grad, rtol=0, atol=1e-10)
-    for key, one in tiled.named_buffers():
-        torch.testing.assert_close(one, dict(whole.named_buffers())[key], rtol=0, atol=1e-12)
+    for key, buffer in tiled.named_buffers():
+        torch.testing.assert_close(buffer, dict(whole.named_buffers())[key], rtol=0, atol=1e-12)
 
 
 def test_a_smaller_image_is_the_same_over_tiles_as_long_as_tiles_have_their_halos():
@@ -86,6 +86,7 @@ def test_a_smaller_image_is_the_same_over_tiles_as_long_as_tiles_have_their_halo
 
 def test_strict_refuses_what_is_gathered():
     case = {"network": "own_networks:Many", "network_args": None, "image_size": 32}
+    case["weights"] = None
     case |= {"scheme": "sp", "split_size": 1, "grid": "1x2", "replicas": 1, "local_DP": "1"}
     check(case | {"rounds": None, "strict": False})
     with pytest.raises(CannotRunError, match=r"own_networks.py:\d+: permute is not there over"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import pickle
 import random
 import sys
 import traceback
@@ -53,6 +54,31 @@ def loaded(network: str, arguments: Mapping[str, Any], seed: int) -> nn.Module:
             f"network {network}: it returned {type(made).__name__}, and must return an nn.Module"
         )
     return made
+
+
+def take_weights(network: str, module: nn.Module, path: Path) -> None:
+    """Load a file with the ``state_dict`` of a module; no code in it is run.
+
+    Raises:
+        CannotRunError: There is no such file, or it is of another module.
+    """
+    try:
+        found = torch.load(path, map_location="cpu", mmap=True, weights_only=True)
+    except (OSError, EOFError, RuntimeError, pickle.UnpicklingError) as error:
+        told = error.strerror if isinstance(error, OSError) else "it is no file of torch's tensors"
+        raise CannotRunError(f"network {network}: weights {path} cannot be read: {told}") from None
+    wanted = module.state_dict()
+    if not isinstance(found, dict) or found.keys() != wanted.keys():
+        names = set(found) if isinstance(found, dict) else set()
+        other = sorted(map(str, names ^ wanted.keys()))
+        what = "has no" if other[0] in wanted else "has an unknown"
+        raise CannotRunError(f"network {network}: weights {path} {what} {other[0]}")
+    for name, tensor in wanted.items():
+        shapes = [list(one.shape) for one in (found[name], tensor)]
+        if shapes[0] != shapes[1]:
+            told = f"{name} of shape {shapes[0]}, the network's is {shapes[1]}"
+            raise CannotRunError(f"network {network}: weights {path} has {told}")
+    module.load_state_dict(found)
 
 
 def in_words(error: BaseException) -> str:

@@ -6,6 +6,7 @@ import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,7 +16,7 @@ from spbench_core.models.layers import Flow, Layer, Model
 from spbench_core.models.parts import Builder, M, Map
 from spbench_workers.errors import CannotRunError
 from spbench_workers.models.imported.cuts import Span, spans
-from spbench_workers.models.imported.loading import loaded
+from spbench_workers.models.imported.loading import loaded, take_weights
 from spbench_workers.models.imported.tracing import Operator, Traced, attribute, traced
 
 
@@ -181,7 +182,7 @@ class ImportedModel(Model):
     def whole(self, device: torch.device | str = "cpu") -> nn.Module:
         """Return the user's module itself in float64, with the names of the layers' parts."""
         module = copy.deepcopy(self.network.module).to(device, torch.float64)
-        return _Whole(module, self._owners()).train()
+        return _Whole(module, self.owners()).train()
 
     def resized(self, height: int, width: int) -> ImportedModel:
         """Return the same network, with the same layers, for images of another size.
@@ -194,7 +195,7 @@ class ImportedModel(Model):
         cuts = [layer.piece.span.first for layer in self.layers if isinstance(layer, ImportedLayer)]
         return model_of(network, cuts[1:])
 
-    def _owners(self) -> dict[str, str]:
+    def owners(self) -> dict[str, str]:
         """Return the names of parameters and running statistics in the layers, by the user's."""
         return {
             path: f"{layer.name}.{path}"
@@ -204,7 +205,9 @@ class ImportedModel(Model):
         }
 
 
-def imported(network: str, arguments: Mapping[str, Any], image: Map, seed: int) -> ImportedModel:
+def imported(
+    network: str, arguments: Mapping[str, Any], image: Map, seed: int, weights: str | None = None
+) -> ImportedModel:
     """Load a network of the user's own, and cut it into layers.
 
     Args:
@@ -212,11 +215,15 @@ def imported(network: str, arguments: Mapping[str, Any], image: Map, seed: int) 
         arguments: All that it is given.
         image: The shape of an image.
         seed: The seed of its weights.
+        weights: A file with its ``state_dict``, in place of the weights that the seed draws.
 
     Raises:
         CannotRunError: It cannot be loaded or traced, or is no classifier; all in one sentence.
     """
-    return model_of(traced(network, loaded(network, arguments, seed), image))
+    module = loaded(network, arguments, seed)
+    if weights is not None:
+        take_weights(network, module, Path(weights))
+    return model_of(traced(network, module, image))
 
 
 def model_of(network: Traced, cuts: Sequence[int] | None = None) -> ImportedModel:

@@ -22,7 +22,8 @@ def network_of(params: Params, seed: int) -> ImportedModel:
             ``strict`` an operator that is not there over tiles.
     """
     image = Map(CHANNELS, *parse_pair(params["image_size"]))
-    model = imported(params["network"], params["network_args"] or {}, image, seed)
+    arguments = params["network_args"] or {}
+    model = imported(params["network"], arguments, image, seed, params["weights"])
     layout = layout_of(params)
     try:
         check_stages(len(layout.stages), len(model.layers))

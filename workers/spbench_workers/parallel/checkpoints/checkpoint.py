@@ -56,7 +56,7 @@ def save(path: Path, engine: Engine, step: int) -> None:
         if engine.world.rank == 0:
             write(path, _checkpoint(engine, step, tensors))
 
-    _agreed(engine.world, written)
+    agreed(engine.world, written)
 
 
 def check(path: Path, world: MPI.Intracomm, model: Model, *, learns: bool) -> None:
@@ -80,7 +80,7 @@ def check(path: Path, world: MPI.Intracomm, model: Model, *, learns: bool) -> No
         if learns and world.rank == 0:
             check_writable(path)
 
-    _agreed(world, checked)
+    agreed(world, checked)
 
 
 def load(path: Path, engine: Engine, *, weights_only: bool = False) -> int:
@@ -117,7 +117,7 @@ def load(path: Path, engine: Engine, *, weights_only: bool = False) -> int:
                 check_states(path, checkpoint, trainer.optimizer, parameters)
         return checkpoint
 
-    checkpoint = _agreed(engine.world, checked)
+    checkpoint = agreed(engine.world, checked)
     steps = engine.world.allgather(checkpoint.step)
     if len(set(steps)) > 1:
         raise CannotRunError(
@@ -162,6 +162,14 @@ def _checkpoint(engine: Engine, step: int, tensors: Tensors) -> Checkpoint:
         weights=weights,
         states=states,
     )
+
+
+def gathered_weights(engine: Engine) -> dict[str, torch.Tensor]:
+    """Return weights and running statistics of all stages on rank 0; none on others.
+
+    All ranks must call it, between steps.
+    """
+    return {name: tensor for (name, word), tensor in _gathered(engine).items() if not word}
 
 
 def _gathered(engine: Engine) -> Tensors:
@@ -209,7 +217,7 @@ def _bytes(tensor: torch.Tensor) -> Any:
     return tensor.reshape(-1).view(torch.uint8).numpy()
 
 
-def _agreed(comm: MPI.Intracomm, action: Callable[[], T]) -> T:
+def agreed(comm: MPI.Intracomm, action: Callable[[], T]) -> T:
     """Do something on each rank, and fail on all of them where it fails on one.
 
     Raises:

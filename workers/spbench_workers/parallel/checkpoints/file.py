@@ -66,10 +66,19 @@ def write(path: Path, checkpoint: Checkpoint) -> None:
     Raises:
         CannotRunError: The file cannot be written; one that was there before is left as it was.
     """
+    write_whole(path, {name: getattr(checkpoint, name) for name in _FIELDS})
+
+
+def write_whole(path: Path, value: Any) -> None:
+    """Write what torch saves under another name in its folder, and rename it once it is on disk.
+
+    Raises:
+        CannotRunError: The file cannot be written; one that was there before is left as it was.
+    """
     written = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with written.open("wb") as file:
-            torch.save({name: getattr(checkpoint, name) for name in _FIELDS}, file)
+            torch.save(value, file)
             file.flush()
             os.fsync(file.fileno())
         written.replace(path)
@@ -99,8 +108,7 @@ def check_writable(path: Path) -> None:
 def _unwritable(path: Path, error: OSError | RuntimeError) -> CannotRunError:
     why = error.strerror if isinstance(error, OSError) else error
     return CannotRunError(
-        f"the checkpoint {path} cannot be written ({why}): is there a folder {path.parent} "
-        "with room in it?"
+        f"{path} cannot be written ({why}): is there a folder {path.parent} with room in it?"
     )
 
 

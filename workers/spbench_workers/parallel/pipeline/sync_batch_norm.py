@@ -71,11 +71,12 @@ class SyncBatchNorm2d(nn.BatchNorm2d):
     @torch.no_grad()
     def _track(self, mean: torch.Tensor, variance: torch.Tensor, count: torch.Tensor) -> None:
         # In fp64, and where it is: to read it would be to wait for the device.
-        values = count.double()
+        values, share = count.double(), self.momentum
+        assert share is not None, "others are refused"
         found = (self.running_mean, mean), (self.running_var, variance * (values / (values - 1)))
         for running, new in found:
             assert running is not None, "no argument turns running statistics off"
-            running.lerp_(new.to(running.dtype), MOMENTUM)
+            running.lerp_(new.to(running.dtype), share)
         assert self.num_batches_tracked is not None, "it comes with them"
         self.num_batches_tracked.add_(1)
 
@@ -138,28 +139,28 @@ def synchronised(name: str, module: nn.Module, comm: MPI.Intracomm) -> SyncBatch
     """Return the sync batch norm in the place of a batch norm of a user's own network.
 
     Raises:
-        CannotRunError: It is of another kind than that of images with a momentum of 0.1.
+        CannotRunError: It is not one of images, with weights and running statistics.
     """
     _check_usual(name, module)
     assert isinstance(module, nn.BatchNorm2d), "others are refused"
     made = SyncBatchNorm2d(module.num_features, comm=comm)
-    made.eps = module.eps
+    made.eps, made.momentum = module.eps, module.momentum
     made.load_state_dict(module.state_dict())
     return made
 
 
 def _check_usual(name: str, module: nn.Module) -> None:
-    """Refuse another batch norm than that of images with a momentum of 0.1.
+    """Refuse another batch norm than that of images with weights and running statistics.
 
     Raises:
         CannotRunError: It is another one.
     """
     usual = isinstance(module, nn.BatchNorm2d) and module.affine and module.track_running_stats
-    if not usual or getattr(module, "momentum", None) != MOMENTUM:
+    if not usual or getattr(module, "momentum", None) is None:
         raise CannotRunError(
             f"{name}: ranks that share images normalise together, which is there for BatchNorm2d "
-            f"with weights, running statistics and a momentum of {MOMENTUM}; take local_DP 1, and "
-            "no sync_batchnorm"
+            "with weights, running statistics and a momentum; take local_DP 1, and no "
+            "sync_batchnorm"
         )
 
 
@@ -179,7 +180,7 @@ class SyncSpatialBuilder(SpatialBuilder):
     def norm_like(self, module: nn.BatchNorm2d, tiling: Tiling) -> nn.Module:
         _check_usual("a batch normalisation", module)
         made = SyncTileBatchNorm2d(module.num_features, comm=self.comm, tiling=tiling)
-        made.eps = module.eps
+        made.eps, made.momentum = module.eps, module.momentum
         return made
 
 

@@ -1,0 +1,44 @@
+"""The weights of a network of the user's own, as its own ``state_dict``, free of the layout."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from mpi4py import MPI
+
+from spbench_workers.models.imported.model import ImportedModel
+from spbench_workers.parallel.checkpoints.checkpoint import agreed, gathered_weights
+from spbench_workers.parallel.checkpoints.file import check_writable, write_whole
+from spbench_workers.parallel.engine import Engine
+
+
+def check(path: Path, world: MPI.Intracomm) -> None:
+    """Refuse a file that rank 0 cannot write, before any work. All ranks must call it.
+
+    Raises:
+        CannotRunError: It cannot be written; on all ranks.
+    """
+    agreed(world, lambda: check_writable(path) if world.rank == 0 else None)
+
+
+def save(path: Path, engine: Engine) -> None:
+    """Write the ``state_dict`` of the user's module, with the weights of all stages.
+
+    All ranks must call it, between steps. What no layer has, such as an auxiliary head that is not
+    in use, is as it was loaded.
+
+    Raises:
+        CannotRunError: The file cannot be written; on all ranks.
+    """
+    model = engine.plan.model
+    assert isinstance(model, ImportedModel), "others have checkpoints alone"
+    weights = gathered_weights(engine)
+
+    def write() -> None:
+        if engine.world.rank == 0:
+            state = dict(model.network.module.state_dict())
+            for name, own in model.owners().items():
+                state[name] = weights[own].to(state[name].dtype)
+            write_whole(path, state)
+
+    agreed(engine.world, write)
