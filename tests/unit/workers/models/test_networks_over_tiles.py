@@ -45,6 +45,12 @@ def test_operators_go_over_tiles_by_kind():
         assert {name: found[name] for name in several} == dict.fromkeys(several, way)
 
 
+def test_what_asks_for_the_mode_is_by_pixel_all_the_same():
+    found = {node.name: way for node, way in ways_of(network("Asking").network, TWO).items()}
+    assert found["dropout"] is Way.PIXELS
+    assert found["batch_norm"] is Way.GATHERED
+
+
 def test_what_is_gathered_depends_on_the_grid():
     even, uneven = network("UNet").network, network("UNet", Map(3, 36, 44)).network
     assert gathered(even, [TWO, FOUR]) == []
@@ -53,7 +59,7 @@ def test_what_is_gathered_depends_on_the_grid():
     assert gathered_values(uneven, gathered(uneven, [FOUR])) == 16 * 9 * 11
 
 
-@pytest.mark.parametrize("name", ["UNet", "Dense", "Attention", "Many"])
+@pytest.mark.parametrize("name", ["UNet", "Dense", "Attention", "Many", "Asking"])
 def test_one_tile_is_the_whole_image(name):
     model = network(name)
     tiling = Tiling.of_grid(MPI.COMM_SELF, Grid(1, 1), 32, 32)

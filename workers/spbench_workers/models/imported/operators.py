@@ -239,7 +239,7 @@ def _is_flat(network: Traced, node: fx.Node) -> bool:
     """Return whether a value is one number, or one for each channel, and so alike in all pixels."""
     if node.op == "get_attr":
         value = attribute(network.module, str(node.target))
-        return isinstance(value, torch.Tensor) and (
+        return not isinstance(value, torch.Tensor) or (
             value.numel() == 1 or (value.dim() >= 3 and tuple(value.shape[-2:]) == (1, 1))
         )
     shape = network.shapes.get(node)
