@@ -49,7 +49,7 @@ NETWORKS: dict[str, dict[str, Any]] = {
     "maxvit_t": {},
 }
 """Networks of torchvision, and what they are given: nothing that draws random numbers."""
-OURS = {"unet": "docs.examples.unet:UNet"}
+OURS = {"unet": "spbench_workers.models.imported.example:UNet"}
 LARGER = {"inception_v3": 139, "maxvit_t": 224}
 """Pixels a side of those that take no smaller image."""
 LAYOUTS: dict[str, dict[str, Any]] = {

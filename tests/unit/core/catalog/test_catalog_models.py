@@ -11,7 +11,7 @@ from spbench_core.catalog import COMMON_FAULTS
 from spbench_core.catalog.models import BENCHMARKS, FULL_SIZE
 from spbench_core.layout.tiles import parse_pair
 
-RESNET, AMOEBANET = BENCHMARKS
+RESNET, AMOEBANET, NETWORK = BENCHMARKS
 SMALL = {"image_size": 64, "batch_size": 8}
 SP = SMALL | {"scheme": "sp"}
 D2 = SP | {"halo_D2": True}
@@ -68,7 +68,13 @@ def refused(entry, given):
 )
 @pytest.mark.parametrize("entry", BENCHMARKS, ids=lambda entry: entry.name)
 def test_ranks_that_a_configuration_needs(entry, given, ranks):
-    given = SMALL | given
+    given = SMALL | dict(entry.begins_with) | given
+    if entry is NETWORK and "halo_D2" in given:
+        with pytest.raises(ExceptionGroup) as caught:
+            entry.complete(given)
+        unknown = {error.param for error in caught.value.exceptions}
+        assert unknown == {"halo_D2", "fused_layers"} & set(given)
+        return
     if entry is AMOEBANET and any(side % 32 for side in parse_pair(given["image_size"])):
         assert refused(entry, given)[0] == "image_size"
         return
@@ -276,7 +282,7 @@ def test_every_entry_holds_together(entry):
     assert {"warmup", "iterations", "seed"} <= set(names)
     assert entry.metrics[0].name == "time_ms"
     assert not set(entry.faults) & set(COMMON_FAULTS)
-    json.dumps(entry.complete({}))
+    json.dumps(entry.complete(entry.begins_with))
     json.dumps([param.json_schema() for param in entry.params])
 
 
@@ -386,3 +392,38 @@ def test_inference_has_those_that_are_not_of_gradients(scheme):
 
 def checks_of(scheme, **given):
     return set(RESNET.checks_of(RESNET.complete(SMALL | SCHEMES[scheme] | given)))
+
+
+OWN = {"network": "nets:Net"}
+
+
+def test_a_network_of_ones_own_is_known_once_it_is_loaded():
+    params = NETWORK.complete(OWN | {"scheme": "sp", "grid": "1x2"})
+    assert (params["balance"], params["strict"], params["split_size"]) == ("measured", False, 2)
+    assert NETWORK.ranks(params).exact == 3
+    assert NETWORK.complete(OWN | {"balance": [3, 4]})["balance"] == "3,4"
+    assert "num_classes" not in params
+    assert set(NETWORK.checks_of(params)) >= {"output", "operators", "joints"}
+    assert NETWORK.checked_in == "models.imported.parameters"
+
+
+@pytest.mark.parametrize(
+    ("given", "param", "says"),
+    [
+        ({"network": None}, "network", "there is no network: give module:callable"),
+        ({"network": "resnet50"}, "network", "'resnet50' is no module:callable"),
+        ({"network": "a.b-c:d"}, "network", "'a.b-c:d' is no module:callable"),
+        ({"network_args": [{"a": 1}]}, "network_args", "a mapping of names to values"),
+        ({"balance": "1,2,3"}, "balance", "1,2,3 has 3 numbers, one for each of 2 stages"),
+        ({"balance": "1,0"}, "balance", "no list of numbers of layers"),
+        ({"strict": True}, "strict", "in scheme lp, only in sp, gems_sp"),
+        ({"save_weights": "a.pt", "enable_evaluation": True}, "save_weights", "does nothing"),
+        ({"precision": "int8", "enable_evaluation": True}, "precision", "none of fp32, fp64"),
+        ({"halo_D2": True, "scheme": "sp"}, "halo_D2", ""),
+    ],
+)
+def test_what_a_network_of_ones_own_cannot_be_given(given, param, says):
+    with pytest.raises(ExceptionGroup) as group:
+        NETWORK.complete(OWN | given)
+    errors = {error.param: str(error) for error in group.value.exceptions}
+    assert says in errors[param]

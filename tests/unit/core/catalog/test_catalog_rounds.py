@@ -4,7 +4,7 @@ import pytest
 
 from spbench_core.catalog.models import BENCHMARKS
 
-RESNET, _ = BENCHMARKS
+RESNET, *_ = BENCHMARKS
 SMALL = {"image_size": 64, "batch_size": 8}
 ROUNDS = SMALL | {"schedule": "interleaved", "parts": 2}
 
@@ -29,7 +29,7 @@ ROUNDS = SMALL | {"schedule": "interleaved", "parts": 2}
 def test_ranks_are_those_of_one_round(entry, given, ranks, stages, rounds):
     if entry is not RESNET and "," in given.get("balance", ""):
         given = given | {"balance": "6,6,6,6"}
-    params = entry.complete(ROUNDS | given)
+    params = entry.complete(dict(entry.begins_with) | ROUNDS | given)
     assert entry.ranks(params).exact == ranks
     assert (params["split_size"], params["rounds"]) == (stages, rounds)
     assert entry.complete(params) == params

@@ -15,10 +15,14 @@ GIVEN = {
     "halo.fused": {"slice_method": "vertical"},
     "model.resnet": SMALL,
     "model.amoebanet": {"num_layers": 6, "batch_size": 8, "parts": 4},
+    "model.network": {"network": "nets:Net", "batch_size": 8, "parts": 4},
     "program.run": {"argv": ["true"]},
     "allreduce.sweep": {"size": 64},
 }
-SHARED = ["halo.compute", "halo.fused", "model.resnet", "model.amoebanet", "program.run"]
+SHARED = [
+    *("halo.compute", "halo.fused", "program.run"),
+    *("model.resnet", "model.amoebanet", "model.network"),
+]
 """The benchmarks whose ranks share one work."""
 SCALED = [name for name, entry in BENCHMARKS.items() if entry.scaled is not None]
 

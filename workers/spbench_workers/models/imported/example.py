@@ -1,4 +1,4 @@
-"""A U-Net that classifies, as a user might have it: it knows nothing of spbench.
+"""An example of a network of one's own: a U-Net that classifies, and knows nothing of spbench.
 
 Ronneberger et al., "U-Net: Convolutional Networks for Biomedical Image Segmentation", 2015, with
 padded convolutions and batch normalisation, and a mean over all pixels at the end.
