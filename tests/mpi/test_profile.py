@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from places import ROOT
+from places import ROOT, TESTS
 from running import SPBENCH, run
 from spbench.planner.profile.files import load_profile
 
@@ -134,7 +134,10 @@ def test_a_wrong_layer_is_noticed_in_any_model(tmp_path: Path) -> None:
             "parameters": "failed",
             "output": "failed",
         }
-    assert "it must return an nn.Sequential and its input" in ended.case("none")["reason"]
+    assert (
+        "it must return an nn.Module, or an nn.Sequential and its input"
+        in ended.case("none")["reason"]
+    )
 
 
 def test_a_model_of_one_s_own_is_measured_and_cannot_be_run(tmp_path: Path) -> None:
@@ -148,3 +151,32 @@ def test_a_model_of_one_s_own_is_measured_and_cannot_be_run(tmp_path: Path) -> N
     refused = spbench("plan", "own.json", *words, *home, cwd=tmp_path)
     assert refused.returncode == 2
     assert "which no benchmark runs" in refused.stderr
+
+
+def test_a_network_of_one_s_own_is_measured_planned_and_written_as_a_suite(tmp_path: Path) -> None:
+    home = ("--home", str(tmp_path))
+    wide = ("--set", 'network_args={"width": 6}')
+    words = ("own_networks:UNet", *wide, "--set", "image_size=32", "--batch-sizes", "2")
+    done = spbench("profile", *words, *home, cwd=TESTS)
+    assert done.returncode == 0, done.stderr
+    layers = json.loads(done.stdout)["layers"]
+    assert [layer["name"] for layer in layers][:2] == ["000_down1_conv1", "001_down2_conv1"]
+    # The skip crosses the cut with the map: 6 channels of 32x32, and 12 and 6 of 16x16 before.
+    assert layers[0]["activation_bytes"] == 2 * 4 * 6 * 32 * 32
+    assert layers[1]["activation_bytes"] == 2 * 4 * (6 * 32 * 32 + 12 * 16 * 16)
+    (tmp_path / "own.json").write_text(done.stdout)
+    suite = tmp_path / "plan.yaml"
+    on = ("--global-batch-size", "4", "--micro-batch-size", "1", "--machines", "2")
+    emit = ("--emit", str(suite))
+    planned = spbench("plan", str(tmp_path / "own.json"), *on, *emit, *home, cwd=TESTS)
+    assert planned.returncode == 0, planned.stderr
+    text = suite.read_text()
+    assert "benchmark: model.network" in text
+    assert 'network: "own_networks:UNet"' in text
+    assert "network_args: {width: 6}" in text
+
+
+def test_a_network_without_the_size_of_its_images_is_refused(tmp_path: Path) -> None:
+    done = spbench("profile", "own_networks:UNet", "--home", str(tmp_path), cwd=TESTS)
+    assert done.returncode != 0
+    assert "say of which images, as by --set image_size=224" in done.stderr + done.stdout

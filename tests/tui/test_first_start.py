@@ -79,7 +79,7 @@ async def test_the_others_stay_listed_beside_one_that_is_opened_and_not_written(
         await pilot.press("enter")
         await until(pilot, lambda: "schema: spbench.suite/1" in editor(app).text)
         await until(pilot, lambda: "suites/" in shown(app))
-        await until(pilot, lambda: "smoke.yaml  19 cases" in shown(app))
+        await until(pilot, lambda: "smoke.yaml  20 cases" in shown(app))
         assert "shipped with spbench" in shown(app)
         assert "1 error" not in shown(app)
         await pilot.press("ctrl+s")

@@ -41,12 +41,17 @@ def resolve(params: Params) -> Params:
         raise ParamError(
             "model", f"model {name!r} is none of {', '.join(KNOWN)}, and no module:callable"
         )
-    _refuse(params, [*_NETWORK, *(param.name for param in _OWN)], f"of model {name}")
+    others = [*_NETWORK.keys() - {"image_size"}, *(param.name for param in _OWN)]
+    _refuse(params, others, f"of model {name}")
+    arguments = params["network_args"]
+    if arguments is not None and not isinstance(arguments, dict):
+        raise ParamError("network_args", "network_args are a mapping of names to values")
     return params
 
 
 def _resolve_known(name: str, params: Params) -> Params:
     own = [param.name for param in KNOWN[name]]
+    _refuse(params, ["network_args"], f"of model {name}")
     _refuse(params, [param.name for param in _OWN if param.name not in own], f"of model {name}")
     defaults = _NETWORK | {param.name: param.default for param in KNOWN[name]}
     filled = {key: value for key, value in defaults.items() if params[key] is None}
@@ -76,6 +81,7 @@ BENCHMARKS = (
         measures="rank",
         params=(
             Param("model", "text", "resnet", "resnet, amoebanet, or module:callable of your own"),
+            Param("network_args", "data", None, "all that the callable is given, by name"),
             Param("batch_sizes", "ints", [1, 2, 4], "images at once, rising, as in 1,2,4", 1),
             *(replace(param, default=None) for param in NETWORK),
             *(replace(param, default=None) for param in _OWN),

@@ -15,9 +15,15 @@ from torch.nn import functional
 
 from spbench_core.catalog.model_profile import KNOWN
 from spbench_core.catalog.models import model_of
+from spbench_core.layout.tiles import parse_pair
+from spbench_core.models.layers import Model
+from spbench_core.models.parts import Map
+from spbench_core.models.registry import CHANNELS
 from spbench_workers.errors import CannotRunError
 from spbench_workers.models.build import build_stage
 from spbench_workers.models.builders import DenseBuilder
+from spbench_workers.models.imported.model import ImportedModel, as_model
+from spbench_workers.models.imported.tracing import traced
 from spbench_workers.parallel.layer_times import Tensors
 from spbench_workers.parallel.precision.formats import PRECISIONS
 
@@ -49,19 +55,29 @@ def subject_of(params: dict[str, Any], device: torch.device, seed: int) -> Profi
     """Return the model that the parameters of ``model.profile`` name.
 
     Raises:
-        CannotRunError: A model of the user's own cannot be imported, or is no row of layers.
+        CannotRunError: A model of the user's own cannot be imported, or cut into layers.
     """
-    random = torch.Generator().manual_seed(seed)
-    if params["model"] in KNOWN:
-        return _known(params, device, seed, random)
-    return _given(params, device, seed)
+    name = params["model"]
+    if name in KNOWN:
+        return _of_layers(model_of(name, params), params, device, seed)
+    torch.manual_seed(seed)
+    made = _made(name, params["network_args"] or {})
+    if isinstance(made, nn.Module):
+        return _of_layers(_imported(name, made, params["image_size"]), params, device, seed)
+    return _given(name, made, params, device)
 
 
-def _known(
-    params: dict[str, Any], device: torch.device, seed: int, random: torch.Generator
+def _imported(name: str, module: nn.Module, image_size: int | str | None) -> ImportedModel:
+    if image_size is None:
+        raise CannotRunError(f"model {name}: say of which images, as by --set image_size=224")
+    return as_model(traced(name, module, Map(CHANNELS, *parse_pair(image_size))))
+
+
+def _of_layers(
+    model: Model, params: dict[str, Any], device: torch.device, seed: int
 ) -> ProfiledModel:
-    model = model_of(params["model"], params)
     precision = PRECISIONS[params["precision"]]
+    random = torch.Generator().manual_seed(seed)
 
     def built(first: int, last: int) -> nn.Sequential:
         return build_stage(
@@ -89,10 +105,8 @@ def _known(
     )
 
 
-def _given(params: dict[str, Any], device: torch.device, seed: int) -> ProfiledModel:
-    torch.manual_seed(seed)
-    name = params["model"]
-    whole, example = _made(name)
+def _given(name: str, made: object, params: dict[str, Any], device: torch.device) -> ProfiledModel:
+    whole, example = _checked(name, made)
     precision = PRECISIONS[params["precision"]]
     whole = whole.to(device, precision.weights)
     children = list(whole.named_children())
@@ -115,21 +129,26 @@ def _given(params: dict[str, Any], device: torch.device, seed: int) -> ProfiledM
     )
 
 
-def _made(name: str) -> tuple[nn.Sequential, torch.Tensor]:
+def _made(name: str, arguments: dict[str, Any]) -> object:
+    """Return what the user's callable returns."""
     module, _, function = name.partition(":")
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)
     try:
-        made = getattr(importlib.import_module(module), function)()
+        return getattr(importlib.import_module(module), function)(**arguments)
     except Exception as error:  # it is the user's own code
         told = str(error).strip().splitlines() or ["no reason given"]
         raise CannotRunError(f"model {name}: {type(error).__name__}: {told[0]}") from error
+
+
+def _checked(name: str, made: object) -> tuple[nn.Sequential, torch.Tensor]:
     pair = made if isinstance(made, tuple) and len(made) == 2 else (None, None)
     whole, example = pair
     if not isinstance(whole, nn.Sequential) or not isinstance(example, torch.Tensor):
         raise CannotRunError(
-            f"model {name}: it must return an nn.Sequential and its input, a tensor of images"
+            f"model {name}: it must return an nn.Module, or an nn.Sequential and its input, a "
+            "tensor of images"
         )
     if not len(whole) or not example.dim() or not len(example):
         raise CannotRunError(f"model {name}: the nn.Sequential or its input is empty")

@@ -55,7 +55,7 @@ def emitted(plan: Plan, profile: Profile, cluster: Cluster, path: Path) -> Emitt
         *key_lines("launch", {"threads": origin.threads, "timeout": TIMEOUT}, 0),
         "cases:",
         f"  - name: {PLANNED_CASE}",
-        f"    benchmark: model.{origin.model}",
+        f"    benchmark: {_benchmark(origin)}",
         *key_lines("params", params, 4),
     ]
     text = "\n".join(lines) + "\n"
@@ -69,17 +69,24 @@ def _origin(profile: Profile) -> Origin:
             f"the profile {profile.name} does not say which model it is of, so a plan of it cannot"
             " be run; take one of spbench profile"
         )
-    if f"model.{origin.model}" not in BENCHMARKS:
+    if _benchmark(origin) not in BENCHMARKS:
         raise PlannerError(
             f"the profile is of {origin.model}, which no benchmark runs; spbench runs plans of"
-            " resnet and amoebanet"
+            " resnet, amoebanet and networks that were profiled with an image_size"
         )
     return origin
 
 
+def _benchmark(origin: Origin) -> str:
+    """Return the benchmark that runs a profile's model; none for a row of layers of one's own."""
+    own = ":" in origin.model and "image_size" in dict(origin.params)
+    return "model.network" if own else f"model.{origin.model}"
+
+
 def _of_model(origin: Origin) -> dict[str, Any]:
-    known = {param.name for param in BENCHMARKS[f"model.{origin.model}"].params}
-    return {name: value for name, value in origin.params if name in known}
+    known = {param.name for param in BENCHMARKS[_benchmark(origin)].params}
+    network = {"network": origin.model} if ":" in origin.model else {}
+    return network | {name: value for name, value in origin.params if name in known}
 
 
 def _comments(plan: Plan) -> Iterator[str]:

@@ -109,7 +109,7 @@ class OriginEntry(StrictModel):
     """The run of ``model.profile`` that a profile was measured by."""
 
     model: str = Field(description="resnet, amoebanet or a module:callable")
-    params: dict[str, str | int | Number | bool] = Field(
+    params: dict[str, str | int | Number | bool | dict[str, Any]] = Field(
         default={}, description="the model's parameters, as the benchmark has them"
     )
     ranks: int = Field(default=1, ge=1, description="how many ranks did the same work at once")

@@ -147,6 +147,21 @@ def test_profiles_that_no_benchmark_runs():
         params_of(plan, profile=replace(chain([1.0] * 4), origin=DEPTH_11))
 
 
+def test_a_network_of_ones_own_is_run_as_it_was_profiled():
+    own = Origin("nets:Net", (("image_size", 64), ("network_args", {"width": 8})), 2, 1)
+    made = emitted(
+        planned((2, [0]), (5, [1])), replace(FIVE, origin=own), cluster_from_ends([8]), PATH
+    )
+    [case] = made.suite.cases
+    assert case.benchmark == "model.network"
+    wanted = {"network": "nets:Net", "network_args": {"width": 8}, "image_size": 64}
+    assert {name: case.params[name] for name in wanted} == wanted
+    assert (case.params["balance"], case.params["scheme"]) == ("2,3", "lp")
+    assert (
+        read_profile_json(write_profile_json(replace(FIVE, origin=own)), "p", "five").origin == own
+    )
+
+
 def test_an_origin_is_read_back():
     text = write_profile_json(FIVE)
     assert read_profile_json(text, "five.json", "five") == FIVE

@@ -165,7 +165,8 @@ def test_json_errors_have_line_and_column():
         ({"origin": {"model": "m", "ranks": 0}}, "origin.ranks must be at least 1, not 0"),
         (
             {"origin": {"model": "m", "params": {"depth": [1]}}},
-            "origin.params.depth must be text or a whole number or a number or true or false, not",
+            "origin.params.depth must be text or a whole number or a number or true or false or a "
+            "mapping, not",
         ),
     ],
 )

@@ -193,7 +193,7 @@ class ImportedModel(Model):
         image = Map(self.image.channels, height, width)
         network = traced(self.network.name, self.network.module, image)
         cuts = [layer.piece.span.first for layer in self.layers if isinstance(layer, ImportedLayer)]
-        return model_of(network, cuts[1:])
+        return as_model(network, cuts[1:])
 
     def owners(self) -> dict[str, str]:
         """Return the names of parameters and running statistics in the layers, by the user's."""
@@ -223,10 +223,10 @@ def imported(
     module = loaded(network, arguments, seed)
     if weights is not None:
         take_weights(network, module, Path(weights))
-    return model_of(traced(network, module, image))
+    return as_model(traced(network, module, image))
 
 
-def model_of(network: Traced, cuts: Sequence[int] | None = None) -> ImportedModel:
+def as_model(network: Traced, cuts: Sequence[int] | None = None) -> ImportedModel:
     """Return a traced network as a model, with cuts before these operators, or wherever it can be.
 
     Raises:
