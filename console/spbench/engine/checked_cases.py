@@ -81,6 +81,8 @@ async def _answers(
         stdout, last = "", f"no answer within {_PATIENCE:g} s"
     except OSError as error:
         stdout, last = "", f"{argv[0]}: {error.strerror}"
+    finally:
+        await _ended(work)
     for line in stdout.splitlines():
         _, mark, answers = line.partition(_MARK)
         if mark:
@@ -88,6 +90,14 @@ async def _answers(
             return found
     say(f"networks cannot be checked before the launch ({last}); ranks will")
     return [None] * len(cases)
+
+
+async def _ended(work: asyncio.Future[tuple[str, str]]) -> None:
+    """End the process of a caller that is cancelled."""
+    if not work.done():
+        work.cancel()
+        with suppress(asyncio.CancelledError):
+            await work
 
 
 async def _output(argv: tuple[str, ...], env: Mapping[str, str], text: str) -> tuple[str, str]:
@@ -101,6 +111,7 @@ async def _output(argv: tuple[str, ...], env: Mapping[str, str], text: str) -> t
         if process.returncode is None:
             with suppress(ProcessLookupError):
                 process.kill()
+            await process.wait()
     lines = stderr.decode(errors="replace").strip().splitlines()
     status = f"exit status {process.returncode}"
     return stdout.decode(errors="replace"), lines[-1] if lines else status

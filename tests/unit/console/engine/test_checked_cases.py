@@ -1,5 +1,6 @@
 """Cases that the workers are asked about before a launch."""
 
+import asyncio
 import os
 import re
 import sys
@@ -91,6 +92,21 @@ async def test_a_checker_that_never_answers_is_told_and_ended(monkeypatch, tmp_p
     process = int(pid.read_text())
     while Path(f"/proc/{process}").exists():
         assert time.monotonic() - started < 30
+
+
+async def test_a_console_that_is_cancelled_leaves_no_checker(monkeypatch, tmp_path):
+    python, pid = tmp_path / "python", tmp_path / "pid"
+    python.write_text(f"#!/bin/sh\necho $$ > {pid}; exec sleep 60\n")
+    python.chmod(0o755)
+    checking = asyncio.ensure_future(checked(monkeypatch, suite_of(NETWORK, python=str(python))))
+    started = time.monotonic()
+    while not (pid.exists() and pid.read_text().endswith("\n")):
+        await asyncio.sleep(0.01)
+        assert time.monotonic() - started < 30
+    checking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await checking
+    assert not Path(f"/proc/{int(pid.read_text())}").exists()
 
 
 def test_the_checker_reads_cases_and_marks_its_answer(monkeypatch, capsys):
