@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     """From the parameters that a case is given, and all of them, to those at other ranks."""
 
 Work = Literal["strong", "weak"]
-"""What stays the same over all numbers of ranks: the whole work, or the work of a rank."""
+"""The work that stays the same over all numbers of ranks: the whole, or that of a rank."""
 
 
 class AtRanks(NamedTuple):

@@ -188,7 +188,7 @@ def _one_forward_one_backward(forward: list[Task], backward: list[Task], ahead: 
     return (*forward[:ahead], *alternating, *backward[len(forward) - ahead :])
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=64)
 def zero_bubble_kinds(stage: int, stages: int, micro_batches: int) -> tuple[Kind, ...]:
     """Return the kinds of a stage's tasks in ZB-H1; those of one kind are by micro-batch.
 
@@ -209,11 +209,11 @@ def zero_bubble_kinds(stage: int, stages: int, micro_batches: int) -> tuple[Kind
     )
 
 
-@lru_cache(maxsize=4096)
 def weights_at_last(stage: int, stages: int, micro_batches: int) -> int:
     """Return how many gradients of weights ZB-H1 leaves for after a stage's last ones of data."""
-    kinds = zero_bubble_kinds(stage, stages, micro_batches)
-    return next(at for at, kind in enumerate(reversed(kinds)) if kind == "data")
+    ahead = min(stages - 1 - stage, micro_batches)
+    waiting = min(stage, micro_batches - ahead)
+    return waiting + (waiting < micro_batches)
 
 
 def ideal_bubble(stages: int, micro_batches: int, rounds: int = 1) -> float:

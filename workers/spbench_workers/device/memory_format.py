@@ -1,4 +1,4 @@
-"""How maps lie in memory: channel by channel, or pixel by pixel with all channels together."""
+"""Memory formats of maps: channel by channel, or pixel by pixel with all channels together."""
 
 from __future__ import annotations
 

@@ -115,6 +115,7 @@ def _model(context: Context) -> Model:
         CannotRunError: A network of the user's own cannot be imported.
     """
     if "network" in context.params:
+        context.progress("import", 0, 1)
         return network_of(context.params, context.seed)
     return model_of(context.entry.name.removeprefix("model."), context.params)
 

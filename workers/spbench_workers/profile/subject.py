@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -22,6 +19,7 @@ from spbench_core.models.registry import CHANNELS
 from spbench_workers.errors import CannotRunError
 from spbench_workers.models.build import build_stage
 from spbench_workers.models.builders import DenseBuilder
+from spbench_workers.models.imported.loading import called_by_name, in_words, place_of
 from spbench_workers.models.imported.model import ImportedModel, as_model
 from spbench_workers.models.imported.tracing import traced
 from spbench_workers.parallel.layer_times import Tensors
@@ -131,15 +129,10 @@ def _given(name: str, made: object, params: dict[str, Any], device: torch.device
 
 def _made(name: str, arguments: dict[str, Any]) -> object:
     """Return what the user's callable returns."""
-    module, _, function = name.partition(":")
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
     try:
-        return getattr(importlib.import_module(module), function)(**arguments)
+        return called_by_name(name, arguments)
     except Exception as error:  # it is the user's own code
-        told = str(error).strip().splitlines() or ["no reason given"]
-        raise CannotRunError(f"model {name}: {type(error).__name__}: {told[0]}") from error
+        raise CannotRunError(f"model {name}: {place_of(error)}{in_words(error)}") from error
 
 
 def _checked(name: str, made: object) -> tuple[nn.Sequential, torch.Tensor]:

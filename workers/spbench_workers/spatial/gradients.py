@@ -38,6 +38,15 @@ def shared_by_tiles(
     return shared
 
 
+def summed(comm: MPI.Intracomm, values: torch.Tensor) -> torch.Tensor:
+    """Return the sum of values over the ranks; its gradient is summed too, as every rank uses it.
+
+    All ranks must call it, and backward, in the same order.
+    """
+    total: torch.Tensor = _Sum.apply(comm, values)
+    return total
+
+
 def sum_over(comm: MPI.Intracomm, tensor: torch.Tensor, wire: torch.dtype | None = None) -> None:
     """Sum a tensor over the ranks, in place and in one message; all get the same values."""
     if comm.size == 1 and wire in (None, tensor.dtype):
@@ -63,6 +72,22 @@ def _sum(comm: MPI.Intracomm, values: torch.Tensor) -> torch.Tensor:
 
 def _memory(values: torch.Tensor) -> MPI.buffer:
     return MPI.buffer.fromaddress(values.data_ptr(), values.numel() * values.element_size())
+
+
+class _Sum(Function):
+    @staticmethod
+    def forward(ctx: Any, comm: MPI.Intracomm, values: torch.Tensor) -> torch.Tensor:
+        ctx.comm = comm
+        total = values.clone()
+        sum_over(comm, total)
+        return total
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: torch.Tensor) -> Any:
+        total = gradient.contiguous().clone()
+        sum_over(ctx.comm, total)
+        return None, total
 
 
 class _Shared(Function):

@@ -2,34 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import nn
-from torch.autograd import Function
-from torch.autograd.function import once_differentiable
 
-from spbench_workers.spatial.gradients import shared_by_tiles, sum_over
+from spbench_workers.spatial.gradients import shared_by_tiles, summed
 from spbench_workers.spatial.operator import check_tile
 from spbench_workers.spatial.tiling import Tiling
-
-
-class _Sum(Function):
-    """A sum over the tiles, whose gradient is summed too: every tile uses it."""
-
-    @staticmethod
-    def forward(ctx: Any, values: torch.Tensor, tiling: Tiling) -> torch.Tensor:
-        ctx.tiling = tiling
-        total = values.clone()
-        sum_over(tiling.comm, total)
-        return total
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, gradient: torch.Tensor) -> Any:
-        total = gradient.contiguous().clone()
-        sum_over(ctx.tiling.comm, total)
-        return total, None
 
 
 class SpatialGroupNorm(nn.GroupNorm):
@@ -68,20 +46,16 @@ class SpatialGroupNorm(nn.GroupNorm):
             ValueError: The tile has not the shape that the tiling says.
         """
         check_tile(self.tiling, tile)
-        images, channels, rows, cols = tile.shape
+        comm, (images, channels, rows, cols) = self.tiling.comm, tile.shape
         wide = tile.to(torch.promote_types(tile.dtype, torch.float32))
         groups = wide.reshape(images, self.num_groups, -1)
         area = self.tiling.partition.height * self.tiling.partition.width
         count = area * channels // self.num_groups
         # The mean first, and then the distances from it: their squares lose no digits.
-        distances = groups - self._sum(groups.sum(2, keepdim=True)) / count
-        variance = self._sum(distances.square().sum(2, keepdim=True)) / count
+        distances = groups - summed(comm, groups.sum(2, keepdim=True)) / count
+        variance = summed(comm, distances.square().sum(2, keepdim=True)) / count
         made = (distances * (variance + self.eps).rsqrt()).reshape(images, channels, rows, cols)
         if self.affine:
-            weight, bias = shared_by_tiles(self.tiling.comm, (self.weight, self.bias))
+            weight, bias = shared_by_tiles(comm, (self.weight, self.bias))
             made = made * weight[:, None, None] + bias[:, None, None]
         return made.to(tile.dtype)
-
-    def _sum(self, values: torch.Tensor) -> torch.Tensor:
-        total: torch.Tensor = _Sum.apply(values, self.tiling)
-        return total

@@ -8,7 +8,14 @@ from spbench_core.layout.micro_batches import micro_batches
 from spbench_core.layout.stages import model_layout
 from spbench_core.layout.tiles import Grid
 from spbench_core.schedule.list_scheduling import PENDING
-from spbench_core.schedule.orders import Task, ideal_bubble, in_flight, stage_order
+from spbench_core.schedule.orders import (
+    Task,
+    ideal_bubble,
+    in_flight,
+    stage_order,
+    weights_at_last,
+    zero_bubble_kinds,
+)
 from spbench_core.schedule.simulation import DeadlockError, after, before, play
 from spbench_core.schedule.step import step_orders
 
@@ -276,3 +283,11 @@ def test_the_order_of_1f1b_by_hand():
 def test_there_is_no_other_schedule():
     with pytest.raises(ValueError, match="'zero' is none of 1f1b, gpipe"):
         stage_order("zero", 0, 1, [0])
+
+
+@given(st.integers(1, 8), st.integers(1, 20))
+def test_what_zero_bubble_leaves_for_the_end_is_counted_without_the_order(stages, parts):
+    for stage in range(stages):
+        kinds = zero_bubble_kinds(stage, stages, parts)
+        after = kinds[::-1].index("data")
+        assert weights_at_last(stage, stages, parts) == after

@@ -10,7 +10,7 @@ from spbench_workers.errors import CannotRunError
 from spbench_workers.models.build import build_stage
 from spbench_workers.models.builders import DenseBuilder, SpatialBuilder
 from spbench_workers.models.imported.model import imported
-from spbench_workers.models.imported.operators import Way, ways_of
+from spbench_workers.models.imported.operators import TileWay, ways_of
 from spbench_workers.models.imported.over_tiles import (
     gathered,
     gathered_values,
@@ -34,12 +34,12 @@ def names(nodes):
 def test_operators_go_over_tiles_by_kind():
     found = {node.name: way for node, way in ways_of(network("Many").network, TWO).items()}
     wanted = {
-        Way.TILES: ["stem", "grouped", "norm", "max_pool2d", "groups", "each", "avg_pool2d"],
-        Way.PIXELS: ["hardswish", "add", "mul", "shuffle", "cat", "chunk", "getitem_1", "sub"],
-        Way.MEAN: ["adaptive_avg_pool2d", "mean"],
-        Way.WHOLE: ["squeeze", "relu", "excite", "sigmoid", "head"],
-        Way.NUMBER: ["getattr_1", "getitem"],
-        Way.GATHERED: ["permute", "layer", "permute_1", "mirrored", "larger", "interpolate"],
+        TileWay.TILES: ["stem", "grouped", "norm", "max_pool2d", "groups", "each", "avg_pool2d"],
+        TileWay.PIXELS: ["hardswish", "add", "mul", "shuffle", "cat", "chunk", "getitem_1", "sub"],
+        TileWay.MEAN: ["adaptive_avg_pool2d", "mean"],
+        TileWay.WHOLE: ["squeeze", "relu", "excite", "sigmoid", "head"],
+        TileWay.NUMBER: ["getattr_1", "getitem"],
+        TileWay.GATHERED: ["permute", "layer", "permute_1", "mirrored", "larger", "interpolate"],
     }
     for way, several in wanted.items():
         assert {name: found[name] for name in several} == dict.fromkeys(several, way)
@@ -47,8 +47,8 @@ def test_operators_go_over_tiles_by_kind():
 
 def test_what_asks_for_the_mode_is_by_pixel_all_the_same():
     found = {node.name: way for node, way in ways_of(network("Asking").network, TWO).items()}
-    assert found["dropout"] is Way.PIXELS
-    assert found["batch_norm"] is Way.GATHERED
+    assert found["dropout"] is TileWay.PIXELS
+    assert found["batch_norm"] is TileWay.GATHERED
 
 
 def test_what_is_gathered_depends_on_the_grid():

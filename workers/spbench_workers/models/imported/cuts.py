@@ -21,7 +21,7 @@ from spbench_workers.models.imported.tracing import Traced, attribute
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class LayerSpan:
     """The operators of one layer.
 
     Attributes:
@@ -37,13 +37,12 @@ class Span:
     outputs: tuple[fx.Node, ...]
 
 
-def spans(network: Traced, cuts: Sequence[int] | None = None) -> tuple[Span, ...]:
+def spans(network: Traced, cuts: Sequence[int] | None = None) -> tuple[LayerSpan, ...]:
     """Return the layers of a network, with cuts before these operators, or wherever it can be."""
-    count = len(network.operators)
     alive = _alive(network)
     kept = _cuts(network, alive) if cuts is None else cuts
-    ends = (0, *kept, count)
-    return tuple(Span(first, last, alive[first], alive[last]) for first, last in pairwise(ends))
+    ends = pairwise((0, *kept, len(network.operators)))
+    return tuple(LayerSpan(first, last, alive[first], alive[last]) for first, last in ends)
 
 
 def _cuts(network: Traced, alive: Sequence[Sequence[fx.Node]]) -> list[int]:

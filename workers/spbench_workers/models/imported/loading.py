@@ -23,8 +23,6 @@ _OURS = str(Path(__file__).parents[2])
 def loaded(network: str, arguments: Mapping[str, Any], seed: int) -> nn.Module:
     """Return the module that a callable returns, on the host, with weights that the seed draws.
 
-    The working folder is importable.
-
     Args:
         network: The callable, ``module:callable``.
         arguments: All that it is given, by name.
@@ -33,16 +31,12 @@ def loaded(network: str, arguments: Mapping[str, Any], seed: int) -> nn.Module:
     Raises:
         CannotRunError: There is no such callable, it fails, or it returns no module.
     """
-    name, _, function = network.partition(":")
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         state = random.getstate()
         random.seed(seed)
         try:
-            made = getattr(importlib.import_module(name), function)(**arguments)
+            made = called_by_name(network, arguments)
         except Exception as error:  # it is the user's own code
             raise CannotRunError(
                 f"network {network}: {place_of(error)}{in_words(error)}"
@@ -54,6 +48,19 @@ def loaded(network: str, arguments: Mapping[str, Any], seed: int) -> nn.Module:
             f"network {network}: it returned {type(made).__name__}, and must return an nn.Module"
         )
     return made
+
+
+def called_by_name(name: str, arguments: Mapping[str, Any]) -> Any:
+    """Return what ``module:callable`` returns; the working folder is importable.
+
+    Raises:
+        Exception: Whatever the user's own code raises.
+    """
+    module, _, function = name.partition(":")
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    return getattr(importlib.import_module(module), function)(**arguments)
 
 
 def take_weights(network: str, module: nn.Module, path: Path) -> None:

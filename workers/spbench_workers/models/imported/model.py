@@ -15,8 +15,9 @@ from torch import fx, nn
 from spbench_core.models.layers import Flow, Layer, Model
 from spbench_core.models.parts import Builder, M, Map
 from spbench_workers.errors import CannotRunError
-from spbench_workers.models.imported.cuts import Span, spans
+from spbench_workers.models.imported.cuts import LayerSpan, spans
 from spbench_workers.models.imported.loading import loaded, take_weights
+from spbench_workers.models.imported.operators import called
 from spbench_workers.models.imported.tracing import Operator, Traced, attribute, traced
 
 
@@ -30,7 +31,7 @@ class ImportedPiece:
     """
 
     network: Traced = field(repr=False)
-    span: Span = field(repr=False)
+    span: LayerSpan = field(repr=False)
     code: str
     """Its operators in words, which are the same for the same network."""
 
@@ -48,7 +49,10 @@ class ImportedPiece:
     def read(self) -> Sequence[tuple[Map, bool]]:
         """The maps that its operators read, and whether they are normalised."""
         return [
-            (map_of(shape), isinstance(self._called(each.node), nn.modules.batchnorm._BatchNorm))
+            (
+                map_of(shape),
+                isinstance(called(self.network, each.node), nn.modules.batchnorm._BatchNorm),
+            )
             for each in self.operators
             for node in each.node.all_input_nodes
             if (shape := self.network.shapes.get(node))
@@ -72,13 +76,10 @@ class ImportedPiece:
             made[each.node] = graph.node_copy(each.node, made.__getitem__)
         with_map_outputs(graph, self.network, span, made)
         root = {
-            str(node.target): copy.deepcopy(attribute(self.network.module, str(node.target)))
+            str(node.target): copied(self.network, str(node.target))
             for node in graph.nodes
             if node.op in ("call_module", "get_attr")
         }
-        for one in root.values():
-            if getattr(one, "inplace", False):
-                one.inplace = False  # what a layer gets belongs to the layer before
         return fx.GraphModule(root, graph, class_name="Piece")
 
     @property
@@ -86,17 +87,12 @@ class ImportedPiece:
         """Its operators, in their order."""
         return self.network.operators[self.span.first : self.span.last]
 
-    def _called(self, node: fx.Node) -> nn.Module | None:
-        if node.op != "call_module":
-            return None
-        return self.network.module.get_submodule(str(node.target))
-
     def _tensors(self, kind: str) -> dict[str, torch.Tensor]:
         """Return its ``parameters`` or ``buffers`` by path."""
         found: dict[str, torch.Tensor] = {}
         wanted = nn.Parameter if kind == "parameters" else torch.Tensor
         for each in self.operators:
-            module = self._called(each.node)
+            module = called(self.network, each.node)
             if module is not None:
                 named = getattr(module, f"named_{kind}")()
                 found |= {f"{each.node.target}.{name}": tensor for name, tensor in named}
@@ -108,6 +104,14 @@ class ImportedPiece:
                     ):
                         found[str(node.target)] = tensor
         return found
+
+
+def copied(network: Traced, path: str) -> Any:
+    """Return a copy of a network's module or tensor; what it gets it does not write into."""
+    made = copy.deepcopy(attribute(network.module, path))
+    if getattr(made, "inplace", False):
+        made.inplace = False  # what a layer gets belongs to the layer before
+    return made
 
 
 def with_shape(
@@ -124,7 +128,7 @@ def with_shape(
 
 
 def with_map_outputs(
-    graph: fx.Graph, network: Traced, span: Span, made: Mapping[fx.Node, fx.Node]
+    graph: fx.Graph, network: Traced, span: LayerSpan, made: Mapping[fx.Node, fx.Node]
 ) -> None:
     """End a piece's graph with what it gives: maps, or logits at the end of the network."""
     last = span.last == len(network.operators)

@@ -1,4 +1,4 @@
-"""What becomes of an imported network's operators where images are in tiles, one tile a rank.
+"""Ways of an imported network's operators where images are in tiles, one tile a rank.
 
 A tensor is in tiles, or whole and the same on every rank. Images are in tiles, and so is every map
 of more than one pixel. Convolutions, pools and batch normalisation have counterparts over tiles;
@@ -21,8 +21,8 @@ from spbench_core.layout.tiles import Grid, bounds
 from spbench_workers.models.imported.tracing import Operator, Traced, attribute
 
 
-class Way(Enum):
-    """How an operator is computed.
+class TileWay(Enum):
+    """The way in which an operator is computed.
 
     Attributes:
         NUMBER: It gives no tensor: a size, a number.
@@ -73,9 +73,12 @@ _ADAPTIVE = functional.adaptive_avg_pool2d, torch.nn.functional.adaptive_avg_poo
 _PIXEL_AXES = (2, 3)
 
 
-def ways_of(network: Traced, grid: Grid) -> dict[fx.Node, Way]:
-    """Return the way of each operator of a network whose images are in the tiles of a grid."""
-    return {each.node: way for each, way in _ways(network, grid)}
+def ways_of(
+    network: Traced, grid: Grid, operators: Sequence[Operator] | None = None
+) -> dict[fx.Node, TileWay]:
+    """Return the way of operators where images are in the tiles of a grid; else of all of them."""
+    some = network.operators if operators is None else operators
+    return {each.node: way for each, way in _ways(network, grid, some)}
 
 
 def in_tiles(network: Traced, node: fx.Node) -> bool:
@@ -89,22 +92,24 @@ def called(network: Traced, node: fx.Node) -> nn.Module | None:
     return network.module.get_submodule(str(node.target)) if node.op == "call_module" else None
 
 
-def _ways(network: Traced, grid: Grid) -> Iterator[tuple[Operator, Way]]:
-    for each in network.operators:
+def _ways(
+    network: Traced, grid: Grid, operators: Sequence[Operator]
+) -> Iterator[tuple[Operator, TileWay]]:
+    for each in operators:
         if each.number:
-            yield each, Way.NUMBER
+            yield each, TileWay.NUMBER
         elif _takes_a_part(network, each.node):
-            yield each, Way.PIXELS
+            yield each, TileWay.PIXELS
         elif not any(in_tiles(network, node) for node in each.node.all_input_nodes):
-            yield each, Way.WHOLE
+            yield each, TileWay.WHOLE
         elif _has_counterpart(network, each.node):
-            yield each, Way.TILES
+            yield each, TileWay.TILES
         elif _is_mean(network, each.node):
-            yield each, Way.MEAN
+            yield each, TileWay.MEAN
         elif _is_by_pixel(network, each, grid):
-            yield each, Way.PIXELS
+            yield each, TileWay.PIXELS
         else:
-            yield each, Way.GATHERED
+            yield each, TileWay.GATHERED
 
 
 def _takes_a_part(network: Traced, node: fx.Node) -> bool:
@@ -244,5 +249,5 @@ def _is_flat(network: Traced, node: fx.Node) -> bool:
         )
     shape = network.shapes.get(node)
     if shape is None:
-        return next((one.number for one in network.operators if one.node is node), False)
+        return network.operators[network.places[node]].number
     return len(shape) == 3 and tuple(shape[1:]) == (1, 1)

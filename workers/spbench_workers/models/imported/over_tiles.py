@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterable
 from math import prod
 from typing import Any
@@ -11,9 +10,15 @@ from torch import fx, nn
 
 from spbench_core.layout.tiles import Grid
 from spbench_workers.errors import CannotRunError
-from spbench_workers.models.imported.model import ImportedPiece, with_map_outputs, with_shape
-from spbench_workers.models.imported.operators import Way, in_tiles, module_of, ways_of
-from spbench_workers.models.imported.tracing import Operator, Traced, attribute, where
+from spbench_workers.models.imported.graph import where
+from spbench_workers.models.imported.model import (
+    ImportedPiece,
+    copied,
+    with_map_outputs,
+    with_shape,
+)
+from spbench_workers.models.imported.operators import TileWay, in_tiles, module_of, ways_of
+from spbench_workers.models.imported.tracing import Operator, Traced, attribute
 from spbench_workers.spatial.all_gather import AllGather
 from spbench_workers.spatial.conv import SpatialConv2d
 from spbench_workers.spatial.global_pool import SpatialGlobalAvgPool2d
@@ -46,7 +51,7 @@ def gathered(network: Traced, grids: Iterable[Grid]) -> list[fx.Node]:
     found: dict[fx.Node, None] = {}
     for grid in grids:
         ways = ways_of(network, grid).items()
-        found |= {node: None for node, way in ways if way is Way.GATHERED}
+        found |= {node: None for node, way in ways if way is TileWay.GATHERED}
     return [each.node for each in network.operators if each.node in found]
 
 
@@ -99,7 +104,7 @@ class _Building:
     def __init__(self, piece: ImportedPiece, tiling: Tiling, norm_of: NormOf) -> None:
         self._piece, self._tiling, self._norm_of = piece, tiling, norm_of
         self._network = piece.network
-        self._ways = ways_of(piece.network, tiling.partition.grid)
+        self._ways = ways_of(piece.network, tiling.partition.grid, piece.operators)
         self._graph, self._root = fx.Graph(), dict[str, Any]()
         self._made: dict[fx.Node, fx.Node] = {}
         self._whole: dict[fx.Node, fx.Node] = {}
@@ -114,9 +119,9 @@ class _Building:
 
     def _operator(self, each: Operator) -> fx.Node:
         node, way = each.node, self._ways[each.node]
-        if way is Way.NUMBER:
+        if way is TileWay.NUMBER:
             return self._number(each)
-        if way is Way.TILES:
+        if way is TileWay.TILES:
             path = str(node.target) if node.op == "call_module" else f"{node.name}_over_tiles"
             if path in self._root:
                 raise CannotRunError(
@@ -125,27 +130,24 @@ class _Building:
                 )
             self._root[path] = self._counterpart(node)
             return self._graph.call_module(path, (self._made[node.all_input_nodes[0]],))
-        if way is Way.MEAN:
+        if way is TileWay.MEAN:
             return self._mean(node, each)
-        if way is Way.GATHERED:
+        if way is TileWay.GATHERED:
             return self._cut(node, self._copied(node, self._gathered_inputs(node)))
         made = self._copied(node, {one: self._beside(one, way) for one in node.all_input_nodes})
-        return self._cut(node, made) if way is Way.WHOLE else made
+        return self._cut(node, made) if way is TileWay.WHOLE else made
 
     def _copied(self, node: fx.Node, given: dict[fx.Node, fx.Node]) -> fx.Node:
         """Return an operator as it is, on these inputs."""
         if node.op == "call_module":
             path = str(node.target)
-            made = copy.deepcopy(attribute(self._network.module, path))
-            if getattr(made, "inplace", False):
-                made.inplace = False  # what a layer gets belongs to the layer before
-            self._root.setdefault(path, made)
+            self._root.setdefault(path, copied(self._network, path))
         return self._graph.node_copy(node, given.__getitem__)
 
-    def _beside(self, node: fx.Node, way: Way) -> fx.Node:
+    def _beside(self, node: fx.Node, way: TileWay) -> fx.Node:
         """Return an input of an operator; beside tiles, what every rank has."""
         made = self._attribute(node) if node.op == "get_attr" else self._made[node]
-        if way is not Way.PIXELS or in_tiles(self._network, node) or not self._learns(node):
+        if way is not TileWay.PIXELS or in_tiles(self._network, node) or not self._learns(node):
             return made
         return self._call("beside_tiles", node, BesideTiles(tiling=self._tiling), made)
 
@@ -203,7 +205,7 @@ class _Building:
     def _attribute(self, node: fx.Node) -> fx.Node:
         if node not in self._made:
             path = str(node.target)
-            self._root.setdefault(path, copy.deepcopy(attribute(self._network.module, path)))
+            self._root.setdefault(path, copied(self._network, path))
             self._made[node] = self._graph.node_copy(node)
         return self._made[node]
 

@@ -9,9 +9,9 @@ from spbench_core.layout.tiles import parse_pair
 from spbench_core.models.parts import Map
 from spbench_core.models.registry import CHANNELS
 from spbench_workers.errors import CannotRunError
+from spbench_workers.models.imported.graph import where
 from spbench_workers.models.imported.model import ImportedModel, imported
 from spbench_workers.models.imported.over_tiles import gathered
-from spbench_workers.models.imported.tracing import where
 
 
 def network_of(params: Params, seed: int) -> ImportedModel:

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from mpi4py import MPI
 from torch import nn
-from torch.autograd import Function
-from torch.autograd.function import once_differentiable
 
 from spbench_core.layout.tiles import Box
 from spbench_core.models.parts import Map, Piece
 from spbench_workers.errors import CannotRunError
 from spbench_workers.models.builders import DenseBuilder, SpatialBuilder
 from spbench_workers.spatial.exchange import view
-from spbench_workers.spatial.gradients import shared_by_tiles, sum_over
+from spbench_workers.spatial.gradients import shared_by_tiles, summed
 from spbench_workers.spatial.tiling import Tiling
 
 MOMENTUM = 0.1
@@ -58,10 +55,10 @@ class SyncBatchNorm2d(nn.BatchNorm2d):
         # The mean first, and then the distances from it: their squares lose no digits.
         own = owned(wide)
         values = wide.new_full((1,), own.numel() // own.shape[1])
-        sums = _summed(self.comm, torch.cat((own.sum((0, 2, 3)), values)))
+        sums = summed(self.comm, torch.cat((own.sum((0, 2, 3)), values)))
         count = sums[-1].detach()
         distances = wide - (sums[:-1] / count)[:, None, None]
-        variance = _summed(self.comm, owned(distances).square().sum((0, 2, 3))) / count
+        variance = summed(self.comm, owned(distances).square().sum((0, 2, 3))) / count
         self._track((sums[:-1] / count).detach(), variance.detach(), count)
         weight, bias = parameters
         scale = (variance + self.eps).rsqrt() * weight
@@ -182,26 +179,3 @@ class SyncSpatialBuilder(SpatialBuilder):
         made = SyncTileBatchNorm2d(module.num_features, comm=self.comm, tiling=tiling)
         made.eps, made.momentum = module.eps, module.momentum
         return made
-
-
-def _summed(comm: MPI.Intracomm, values: torch.Tensor) -> torch.Tensor:
-    total: torch.Tensor = _Sum.apply(comm, values)
-    return total
-
-
-class _Sum(Function):
-    """A sum over ranks, forward and backward, since every rank's use of it has a gradient."""
-
-    @staticmethod
-    def forward(ctx: Any, comm: MPI.Intracomm, values: torch.Tensor) -> torch.Tensor:
-        ctx.comm = comm
-        total = values.clone()
-        sum_over(comm, total)
-        return total
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, gradient: torch.Tensor) -> Any:
-        total = gradient.contiguous().clone()
-        sum_over(ctx.comm, total)
-        return None, total

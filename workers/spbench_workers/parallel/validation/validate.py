@@ -45,7 +45,7 @@ than on one rank."""
 NOISE = 1e-15
 """The share by which weights and images are off to see what rounding does: five last bits."""
 SLACK = 100.0
-"""How much more rounding may do in the whole model than in its weights and images."""
+"""The factor by which rounding may do more in the whole model than in its weights and images."""
 MOST_TOLERANCE = 1e-6
 MOST_MOVE = MOST_TOLERANCE / 10.0
 """Where rounding moves results farther than this, a right model may miss the tolerance."""

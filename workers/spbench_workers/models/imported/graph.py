@@ -1,0 +1,214 @@
+"""Graphs of networks by torch.fx: operators and what they read, without the numbers.
+
+torch.fx runs the forward pass once with symbols in place of numbers, so that what depends on the
+numbers themselves cannot be traced. The graphs of training and of evaluation must be one, but for
+arguments that are ``self.training``.
+"""
+
+from __future__ import annotations
+
+import copy
+import operator
+import re
+from typing import Any
+
+import torch
+from torch import fx, nn
+
+from spbench_workers.errors import CannotRunError
+from spbench_workers.models.imported.loading import in_words, is_users, place_of, short
+
+_DICT_KEY = "out"
+"""The output of models that return several under names."""
+_MODE = "training"
+"""The attribute that every module has of its own."""
+_LINE = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
+_CHANCE = "Dropout", "StochasticDepth", "DropPath", "DropBlock"
+_CHANCE_FUNCTIONS = "dropout", "stochastic_depth", "rand", "drop_path"
+_IN_PLACE = {
+    operator.iadd: operator.add,
+    operator.imul: operator.mul,
+    operator.isub: operator.sub,
+    operator.itruediv: operator.truediv,
+}
+
+
+def graph_of(name: str, module: nn.Module) -> tuple[nn.Module, fx.Graph]:
+    """Return a network's graph, alike in training and evaluation, without in-place steps.
+
+    With it comes the module that has the graph's constants: a shallow copy.
+    """
+    found = []
+    for training in (False, True):
+        own = copy.copy(module)
+        try:
+            found.append(_Tracer().trace(own.train(training)))
+        except Exception as error:  # whatever its code does with symbols
+            raise CannotRunError(
+                f"network {name}: {place_of(error)}the forward pass cannot be traced, as it asks "
+                f"for numbers that are not known before ({in_words(error)}); write it without that"
+            ) from error
+    evaluated, graph = found
+    if len(evaluated.nodes) != len(graph.nodes):
+        raise CannotRunError(
+            f"network {name}: its forward pass has other operators in training than in evaluation; "
+            "leave out auxiliary outputs, by network_args"
+        )
+    for one, other in zip(list(evaluated.nodes), list(graph.nodes), strict=True):
+        if not _ask_mode(graph, one, other):
+            raise CannotRunError(
+                f"network {name}: {where(other)} is another one in evaluation: the forward pass "
+                "asks self.training, which a graph cannot; take a module that does so by itself"
+            )
+    _take_one_output(name, graph)
+    _leave_memory_alone(name, graph)
+    for node in reversed(graph.nodes):
+        if node.op not in ("placeholder", "output") and not node.users:
+            graph.erase_node(node)
+    return own, graph
+
+
+def where(node: fx.Node) -> str:
+    """Return the user's line of an operator, ``file:line``, and the operator; or that alone."""
+    lines = [found for found in _LINE.finditer(node.stack_trace or "") if is_users(found["file"])]
+    what = str(node.target) if node.op != "call_function" else _function_name(node.target)
+    return f"{short(lines[-1]['file'])}:{lines[-1]['line']}: {what}" if lines else what
+
+
+def _function_name(target: Any) -> str:
+    return str(getattr(target, "__name__", target))
+
+
+class _Tracer(fx.Tracer):
+    """A tracer that keeps the lines of the user's code, and modules of chance whole."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.record_stack_traces = True
+
+    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+        return _is_of_chance(m) or super().is_leaf_module(m, module_qualified_name)
+
+
+def _ask_mode(graph: fx.Graph, evaluated: fx.Node, trained: fx.Node) -> bool:
+    """Let an operator whose arguments are False in evaluation and True in training ask the mode.
+
+    Returns:
+        Whether it is the same operator but for that.
+    """
+    if (evaluated.op, evaluated.target) != (trained.op, trained.target):
+        return False
+    if repr((evaluated.args, evaluated.kwargs)) == repr((trained.args, trained.kwargs)):
+        return True
+    with graph.inserting_before(trained):
+        mode = graph.get_attr(_MODE)
+    try:
+        trained.args = _merged(evaluated.args, trained.args, mode)
+        trained.kwargs = _merged(evaluated.kwargs, trained.kwargs, mode)
+    except ValueError:
+        return False
+    return True
+
+
+def _merged(evaluated: Any, trained: Any, mode: fx.Node) -> Any:
+    """Return arguments of which those that follow the mode are the mode.
+
+    Raises:
+        ValueError: They differ in something else.
+    """
+    if evaluated is False and trained is True:
+        return mode
+    if isinstance(trained, tuple | list) and len(trained) == len(evaluated):
+        pairs = zip(evaluated, trained, strict=True)
+        return type(trained)(_merged(one, other, mode) for one, other in pairs)
+    if isinstance(trained, dict) and trained.keys() == evaluated.keys():
+        return {key: _merged(evaluated[key], one, mode) for key, one in trained.items()}
+    if repr(evaluated) != repr(trained):
+        raise ValueError("another argument")
+    return trained
+
+
+def _take_one_output(name: str, graph: fx.Graph) -> None:
+    """Make a network's output one tensor: of several under names that named ``out``."""
+    (end,) = (node for node in graph.nodes if node.op == "output")
+    given = end.args[0]
+    if isinstance(given, dict) and isinstance(given.get(_DICT_KEY), fx.Node):
+        end.args = (given[_DICT_KEY],)
+    elif not isinstance(given, fx.Node):
+        raise CannotRunError(
+            f"network {name}: it gives several outputs; let it give one, or a dict with "
+            f"{_DICT_KEY!r}, and leave out auxiliary ones by network_args"
+        )
+    inputs = [node for node in graph.nodes if node.op == "placeholder"]
+    for node in inputs[1:]:
+        if node.users or not node.args:
+            raise CannotRunError(f"network {name}: it takes {node.target} beside images")
+        graph.erase_node(node)
+
+
+def _leave_memory_alone(name: str, graph: fx.Graph) -> None:
+    """Replace operators that write into their input by those that make a new tensor.
+
+    What a layer gets belongs to the layer before. Whoever reads the input later reads the new one.
+    """
+    for node in list(graph.nodes):
+        if node.op == "call_function" and node.target in _IN_PLACE:
+            node.target = _IN_PLACE[node.target]
+        elif node.op == "call_method" and _writes(node.target):
+            node.target = node.target[:-1]
+            if not hasattr(torch.Tensor, node.target):
+                raise CannotRunError(
+                    f"network {name}: {where(node)}_ writes into its input; make a new tensor"
+                )
+        elif node.kwargs.get("inplace"):
+            node.kwargs = {**node.kwargs, "inplace": False}
+        else:
+            continue
+        _read_instead(graph, node)
+
+
+def _writes(method: Any) -> bool:
+    return str(method).endswith("_") and not str(method).endswith("__")
+
+
+def _read_instead(graph: fx.Graph, node: fx.Node) -> None:
+    """Let operators after an in-place one that read its input read its output."""
+    if not (node.args and isinstance(node.args[0], fx.Node)):
+        return
+    written, nodes = node.args[0], list(graph.nodes)
+    later = set(nodes[nodes.index(node) + 1 :])
+    written.replace_all_uses_with(node, delete_user_cb=lambda user: user in later)
+
+
+def refuse_chance(name: str, module: nn.Module, node: fx.Node) -> None:
+    """Refuse operators that draw random numbers in training: ranks would draw others.
+
+    Raises:
+        CannotRunError: It is one.
+    """
+    chance: Any
+    if node.op == "call_module":
+        called = module.get_submodule(str(node.target))
+        chance = _share(called) if _is_of_chance(called) else 0.0
+    elif node.op == "call_function" and any(
+        word in _function_name(node.target) for word in _CHANCE_FUNCTIONS
+    ):
+        chance = node.kwargs.get("p", node.args[1] if len(node.args) > 1 else 0.5)
+    else:
+        return
+    if chance:
+        raise CannotRunError(
+            f"network {name}: {where(node)} draws random numbers in training, and ranks draw "
+            "others than one process; give network_args that make its share 0, as {dropout: 0}"
+        )
+
+
+def _is_of_chance(module: nn.Module) -> bool:
+    """Return whether a module draws random numbers in training, by the names that are in use."""
+    return any(word in type(module).__name__ for word in _CHANCE)
+
+
+def _share(module: nn.Module) -> float:
+    """Return the share of numbers that a module of chance drops, by the names that are in use."""
+    found: float = getattr(module, "p", None) or getattr(module, "drop_prob", None) or 0.0
+    return found
