@@ -6,7 +6,7 @@ import pytest
 
 from running import answers_of
 from spbench_core.catalog import BENCHMARKS
-from spbench_core.catalog.models import FULL_SIZE
+from spbench_core.catalog.model.entries import FULL_SIZE
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(600)]
 

@@ -130,7 +130,7 @@ def test_the_version_needs_nothing_but_the_standard_library():
 def test_a_suite_is_checked_with_the_entries_of_its_own_benchmarks():
     modules = modules_after(COMMAND, "validate", "suites/halo.yaml")
     assert "spbench_core.catalog.halo" in modules
-    assert not modules & {"spbench_core.catalog.kvstore", "spbench_core.catalog.models"}
+    assert not modules & {"spbench_core.catalog.kvstore", "spbench_core.catalog.model.entries"}
 
 
 def test_the_core_imports_the_standard_library_only():

@@ -55,7 +55,7 @@ _MODULES = {
     "compute": ("compute",),
     "allreduce": ("allreduce",),
     "kvstore": ("kvstore",),
-    "model": ("models", "model_profile"),
+    "model": ("model.entries", "model.profile"),
     "program": ("program",),
 }
 """The modules of this package that have a family's entries in their ``BENCHMARKS``."""

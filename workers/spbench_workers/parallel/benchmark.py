@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from statistics import median
 
-from spbench_core.catalog.models import (
+from spbench_core.catalog.model.entries import (
     FAULTS_OF_LEARNING,
     FULL_SIZE,
     FULL_SIZE_FAULTS,

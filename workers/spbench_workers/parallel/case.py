@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from spbench_core.catalog.model_layout import layout_of
-from spbench_core.catalog.models import model_of
+from spbench_core.catalog.model.layout import layout_of
+from spbench_core.catalog.model.resolving import model_of
 from spbench_core.layout.micro_batches import micro_batches
 from spbench_core.layout.stages import ModelLayout
 from spbench_core.models.layers import Model

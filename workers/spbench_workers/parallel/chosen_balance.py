@@ -7,7 +7,7 @@ from functools import partial
 from itertools import pairwise
 
 from spbench_core.catalog.benchmark import ParamError
-from spbench_core.catalog.model_layout import (
+from spbench_core.catalog.model.layout import (
     ESTIMATED,
     MEASURED,
     check_tiles,

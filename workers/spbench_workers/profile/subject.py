@@ -10,8 +10,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from spbench_core.catalog.model_profile import KNOWN
-from spbench_core.catalog.models import model_of
+from spbench_core.catalog.model.profile import KNOWN
+from spbench_core.catalog.model.resolving import model_of
 from spbench_core.layout.tiles import parse_pair
 from spbench_core.models.layers import Model
 from spbench_core.models.parts import Map

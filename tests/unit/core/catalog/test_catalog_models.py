@@ -8,7 +8,7 @@ import pytest
 from places import DOCS
 from spbench_core.catalog import BENCHMARKS as ENTRIES
 from spbench_core.catalog import COMMON_FAULTS
-from spbench_core.catalog.models import BENCHMARKS, FULL_SIZE
+from spbench_core.catalog.model.entries import BENCHMARKS, FULL_SIZE
 from spbench_core.layout.tiles import parse_pair
 
 RESNET, AMOEBANET, NETWORK = BENCHMARKS

@@ -2,7 +2,7 @@
 
 import pytest
 
-from spbench_core.catalog.models import BENCHMARKS
+from spbench_core.catalog.model.entries import BENCHMARKS
 
 RESNET, *_ = BENCHMARKS
 SMALL = {"image_size": 64, "batch_size": 8}

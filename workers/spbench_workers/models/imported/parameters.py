@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spbench_core.catalog.model_layout import layout_of
+from spbench_core.catalog.model.layout import layout_of
 from spbench_core.catalog.parameters import Params
 from spbench_core.layout.balance import check_stages
 from spbench_core.layout.tiles import parse_pair

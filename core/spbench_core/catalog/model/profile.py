@@ -6,14 +6,14 @@ from dataclasses import replace
 from typing import Any
 
 from spbench_core.catalog.benchmark import TIME_MS, Benchmark, Metric, ParamError
-from spbench_core.catalog.model_params import (
+from spbench_core.catalog.model.params import (
     AMOEBANET,
     NETWORK,
     RESNET,
     check_tf32,
     multiplies_either_way,
 )
-from spbench_core.catalog.models import with_model
+from spbench_core.catalog.model.resolving import with_model
 from spbench_core.catalog.parameters import Param, Params
 from spbench_core.catalog.shared_params import DEVICE, SEED, iterations, warmup
 

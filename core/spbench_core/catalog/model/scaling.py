@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from spbench_core.catalog.model_layout import TILED, layout_of
+from spbench_core.catalog.model.layout import TILED, layout_of
 from spbench_core.catalog.parameters import Params
 from spbench_core.catalog.scaling import AtRanks, ScalingError, follow, of_rank, whole
 from spbench_core.catalog.tiles import method_of

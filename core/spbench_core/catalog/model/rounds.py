@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from spbench_core.catalog.benchmark import IdleParamError, ParamError
-from spbench_core.catalog.model_layout import members_of
+from spbench_core.catalog.model.layout import members_of
 from spbench_core.catalog.parameters import Params
 from spbench_core.schedule.orders import INTERLEAVED
 

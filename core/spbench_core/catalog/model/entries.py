@@ -1,0 +1,201 @@
+"""Entries of models over many ranks, learning or inferring: ResNet, AmoebaNet-D, one's own."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from spbench_core.catalog.benchmark import TIME_MS, Benchmark, Metric
+from spbench_core.catalog.model.layout import layout_of, model_place, model_ranks
+from spbench_core.catalog.model.params import (
+    AMOEBANET,
+    COMMON,
+    IMPORTED,
+    OWN_NETWORK,
+    RESNET,
+    multiplies_either_way,
+)
+from spbench_core.catalog.model.resolving import ONLY_PIPELINES, resolve
+from spbench_core.catalog.model.scaling import scaled_model
+from spbench_core.catalog.parameters import Params
+
+if TYPE_CHECKING:
+    from spbench_core.layout.stages import ModelLayout
+
+
+def _phase(name: str, what: str) -> Metric:
+    """Return the metric of a phase of a rank's step."""
+    return Metric(f"{name}_ms", "ms", "lower", what, part_of=TIME_MS.name)
+
+
+_METRICS = (
+    TIME_MS,
+    Metric(
+        "images_per_second", "1/s", "higher", "images of all replicas over the step's time", "min"
+    ),
+    _phase("forward", "forward work of a rank in a step, images made or read"),
+    _phase("backward", "backward work of a rank in a step"),
+    _phase("exchange", "halo exchange of a rank in a step"),
+    _phase("join", "what passes from stage to stage, waits left out"),
+    _phase("allreduce", "sums of gradients and statistics over ranks"),
+    _phase("optimizer", "the update of the weights"),
+    _phase("bubble", "a rank's wait for other stages, and for the next step"),
+    Metric("bubble", "1", "lower", "share of the ranks' time in which they wait", "mean"),
+    Metric("ideal_bubble", "1", "none", "the same of the schedule, its stages equally long"),
+    Metric("peak_memory_mb", "MB", "lower", "the most memory of a rank"),
+    Metric(
+        "activation_mb", "MB", "lower", "the most that autograd keeps, in a step of the warm-up"
+    ),
+    Metric("parameter_mb", "MB", "none", "weights, their gradients and the optimizer's state"),
+    Metric("halo_mb", "MB", "none", "halos and their gradients that a rank sends and receives"),
+    Metric("message_mb", "MB", "none", "buffers of messages between stages"),
+    Metric("bytes_sent", "B", "none", "bytes that a rank sends in a step"),
+    Metric("messages_sent", "1", "none", "messages of a rank in a step"),
+    Metric("parameters", "1", "none", "trainable parameters in use"),
+    Metric("loss", "1", "none", "cross entropy of the last step"),
+    Metric("epoch_loss", "1", "none", "cross entropy of the last epoch's images"),
+    Metric("accuracy", "1", "none", "share of them whose class had the largest logit"),
+    Metric("skipped_steps", "1", "none", "steps of fp16 whose gradients were too large to be used"),
+    Metric(
+        "judged_images", "1", "none", "inferred images of which accuracy, loss and agreement are"
+    ),
+    Metric("latency_ms", "ms", "lower", "inference of a request, from its arrival to its answer"),
+    Metric(
+        "offered_load",
+        "1",
+        "none",
+        "arrival_rate times the work on a request: above 1 they pile up",
+    ),
+    Metric("top1", "1", "higher", "share of images whose class has the largest logit"),
+    Metric("top5", "1", "higher", "share of images whose class is among the five largest"),
+    Metric("eval_loss", "1", "lower", "cross entropy of what is inferred"),
+    Metric("agreement", "1", "higher", "share of images of the same class as in fp32"),
+    Metric("logit_error", "1", "lower", "largest change of a logit by the format, over fp32's"),
+    Metric("int8_share", "1", "higher", "share of the multiply-adds that are done in int8", "min"),
+    Metric("sequential_ms", "ms", "none", "one process' time for as many images"),
+    Metric("speedup_vs_sequential", "1", "higher", "sequential_ms over time_ms"),
+    Metric("efficiency", "1", "higher", "that over the number of ranks"),
+)
+FULL_SIZE = ("operators", "scales", "joints", "sums", "updates")
+"""Checks at full size, of which no rank needs to hold more than its own part."""
+_OF_16_BITS = ("fp16", "bf16")
+_CHECKS = (
+    *("output", "loss", "input_grad", "grad", "running_stats", "weights", "slope", "products"),
+    *("latency", "bits"),
+    *FULL_SIZE,
+)
+_OF_INFERENCE = ("output", "products", "latency", "bits", "operators", "scales", "joints")
+_OF_STEPS = (
+    "drop-gradient",
+    "mean-instead-of-sum",
+    "tile-batchnorm",
+    "wrong-neighbour",
+    "skipped-microbatch",
+    "lost-halo-gradient",
+    "zero-weight-gradient",
+    "zero-input-gradient",
+    "scale-weight-gradient",
+    "scale-input-gradient",
+    "drop-tile",
+)
+_OF_IMPORTS = ("lost-tile-sum",)
+FAULTS_OF_LEARNING = frozenset((*_OF_STEPS, *_OF_IMPORTS)) - {
+    "wrong-neighbour",
+    "skipped-microbatch",
+}
+"""Faults of gradients and statistics, which inference has none of."""
+_FAULTS = (*_OF_STEPS, "uncounted-wait")
+FULL_SIZE_FAULTS = tuple(f"full:{fault}" for fault in _OF_STEPS)
+"""The same faults, planted at full size alone."""
+
+
+def _checks(checks: tuple[str, ...], params: Params) -> tuple[str, ...]:
+    """Return the checks of these parameters.
+
+    Inference has outputs alone, and latencies under an open load; slopes of the loss need the whole
+    model on one process. Products are compared on GPUs alone, so ``auto`` does not promise them.
+    """
+    if params["validate"] == "off":
+        return ()
+    left_out = set() if multiplies_either_way(params) else {"products"}
+    if params["scheme"] != "sequential":
+        left_out.add("slope")
+    if params["arrival"] != "poisson":
+        left_out.add("latency")
+    if params["enable_evaluation"]:
+        left_out |= set(checks) - set(_OF_INFERENCE)
+    layout = layout_of(params)
+    if not checks_full_size(params):
+        left_out |= set(FULL_SIZE)
+    if len(layout.stages) == 1:
+        left_out.add("joints")
+    if not _checks_operators(params, layout):
+        left_out |= {"operators", "scales"}
+    if not _keeps_bits(params, layout):
+        left_out.add("bits")
+    return tuple(name for name in checks if name not in left_out)
+
+
+def _faults(faults: tuple[str, ...], params: Params) -> tuple[str, ...]:
+    """Return the faults that change anything: those of learning where something is learnt."""
+    if not params["enable_evaluation"]:
+        return faults
+    return tuple(one for one in faults if one.removeprefix("full:") not in FAULTS_OF_LEARNING)
+
+
+def checks_full_size(params: Params) -> bool:
+    """Return whether a step at full size is checked: with auto, and always in 16 bits."""
+    narrow = params["precision"] in _OF_16_BITS
+    return params["validate"] == "auto" or (narrow and params["validate"] != "off")
+
+
+def _checks_operators(params: Params, layout: ModelLayout) -> bool:
+    """Return whether operators are computed again: those of several ranks, and in 16 bits all.
+
+    Those that ``halo_D2`` fuses are not, and of a network of the user's own those of several ranks
+    alone: nobody knows what else there is in it.
+    """
+    if params["precision"] in _OF_16_BITS and "network" not in params:
+        return not params["halo_D2"] or not all(stage.spatial for stage in layout.stages)
+    shared = any(stage.ranks > 1 for stage in layout.stages) or params["sync_batchnorm"]
+    return bool(shared) and not params.get("halo_D2")
+
+
+def _keeps_bits(params: Params, layout: ModelLayout) -> bool:
+    """Return whether one process adds all up in the same order, so that bits are the same."""
+    alone = all(stage.ranks == 1 for stage in layout.stages) and layout.replicas == 1
+    return (
+        params["precision"] in _OF_16_BITS
+        and alone
+        and not layout.mirrored
+        and len(layout.stages) > 1
+    )
+
+
+BENCHMARKS = tuple(
+    Benchmark(
+        name=f"model.{name}",
+        summary=f"{title} over many ranks: stages, tiles, mirrored pipelines, replicas",
+        runs_in="parallel.benchmark",
+        checked_in="models.imported.parameters" if name == "network" else None,
+        params=params,
+        metrics=_METRICS,
+        checks=_CHECKS,
+        faults=(*_FAULTS, *FULL_SIZE_FAULTS, *(_OF_IMPORTS if name == "network" else ())),
+        resolve=partial(resolve, name),
+        ranks=model_ranks,
+        scaled=partial(scaled_model, ONLY_PIPELINES),
+        throughput="images_per_second",
+        choose_checks=_checks,
+        choose_faults=_faults,
+        own_lines=True,
+        says_passed=True,
+        place=model_place,
+        begins_with={"network": "torchvision.models:resnet18"} if name == "network" else {},
+    )
+    for name, title, params in (
+        ("resnet", "a residual network", (*COMMON, *RESNET)),
+        ("amoebanet", "AmoebaNet-D", (*COMMON, *AMOEBANET)),
+        ("network", "a network of your own", (*OWN_NETWORK, *IMPORTED)),
+    )
+)
