@@ -64,7 +64,27 @@ def sharing(nodeid: str) -> str:
     text = _text(path)
     if "mark.mpi" not in text:
         return path
-    return "ranks" if 'scope="module"' in text else nodeid
+    return "ranks" if nodeid.split("::")[1].partition("[")[0] in _sharers(path) else nodeid
+
+
+@cache
+def _sharers(path: str) -> frozenset[str]:
+    """Return the tests of a file that take a launch which others take too."""
+    functions = list(_FUNCTION.finditer(_text(path)))
+    shared = {one["name"] for one in functions if one["shared"]}
+    while (
+        found := {one["name"] for one in functions if shared & set(_WORD.findall(one["given"]))}
+        - shared
+    ):
+        shared |= found
+    return frozenset(name for name in shared if name.startswith("test_"))
+
+
+_FUNCTION = re.compile(
+    r'(?P<shared>^@pytest\.fixture\(scope="module".*\n)?^def (?P<name>\w+)\((?P<given>[^)]*)\)',
+    re.MULTILINE,
+)
+_WORD = re.compile(r"\w+")
 
 
 @cache

@@ -49,6 +49,21 @@ class UNet(nn.Module):
         return {"out": self.head(torch.flatten(pooled, 1)), "aux": pooled}
 
 
+class Segmenter(nn.Module):
+    """A U-Net of one level that tells the class of each pixel."""
+
+    def __init__(self, width: int = 4, classes: int = 5) -> None:
+        super().__init__()
+        self.down, self.middle = Block(3, width), Block(width, 2 * width)
+        self.up, self.head = Block(3 * width, width), nn.Conv2d(width, classes, 1)
+
+    def forward(self, image: Any) -> Any:
+        first = self.down(image)
+        lowest = self.middle(functional.max_pool2d(first, 2))
+        both = torch.cat([first, functional.interpolate(lowest, scale_factor=2)], 1)
+        return self.head(self.up(both))
+
+
 class Dense(nn.Module):
     """Layers that each read all before them, with channels that are squeezed and excited."""
 

@@ -83,6 +83,35 @@ RIGHT = {
         "Many", scheme="sp", split_size=1, grid="1x2", replicas=2, sync_batchnorm="replicas"
     ),
     "dense, 2x2 tiles": case("Dense", scheme="sp", split_size=1, grid="2x2"),
+    # A class for each pixel.
+    "segmenter, one process": case("Segmenter", scheme="sequential"),
+    "segmenter, dice, one process": case("Segmenter", scheme="sequential", loss="dice"),
+    "segmenter, 2 stages": case("Segmenter", parts=2, task="segment"),
+    "segmenter, dice, 2 stages": case("Segmenter", parts=2, loss="dice"),
+    "segmenter, mirrored": case("Segmenter", scheme="gems", batch_size=8, parts=2),
+    "segmenter, local_DP": case("Segmenter", local_DP="1,2", batch_size=6),
+    "segmenter, tiles": case("Segmenter", scheme="sp", split_size=1, grid="1x2", strict=True),
+    "segmenter, dice, uneven tiles": case(
+        "Segmenter", scheme="sp", split_size=1, grid="2x2", image_size="36x44", loss="dice"
+    ),
+    "segmenter, tiles of tiles": case(
+        "Segmenter", scheme="sp", spatial_size=2, grid="2x1,1x2", loss="dice", parts=2
+    ),
+    "segmenter, mirrored tiles": case(
+        "Segmenter", scheme="gems_sp", spatial_size=2, grid="1x2,1x2", batch_size=4
+    ),
+    "segmenter, tiles, replicas": case(
+        "Segmenter", scheme="sp", split_size=1, grid="1x2", replicas=2, loss="dice"
+    ),
+    "segmenter, tiles, bf16": case(
+        "Segmenter", scheme="sp", split_size=1, grid="1x2", precision="bf16"
+    ),
+    "segmenter, dice, tiles, bf16": case(
+        "Segmenter", scheme="sp", split_size=1, grid="2x1", precision="bf16", loss="dice"
+    ),
+    "segmenter, evaluation": case(
+        "Segmenter", scheme="sp", split_size=1, grid="1x2", enable_evaluation=True
+    ),
     "attention, tiles": case("Attention", scheme="sp", split_size=1, grid="2x1"),
 }
 WRONG = {
@@ -108,6 +137,30 @@ WRONG = {
     "tile-batchnorm, tiles": (
         case("Many", "tile-batchnorm", scheme="sp", split_size=1, grid="1x2"),
         {"output", "running_stats"},
+    ),
+    "segmenter, wrong-neighbour, tiles": (
+        case("Segmenter", "wrong-neighbour", scheme="sp", split_size=1, grid="1x2"),
+        {"output", "grad"},
+    ),
+    "segmenter, drop-gradient": (
+        case("Segmenter", "drop-gradient", parts=2, loss="dice"),
+        {"grad", "weights"},
+    ),
+    "tile-dice": (
+        case("Segmenter", "tile-dice", scheme="sp", split_size=1, grid="1x2", loss="dice"),
+        {"loss", "grad", "weights"},
+    ),
+    "full:scale-input-gradient": (
+        case(
+            "Segmenter",
+            "full:scale-input-gradient",
+            scheme="sp",
+            split_size=1,
+            grid="1x2",
+            precision="bf16",
+            loss="dice",
+        ),
+        {"operators"},
     ),
     "full:drop-tile": (
         case("UNet", "full:drop-tile", scheme="sp", split_size=1, grid="1x2"),

@@ -119,7 +119,8 @@ class Model:
     Attributes:
         name: Its name, for people.
         image: The shape of an image.
-        layers: The layers, in their order. The last one gives logits, ``batch x classes``.
+        layers: The layers, in their order. The last one gives logits, ``batch x classes``, or of
+            each pixel, ``batch x classes x rows x cols``.
     """
 
     name: str
@@ -149,6 +150,11 @@ class Model:
     def classes(self) -> int:
         """The number of classes that it tells apart."""
         return self.flows[-1][0].channels
+
+    @property
+    def segments(self) -> bool:
+        """Whether it tells classes of pixels apart, not of images."""
+        return self.flows[-1][0].shape[1:] != (1, 1)
 
     @property
     def parameters(self) -> int:

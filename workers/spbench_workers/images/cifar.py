@@ -42,9 +42,6 @@ class Cifar:
         path: The folder, the archive, or the folder above either.
         size: Height and width of the model's images.
 
-    Attributes:
-        labels: The classes.
-
     Raises:
         CannotRunError: There is no such data set, or it cannot be read.
     """
@@ -55,8 +52,11 @@ class Cifar:
         if not batches:
             raise CannotRunError(f"{place} has no file data_batch_1; is it CIFAR-10 as unpacked?")
         self._images = np.concatenate([images for images, _ in batches])
-        self.labels = [label for _, labels in batches for label in labels]
+        self._labels = [label for _, labels in batches for label in labels]
         self._size = size
+
+    def __len__(self) -> int:
+        return len(self._labels)
 
     def crop(self, number: int, box: Box) -> Pixels:
         """Return a box of an image, ``channels x rows x cols``, in fp32 from -1 to 1."""
@@ -65,6 +65,10 @@ class Cifar:
         data = self._images[number, :, slice(*needs.rows), slice(*needs.cols)]
         made: Pixels = resizing.apply(data) / np.float32(127.5) - np.float32(1)
         return made
+
+    def target(self, number: int, box: Box) -> int:
+        """Return the class of an image."""
+        return self._labels[number]
 
 
 def _find(path: Path) -> Path:

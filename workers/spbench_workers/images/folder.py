@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -33,9 +35,6 @@ class ImageFolder:
         num_classes: The number of classes of the model.
         size: Height and width of the model's images.
 
-    Attributes:
-        labels: The classes.
-
     Raises:
         CannotRunError: There is no such folder, no image in it, or more classes than the model has.
     """
@@ -46,7 +45,7 @@ class ImageFolder:
                 f"there is no folder {path}: set datapath to the one that holds a folder of images "
                 "for each class"
             )
-        found = {folder.name: _images(folder) for folder in _folders(path)}
+        found = {folder.name: images_of(folder) for folder in _folders(path)}
         classes = {name: files for name, files in sorted(found.items()) if files}
         if not classes:
             raise CannotRunError(
@@ -59,8 +58,11 @@ class ImageFolder:
                 f"set num_classes to {len(classes)}"
             )
         self._files = [file for files in classes.values() for file in files]
-        self.labels = [label for label, files in enumerate(classes.values()) for _ in files]
+        self._labels = [label for label, files in enumerate(classes.values()) for _ in files]
         self._size = size
+
+    def __len__(self) -> int:
+        return len(self._files)
 
     def crop(self, number: int, box: Box) -> Pixels:
         """Return a box of an image, ``channels x rows x cols``, in fp32 from -1 to 1.
@@ -68,19 +70,42 @@ class ImageFolder:
         Raises:
             CannotRunError: The image cannot be read.
         """
-        file = self._files[number]
-        try:
-            with Image.open(file) as image:
-                resizing = Resizing((image.height, image.width), self._size, box)
-                needs, most = resizing.needs, _most(image)
-                part = image.crop((needs.cols[0], needs.rows[0], needs.cols[1], needs.rows[1]))
-        except (OSError, SyntaxError, ValueError) as error:
-            # Pillow's SyntaxError: a PNG whose parts are broken.
-            raise CannotRunError(
-                f"{file} cannot be read as an image ({error}): repair it or remove it"
-            ) from None
-        made: Pixels = resizing.apply(_values(part)) / np.float32(most / 2) - np.float32(1)
-        return made
+        return read_crop(self._files[number], self._size, box)
+
+    def target(self, number: int, box: Box) -> int:
+        """Return the class of an image."""
+        return self._labels[number]
+
+
+def read_crop(file: Path, size: tuple[int, int], box: Box) -> Pixels:
+    """Return a box of an image file in a size, ``channels x rows x cols``, in fp32 from -1 to 1.
+
+    Raises:
+        CannotRunError: The image cannot be read.
+    """
+    with opened(file) as image:
+        resizing = Resizing((image.height, image.width), size, box)
+        needs, most = resizing.needs, _most(image)
+        part = image.crop((needs.cols[0], needs.rows[0], needs.cols[1], needs.rows[1]))
+    made: Pixels = resizing.apply(_values(part)) / np.float32(most / 2) - np.float32(1)
+    return made
+
+
+@contextmanager
+def opened(file: Path) -> Iterator[Image.Image]:
+    """Open an image file.
+
+    Raises:
+        CannotRunError: It cannot be read as an image.
+    """
+    try:
+        with Image.open(file) as image:
+            yield image
+    except (OSError, SyntaxError, ValueError) as error:
+        # Pillow's SyntaxError: a PNG whose parts are broken.
+        raise CannotRunError(
+            f"{file} cannot be read as an image ({error}): repair it or remove it"
+        ) from None
 
 
 def _folders(path: Path) -> list[Path]:
@@ -90,8 +115,8 @@ def _folders(path: Path) -> list[Path]:
         raise CannotRunError(f"{path} cannot be read: {error.strerror}") from None
 
 
-def _images(folder: Path) -> list[Path]:
-    """Return a class's images in the order of their paths: the same on every rank."""
+def images_of(folder: Path) -> list[Path]:
+    """Return a folder's images in the order of their paths: the same on every rank."""
     return sorted(
         file
         for file in folder.rglob("*")

@@ -12,6 +12,7 @@ from spbench_core.models.parts import Map
 from spbench_workers.errors import CannotRunError
 from spbench_workers.images.cifar import CLASSES, Cifar
 from spbench_workers.images.folder import ImageFolder
+from spbench_workers.images.masks import MaskedFolder
 from spbench_workers.images.patterns import PatternImages
 from spbench_workers.images.shuffle import Shuffle
 from spbench_workers.images.stored import DataSet, StoredImages
@@ -24,7 +25,7 @@ _MADE_UP: dict[str, type[SyntheticImages | PatternImages]] = {
 
 
 class Images(Protocol):
-    """A source of images and their classes, step by step, as stage runners use it.
+    """A source of images and their targets, step by step, as stage runners use it.
 
     Steps are numbered from 0, and each may be asked for again.
 
@@ -41,8 +42,8 @@ class Images(Protocol):
     def pixels(self, replica: int, images: Interval, box: Box) -> torch.Tensor:
         """Return a box of some of a replica's images, ``images x channels x rows x cols``."""
 
-    def classes(self, replica: int, images: Interval) -> torch.Tensor:
-        """Return the class of each, in int64."""
+    def targets(self, replica: int, images: Interval, box: Box) -> torch.Tensor:
+        """Return the class of each image, or of each of a box's pixels, in int64."""
 
     def close(self) -> None:
         """Free threads and memory."""
@@ -56,6 +57,7 @@ def open_images(
     batch: int,
     replicas: int,
     seed: int,
+    masked: bool = False,
     datapath: str | None = None,
     num_workers: int = 0,
     dtype: torch.dtype = torch.float32,
@@ -70,6 +72,7 @@ def open_images(
         batch: Images of a replica's step.
         replicas: The number of replicas, each with images of its own.
         seed: The seed of synthetic images, and of the order of others.
+        masked: Whether each pixel has a class, not each image.
         datapath: The folder or archive of stored images; None for those that are made up.
         num_workers: Threads that prepare the next step's images.
         dtype: The number format of the pixels.
@@ -81,9 +84,11 @@ def open_images(
         ValueError: There is no such app.
     """
     if app in _MADE_UP:
-        return _MADE_UP[app](image, num_classes, seed=seed, dtype=dtype, device=device)
-    data = _data_set(app, _path(app, datapath), num_classes, (image.height, image.width))
-    shuffle = Shuffle(len(data.labels), batch, replicas, seed)
+        make = _MADE_UP[app]
+        return make(image, num_classes, seed=seed, masked=masked, dtype=dtype, device=device)
+    open_data = _masked_set if masked else _data_set
+    data = open_data(app, _path(app, datapath), num_classes, (image.height, image.width))
+    shuffle = Shuffle(len(data), batch, replicas, seed)
     return StoredImages(data, shuffle, num_workers=num_workers, dtype=dtype, device=device)
 
 
@@ -91,6 +96,12 @@ def _path(app: str, datapath: str | None) -> Path:
     if datapath is None:
         raise CannotRunError(f"app {app} needs a datapath: where its images are")
     return Path(datapath).expanduser()
+
+
+def _masked_set(app: str, path: Path, num_classes: int, size: tuple[int, int]) -> DataSet:
+    if app != "medical":
+        raise CannotRunError(f"app {app} has no masks, which a network that segments needs")
+    return MaskedFolder(path, num_classes, size)
 
 
 def _data_set(app: str, path: Path, num_classes: int, size: tuple[int, int]) -> DataSet:

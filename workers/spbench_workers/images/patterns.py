@@ -25,17 +25,49 @@ class PatternImages(SyntheticImages):
     """An endless source of images of classes that can be told apart.
 
     The arguments are those of `SyntheticImages`; the seed is that of all images, but not of the
-    classes.
+    classes. Where pixels have classes, a straight line parts an image, with one on each side.
     """
 
     def pixels(self, replica: int, images: Interval, box: Box) -> torch.Tensor:
         """Return a box of some of a replica's images, ``images x channels x rows x cols``."""
         noise = self.noise(replica, images, box)
-        labels = self.classes(replica, images).tolist()
-        for index, label, pixels in zip(range(*images), labels, noise, strict=True):
+        for index, pixels in zip(range(*images), noise, strict=True):
             turns = drawn("phase", self._seed, replica, self._step, index) / 2.0**63
-            pixels.mul_(NOISE).add_(self._wave(label, turns, box))
+            pixels.mul_(NOISE).add_(self._waves(replica, index, turns, box))
         return noise.to(self._dtype)
+
+    def masks(self, replica: int, images: Interval, box: Box) -> torch.Tensor:
+        """Return the class of each of a box's pixels, ``images x rows x cols``."""
+        found = [
+            torch.where(self._beyond(replica, index, box), *self._pair(replica, index))
+            for index in range(*images)
+        ]
+        masks = torch.stack(found) if found else torch.empty(0, *box.shape, dtype=torch.int64)
+        return masks.to(self._device)
+
+    def _waves(self, replica: int, index: int, turns: float, box: Box) -> torch.Tensor:
+        """Return a box of the wave of an image's class, or of each pixel's."""
+        if not self._masked:
+            (label,) = self.classes(replica, (index, index + 1))
+            return self._wave(label, turns, box)
+        one, other = (self._wave(label, turns, box) for label in self._pair(replica, index))
+        return torch.where(self._beyond(replica, index, box).to(self._device), one, other)
+
+    def _pair(self, replica: int, index: int) -> tuple[int, int]:
+        """Return the classes on both sides of an image's line."""
+        words = self._seed, replica, self._step, index
+        first, second = (drawn(word, *words) % self._num_classes for word in ("one", "other"))
+        return first, second
+
+    def _beyond(self, replica: int, index: int, box: Box) -> torch.Tensor:
+        """Return which of a box's pixels are on the first side, in whole numbers."""
+        source = generator("line", self._seed, replica, self._step, index)
+        down, across, row, col = torch.randint(-1000, 1001, (4,), generator=source).tolist()
+        _, height, width = self._image.shape
+        rows = 2000 * torch.arange(*box.rows) - (row + 1000) * height
+        cols = 2000 * torch.arange(*box.cols) - (col + 1000) * width
+        beyond: torch.Tensor = down * rows[:, None] + across * cols > 0
+        return beyond
 
     def _wave(self, label: int, turns: float, box: Box) -> torch.Tensor:
         """Return a box of a class' wave, begun at a share of its length, on the device."""

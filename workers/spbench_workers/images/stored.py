@@ -25,13 +25,9 @@ _Key = tuple[int, int, Box]
 
 
 class DataSet(Protocol):
-    """Images by number, each with its class.
+    """Images by number, each with its class, or with that of each pixel."""
 
-    Attributes:
-        labels: The classes.
-    """
-
-    labels: list[int]
+    def __len__(self) -> int: ...
 
     def crop(self, number: int, box: Box) -> Pixels:
         """Return a box, not empty, of an image in the model's size, in fp32 from -1 to 1.
@@ -40,6 +36,13 @@ class DataSet(Protocol):
 
         Raises:
             CannotRunError: The image cannot be read.
+        """
+
+    def target(self, number: int, box: Box) -> int | Pixels:
+        """Return the class of an image, or of each of a box's pixels, ``rows x cols``.
+
+        Raises:
+            CannotRunError: They cannot be read, or there are more than the model has.
         """
 
 
@@ -91,11 +94,15 @@ class StoredImages:
         crops = self._crops(replica, images, box)
         return torch.from_numpy(np.stack(crops)).to(self._device, self._dtype)
 
-    def classes(self, replica: int, images: Interval) -> torch.Tensor:
-        """Return the class of each, in int64."""
+    def targets(self, replica: int, images: Interval, box: Box) -> torch.Tensor:
+        """Return the class of each image, or of each of a box's pixels, in int64.
+
+        Raises:
+            CannotRunError: They cannot be read.
+        """
         numbers = self._shuffle.images(self._step, replica)[slice(*images)]
-        found = [self._data.labels[number] for number in numbers]
-        return sent(torch.tensor(found, dtype=torch.int64), self._device)
+        found = np.asarray([self._data.target(number, box) for number in numbers], np.int64)
+        return sent(torch.from_numpy(found), self._device)
 
     def close(self) -> None:
         """End the threads that prepare images."""

@@ -30,6 +30,7 @@ class SyntheticImages:
         image: The shape of an image.
         num_classes: The number of classes.
         seed: The seed of all images.
+        masked: Whether each pixel has a class, not each image.
         dtype: The number format of the pixels, which are computed in fp32, and then converted.
         device: The device that makes them.
 
@@ -45,10 +46,12 @@ class SyntheticImages:
         num_classes: int,
         *,
         seed: int,
+        masked: bool = False,
         dtype: torch.dtype = torch.float32,
         device: torch.device | str = "cpu",
     ) -> None:
         self._image, self._num_classes, self._seed = image, num_classes, seed
+        self._masked = masked
         self._dtype, self._device = dtype, torch.device(device)
         self._step = 0
 
@@ -62,27 +65,43 @@ class SyntheticImages:
 
     def noise(self, replica: int, images: Interval, box: Box) -> torch.Tensor:
         """Return the noise of such a box, in fp32."""
-        keys = [self._keys(replica, index, box) for index in range(*images)]
-        if not keys:
-            shape = (0, self._image.channels, *box.shape)
-            return torch.empty(shape, device=self._device)
-        rows, cols = (sent(torch.stack(one), self._device) for one in zip(*keys, strict=True))
-        bits = _mix(rows.unsqueeze(3) ^ cols.unsqueeze(1).unsqueeze(1))
-        return bits.float() * _SPREAD
+        return self._bits("image", replica, images, box).float() * _SPREAD
 
-    def classes(self, replica: int, images: Interval) -> torch.Tensor:
-        """Return the class of each, in int64."""
+    def targets(self, replica: int, images: Interval, box: Box) -> torch.Tensor:
+        """Return the class of each image, or of each of a box's pixels, in int64."""
+        if self._masked:
+            return self.masks(replica, images, box)
+        return sent(torch.tensor(self.classes(replica, images)), self._device)
+
+    def classes(self, replica: int, images: Interval) -> list[int]:
+        """Return the class of each image."""
         words = ((self._seed, replica, self._step, index) for index in range(*images))
-        found = [drawn("class", *several) % self._num_classes for several in words]
-        return sent(torch.tensor(found, dtype=torch.int64), self._device)
+        return [drawn("class", *several) % self._num_classes for several in words]
+
+    def masks(self, replica: int, images: Interval, box: Box) -> torch.Tensor:
+        """Return the class of each of a box's pixels, ``images x rows x cols``."""
+        bits = self._bits("mask", replica, images, box)[:, 0]
+        return bits.bitwise_and_(0x7FFFFFFF).to(torch.int64) % self._num_classes
 
     def close(self) -> None:
         """Do nothing: nothing is held."""
 
-    def _keys(self, replica: int, index: int, box: Box) -> tuple[torch.Tensor, torch.Tensor]:
+    def _bits(self, word: str, replica: int, images: Interval, box: Box) -> torch.Tensor:
+        """Return 32 random bits for each value of a box: of an image's channels, or of a mask."""
+        channels = self._image.channels if word == "image" else 1
+        keys = [self._keys(word, channels, replica, index, box) for index in range(*images)]
+        if not keys:
+            shape = (0, channels, *box.shape)
+            return torch.empty(shape, dtype=torch.int32, device=self._device)
+        rows, cols = (sent(torch.stack(one), self._device) for one in zip(*keys, strict=True))
+        return _mix(rows.unsqueeze(3) ^ cols.unsqueeze(1).unsqueeze(1))
+
+    def _keys(
+        self, word: str, channels: int, replica: int, index: int, box: Box
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the keys of a box's rows, ``channels x rows``, and of its columns, in int32."""
-        source = generator("image", self._seed, replica, self._step, index)
-        channels, height, width = self._image.shape
+        source = generator(word, self._seed, replica, self._step, index)
+        _, height, width = self._image.shape
         rows, cols = (
             torch.randint(-(1 << 31), 1 << 31, shape, dtype=torch.int32, generator=source)
             for shape in ((channels, height), (width,))

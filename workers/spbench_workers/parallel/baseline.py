@@ -12,13 +12,13 @@ from spbench_workers.comm import rest
 from spbench_workers.context import Context
 from spbench_workers.device.memory import give_back
 from spbench_workers.device.streams import seconds_of
-from spbench_workers.images.synthetic import SyntheticImages
 from spbench_workers.parallel.case import ModelCase
 from spbench_workers.parallel.engine import Engine
 from spbench_workers.parallel.figures import alone
 from spbench_workers.parallel.peak_memory import room_of
 from spbench_workers.parallel.plan import ModelPlan, TrainingConfig
 from spbench_workers.parallel.proxy_plan import ProxyPlan, cost, images_of
+from spbench_workers.parallel.synthetic import synthetic_images
 
 MOST_STEPS = 5
 """Timed steps of the baseline: each takes as long as all ranks' work together."""
@@ -121,13 +121,7 @@ class _Alone:
     def median(self, count: int) -> float:
         """Return the median of a few steps' seconds, after a first one."""
         plan = self.plan
-        images = SyntheticImages(
-            plan.model.image,
-            plan.model.classes,
-            seed=self.context.seed,
-            dtype=plan.dtype,
-            device=plan.device,
-        )
+        images = synthetic_images(plan, self.context.seed)
         engine = Engine(MPI.COMM_SELF, plan, images, self.training)
         self.ready(engine)
         work = engine.evaluate if self.training is None else engine.step

@@ -203,7 +203,7 @@ def _time(context: Context, case: ModelCase, images: Images) -> tuple[array[floa
     give_figures(context, case, engine, times)
     answers = None
     if case.training is None:
-        answers = answers_of(engine, images, steps.inferred(count), case.plan.model.classes)
+        answers = answers_of(engine, images, steps.inferred(count))
         _give_latency(context, steps, times)
     images.close()
     if context.params.get("save_weights") is not None:
@@ -261,6 +261,7 @@ def _images(context: Context, plan: ModelPlan) -> Images:
         params["app"],
         image=plan.model.image,
         num_classes=plan.model.classes,
+        masked=plan.model.segments,
         batch=sum(batch.size for batch in plan.batches),
         replicas=plan.layout.replicas,
         seed=context.seed,

@@ -87,6 +87,7 @@ def case_of(context: Context) -> ModelCase:
         statistics=_statistics(context),
         recompute=params["recompute"],
         recompute_stages=_stages(params["recompute_stages"]),
+        loss=params.get("loss") or "cross_entropy",
     )
     if len(layout.stages) > 1:
         plan = replace(plan, balance=chosen_balance(context, plan))

@@ -23,6 +23,7 @@ from spbench_workers.parallel.pipeline.warm_up import SilentP2P, warm_up
 from spbench_workers.parallel.plan import ModelPlan, TrainingConfig, check_fused
 from spbench_workers.parallel.precision.arithmetic import Arithmetic
 from spbench_workers.parallel.precision.int8 import Ranges
+from spbench_workers.parallel.training.losses import Loss
 from spbench_workers.parallel.training.trainer import Trainer
 
 Logits = Mapping[int, torch.Tensor]
@@ -37,7 +38,7 @@ class Engine:
     Args:
         world: The ranks of the layout, and no others.
         plan: The model, its layout and its micro-batches.
-        source: Gives images and classes.
+        source: Gives images and targets.
         training: None for inference alone.
         keeps_input_gradients: Whether gradients of the images are computed and kept.
 
@@ -72,6 +73,10 @@ class Engine:
         self._p2p = open_p2p(plan.backend, self._stage_comm, plan.device, tags_of(plan.layout))
         self._built = [build(world, plan, place) for place in self.places]
         self.stages = tuple(built.module for built in self._built)
+        self._tiles = [
+            built.comms[0] if plan.layout.stages[place.stage].spatial else None
+            for built, place in zip(self._built, self.places, strict=True)
+        ]
         for stage in self.stages:
             lay_out(stage, plan.memory_format)
         self.arithmetic = Arithmetic(
@@ -80,8 +85,8 @@ class Engine:
         for place, stage in zip(self.places, self.stages, strict=True):
             recompute(stage, plan.recomputed(place.stage), self.arithmetic.entered)
         self.runners = tuple(
-            self._runner(place, stage, source, keeps_input_gradients)
-            for place, stage in zip(self.places, self.stages, strict=True)
+            self._runner(place, stage, comm, source, keeps_input_gradients)
+            for place, stage, comm in zip(self.places, self.stages, self._tiles, strict=True)
         )
         self._by_stage = {
             (place.stage, place.direction): runner
@@ -160,17 +165,18 @@ class Engine:
             self._work(self._orders[False], None)
         return {key: one for runner in self.runners for key, one in runner.logits.items()}
 
-    def classes(self) -> dict[int, torch.Tensor]:
-        """Return the classes of a step's images by micro-batch, on ranks of the last stage.
+    def targets(self) -> dict[int, torch.Tensor]:
+        """Return the targets of a step's images by micro-batch, on ranks of the last stage.
 
-        Of tiles that share the last stage's images the first one alone has them.
+        Where pixels have a class, each tile has those of its own; else the first tile alone has the
+        images' classes.
         """
         last = len(self.plan.layout.stages) - 1
         return {
-            index: runner.classes(index)
+            index: runner.targets(index)
             for place, runner in zip(self.places, self.runners, strict=True)
             for index, batch in enumerate(self.plan.batches)
-            if place.stage == last and place.tile == 0 and batch.direction == place.direction
+            if place.stage == last and self._counts(place) and batch.direction == place.direction
         }
 
     def calibrate(self) -> Ranges:
@@ -217,9 +223,13 @@ class Engine:
         return sum(batch.size for batch in self.plan.batches) * self.plan.layout.replicas
 
     def _counting(self) -> list[StageRunner]:
-        """Return the runners whose losses count: every tile has the loss of the whole image."""
+        """Return the runners whose losses count."""
         pairs = zip(self.places, self.runners, strict=True)
-        return [runner for place, runner in pairs if place.tile == 0]
+        return [runner for place, runner in pairs if self._counts(place)]
+
+    def _counts(self, place: Place) -> bool:
+        """Return whether a place's loss counts: of classes of images each tile has all of it."""
+        return place.tile == 0 or self.plan.model.segments
 
     def free(self) -> None:
         """Free the communicators and buffers. All ranks must call it."""
@@ -232,8 +242,8 @@ class Engine:
 
     def _warm_up(self, source: ImageSource, keeps_input_gradients: bool) -> None:
         """Run a first pass through each stage, place by place, before any receive is posted."""
-        for place, stage in zip(self.places, self.stages, strict=True):
-            words = place, stage, source, keeps_input_gradients
+        for place, stage, comm in zip(self.places, self.stages, self._tiles, strict=True):
+            words = place, stage, comm, source, keeps_input_gradients
             make = partial(self._runner, *words, silent=True)
             learns = self._trainer is not None
             warm_up(stage, make, place.direction, self.plan.batches, learns=learns)
@@ -242,6 +252,7 @@ class Engine:
         self,
         place: Place,
         stage: nn.Module,
+        tiles: MPI.Intracomm | None,
         source: ImageSource,
         keeps_input_gradients: bool,
         *,
@@ -267,6 +278,7 @@ class Engine:
             keeps_input_gradients=keeps_input_gradients,
             memory_format=plan.memory_format,
             later_weights=plan.schedule == ZERO_BUBBLE,
+            loss=Loss(plan.loss, data.height * data.width if plan.model.segments else 1, tiles),
         )
 
     def _order(self, learns: bool) -> tuple[Task, ...]:

@@ -47,6 +47,7 @@ class ModelPlan:
         recompute: The activations that are computed again, not kept: of a whole ``stage``, or of
             each layer (``block``); None: all are kept.
         recompute_stages: The stages of which they are; None: all.
+        loss: ``cross_entropy``, or of a segmentation ``dice``.
     """
 
     model: Model
@@ -65,6 +66,7 @@ class ModelPlan:
     fused_layers: int = 0
     recompute: str | None = None
     recompute_stages: tuple[int, ...] | None = None
+    loss: str = "cross_entropy"
 
     def recomputed(self, stage: int) -> str | None:
         """Return which activations of a stage are computed again; None: all are kept."""

@@ -18,6 +18,8 @@ SAMPLED = ("forward", "backward", "exchange", "join", "allreduce", "optimizer")
 """Phases that are reported under their names; waits are the bubble."""
 MOST_JUDGED = 50
 """The most steps of which the answers are kept."""
+MOST_BYTES = 1 << 26
+"""The bytes of logits that are kept, of at least one step: those of pixels are many."""
 
 
 class Steps:
@@ -55,7 +57,7 @@ class Steps:
         if self._next == self._first:
             engine.begin_epoch()
         if engine.trainer is None:
-            self._answers.append((number, engine.evaluate()))
+            self._keep(number, engine.evaluate())
         elif self._next == self._begun < self._first:
             with self.activations.counted():
                 engine.step()
@@ -72,8 +74,20 @@ class Steps:
         return self._begun + max(0, self._next - self._first)
 
     def inferred(self, count: int) -> list[tuple[int, Logits]]:
-        """Return the last ``count`` steps, `MOST_JUDGED` at most, each with its logits."""
+        """Return the last ``count`` steps, each with its logits.
+
+        They are `MOST_JUDGED` at most, and of `MOST_BYTES`: alike on all ranks.
+        """
         return list(self._answers)[-count:]
+
+    def _keep(self, number: int, logits: Logits) -> None:
+        """Keep a step's logits, and as many of the steps before as there is room for."""
+        model, batches = self._engine.plan.model, self._engine.plan.batches
+        values = sum(batch.size for batch in batches) * model.flows[-1][0].values
+        room = max(1, MOST_BYTES // (values * self._engine.plan.dtype.itemsize))
+        self._answers.append((number, logits))
+        while len(self._answers) > room:
+            self._answers.popleft()
 
     def _sent(self) -> tuple[int, int]:
         """Return bytes and messages that this rank has sent so far, of all kinds."""

@@ -89,8 +89,8 @@ def _of_layers(
 
     def loss(outputs: Tensors) -> torch.Tensor:
         logits = outputs[0].to(torch.promote_types(outputs[0].dtype, torch.float32))
-        classes = torch.zeros(len(logits), dtype=torch.int64, device=device)
-        return functional.cross_entropy(logits, classes, reduction="sum")
+        classes = torch.zeros_like(logits[:, 0], dtype=torch.int64)
+        return functional.cross_entropy(logits, classes, reduction="sum") / classes[0].numel()
 
     count = len(model.layers)
     return ProfiledModel(

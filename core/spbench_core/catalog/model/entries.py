@@ -52,9 +52,9 @@ _METRICS = (
     Metric("bytes_sent", "B", "none", "bytes that a rank sends in a step"),
     Metric("messages_sent", "1", "none", "messages of a rank in a step"),
     Metric("parameters", "1", "none", "trainable parameters in use"),
-    Metric("loss", "1", "none", "cross entropy of the last step"),
-    Metric("epoch_loss", "1", "none", "cross entropy of the last epoch's images"),
-    Metric("accuracy", "1", "none", "share of them whose class had the largest logit"),
+    Metric("loss", "1", "none", "cross entropy, or the loss that was chosen, of the last step"),
+    Metric("epoch_loss", "1", "none", "the same of the last epoch's images"),
+    Metric("accuracy", "1", "none", "share of them, or of pixels, whose class had the top logit"),
     Metric("skipped_steps", "1", "none", "steps of fp16 whose gradients were too large to be used"),
     Metric(
         "judged_images", "1", "none", "inferred images of which accuracy, loss and agreement are"
@@ -66,10 +66,13 @@ _METRICS = (
         "none",
         "arrival_rate times the work on a request: above 1 they pile up",
     ),
-    Metric("top1", "1", "higher", "share of images whose class has the largest logit"),
-    Metric("top5", "1", "higher", "share of images whose class is among the five largest"),
+    Metric("top1", "1", "higher", "share of images, or pixels, whose class has the top logit"),
+    Metric("top5", "1", "higher", "share of them whose class is among the five largest"),
+    Metric(
+        "mean_iou", "1", "higher", "of pixels' classes: intersection over union, the mean over them"
+    ),
     Metric("eval_loss", "1", "lower", "cross entropy of what is inferred"),
-    Metric("agreement", "1", "higher", "share of images of the same class as in fp32"),
+    Metric("agreement", "1", "higher", "share of them of the same class as in fp32"),
     Metric("logit_error", "1", "lower", "largest change of a logit by the format, over fp32's"),
     Metric("int8_share", "1", "higher", "share of the multiply-adds that are done in int8", "min"),
     Metric("sequential_ms", "ms", "none", "one process' time for as many images"),
@@ -98,7 +101,7 @@ _OF_STEPS = (
     "scale-input-gradient",
     "drop-tile",
 )
-_OF_IMPORTS = ("lost-tile-sum",)
+_OF_IMPORTS = ("lost-tile-sum", "tile-dice")
 FAULTS_OF_LEARNING = frozenset((*_OF_STEPS, *_OF_IMPORTS)) - {
     "wrong-neighbour",
     "skipped-microbatch",

@@ -315,6 +315,22 @@ OWN_NETWORK = (
         "module:callable that returns your network, an nn.Module; the working folder is importable",
     ),
     Param("network_args", "data", None, "all that it is given, by name: {width: 64}"),
+    Param(
+        "task",
+        "choice",
+        None,
+        "what it is for: one class for each image (classify), or one for each pixel (segment); "
+        "else as its output says",
+        choices=("classify", "segment"),
+    ),
+    Param(
+        "loss",
+        "choice",
+        None,
+        "cross entropy (default), of a segmentation the mean over pixels; or one minus the soft "
+        "Dice coefficient, the mean over classes (dice, to segment)",
+        choices=("cross_entropy", "dice"),
+    ),
     Param("weights", "text", None, "a file with its state_dict (.pt), to begin with; else drawn"),
     Param("save_weights", "text", None, "a file that gets its state_dict after the last step"),
     Param(

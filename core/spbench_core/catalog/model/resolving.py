@@ -109,13 +109,24 @@ def _resolve_import(params: Params) -> Params:
     if not all(map(str.isidentifier, (*module.split("."), function))):
         raise ParamError("network", f"network {params['network']!r} is no module:callable")
     if params["enable_evaluation"]:
-        _refuse(params, "save_weights", "with enable_evaluation")
+        for name in ("save_weights", "loss"):
+            _refuse(params, name, "with enable_evaluation")
+    else:
+        params = _filled(params, {"loss": "cross_entropy"})
+    _check_task(params)
     arguments = params["network_args"]
     if arguments is not None and not isinstance(arguments, dict):
         raise ParamError("network_args", "network_args are a mapping of names to values")
     if params["scheme"] == "sequential":
         return params
     return resolve_imports_balance(params)
+
+
+def _check_task(params: Params) -> None:
+    if params["task"] == "classify" and params["loss"] == "dice":
+        raise ParamError("loss", "loss dice is of pixels' classes, with task segment")
+    if params["task"] == "segment" and params["app"] == "cifar":
+        raise ParamError("app", "cifar has no masks; task segment takes medical, with datapath")
 
 
 def _check_schedule(params: Params) -> None:

@@ -291,7 +291,9 @@ def test_a_part_has_its_wholes_unit_and_no_parts_itself(entry):
 
 
 def test_the_catalog_has_the_entries_of_all_its_modules_under_their_families():
-    names = [found.name for found in pkgutil.iter_modules(catalog.__path__, f"{catalog.__name__}.")]
+    names = [
+        found.name for found in pkgutil.walk_packages(catalog.__path__, f"{catalog.__name__}.")
+    ]
     modules = [
         module for name in names if hasattr(module := importlib.import_module(name), "BENCHMARKS")
     ]

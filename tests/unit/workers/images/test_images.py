@@ -143,7 +143,7 @@ def test_a_step_asked_for_again_is_the_same_and_another_is_not(sources, app):
     seen = []
     for step in (0, 1, 2, 0, 2):
         images.turn_to(step)
-        seen.append((images.pixels(0, (0, 1), WHOLE), images.classes(0, (0, 1))))
+        seen.append((images.pixels(0, (0, 1), WHOLE), images.targets(0, (0, 1), WHOLE)))
     for first, again in ((0, 3), (2, 4)):
         assert all(torch.equal(a, b) for a, b in zip(seen[first], seen[again], strict=True))
     assert not torch.equal(seen[0][0], seen[1][0])
@@ -177,7 +177,7 @@ def test_a_tile_without_pixels_is_empty(sources, app):
 
 @apps
 def test_classes_are_whole_numbers_in_range(sources, app):
-    found = sources[app]().classes(0, (0, BATCH))
+    found = sources[app]().targets(0, (0, BATCH), WHOLE)
     assert found.dtype == torch.int64
     assert found.shape == (BATCH,)
     assert 0 <= int(found.min()) <= int(found.max()) < 10
@@ -208,7 +208,7 @@ def spectra(app, seed):
     """The strength of each wave in each channel of images, and their classes."""
     images = opened(app, seed=seed, image=Map(3, 32, 32), num_classes=4, batch=400)
     found = images.pixels(0, (0, 400), Box((0, 32), (0, 32)))
-    return torch.fft.rfft2(found).abs().flatten(1), images.classes(0, (0, 400))
+    return torch.fft.rfft2(found).abs().flatten(1), images.targets(0, (0, 400), WHOLE)
 
 
 @pytest.mark.parametrize(
@@ -224,7 +224,7 @@ def test_patterns_of_one_seed_tell_the_classes_of_another(app, least, most):
 
 def test_synthetic_classes_are_even():
     images = opened("synthetic", num_classes=4)
-    counts = torch.bincount(images.classes(0, (0, 2000)), minlength=4)
+    counts = torch.bincount(images.targets(0, (0, 2000), WHOLE), minlength=4)
     assert 420 < int(counts.min()) <= int(counts.max()) < 580
 
 
@@ -243,7 +243,7 @@ def test_cifar_is_resized_as_torch_resizes(pickles):
         images.turn_to(step)
         for replica in range(2):
             found = images.pixels(replica, (0, BATCH), WHOLE)
-            classes = images.classes(replica, (0, BATCH)).tolist()
+            classes = images.targets(replica, (0, BATCH), WHOLE).tolist()
             for one, label in zip(found, classes, strict=True):
                 errors = (wanted - one).abs().amax(dim=(1, 2, 3))
                 assert float(errors.min()) < 1e-5
@@ -352,7 +352,7 @@ def test_classes_are_folders_by_name(medical):
         for replica in range(2)
         for one, label in zip(
             images.pixels(replica, (0, BATCH), WHOLE),
-            images.classes(replica, (0, BATCH)).tolist(),
+            images.targets(replica, (0, BATCH), WHOLE).tolist(),
             strict=True,
         )
         if torch.equal(one, wanted)

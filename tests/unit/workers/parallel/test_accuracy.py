@@ -40,8 +40,17 @@ def test_shares_of_images_and_the_mean_loss(context):
     assert value_of(context, "judged_images") == 4
     assert value_of(context, "top1") == 0.25
     assert value_of(context, "top5") == 0.75
+    assert said(context, "metric", name="mean_iou") == []
     probabilities = SOME.logits.softmax(1)[range(4), RIGHT]
     assert value_of(context, "eval_loss") == pytest.approx(-float(probabilities.log().mean()))
+
+
+def test_pixels_are_shares_of_images_and_have_a_mean_iou(context):
+    # Of classes 0 to 3: told 0, 0, 3, 0 where 0, 1, 2, 3 are right.
+    give_accuracy(context, InferredAnswers((0,), SOME.logits, RIGHT, pixels=4))
+    assert value_of(context, "judged_images") == 1
+    assert value_of(context, "top1") == 0.25
+    assert value_of(context, "mean_iou") == pytest.approx((1 / 3) / 4)
 
 
 def test_of_five_classes_the_right_one_is_always_among_five(context):

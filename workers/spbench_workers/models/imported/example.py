@@ -1,7 +1,7 @@
-"""An example of a network of one's own: a U-Net that classifies, and knows nothing of spbench.
+"""An example of a network of one's own: a U-Net, which knows nothing of spbench.
 
 Ronneberger et al., "U-Net: Convolutional Networks for Biomedical Image Segmentation", 2015, with
-padded convolutions and batch normalisation, and a mean over all pixels at the end.
+padded convolutions and batch normalisation.
 """
 
 from __future__ import annotations
@@ -18,9 +18,12 @@ class UNet(nn.Module):
         width: Channels at full size; each level down has twice as many.
         levels: How often the image is halved.
         classes: The number of classes.
+        segments: Whether it tells the class of each pixel, not of the image.
     """
 
-    def __init__(self, width: int = 16, levels: int = 3, classes: int = 10) -> None:
+    def __init__(
+        self, width: int = 16, levels: int = 3, classes: int = 10, segments: bool = False
+    ) -> None:
         super().__init__()
         sizes = [width << level for level in range(levels + 1)]
         down = zip([3, *sizes], sizes[:-1], strict=False)
@@ -28,10 +31,11 @@ class UNet(nn.Module):
         self.lowest = _two_convolutions(sizes[-2], sizes[-1])
         up = zip(sizes[:0:-1], sizes[-2::-1], strict=True)
         self.up = nn.ModuleList(_two_convolutions(below + size, size) for below, size in up)
-        self.classify = nn.Linear(width, classes)
+        self.classify = nn.Conv2d(width, classes, 1) if segments else nn.Linear(width, classes)
+        self._segments = segments
 
     def forward(self, image: torch.Tensor) -> torch.Tensor:
-        """Return logits, ``batch x classes``."""
+        """Return logits, ``batch x classes``, or those of each pixel, with rows and columns."""
         maps, skips = image, []
         for level in self.down:
             maps = level(maps)
@@ -41,7 +45,7 @@ class UNet(nn.Module):
         for level in self.up:
             maps = functional.interpolate(maps, scale_factor=2)
             maps = level(torch.cat([skips.pop(), maps], dim=1))
-        logits: torch.Tensor = self.classify(maps.mean((2, 3)))
+        logits: torch.Tensor = self.classify(maps if self._segments else maps.mean((2, 3)))
         return logits
 
 

@@ -222,7 +222,7 @@ def imported(
         weights: A file with its ``state_dict``, in place of the weights that the seed draws.
 
     Raises:
-        CannotRunError: It cannot be loaded or traced, or is no classifier; all in one sentence.
+        CannotRunError: It cannot be loaded or traced, or gives no logits; all in one sentence.
     """
     module = loaded(network, arguments, seed)
     if weights is not None:
@@ -234,7 +234,7 @@ def as_model(network: Traced, cuts: Sequence[int] | None = None) -> ImportedMode
     """Return a traced network as a model, with cuts before these operators, or wherever it can be.
 
     Raises:
-        CannotRunError: It is no classifier, or a parameter does not learn.
+        CannotRunError: It gives no logits of images or pixels, or a parameter does not learn.
     """
     _check(network)
     found = spans(network, cuts)
@@ -258,10 +258,12 @@ def _check(network: Traced) -> None:
     (end,) = (node for node in network.graph.nodes if node.op == "output")
     result = end.args[0]
     shape = network.shapes.get(result)
-    if shape is None or len(shape) != 1:
+    image = list(network.image.shape[1:])
+    if shape is None or not (len(shape) == 1 or list(shape[1:]) == image):
         told = "no tensor with a row for each image" if shape is None else f"maps of {list(shape)}"
         raise CannotRunError(
-            f"network {network.name}: it gives {told}, and must give logits, batch x classes"
+            f"network {network.name}: it gives {told}, and must give logits, batch x classes, or "
+            f"batch x classes x {image[0]} x {image[1]} to segment"
         )
     frozen = [name for name, one in network.module.named_parameters() if not one.requires_grad]
     if frozen:

@@ -18,12 +18,13 @@ def network_of(params: Params, seed: int) -> ImportedModel:
     """Return the network of a case, which has a layer for each stage.
 
     Raises:
-        CannotRunError: It cannot be imported, has fewer layers than there are stages, or with
-            ``strict`` an operator that is not there over tiles.
+        CannotRunError: It cannot be imported, is not for this task, has fewer layers than there are
+            stages, or with ``strict`` an operator that is not there over tiles.
     """
     image = Map(CHANNELS, *parse_pair(params["image_size"]))
     arguments = params["network_args"] or {}
     model = imported(params["network"], arguments, image, seed, params["weights"])
+    _check_task(model, params)
     layout = layout_of(params)
     try:
         check_stages(len(layout.stages), len(model.layers))
@@ -36,6 +37,24 @@ def network_of(params: Params, seed: int) -> ImportedModel:
             "and it is computed on gathered maps"
         )
     return model
+
+
+def _check_task(model: ImportedModel, params: Params) -> None:
+    task, asked = "segment" if model.segments else "classify", params["task"]
+    if asked not in (None, task):
+        gives = "a class for each pixel" if model.segments else "one class for each image"
+        raise CannotRunError(f"network {model.name}: it gives {gives}; take task {task}")
+    if model.segments:
+        if params["app"] == "cifar":
+            raise CannotRunError(
+                f"network {model.name}: it gives a class for each pixel, and cifar has no masks; "
+                "take app medical, with datapath"
+            )
+    elif params["loss"] == "dice":
+        raise CannotRunError(
+            f"network {model.name}: it gives one class for each image, and loss dice is of pixels; "
+            "take cross_entropy"
+        )
 
 
 def check(params: Params) -> None:

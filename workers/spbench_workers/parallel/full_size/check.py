@@ -31,19 +31,19 @@ from torch import nn
 from spbench_core.layout.stages import Place
 from spbench_core.schedule.orders import ZERO_BUBBLE
 from spbench_workers.context import Context
-from spbench_workers.images.synthetic import SyntheticImages
 from spbench_workers.parallel.engine import Engine
 from spbench_workers.parallel.full_size.bound import OperatorErrors, Rounding, WorstError
 from spbench_workers.parallel.full_size.gradient_sums import GradientSums
 from spbench_workers.parallel.full_size.hooks import OperatorCheck, OperatorHooks
 from spbench_workers.parallel.full_size.joints import JointSums
-from spbench_workers.parallel.full_size.learning import LossCheck, UpdateCheck
+from spbench_workers.parallel.full_size.learning import ExactLoss, LossCheck, UpdateCheck
 from spbench_workers.parallel.full_size.plain import PlainCheck, PlainOperator
 from spbench_workers.parallel.full_size.whole_image import NormCheck, WholeImageCheck
 from spbench_workers.parallel.full_size.windows import WindowCheck
 from spbench_workers.parallel.pipeline.building import group_of
 from spbench_workers.parallel.plan import ModelPlan, TrainingConfig
 from spbench_workers.parallel.precision.formats import FP32
+from spbench_workers.parallel.synthetic import synthetic_images
 from spbench_workers.parallel.validation.progress import Progress
 from spbench_workers.spatial.all_gather import AllGather
 from spbench_workers.spatial.conv import SpatialConv2d
@@ -82,13 +82,7 @@ def check_full_size(
         spoil: Plants the fault that ``--inject`` asks for.
     """
     names = context.entry.checks_of(context.params)
-    images = SyntheticImages(
-        plan.model.image,
-        plan.model.classes,
-        seed=context.seed_for("full size"),
-        dtype=plan.dtype,
-        device=plan.device,
-    )
+    images = synthetic_images(plan, context.seed_for("full size"))
     engine = Engine(context.world.comm, plan, images, training)
     spoil(context, engine)
     errors = StepErrors()
@@ -217,9 +211,16 @@ class StepCheck:
         if self._training is None or not self._every:
             return
         images = sum(batch.size for batch in plan.batches)
+        image = plan.model.image
+        pixels = image.height * image.width if plan.model.segments else 1
         for place, runner in zip(engine.places, engine.runners, strict=True):
             if place.stage == last:
-                words = f"stage {place.stage}", runner, images, engine.arithmetic.scale
+                tiles = None
+                if plan.model.segments and plan.layout.stages[last].spatial:
+                    ranks = plan.layout.ranks_of(last, place.replica, place.direction)
+                    tiles = self._comm(ranks)
+                loss = ExactLoss(plan.loss, pixels, tiles)
+                words = f"stage {place.stage}", runner, loss, images, engine.arithmetic.scale
                 self._losses.append(LossCheck(*words, self._errors.operators))
 
     def _watch_layers(self, stage: nn.Module, advance: Callable[[], None], *, learns: bool) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
+from mpi4py import MPI
 from torch import nn
 from torch.nn import functional
 
@@ -26,21 +28,66 @@ _SUMS = 16.0
 """How many last bits the few sums and roundings of a loss, or of an update, may be off."""
 
 
+@dataclass(frozen=True, slots=True)
+class ExactLoss:
+    """The loss of logits in float64, with the sums of all tiles gathered and added by themselves.
+
+    Attributes:
+        name: ``cross_entropy`` or ``dice``.
+        pixels: Pixels of an image with a class each; 1 where it has one class.
+        tiles: The ranks that have the other pixels, for these checks alone; None: there are none.
+    """
+
+    name: str
+    pixels: int
+    tiles: MPI.Intracomm | None
+
+    @property
+    def shares(self) -> int:
+        """The ranks that each have as large a part of the loss that `of` returns."""
+        return 1 if self.name == "cross_entropy" or self.tiles is None else self.tiles.size
+
+    def of(self, logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        """Return the sum over images: of this rank's cross entropy, or of all tiles' Dice loss."""
+        if self.name == "cross_entropy":
+            return functional.cross_entropy(logits, targets, reduction="sum") / self.pixels
+        shares = logits.softmax(1).flatten(2)
+        wanted = torch.zeros_like(shares).scatter_(1, targets.flatten(1)[:, None], 1.0)
+        overlap = self._added((shares * wanted).sum(2))
+        total = self._added(shares.sum(2)) + self._added(wanted.sum(2))
+        return (1 - (2 * overlap + 1) / (total + 1)).mean(1).sum()
+
+    def _added(self, own: torch.Tensor) -> torch.Tensor:
+        """Return the sum over all tiles, as it depends on this rank's part."""
+        if self.tiles is None:
+            return own
+        every = self.tiles.allgather(own.detach().cpu())
+        others = [one for rank, one in enumerate(every) if rank != self.tiles.rank]
+        return own + sum(others).to(own.device) if others else own
+
+
 class LossCheck:
     """The check of a last stage's losses, and of their gradients for the logits.
 
     Args:
         name: The stage's name.
         runner: The runner of the stage.
+        loss: The loss in float64.
         images: Images of the replica's step, over which the loss is a mean.
         scale: The scale of the loss.
         errors: Take in the errors.
     """
 
     def __init__(
-        self, name: str, runner: StageRunner, images: int, scale: float, errors: OperatorErrors
+        self,
+        name: str,
+        runner: StageRunner,
+        loss: ExactLoss,
+        images: int,
+        scale: float,
+        errors: OperatorErrors,
     ) -> None:
-        self._name, self._runner, self._errors = name, runner, errors
+        self._name, self._runner, self._loss, self._errors = name, runner, loss, errors
         self._share, self._scale, self._total = 1.0 / images, scale, 0.0
         self._handle: Any = runner.module.register_forward_hook(self._leave)
         self._forward, self._micro_batch = runner.forward, 0
@@ -59,18 +106,18 @@ class LossCheck:
         self._forward(micro_batch)
 
     def _leave(self, _: nn.Module, __: Any, logits: torch.Tensor) -> None:
-        classes = self._runner.classes(self._micro_batch).to(logits.device)
+        targets = self._runner.targets(self._micro_batch).to(logits.device)
         with torch._C.DisableTorchFunction(), torch.enable_grad():
             wide = logits.detach().double().requires_grad_()
-            loss = functional.cross_entropy(wide, classes, reduction="sum") * self._share
-            self._total += float(loss.detach())
+            loss = self._loss.of(wide, targets) * self._share
+            self._total += float(loss.detach()) / self._loss.shares
             (wanted,) = torch.autograd.grad(loss * self._scale, wide)
         logits.register_hook(lambda gradient: self._compare(gradient.detach(), wanted))
 
     def _compare(self, found: torch.Tensor, wanted: torch.Tensor) -> None:
         rounding, where = Rounding.of_numbers(found.dtype), f"{self._name}: gradient of the logits"
         # A small one is the difference of a probability from 1.
-        sizes = wanted.abs() + self._share * self._scale
+        sizes = wanted.abs() + self._share / self._loss.pixels * self._scale
         bound = rounding.work * (2.0 * wanted.norm()) + _SUMS * rounding.sums * sizes.norm()
         self._errors.single.note(float((found.double() - wanted).norm() / bound), where)
         scale = ScaleError(rounding)

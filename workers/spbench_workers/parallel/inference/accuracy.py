@@ -1,8 +1,8 @@
 """Accuracy of what a model has inferred, and how near it is to the same model in fp32.
 
 The answers are those of the timed steps; their logits are kept where they are, and looked at once
-the time has been taken. Each rank of the last stage counts its own images, so that no rank needs
-them all.
+the time has been taken. Each rank of the last stage counts its own images, or pixels, so that no
+rank needs them all.
 """
 
 from __future__ import annotations
@@ -25,23 +25,25 @@ FEW = 5
 
 @dataclass(frozen=True, slots=True)
 class InferredAnswers:
-    """The answers of some steps to this rank's images.
+    """The answers of some steps to this rank's images, or to their pixels.
 
     Each image is counted on one rank alone, also where several tiles have its logits.
 
     Attributes:
         steps: The steps, in their order.
-        logits: ``images x classes`` in fp64, on the host.
+        logits: A row for each, ``rows x classes`` in fp64, on the host.
         classes: The right classes.
+        pixels: The rows of an image: 1 where it has one class.
     """
 
     steps: tuple[int, ...]
     logits: torch.Tensor
     classes: torch.Tensor
+    pixels: int = 1
 
 
 def answers_of(
-    engine: Engine, images: Images, inferred: Sequence[tuple[int, Logits]], num_classes: int
+    engine: Engine, images: Images, inferred: Sequence[tuple[int, Logits]]
 ) -> InferredAnswers:
     """Return this rank's answers of some steps.
 
@@ -49,18 +51,19 @@ def answers_of(
         engine: The model that has inferred.
         images: Its images, which are asked for the classes.
         inferred: Steps, each with its logits.
-        num_classes: The number of classes of the model.
     """
-    logits, classes = [torch.empty(0, num_classes)], [torch.empty(0, dtype=torch.int64)]
+    model = engine.plan.model
+    logits, classes = [torch.empty(0, model.classes)], [torch.empty(0, dtype=torch.int64)]
     for step, found in inferred:
         images.turn_to(step)
-        for index, right in engine.classes().items():
-            logits.append(found[index].cpu())
-            classes.append(right.cpu())
+        for index, right in engine.targets().items():
+            logits.append(found[index].cpu().movedim(1, -1).reshape(-1, model.classes))
+            classes.append(right.cpu().reshape(-1))
     return InferredAnswers(
         tuple(step for step, _ in inferred),
         torch.cat([one.double() for one in logits]),
         torch.cat(classes),
+        model.image.height * model.image.width if model.segments else 1,
     )
 
 
@@ -74,39 +77,42 @@ def inferred_again(
         images.turn_to(step)
         found.append((step, engine.evaluate()))
     context.progress("fp32", len(found), len(found))
-    return answers_of(engine, images, found, answers.logits.shape[1])
+    return answers_of(engine, images, found)
 
 
 def give_accuracy(context: Context, answers: InferredAnswers) -> None:
     """Report accuracy and loss over the images of all ranks. All ranks must call it."""
     logits, classes = answers.logits, answers.classes
-    images, right, among_few, loss = _summed(
+    rows, right, among_few, loss = _summed(
         context.world.comm,
         len(classes),
         _among(logits, classes, 1),
         _among(logits, classes, FEW),
         float(functional.cross_entropy(logits, classes, reduction="sum")),
     )
+    images = rows / answers.pixels
     context.metric("judged_images", images)
-    shares = {"top1": right / images}
+    shares = {"top1": right / rows}
     if logits.shape[1] > FEW:
-        shares["top5"] = among_few / images
-    for name, value in (*shares.items(), ("eval_loss", loss / images)):
+        shares["top5"] = among_few / rows
+    if answers.pixels > 1:
+        shares["mean_iou"] = _mean_iou(context.world.comm, logits, classes)
+    for name, value in (*shares.items(), ("eval_loss", loss / rows)):
         context.metric(name, value)
     said = " ".join(f"{name} {value:.6g}" for name, value in shares.items())
-    _say(context, f"Images {images:.0f} {said} loss {loss / images:.6g}")
+    _say(context, f"Images {images:.0f} {said} loss {loss / rows:.6g}")
 
 
 def give_agreement(context: Context, answers: InferredAnswers, reference: InferredAnswers) -> None:
     """Report how near the answers are to those of fp32. All ranks must call it."""
     comm, wanted = context.world.comm, reference.logits
     same = (answers.logits.argmax(1) == wanted.argmax(1)).sum()
-    images, alike = _summed(comm, len(wanted), float(same))
+    rows, alike = _summed(comm, len(wanted), float(same))
     off, largest = (max(comm.allgather(_largest(one))) for one in (answers.logits - wanted, wanted))
     error = off / largest if largest else math.nan
-    context.metric("agreement", alike / images)
+    context.metric("agreement", alike / rows)
     context.metric("logit_error", error)
-    _say(context, f"Agreement with fp32 {alike / images:.6g} largest logit error {error:.6g}")
+    _say(context, f"Agreement with fp32 {alike / rows:.6g} largest logit error {error:.6g}")
 
 
 def _among(logits: torch.Tensor, classes: torch.Tensor, count: int) -> float:
@@ -117,6 +123,16 @@ def _among(logits: torch.Tensor, classes: torch.Tensor, count: int) -> float:
     largest = logits.topk(min(count, logits.shape[1]), dim=1).indices
     found = (largest == classes[:, None]).any(1) & logits.isfinite().all(1)
     return float(found.sum())
+
+
+def _mean_iou(comm: MPI.Intracomm, logits: torch.Tensor, classes: torch.Tensor) -> float:
+    """Return the mean intersection over union of the classes that are there, or told."""
+    count, told = logits.shape[1], logits.argmax(1)
+    both = torch.bincount(classes[told == classes], minlength=count)
+    each = torch.bincount(classes, minlength=count) + torch.bincount(told, minlength=count)
+    every = torch.stack([torch.stack(one) for one in comm.allgather((both, each - both))])
+    hits, union = every.sum(0)
+    return float((hits / union)[union > 0].mean())
 
 
 def _summed(comm: MPI.Intracomm, *values: float) -> list[float]:

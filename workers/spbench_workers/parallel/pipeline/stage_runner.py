@@ -9,7 +9,6 @@ from typing import Protocol
 
 import torch
 from torch import nn
-from torch.nn import functional
 
 from spbench_core.layout.micro_batches import MicroBatch
 from spbench_core.layout.tiles import Box, Interval
@@ -19,12 +18,13 @@ from spbench_workers.parallel.pipeline.phases import Phases
 from spbench_workers.parallel.pipeline.running_sum import RunningSum
 from spbench_workers.parallel.pipeline.stage_channel import Receiver, Sender
 from spbench_workers.parallel.precision.arithmetic import Arithmetic
+from spbench_workers.parallel.training.losses import Loss
 
 Tensors = tuple[torch.Tensor, ...]
 
 
 class ImageSource(Protocol):
-    """A source of images and their classes, of which a rank asks only for its own part.
+    """A source of images and their targets, of which a rank asks only for its own part.
 
     Images come in the number format and on the device of the model.
     """
@@ -32,8 +32,8 @@ class ImageSource(Protocol):
     def pixels(self, replica: int, images: Interval, box: Box) -> torch.Tensor:
         """Return a box of some of a replica's images, ``images x channels x rows x cols``."""
 
-    def classes(self, replica: int, images: Interval) -> torch.Tensor:
-        """Return the class of each, in int64."""
+    def targets(self, replica: int, images: Interval, box: Box) -> torch.Tensor:
+        """Return the class of each image, or of each of a box's pixels, in int64."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,15 +96,17 @@ class StageRunner:
         module: The stage.
         io: Its messages from and to the stages beside it.
         part: Its part of the images.
-        source: Gives images and classes.
+        source: Gives images and targets.
         phases: Counts the time.
         arithmetic: The number format.
         keeps_input_gradients: Whether the gradients of the images are kept.
         memory_format: How maps lie in memory.
         later_weights: Whether gradients of weights are computed after those of data.
+        loss: The loss of the logits; of the last stage.
 
     Attributes:
         io: Its messages from and to the stages beside it.
+        loss_of: The loss of the logits.
         logits: The logits of an evaluation, by micro-batch; on the last stage alone.
         image_gradients: Gradients of the images by micro-batch, where they are kept; on the first
             stage alone.
@@ -122,6 +124,7 @@ class StageRunner:
         keeps_input_gradients: bool = False,
         memory_format: MemoryFormat = "contiguous",
         later_weights: bool = False,
+        loss: Loss | None = None,
     ) -> None:
         self.module = module
         # On the device until somebody asks: reading them waits for all that they depend on.
@@ -135,6 +138,7 @@ class StageRunner:
         self._kept: dict[int, tuple[Tensors, Tensors]] = {}
         self._memory_format = memory_format
         self._later = LaterWeights() if later_weights else None
+        self.loss_of = loss or Loss()
 
     @property
     def later_weights(self) -> bool:
@@ -145,7 +149,8 @@ class StageRunner:
     def loss(self) -> float:
         """The loss of the step so far: the share of this rank's images in the replica's mean.
 
-        It is the same on all ranks of tiles, and 0 before the last stage.
+        Of tiles each rank has that of its own pixels where pixels have a class, else all have that
+        of the whole images. It is 0 before the last stage.
         """
         total = 0.0
         for share in _read(self._losses):
@@ -153,9 +158,12 @@ class StageRunner:
         return total
 
     @property
-    def correct(self) -> int:
-        """The number of images of the step so far whose class had the largest logit."""
-        return int(sum(_read(self._correct)))
+    def correct(self) -> float:
+        """The images of the step so far whose class had the largest logit, or such pixels' share.
+
+        Of tiles it is as `loss` is.
+        """
+        return sum(_read(self._correct))
 
     @property
     def epoch_sums(self) -> tuple[float, float]:
@@ -234,10 +242,10 @@ class StageRunner:
         with self._phases.of("backward"):
             self._later.compute(micro_batch)
 
-    def classes(self, micro_batch: int) -> torch.Tensor:
-        """Return the classes of this rank's images of a micro-batch."""
+    def targets(self, micro_batch: int) -> torch.Tensor:
+        """Return the classes of this rank's images of a micro-batch, or of its pixels of them."""
         part = self._part
-        return self._source.classes(part.replica, part.images[micro_batch])
+        return self._source.targets(part.replica, part.images[micro_batch], part.box)
 
     def _inputs(self, micro_batch: int) -> Tensors:
         taken = self._take(self.io.inputs)
@@ -255,11 +263,10 @@ class StageRunner:
 
     def _loss(self, logits: torch.Tensor, micro_batch: int) -> torch.Tensor:
         """Return the loss of a micro-batch, as a share of the mean over the step's images."""
-        classes = self.classes(micro_batch).to(logits.device)
-        summed = functional.cross_entropy(_wide(logits), classes, reduction="sum")
-        loss = summed / self._part.count
+        targets = self.targets(micro_batch).to(logits.device)
+        loss = self.loss_of.of(_wide(logits), targets) / self._part.count
         self._losses.append(loss.detach())
-        self._correct.append((logits.detach().argmax(1) == classes).sum())
+        self._correct.append(self.loss_of.correct(logits.detach(), targets))
         return loss * self._arithmetic.scale
 
     def _take(self, receiver: Receiver | None) -> Tensors | None:

@@ -13,6 +13,7 @@ from spbench_workers.errors import NothingToSpoilError
 from spbench_workers.parallel.engine import Engine
 from spbench_workers.parallel.pipeline.stage_channel import Receiver
 from spbench_workers.parallel.pipeline.stage_runner import StageRunner
+from spbench_workers.parallel.training.losses import DICE, Loss
 from spbench_workers.spatial.conv import SpatialConv2d
 from spbench_workers.spatial.gather import Gather
 from spbench_workers.spatial.replicated import BesideTiles, OwnTile
@@ -163,6 +164,25 @@ def _lose_tile_sums(runner: StageRunner, _: Stage, __: int) -> None:
         _lose_gradient(module)
 
 
+class _TileDice(Loss):
+    """A Dice loss whose sums are lost on their way to the last rank, which takes its own."""
+
+    def whole_sums(self, own: torch.Tensor) -> torch.Tensor:
+        super().whole_sums(own)
+        return own
+
+
+def _keep_tile_dice(runner: StageRunner, _: Stage, __: int) -> None:
+    """Take the Dice coefficient of the last rank's own tile for that of the whole image."""
+    loss = runner.loss_of
+    if loss.name != DICE or loss.tiles is None or runner.io.outputs is not None:
+        raise NothingToSpoilError(
+            "tile-dice: the last rank has no Dice loss of a tile; take loss dice, scheme sp and "
+            "tiles in the last stage"
+        )
+    runner.loss_of = _TileDice(loss.name, loss.pixels, loss.tiles)
+
+
 def _lose_gradient(module: nn.Module) -> None:
     forward = module.forward
     module.forward = lambda values: forward(_scaled_back(values, 0.0))
@@ -241,4 +261,5 @@ _FAULTS: dict[str, _Spoil] = {
     "scale-input-gradient": _scale_input_gradient(SLIGHTLY),
     "drop-tile": _drop_tile,
     "lost-tile-sum": _lose_tile_sums,
+    "tile-dice": _keep_tile_dice,
 }

@@ -7,12 +7,12 @@ from functools import partial
 
 import torch
 from torch import nn
-from torch.nn import functional
 
 from spbench_core.layout.tiles import Box
 from spbench_workers.images.synthetic import SyntheticImages
 from spbench_workers.models.build import build_reference
 from spbench_workers.parallel.plan import ModelPlan
+from spbench_workers.parallel.validation.reference import whole_loss
 
 DIRECTIONS = 4
 STEPS = (1e-9, 1e-10)
@@ -83,8 +83,8 @@ def _loss_at(
     total = 0.0
     for batch in plan.batches:
         logits = model(images.pixels(0, batch.images, whole))
-        classes = images.classes(0, batch.images).to(logits.device)
-        total += float(functional.cross_entropy(logits, classes, reduction="sum"))
+        targets = images.targets(0, batch.images, whole)
+        total += float(whole_loss(plan.loss, logits, targets))
     for name, parameter in model.named_parameters():
         parameter.copy_(kept[name])
     return total / sum(batch.size for batch in plan.batches)

@@ -86,6 +86,7 @@ class OneProcess:
         # With one copy for all, each micro-batch is of all replicas; else of one.
         self._shares = [tuple(self._replicas)] if together else [(one,) for one in self._replicas]
         self._count = sum(batch.size for batch in plan.batches)
+        self._whole = Box((0, plan.model.image.height), (0, plan.model.image.width))
 
     def results(self) -> Results:
         """Train and infer; return the results."""
@@ -128,10 +129,10 @@ class OneProcess:
         total = 0.0
         for index, batch in enumerate(self._plan.batches):
             images = [self._images(replica, batch).requires_grad_(first) for replica in shares]
-            classes = torch.cat([self._source.classes(one, batch.images) for one in shares])
-            logits = copy(torch.cat(images))
-            loss = functional.cross_entropy(logits, classes.to(logits.device), reduction="sum")
-            loss = loss / self._count
+            targets = torch.cat(
+                [self._source.targets(one, batch.images, self._whole) for one in shares]
+            )
+            loss = whole_loss(self._plan.loss, copy(torch.cat(images)), targets) / self._count
             loss.backward()
             total += float(loss.detach())
             self._advance()
@@ -157,9 +158,7 @@ class OneProcess:
                     self._advance()
 
     def _images(self, replica: int, batch: MicroBatch) -> torch.Tensor:
-        image = self._plan.model.image
-        whole = Box((0, image.height), (0, image.width))
-        return self._noisy(self._source.pixels(replica, batch.images, whole).clone())
+        return self._noisy(self._source.pixels(replica, batch.images, self._whole).clone())
 
     def _build(self, state: dict[str, torch.Tensor] | None) -> nn.Module:
         plan = self._plan
@@ -177,6 +176,26 @@ class OneProcess:
             return values
         drawn = torch.randn(values.shape, generator=self._random, dtype=torch.float64)
         return values.detach() * (1 + self._noise * drawn.to(values.device))
+
+
+def whole_loss(name: str, logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """Return the loss of whole images, summed over them, image by image in plain torch.
+
+    Args:
+        name: ``cross_entropy`` or ``dice``, as `spbench_workers.parallel.training.losses` has them.
+        logits: ``images x classes``, or ``images x classes x rows x cols``.
+        targets: Their classes.
+    """
+    targets = targets.to(logits.device)
+    if name == "cross_entropy":
+        return functional.cross_entropy(logits, targets, reduction="sum") / targets[0].numel()
+    losses = []
+    for image, mask in zip(logits, targets, strict=True):
+        for category, shares in enumerate(image.softmax(0)):
+            wanted = (mask == category).to(shares.dtype)
+            dice = (2 * (shares * wanted).sum() + 1) / (shares.sum() + wanted.sum() + 1)
+            losses.append((1 - dice) / len(image))
+    return torch.stack(losses).sum()
 
 
 def _optimizer(training: TrainingConfig, model: nn.Module) -> torch.optim.Optimizer:

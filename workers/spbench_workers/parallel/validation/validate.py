@@ -33,7 +33,8 @@ from spbench_workers.parallel.figures import alone
 from spbench_workers.parallel.plan import ModelPlan, TrainingConfig
 from spbench_workers.parallel.precision.formats import FP64
 from spbench_workers.parallel.precision.product_errors import compares, tolerance_of
-from spbench_workers.parallel.validation.comparison import TensorPart, compare, moved
+from spbench_workers.parallel.synthetic import synthetic_images
+from spbench_workers.parallel.validation.comparison import Cut, TensorPart, compare, moved
 from spbench_workers.parallel.validation.finite_differences import TOLERANCE as SLOPE_TOLERANCE
 from spbench_workers.parallel.validation.finite_differences import worst_slope
 from spbench_workers.parallel.validation.progress import Progress
@@ -87,8 +88,7 @@ def check_bits(
     plan = replace(plan, device=torch.device("cpu"), backend="mpi")
     comm: MPI.Intracomm = context.world.comm
     progress = Progress(context, "check", (1 if training is None else STEPS + 1) * 2)
-    seed, classes = context.seed_for("validation"), plan.model.classes
-    images = SyntheticImages(plan.model.image, classes, seed=seed, dtype=plan.dtype)
+    images = synthetic_images(plan, context.seed_for("validation"))
 
     def parts(comm: MPI.Intracomm, plan: ModelPlan, ready: Callable[[Engine], None]) -> Parts:
         return _parts(comm, plan, training, images, ready, progress.advance)
@@ -117,9 +117,7 @@ def check_products(context: Context, plan: ModelPlan) -> None:
     """
     if not compares(plan.precision, plan.device):
         return
-    image, classes = plan.model.image, plan.model.classes
-    seed = context.seed_for("products")
-    images = SyntheticImages(image, classes, seed=seed, dtype=plan.dtype, device=plan.device)
+    images = synthetic_images(plan, context.seed_for("products"))
     # Products are the same whatever carries messages, and what checks them waits for the whole GPU,
     # which no receive of NCCL's may meet.
     engine = Engine(context.world.comm, replace(plan, backend="mpi"), images)
@@ -182,14 +180,7 @@ class Validation:
         self._progress.finish()
 
     def _images(self, dtype: torch.dtype) -> SyntheticImages:
-        plan = self._plan
-        return SyntheticImages(
-            plan.model.image,
-            plan.model.classes,
-            seed=self._context.seed_for("validation"),
-            dtype=dtype,
-            device=plan.device,
-        )
+        return synthetic_images(self._plan, self._context.seed_for("validation"), dtype)
 
     def _expected(self, noise: float = 0.0) -> Results:
         images = self._images(FP64.work)
@@ -329,27 +320,35 @@ def _gradients(engine: Engine) -> dict[Key, TensorPart]:
 
 
 def _input_gradients(engine: Engine) -> dict[Key, TensorPart]:
-    image = engine.plan.model.image
-    found: dict[Key, TensorPart] = {}
-    for place, runner in zip(engine.places, engine.runners, strict=True):
-        box = engine.plan.layout.stages[place.stage].grid.tile(
-            place.tile, image.height, image.width
+    return {
+        (place.replica, index): TensorPart(
+            gradient, _pixel_cut(engine.plan, place, engine.plan.batches[index])
         )
-        for index, gradient in runner.image_gradients.items():
-            images = _share(engine.plan, place, engine.plan.batches[index])
-            cut = images, slice(None), slice(*box.rows), slice(*box.cols)
-            found[place.replica, index] = TensorPart(gradient, cut)
-    return found
+        for place, runner in zip(engine.places, engine.runners, strict=True)
+        for index, gradient in runner.image_gradients.items()
+    }
 
 
 def _outputs(engine: Engine) -> dict[Key, TensorPart]:
     return {
         (place.replica, index): TensorPart(
-            logits, (_share(engine.plan, place, engine.plan.batches[index]),)
+            logits, _output_cut(engine.plan, place, engine.plan.batches[index])
         )
         for place, runner in zip(engine.places, engine.runners, strict=True)
         for index, logits in runner.logits.items()
     }
+
+
+def _output_cut(plan: ModelPlan, place: Place, batch: MicroBatch) -> Cut:
+    """Return the slices of a rank's logits in those of a micro-batch."""
+    return _pixel_cut(plan, place, batch) if plan.model.segments else (_share(plan, place, batch),)
+
+
+def _pixel_cut(plan: ModelPlan, place: Place, batch: MicroBatch) -> Cut:
+    """Return the slices of a rank's pixels in the images of a micro-batch."""
+    image, grid = plan.model.image, plan.layout.stages[place.stage].grid
+    box = grid.tile(place.tile, image.height, image.width)
+    return _share(plan, place, batch), slice(None), slice(*box.rows), slice(*box.cols)
 
 
 def _share(plan: ModelPlan, place: Place, batch: MicroBatch) -> slice:

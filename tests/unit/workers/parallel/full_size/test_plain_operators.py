@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn import functional
 
 from spbench_workers.parallel.full_size.bound import OperatorErrors, Rounding, WorstError
-from spbench_workers.parallel.full_size.learning import LossCheck, UpdateCheck
+from spbench_workers.parallel.full_size.learning import ExactLoss, LossCheck, UpdateCheck
 from spbench_workers.parallel.full_size.plain import PlainCheck
 from spbench_workers.parallel.full_size.windows import Call
 from spbench_workers.parallel.plan import TrainingConfig
@@ -138,7 +138,7 @@ class LastStage:
         self._pixels, self._classes = torch.randn(8, 12), torch.randint(5, (8,))
         self._factor = factor
 
-    def classes(self, micro_batch):
+    def targets(self, micro_batch):
         return self._classes
 
     def forward(self, micro_batch):
@@ -150,7 +150,7 @@ class LastStage:
 
 def loss_errors(factor):
     errors, stage = OperatorErrors(), LastStage(factor)
-    check = LossCheck("it", stage, 8, 4.0, errors)
+    check = LossCheck("it", stage, ExactLoss("cross_entropy", 1, None), 8, 4.0, errors)
     stage.forward(0)
     check.finish()
     return errors
