@@ -160,7 +160,7 @@ WRONG = {
             precision="bf16",
             loss="dice",
         ),
-        {"operators"},
+        {"scales"},
     ),
     "full:drop-tile": (
         case("UNet", "full:drop-tile", scheme="sp", split_size=1, grid="1x2"),
@@ -173,15 +173,14 @@ OFTEN = {
     "u-net, 3 stages, as given",
     "u-net, mirrored",
     "u-net, one normalisation",
-    "dense, 3 stages",
     "attention, 2 stages",
     "drop-gradient",
     "wrong-neighbour",
     "u-net, 2x2 uneven tiles",
-    "u-net, tiles and a stage",
     "many, 3x1 uneven tiles",
     "wrong-neighbour, tiles",
-    "lost-tile-sum",
+    "segmenter, dice, uneven tiles",
+    "tile-dice",
 }
 """Those of every run; the others are long tests."""
 

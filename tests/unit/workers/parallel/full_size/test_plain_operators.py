@@ -15,6 +15,7 @@ from spbench_workers.parallel.full_size.plain import PlainCheck
 from spbench_workers.parallel.full_size.windows import Call
 from spbench_workers.parallel.plan import TrainingConfig
 from spbench_workers.parallel.precision.formats import BF16, FP16, FP32, FP64
+from spbench_workers.parallel.training.losses import Loss
 from spbench_workers.parallel.training.updates import Updates
 
 FORMATS = [FP64, FP32, FP16, BF16]
@@ -132,35 +133,36 @@ def test_an_output_of_another_shape_is_found():
 class LastStage:
     """A stage that makes logits and a loss of them, as the runner of the last stage does."""
 
-    def __init__(self, factor=1.0):
+    def __init__(self, name, factor):
         torch.manual_seed(1)
-        self.module, self.loss = nn.Linear(12, 5), 0.0
-        self._pixels, self._classes = torch.randn(8, 12), torch.randint(5, (8,))
-        self._factor = factor
+        self.module, self.loss = nn.Conv2d(12, 5, 1), 0.0
+        self._pixels, self._classes = torch.randn(8, 12, 4, 4), torch.randint(5, (8, 4, 4))
+        self._loss_of, self._factor = Loss(name, 16), factor
 
     def targets(self, micro_batch):
         return self._classes
 
     def forward(self, micro_batch):
         logits = self.module(self._pixels)
-        loss = functional.cross_entropy(logits, self._classes, reduction="sum") / 8
+        loss = self._loss_of.of(logits, self._classes) / 8
         self.loss = float(loss.detach()) * self._factor
         (loss * 4.0 * self._factor).backward()
 
 
-def loss_errors(factor):
-    errors, stage = OperatorErrors(), LastStage(factor)
-    check = LossCheck("it", stage, ExactLoss("cross_entropy", 1, None), 8, 4.0, errors)
+def loss_errors(name, factor):
+    errors, stage = OperatorErrors(), LastStage(name, factor)
+    check = LossCheck("it", stage, ExactLoss(name, 16, None), 8, 4.0, errors)
     stage.forward(0)
     check.finish()
     return errors
 
 
-def test_a_loss_and_its_gradient_pass_and_wrong_ones_do_not():
-    right = loss_errors(1.0)
+@pytest.mark.parametrize("name", ["cross_entropy", "dice"])
+def test_a_loss_and_its_gradient_pass_and_wrong_ones_do_not(name):
+    right = loss_errors(name, 1.0)
     assert right.single.error <= 1.0, right.single.where
     assert right.scales.error <= 1.0
-    wrong = loss_errors(1.0001)
+    wrong = loss_errors(name, 1.0001)
     assert wrong.single.error > 1.0
     assert wrong.scales.error > 1.0
 
